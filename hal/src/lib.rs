@@ -1,1 +1,55 @@
-//! TODO
+//! The hardware abstraction layer: one set of traits that every NPU driver implements.
+//!
+//! Choices that shape this crate:
+//!
+//! - **Run-time choice.** All traits are object safe; callers hold `Arc<dyn Device>`. A dispatch costs tens of microseconds
+//!   on the fastest NPU known, so a virtual call does not matter, and one binary can carry several drivers.
+//! - **Safe.** This crate has no `unsafe`. Memory shared with C is expressed as `&[AtomicU8]`
+//!   ([`HostMemory`]), which is sound whoever else touches it.
+//! - **Explicit coherence.** AI Engine memory is coarse-grained: [`Buffer::flush`] and [`Buffer::invalidate`] are part of
+//!   the contract, and a driver may give wrong data to a caller who forgets them.
+//! - **Timeline semaphores.** A submission is (waits, command list, signals). Failures travel on semaphores and stay there.
+//! - **Recorded once, replayed often.** A [`CommandList`] is immutable data; a [`BindingTable`] fills its slots at submission.
+//! - **One validation layer.** Drivers trust their arguments; [`validation`] wraps any driver and checks them.
+//! - **Generations are data.** An [`Arch`] is a TOML file. A device without one is listed with a reason, never an abort.
+//!
+//! # Tour
+//!
+//! A [`Driver`] lists and opens devices named by a [`DeviceUri`]. A [`Device`] allocates [`Buffer`]s, loads
+//! [`KernelArtifact`]s as [`Executable`]s, and makes [`Semaphore`]s and [`Queue`]s. A [`CommandList`] of fills, updates, copies,
+//! dispatches, host calls and barriers is submitted to a queue. [`Counters`] say what it cost.
+//!
+//! A software device runs kernels through a [`KernelExecutor`], which is given to it from outside.
+#![forbid(unsafe_code)]
+
+pub mod arch;
+pub mod artifact;
+pub mod buffer;
+pub mod command_list;
+pub mod counters;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod executable;
+pub mod format;
+pub mod kernel;
+#[cfg(feature = "mock")]
+pub mod mock;
+pub mod queue;
+pub mod semaphore;
+pub mod uri;
+pub mod validation;
+
+pub use arch::{Arch, ArchRegistry};
+pub use artifact::KernelArtifact;
+pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool};
+pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder};
+pub use counters::Counters;
+pub use device::{Device, DeviceInfo, Limits, MemoryReport};
+pub use driver::{Driver, Listing};
+pub use error::{DeviceError, DriverError, SubmitError};
+pub use executable::Executable;
+pub use kernel::{Kernel, KernelError, KernelExecutor};
+pub use queue::{Queue, Submission, TimelinePoint};
+pub use semaphore::{Failure, Semaphore, TimelineSemaphore, WaitError};
+pub use uri::DeviceUri;

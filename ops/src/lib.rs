@@ -1,1 +1,30 @@
-//! TODO
+//! The operations of the NPU, defined once.
+//!
+//! An [`Operation`] states its names, its rules for shapes and types, how its tensors are normalised, its kernel name, its
+//! design for the array, and a reference kernel. Everything else asks the [`table`]: the ggml bridge what it may claim, the
+//! kernel store what to compile, the simulated device what an artifact computes. Adding an operation is one entry
+//! in one family file and one line in the table.
+//!
+//! The way of a node: [`Node`] -> [`table::lookup`] -> [`Operation::check`] -> [`normalise`](normalise::normalise) ->
+//! [`kernel_name`](name::kernel_name) -> [`Operation::design`] -> [`artifact`](artifact::reference_artifact).
+#![forbid(unsafe_code)]
+
+pub mod artifact;
+pub mod codec;
+pub mod design;
+pub mod executor;
+pub mod family;
+pub mod name;
+pub mod node;
+pub mod normalise;
+pub mod operation;
+pub mod table;
+pub mod tensor;
+
+pub use codec::BlockCodec;
+pub use design::Design;
+pub use executor::ReferenceExecutor;
+pub use node::{Node, OpParams};
+pub use normalise::{F16Policy, Normalised};
+pub use operation::{Environment, Operation, Placement, Unsupported};
+pub use tensor::{DataType, Tensor};

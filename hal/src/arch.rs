@@ -1,0 +1,159 @@
+//! A generation of the AI Engine as data.
+//!
+//! Everything that differs between generations is in one TOML file: the array, memories, DMA channels, limits,
+//! PCI ids, costs. `aie2` and `aie2p` are built in; [`ArchRegistry`] also reads files from a search path, so a new
+//! generation needs no new code. Unknown keys are errors, so that a typo does not become a default.
+
+use serde::{Deserialize, Serialize};
+
+/// DMA engine, buffer descriptors and locks of one kind of tile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TileDma {
+    /// Stream-to-memory channels.
+    pub s2mm: usize,
+    /// Memory-to-stream channels.
+    pub mm2s: usize,
+    /// Buffer descriptors.
+    pub bds: usize,
+    /// Address dimensions of a BD, without the iteration dimension.
+    pub bd_dimensions: usize,
+    /// Locks.
+    pub locks: usize,
+    /// Largest lock value.
+    pub max_lock: usize,
+    /// Tasks a channel can queue.
+    pub task_queue: usize,
+}
+
+/// A tile with memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tile {
+    /// Data memory in bytes; 0 for shim tiles.
+    pub data_bytes: usize,
+    /// Banks of the data memory.
+    pub banks: usize,
+    /// Program memory in bytes; 0 unless a core.
+    pub program_bytes: usize,
+    /// DMA, BDs and locks.
+    pub dma: TileDma,
+}
+
+/// The grid. Row 0 is the shim row, then mem tile rows, then cores.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Array {
+    /// Columns a context can use.
+    pub columns: usize,
+    /// Rows in all.
+    pub rows: usize,
+    /// Mem tile rows.
+    pub mem_rows: usize,
+    /// Core rows.
+    pub core_rows: usize,
+}
+
+/// What the kernel driver and firmware refuse to exceed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArchLimits {
+    /// Distinct PDIs (compute units) of one hardware context.
+    pub pdis_per_context: usize,
+    /// Commands in one chain.
+    pub commands_per_chain: usize,
+    /// Bytes of a chain's command buffer.
+    pub chain_buffer_bytes: usize,
+    /// Hardware contexts.
+    pub contexts: usize,
+    /// Bytes of the device heap.
+    pub device_heap_bytes: usize,
+    /// Largest alignment of an allocation.
+    pub max_alignment: usize,
+    /// Allocation granule of data memory.
+    pub granule: usize,
+    /// Largest single allocation in bytes.
+    pub max_buffer_bytes: usize,
+    /// Packets a queue's ring holds.
+    pub queue_packets: usize,
+    /// Queues.
+    pub queues: usize,
+    /// Arguments of one kernel.
+    pub kernel_arguments: usize,
+}
+
+/// A shape the matrix unit multiplies natively.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mmul {
+    /// Input types, e.g. "bf16 x bf16".
+    pub types: String,
+    /// Rows of the left operand.
+    pub m: usize,
+    /// Inner extent.
+    pub k: usize,
+    /// Columns of the right operand.
+    pub n: usize,
+    /// Multiply-accumulates per cycle and core.
+    pub macs_per_cycle: usize,
+}
+
+/// A PCI id that carries this generation. Vendor is 0x1022.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PciId {
+    /// Device id.
+    pub device: u16,
+    /// Revision, when it matters.
+    pub revision: Option<u8>,
+    /// Product name.
+    pub name: String,
+}
+
+/// Costs for a virtual clock. Each value is a measurement published by others on hardware; the file names the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CostModel {
+    /// Creating a hardware context, in nanoseconds.
+    pub context_create_ns: u64,
+    /// Switching to a context, per column, in nanoseconds.
+    pub context_switch_ns_per_column: u64,
+    /// One chain without any work, in nanoseconds.
+    pub chain_ns: u64,
+    /// Each further command in a chain, in nanoseconds.
+    pub command_ns: u64,
+    /// Reachable DDR bandwidth in bytes per second.
+    pub ddr_bytes_per_second: u64,
+    /// Array clock in MHz.
+    pub clock_mhz: u64,
+}
+
+/// One generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arch {
+    /// Short name, as ROCR names the agent: `aie2`, `aie2p`.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Device generation in the header of instruction streams.
+    pub dev_gen: u8,
+    /// Types the vector unit computes natively, by ggml's names.
+    pub native_types: Vec<String>,
+    /// The grid.
+    pub array: Array,
+    /// A core tile.
+    pub core: Tile,
+    /// A mem tile.
+    pub mem_tile: Tile,
+    /// A shim tile.
+    pub shim: Tile,
+    /// Limits.
+    pub limits: ArchLimits,
+    /// Costs.
+    pub cost: CostModel,
+    /// Native matrix shapes.
+    pub mmul: Vec<Mmul>,
+    /// Products.
+    pub pci: Vec<PciId>,
+}

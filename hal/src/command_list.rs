@@ -1,0 +1,399 @@
+//! What a queue executes: recorded once, immutable, replayed with a binding table.
+//!
+//! Ordering: commands between two [`Command::Barrier`]s may run in any order and may overlap. A barrier makes everything before
+//! it complete and visible before anything after it starts. Each command by itself is atomic with respect to the others.
+//! An output range may overlap input ranges of the same dispatch or host call: inputs are read as they were before.
+
+use crate::buffer::{Access, Buffer};
+use crate::executable::Executable;
+use crate::kernel::Kernel;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// Largest payload of [`Command::Update`] in bytes.
+pub const MAX_UPDATE_BYTES: usize = 64 * 1024;
+
+/// A byte range that a command uses.
+#[derive(Debug, Clone)]
+pub enum BufferRef {
+    /// A range of a buffer known when recording. The list keeps the buffer alive.
+    Direct {
+        /// The buffer.
+        buffer: Arc<dyn Buffer>,
+        /// First byte.
+        offset: usize,
+        /// Number of bytes.
+        length: usize,
+    },
+    /// A range relative to whatever the binding table has in `slot` at submission.
+    Slot {
+        /// Index into the [`BindingTable`].
+        slot: usize,
+        /// First byte, relative to the binding.
+        offset: usize,
+        /// Number of bytes.
+        length: usize,
+    },
+}
+
+impl BufferRef {
+    /// A direct reference.
+    pub fn direct(buffer: &Arc<dyn Buffer>, offset: usize, length: usize) -> Self {
+        Self::Direct { buffer: Arc::clone(buffer), offset, length }
+    }
+
+    /// A reference through the binding table.
+    pub fn slot(slot: usize, offset: usize, length: usize) -> Self {
+        Self::Slot { slot, offset, length }
+    }
+
+    /// Number of bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::Direct { length, .. } | Self::Slot { length, .. } => *length,
+        }
+    }
+}
+
+/// One entry of a [`BindingTable`].
+#[derive(Debug, Clone)]
+pub struct Binding {
+    /// The buffer.
+    pub buffer: Arc<dyn Buffer>,
+    /// First byte of the bound range.
+    pub offset: usize,
+    /// Number of bytes of the bound range.
+    pub length: usize,
+}
+
+/// Fills the slots of a [`CommandList`] at submission.
+#[derive(Debug, Clone, Default)]
+pub struct BindingTable {
+    /// Bindings by slot.
+    pub bindings: Vec<Binding>,
+}
+
+/// A [`BufferRef`] with its buffer found and its range checked.
+#[derive(Debug, Clone)]
+pub struct ResolvedRef {
+    /// The buffer.
+    pub buffer: Arc<dyn Buffer>,
+    /// First byte in the buffer.
+    pub offset: usize,
+    /// Number of bytes.
+    pub length: usize,
+}
+
+/// A [`BufferRef`] does not resolve.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum ResolveError {
+    /// The table is too short.
+    #[error("slot {slot} is not bound; the table has {bound} bindings")]
+    Unbound {
+        /// The slot asked for.
+        slot: usize,
+        /// Number of bindings.
+        bound: usize,
+    },
+    /// The range leaves its buffer or binding.
+    #[error("range {offset}+{length} leaves the {size} bytes it refers to")]
+    OutOfRange {
+        /// First byte.
+        offset: usize,
+        /// Number of bytes.
+        length: usize,
+        /// Bytes available.
+        size: usize,
+    },
+}
+
+fn check_range(offset: usize, length: usize, size: usize) -> Result<(), ResolveError> {
+    match offset.checked_add(length) {
+        Some(end) if end <= size => Ok(()),
+        _ => Err(ResolveError::OutOfRange { offset, length, size }),
+    }
+}
+
+impl BufferRef {
+    /// Finds the buffer and checks the range against it.
+    ///
+    /// # Errors
+    /// [`ResolveError`] when the slot is unbound or a range leaves its buffer.
+    pub fn resolve(&self, table: &BindingTable) -> Result<ResolvedRef, ResolveError> {
+        match self {
+            Self::Direct { buffer, offset, length } => {
+                check_range(*offset, *length, buffer.size())?;
+                Ok(ResolvedRef { buffer: Arc::clone(buffer), offset: *offset, length: *length })
+            }
+            Self::Slot { slot, offset, length } => {
+                let bound = table.bindings.len();
+                let binding = table.bindings.get(*slot).ok_or(ResolveError::Unbound { slot: *slot, bound })?;
+                check_range(binding.offset, binding.length, binding.buffer.size())?;
+                check_range(*offset, *length, binding.length)?;
+                Ok(ResolvedRef { buffer: Arc::clone(&binding.buffer), offset: binding.offset + offset, length: *length })
+            }
+        }
+    }
+}
+
+/// One recorded command.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Repeats `pattern` over `target`.
+    Fill {
+        /// 1, 2 or 4 bytes; the target's offset and length are multiples of it.
+        pattern: Vec<u8>,
+        /// Where.
+        target: BufferRef,
+    },
+    /// Writes bytes captured when recording (at most [`MAX_UPDATE_BYTES`]).
+    Update {
+        /// The bytes.
+        data: Arc<[u8]>,
+        /// Where; as long as `data`.
+        target: BufferRef,
+    },
+    /// Copies between ranges of the same length that do not overlap.
+    Copy {
+        /// From.
+        source: BufferRef,
+        /// To.
+        target: BufferRef,
+    },
+    /// Runs a kernel on the array.
+    Dispatch {
+        /// The kernel.
+        executable: Arc<dyn Executable>,
+        /// The kernel's arguments in order: sources, then the one output, as many as the artifact's argument count.
+        bindings: Vec<BufferRef>,
+    },
+    /// Runs a function on the host, in queue order. The queue makes device writes visible to it and its writes visible to the
+    /// device.
+    HostCall {
+        /// The function.
+        function: Arc<dyn Kernel>,
+        /// Its inputs.
+        inputs: Vec<BufferRef>,
+        /// Its output.
+        output: BufferRef,
+    },
+    /// Orders what comes before against what comes after.
+    Barrier,
+}
+
+impl Command {
+    /// Every range the command touches, in argument order.
+    pub fn references(&self) -> impl Iterator<Item = (&BufferRef, Access)> {
+        let (reads, write): (&[BufferRef], Option<&BufferRef>) = match self {
+            Self::Fill { target, .. } | Self::Update { target, .. } => (&[], Some(target)),
+            Self::Copy { source, target } => (std::slice::from_ref(source), Some(target)),
+            Self::Dispatch { bindings, .. } => match bindings.split_last() {
+                Some((output, sources)) => (sources, Some(output)),
+                None => (&[], None),
+            },
+            Self::HostCall { inputs, output, .. } => (inputs, Some(output)),
+            Self::Barrier => (&[], None),
+        };
+        reads.iter().map(|r| (r, Access::Read)).chain(write.map(|w| (w, Access::Write)))
+    }
+}
+
+/// A recorded, immutable list of commands. Cheap to share (`Arc`), may be in flight several times at once.
+#[derive(Debug)]
+pub struct CommandList {
+    commands: Vec<Command>,
+    slots: usize,
+}
+
+impl CommandList {
+    /// Starts recording a list whose binding table has `slots` entries.
+    pub fn builder(slots: usize) -> CommandListBuilder {
+        CommandListBuilder { commands: Vec::new(), slots }
+    }
+
+    /// The commands in recorded order.
+    pub fn commands(&self) -> &[Command] {
+        &self.commands
+    }
+
+    /// Number of bindings a submission has to bring.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+}
+
+/// Records a [`CommandList`].
+#[derive(Debug)]
+pub struct CommandListBuilder {
+    commands: Vec<Command>,
+    slots: usize,
+}
+
+/// A command cannot be recorded.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum RecordError {
+    /// A slot outside the declared table.
+    #[error("slot {slot} is outside the {slots} slots this list was declared with")]
+    Slot {
+        /// The slot.
+        slot: usize,
+        /// Declared slots.
+        slots: usize,
+    },
+    /// A direct range leaves its buffer.
+    #[error(transparent)]
+    Range(#[from] ResolveError),
+    /// A fill pattern of another size than 1, 2 or 4 bytes, or a target that is not a multiple of it.
+    #[error("fill: {0}")]
+    Fill(String),
+    /// An update that is too large or of another length than its target.
+    #[error("update: {0}")]
+    Update(String),
+    /// Source and target of a copy differ in length or overlap.
+    #[error("copy: {0}")]
+    Copy(String),
+    /// The number of bindings is not what the kernel takes.
+    #[error("dispatch of `{kernel}`: {given} bindings given, the kernel takes {expected}")]
+    Arguments {
+        /// Kernel name.
+        kernel: String,
+        /// Bindings given.
+        given: usize,
+        /// Bindings expected.
+        expected: usize,
+    },
+    /// The number of inputs is not what the host function takes.
+    #[error("host call of `{function}`: {given} inputs given, it takes {expected}")]
+    Inputs {
+        /// Function name.
+        function: String,
+        /// Inputs given.
+        given: usize,
+        /// Inputs expected.
+        expected: usize,
+    },
+}
+
+impl CommandListBuilder {
+    fn push(&mut self, command: Command) -> Result<&mut Self, RecordError> {
+        for (reference, _) in command.references() {
+            match reference {
+                BufferRef::Direct { buffer, offset, length } => check_range(*offset, *length, buffer.size())?,
+                BufferRef::Slot { slot, .. } if *slot >= self.slots => {
+                    return Err(RecordError::Slot { slot: *slot, slots: self.slots });
+                }
+                BufferRef::Slot { .. } => {}
+            }
+        }
+        self.commands.push(command);
+        Ok(self)
+    }
+
+    /// Records [`Command::Fill`].
+    ///
+    /// # Errors
+    /// [`RecordError::Fill`] for a pattern that is not 1, 2 or 4 bytes or does not divide the target; slot and range errors.
+    pub fn fill(&mut self, pattern: &[u8], target: BufferRef) -> Result<&mut Self, RecordError> {
+        if !matches!(pattern.len(), 1 | 2 | 4) {
+            return Err(RecordError::Fill(format!("a pattern of {} bytes; 1, 2 and 4 are possible", pattern.len())));
+        }
+        let (BufferRef::Direct { offset, length, .. } | BufferRef::Slot { offset, length, .. }) = &target;
+        if offset % pattern.len() != 0 || length % pattern.len() != 0 {
+            return Err(RecordError::Fill(format!(
+                "target {offset}+{length} is not a multiple of the {}-byte pattern",
+                pattern.len()
+            )));
+        }
+        self.push(Command::Fill { pattern: pattern.to_vec(), target })
+    }
+
+    /// Records [`Command::Update`]; the bytes are captured now.
+    ///
+    /// # Errors
+    /// [`RecordError::Update`] when the data is larger than [`MAX_UPDATE_BYTES`] or not as long as the target.
+    pub fn update(&mut self, data: &[u8], target: BufferRef) -> Result<&mut Self, RecordError> {
+        if data.len() > MAX_UPDATE_BYTES {
+            return Err(RecordError::Update(format!("{} bytes; at most {MAX_UPDATE_BYTES}, use a copy", data.len())));
+        }
+        if data.len() != target.length() {
+            return Err(RecordError::Update(format!("{} bytes for a target of {}", data.len(), target.length())));
+        }
+        self.push(Command::Update { data: data.into(), target })
+    }
+
+    /// Records [`Command::Copy`].
+    ///
+    /// # Errors
+    /// [`RecordError::Copy`] when the lengths differ or the ranges overlap (as far as recording can see).
+    pub fn copy(&mut self, source: BufferRef, target: BufferRef) -> Result<&mut Self, RecordError> {
+        if source.length() != target.length() {
+            return Err(RecordError::Copy(format!("{} bytes to a target of {}", source.length(), target.length())));
+        }
+        let overlap = match (&source, &target) {
+            (BufferRef::Direct { buffer: a, offset: s, .. }, BufferRef::Direct { buffer: b, offset: t, .. }) => {
+                Arc::ptr_eq(a, b) && s.abs_diff(*t) < source.length()
+            }
+            (BufferRef::Slot { slot: a, offset: s, .. }, BufferRef::Slot { slot: b, offset: t, .. }) => {
+                a == b && s.abs_diff(*t) < source.length()
+            }
+            _ => false,
+        };
+        if overlap {
+            return Err(RecordError::Copy("source and target overlap; use a temporary buffer".into()));
+        }
+        self.push(Command::Copy { source, target })
+    }
+
+    /// Records [`Command::Dispatch`]: sources in order, then the output.
+    ///
+    /// # Errors
+    /// [`RecordError::Arguments`] when the number of bindings is not the artifact's argument count.
+    pub fn dispatch(
+        &mut self,
+        executable: &Arc<dyn Executable>,
+        bindings: Vec<BufferRef>,
+    ) -> Result<&mut Self, RecordError> {
+        let artifact = executable.artifact();
+        if bindings.len() != artifact.argument_count() {
+            return Err(RecordError::Arguments {
+                kernel: artifact.name().to_owned(),
+                given: bindings.len(),
+                expected: artifact.argument_count(),
+            });
+        }
+        self.push(Command::Dispatch { executable: Arc::clone(executable), bindings })
+    }
+
+    /// Records [`Command::HostCall`].
+    ///
+    /// # Errors
+    /// [`RecordError::Inputs`] when the number of inputs is not what the function takes.
+    pub fn host_call(
+        &mut self,
+        function: &Arc<dyn Kernel>,
+        inputs: Vec<BufferRef>,
+        output: BufferRef,
+    ) -> Result<&mut Self, RecordError> {
+        if inputs.len() != function.input_count() {
+            return Err(RecordError::Inputs {
+                function: function.name().to_owned(),
+                given: inputs.len(),
+                expected: function.input_count(),
+            });
+        }
+        self.push(Command::HostCall { function: Arc::clone(function), inputs, output })
+    }
+
+    /// Records [`Command::Barrier`]. Two in a row count as one.
+    pub fn barrier(&mut self) -> &mut Self {
+        if !matches!(self.commands.last(), None | Some(Command::Barrier)) {
+            self.commands.push(Command::Barrier);
+        }
+        self
+    }
+
+    /// Ends recording.
+    pub fn finish(self) -> CommandList {
+        CommandList { commands: self.commands, slots: self.slots }
+    }
+}

@@ -1,0 +1,103 @@
+//! A logical device: one NPU, opened.
+
+use crate::arch::Arch;
+use crate::artifact::KernelArtifact;
+use crate::buffer::{Buffer, BufferParams, HostMemory};
+use crate::counters::Counters;
+use crate::error::DeviceError;
+use crate::executable::Executable;
+use crate::queue::Queue;
+use crate::semaphore::Semaphore;
+use crate::uri::DeviceUri;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Who a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// A URI that opens this very device again, with its parameters.
+    pub uri: DeviceUri,
+    /// Product name for people.
+    pub name: String,
+    /// Driver name, e.g. `mock`.
+    pub driver: &'static str,
+    /// Name of its generation, e.g. `aie2p`.
+    pub arch: String,
+    /// Whether host and device views of data memory always agree.
+    pub coherent: bool,
+}
+
+/// What a device refuses to exceed. Taken from its arch file, possibly narrowed by the driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest alignment of a buffer in bytes.
+    pub max_alignment: usize,
+    /// Allocation granule of data memory in bytes.
+    pub granule: usize,
+    /// Largest buffer in bytes.
+    pub max_buffer_bytes: usize,
+    /// Bytes of the device heap.
+    pub device_heap_bytes: usize,
+    /// Distinct PDIs one hardware context can hold.
+    pub pdis_per_context: usize,
+    /// Hardware contexts of one process.
+    pub contexts: usize,
+    /// Commands in one chain.
+    pub commands_per_chain: usize,
+    /// Bytes of one chain's command buffer.
+    pub chain_buffer_bytes: usize,
+    /// Queues of one device.
+    pub queues: usize,
+    /// Arguments of one kernel.
+    pub kernel_arguments: usize,
+}
+
+/// Memory of the data pool, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryReport {
+    /// In all.
+    pub total: u64,
+    /// Not allocated.
+    pub free: u64,
+}
+
+/// An opened NPU. Thread-safe; closed when the last reference goes. Everything it makes keeps it alive.
+pub trait Device: Send + Sync + Debug {
+    /// Who it is.
+    fn info(&self) -> &DeviceInfo;
+    /// Its generation's data.
+    fn arch(&self) -> &Arc<Arch>;
+    /// What it refuses to exceed.
+    fn limits(&self) -> &Limits;
+    /// Memory of the data pool.
+    fn memory(&self) -> MemoryReport;
+    /// Counters since opening.
+    fn counters(&self) -> Counters;
+    /// Allocates zeroed memory.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfMemory`], [`DeviceError::LimitExceeded`], [`DeviceError::InvalidArgument`] (size 0, alignment not a
+    /// power of two), [`DeviceError::Lost`].
+    fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError>;
+    /// Makes somebody else's memory usable in command lists, in place. Holds `memory` for the life of the buffer.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] when the device cannot reach such memory (then copy), [`DeviceError::Lost`].
+    fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError>;
+    /// Loads a kernel.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidArtifact`] (another generation, malformed), [`DeviceError::OutOfMemory`] of the device heap,
+    /// [`DeviceError::Lost`].
+    fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError>;
+    /// Creates a queue with its own order.
+    ///
+    /// # Errors
+    /// [`DeviceError::LimitExceeded`] for more than [`Limits::queues`], [`DeviceError::Lost`].
+    fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError>;
+    /// Creates a timeline semaphore at `initial`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Lost`].
+    fn create_semaphore(&self, initial: u64) -> Result<Arc<dyn Semaphore>, DeviceError>;
+}

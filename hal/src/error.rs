@@ -1,0 +1,129 @@
+//! The error enums, one per domain.
+//!
+//! Every message says what was asked, what was tried or is available, and what to do next. Errors of recording and of bad
+//! arguments are returned at once; errors of execution travel on semaphores as a [`crate::Failure`].
+
+use thiserror::Error;
+
+/// Listing or opening a device failed.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum DriverError {
+    /// The device URI cannot be parsed.
+    #[error("invalid device URI `{uri}`: {reason}")]
+    InvalidUri {
+        /// What was asked for.
+        uri: String,
+        /// Why it is refused and what a valid one looks like.
+        reason: String,
+    },
+    /// No driver has this scheme.
+    #[error("no driver for scheme `{scheme}` in `{uri}`; available: {available}")]
+    UnknownScheme {
+        /// The whole URI.
+        uri: String,
+        /// Its scheme.
+        scheme: String,
+        /// Schemes of this build, comma separated.
+        available: String,
+    },
+    /// The URI names a device that does not exist.
+    #[error("no device for `{uri}`: {reason}; available: {available}")]
+    NoSuchDevice {
+        /// What was asked for.
+        uri: String,
+        /// Why nothing matched.
+        reason: String,
+        /// URIs that could be opened, comma separated.
+        available: String,
+    },
+    /// The device exists but cannot be used, for instance because its generation has no arch file.
+    #[error("device `{uri}` is not usable: {reason}")]
+    Unusable {
+        /// What was asked for.
+        uri: String,
+        /// Why, and what would enable it.
+        reason: String,
+    },
+    /// A driver or URI parameter is unknown or malformed.
+    #[error("`{uri}`: parameter `{name}`: {reason}")]
+    InvalidParameter {
+        /// What was asked for.
+        uri: String,
+        /// The parameter's name.
+        name: String,
+        /// What is accepted.
+        reason: String,
+    },
+    /// The runtime below the driver (ROCR, the kernel driver) is missing or refuses.
+    #[error("runtime unavailable: {0}")]
+    Runtime(String),
+    /// Opening the device itself failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// A device could not do what was asked of it.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum DeviceError {
+    /// Not enough memory in a pool.
+    #[error("out of memory: asked for {requested} bytes of {pool} memory, {available} of {capacity} bytes are free")]
+    OutOfMemory {
+        /// Pool name.
+        pool: &'static str,
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes free.
+        available: usize,
+        /// Bytes in all.
+        capacity: usize,
+    },
+    /// A limit of the generation or of the kernel driver would be exceeded.
+    #[error("{what}: asked for {requested}, the limit of {device} is {limit}")]
+    LimitExceeded {
+        /// What is limited, e.g. "PDIs per context".
+        what: &'static str,
+        /// The value asked for.
+        requested: usize,
+        /// The limit.
+        limit: usize,
+        /// The device or arch that sets it.
+        device: String,
+    },
+    /// An argument is wrong whatever the device's state.
+    #[error("invalid argument: {0}")]
+    InvalidArgument(String),
+    /// An artifact is malformed, for another generation, or not executable here.
+    #[error("kernel `{name}` cannot be loaded: {reason}")]
+    InvalidArtifact {
+        /// Kernel name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The driver does not offer this; the message says what to use instead.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// The device is gone. Sticky: every later call reports the first cause.
+    #[error("device lost: {0}")]
+    Lost(String),
+    /// A command did not finish in time.
+    #[error("timeout: {0}")]
+    Timeout(String),
+    /// A command ran and failed.
+    #[error("execution failed: {0}")]
+    Execution(String),
+}
+
+/// A submission was refused before anything of it ran.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum SubmitError {
+    /// The binding table does not fit the command list.
+    #[error("binding table: {0}")]
+    Binding(String),
+    /// The waits or signals are malformed.
+    #[error("semaphore list: {0}")]
+    Semaphores(String),
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}

@@ -1,0 +1,14 @@
+//! A kernel that a device has loaded.
+
+use crate::artifact::KernelArtifact;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// A loaded [`KernelArtifact`]: its PDI and instructions are in the device heap. Thread-safe. Unloaded when the last reference
+/// goes; command lists hold references.
+pub trait Executable: Any + Send + Sync + Debug {
+    /// What was loaded.
+    fn artifact(&self) -> &KernelArtifact;
+    /// For drivers: recognising their own executables behind `dyn`.
+    fn as_any(&self) -> &dyn Any;
+}

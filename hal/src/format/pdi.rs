@@ -1,0 +1,469 @@
+//! PDI: the container around one CDO that configures a partition of the array.
+//!
+//! The layout is that of a Versal partial PDI without boot header, as bootgen writes it for mlir-aie: four
+//! words of bus-width pattern, an image header table, one image header, one partition header, and the CDO
+//! at offset 0x150, padded with zeros to 16 bytes. Nothing is encrypted or hashed, and apart from three
+//! lengths and the checksums every header word is constant, so a PDI can be written without bootgen.
+//!
+//! A PDI does not say which generation it is for: the headers are the same for aie2 and aie2p. The header
+//! of the instruction stream that belongs to it does ([`Header::generation`]).
+//!
+//! [`Header::generation`]: super::instructions::Header
+
+use super::cdo::{Cdo, CdoBuilder, CdoError};
+use super::words::{WORD, Words, checksum, extend};
+
+/// File offset of the CDO in bytes.
+pub const CDO_OFFSET: usize = 0x150;
+
+/// Words in front of the CDO.
+const HEADER_WORDS: usize = CDO_OFFSET / WORD;
+/// The partition is padded to a multiple of this many words.
+const PADDING: usize = 4;
+
+/// A header block: where it starts, and its words with their names. The checksum is the word after it.
+struct Block {
+    name: &'static str,
+    /// Index of the first word in the file.
+    start: usize,
+    /// Words that are not always zero, as (index in the block, name, constant).
+    fields: &'static [(usize, &'static str, u32)],
+    /// Words in front of the checksum.
+    len: usize,
+}
+
+/// Word indices of the partition header that depend on the CDO.
+const ENCRYPTED_LENGTH: usize = 0;
+const UNENCRYPTED_LENGTH: usize = 1;
+const TOTAL_LENGTH: usize = 2;
+
+const BUS_WIDTH: [u32; 4] = [0x0000_00DD, 0x1122_3344, 0x5566_7788, 0x99AA_BBCC];
+
+const IMAGE_HEADER_TABLE: Block = Block {
+    name: "image header table",
+    start: 0x010 / WORD,
+    fields: &[
+        (0x00 / WORD, "version", 0x0004_0000),
+        (0x04 / WORD, "image count", 1),
+        (0x08 / WORD, "image header word offset", 0x24),
+        (0x0C / WORD, "partition count", 1),
+        (0x10 / WORD, "partition header word offset", 0x34),
+        (0x14 / WORD, "secondary boot device", 0),
+        (0x18 / WORD, "id code", 0x14CA_8093),
+        (0x28 / WORD, "identification \"IDPP\"", u32::from_le_bytes(*b"IDPP")),
+        (0x2C / WORD, "header sizes", 0x0020_1020),
+        (0x30 / WORD, "meta header words", 0x30),
+        (0x44 / WORD, "extended id code", 1),
+    ],
+    len: 31,
+};
+
+const IMAGE_HEADER: Block = Block {
+    name: "image header",
+    start: 0x090 / WORD,
+    fields: &[
+        (0x00 / WORD, "partition header word offset", 0x34),
+        (0x04 / WORD, "data section count", 1),
+        (0x10 / WORD, "image name \"aie_image\"", u32::from_le_bytes(*b"aie_")),
+        (0x14 / WORD, "image name \"aie_image\"", u32::from_le_bytes(*b"imag")),
+        (0x18 / WORD, "image name \"aie_image\"", u32::from_le_bytes(*b"e\0\0\0")),
+        (0x20 / WORD, "image id", 0x1C00_0000),
+    ],
+    len: 15,
+};
+
+const PARTITION_HEADER: Block = Block {
+    name: "partition header",
+    start: 0x0D0 / WORD,
+    fields: &[
+        (0x18 / WORD, "load address (low)", u32::MAX),
+        (0x1C / WORD, "load address (high)", u32::MAX),
+        (0x20 / WORD, "partition word offset", HEADER_WORDS as u32),
+        (0x24 / WORD, "attributes (type CDO)", 0x0200_0006),
+        (0x28 / WORD, "data section count", 1),
+    ],
+    len: 31,
+};
+
+impl Block {
+    /// The block's constant words, without the checksum.
+    fn constants(&self) -> Vec<u32> {
+        let mut words = vec![0; self.len];
+        for &(index, _, value) in self.fields {
+            words[index] = value;
+        }
+        words
+    }
+
+    fn field(&self, index: usize) -> &'static str {
+        let named = self.fields.iter().find(|field| field.0 == index);
+        named.map_or("unused word", |field| field.1)
+    }
+
+    /// Checks checksum and constants of the block in `file`, which is long enough; words for which
+    /// `varies` holds are left to the caller.
+    fn check(&self, file: Words<'_>, varies: impl Fn(usize) -> bool) -> Result<(), PdiError> {
+        let words = file.from(self.start);
+        let expected = checksum(words.iter().take(self.len));
+        let found = words.get(self.len).unwrap_or_default();
+        if found != expected {
+            let offset = words.offset(self.len);
+            return Err(PdiError::Checksum { block: self.name, offset, expected, found });
+        }
+        for (index, (expected, found)) in self.constants().into_iter().zip(words.iter()).enumerate() {
+            if found != expected && !varies(index) {
+                return Err(PdiError::Field {
+                    block: self.name,
+                    field: self.field(index),
+                    offset: words.offset(index),
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why bytes are not a PDI of this kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PdiError {
+    /// Fewer bytes than the headers have.
+    #[error("PDI: expected at least {CDO_OFFSET} bytes of headers, found {found} bytes")]
+    Truncated {
+        /// Bytes there are.
+        found: usize,
+    },
+    /// A constant word is different.
+    #[error(
+        "PDI {block} at offset {offset:#x}: expected {field} {expected:#010x}, found {found:#010x} \
+         (only PDIs as mlir-aie makes them are known)"
+    )]
+    Field {
+        /// Header block.
+        block: &'static str,
+        /// What the word is.
+        field: &'static str,
+        /// File offset of the word.
+        offset: usize,
+        /// The constant.
+        expected: u32,
+        /// The word there is.
+        found: u32,
+    },
+    /// A header's checksum is wrong.
+    #[error("PDI {block} checksum at offset {offset:#x}: expected {expected:#010x}, found {found:#010x}")]
+    Checksum {
+        /// Header block.
+        block: &'static str,
+        /// File offset of the checksum.
+        offset: usize,
+        /// Checksum of the block there is.
+        expected: u32,
+        /// Checksum it states.
+        found: u32,
+    },
+    /// A length of the partition header contradicts another one or the file.
+    #[error("PDI {what} at offset {offset:#x}: expected {expected}, found {found}")]
+    Length {
+        /// What the number is, with its unit.
+        what: &'static str,
+        /// File offset of the word that states the number.
+        offset: usize,
+        /// The number that fits the rest of the file.
+        expected: u64,
+        /// The number there is.
+        found: u64,
+    },
+    /// The padding after the CDO is not zero.
+    #[error("PDI padding at offset {offset:#x}: expected 0, found {found:#010x}")]
+    Padding {
+        /// File offset of the word.
+        offset: usize,
+        /// The word there is.
+        found: u32,
+    },
+    /// The CDO inside is not valid.
+    #[error("PDI: {0}")]
+    Cdo(#[from] CdoError),
+}
+
+/// A validated PDI over borrowed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pdi<'a> {
+    cdo: Cdo<'a>,
+}
+
+impl<'a> Pdi<'a> {
+    /// Reads and validates a PDI that is the whole of `bytes`.
+    ///
+    /// # Errors
+    /// When any constant, checksum, length or padding word is wrong, or the CDO inside is.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PdiError> {
+        let file = Words::new(bytes, 0);
+        if bytes.len() < CDO_OFFSET {
+            return Err(PdiError::Truncated { found: bytes.len() });
+        }
+        for (index, (expected, found)) in BUS_WIDTH.into_iter().zip(file.iter()).enumerate() {
+            if found != expected {
+                return Err(PdiError::Field {
+                    block: "start",
+                    field: "bus width pattern",
+                    offset: file.offset(index),
+                    expected,
+                    found,
+                });
+            }
+        }
+        IMAGE_HEADER_TABLE.check(file, |_| false)?;
+        IMAGE_HEADER.check(file, |_| false)?;
+        PARTITION_HEADER.check(file, |index| index <= TOTAL_LENGTH)?;
+
+        let lengths = file.from(PARTITION_HEADER.start);
+        let length = |what, index: usize, expected: u64, found: u64| {
+            let error = PdiError::Length { what, offset: lengths.offset(index), expected, found };
+            if expected == found { Ok(()) } else { Err(error) }
+        };
+        let stated = |index| lengths.get(index).map_or(0, u64::from);
+        let total = stated(TOTAL_LENGTH);
+        let size = (HEADER_WORDS as u64 + total) * WORD as u64;
+        length("file size in bytes by its total partition length", TOTAL_LENGTH, size, bytes.len() as u64)?;
+        length("encrypted length in words", ENCRYPTED_LENGTH, total, stated(ENCRYPTED_LENGTH))?;
+        let used = stated(UNENCRYPTED_LENGTH);
+        let padded = used.next_multiple_of(PADDING as u64);
+        length("total partition length in words", TOTAL_LENGTH, padded, total)?;
+
+        // `used <= total`, and the file has exactly `total` words here.
+        let partition = file.from(HEADER_WORDS);
+        let used = used as usize;
+        let padding = partition.from(used);
+        if let Some((index, found)) = padding.iter().enumerate().find(|(_, word)| *word != 0) {
+            return Err(PdiError::Padding { offset: padding.offset(index), found });
+        }
+        let cdo = partition.slice(0, used).unwrap_or(partition);
+        Ok(Self { cdo: Cdo::parse_at(cdo.as_bytes(), CDO_OFFSET)? })
+    }
+
+    /// The CDO inside. Errors about it named offsets in the PDI file.
+    #[must_use]
+    pub fn cdo(&self) -> Cdo<'a> {
+        self.cdo
+    }
+}
+
+/// Writes the PDI of a CDO, byte for byte as bootgen does.
+///
+/// # Errors
+/// As [`CdoBuilder::finish`].
+pub fn write(cdo: &CdoBuilder) -> Result<Vec<u8>, CdoError> {
+    let cdo = cdo.finish()?;
+    let used = cdo.len() / WORD;
+    let total = used.next_multiple_of(PADDING);
+    let mut file = Vec::with_capacity(CDO_OFFSET + total * WORD);
+    extend(&mut file, BUS_WIDTH);
+    for block in [IMAGE_HEADER_TABLE, IMAGE_HEADER, PARTITION_HEADER] {
+        let mut words = block.constants();
+        if block.start == PARTITION_HEADER.start {
+            // `finish` bounds the CDO far below 32 bits.
+            words[ENCRYPTED_LENGTH] = total as u32;
+            words[UNENCRYPTED_LENGTH] = used as u32;
+            words[TOTAL_LENGTH] = total as u32;
+        }
+        words.push(checksum(words.iter().copied()));
+        extend(&mut file, words);
+    }
+    file.extend_from_slice(&cdo);
+    file.resize(CDO_OFFSET + total * WORD, 0);
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::mutation::{put_word, word};
+    use rstest::rstest;
+
+    fn sample() -> Vec<u8> {
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&[]).mask_write(0x0023_2000, 1, 0).dma_write(0x0022_0000, &[7; 300]).write(0x0021_DE04, 3);
+        write(&cdo).unwrap()
+    }
+
+    /// Rewrites the checksum of the block with a word at `offset`.
+    fn repair(file: &mut [u8], offset: usize) {
+        let blocks = [IMAGE_HEADER_TABLE, IMAGE_HEADER, PARTITION_HEADER];
+        let holds = |block: &&Block| {
+            (block.start * WORD..(block.start + block.len) * WORD).contains(&offset)
+        };
+        if let Some(block) = blocks.iter().find(holds) {
+            let sum = checksum(Words::new(file, 0).from(block.start).iter().take(block.len));
+            put_word(file, (block.start + block.len) * WORD, sum);
+        }
+    }
+
+    #[test]
+    fn headers_are_byte_exact() {
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&[]).write(0x0021_DE04, 3);
+        let file = write(&cdo).unwrap();
+        // 5 header words, 1 + 3 command words, padded from 9 to 12 words.
+        assert_eq!(file.len(), 0x150 + 48);
+        let words = Words::new(&file, 0).to_vec();
+        let mut expected = vec![0x0000_00DD, 0x1122_3344, 0x5566_7788, 0x99AA_BBCC];
+        expected.extend([0x0004_0000, 1, 0x24, 1, 0x34, 0, 0x14CA_8093, 0, 0, 0, 0x5050_4449]);
+        expected.extend([0x0020_1020, 0x30, 0, 0, 0, 0, 1]);
+        expected.extend([0; 13]);
+        let table: u32 = expected[4..].iter().fold(0, |sum, word| sum.wrapping_add(*word));
+        expected.push(!table);
+        expected.extend([0x34, 1, 0, 0, 0x5F65_6961, 0x6761_6D69, 0x65, 0, 0x1C00_0000]);
+        expected.extend([0, 0, 0, 0, 0, 0, 0x1D39_289B]);
+        expected.extend([12, 9, 12, 0, 0, 0, u32::MAX, u32::MAX, 0x54, 0x0200_0006, 1]);
+        expected.extend([0; 20]);
+        let partition = [12u32, 9, 12, u32::MAX, u32::MAX, 0x54, 0x0200_0006, 1];
+        expected.push(!partition.into_iter().fold(0, u32::wrapping_add));
+        expected.extend([4, 0x004F_4443, 0x200, 4, !(4 + 0x004F_4443 + 0x200 + 4)]);
+        expected.extend([0x111, 0x0002_0103, 0x0021_DE04, 3, 0, 0, 0]);
+        assert_eq!(words, expected);
+        assert_eq!(Pdi::parse(&file).unwrap().cdo().len(), 4);
+    }
+
+    #[rstest]
+    #[case::one_word(1)]
+    #[case::two_words(2)]
+    #[case::three_words(3)]
+    #[case::four_words(4)]
+    fn every_padding_is_written_and_read(#[case] words: usize) {
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&vec![1; words]);
+        let file = write(&cdo).unwrap();
+        assert_eq!(file.len() % 16, 0);
+        assert_eq!(Pdi::parse(&file).unwrap().cdo().len(), words + 1);
+    }
+
+    #[test]
+    fn any_changed_header_bit_is_found() {
+        let good = sample();
+        for bit in 0..CDO_OFFSET * 8 {
+            let mut file = good.clone();
+            file[bit / 8] ^= 1 << (bit % 8);
+            let plain = Pdi::parse(&file).unwrap_err();
+            repair(&mut file, bit / 8);
+            let repaired = Pdi::parse(&file).unwrap_err();
+            if (0x10..CDO_OFFSET).contains(&(bit / 8)) {
+                assert!(matches!(plain, PdiError::Checksum { .. }), "bit {bit}: {plain}");
+            }
+            assert!(!repaired.to_string().is_empty(), "bit {bit}");
+        }
+    }
+
+    #[rstest]
+    #[case::bus_width(0x04, "bus width pattern")]
+    #[case::version(0x10, "version")]
+    #[case::image_count(0x14, "image count")]
+    #[case::images(0x18, "image header word offset")]
+    #[case::partition_count(0x1C, "partition count")]
+    #[case::partitions(0x20, "partition header word offset")]
+    #[case::boot(0x24, "secondary boot device")]
+    #[case::id_code(0x28, "id code")]
+    #[case::attributes(0x2C, "unused word")]
+    #[case::identification(0x38, "identification \"IDPP\"")]
+    #[case::sizes(0x3C, "header sizes")]
+    #[case::meta(0x40, "meta header words")]
+    #[case::extended(0x54, "extended id code")]
+    #[case::image_partition(0x90, "partition header word offset")]
+    #[case::sections(0x94, "data section count")]
+    #[case::name(0xA4, "image name \"aie_image\"")]
+    #[case::image_id(0xB0, "image id")]
+    #[case::exec(0xE0, "unused word")]
+    #[case::load(0xEC, "load address (high)")]
+    #[case::offset(0xF0, "partition word offset")]
+    #[case::kind(0xF4, "attributes (type CDO)")]
+    fn changed_constants_are_named(#[case] offset: usize, #[case] name: &str) {
+        let mut file = sample();
+        let was = word(&file, offset);
+        put_word(&mut file, offset, was ^ 0x40);
+        repair(&mut file, offset);
+        match Pdi::parse(&file).unwrap_err() {
+            PdiError::Field { field, offset: at, expected, found, .. } => {
+                assert_eq!((field, at, expected, found), (name, offset, was, was ^ 0x40));
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[rstest]
+    #[case::table(0x8C, "image header table")]
+    #[case::image(0xCC, "image header")]
+    #[case::partition(0x14C, "partition header")]
+    fn wrong_checksums_are_named(#[case] offset: usize, #[case] name: &str) {
+        let mut file = sample();
+        let was = word(&file, offset);
+        put_word(&mut file, offset, !was);
+        let expected = PdiError::Checksum { block: name, offset, expected: was, found: !was };
+        assert_eq!(Pdi::parse(&file), Err(expected));
+    }
+
+    #[test]
+    fn the_cdo_checksum_is_checked_at_its_file_offset() {
+        let mut file = sample();
+        let was = word(&file, 0x160);
+        put_word(&mut file, 0x160, was ^ 1);
+        let error = CdoError::Checksum { offset: 0x160, expected: was, found: was ^ 1 };
+        assert_eq!(Pdi::parse(&file), Err(PdiError::Cdo(error)));
+    }
+
+    #[rstest]
+    #[case::encrypted(0xD0, "encrypted length in words")]
+    #[case::total(0xD8, "file size in bytes by its total partition length")]
+    #[case::unencrypted(0xD4, "total partition length in words")]
+    fn wrong_lengths_are_named(#[case] offset: usize, #[case] name: &str) {
+        let mut file = sample();
+        let was = word(&file, offset);
+        put_word(&mut file, offset, was + 4);
+        repair(&mut file, offset);
+        assert!(
+            matches!(Pdi::parse(&file), Err(PdiError::Length { what, offset: at, .. })
+                if what == name && at == offset || what.starts_with("total")),
+        );
+    }
+
+    #[test]
+    fn the_cdo_must_fill_the_partition() {
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&[1, 2, 3]);
+        let mut file = write(&cdo).unwrap();
+        // Nine words used; eleven pad to the same twelve.
+        let used = word(&file, 0xD4);
+        put_word(&mut file, 0xD4, used + 2);
+        repair(&mut file, 0xD4);
+        let expected = CdoError::Length { offset: 0x15C, expected: 36, found: 44 };
+        assert_eq!(Pdi::parse(&file), Err(PdiError::Cdo(expected)));
+    }
+
+    #[test]
+    fn padding_must_be_zero() {
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&[]);
+        let mut file = write(&cdo).unwrap();
+        let last = file.len() - 4;
+        put_word(&mut file, last, 5);
+        assert_eq!(Pdi::parse(&file), Err(PdiError::Padding { offset: last, found: 5 }));
+    }
+
+    #[test]
+    fn every_truncation_is_an_error() {
+        let file = sample();
+        for length in 0..file.len() {
+            let error = Pdi::parse(&file[..length]).unwrap_err();
+            assert_eq!(
+                matches!(error, PdiError::Truncated { found } if found == length),
+                length < CDO_OFFSET,
+                "{length}: {error}"
+            );
+        }
+        let mut longer = file;
+        longer.push(0);
+        assert!(matches!(Pdi::parse(&longer), Err(PdiError::Length { .. })));
+    }
+}

@@ -1,0 +1,58 @@
+//! Code that computes what a kernel computes, on the CPU.
+//!
+//! A [`Kernel`] is a pure function on bytes. It appears twice: as the body of a host call inside a command list, and as what a
+//! software device runs when it is asked to execute a [`KernelArtifact`]. In the second role a [`KernelExecutor`], given to the
+//! device from outside, turns the artifact into a kernel, so that drivers need not know any operation.
+
+use crate::artifact::KernelArtifact;
+use std::fmt::Debug;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A kernel could not be prepared or run.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum KernelError {
+    /// The artifact holds nothing this executor can execute, for instance compiled AIE code.
+    #[error("cannot execute: {0}")]
+    NotExecutable(String),
+    /// The arguments do not fit: wrong number or too short.
+    #[error("arguments of `{kernel}`: {reason}")]
+    Arguments {
+        /// Kernel name.
+        kernel: String,
+        /// What was expected and what was given.
+        reason: String,
+    },
+    /// An index or value in the data is out of range.
+    #[error("data of `{kernel}`: {reason}")]
+    Data {
+        /// Kernel name.
+        kernel: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// A function on byte ranges. Thread-safe; may use all cores.
+pub trait Kernel: Send + Sync + Debug {
+    /// Name for messages and statistics.
+    fn name(&self) -> &str;
+    /// Number of input ranges [`Kernel::run`] expects.
+    fn input_count(&self) -> usize;
+    /// Reads `inputs`, writes `output`. Bytes of `output` that the function does not define keep their value, so `output` may be
+    /// a larger object that is partly updated. The ranges do not overlap; alignment of a slice is not guaranteed.
+    ///
+    /// # Errors
+    /// [`KernelError::Arguments`] or [`KernelError::Data`]; `output` may then be partly written.
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError>;
+}
+
+/// Turns artifacts into kernels. Thread-safe.
+pub trait KernelExecutor: Send + Sync + Debug {
+    /// Called once per loaded executable.
+    ///
+    /// # Errors
+    /// [`KernelError::NotExecutable`] with the reason. A simulated device then loads the artifact all the same and lets its
+    /// dispatches time out, as hardware does with a design that never signals.
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError>;
+}
