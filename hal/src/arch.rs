@@ -4,6 +4,10 @@
 //! PCI ids, costs. `aie2` and `aie2p` are built in; [`ArchRegistry`] also reads files from a search path, so a new
 //! generation needs no new code. Unknown keys are errors, so that a typo does not become a default.
 
+mod registry;
+
+pub use registry::{ArchError, ArchRegistry, SEARCH_PATH_VARIABLE};
+
 use serde::{Deserialize, Serialize};
 
 /// DMA engine, buffer descriptors and locks of one kind of tile.

@@ -52,6 +52,25 @@ pub struct Limits {
     pub kernel_arguments: usize,
 }
 
+impl Limits {
+    /// The limits that an arch file states; drivers may narrow them.
+    pub fn from_arch(arch: &Arch) -> Self {
+        let limits = &arch.limits;
+        Self {
+            max_alignment: limits.max_alignment,
+            granule: limits.granule,
+            max_buffer_bytes: limits.max_buffer_bytes,
+            device_heap_bytes: limits.device_heap_bytes,
+            pdis_per_context: limits.pdis_per_context,
+            contexts: limits.contexts,
+            commands_per_chain: limits.commands_per_chain,
+            chain_buffer_bytes: limits.chain_buffer_bytes,
+            queues: limits.queues,
+            kernel_arguments: limits.kernel_arguments,
+        }
+    }
+}
+
 /// Memory of the data pool, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryReport {

@@ -117,6 +117,9 @@ pub enum DeviceError {
 /// A submission was refused before anything of it ran.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum SubmitError {
+    /// The command list itself is wrong: objects of another device, a missing barrier, a misaligned range.
+    #[error("command list: {0}")]
+    CommandList(String),
     /// The binding table does not fit the command list.
     #[error("binding table: {0}")]
     Binding(String),

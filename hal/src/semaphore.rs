@@ -10,6 +10,7 @@ use crate::queue::TimelinePoint;
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex};
+use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ pub type Listener = Box<dyn FnOnce() + Send>;
 
 /// A timeline semaphore. Thread-safe.
 #[async_trait]
-pub trait Semaphore: Send + Sync + Debug {
+pub trait Semaphore: Any + Send + Sync + Debug {
     /// The value now.
     ///
     /// # Errors

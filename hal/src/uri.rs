@@ -1,0 +1,230 @@
+//! Naming devices: `driver[:[//]path[?key=value[&key=value...]]]`.
+//!
+//! The grammar is IREE's, so that people who know `--device=amdgpu://0,1` know ours. The scheme picks the driver; what path and
+//! parameters mean is the driver's business, but a driver must refuse what it does not know ([`DeviceUri::check_params`]).
+//! Nothing is ignored: a repeated parameter, an empty name or a stray separator is an error.
+//!
+//! | URI | scheme | path | parameters |
+//! |---|---|---|---|
+//! | `mock` | `mock` | | |
+//! | `mock:aie2p?devices=2` | `mock` | `aie2p` | `devices` = `2` |
+//! | `xdna://0,1` | `xdna` | `0,1` | |
+//!
+//! `xdna:0`, `xdna:/0` and `xdna://0` are the same URI and compare equal; printing keeps the form that was read.
+
+use crate::error::DriverError;
+use std::fmt::{Display, Formatter};
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+/// Most parameters of one URI, as in IREE.
+pub const MAX_PARAMS: usize = 128;
+
+const EXAMPLE: &str =
+    "expected `driver[:[//]path[?key=value[&key=value...]]]`, for example `xdna:0` or `mock:aie2p?devices=2`";
+
+/// A parsed device URI.
+#[derive(Debug, Clone)]
+pub struct DeviceUri {
+    scheme: String,
+    /// What stood between scheme and path; only for printing.
+    separator: &'static str,
+    path: String,
+    params: Vec<(String, String)>,
+}
+
+impl PartialEq for DeviceUri {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.scheme, &self.path, &self.params) == (&other.scheme, &other.path, &other.params)
+    }
+}
+
+impl Eq for DeviceUri {}
+
+impl Hash for DeviceUri {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.scheme, &self.path, &self.params).hash(state);
+    }
+}
+
+impl Display for DeviceUri {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{}{}", self.scheme, self.separator, self.path)?;
+        for (index, (key, value)) in self.params.iter().enumerate() {
+            let (before, equals) = (if index == 0 { '?' } else { '&' }, if value.is_empty() { "" } else { "=" });
+            write!(f, "{before}{key}{equals}{value}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for DeviceUri {
+    type Err = DriverError;
+
+    fn from_str(text: &str) -> Result<Self, DriverError> {
+        Self::parse(text)
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_lowercase())
+        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'+' | b'.'))
+}
+
+impl DeviceUri {
+    /// Parses one URI. Surrounding white space is not part of it and refused.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidUri`] with the reason and an example of a valid one.
+    pub fn parse(text: &str) -> Result<Self, DriverError> {
+        let refuse = |reason: String| DriverError::InvalidUri { uri: text.to_owned(), reason };
+        if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
+            return Err(refuse(format!("it contains {bad:?}; {EXAMPLE}")));
+        }
+        let (head, query) = text.split_once('?').map_or((text, None), |(head, query)| (head, Some(query)));
+        let (scheme, rest) = head.split_once(':').map_or((head, None), |(scheme, rest)| (scheme, Some(rest)));
+        if scheme.is_empty() {
+            return Err(refuse(format!("it has no scheme; {EXAMPLE}")));
+        }
+        if !is_scheme(scheme) {
+            return Err(refuse(format!("`{scheme}` is not a scheme (lower case letters and digits); {EXAMPLE}")));
+        }
+        let (separator, path) = match rest {
+            None => ("", ""),
+            Some(rest) => match rest.strip_prefix("//") {
+                Some(path) => ("://", path),
+                None => (":", rest.strip_prefix('/').unwrap_or(rest)),
+            },
+        };
+        let mut params: Vec<(String, String)> = Vec::new();
+        for param in query.filter(|q| !q.is_empty()).into_iter().flat_map(|q| q.split('&')) {
+            let (key, value) = param.split_once('=').unwrap_or((param, ""));
+            if key.is_empty() {
+                return Err(refuse(format!(
+                    "a parameter without a name in `?{}`; {EXAMPLE}",
+                    query.unwrap_or_default()
+                )));
+            }
+            if params.iter().any(|(known, _)| known == key) {
+                return Err(refuse(format!("parameter `{key}` is given twice; give it once")));
+            }
+            if params.len() == MAX_PARAMS {
+                return Err(refuse(format!("more than {MAX_PARAMS} parameters")));
+            }
+            params.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(Self { scheme: scheme.to_owned(), separator, path: path.to_owned(), params })
+    }
+
+    /// Parses a list of URIs, as environment variables and options hold it.
+    ///
+    /// White space and `;` always separate. A comma separates only where a name of `schemes` follows it as a whole word (up to
+    /// `:`, `?`, `,`, `;`, white space or the end); any other comma belongs to a path. So with schemes `mock` and `xdna`,
+    /// `mock:aie2p,mock:aie2` and `xdna,mock` are two URIs each, and `xdna://0,1` is one. Empty items are skipped, an empty
+    /// text is an empty list.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidUri`] for the first item that is none.
+    pub fn parse_list(text: &str, schemes: &[&str]) -> Result<Vec<Self>, DriverError> {
+        let starts_uri = |rest: &str| {
+            let word = rest.split([':', '?', ',', ';']).next().unwrap_or_default();
+            schemes.contains(&word)
+        };
+        let mut uris = Vec::new();
+        for item in text.split(|c: char| c == ';' || c.is_whitespace()) {
+            let mut start = 0;
+            for (comma, _) in item.match_indices(',') {
+                // A comma at the end ("mock, mock:aie2") closes the URI before it.
+                if comma + 1 == item.len() || starts_uri(&item[comma + 1..]) {
+                    if comma > start {
+                        uris.push(Self::parse(&item[start..comma])?);
+                    }
+                    start = comma + 1;
+                }
+            }
+            if start < item.len() {
+                uris.push(Self::parse(&item[start..])?);
+            }
+        }
+        Ok(uris)
+    }
+
+    /// The driver's name.
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// What stands after `:`, `:/` or `://` and before `?`.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The parameters in order, each name once. A parameter without `=` has an empty value.
+    pub fn params(&self) -> &[(String, String)] {
+        &self.params
+    }
+
+    /// The value of parameter `name`.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// This URI with another path, for instance to name one of several devices.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidUri`] when `path` cannot be written in a URI.
+    pub fn with_path(&self, path: &str) -> Result<Self, DriverError> {
+        let separator = match self.separator {
+            "" if path.is_empty() => "",
+            // A path that starts with a slash needs the long form, or the slash would be read as part of the separator.
+            _ if path.starts_with('/') => "://",
+            "" => ":",
+            other => other,
+        };
+        let changed = Self { path: path.to_owned(), separator, ..self.clone() };
+        let parsed = Self::parse(&changed.to_string())?;
+        if parsed == changed {
+            Ok(parsed)
+        } else {
+            Err(DriverError::InvalidUri {
+                uri: changed.to_string(),
+                reason: format!("`{path}` cannot be a path, `?` starts the parameters"),
+            })
+        }
+    }
+
+    /// An error about parameter `name`, for drivers. `reason` says what is accepted.
+    pub fn invalid_param(&self, name: &str, reason: impl Into<String>) -> DriverError {
+        DriverError::InvalidParameter { uri: self.to_string(), name: name.to_owned(), reason: reason.into() }
+    }
+
+    /// Refuses parameters that are not in `known`. Every driver calls this, so that a typo does not become a default.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] naming the first unknown one and all known ones.
+    pub fn check_params(&self, known: &[&str]) -> Result<(), DriverError> {
+        match self.params.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some((key, _)) if known.is_empty() => {
+                Err(self.invalid_param(key, format!("`{}` takes no parameters; remove it", self.scheme)))
+            }
+            Some((key, _)) => {
+                Err(self.invalid_param(key, format!("unknown; `{}` takes: {}", self.scheme, known.join(", "))))
+            }
+        }
+    }
+
+    /// The value of parameter `name` as a `T`, `None` when it is not given. `accepted` completes "expected ..." in the error.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] when the value does not parse.
+    pub fn typed_param<T: FromStr>(&self, name: &str, accepted: &str) -> Result<Option<T>, DriverError> {
+        self.param(name)
+            .map(|value| {
+                let reason = || format!("`{value}` is not valid, expected {accepted}");
+                value.parse().map_err(|_| self.invalid_param(name, reason()))
+            })
+            .transpose()
+    }
+}
