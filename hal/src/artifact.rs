@@ -1,39 +1,287 @@
-//! A compiled kernel: PDI, instruction stream and what is known of them.
-use std::sync::Arc;
+//! Kernel artifacts: what a compiler makes and a device loads.
+//!
+//! An artifact is a PDI and an instruction stream that belong together. Both are validated when the
+//! artifact is made, so that a driver never hands a damaged file, or one for another generation, to a
+//! device: loading a design of the wrong generation blocks a real NPU until its driver resets it.
+
+use crate::format::instructions::{InstructionError, InstructionStream};
+use crate::format::pdi::{Pdi, PdiError};
 use sha2::{Digest as _, Sha256};
-use thiserror::Error;
+use std::fmt;
+use std::sync::Arc;
 
-/// A kernel's parts are malformed or do not fit each other.
-#[derive(Debug, Clone, Error, PartialEq, Eq)]
-pub enum ArtifactError {}
+/// Why two files do not make an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArtifactError {
+    /// The PDI is not valid.
+    #[error("kernel {name}: its PDI cannot be used: {source}; delete the kernel's files and compile it again")]
+    Pdi {
+        /// Kernel name.
+        name: Arc<str>,
+        /// What is wrong with it.
+        source: PdiError,
+    },
+    /// The instruction stream is not valid.
+    #[error("kernel {name}: its instructions cannot be used: {source}; delete the kernel's files and compile it again")]
+    Instructions {
+        /// Kernel name.
+        name: Arc<str>,
+        /// What is wrong with it.
+        source: InstructionError,
+    },
+    /// The instruction stream is for another generation.
+    #[error(
+        "kernel {name}: expected instructions for {arch} (device generation {expected}), found device \
+         generation {found}; compile the kernel for {arch}"
+    )]
+    Generation {
+        /// Kernel name.
+        name: Arc<str>,
+        /// Generation asked for.
+        arch: Arc<str>,
+        /// Its number in the instructions' header.
+        expected: u8,
+        /// The number there is.
+        found: u8,
+    },
+}
 
-/// SHA-256.
-pub type Digest = [u8; 32];
+/// A SHA-256 digest. Displayed in hexadecimal.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
 
-/// A compiled kernel. Cheap to clone, immutable, thread-safe.
-#[derive(Debug, Clone)]
+impl Digest {
+    /// The digest of `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// The 32 bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+/// A kernel ready to be loaded. Immutable, thread-safe, and cheap to clone: clones share the bytes.
+#[derive(Clone)]
 pub struct KernelArtifact {
     name: Arc<str>,
     arch: Arc<str>,
     pdi: Arc<[u8]>,
     instructions: Arc<[u8]>,
     argument_count: usize,
+    has_completion_token: bool,
     digest: Digest,
+    identity: Digest,
 }
 
 impl KernelArtifact {
-    /// Kernel name.
-    pub fn name(&self) -> &str { &self.name }
-    /// Generation it is for.
-    pub fn arch(&self) -> &str { &self.arch }
-    /// PDI bytes.
-    pub fn pdi(&self) -> &[u8] { &self.pdi }
-    /// Instruction stream bytes.
-    pub fn instructions(&self) -> &[u8] { &self.instructions }
-    /// Arguments: sources, then the output.
-    pub fn argument_count(&self) -> usize { self.argument_count }
-    /// SHA-256 of the PDI; contexts count distinct PDIs by it.
-    pub fn digest(&self) -> &Digest { &self.digest }
+    /// Validates both files and puts them together.
+    ///
+    /// `name` is the kernel's name; `arch` names the generation, as the arch file does (for example
+    /// `"aie2p"`), and `generation` is its number in the header of instruction streams (3 for aie2, 4 for
+    /// aie2p). A PDI alone does not say which generation it is for.
+    ///
+    /// # Errors
+    /// When the PDI or the instruction stream is not valid, or the stream is for another generation.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        arch: impl Into<Arc<str>>,
+        generation: u8,
+        pdi: impl Into<Arc<[u8]>>,
+        instructions: impl Into<Arc<[u8]>>,
+    ) -> Result<Self, ArtifactError> {
+        let (name, arch): (Arc<str>, Arc<str>) = (name.into(), arch.into());
+        let (pdi, instructions): (Arc<[u8]>, Arc<[u8]>) = (pdi.into(), instructions.into());
+        if let Err(source) = Pdi::parse(&pdi) {
+            return Err(ArtifactError::Pdi { name, source });
+        }
+        let stream = match InstructionStream::parse(&instructions) {
+            Ok(stream) => stream,
+            Err(source) => return Err(ArtifactError::Instructions { name, source }),
+        };
+        let found = stream.header().generation;
+        if found != generation {
+            return Err(ArtifactError::Generation { name, arch, expected: generation, found });
+        }
+        let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
+        let digest = Digest::of(&pdi);
+        let mut identity = Sha256::new_with_prefix(digest.as_bytes());
+        identity.update(&instructions);
+        let identity = Digest(identity.finalize().into());
+        Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity })
+    }
+
+    /// The kernel's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The generation it is for.
+    #[must_use]
+    pub fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// The PDI file, which is valid.
+    #[must_use]
+    pub fn pdi(&self) -> &[u8] {
+        &self.pdi
+    }
+
+    /// The instruction stream file, which is valid. Its length is in bytes.
+    #[must_use]
+    pub fn instructions(&self) -> &[u8] {
+        &self.instructions
+    }
+
+    /// Arguments a dispatch has: the highest that the instructions use, plus one.
+    #[must_use]
+    pub fn argument_count(&self) -> usize {
+        self.argument_count
+    }
+
+    /// Whether the instructions wait for any output. A dispatch of a kernel that does not is complete before
+    /// its data has arrived.
+    #[must_use]
+    pub fn has_completion_token(&self) -> bool {
+        self.has_completion_token
+    }
+
+    /// SHA-256 of the PDI. Hardware contexts count distinct PDIs, and this tells them apart: several
+    /// artifacts can share one PDI with different instructions.
+    #[must_use]
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
+    /// SHA-256 over PDI and instructions. Artifacts with equal identities do the same.
+    #[must_use]
+    pub fn identity(&self) -> &Digest {
+        &self.identity
+    }
 }
-#[allow(dead_code)]
-fn digest(bytes: &[u8]) -> Digest { Sha256::digest(bytes).into() }
+
+impl fmt::Debug for KernelArtifact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KernelArtifact")
+            .field("name", &self.name)
+            .field("arch", &self.arch)
+            .field("pdi_bytes", &self.pdi.len())
+            .field("instruction_bytes", &self.instructions.len())
+            .field("argument_count", &self.argument_count)
+            .field("digest", &self.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::instructions::{Header, InstructionWriter, Operation};
+    use crate::format::reference;
+    use crate::format::task_queue::Direction;
+    use rstest::rstest;
+
+    fn pdi(description: &str) -> Vec<u8> {
+        reference::wrap(description.as_bytes()).unwrap()
+    }
+
+    fn instructions(header: Header, arguments: &[u16]) -> Vec<u8> {
+        let mut writer = InstructionWriter::new(header);
+        for &argument in arguments {
+            writer.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+        }
+        writer.finish().unwrap()
+    }
+
+    fn artifact(description: &str, arguments: &[u16]) -> KernelArtifact {
+        KernelArtifact::new("add", "aie2p", 4, pdi(description), instructions(Header::aie2p(1), arguments)).unwrap()
+    }
+
+    #[rstest]
+    #[case::none(&[], 0)]
+    #[case::in_order(&[0, 1, 2], 3)]
+    #[case::with_gap_and_repeats(&[4, 0, 4], 5)]
+    fn arguments_are_counted(#[case] arguments: &[u16], #[case] count: usize) {
+        let artifact = artifact("add", arguments);
+        assert_eq!(artifact.argument_count(), count);
+        assert_eq!((artifact.name(), artifact.arch()), ("add", "aie2p"));
+        assert!(!artifact.has_completion_token());
+    }
+
+    #[test]
+    fn completion_tokens_are_noticed() {
+        let mut writer = InstructionWriter::new(Header::aie2(1));
+        let direction = Direction::StreamToMemory;
+        writer.push(&Operation::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
+        let artifact = KernelArtifact::new("add", "aie2", 3, pdi("add"), writer.finish().unwrap()).unwrap();
+        assert!(artifact.has_completion_token());
+    }
+
+    #[test]
+    fn digests_tell_pdis_and_kernels_apart() {
+        let one = artifact("add", &[0, 1]);
+        let same = artifact("add", &[0, 1]);
+        let longer = artifact("add", &[0, 1, 2]);
+        let other = artifact("mul", &[0, 1]);
+        assert_eq!((one.digest(), one.identity()), (same.digest(), same.identity()));
+        assert_eq!(one.digest(), longer.digest());
+        assert_ne!(one.identity(), longer.identity());
+        assert_ne!(one.digest(), other.digest());
+        assert_ne!(one.identity(), other.identity());
+        assert_eq!(one.digest(), &Digest::of(one.pdi()));
+    }
+
+    #[test]
+    fn digests_are_sha_256_in_hexadecimal() {
+        let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(Digest::of(b"abc").to_string(), expected);
+    }
+
+    #[test]
+    fn clones_share_their_bytes() {
+        let artifact = artifact("add", &[0]);
+        let clone = artifact.clone();
+        assert!(std::ptr::eq(artifact.pdi(), clone.pdi()));
+        assert!(std::ptr::eq(artifact.instructions(), clone.instructions()));
+        fn assert_thread_safe<T: Send + Sync + 'static>(_: &T) {}
+        assert_thread_safe(&clone);
+    }
+
+    #[test]
+    fn each_part_is_validated() {
+        let (pdi, stream) = (pdi("add"), instructions(Header::aie2p(1), &[0]));
+        let make = |pdi: &[u8], stream: &[u8], generation| {
+            KernelArtifact::new("add", "aie2p", generation, pdi, stream).unwrap_err()
+        };
+        let cut = &pdi[..pdi.len() - 1];
+        assert!(matches!(make(cut, &stream, 4), ArtifactError::Pdi { .. }));
+        let error = make(&pdi, &stream[..stream.len() - 4], 4);
+        assert!(matches!(error, ArtifactError::Instructions { .. }));
+        assert_eq!(
+            error.to_string(),
+            "kernel add: its instructions cannot be used: instructions size at offset 0xc: expected 64 bytes by the \
+             header, found 60 bytes; delete the kernel's files and compile it again"
+        );
+        let error = make(&pdi, &stream, 3);
+        let (name, arch) = ("add".into(), "aie2p".into());
+        assert_eq!(error, ArtifactError::Generation { name, arch, expected: 3, found: 4 });
+    }
+}

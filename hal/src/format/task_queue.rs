@@ -83,11 +83,7 @@ impl Task {
     /// The entry of a word; bits without a meaning are not looked at.
     #[must_use]
     pub fn decode(word: u32) -> Self {
-        Self {
-            descriptor: (word & 0xF) as u8,
-            repeat: (word >> 16) as u8,
-            token: word & Self::TOKEN != 0,
-        }
+        Self { descriptor: (word & 0xF) as u8, repeat: (word >> 16) as u8, token: word & Self::TOKEN != 0 }
     }
 }
 
@@ -101,12 +97,7 @@ mod tests {
     #[case(Direction::StreamToMemory, 1, 0x1D208, 0x1D20C)]
     #[case(Direction::MemoryToStream, 0, 0x1D210, 0x1D214)]
     #[case(Direction::MemoryToStream, 1, 0x1D218, 0x1D21C)]
-    fn registers(
-        #[case] direction: Direction,
-        #[case] channel: u8,
-        #[case] control: u32,
-        #[case] queue: u32,
-    ) {
+    fn registers(#[case] direction: Direction, #[case] channel: u8, #[case] control: u32, #[case] queue: u32) {
         let channel = ShimChannel { direction, channel };
         assert_eq!((channel.control(), channel.task_queue()), (control, queue));
         assert_eq!(Direction::from_code(direction.code()), Some(direction));

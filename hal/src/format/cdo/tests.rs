@@ -29,10 +29,7 @@ fn every_kind() -> Vec<(Vec<u32>, Command<'static>)> {
         (vec![0x0003_0111, 1, 2, 3], Command::Nop { payload: data }),
         (vec![0x0002_0103, address, value], Command::Write { address, value }),
         (vec![0x0003_0102, address, mask, value], Command::MaskWrite { address, mask, value }),
-        (
-            vec![0x0004_0101, address, mask, expected, timeout],
-            Command::MaskPoll { address, mask, expected, timeout },
-        ),
+        (vec![0x0004_0101, address, mask, expected, timeout], Command::MaskPoll { address, mask, expected, timeout }),
         (vec![0x0001_0104, 77], Command::Delay { cycles: 77 }),
         (vec![0x0005_0105, 2, address, 1, 2, 3], Command::DmaWrite { address: wide, data }),
         (vec![0x0002_0105, 2, address], Command::DmaWrite { address: wide, data: none }),
@@ -88,11 +85,10 @@ fn a_short_length_in_the_long_form_is_accepted() {
 #[case::aligned(3, &[])]
 fn block_writes_are_aligned_with_a_nop(#[case] words_before: usize, #[case] padding: &[u32]) {
     let mut builder = CdoBuilder::new();
-    let mut expected = Vec::new();
     for _ in 0..words_before {
         builder.nop(&[]);
-        expected.push(0x111);
     }
+    let mut expected = vec![0x111; words_before];
     expected.extend(padding);
     assert_eq!((HEADER_WORDS + expected.len()) % 4, 0);
     expected.extend([0x0004_0105, 0, 0x0022_0000, 8, 9]);
@@ -111,7 +107,8 @@ fn appended_files_are_merged_as_bootgen_does() {
         // Ten words so far with the header: two more bring the block write to 12.
         &[0x0001_0111, 0, 0x0003_0105, 0, 0x0022_0000, 42],
         &[0x111, 0x0002_0103, address, 5, 0x0003_0108, 1, address, 6],
-    ].concat());
+    ]
+    .concat());
     assert_eq!(words(&builder.finish().unwrap()), words(&expected));
 }
 
@@ -125,7 +122,8 @@ fn addresses_choose_the_form_of_writes() {
         &[0x0003_0108, 1, 0, 2],
         &[0x0003_0102, u32::MAX, 3, 1],
         &[0x0004_0107, 1, 0, 3, 2],
-    ].concat());
+    ]
+    .concat());
     assert_eq!(builder.finish().unwrap(), expected);
 }
 

@@ -83,9 +83,7 @@ pub enum CdoError {
         found: u32,
     },
     /// The stated length does not fit the bytes.
-    #[error(
-        "CDO length at offset {offset:#x}: expected {expected} bytes by the header, found {found} bytes"
-    )]
+    #[error("CDO length at offset {offset:#x}: expected {expected} bytes by the header, found {found} bytes")]
     Length {
         /// File offset of the length word.
         offset: usize,
@@ -192,9 +190,7 @@ impl<'a> Command<'a> {
     fn shortened(self) -> Self {
         let short = |address: u64| u32::try_from(address).ok();
         match self {
-            Self::Write64 { address, value } => {
-                short(address).map_or(self, |address| Self::Write { address, value })
-            }
+            Self::Write64 { address, value } => short(address).map_or(self, |address| Self::Write { address, value }),
             Self::MaskWrite64 { address, mask, value } => {
                 short(address).map_or(self, |address| Self::MaskWrite { address, mask, value })
             }
@@ -372,13 +368,9 @@ impl CdoBuilder {
         let split = |address: u64| [(address >> 32) as u32, address as u32];
         match *command {
             Command::End => self.emit(code, &[], []),
-            Command::Nop { payload } | Command::Other { payload, .. } => {
-                self.emit(code, &[], payload.iter())
-            }
+            Command::Nop { payload } | Command::Other { payload, .. } => self.emit(code, &[], payload.iter()),
             Command::Write { address, value } => self.emit(code, &[address, value], []),
-            Command::MaskWrite { address, mask, value } => {
-                self.emit(code, &[address, mask, value], [])
-            }
+            Command::MaskWrite { address, mask, value } => self.emit(code, &[address, mask, value], []),
             Command::MaskPoll { address, mask, expected, timeout } => {
                 self.emit(code, &[address, mask, expected, timeout], [])
             }
@@ -477,5 +469,4 @@ impl CdoBuilder {
 }
 
 #[cfg(test)]
-#[path = "cdo_tests.rs"]
 mod tests;

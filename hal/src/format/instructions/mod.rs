@@ -1,0 +1,424 @@
+//! NPU instruction streams, transaction format 0.1: what the command processor does for each dispatch.
+//!
+//! A header of four words is followed by operations. The standard way to move one operand is: write a shim
+//! buffer descriptor ([`Operation::BlockWrite`]), patch the argument's address into it
+//! ([`Operation::AddressPatch`]), ask for a completion token if one is waited for
+//! ([`Operation::MaskWrite`]), start the channel's queue ([`Operation::Write`]), and wait
+//! ([`Operation::Sync`]). [`InstructionWriter::transfer`] writes that sequence. Source: aie-rt's transaction
+//! structs and the output of mlir-aie.
+//!
+//! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is
+//! refused.
+
+mod transfer;
+mod writer;
+
+pub use transfer::Transfer;
+pub use writer::InstructionWriter;
+
+use super::MAX_WORDS;
+use super::task_queue::Direction;
+use super::words::{WORD, Words};
+use std::iter::FusedIterator;
+
+/// Operation codes: the low byte of an operation's first word.
+pub mod opcode {
+    /// Write a register.
+    pub const WRITE: u8 = 0x00;
+    /// Write consecutive registers.
+    pub const BLOCK_WRITE: u8 = 0x01;
+    /// Change some bits of a register.
+    pub const MASK_WRITE: u8 = 0x03;
+    /// Wait until masked bits have a value.
+    pub const MASK_POLL: u8 = 0x04;
+    /// No operation.
+    pub const NOOP: u8 = 0x05;
+    /// A point at which another context may take over.
+    pub const PREEMPT: u8 = 0x06;
+    /// [`MASK_POLL`] without giving way.
+    pub const MASK_POLL_BUSY: u8 = 0x07;
+    /// Load another PDI.
+    pub const LOAD_PDI: u8 = 0x08;
+    /// Operations from this code on state their size in the second word.
+    pub const FIRST_CUSTOM: u8 = 0x80;
+    /// Wait for completion tokens.
+    pub const SYNC: u8 = 0x80;
+    /// Put the address of an argument into a buffer descriptor.
+    pub const ADDRESS_PATCH: u8 = 0x81;
+    /// Read registers.
+    pub const READ_REGISTERS: u8 = 0x82;
+    /// Record the time.
+    pub const RECORD_TIMER: u8 = 0x83;
+    /// Wait for tokens of several channels.
+    pub const MERGE_SYNC: u8 = 0x84;
+}
+
+/// Words of the stream's header.
+const HEADER_WORDS: usize = 4;
+/// Format version 0.1, as (major, minor).
+const VERSION: (u8, u8) = (0, 1);
+/// Byte sizes that operations state about themselves.
+const WRITE_BYTES: u32 = 24;
+const MASK_BYTES: u32 = 28;
+const SYNC_BYTES: u32 = 16;
+const PATCH_BYTES: u32 = 48;
+const BLOCK_HEADER_BYTES: u32 = 16;
+const CUSTOM_HEADER_BYTES: u32 = 8;
+
+/// Why bytes are not an instruction stream, or why none could be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstructionError {
+    /// Fewer bytes than the header has.
+    #[error("instructions: expected a header of 16 bytes, found {found} bytes")]
+    Truncated {
+        /// Bytes there are.
+        found: usize,
+    },
+    /// Another format version.
+    #[error(
+        "instructions at offset 0x0: expected transaction format 0.1, found {major}.{minor} (1.0 is the \
+         optimised format of XRT's ELF files: use the insts.bin that mlir-aie writes)"
+    )]
+    Version {
+        /// Major version.
+        major: u8,
+        /// Minor version.
+        minor: u8,
+    },
+    /// The header states another size than the file has.
+    #[error("instructions size at offset 0xc: expected {expected} bytes by the header, found {found} bytes")]
+    Size {
+        /// Bytes stated.
+        expected: u32,
+        /// Bytes there are.
+        found: usize,
+    },
+    /// The header states another number of operations than there are.
+    #[error("instructions at offset 0x8: expected {expected} operations by the header, found {found}")]
+    Count {
+        /// Operations stated.
+        expected: u32,
+        /// Operations there are.
+        found: usize,
+    },
+    /// An operation of unknown length.
+    #[error("instruction at offset {offset:#x}: expected an operation of known length, found code {opcode:#04x}")]
+    Unknown {
+        /// File offset of the operation.
+        offset: usize,
+        /// Its code.
+        opcode: u8,
+    },
+    /// An operation goes past the end.
+    #[error(
+        "instruction {opcode:#04x} at offset {offset:#x}: expected {expected} bytes, found the end of the \
+         stream after {found}"
+    )]
+    Overrun {
+        /// File offset of the operation.
+        offset: usize,
+        /// Its code.
+        opcode: u8,
+        /// Bytes it has.
+        expected: usize,
+        /// Bytes left.
+        found: usize,
+    },
+    /// An operation states a size that its kind does not have.
+    #[error("instruction {opcode:#04x} at offset {offset:#x}: expected {expected}, found {found} bytes")]
+    OperationSize {
+        /// File offset of the operation.
+        offset: usize,
+        /// Its code.
+        opcode: u8,
+        /// The size its kind has.
+        expected: &'static str,
+        /// Bytes stated.
+        found: u32,
+    },
+    /// A field has a value without a meaning.
+    #[error("instruction {opcode:#04x} at offset {offset:#x}: expected {field} {expected}, found {found:#x}")]
+    Field {
+        /// File offset of the operation.
+        offset: usize,
+        /// Its code.
+        opcode: u8,
+        /// What the value is.
+        field: &'static str,
+        /// Values that have a meaning.
+        expected: &'static str,
+        /// The value there is.
+        found: u64,
+    },
+    /// The operations to write do not fit the device heap.
+    #[error("a stream of {found} words was asked for, the device heap holds {MAX_WORDS}: split the kernel")]
+    TooLong {
+        /// Words of the stream.
+        found: usize,
+    },
+}
+
+/// What a stream says about the partition it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Generation of the device: 3 is aie2 (NPU1), 4 is aie2p (NPU2).
+    pub generation: u8,
+    /// Rows of tiles, the shim's included.
+    pub rows: u8,
+    /// Columns.
+    pub columns: u8,
+    /// Rows of mem tiles.
+    pub mem_tile_rows: u8,
+}
+
+impl Header {
+    /// A partition of `columns` columns of an aie2 (XDNA) device.
+    #[must_use]
+    pub fn aie2(columns: u8) -> Self {
+        Self { generation: 3, rows: 6, columns, mem_tile_rows: 1 }
+    }
+
+    /// A partition of `columns` columns of an aie2p (XDNA2) device.
+    #[must_use]
+    pub fn aie2p(columns: u8) -> Self {
+        Self { generation: 4, ..Self::aie2(columns) }
+    }
+
+    fn encode(self) -> [u32; 2] {
+        [
+            u32::from_le_bytes([VERSION.0, VERSION.1, self.generation, self.rows]),
+            u32::from_le_bytes([self.columns, self.mem_tile_rows, 0, 0]),
+        ]
+    }
+}
+
+/// One operation of a stream.
+///
+/// Addresses are tile addresses (see [`tile_address`](super::tile_address)) in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the fields are those of the operation")]
+pub enum Operation<'a> {
+    /// `*address = value`. Also used for runtime parameters and locks.
+    Write { address: u64, value: u32 },
+    /// Writes `data` to consecutive registers; mlir-aie writes one buffer descriptor at a time.
+    BlockWrite { address: u32, data: Words<'a> },
+    /// `*address = (*address & !mask) | (value & mask)`.
+    MaskWrite { address: u64, value: u32, mask: u32 },
+    /// Waits until `*address & mask == value`.
+    MaskPoll { address: u64, value: u32, mask: u32 },
+    /// [`MaskPoll`](Self::MaskPoll) without giving way to other work.
+    MaskPollBusy { address: u64, value: u32, mask: u32 },
+    /// No operation.
+    Noop,
+    /// A point at which another context may take over.
+    Preempt { level: u8 },
+    /// Loads another PDI, of `size` bytes at device address `address`.
+    LoadPdi { id: u16, size: u32, address: u64 },
+    /// Waits for a completion token of each channel of a rectangle of tiles.
+    Sync { direction: Direction, column: u8, row: u8, columns: u8, rows: u8, channel: u8 },
+    /// Puts the address of argument `argument` plus `offset` bytes into the buffer descriptor whose word 1
+    /// is at `register`: bits 31:0 there, bits 47:32 into the low half of the word after it.
+    AddressPatch { register: u64, argument: u16, offset: u64 },
+    /// An operation that states its size, undecoded. `payload` starts after the size.
+    Custom { opcode: u8, payload: Words<'a> },
+}
+
+impl<'a> Operation<'a> {
+    /// Decodes the first operation of `words` and returns it with the words after it.
+    fn decode(words: Words<'a>) -> Result<Option<(Self, Words<'a>)>, InstructionError> {
+        let Some(first) = words.get(0) else { return Ok(None) };
+        let offset = words.offset(0);
+        let [opcode, level, ..] = first.to_le_bytes();
+        let take = |count: usize| {
+            let (expected, found) = (count * WORD, words.len() * WORD);
+            words.slice(0, count).ok_or(InstructionError::Overrun { offset, opcode, expected, found })
+        };
+        let sized = |found: u32, bytes: u32, expected| {
+            let error = InstructionError::OperationSize { offset, opcode, expected, found };
+            if found == bytes { Ok(()) } else { Err(error) }
+        };
+        let field = |field, expected, found| InstructionError::Field { offset, opcode, field, expected, found };
+        let wide = |low: u32, high: u32| (u64::from(high) << 32) | u64::from(low);
+
+        let (operation, length) = match opcode {
+            opcode::WRITE => {
+                let [_, _, low, high, value, size] = fixed(take(6)?);
+                sized(size, WRITE_BYTES, "24")?;
+                (Self::Write { address: wide(low, high), value }, 6)
+            }
+            opcode::BLOCK_WRITE => {
+                let [_, _, address, size] = fixed(take(4)?);
+                if size < BLOCK_HEADER_BYTES || size % 4 != 0 {
+                    let expected = "a multiple of 4 from 16 on";
+                    return Err(InstructionError::OperationSize { offset, opcode, expected, found: size });
+                }
+                let length = size as usize / WORD;
+                (Self::BlockWrite { address, data: take(length)?.from(4) }, length)
+            }
+            opcode::MASK_WRITE | opcode::MASK_POLL | opcode::MASK_POLL_BUSY => {
+                let [_, _, low, high, value, mask, size] = fixed(take(7)?);
+                sized(size, MASK_BYTES, "28")?;
+                let address = wide(low, high);
+                let operation = match opcode {
+                    opcode::MASK_WRITE => Self::MaskWrite { address, value, mask },
+                    opcode::MASK_POLL => Self::MaskPoll { address, value, mask },
+                    _ => Self::MaskPollBusy { address, value, mask },
+                };
+                (operation, 7)
+            }
+            opcode::NOOP => (Self::Noop, 1),
+            opcode::PREEMPT => (Self::Preempt { level }, 1),
+            opcode::LOAD_PDI => {
+                let [first, size, low, high] = fixed(take(4)?);
+                (Self::LoadPdi { id: (first >> 16) as u16, size, address: wide(low, high) }, 4)
+            }
+            opcode::SYNC => {
+                let [_, size, tile, shape] = fixed(take(4)?);
+                sized(size, SYNC_BYTES, "16")?;
+                let [direction, row, column, _] = tile.to_le_bytes();
+                let [_, rows, columns, channel] = shape.to_le_bytes();
+                let direction =
+                    Direction::from_code(direction).ok_or_else(|| field("direction", "0 or 1", direction.into()))?;
+                (Self::Sync { direction, column, row, columns, rows, channel }, 4)
+            }
+            opcode::ADDRESS_PATCH => {
+                let words: [u32; 12] = fixed(take(12)?);
+                let [_, size, _, _, action, _, register, register_high, index, index_high, low, high] = words;
+                sized(size, PATCH_BYTES, "48")?;
+                if action != 0 {
+                    return Err(field("action", "0", action.into()));
+                }
+                let index = wide(index, index_high);
+                // ROCR's packets count arguments in 16 bits.
+                let argument = u16::try_from(index).ok().filter(|index| *index < u16::MAX);
+                let argument = argument.ok_or_else(|| field("argument index", "below 65535", index))?;
+                let register = wide(register, register_high);
+                (Self::AddressPatch { register, argument, offset: wide(low, high) }, 12)
+            }
+            code if code >= opcode::FIRST_CUSTOM => {
+                let [_, size] = fixed(take(2)?);
+                if size < CUSTOM_HEADER_BYTES || size % 4 != 0 {
+                    let expected = "a multiple of 4 from 8 on";
+                    return Err(InstructionError::OperationSize { offset, opcode, expected, found: size });
+                }
+                let length = size as usize / WORD;
+                (Self::Custom { opcode, payload: take(length)?.from(2) }, length)
+            }
+            _ => return Err(InstructionError::Unknown { offset, opcode }),
+        };
+        Ok(Some((operation, words.from(length))))
+    }
+}
+
+/// The words of an operation of fixed length, which were taken with that length.
+fn fixed<const N: usize>(words: Words<'_>) -> [u32; N] {
+    words.exactly().unwrap_or([0; N])
+}
+
+/// A validated instruction stream over borrowed bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstructionStream<'a> {
+    header: Header,
+    operations: Words<'a>,
+    argument_count: usize,
+    has_completion_token: bool,
+}
+
+impl<'a> InstructionStream<'a> {
+    /// Reads and validates a stream that is the whole of `bytes`.
+    ///
+    /// # Errors
+    /// When the header is not that of transaction format 0.1, its size or count is wrong, or an operation
+    /// does not keep to its format.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, InstructionError> {
+        let words = Words::new(bytes, 0);
+        let [version, shape, expected_count, size] = words
+            .slice(0, HEADER_WORDS)
+            .and_then(|header| header.exactly())
+            .ok_or(InstructionError::Truncated { found: bytes.len() })?;
+        let [major, minor, generation, rows] = version.to_le_bytes();
+        let [columns, mem_tile_rows, ..] = shape.to_le_bytes();
+        if (major, minor) != VERSION {
+            return Err(InstructionError::Version { major, minor });
+        }
+        if size as usize != bytes.len() || size % 4 != 0 {
+            return Err(InstructionError::Size { expected: size, found: bytes.len() });
+        }
+        let mut stream = Self {
+            header: Header { generation, rows, columns, mem_tile_rows },
+            operations: words.from(HEADER_WORDS),
+            argument_count: 0,
+            has_completion_token: false,
+        };
+        let (mut rest, mut count) = (stream.operations, 0);
+        while let Some((operation, after)) = Operation::decode(rest)? {
+            match operation {
+                Operation::AddressPatch { argument, .. } => {
+                    stream.argument_count = stream.argument_count.max(usize::from(argument) + 1);
+                }
+                Operation::Sync { .. } => stream.has_completion_token = true,
+                Operation::Custom { opcode: opcode::MERGE_SYNC, .. } => {
+                    stream.has_completion_token = true;
+                }
+                _ => {}
+            }
+            (rest, count) = (after, count + 1);
+        }
+        if count != expected_count as usize {
+            return Err(InstructionError::Count { expected: expected_count, found: count });
+        }
+        Ok(stream)
+    }
+
+    /// What the stream says about the partition it is for.
+    #[must_use]
+    pub fn header(&self) -> Header {
+        self.header
+    }
+
+    /// The operations in order.
+    #[must_use]
+    pub fn operations(&self) -> Operations<'a> {
+        Operations { rest: self.operations }
+    }
+
+    /// Arguments the stream uses: its highest argument index plus one.
+    ///
+    /// An argument is the position in the dispatch's list of addresses. Arguments below the highest need
+    /// not all be used.
+    #[must_use]
+    pub fn argument_count(&self) -> usize {
+        self.argument_count
+    }
+
+    /// Whether the stream waits for any completion token. One that does not is complete before its data has
+    /// arrived.
+    #[must_use]
+    pub fn has_completion_token(&self) -> bool {
+        self.has_completion_token
+    }
+}
+
+/// Iterator over the operations of an [`InstructionStream`].
+#[derive(Clone, Debug)]
+pub struct Operations<'a> {
+    rest: Words<'a>,
+}
+
+impl<'a> Iterator for Operations<'a> {
+    type Item = Operation<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        // `InstructionStream` is only made after this very walk succeeded.
+        let (operation, rest) = Operation::decode(self.rest).ok()??;
+        self.rest = rest;
+        Some(operation)
+    }
+}
+
+impl FusedIterator for Operations<'_> {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,370 @@
+use super::*;
+use crate::format::bd::ShimBd;
+use crate::format::mutation::{mutate, put_word, word};
+use crate::format::task_queue::ShimChannel;
+use crate::format::words::extend;
+use rstest::rstest;
+
+/// The stream of a design with one input and one output on one column of aie2p.
+const ONE_IN_ONE_OUT: [u32; 75] = [
+    0x0604_0100,
+    0x0000_0101,
+    8,
+    300,
+    1,
+    0,
+    0x1_D000,
+    48,
+    128,
+    0,
+    0,
+    0,
+    0xC000_0000,
+    0x0200_0000,
+    0,
+    0x0200_0000,
+    0x81,
+    48,
+    0,
+    0,
+    0,
+    0,
+    0x1_D004,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0x1_D214,
+    0,
+    0,
+    24,
+    1,
+    0,
+    0x1_D020,
+    48,
+    0x1000,
+    0,
+    0,
+    0,
+    0xC000_0000,
+    0x0200_0000,
+    0,
+    0x0200_0000,
+    0x81,
+    48,
+    0,
+    0,
+    0,
+    0,
+    0x1_D024,
+    0,
+    1,
+    0,
+    0,
+    0,
+    3,
+    0,
+    0x1_D200,
+    0,
+    0xF00,
+    0x1F00,
+    28,
+    0,
+    0,
+    0x1_D204,
+    0,
+    0x8000_0001,
+    24,
+    0x80,
+    16,
+    0,
+    0x0001_0100,
+];
+
+fn bytes(words: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    extend(&mut bytes, words.iter().copied());
+    bytes
+}
+
+/// A one-column aie2p stream of `count` operations.
+fn stream(count: u32, operations: &[u32]) -> Vec<u8> {
+    let size = (HEADER_WORDS + operations.len()) * WORD;
+    bytes(&[&[0x0604_0100, 0x101, count, size as u32], operations].concat())
+}
+
+fn transfer(direction: Direction, descriptor: u8, words: u32, argument: u16, token: bool) -> Transfer {
+    Transfer {
+        column: 0,
+        channel: ShimChannel { direction, channel: 0 },
+        descriptor,
+        shape: ShimBd::linear(words, 3),
+        argument,
+        offset: 0,
+        repeat: 0,
+        token,
+    }
+}
+
+#[test]
+fn one_in_one_out_is_written_word_for_word() {
+    let input = transfer(Direction::MemoryToStream, 0, 128, 0, false);
+    let output = transfer(Direction::StreamToMemory, 1, 0x1000, 1, true);
+    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    writer.transfer(&input).unwrap().transfer(&output).unwrap().wait(&output);
+    let written = writer.finish().unwrap();
+    assert_eq!(written.len(), 300);
+    assert_eq!(Words::new(&written, 0).to_vec(), ONE_IN_ONE_OUT);
+}
+
+#[test]
+fn one_in_one_out_is_read() {
+    let file = bytes(&ONE_IN_ONE_OUT);
+    let stream = InstructionStream::parse(&file).unwrap();
+    assert_eq!(stream.header(), Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
+    assert_eq!(stream.argument_count(), 2);
+    assert!(stream.has_completion_token());
+    let operations: Vec<Operation> = stream.operations().collect();
+    assert_eq!(operations.len(), 8);
+    assert!(matches!(operations[0], Operation::BlockWrite { address: 0x1_D000, data } if data.len() == 8));
+    assert_eq!(operations[1], Operation::AddressPatch { register: 0x1_D004, argument: 0, offset: 0 });
+    assert_eq!(operations[2], Operation::Write { address: 0x1_D214, value: 0 });
+    assert_eq!(operations[5], Operation::MaskWrite { address: 0x1_D200, value: 0xF00, mask: 0x1F00 });
+    let sync =
+        Operation::Sync { direction: Direction::StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 };
+    assert_eq!(operations[7], sync);
+}
+
+#[rstest]
+#[case::aie2_array(Header::aie2(4), [0x0603_0100, 0x104])]
+#[case::aie2p_array(Header::aie2p(8), [0x0604_0100, 0x108])]
+fn headers(#[case] header: Header, #[case] words: [u32; 2]) {
+    let file = InstructionWriter::new(header).finish().unwrap();
+    assert_eq!(file, bytes(&[words[0], words[1], 0, 16]));
+    let stream = InstructionStream::parse(&file).unwrap();
+    assert_eq!((stream.header(), stream.argument_count()), (header, 0));
+    assert!(!stream.has_completion_token());
+}
+
+/// One operation of each kind with its words.
+fn every_kind() -> Vec<(Vec<u32>, Operation<'static>)> {
+    static DATA: [u8; 8] = [1, 0, 0, 0, 2, 0, 0, 0];
+    let data = Words::new(&DATA, 0);
+    let none = Words::new(&[], 0);
+    let (address, value, mask) = (0x2_0021_D204, 5, 7);
+    let (direction, column, row) = (Direction::MemoryToStream, 3, 0);
+    vec![
+        (vec![0, 0, 0x0021_D204, 2, 5, 24], Operation::Write { address, value }),
+        (vec![1, 0, 0x1_D000, 24, 1, 2], Operation::BlockWrite { address: 0x1_D000, data }),
+        (vec![1, 0, 0x1_D000, 16], Operation::BlockWrite { address: 0x1_D000, data: none }),
+        (vec![3, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskWrite { address, value, mask }),
+        (vec![4, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskPoll { address, value, mask }),
+        (vec![7, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskPollBusy { address, value, mask }),
+        (vec![5], Operation::Noop),
+        (vec![0x206], Operation::Preempt { level: 2 }),
+        (vec![0x0009_0008, 3000, 0x1000, 4], Operation::LoadPdi { id: 9, size: 3000, address: 0x4_0000_1000 }),
+        (
+            vec![0x80, 16, 0x0003_0001, 0x0102_0100],
+            Operation::Sync { direction, column, row, columns: 2, rows: 1, channel: 1 },
+        ),
+        (
+            vec![0x81, 48, 0, 0, 0, 0, 0x0601_D004, 0, 4, 0, 0x100, 1],
+            Operation::AddressPatch { register: 0x0601_D004, argument: 4, offset: 0x1_0000_0100 },
+        ),
+        (vec![0x82, 16, 1, 2], Operation::Custom { opcode: opcode::READ_REGISTERS, payload: data }),
+        (vec![0x83, 8], Operation::Custom { opcode: opcode::RECORD_TIMER, payload: none }),
+        (vec![0x84, 16, 1, 2], Operation::Custom { opcode: opcode::MERGE_SYNC, payload: data }),
+        (vec![0xF7, 16, 1, 2], Operation::Custom { opcode: 0xF7, payload: data }),
+    ]
+}
+
+#[test]
+fn every_kind_is_read_and_written() {
+    for (words, operation) in every_kind() {
+        let file = stream(2, &[&words[..], &[5]].concat());
+        let read: Vec<Operation> = InstructionStream::parse(&file).unwrap().operations().collect();
+        assert_eq!(read, [operation, Operation::Noop]);
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        writer.push(&operation).push(&Operation::Noop);
+        assert_eq!(writer.finish().unwrap(), file, "{operation:?}");
+    }
+}
+
+#[test]
+fn slices_are_written_like_words() {
+    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    writer.block_write(0x1_D000, &[1, 2]).custom(0xF7, &[1, 2]);
+    assert_eq!(writer.finish().unwrap(), stream(2, &[1, 0, 0x1_D000, 24, 1, 2, 0xF7, 16, 1, 2]));
+}
+
+#[test]
+fn transfers_on_other_columns_have_their_addresses() {
+    let mut output = transfer(Direction::StreamToMemory, 15, 64, 2, true);
+    output.column = 3;
+    output.channel.channel = 1;
+    output.repeat = 4;
+    output.offset = 256;
+    let mut writer = InstructionWriter::new(Header::aie2p(4));
+    writer.transfer(&output).unwrap().wait(&output);
+    let file = writer.finish().unwrap();
+    let operations: Vec<Operation> = InstructionStream::parse(&file).unwrap().operations().collect();
+    assert!(matches!(operations[0], Operation::BlockWrite { address: 0x0601_D1E0, .. }));
+    let patch = Operation::AddressPatch { register: 0x0601_D1E4, argument: 2, offset: 256 };
+    assert_eq!(operations[1], patch);
+    assert_eq!(operations[2], Operation::MaskWrite { address: 0x0601_D208, value: 0xF00, mask: 0x1F00 });
+    assert_eq!(operations[3], Operation::Write { address: 0x0601_D20C, value: 0x8004_000F });
+    assert!(matches!(operations[4], Operation::Sync { column: 3, channel: 1, .. }));
+}
+
+#[test]
+fn a_transfer_that_does_not_fit_adds_nothing() {
+    let mut wrong = transfer(Direction::MemoryToStream, 0, 1, 0, false);
+    wrong.shape.d0_wrap = 5000;
+    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    assert_eq!(writer.transfer(&wrong).unwrap_err().field, "d0_wrap");
+    assert_eq!(writer.finish().unwrap(), stream(0, &[]));
+}
+
+#[test]
+fn merged_waits_count_as_completion() {
+    let file = stream(1, &[0x84, 8]);
+    assert!(InstructionStream::parse(&file).unwrap().has_completion_token());
+}
+
+#[rstest]
+#[case::empty(&[], InstructionError::Truncated { found: 0 })]
+#[case::no_size(&[0x0604_0100, 0x101, 0], InstructionError::Truncated { found: 12 })]
+#[case::optimised(&[0x0604_0001, 0x101, 0, 16], InstructionError::Version { major: 1, minor: 0 })]
+#[case::too_short(&[0x0604_0100, 0x101, 0, 20], InstructionError::Size { expected: 20, found: 16 })]
+#[case::too_long(&[0x0604_0100, 0x101, 0, 16, 5], InstructionError::Size { expected: 16, found: 20 })]
+#[case::fewer(&[0x0604_0100, 0x101, 2, 20, 5], InstructionError::Count { expected: 2, found: 1 })]
+#[case::more(&[0x0604_0100, 0x101, 0, 20, 5], InstructionError::Count { expected: 0, found: 1 })]
+fn headers_are_checked(#[case] file: &[u32], #[case] expected: InstructionError) {
+    assert_eq!(InstructionStream::parse(&bytes(file)), Err(expected));
+}
+
+#[test]
+fn sizes_are_whole_words() {
+    let mut file = stream(1, &[5]);
+    file.push(0);
+    put_word(&mut file, 12, 21);
+    let expected = InstructionError::Size { expected: 21, found: 21 };
+    assert_eq!(InstructionStream::parse(&file), Err(expected));
+}
+
+fn overrun(opcode: u8, expected: usize, found: usize) -> InstructionError {
+    InstructionError::Overrun { offset: 16, opcode, expected, found }
+}
+
+fn size(opcode: u8, expected: &'static str, found: u32) -> InstructionError {
+    InstructionError::OperationSize { offset: 16, opcode, expected, found }
+}
+
+#[rstest]
+#[case::block_set(&[2, 0, 0, 16], InstructionError::Unknown { offset: 16, opcode: 2 })]
+#[case::load_pm(&[9, 0, 0, 0], InstructionError::Unknown { offset: 16, opcode: 9 })]
+#[case::last_unknown(&[0x7F], InstructionError::Unknown { offset: 16, opcode: 0x7F })]
+#[case::short_write(&[0, 0, 0], overrun(0, 24, 12))]
+#[case::short_block(&[1, 0, 0, 48, 1, 2], overrun(1, 48, 24))]
+#[case::huge_block(&[1, 0, 0, 0xFFFF_FFFC], overrun(1, 0xFFFF_FFFC, 16))]
+#[case::short_mask(&[3, 0], overrun(3, 28, 8))]
+#[case::short_load(&[8], overrun(8, 16, 4))]
+#[case::short_sync(&[0x80, 16], overrun(0x80, 16, 8))]
+#[case::short_patch(&[0x81, 48], overrun(0x81, 48, 8))]
+#[case::short_custom(&[0x90], overrun(0x90, 8, 4))]
+#[case::long_custom(&[0x90, 16], overrun(0x90, 16, 8))]
+#[case::write_size(&[0, 0, 0, 0, 0, 20], size(0, "24", 20))]
+#[case::block_size(&[1, 0, 0, 12], size(1, "a multiple of 4 from 16 on", 12))]
+#[case::odd_block(&[1, 0, 0, 18, 0], size(1, "a multiple of 4 from 16 on", 18))]
+#[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], size(4, "28", 24))]
+#[case::sync_size(&[0x80, 20, 0, 0], size(0x80, "16", 20))]
+#[case::patch_size(&[0x81, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], size(0x81, "48", 40))]
+#[case::custom_size(&[0x90, 4], size(0x90, "a multiple of 4 from 8 on", 4))]
+#[case::odd_custom(&[0x90, 10, 0], size(0x90, "a multiple of 4 from 8 on", 10))]
+#[case::direction(
+    &[0x80, 16, 2, 0],
+    InstructionError::Field { offset: 16, opcode: 0x80, field: "direction", expected: "0 or 1", found: 2 },
+)]
+#[case::action(
+    &[0x81, 48, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+    InstructionError::Field { offset: 16, opcode: 0x81, field: "action", expected: "0", found: 1 },
+)]
+#[case::argument(
+    &[0x81, 48, 0, 0, 0, 0, 0, 0, 0xFFFF, 0, 0, 0],
+    InstructionError::Field {
+        offset: 16, opcode: 0x81, field: "argument index", expected: "below 65535", found: 0xFFFF,
+    },
+)]
+#[case::wide_argument(
+    &[0x81, 48, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0],
+    InstructionError::Field {
+        offset: 16, opcode: 0x81, field: "argument index", expected: "below 65535", found: 0x1_0000_0001,
+    },
+)]
+fn operations_are_checked(#[case] operations: &[u32], #[case] expected: InstructionError) {
+    assert_eq!(InstructionStream::parse(&stream(1, operations)), Err(expected));
+}
+
+#[test]
+fn what_cannot_be_read_is_not_written() {
+    let writer = || InstructionWriter::new(Header::aie2p(1));
+    let known = writer().custom(opcode::ADDRESS_PATCH, &[1, 2]).finish();
+    assert!(matches!(known, Err(InstructionError::Overrun { .. })), "{known:?}");
+    let patch = Operation::AddressPatch { register: 0, argument: u16::MAX, offset: 0 };
+    let wide = writer().push(&patch).finish();
+    assert!(matches!(wide, Err(InstructionError::Field { field: "argument index", .. })), "{wide:?}");
+}
+
+#[test]
+fn more_than_the_device_heap_is_refused() {
+    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    writer.block_write(0, &vec![0; MAX_WORDS - HEADER_WORDS - 4]);
+    assert_eq!(writer.finish().unwrap().len(), MAX_WORDS * WORD);
+    writer.push(&Operation::Noop);
+    assert_eq!(writer.finish(), Err(InstructionError::TooLong { found: MAX_WORDS + 1 }));
+}
+
+#[test]
+fn every_truncation_is_an_error() {
+    let file = bytes(&ONE_IN_ONE_OUT);
+    for length in 0..file.len() {
+        assert!(InstructionStream::parse(&file[..length]).is_err(), "{length}");
+        let mut consistent = file[..length].to_vec();
+        if length >= 16 {
+            put_word(&mut consistent, 12, length as u32);
+            assert!(InstructionStream::parse(&consistent).is_err(), "{length}");
+        }
+    }
+}
+
+#[test]
+fn mutated_streams_are_read_or_refused_and_what_is_read_comes_back() {
+    let operations: Vec<u32> = every_kind().into_iter().flat_map(|(words, _)| words).collect();
+    let file = stream(every_kind().len() as u32, &operations);
+    let (mut read, mut refused) = (0, 0);
+    mutate(&file, 40_000, |mutated| {
+        let mut mutated = mutated.to_vec();
+        if mutated.len() >= 16 && word(&mutated, 0) & 1 == 0 {
+            let size = mutated.len() as u32;
+            put_word(&mut mutated, 12, size);
+        }
+        match InstructionStream::parse(&mutated) {
+            Ok(stream) => {
+                read += 1;
+                let mut writer = InstructionWriter::new(stream.header());
+                stream.operations().for_each(|operation| {
+                    writer.push(&operation);
+                });
+                let again = writer.finish().unwrap();
+                let again = InstructionStream::parse(&again).unwrap();
+                assert_eq!(again, InstructionStream { operations: again.operations, ..stream });
+                assert!(again.operations().eq(stream.operations()));
+            }
+            Err(_) => refused += 1,
+        }
+    });
+    assert!(read > 1000 && refused > 1000, "{read} read, {refused} refused");
+}

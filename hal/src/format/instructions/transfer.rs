@@ -1,0 +1,77 @@
+//! The standard sequence that moves one operand through a shim DMA.
+
+use super::{InstructionWriter, Operation};
+use crate::format::bd::{BdError, ShimBd};
+use crate::format::task_queue::{ShimChannel, Task};
+use crate::format::tile_address;
+
+/// One run of a shim DMA channel over an argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Column, counted from the partition's first.
+    pub column: u8,
+    /// Channel and direction.
+    pub channel: ShimChannel,
+    /// Index of the buffer descriptor to use, 0 to 15.
+    pub descriptor: u8,
+    /// What to move. Its address is overwritten when the stream runs.
+    pub shape: ShimBd,
+    /// Position of the argument in the dispatch's list of addresses.
+    pub argument: u16,
+    /// Bytes from the start of the argument.
+    pub offset: u64,
+    /// How often the descriptor runs again after its first run.
+    pub repeat: u8,
+    /// Whether a completion token is issued at the end, for [`InstructionWriter::wait`].
+    pub token: bool,
+}
+
+impl Transfer {
+    /// Field of the control register that holds the packet id of completion tokens.
+    const CONTROLLER_MASK: u32 = 0x1F00;
+    /// Packet id of the shim's controller.
+    const CONTROLLER: u32 = 15 << 8;
+}
+
+impl InstructionWriter {
+    /// Adds the operations that start `transfer`.
+    ///
+    /// # Errors
+    /// When a field of the buffer descriptor does not fit; nothing is added then.
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<&mut Self, BdError> {
+        let words = transfer.shape.encode()?;
+        let at = |offset| tile_address(transfer.column, 0, offset);
+        let register = at(ShimBd::register(transfer.descriptor));
+        self.block_write(register, &words);
+        self.push(&Operation::AddressPatch {
+            register: (register + 4).into(),
+            argument: transfer.argument,
+            offset: transfer.offset,
+        });
+        if transfer.token {
+            self.push(&Operation::MaskWrite {
+                address: at(transfer.channel.control()).into(),
+                value: Transfer::CONTROLLER,
+                mask: Transfer::CONTROLLER_MASK,
+            });
+        }
+        let Transfer { descriptor, repeat, token, .. } = *transfer;
+        self.push(&Operation::Write {
+            address: at(transfer.channel.task_queue()).into(),
+            value: Task { descriptor, repeat, token }.encode(),
+        });
+        Ok(self)
+    }
+
+    /// Adds the wait for the completion token of `transfer`.
+    pub fn wait(&mut self, transfer: &Transfer) -> &mut Self {
+        self.push(&Operation::Sync {
+            direction: transfer.channel.direction,
+            column: transfer.column,
+            row: 0,
+            columns: 1,
+            rows: 1,
+            channel: transfer.channel.channel,
+        })
+    }
+}
