@@ -1,0 +1,4 @@
+//! Placeholder.
+use crate::operation::Operation;
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[];

@@ -1,0 +1,216 @@
+//! Elements as f32: reading and writing runs of any float type, i32 and quantised blocks.
+
+use super::kernel::Argument;
+use crate::codec::BlockCodec;
+use crate::tensor::{DataType, Tensor};
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+
+/// Whether [`load`] and [`store`] know the type without a codec.
+pub fn is_plain(dtype: DataType) -> bool {
+    matches!(dtype, DataType::F32 | DataType::F16 | DataType::BF16 | DataType::I32)
+}
+
+/// A bf16 as f32.
+#[inline(always)]
+pub fn widen(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// An f32 as bf16, to nearest, ties to even; NaN stays NaN. Free of branches, so that loops vectorise.
+#[inline(always)]
+pub fn narrow(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+    let chosen = if value.is_nan() { bits | 0x0040_0000 } else { rounded };
+    (chosen >> 16) as u16
+}
+
+/// Reads `target.len()` elements without gaps. Returns false when the codec does not know the type.
+#[inline(always)]
+pub fn load(codec: &dyn BlockCodec, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
+    match dtype {
+        DataType::F32 => {
+            for (t, s) in target.iter_mut().zip(source.as_chunks::<4>().0) {
+                *t = f32::from_le_bytes(*s);
+            }
+        }
+        DataType::BF16 => {
+            for (t, s) in target.iter_mut().zip(source.as_chunks::<2>().0) {
+                *t = widen(u16::from_le_bytes(*s));
+            }
+        }
+        DataType::F16 => load_f16(source, target),
+        DataType::I32 => {
+            for (t, s) in target.iter_mut().zip(source.as_chunks::<4>().0) {
+                *t = i32::from_le_bytes(*s) as f32;
+            }
+        }
+        _ => {
+            let bytes = dtype.row_bytes(target.len());
+            return source.len() >= bytes && codec.decode(dtype, &source[..bytes], target);
+        }
+    }
+    true
+}
+
+fn load_f16(source: &[u8], target: &mut [f32]) {
+    let source = &source[..target.len() * 2];
+    match bytemuck::try_cast_slice::<u8, u16>(source) {
+        Ok(bits) => bits.reinterpret_cast::<half::f16>().convert_to_f32_slice(target),
+        Err(_) => {
+            for (t, s) in target.iter_mut().zip(source.as_chunks::<2>().0) {
+                *t = half::f16::from_le_bytes(*s).to_f32();
+            }
+        }
+    }
+}
+
+/// Writes elements without gaps. Returns false when the codec does not know the type; i32 truncates as a C cast does.
+#[inline(always)]
+pub fn store(codec: &dyn BlockCodec, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
+    match dtype {
+        DataType::F32 => {
+            for (t, s) in target.as_chunks_mut::<4>().0.iter_mut().zip(source) {
+                *t = s.to_le_bytes();
+            }
+        }
+        DataType::BF16 => {
+            for (t, s) in target.as_chunks_mut::<2>().0.iter_mut().zip(source) {
+                *t = narrow(*s).to_le_bytes();
+            }
+        }
+        DataType::F16 => store_f16(source, target),
+        DataType::I32 => {
+            for (t, s) in target.as_chunks_mut::<4>().0.iter_mut().zip(source) {
+                *t = (*s as i32).to_le_bytes();
+            }
+        }
+        _ => {
+            let bytes = dtype.row_bytes(source.len());
+            return target.len() >= bytes && codec.encode(dtype, source, &mut target[..bytes]);
+        }
+    }
+    true
+}
+
+fn store_f16(source: &[f32], target: &mut [u8]) {
+    let target = &mut target[..source.len() * 2];
+    match bytemuck::try_cast_slice_mut::<u8, u16>(target) {
+        Ok(bits) => bits.reinterpret_cast_mut::<half::f16>().convert_from_f32_slice(source),
+        Err(_) => {
+            for (t, s) in target.as_chunks_mut::<2>().0.iter_mut().zip(source) {
+                *t = half::f16::from_f32(*s).to_le_bytes();
+            }
+        }
+    }
+}
+
+/// One element of a plain type.
+#[inline(always)]
+pub fn load_one(dtype: DataType, source: &[u8]) -> f32 {
+    match dtype {
+        DataType::F32 => f32::from_le_bytes([source[0], source[1], source[2], source[3]]),
+        DataType::BF16 => widen(u16::from_le_bytes([source[0], source[1]])),
+        DataType::F16 => half::f16::from_le_bytes([source[0], source[1]]).to_f32(),
+        _ => i32::from_le_bytes([source[0], source[1], source[2], source[3]]) as f32,
+    }
+}
+
+/// `length` elements of plain type from element `start` of the row at `offset`: borrowed when the row is aligned f32 without
+/// gaps, converted into `scratch` otherwise.
+#[inline(always)]
+pub fn read<'a>(
+    tensor: &Tensor,
+    bytes: &'a [u8],
+    offset: usize,
+    start: usize,
+    length: usize,
+    scratch: &'a mut Vec<f32>,
+) -> &'a [f32] {
+    let size = tensor.dtype.block_bytes();
+    if length == 0 {
+        return &[];
+    }
+    if tensor.nb[0] != size && tensor.ne[0] > 1 {
+        let first = offset + start * tensor.nb[0];
+        scratch.clear();
+        scratch.extend((0..length).map(|i| load_one(tensor.dtype, &bytes[first + i * tensor.nb[0]..])));
+        return scratch;
+    }
+    let first = offset + start * size;
+    let source = &bytes[first..first + length * size];
+    if tensor.dtype == DataType::F32
+        && let Ok(values) = bytemuck::try_cast_slice(source)
+    {
+        return values;
+    }
+    scratch.resize(length, 0.0);
+    load(&crate::codec::NoCodec, tensor.dtype, source, scratch);
+    scratch
+}
+
+/// As [`read`] for a whole row of an argument, with the offset of the row.
+#[inline(always)]
+pub fn read_row<'a>(argument: &Argument, inputs: &[&'a [u8]], offset: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+    read(&argument.tensor, inputs[argument.position], offset, 0, argument.tensor.ne[0], scratch)
+}
+
+/// Gives `fill` the run of plain elements that lies in `target` without gaps: in place when it is aligned f32, by way of
+/// `scratch` otherwise. What `fill` finds in the slice is arbitrary.
+#[inline(always)]
+pub fn write(dtype: DataType, target: &mut [u8], scratch: &mut Vec<f32>, fill: impl FnOnce(&mut [f32])) {
+    if dtype == DataType::F32
+        && let Ok(values) = bytemuck::try_cast_slice_mut(target)
+    {
+        return fill(values);
+    }
+    scratch.resize(target.len() / dtype.block_bytes(), 0.0);
+    fill(scratch);
+    store(&crate::codec::NoCodec, dtype, scratch, target);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::NoCodec;
+
+    #[test]
+    fn bf16_rounds_to_nearest_even() {
+        let mut bits = 0_u64;
+        while bits <= u64::from(u32::MAX) {
+            let value = f32::from_bits(bits as u32);
+            let expected = half::bf16::from_f32(value);
+            if value.is_nan() {
+                assert!(half::bf16::from_bits(narrow(value)).is_nan());
+            } else {
+                assert_eq!(narrow(value), expected.to_bits(), "{value:e}");
+            }
+            bits += 10_007;
+        }
+    }
+
+    #[test]
+    fn unaligned_runs_are_read_and_written() {
+        let values = [1.5_f32, -2.25, 1e-3, 77.0, 0.0];
+        for dtype in [DataType::F32, DataType::F16, DataType::BF16, DataType::I32] {
+            let size = dtype.block_bytes();
+            for shift in 0..3 {
+                let mut bytes = vec![0; shift + values.len() * size];
+                assert!(store(&NoCodec, dtype, &values, &mut bytes[shift..]));
+                let mut back = [9.0; 5];
+                assert!(load(&NoCodec, dtype, &bytes[shift..], &mut back));
+                for (i, (a, b)) in values.iter().zip(back).enumerate() {
+                    let exact = if dtype == DataType::I32 { a.trunc() } else { *a };
+                    assert!((exact - b).abs() <= exact.abs() / 128.0, "{dtype} {a} {b}");
+                    assert_eq!(load_one(dtype, &bytes[shift + i * size..]), b);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_block_type_is_reported() {
+        assert!(!load(&NoCodec, DataType::Q4_0, &[0; 18], &mut [0.0; 32]));
+        assert!(!store(&NoCodec, DataType::Q4_0, &[0.0; 32], &mut [0; 18]));
+    }
+}

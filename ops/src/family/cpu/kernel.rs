@@ -1,0 +1,105 @@
+//! A kernel from a closure: the signature is checked once, in one place.
+
+use crate::node::Node;
+use crate::tensor::Tensor;
+use aie_hal::{Kernel, KernelError};
+use std::fmt::{Debug, Formatter};
+use std::sync::Arc;
+
+/// One input of a kernel.
+#[derive(Debug, Clone, Copy)]
+struct Input {
+    /// Bytes that must be there; 0 for a source that is not read.
+    bytes: usize,
+    /// Slot of the source, for messages.
+    slot: usize,
+}
+
+/// A closure with the signature of a node.
+struct Reference<F> {
+    name: String,
+    inputs: Vec<Input>,
+    output_bytes: usize,
+    body: F,
+}
+
+impl<F> Debug for Reference<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reference").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<F> Kernel for Reference<F>
+where
+    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        let wrong = |reason| Err(KernelError::Arguments { kernel: self.name.clone(), reason });
+        if inputs.len() != self.inputs.len() {
+            return wrong(format!("expected {} inputs, given {}", self.inputs.len(), inputs.len()));
+        }
+        for (expected, given) in self.inputs.iter().zip(inputs) {
+            if given.len() < expected.bytes {
+                let (slot, bytes, length) = (expected.slot, expected.bytes, given.len());
+                return wrong(format!("source {slot} needs {bytes} bytes, given {length}"));
+            }
+        }
+        if output.len() < self.output_bytes {
+            return wrong(format!("the result needs {} bytes, given {}", self.output_bytes, output.len()));
+        }
+        if self.output_bytes == 0 {
+            return Ok(());
+        }
+        (self.body)(inputs, &mut output[..self.output_bytes])
+    }
+}
+
+/// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position (see [`position`]), each
+/// at least the span of its tensor, and the output cut to its span; it is not called for an empty result. The source in slot
+/// `unread` may be of any length.
+pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn Kernel>
+where
+    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
+{
+    let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
+        let source = source.as_ref()?;
+        Some(Input { bytes: if unread == Some(slot) { 0 } else { source.span_bytes() }, slot })
+    });
+    let inputs = inputs.collect();
+    Arc::new(Reference { name: node.op.clone(), inputs, output_bytes: node.output.span_bytes(), body })
+}
+
+/// The input that source `slot` becomes: holes take no place.
+pub fn position(node: &Node, slot: usize) -> Option<usize> {
+    node.source(slot)?;
+    Some(node.sources[..slot].iter().flatten().count())
+}
+
+/// An index in the data that is out of range.
+pub fn out_of_range(op: &str, what: &str, index: i64, end: usize) -> KernelError {
+    KernelError::Data { kernel: op.to_owned(), reason: format!("{what} {index} is out of range; possible: 0 to {end}, exclusive") }
+}
+
+/// A tensor with its position among the inputs.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    /// Position.
+    pub position: usize,
+    /// Type and layout.
+    pub tensor: Tensor,
+}
+
+impl Argument {
+    /// Source `slot` of `node`, if present.
+    pub fn of(node: &Node, slot: usize) -> Option<Self> {
+        Some(Self { position: position(node, slot)?, tensor: *node.source(slot)? })
+    }
+}

@@ -1,0 +1,11 @@
+//! What the CPU functions of the families are made of.
+//!
+//! All of it is safe code on byte slices of unknown alignment. Three ideas carry it: a kernel is a closure with a checked
+//! signature ([`kernel`]), work is handed out by rows of the result, which are disjoint pieces of its memory ([`rows`]), and
+//! arithmetic is done on `&[f32]`, borrowed from the argument when it is one and converted otherwise ([`element`]).
+//! Loops run inside `pulp`'s run-time dispatch, so that the compiler vectorises them for the machine at hand.
+
+pub mod element;
+pub mod exp;
+pub mod kernel;
+pub mod rows;
