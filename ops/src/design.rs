@@ -1,6 +1,30 @@
 //! What a kernel occupies on the array: columns, cores, buffers and DMA channels, and the check against a generation.
+//!
+//! A design is a plan, not compiled code. It decides whether a node may be claimed for the array at all, it is what a kernel
+//! compiler starts from, and a simulated device can account for it. The planners in the submodules cover the ways in which
+//! data passes an array: [`elementwise`], [`rowwise`] and [`matmul`]. Each returns a design that fits the generation or says
+//! what is short.
+//!
+//! Rules of the hardware (mlir-aie's target model): a core has two input and two output DMA channels, so a third source shares
+//! a stream by being joined with another in the mem tile; every ObjectFifo element takes a buffer descriptor and a fifo two
+//! locks; transfers are whole 32-bit words.
 
+mod elementwise;
+mod matmul;
+mod rowwise;
+
+pub use elementwise::elementwise;
+pub use matmul::matmul;
+pub use rowwise::rowwise;
+
+use crate::node::Node;
+use crate::operation::Unsupported;
+use crate::tensor::DataType;
+use aie_hal::Arch;
 use serde::{Deserialize, Serialize};
+
+/// Stack of a core in bytes when nothing else is known (mlir-aie's default).
+pub const DEFAULT_STACK_BYTES: usize = 1024;
 
 /// One buffer of a design.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +35,17 @@ pub struct TileBuffer {
     pub bytes: usize,
     /// ObjectFifo depth (2 is ping-pong).
     pub depth: usize,
+}
+
+impl TileBuffer {
+    /// A buffer of `bytes`, rounded up to the 32-bit words that DMAs move.
+    fn new(role: impl Into<String>, bytes: usize, depth: usize) -> Self {
+        Self { role: role.into(), bytes: bytes.saturating_add(3) & !3, depth }
+    }
+
+    fn total(&self) -> usize {
+        self.bytes.saturating_mul(self.depth)
+    }
 }
 
 /// Resources of one kernel. Counts are per core or per column as stated.
@@ -32,4 +67,150 @@ pub struct Design {
     pub stack_bytes: usize,
     /// How often the largest source passes through the array.
     pub passes: usize,
+}
+
+impl Design {
+    /// Checks every count against the generation.
+    ///
+    /// # Errors
+    /// [`Unsupported::Resources`] with everything that is short, how much is needed and how much there is.
+    pub fn check(&self, op: &'static str, arch: &Arch) -> Result<(), Unsupported> {
+        let core = &arch.core;
+        let mut short = Vec::new();
+        let mut limit = |what: &str, needed: usize, available: usize| {
+            if needed > available {
+                short.push(format!("{needed} {what} are needed, there are {available}"));
+            }
+        };
+        limit("columns", self.columns, arch.array.columns);
+        limit("cores in a column", self.cores_per_column, arch.array.core_rows);
+        limit("input streams of a core", self.core_inputs, core.dma.s2mm);
+        limit("output streams of a core", self.core_outputs, core.dma.mm2s);
+        let elements = |buffers: &[TileBuffer]| buffers.iter().fold(0usize, |sum, b| sum.saturating_add(b.depth));
+        limit("buffer descriptors of a core", elements(&self.core_buffers), core.dma.bds);
+        limit("locks of a core", 2 * self.core_buffers.len(), core.dma.locks);
+        limit("buffer descriptors of a mem tile", elements(&self.mem_tile_buffers), arch.mem_tile.dma.bds);
+        limit("locks of a mem tile", 2 * self.mem_tile_buffers.len(), arch.mem_tile.dma.locks);
+        let core_bytes = total(&self.core_buffers).saturating_add(self.stack_bytes);
+        if core_bytes > core.data_bytes {
+            let (stack, available) = (self.stack_bytes, core.data_bytes);
+            let list = list(&self.core_buffers);
+            short.push(format!("a core needs {core_bytes} bytes (stack {stack}, {list}), it has {available}"));
+        }
+        let mem_bytes = total(&self.mem_tile_buffers);
+        if mem_bytes > arch.mem_tile.data_bytes {
+            let (list, available) = (list(&self.mem_tile_buffers), arch.mem_tile.data_bytes);
+            short.push(format!("a mem tile needs {mem_bytes} bytes ({list}), it has {available}"));
+        }
+        if self.columns == 0 || self.cores_per_column == 0 {
+            short.push("the design uses no core".into());
+        }
+        if short.is_empty() { Ok(()) } else { Err(resources(op, arch, short.join("; "))) }
+    }
+
+    /// Cores of the whole design.
+    pub fn cores(&self) -> usize {
+        self.columns * self.cores_per_column
+    }
+
+    /// Whether its core buffers and stack fit a core's data memory.
+    fn fits_core(&self, arch: &Arch) -> bool {
+        total(&self.core_buffers).saturating_add(self.stack_bytes) <= arch.core.data_bytes
+    }
+}
+
+fn total(buffers: &[TileBuffer]) -> usize {
+    buffers.iter().fold(0, |sum, buffer| sum.saturating_add(buffer.total()))
+}
+
+fn list(buffers: &[TileBuffer]) -> String {
+    let parts: Vec<_> = buffers.iter().map(|b| format!("{} {} x {}", b.role, b.depth, b.bytes)).collect();
+    parts.join(", ")
+}
+
+fn resources(op: &'static str, arch: &Arch, reason: String) -> Unsupported {
+    Unsupported::Resources { op, arch: arch.name.clone(), reason }
+}
+
+/// Bytes of `elements` consecutive elements, whole blocks.
+fn bytes_of(dtype: DataType, elements: usize) -> usize {
+    elements.div_ceil(dtype.block_elements()).saturating_mul(dtype.block_bytes())
+}
+
+/// Present sources with their slot.
+fn sources(node: &Node) -> impl Iterator<Item = (usize, &crate::Tensor)> {
+    node.sources.iter().enumerate().filter_map(|(slot, source)| source.as_ref().map(|source| (slot, source)))
+}
+
+/// Input streams for so many sources, and whether some of them have to be joined in the mem tile.
+fn streams(sources: usize, arch: &Arch) -> (usize, bool) {
+    (sources.min(arch.core.dma.s2mm), sources > arch.core.dma.s2mm)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use aie_hal::ArchRegistry;
+    use rstest::rstest;
+    use std::sync::Arc;
+
+    pub(crate) fn arch(name: &str) -> Arc<Arch> {
+        ArchRegistry::builtin().get(name).unwrap()
+    }
+
+    fn small() -> Design {
+        Design {
+            columns: 1,
+            cores_per_column: 1,
+            core_buffers: vec![TileBuffer::new("source 0", 1024, 2), TileBuffer::new("output", 1024, 2)],
+            mem_tile_buffers: vec![],
+            core_inputs: 1,
+            core_outputs: 1,
+            stack_bytes: DEFAULT_STACK_BYTES,
+            passes: 1,
+        }
+    }
+
+    #[test]
+    fn what_fits_fits_exactly() {
+        let mut design = small();
+        let arch = arch("aie2p");
+        design.core_buffers[0].bytes = (arch.core.data_bytes - DEFAULT_STACK_BYTES - 2048) / 2;
+        design.check("ADD", &arch).unwrap();
+        design.core_buffers[0].bytes += 1;
+        let message = design.check("ADD", &arch).unwrap_err().to_string();
+        let expected =
+            "ADD on aie2p: a core needs 65538 bytes (stack 1024, source 0 2 x 31233, output 2 x 1024), it has 65536";
+        assert_eq!(message, expected);
+    }
+
+    #[rstest]
+    #[case(|d: &mut Design| d.columns = 9, "9 columns are needed, there are 8")]
+    #[case(|d: &mut Design| d.cores_per_column = 5, "5 cores in a column are needed, there are 4")]
+    #[case(|d: &mut Design| d.core_inputs = 3, "3 input streams of a core are needed, there are 2")]
+    #[case(|d: &mut Design| d.core_outputs = 3, "3 output streams of a core are needed, there are 2")]
+    #[case(|d: &mut Design| d.core_buffers[0].depth = 20, "22 buffer descriptors of a core are needed, there are 16")]
+    #[case(|d: &mut Design| d.columns = 0, "the design uses no core")]
+    #[case(|d: &mut Design| d.core_buffers[0].bytes = usize::MAX, "a core needs 18446744073709551615 bytes")]
+    #[case(
+        |d: &mut Design| d.mem_tile_buffers.push(TileBuffer::new("rows", 600_000, 1)),
+        "a mem tile needs 600000 bytes (rows 1 x 600000), it has 524288"
+    )]
+    fn what_is_short_is_named(#[case] change: fn(&mut Design), #[case] expected: &str) {
+        let mut design = small();
+        change(&mut design);
+        let message = design.check("ADD", &arch("aie2p")).unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+
+    #[test]
+    fn all_shortages_are_told_at_once() {
+        let mut design = small();
+        (design.columns, design.core_inputs) = (100, 100);
+        let message = design.check("ADD", &arch("aie2")).unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "ADD on aie2: 100 columns are needed, there are 4; 100 input streams of a core are needed, there are 2"
+        );
+    }
 }

@@ -145,6 +145,31 @@ impl Tensor {
         Self { dtype, ne, nb }
     }
 
+    /// Whether the numbers make sense: whole blocks in a row, and sizes that can be computed. The other methods are defined for
+    /// tensors that pass; check what comes from outside with this first.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn validate(&self) -> Result<(), String> {
+        let (row, block) = (self.ne[0], self.dtype.block_elements());
+        if !row.is_multiple_of(block) {
+            return Err(format!("a row of {row} elements of {} is not whole blocks of {block}", self.dtype));
+        }
+        // Products over all extents, with empty ones counted as 1, bound every partial product the methods form.
+        let extents = self.ne.map(|extent| extent.max(1));
+        let elements = extents.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent));
+        let bytes = elements.and_then(|elements| elements.checked_mul(self.dtype.block_bytes().max(8)));
+        let span = extents
+            .iter()
+            .zip(self.nb)
+            .try_fold(self.dtype.block_bytes(), |sum, (extent, stride)| sum.checked_add(extent.checked_mul(stride)?));
+        match bytes.zip(span) {
+            // Offsets into memory are at most isize::MAX.
+            Some((bytes, span)) if bytes.max(span) <= isize::MAX.cast_unsigned() => Ok(()),
+            _ => Err(format!("extents {:?} with strides {:?} of {} exceed any memory", self.ne, self.nb, self.dtype)),
+        }
+    }
+
     /// Number of elements.
     pub fn elements(&self) -> usize {
         self.ne.iter().product()

@@ -1,0 +1,339 @@
+//! Reference artifacts: files in the form of compiled kernels that describe what to compute.
+//!
+//! The PDI carries a [`Description`] where loaders skip it, and the instruction stream is a real one: it moves every argument
+//! through a shim DMA and waits for the output. So a reference artifact takes the same way through stores, loaders, packets
+//! and queues as a compiled kernel; only a simulated device looks inside and computes. On silicon it would configure nothing.
+
+use crate::design::Design;
+use crate::name::kernel_name;
+use crate::node::Node;
+use crate::operation::{Operation, Unsupported};
+use crate::table;
+use aie_hal::artifact::ArtifactError;
+use aie_hal::format::bd::{BdError, ShimBd};
+use aie_hal::format::cdo::CdoError;
+use aie_hal::format::instructions::{Header, InstructionError, InstructionWriter, Transfer};
+use aie_hal::format::pdi::{Pdi, PdiError};
+use aie_hal::format::reference::{self, ReferenceError};
+use aie_hal::format::task_queue::{Direction, ShimChannel};
+use aie_hal::{Arch, KernelArtifact};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Version of [`Description`]. Readers accept this one only.
+const VERSION: u32 = 1;
+
+/// The first device generation whose shim DMA has bursts of 512 bytes (aie2p); before it 256 is the largest.
+const FIRST_WITH_LONG_BURSTS: u8 = 4;
+
+/// What a reference artifact says of its kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// Version of this structure.
+    pub version: u32,
+    /// Kernel name.
+    pub kernel: String,
+    /// Generation the design is for.
+    pub arch: String,
+    /// The normalised node.
+    pub node: Node,
+    /// Its plan for the array.
+    pub design: Design,
+}
+
+/// A reference artifact cannot be made.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// The node has no design on this generation.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// An argument is larger than a buffer descriptor can say.
+    #[error("kernel {kernel}: an argument of {bytes} bytes exceeds what one shim buffer descriptor moves")]
+    TooLarge {
+        /// Kernel name.
+        kernel: String,
+        /// Bytes of the argument.
+        bytes: usize,
+    },
+    /// The description cannot be written.
+    #[error("kernel description: {0}")]
+    Description(#[from] serde_json::Error),
+    /// The PDI cannot be written.
+    #[error(transparent)]
+    Pdi(#[from] CdoError),
+    /// A buffer descriptor cannot be written.
+    #[error(transparent)]
+    BufferDescriptor(#[from] BdError),
+    /// The instruction stream cannot be written.
+    #[error(transparent)]
+    Instructions(#[from] InstructionError),
+    /// The parts do not make an artifact.
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
+
+/// An artifact holds no usable description.
+#[derive(Debug, Error)]
+pub enum DescriptionError {
+    /// It is a kernel for the array.
+    #[error(
+        "kernel {kernel} holds compiled AIE code, which only an NPU can run; a simulated device needs a reference artifact: \
+         take the kernel out of GGML_HSA_KERNEL_DIR"
+    )]
+    Compiled {
+        /// Kernel name.
+        kernel: String,
+    },
+    /// The PDI cannot be read.
+    #[error("kernel {kernel}: {source}")]
+    Pdi {
+        /// Kernel name.
+        kernel: String,
+        /// Why.
+        source: PdiError,
+    },
+    /// The description's container is damaged.
+    #[error("kernel {kernel}: {source}")]
+    Container {
+        /// Kernel name.
+        kernel: String,
+        /// Why.
+        source: ReferenceError,
+    },
+    /// The description itself cannot be read or contradicts itself or its artifact.
+    #[error("kernel {kernel}: its description cannot be used: {reason}; make the kernel again with this version")]
+    Content {
+        /// Kernel name.
+        kernel: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Makes the reference artifact of a normalised node for one generation.
+///
+/// # Errors
+/// [`BuildError::Unsupported`] when the node has no design on `arch`; the others when it exceeds a file format.
+pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, BuildError> {
+    let design = op.design(node, arch)?;
+    let kernel = kernel_name(op, node);
+    let instructions = instructions(&kernel, node, &design, arch)?;
+    let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone(), design };
+    let pdi = reference::wrap(&serde_json::to_vec(&description)?)?;
+    Ok(KernelArtifact::new(description.kernel, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+}
+
+/// Moves every source in and the output out, each with one buffer descriptor, and waits for the output.
+fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Result<Vec<u8>, BuildError> {
+    let small = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
+    let mut writer = InstructionWriter::new(Header {
+        generation: arch.dev_gen,
+        rows: small(arch.array.rows),
+        columns: small(arch.array.columns),
+        mem_tile_rows: small(arch.array.mem_rows),
+    });
+    let burst = if arch.dev_gen >= FIRST_WITH_LONG_BURSTS { 3 } else { 2 };
+    let columns = design.columns.max(1);
+    let inputs = node.inputs().count();
+    let mut next_descriptor = vec![0u8; columns];
+    for (index, tensor) in node.arguments().enumerate() {
+        let output = index == inputs;
+        let (direction, channels) = if output {
+            (Direction::StreamToMemory, arch.shim.dma.s2mm)
+        } else {
+            (Direction::MemoryToStream, arch.shim.dma.mm2s)
+        };
+        // Sources fill the channels of a column before the next one; further sources queue behind them.
+        let lane = if output { 0 } else { index };
+        let column = lane / channels.max(1) % columns;
+        let bytes = tensor.span_bytes();
+        let words = u32::try_from(bytes.div_ceil(4));
+        let length = words.map_err(|_| BuildError::TooLarge { kernel: kernel.into(), bytes })?;
+        let transfer = Transfer {
+            column: small(column),
+            channel: ShimChannel { direction, channel: small(lane % channels.max(1)) },
+            descriptor: next_descriptor[column],
+            shape: ShimBd::linear(length, burst),
+            argument: u16::try_from(index).unwrap_or(u16::MAX),
+            offset: 0,
+            repeat: 0,
+            token: output,
+        };
+        next_descriptor[column] += 1;
+        writer.transfer(&transfer)?;
+        if output {
+            writer.wait(&transfer);
+        }
+    }
+    Ok(writer.finish()?)
+}
+
+/// The description in an artifact, checked: its tensors are well formed, it agrees with itself and with the artifact's name,
+/// generation and number of arguments.
+///
+/// # Errors
+/// [`DescriptionError::Compiled`] for an artifact without one; the others for a damaged one.
+pub fn read_description(artifact: &KernelArtifact) -> Result<Description, DescriptionError> {
+    let kernel = || artifact.name().to_owned();
+    let pdi = Pdi::parse(artifact.pdi()).map_err(|source| DescriptionError::Pdi { kernel: kernel(), source })?;
+    let bytes = reference::extract(&pdi.cdo())
+        .map_err(|source| DescriptionError::Container { kernel: kernel(), source })?
+        .ok_or_else(|| DescriptionError::Compiled { kernel: kernel() })?;
+    let content = |reason: String| DescriptionError::Content { kernel: kernel(), reason };
+    let description: Description = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
+    check(&description, artifact).map_err(content)?;
+    Ok(description)
+}
+
+fn check(description: &Description, artifact: &KernelArtifact) -> Result<(), String> {
+    let expect = |what: &str, expected: &str, found: &str| {
+        if expected == found { Ok(()) } else { Err(format!("expected {what} {expected}, found {found}")) }
+    };
+    let node = &description.node;
+    expect("version", &VERSION.to_string(), &description.version.to_string())?;
+    expect("generation", artifact.arch(), &description.arch)?;
+    for (index, tensor) in node.arguments().enumerate() {
+        tensor.validate().map_err(|reason| format!("argument {index}: {reason}"))?;
+    }
+    let count = node.arguments().count();
+    expect("arguments", &artifact.argument_count().to_string(), &count.to_string())?;
+    let op = table::lookup(&node.op).ok_or_else(|| format!("operation {} is not in the table", node.op))?;
+    expect("kernel name", artifact.name(), &description.kernel)?;
+    expect("kernel name", &kernel_name(op, node), &description.kernel)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::design::tests::arch;
+    use crate::node::OpParams;
+    use crate::tensor::DataType::{BF16, F32, I32};
+    use crate::tensor::Tensor;
+    use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::instructions::{InstructionStream, Operation as Instruction};
+    use aie_hal::format::pdi;
+    use rstest::rstest;
+
+    fn sum() -> Node {
+        let tensor = Tensor::contiguous(F32, [576, 1, 1, 1]);
+        Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] }
+    }
+
+    fn artifact(node: &Node, generation: &str) -> KernelArtifact {
+        reference_artifact(table::lookup(&node.op).unwrap(), node, &arch(generation)).unwrap()
+    }
+
+    #[rstest]
+    #[case("aie2", 0x0603_0100, 0x104, 0x8000_0000)]
+    #[case("aie2p", 0x0604_0100, 0x108, 0xC000_0000)]
+    fn streams_are_for_their_generation(
+        #[case] generation: &str,
+        #[case] version: u32,
+        #[case] shape: u32,
+        #[case] burst: u32,
+    ) {
+        let artifact = artifact(&sum(), generation);
+        let word =
+            |index: usize| u32::from_le_bytes(artifact.instructions()[4 * index..4 * index + 4].try_into().unwrap());
+        assert_eq!((word(0), word(1)), (version, shape));
+        // Header, then the four words before the first buffer descriptor, then its fifth word.
+        assert_eq!((word(8), word(12)), (576, burst));
+        assert!(artifact.has_completion_token());
+        assert_eq!(artifact.argument_count(), 3);
+    }
+
+    #[test]
+    fn every_argument_has_a_channel_and_the_output_is_waited_for() {
+        let heads = Tensor::contiguous(BF16, [64, 9, 2, 1]);
+        let node = Node {
+            op: "ROPE".into(),
+            params: OpParams(std::array::from_fn(|i| if i == 1 { 64 } else { 0 })),
+            output: heads,
+            sources: vec![
+                Some(heads),
+                Some(Tensor::contiguous(I32, [2, 1, 1, 1])),
+                Some(Tensor::contiguous(F32, [32, 1, 1, 1])),
+            ],
+        };
+        let arch = arch("aie2p");
+        let design = crate::design::rowwise("ROPE", &node, &arch, 1).unwrap();
+        let bytes = instructions("rope", &node, &design, &arch).unwrap();
+        let stream = InstructionStream::parse(&bytes).unwrap();
+        let (mut patches, mut queues, mut waits) = (vec![], vec![], 0);
+        for operation in stream.operations() {
+            match operation {
+                Instruction::AddressPatch { register, argument, offset: 0 } => patches.push((register, argument)),
+                Instruction::Write { address, value } => queues.push((address, value)),
+                Instruction::Sync { direction: Direction::StreamToMemory, column: 0, channel: 0, .. } => waits += 1,
+                _ => {}
+            }
+        }
+        assert_eq!(patches, [(0x1D004, 0), (0x1D024, 1), (0x201_D004, 2), (0x1D044, 3)]);
+        assert_eq!(queues, [(0x1D214, 0), (0x1D21C, 1), (0x201_D214, 0), (0x1D204, 0x8000_0002)]);
+        assert_eq!(waits, 1);
+    }
+
+    #[test]
+    fn descriptions_come_back() {
+        let node = sum();
+        let description = read_description(&artifact(&node, "aie2")).unwrap();
+        assert_eq!(description.node, node);
+        assert_eq!(description.kernel, "add-576f32-576f32-576f32");
+        assert_eq!(description.design, table::lookup("ADD").unwrap().design(&node, &arch("aie2")).unwrap());
+    }
+
+    #[test]
+    fn different_parameters_make_different_pdis() {
+        let mut other = sum();
+        other.params.0[3] = 1;
+        assert_ne!(artifact(&sum(), "aie2p").digest(), artifact(&other, "aie2p").digest());
+    }
+
+    fn with_pdi(pdi: Vec<u8>) -> KernelArtifact {
+        let good = artifact(&sum(), "aie2p");
+        KernelArtifact::new(good.name(), "aie2p", 4, pdi, good.instructions()).unwrap()
+    }
+
+    #[test]
+    fn compiled_code_is_told_apart() {
+        let mut cdo = CdoBuilder::new();
+        cdo.write(0x0023_2000, 1);
+        let error = read_description(&with_pdi(pdi::write(&cdo).unwrap())).unwrap_err();
+        assert!(matches!(error, DescriptionError::Compiled { .. }));
+        assert!(error.to_string().contains("holds compiled AIE code"), "{error}");
+    }
+
+    #[rstest]
+    #[case::not_json(|_: &mut Description| (), "line 1", true)]
+    #[case::version(|d: &mut Description| d.version = 7, "expected version 1, found 7", false)]
+    #[case::generation(|d: &mut Description| d.arch = "aie2".into(), "expected generation aie2p, found aie2", false)]
+    #[case::operation(|d: &mut Description| d.node.op = "FLY".into(), "operation FLY is not in the table", false)]
+    #[case::arguments(|d: &mut Description| d.node.sources.push(d.node.sources[0]), "expected arguments 3, found 4", false)]
+    #[case::name(|d: &mut Description| d.kernel = "sub".into(), "expected kernel name add-576f32", false)]
+    #[case::shape(|d: &mut Description| d.node.output.ne[0] = 5, "found add-576f32", false)]
+    #[case::overflow(|d: &mut Description| d.node.output.ne = [usize::MAX; 4], "exceed any memory", false)]
+    fn damaged_descriptions_are_refused(
+        #[case] change: fn(&mut Description),
+        #[case] expected: &str,
+        #[case] cut: bool,
+    ) {
+        let mut description = read_description(&artifact(&sum(), "aie2p")).unwrap();
+        change(&mut description);
+        let mut json = serde_json::to_vec(&description).unwrap();
+        if cut {
+            json.truncate(json.len() / 2);
+        }
+        let error = read_description(&with_pdi(reference::wrap(&json).unwrap())).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn arguments_beyond_a_descriptor_are_refused() {
+        let mut node = sum();
+        node.output.ne[0] = 1 << 33;
+        let design = table::lookup("ADD").unwrap().design(&sum(), &arch("aie2p")).unwrap();
+        let error = instructions("add", &node, &design, &arch("aie2p")).unwrap_err();
+        assert!(matches!(error, BuildError::TooLarge { bytes, .. } if bytes == 1 << 35), "{error}");
+    }
+}

@@ -1,0 +1,195 @@
+//! Matrix products on the cores' matrix units.
+
+use super::{Design, TileBuffer, bytes_of, resources};
+use crate::node::Node;
+use crate::operation::Unsupported;
+use crate::tensor::{DataType, Tensor};
+use aie_hal::Arch;
+use aie_hal::arch::Mmul;
+
+/// Stack of a core with a matrix product in bytes: what mlir-aie's kernels with emulated types need.
+const STACK_BYTES: usize = 0xD00;
+/// Extents of a tile that are tried, largest first.
+const TILES: [usize; 5] = [128, 64, 32, 16, 8];
+/// Up to so many columns of the second operand, weights are streamed through the cores once and no tile of them is used again.
+const VECTORS: usize = 4;
+/// Bytes of the operand that stays in a core in a product with few columns.
+const RESIDENT_BYTES: usize = 16 * 1024;
+
+/// Plans a product of ggml's form: source 0 has K x M elements (its rows are the rows of weights), source 1 has K x N, the
+/// output M x N, and further dimensions are computed one after the other.
+///
+/// Tiles are multiples of the generation's native shape for the type; extents that are not multiples are padded with zeros
+/// by the mem tiles. f32 is computed as bf16 products, as the array has no f32 matrix unit. With few columns the second operand
+/// stays in the cores and the weights stream past all of them; otherwise rows of weights are spread over the cores of
+/// a column and columns of the second operand over the columns of the array.
+///
+/// # Errors
+/// [`Unsupported::Resources`] when the generation has no matrix unit for the types or a tile does not fit.
+pub fn matmul(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+    let (Some(weights), Some(input)) = (node.source(0), node.source(1)) else {
+        return Err(Unsupported::Shape { op, reason: "a product needs sources 0 and 1".into() });
+    };
+    let mmul = native_shape(weights.dtype, input.dtype, arch).ok_or_else(|| {
+        let available: Vec<_> = arch.mmul.iter().map(|mmul| mmul.types.as_str()).collect();
+        let (left, right, available) = (weights.dtype, input.dtype, available.join(", "));
+        resources(op, arch, format!("no matrix unit for {left} x {right}; there is {available}"))
+    })?;
+    let product = Product { weights, input, output: &node.output, mmul, arch };
+    let design = if node.output.ne[1] <= VECTORS { product.streamed() } else { product.tiled() };
+    design.check(op, arch)?;
+    Ok(design)
+}
+
+/// The native shape for two types. The array computes all floating-point products as bf16.
+fn native_shape(left: DataType, right: DataType, arch: &Arch) -> Option<&Mmul> {
+    let unit = |dtype: DataType| match dtype {
+        DataType::F32 | DataType::F16 | DataType::BF16 => "bf16",
+        other => other.name(),
+    };
+    let types = format!("{} x {}", unit(left), unit(right));
+    arch.mmul.iter().find(|mmul| mmul.types == types)
+}
+
+struct Product<'a> {
+    weights: &'a Tensor,
+    input: &'a Tensor,
+    output: &'a Tensor,
+    mmul: &'a Mmul,
+    arch: &'a Arch,
+}
+
+impl Product<'_> {
+    /// Few columns: weights pass every core once.
+    fn streamed(&self) -> Design {
+        let (rows, columns, depth) = (self.output.ne[0], self.output.ne[1], self.weights.ne[0]);
+        let native = self.mmul.k.max(1);
+        let longest = RESIDENT_BYTES / bytes_of(self.input.dtype, columns).max(1) / native * native;
+        let k = depth.next_multiple_of(native).min(longest.max(native));
+        let mut m = TILES[0];
+        loop {
+            let buffers = vec![
+                TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(self.weights.dtype, k * m), 2),
+                TileBuffer::new(format!("source 1, {k} x {columns}"), bytes_of(self.input.dtype, k * columns), 1),
+                TileBuffer::new(format!("output, {m} x {columns}"), bytes_of(self.output.dtype, m * columns), 2),
+            ];
+            let blocks = rows.div_ceil(m);
+            let design = self.design(buffers, blocks.div_ceil(self.arch.array.core_rows), blocks, 1);
+            if m == 1 || (design.check("", self.arch).is_ok() && (m <= TILES[4] || blocks >= self.all_cores())) {
+                return design;
+            }
+            m /= 2;
+        }
+    }
+
+    /// Many columns: tiles of both operands are used several times.
+    fn tiled(&self) -> Design {
+        let (rows, columns, depth) = (self.output.ne[0], self.output.ne[1], self.weights.ne[0]);
+        let tile = |extent: usize, native: usize, largest: usize| {
+            let native = native.max(1);
+            extent.next_multiple_of(native).min(largest.next_multiple_of(native))
+        };
+        let design = |largest: usize| {
+            let (m, n) = (tile(rows, self.mmul.m, largest), tile(columns, self.mmul.n, largest));
+            let k = tile(depth, self.mmul.k, largest.max(TILES[2]));
+            let buffers = vec![
+                TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(self.weights.dtype, k * m), 2),
+                TileBuffer::new(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), 2),
+                // Sums stay in the core over all of K, so a second buffer would gain little.
+                TileBuffer::new(format!("output, {m} x {n}"), bytes_of(self.output.dtype, m * n), 1),
+            ];
+            let (blocks, groups) = (rows.div_ceil(m), columns.div_ceil(n));
+            let width = groups.clamp(1, self.arch.array.columns);
+            self.design(buffers, groups, blocks, groups.div_ceil(width))
+        };
+        let fitting = TILES.into_iter().map(design).find(|design| design.check("", self.arch).is_ok());
+        fitting.unwrap_or_else(|| design(TILES[4]))
+    }
+
+    fn all_cores(&self) -> usize {
+        self.arch.array.columns * self.arch.array.core_rows
+    }
+
+    /// Spreads `wide` units over columns and `deep` over the cores of a column. Mem tiles hold what the column's cores share,
+    /// and gather their outputs.
+    fn design(&self, core_buffers: Vec<TileBuffer>, wide: usize, deep: usize, passes: usize) -> Design {
+        let cores = deep.clamp(1, self.arch.array.core_rows);
+        let staged = |buffer: &TileBuffer, count: usize| {
+            TileBuffer::new(buffer.role.as_str(), buffer.bytes.saturating_mul(count), 2)
+        };
+        let mem_tile_buffers = core_buffers
+            .iter()
+            .enumerate()
+            // Source 1 is the same for all cores of a column.
+            .map(|(index, buffer)| staged(buffer, if index == 1 { 1 } else { cores }))
+            .collect();
+        Design {
+            columns: wide.clamp(1, self.arch.array.columns),
+            cores_per_column: cores,
+            core_buffers,
+            mem_tile_buffers,
+            core_inputs: 2,
+            core_outputs: 1,
+            stack_bytes: STACK_BYTES,
+            passes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::arch;
+    use super::*;
+    use crate::node::OpParams;
+    use crate::tensor::DataType::{BF16, F32, I8, I64};
+    use rstest::rstest;
+
+    fn node(types: [DataType; 3], m: usize, n: usize, k: usize) -> Node {
+        Node {
+            op: "MUL_MAT".into(),
+            params: OpParams::default(),
+            output: Tensor::contiguous(types[2], [m, n, 1, 1]),
+            sources: vec![
+                Some(Tensor::contiguous(types[0], [k, m, 1, 1])),
+                Some(Tensor::contiguous(types[1], [k, n, 1, 1])),
+            ],
+        }
+    }
+
+    #[rstest]
+    #[case::prefill("aie2p", BF16, 1536, 512, 576, 8, 4, 1)]
+    #[case::prefill_narrow("aie2p", BF16, 1536, 32, 576, 1, 4, 1)]
+    #[case::large("aie2", BF16, 4096, 4096, 4096, 4, 4, 16)]
+    #[case::single_precision("aie2p", F32, 64, 64, 64, 1, 1, 1)]
+    #[case::decode("aie2p", BF16, 49152, 1, 576, 8, 4, 1)]
+    #[case::decode_small("aie2p", BF16, 192, 1, 576, 6, 4, 1)]
+    #[case::decode_deep("aie2", BF16, 4096, 1, 14336, 4, 4, 1)]
+    #[case::odd("aie2p", BF16, 33, 5, 7, 1, 1, 1)]
+    fn products_fit_the_array(
+        #[case] generation: &str,
+        #[case] weights: DataType,
+        #[case] m: usize,
+        #[case] n: usize,
+        #[case] k: usize,
+        #[case] columns: usize,
+        #[case] cores: usize,
+        #[case] passes: usize,
+    ) {
+        let arch = arch(generation);
+        let design = matmul("MUL_MAT", &node([weights, F32, F32], m, n, k), &arch).unwrap();
+        design.check("MUL_MAT", &arch).unwrap();
+        assert_eq!((design.columns, design.cores_per_column, design.passes), (columns, cores, passes), "{design:#?}");
+    }
+
+    #[test]
+    fn integers_have_their_own_unit() {
+        let design = matmul("MUL_MAT", &node([I8, I8, DataType::I32], 64, 64, 64), &arch("aie2p")).unwrap();
+        assert_eq!(design.core_buffers[0].role, "source 0, 64 x 64");
+    }
+
+    #[test]
+    fn types_without_a_unit_are_refused() {
+        let message = matmul("MUL_MAT", &node([I64, I64, I64], 8, 8, 8), &arch("aie2p")).unwrap_err().to_string();
+        assert!(message.contains("no matrix unit for i64 x i64; there is i8 x i8"), "{message}");
+    }
+}

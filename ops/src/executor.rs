@@ -1,0 +1,147 @@
+//! Running reference artifacts on the CPU.
+//!
+//! A simulated device is given this executor and so needs to know no operation. What an artifact computes is read from its
+//! description; sizes are checked on every run, because they come from whoever recorded the dispatch.
+
+use crate::artifact::read_description;
+use crate::operation::Environment;
+use crate::table;
+use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
+use std::sync::Arc;
+
+/// Executes reference artifacts with the reference kernels of the operation table. Thread-safe.
+#[derive(Debug, Clone)]
+pub struct ReferenceExecutor {
+    environment: Environment,
+}
+
+impl ReferenceExecutor {
+    /// An executor whose kernels use `environment`.
+    pub fn new(environment: Environment) -> Self {
+        Self { environment }
+    }
+}
+
+impl KernelExecutor for ReferenceExecutor {
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
+        let refuse = |reason: String| KernelError::NotExecutable(reason);
+        let description = read_description(artifact).map_err(|error| refuse(error.to_string()))?;
+        let node = &description.node;
+        let op = table::lookup(&node.op).ok_or_else(|| refuse(format!("operation {} is not in the table", node.op)))?;
+        let kernel = op.reference(node, &self.environment).map_err(|error| refuse(error.to_string()))?;
+        Ok(Arc::new(Checked {
+            name: description.kernel,
+            inputs: node.inputs().map(|tensor| tensor.span_bytes()).collect(),
+            output: node.output.span_bytes(),
+            kernel,
+        }))
+    }
+}
+
+/// A reference kernel behind a check of its arguments. Ranges may be longer than their tensors, as real buffers are.
+#[derive(Debug)]
+struct Checked {
+    name: String,
+    inputs: Vec<usize>,
+    output: usize,
+    kernel: Arc<dyn Kernel>,
+}
+
+impl Checked {
+    fn refuse(&self, reason: String) -> KernelError {
+        KernelError::Arguments { kernel: self.name.clone(), reason }
+    }
+}
+
+impl Kernel for Checked {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn input_count(&self) -> usize {
+        self.inputs.len()
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        if inputs.len() != self.inputs.len() {
+            return Err(self.refuse(format!("expected {} inputs, found {}", self.inputs.len(), inputs.len())));
+        }
+        let mut exact = Vec::with_capacity(inputs.len());
+        for (index, (input, size)) in inputs.iter().zip(&self.inputs).enumerate() {
+            let found = input.len();
+            exact.push(
+                input
+                    .get(..*size)
+                    .ok_or_else(|| self.refuse(format!("input {index}: expected {size} bytes, found {found}")))?,
+            );
+        }
+        let found = output.len();
+        let output = output
+            .get_mut(..self.output)
+            .ok_or_else(|| self.refuse(format!("output: expected {} bytes, found {found}", self.output)))?;
+        self.kernel.run(&exact, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::reference_artifact;
+    use crate::codec::NoCodec;
+    use crate::design::tests::arch;
+    use crate::node::{Node, OpParams};
+    use crate::tensor::{DataType, Tensor};
+    use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::pdi;
+    use rstest::rstest;
+
+    fn executor() -> ReferenceExecutor {
+        ReferenceExecutor::new(Environment { codec: Arc::new(NoCodec) })
+    }
+
+    fn sum() -> KernelArtifact {
+        let tensor = Tensor::contiguous(DataType::F32, [4, 1, 1, 1]);
+        let node =
+            Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] };
+        reference_artifact(table::lookup("ADD").unwrap(), &node, &arch("aie2p")).unwrap()
+    }
+
+    fn bytes(values: [f32; 4]) -> Vec<u8> {
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn an_artifact_computes_and_leaves_the_rest_alone() {
+        let kernel = executor().prepare(&sum()).unwrap();
+        assert_eq!((kernel.name(), kernel.input_count()), ("add-4f32-4f32-4f32", 2));
+        let mut longer = bytes([1.0, 2.0, 3.0, 4.0]);
+        longer.extend([9; 5]);
+        let mut output = vec![7; 20];
+        kernel.run(&[&longer, &bytes([0.5, 0.25, 0.0, -4.0])], &mut output).unwrap();
+        assert_eq!(output[..16], bytes([1.5, 2.25, 3.0, 0.0]));
+        assert_eq!(output[16..], [7; 4]);
+    }
+
+    #[rstest]
+    #[case(&[16], 16, "expected 2 inputs, found 1")]
+    #[case(&[16, 15], 16, "input 1: expected 16 bytes, found 15")]
+    #[case(&[16, 16], 12, "output: expected 16 bytes, found 12")]
+    fn wrong_arguments_are_refused(#[case] inputs: &[usize], #[case] output: usize, #[case] expected: &str) {
+        let kernel = executor().prepare(&sum()).unwrap();
+        let inputs: Vec<_> = inputs.iter().map(|size| vec![0; *size]).collect();
+        let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
+        let error = kernel.run(&inputs, &mut vec![0; output]).unwrap_err().to_string();
+        assert_eq!(error, format!("arguments of `add-4f32-4f32-4f32`: {expected}"));
+    }
+
+    #[test]
+    fn compiled_code_is_not_executable() {
+        let good = sum();
+        let mut cdo = CdoBuilder::new();
+        cdo.write(0x0023_2000, 1);
+        let pdi = pdi::write(&cdo).unwrap();
+        let compiled = KernelArtifact::new(good.name(), "aie2p", 4, pdi, good.instructions()).unwrap();
+        let error = executor().prepare(&compiled).unwrap_err().to_string();
+        assert!(error.starts_with("cannot execute: kernel add-4f32-4f32-4f32 holds compiled AIE code"), "{error}");
+    }
+}

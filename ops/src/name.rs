@@ -1,0 +1,156 @@
+//! Names of kernels.
+//!
+//! The grammar is that of the C++ ggml-hsa backend, bit for bit, so that kernels compiled for one serve the other:
+//!
+//! ```text
+//! name   := op "-" tensor ( "-" source )* [ "-" hash ]
+//! source := "null" | tensor
+//! tensor := ne0 ("x" ne1 ("x" ne2 ("x" ne3))) type [ "n" ]
+//! ```
+//!
+//! The output comes first, then the sources by slot. Extents are innermost first, as many as the tensor has dimensions; `n`
+//! marks a tensor that is not contiguous. The hash is there when a parameter word is not zero and the operation is not
+//! unary in the C++ backend's sense ([`Operation::params_in_name`]).
+
+use crate::node::{Node, OpParams};
+use crate::operation::Operation;
+use crate::tensor::Tensor;
+use std::fmt::Write as _;
+
+/// The name of the kernel that computes a normalised node.
+pub fn kernel_name(op: &dyn Operation, node: &Node) -> String {
+    let mut name = op.name().to_ascii_lowercase();
+    push_tensor(&mut name, Some(&node.output));
+    let slots = node.sources.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    for source in &node.sources[..slots] {
+        push_tensor(&mut name, source.as_ref());
+    }
+    if op.params_in_name() && node.params.0.iter().any(|word| *word != 0) {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "-{:x}", params_hash(&node.params));
+    }
+    name
+}
+
+fn push_tensor(name: &mut String, tensor: Option<&Tensor>) {
+    name.push('-');
+    let Some(tensor) = tensor else {
+        name.push_str("null");
+        return;
+    };
+    for (index, extent) in tensor.ne[..tensor.dimensions()].iter().enumerate() {
+        let separator = if index == 0 { "" } else { "x" };
+        let _ = write!(name, "{separator}{extent}");
+    }
+    name.push_str(tensor.dtype.name());
+    if !tensor.is_contiguous() {
+        name.push('n');
+    }
+}
+
+/// The hash of the 64 bytes of parameters: what libstdc++'s `std::hash<std::string_view>` gives on a 64-bit machine, which is
+/// a variant of MurmurHash64A with a fixed seed.
+pub fn params_hash(params: &OpParams) -> u64 {
+    const SEED: u64 = 0xc70f_6907;
+    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+    let mix = |value: u64| value ^ (value >> 47);
+    let bytes = params.to_bytes();
+    let length = bytes.len() as u64;
+    let hash = bytes.as_chunks::<8>().0.iter().fold(SEED ^ length.wrapping_mul(MULTIPLIER), |hash, chunk| {
+        let word = mix(u64::from_le_bytes(*chunk).wrapping_mul(MULTIPLIER)).wrapping_mul(MULTIPLIER);
+        (hash ^ word).wrapping_mul(MULTIPLIER)
+    });
+    mix(mix(hash).wrapping_mul(MULTIPLIER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::normalise::{F16Policy, normalise};
+    use crate::table::lookup;
+    use crate::tensor::DataType::{self, BF16, F16, F32, I32};
+    use rstest::rstest;
+
+    fn tensor(dtype: DataType, extents: &[usize]) -> Tensor {
+        let mut ne = [1; 4];
+        ne[..extents.len()].copy_from_slice(extents);
+        Tensor::contiguous(dtype, ne)
+    }
+
+    fn node(op: &str, params: &[i32], output: Tensor, sources: &[Option<Tensor>]) -> Node {
+        let mut words = [0; 16];
+        words[..params.len()].copy_from_slice(params);
+        Node { op: op.into(), params: OpParams(words), output, sources: sources.to_vec() }
+    }
+
+    /// Both values were computed by g++ with libstdc++ on x86-64.
+    #[test]
+    fn hash_is_that_of_libstdcxx() {
+        let mut words = [0; 16];
+        words[0] = 1.5f32.to_bits().cast_signed();
+        assert_eq!(format!("{:x}", params_hash(&OpParams(words))), "925a34a8500216b0");
+        let counting = std::array::from_fn(|i| {
+            let first = u8::try_from(4 * i).unwrap();
+            i32::from_le_bytes([first, first + 1, first + 2, first + 3])
+        });
+        assert_eq!(format!("{:x}", params_hash(&OpParams(counting))), "dc69e5d9facc641");
+    }
+
+    /// The C++ backend's own names; its f16 policy applies.
+    #[rstest]
+    #[case::flattened("ADD", F32, &[32, 32], &[&[32, 32], &[32, 32]], "add-1024f32-1024f32-1024f32")]
+    #[case::broadcast(
+        "ADD", F32, &[10, 5, 4, 3], &[&[10, 5, 4, 3], &[10]], "add-10x5x4x3f32-10x5x4x3f32-10f32"
+    )]
+    #[case::unary_half("RELU", F16, &[64, 64], &[&[64, 64]], "relu-4096bf16-4096bf16")]
+    #[case::one_element("ADD", F32, &[1], &[&[1], &[1]], "add-1f32-1f32-1f32")]
+    #[case::leading_ones("RELU", F32, &[1, 1, 3], &[&[1, 1, 3]], "relu-3f32-3f32")]
+    fn names_of_the_cpp_backend(
+        #[case] op: &str,
+        #[case] dtype: DataType,
+        #[case] output: &[usize],
+        #[case] sources: &[&[usize]],
+        #[case] expected: &str,
+    ) {
+        let sources: Vec<_> = sources.iter().map(|ne| Some(tensor(dtype, ne))).collect();
+        let node = node(op, &[], tensor(dtype, output), &sources);
+        let op = lookup(op).unwrap();
+        let normalised = normalise(op, &node, F16Policy::Bf16).unwrap();
+        assert_eq!(kernel_name(op, &normalised.node), expected);
+    }
+
+    #[test]
+    fn a_product_names_its_output_first() {
+        let half = tensor(F16, &[64, 64]);
+        let node = node("MUL_MAT", &[], tensor(F32, &[64, 64]), &[Some(half), Some(half)]);
+        let op = lookup("MUL_MAT").unwrap();
+        for policy in [F16Policy::Bf16, F16Policy::F32] {
+            let normalised = normalise(op, &node, policy).unwrap();
+            assert_eq!(kernel_name(op, &normalised.node), "mul_mat-64x64f32-64x64bf16-64x64bf16");
+        }
+    }
+
+    #[test]
+    fn parameters_are_hashed_unless_the_operation_is_unary() {
+        let words = [1.5f32.to_bits().cast_signed()];
+        let flat = tensor(F32, &[256]);
+        let scale = node("SCALE", &words, flat, &[Some(flat)]);
+        assert_eq!(kernel_name(lookup("SCALE").unwrap(), &scale), "scale-256f32-256f32-925a34a8500216b0");
+        let silu = node("SILU", &[10], flat, &[Some(flat)]);
+        assert_eq!(kernel_name(lookup("SILU").unwrap(), &silu), "silu-256f32-256f32");
+        let square = tensor(F32, &[32, 32]);
+        let soft_max = node("SOFT_MAX", &words, square, &[Some(square)]);
+        let name = kernel_name(lookup("SOFT_MAX").unwrap(), &soft_max);
+        assert_eq!(name, "soft_max-32x32f32-32x32f32-925a34a8500216b0");
+    }
+
+    #[test]
+    fn holes_and_gaps_are_marked() {
+        let op = lookup("ROPE").unwrap();
+        let heads = tensor(BF16, &[64, 8, 4]);
+        let mut gaps = heads;
+        gaps.nb = [2, 256, 2048, 8192];
+        let holes = node("ROPE", &[], heads, &[Some(gaps), None, Some(tensor(I32, &[4])), None]);
+        assert_eq!(kernel_name(op, &holes), "rope-64x8x4bf16-64x8x4bf16n-null-4i32");
+    }
+}

@@ -1,0 +1,266 @@
+//! The form in which a node's tensors reach the array.
+//!
+//! The order of the steps is the C++ backend's, because kernel names are built from the result: element types are substituted,
+//! layouts become trivial, and where the operation allows it all shapes are flattened. Views need no step of their own: a
+//! view differs from its base by strides and an offset only. What has changed is listed argument by argument, so that the
+//! caller can place a conversion before or after the kernel.
+
+use crate::node::Node;
+use crate::operation::{Flatten, Operation, Unsupported};
+use crate::tensor::{DataType, Tensor};
+
+/// What becomes of f16, which the array does not compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum F16Policy {
+    /// f16 becomes f32, so that no accuracy is lost; operands of matrix products become bf16.
+    #[default]
+    F32,
+    /// Every f16 becomes bf16, as in the C++ backend.
+    Bf16,
+}
+
+impl F16Policy {
+    /// The policy that `GGML_HSA_F16` asks for.
+    ///
+    /// # Errors
+    /// A message that lists the possible values.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "" | "f32" => Ok(Self::F32),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(format!("`{text}` is not a type f16 can be computed in; possible: f32 (the default), bf16")),
+        }
+    }
+
+    /// The type on the array for `dtype`, before the operation has its say.
+    fn array_type(self, dtype: DataType) -> DataType {
+        match (dtype, self) {
+            (DataType::F16, Self::F32) => DataType::F32,
+            (DataType::F16, Self::Bf16) => DataType::BF16,
+            _ => dtype,
+        }
+    }
+}
+
+/// Which tensor of a node an argument is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// The source in this slot.
+    Source(usize),
+    /// The result.
+    Output,
+}
+
+/// One argument of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument {
+    /// Which tensor of the node.
+    pub role: Role,
+    /// The tensor as the node has it.
+    pub original: Tensor,
+    /// The tensor as the kernel has it. As many elements as `original`, in the same order.
+    pub array: Tensor,
+    /// Whether the bytes of the two differ. When not, the kernel can use the original memory.
+    pub conversion: bool,
+}
+
+/// A node in the form its kernel computes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Normalised {
+    /// The node with the tensors of the array.
+    pub node: Node,
+    /// Arguments in the order of the kernel: present sources by slot, then the output.
+    pub arguments: Vec<Argument>,
+}
+
+impl Normalised {
+    /// Whether any argument needs a conversion.
+    pub fn needs_conversion(&self) -> bool {
+        self.arguments.iter().any(|argument| argument.conversion)
+    }
+}
+
+/// Brings `node`, which has passed [`Operation::check`], into the form of its kernel.
+///
+/// # Errors
+/// [`Unsupported::Shape`] when a tensor is empty or not well formed; there is nothing to compute then.
+pub fn normalise(op: &dyn Operation, node: &Node, policy: F16Policy) -> Result<Normalised, Unsupported> {
+    let mut arguments = Vec::with_capacity(node.sources.len() + 1);
+    for (slot, source) in node.sources.iter().enumerate() {
+        if let Some(source) = source {
+            arguments.push(argument(op, node, Role::Source(slot), source, policy)?);
+        }
+    }
+    arguments.push(argument(op, node, Role::Output, &node.output, policy)?);
+
+    let same_shape = arguments.iter().all(|argument| argument.array.same_shape(&node.output));
+    let flatten = match op.flatten() {
+        Flatten::Never => false,
+        Flatten::Always => true,
+        Flatten::SameShape => same_shape,
+    };
+    // The C++ backend asks in addition that all tensors are contiguously allocated; after the layout step they are.
+    if flatten {
+        for argument in &mut arguments {
+            argument.array = Tensor::contiguous(argument.array.dtype, [argument.array.elements(), 1, 1, 1]);
+        }
+    }
+
+    let mut array =
+        Node { op: node.op.clone(), params: node.params, output: node.output, sources: node.sources.clone() };
+    for argument in &arguments {
+        match argument.role {
+            Role::Source(slot) => array.sources[slot] = Some(argument.array),
+            Role::Output => array.output = argument.array,
+        }
+    }
+    while matches!(array.sources.last(), Some(None)) {
+        array.sources.pop();
+    }
+    Ok(Normalised { node: array, arguments })
+}
+
+fn argument(
+    op: &dyn Operation,
+    node: &Node,
+    role: Role,
+    original: &Tensor,
+    policy: F16Policy,
+) -> Result<Argument, Unsupported> {
+    let (slot, operand) = match role {
+        Role::Source(slot) => (Some(slot), format!("source {slot}")),
+        Role::Output => (None, "the output".into()),
+    };
+    let shape = |reason| Unsupported::Shape { op: op.name(), reason };
+    original.validate().map_err(|reason| shape(format!("{operand} is not well formed: {reason}")))?;
+    if original.elements() == 0 {
+        return Err(shape(format!("{operand} has no elements, so there is nothing to compute: skip the node")));
+    }
+    let dtype = op.array_type(node, slot, policy.array_type(original.dtype));
+    if !original.ne[0].is_multiple_of(dtype.block_elements()) {
+        let (row, block) = (original.ne[0], dtype.block_elements());
+        return Err(shape(format!(
+            "{operand} would become {dtype}, but its rows of {row} are not whole blocks of {block}"
+        )));
+    }
+    let array = Tensor::contiguous(dtype, original.ne);
+    let conversion = dtype != original.dtype || !original.is_contiguous();
+    Ok(Argument { role, original: *original, array, conversion })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::OpParams;
+    use crate::table::lookup;
+    use crate::tensor::DataType::{BF16, F16, F32, I32, Q4_1};
+    use rstest::rstest;
+
+    fn node(op: &str, output: Tensor, sources: Vec<Option<Tensor>>) -> Node {
+        Node { op: op.into(), params: OpParams::default(), output, sources }
+    }
+
+    fn flags(normalised: &Normalised) -> Vec<(Role, DataType, bool)> {
+        normalised.arguments.iter().map(|a| (a.role, a.array.dtype, a.conversion)).collect()
+    }
+
+    #[rstest]
+    #[case(F16Policy::F32, F32)]
+    #[case(F16Policy::Bf16, BF16)]
+    fn half_precision_follows_the_policy(#[case] policy: F16Policy, #[case] dtype: DataType) {
+        let half = Tensor::contiguous(F16, [8, 4, 1, 1]);
+        let normalised = normalise(lookup("SILU").unwrap(), &node("SILU", half, vec![Some(half)]), policy).unwrap();
+        assert_eq!(flags(&normalised), [(Role::Source(0), dtype, true), (Role::Output, dtype, true)]);
+        let flat = Tensor::contiguous(dtype, [32, 1, 1, 1]);
+        assert_eq!((normalised.node.output, normalised.node.source(0)), (flat, Some(&flat)));
+        assert!(normalised.needs_conversion());
+    }
+
+    #[rstest]
+    #[case(F16)]
+    #[case(Q4_1)]
+    fn weights_of_products_become_bf16(#[case] weights: DataType) {
+        let weights = Tensor::contiguous(weights, [256, 16, 1, 1]);
+        let input = Tensor::contiguous(F32, [256, 4, 1, 1]);
+        let product = Tensor::contiguous(F32, [16, 4, 1, 1]);
+        let node = node("MUL_MAT", product, vec![Some(weights), Some(input)]);
+        let normalised = normalise(lookup("MUL_MAT").unwrap(), &node, F16Policy::F32).unwrap();
+        assert_eq!(normalised.arguments[0].array, Tensor::contiguous(BF16, weights.ne));
+        assert!(normalised.arguments[0].conversion);
+        assert_eq!(normalised.arguments[2].array, product);
+        assert!(!normalised.arguments[2].conversion);
+    }
+
+    #[test]
+    fn permuted_and_strided_tensors_become_trivial() {
+        let output = Tensor { dtype: F32, ne: [4, 3, 2, 1], nb: [4, 32, 96, 192] };
+        let permuted = Tensor { dtype: F32, ne: [4, 3, 2, 1], nb: [4, 32, 16, 96] };
+        let plain = Tensor::contiguous(F32, [4, 1, 1, 1]);
+        let node = node("ADD", output, vec![Some(permuted), Some(plain)]);
+        let normalised = normalise(lookup("ADD").unwrap(), &node, F16Policy::F32).unwrap();
+        let trivial = Tensor::contiguous(F32, [4, 3, 2, 1]);
+        assert_eq!(normalised.node.sources, [Some(trivial), Some(plain)]);
+        assert_eq!(normalised.node.output, trivial);
+        let conversions: Vec<_> = normalised.arguments.iter().map(|a| a.conversion).collect();
+        assert_eq!(conversions, [true, false, true]);
+        assert_eq!(normalised.arguments[0].original, permuted);
+    }
+
+    #[test]
+    fn strides_of_single_elements_do_not_matter() {
+        let odd = Tensor { dtype: F32, ne: [4, 1, 2, 1], nb: [4, 99, 16, 7] };
+        let plain = Tensor::contiguous(F32, [4, 1, 2, 1]);
+        let normalised = normalise(lookup("SILU").unwrap(), &node("SILU", plain, vec![Some(odd)]), F16Policy::F32);
+        assert!(!normalised.unwrap().needs_conversion());
+    }
+
+    #[test]
+    fn broadcasts_keep_their_shape_and_equal_shapes_do_not() {
+        let plane = Tensor::contiguous(F32, [4, 3, 1, 1]);
+        let row = Tensor::contiguous(F32, [4, 1, 1, 1]);
+        let op = lookup("MUL").unwrap();
+        let broadcast = normalise(op, &node("MUL", plane, vec![Some(plane), Some(row)]), F16Policy::F32).unwrap();
+        assert_eq!(broadcast.node.output, plane);
+        let same = normalise(op, &node("MUL", plane, vec![Some(plane), Some(plane)]), F16Policy::F32).unwrap();
+        assert!(same.node.arguments().all(|t| t.ne == [12, 1, 1, 1]));
+    }
+
+    #[test]
+    fn holes_stay_and_trailing_ones_go() {
+        let x = Tensor::contiguous(F32, [64, 2, 3, 1]);
+        let positions = Tensor::contiguous(I32, [3, 1, 1, 1]);
+        let rope = node("ROPE", x, vec![Some(x), Some(positions), None, None]);
+        let normalised = normalise(lookup("ROPE").unwrap(), &rope, F16Policy::F32).unwrap();
+        assert_eq!(normalised.node.sources, [Some(x), Some(positions)]);
+        let masked = node("SOFT_MAX", x, vec![Some(x), None, Some(Tensor::contiguous(F32, [2, 1, 1, 1]))]);
+        let normalised = normalise(lookup("SOFT_MAX").unwrap(), &masked, F16Policy::F32).unwrap();
+        assert_eq!(normalised.node.sources.len(), 3);
+        let roles: Vec<_> = normalised.arguments.iter().map(|a| a.role).collect();
+        assert_eq!(roles, [Role::Source(0), Role::Source(2), Role::Output]);
+    }
+
+    #[test]
+    fn empty_and_malformed_tensors_are_refused() {
+        let op = lookup("SILU").unwrap();
+        let empty = Tensor::contiguous(F32, [0, 1, 1, 1]);
+        let message = normalise(op, &node("SILU", empty, vec![Some(empty)]), F16Policy::F32).unwrap_err().to_string();
+        assert_eq!(message, "SILU: source 0 has no elements, so there is nothing to compute: skip the node");
+        let huge = Tensor { dtype: F32, ne: [usize::MAX; 4], nb: [4; 4] };
+        let message = normalise(op, &node("SILU", huge, vec![Some(huge)]), F16Policy::F32).unwrap_err().to_string();
+        assert!(message.contains("source 0 is not well formed"), "{message}");
+    }
+
+    #[rstest]
+    #[case("bf16", Ok(F16Policy::Bf16))]
+    #[case("BF16", Ok(F16Policy::Bf16))]
+    #[case("", Ok(F16Policy::F32))]
+    #[case("f32", Ok(F16Policy::F32))]
+    fn policies_are_read(#[case] text: &str, #[case] expected: Result<F16Policy, String>) {
+        assert_eq!(F16Policy::parse(text), expected);
+    }
+
+    #[test]
+    fn unknown_policies_are_explained() {
+        assert!(F16Policy::parse("f8").unwrap_err().contains("possible: f32 (the default), bf16"));
+    }
+}

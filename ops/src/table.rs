@@ -1,0 +1,144 @@
+//! All operations.
+//!
+//! Whoever has a node's name asks here: the ggml bridge, the kernel store, the executor of reference artifacts. A family
+//! is listed once, below.
+
+use crate::family;
+use crate::node::{Node, OpParams};
+use crate::operation::{Operation, Placement};
+use crate::tensor::{DataType, Tensor};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+/// The families, in the order of the documentation.
+static FAMILIES: &[&[&dyn Operation]] = &[
+    family::binary::OPERATIONS,
+    family::scale::OPERATIONS,
+    family::unary::OPERATIONS,
+    family::glu::OPERATIONS,
+    family::norm::OPERATIONS,
+    family::soft_max::OPERATIONS,
+    family::rope::OPERATIONS,
+    family::mul_mat::OPERATIONS,
+    family::rows::OPERATIONS,
+    family::copy::OPERATIONS,
+];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static dyn Operation>> =
+    LazyLock::new(|| all().map(|op| (op.name(), op)).collect());
+
+/// Every operation.
+pub fn all() -> impl Iterator<Item = &'static dyn Operation> {
+    FAMILIES.iter().flat_map(|family| family.iter().copied())
+}
+
+/// Finds an operation by ggml's description, in any case. Cheap for upper case, which ggml uses.
+pub fn lookup(name: &str) -> Option<&'static dyn Operation> {
+    BY_NAME.get(name).or_else(|| BY_NAME.get(name.to_ascii_uppercase().as_str())).copied()
+}
+
+/// The table as Markdown, for the documentation: what each operation's rules accept and where it runs.
+///
+/// The rules are asked, not described a second time: for every operation typical nodes with every type are made up,
+/// and what [`Operation::check`] accepts is listed by placement and by the type of source 0.
+pub fn markdown() -> String {
+    let mut text = String::from("| operation | runs on | types of source 0 |\n|---|---|---|\n");
+    for op in all() {
+        let mut rows: BTreeMap<String, Vec<DataType>> = BTreeMap::new();
+        for dtype in DataType::ALL {
+            let accepted = examples(op.name(), *dtype).into_iter().find(|node| op.check(node).is_ok());
+            if let Some(node) = accepted {
+                let place = match op.placement(&node) {
+                    Placement::Array => "array".into(),
+                    Placement::Host(reason) => format!("host: {reason}"),
+                };
+                rows.entry(place).or_default().push(*dtype);
+            }
+        }
+        for (place, types) in rows {
+            let types: Vec<_> = types.iter().map(|dtype| dtype.name()).collect();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "| {} | {place} | {} |", op.name(), types.join(", "));
+        }
+    }
+    text
+}
+
+/// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.
+fn examples(op: &str, dtype: DataType) -> Vec<Node> {
+    use DataType::{F32, I32, I64};
+    let tensor = Tensor::contiguous;
+    let (x, wide) = (tensor(dtype, [512, 8, 2, 1]), tensor(dtype, [1024, 8, 2, 1]));
+    // Rotary embeddings keep their number of dimensions in word 1.
+    let params = OpParams(std::array::from_fn(|index| if index == 1 { 64 } else { 0 }));
+    let node = |params, output, sources: &[Tensor]| {
+        let sources = sources.iter().copied().map(Some).collect();
+        Node { op: op.into(), params, output, sources }
+    };
+    let plain = OpParams::default();
+    let mut nodes = Vec::new();
+    for result in [dtype, F32] {
+        let y = tensor(result, x.ne);
+        nodes.extend([
+            node(plain, y, &[x]),
+            node(plain, y, &[x, x]),
+            node(plain, y, &[x, y]),
+            node(plain, y, &[x, tensor(F32, x.ne)]),
+            node(plain, y, &[wide]),
+            node(params, y, &[x, tensor(I32, [2, 1, 1, 1])]),
+        ]);
+    }
+    nodes.extend([
+        // A product, rows picked out, rows put in.
+        node(plain, tensor(F32, [8, 4, 2, 1]), &[x, tensor(F32, [512, 4, 2, 1])]),
+        node(plain, tensor(F32, [512, 3, 2, 1]), &[x, tensor(I32, [3, 2, 1, 1])]),
+        node(plain, x, &[x, tensor(I32, [3, 2, 1, 1])]),
+    ]);
+    for result in [dtype, DataType::F16] {
+        let rows = tensor(result, [512, 20, 2, 1]);
+        nodes.push(node(plain, rows, &[x, tensor(I64, [8, 2, 1, 1]), rows]));
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_upper_case() {
+        let mut seen = HashSet::new();
+        for op in all() {
+            assert!(seen.insert(op.name()), "{} is listed twice", op.name());
+            assert_eq!(op.name(), op.name().to_ascii_uppercase());
+        }
+    }
+
+    #[test]
+    fn lookup_ignores_case() {
+        for op in all() {
+            for name in [op.name().to_owned(), op.name().to_ascii_lowercase()] {
+                assert_eq!(lookup(&name).unwrap().name(), op.name());
+            }
+        }
+        assert!(lookup("NO_SUCH_OPERATION").is_none());
+    }
+
+    #[test]
+    fn a_language_models_operations_are_there() {
+        let names = "ADD SUB MUL DIV SCALE SOFT_MAX RMS_NORM NORM ROPE SWIGLU GEGLU REGLU SWIGLU_OAI GEGLU_ERF GEGLU_QUICK \
+                     SILU GELU RELU MUL_MAT GET_ROWS SET_ROWS CPY CONT DUP";
+        let missing: Vec<_> = names.split_whitespace().filter(|name| lookup(name).is_none()).collect();
+        assert!(missing.is_empty(), "missing: {missing:?}");
+    }
+
+    #[test]
+    fn every_operation_is_documented() {
+        let text = markdown();
+        for op in all() {
+            assert!(text.contains(&format!("| {} |", op.name())), "{} accepts no example:\n{text}", op.name());
+        }
+    }
+}
