@@ -13,7 +13,8 @@ use std::sync::Arc;
 use sysfs::AccelNode;
 
 /// Why no device can be opened by this build.
-const NOT_YET: &str = "this build finds real NPUs but cannot dispatch to them yet; use the simulated device `mock:aie2p`";
+const NOT_YET: &str =
+    "this build finds real NPUs but cannot dispatch to them yet; use the simulated device `mock:aie2p`";
 
 /// Finds NPUs of the amdxdna kernel driver. Thread-safe; holds no device open.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl XdnaDriver {
                      directory in AIE_HAL_ARCH_PATH",
                     node.device,
                     node.revision,
-                    self.arches.names().join(", ")
+                    self.arches.names().collect::<Vec<_>>().join(", ")
                 ),
             ),
         };
