@@ -1,4 +1,97 @@
-//! Placeholder.
-use crate::operation::Operation;
+//! NORM and RMS_NORM: rows scaled to unit variance, or to unit mean square.
+
+use super::cpu::element::{read_row, write};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::for_each_row;
+use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
+use crate::design::{Design, rowwise};
+use crate::node::Node;
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::DataType;
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
+
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&Norm { name: "NORM", centred: true }, &Norm { name: "RMS_NORM", centred: false }];
+
+#[derive(Debug)]
+struct Norm {
+    name: &'static str,
+    /// Whether the mean is subtracted first.
+    centred: bool,
+}
+
+impl Operation for Norm {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(self.name, node, 1)?;
+        let a = source(self.name, node, 0)?;
+        for (operand, tensor) in [("source 0", a), ("the result", &node.output)] {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(self.name, operand, tensor.dtype, "f32");
+            }
+        }
+        same_shape(self.name, "source 0", a, &node.output)?;
+        let eps = node.params.float(0);
+        require(self.name, eps >= 0.0, || format!("epsilon is {eps}; it must not be negative"))?;
+        dense_rows(self.name, &node.output)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        rowwise(self.name, node, arch, if self.centred { 3 } else { 2 })
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+        let (out, eps, centred) = (node.output, f64::from(node.params.float(0)), self.centred);
+        Ok(kernel(node, None, move |inputs, output| {
+            for_each_row(
+                &out,
+                output,
+                out.elements() * 2,
+                #[inline(always)]
+                |scratch, row, target| {
+                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
+                    let count = x.len() as f64;
+                    let mean = if centred { sum(x, |x| x) / count } else { 0.0 };
+                    let variance = sum(x, |x| (x - mean) * (x - mean)) / count;
+                    let scale = (1.0 / (variance + eps).sqrt()) as f32;
+                    let mean = mean as f32;
+                    write(
+                        out.dtype,
+                        target,
+                        &mut scratch.out,
+                        #[inline(always)]
+                        |y| {
+                            for (y, x) in y.iter_mut().zip(x) {
+                                *y = (x - mean) * scale;
+                            }
+                        },
+                    );
+                    Ok(())
+                },
+            )
+        }))
+    }
+}
+
+/// The sum of a function of the elements, in double precision and in lanes, so that it vectorises.
+#[inline(always)]
+fn sum(values: &[f32], function: impl Fn(f64) -> f64) -> f64 {
+    let mut lanes = [0.0_f64; 16];
+    let (chunks, tail) = values.as_chunks::<16>();
+    for chunk in chunks {
+        for (lane, value) in lanes.iter_mut().zip(chunk) {
+            *lane += function(f64::from(*value));
+        }
+    }
+    lanes.iter().sum::<f64>() + tail.iter().map(|value| function(f64::from(*value))).sum::<f64>()
+}

@@ -1,4 +1,61 @@
-//! Placeholder.
-use crate::operation::Operation;
+//! SCALE: `x * scale + bias`, both parameters of the node.
+
+use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
+use super::unary::map;
+use crate::design::{Design, elementwise};
+use crate::node::Node;
+use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::tensor::DataType;
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
+
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&Scale];
+
+const NAME: &str = "SCALE";
+
+#[derive(Debug)]
+struct Scale;
+
+impl Operation for Scale {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(NAME, node, 1)?;
+        let a = source(NAME, node, 0)?;
+        match a.dtype {
+            DataType::F32 | DataType::BF16 => {}
+            other => return wrong_type(NAME, "source 0", other, "f32, bf16"),
+        }
+        if node.output.dtype != a.dtype {
+            return wrong_type(NAME, "the result", node.output.dtype, "the type of source 0");
+        }
+        same_shape(NAME, "source 0", a, &node.output)?;
+        dense_rows(NAME, &node.output)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn flatten(&self) -> Flatten {
+        Flatten::SameShape
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        elementwise(NAME, node, arch)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (scale, bias) = (node.params.float(0), node.params.float(1));
+        // Without a bias ggml only multiplies, which keeps the sign of zero.
+        Ok(if bias == 0.0 {
+            map(node, 1, move |x| x * scale)
+        } else {
+            map(node, 1, move |x| x * scale + bias)
+        })
+    }
+}
