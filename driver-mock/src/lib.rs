@@ -1,1 +1,45 @@
-//! TODO
+//! A simulated NPU that executes.
+//!
+//! It exists so that everything above a driver can be developed, tested and run on a machine without an NPU, and so that
+//! mistakes show here and not first on hardware. Hence two layers:
+//!
+//! - [`npu`] is the silicon with its kernel driver. It is strict: it refuses what they refuse, and keeps a virtual clock.
+//! - [`MockDriver`] is the driver on top of it. It plans contexts and chains so that the silicon never has to refuse.
+//!
+//! Kernels are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, so this crate knows no operation. An
+//! artifact that the executor cannot prepare loads all the same, and its dispatches time out: what hardware does with a
+//! design that never signals. No real time passes for that.
+//!
+//! # URIs
+//! `mock`, `mock:ARCH`, `mock:ARCH/INDEX`, with the parameters
+//!
+//! | parameter | meaning | default |
+//! |---|---|---|
+//! | `devices=N` | open N devices; a path `ARCH/INDEX` picks one of them | 1 |
+//! | `coherent=false` | host and device see separate copies until flush or invalidate | `true` |
+//! | `order=reverse` | commands between two barriers run in reverse order | `recorded` |
+//! | `memory=BYTES` | size of the data pool (K, M, G are powers of 1024) | what the machine has available |
+//! | `heap=BYTES` | size of the device heap | the arch file's |
+//! | `fault=PLAN` | a fault plan, see [`faults`] | none |
+//!
+//! # Accounting
+//! Data memory is accounted in granules of the arch file; imported memory and loaded kernels are not part of
+//! `allocated_bytes`. `bytes_flushed` and `bytes_invalidated` count what callers asked for and, on a device that is not
+//! coherent, what the queue does around host calls.
+
+mod buffer;
+mod contexts;
+mod device;
+mod driver;
+mod executable;
+mod execution;
+pub mod faults;
+mod memory;
+pub mod npu;
+mod options;
+mod queue;
+
+pub use driver::MockDriver;
+
+/// The URI scheme of this driver.
+pub const SCHEME: &str = "mock";

@@ -1,0 +1,269 @@
+//! Raw memory of the simulated device. All `unsafe` of this crate is here.
+//!
+//! A [`Region`] is a stretch of bytes, either allocated here or borrowed from a [`HostMemory`]. A [`Span`] is a range of a
+//! region whose bounds were checked when it was made. The functions on spans read and write plain bytes, at full speed.
+//!
+//! # What makes the plain accesses sound
+//! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. All
+//! accesses on behalf of a device happen while the device's execution lock is held, so two commands never race. The host's
+//! side is the contract of [`aie_hal::Buffer`]: the caller does not access a range that a submission in flight writes, and
+//! does not write a range that one in flight reads. Real hardware asks for the same.
+
+use aie_hal::buffer::HostMemory;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt::{Debug, Formatter};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+/// Where a region's bytes come from.
+enum Backing {
+    /// From the allocator, to be freed with this pointer and layout.
+    Owned(NonNull<u8>, Layout),
+    /// From somebody else, kept alive here.
+    Borrowed(Arc<dyn HostMemory>),
+}
+
+/// A stretch of memory with a fixed address.
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    length: usize,
+    backing: Backing,
+}
+
+// SAFETY: `base` points to memory that belongs to this object (allocated, or promised by `HostMemory` for as long as the `Arc`
+// lives), which no thread owns in particular. Accesses through it follow the rules in the module docs.
+unsafe impl Send for Region {}
+// SAFETY: As for `Send`.
+unsafe impl Sync for Region {}
+
+impl Debug for Region {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({:#x}+{:#x})", self.address(), self.length)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if let Backing::Owned(block, layout) = self.backing {
+            // SAFETY: `block` came from `alloc_zeroed` with this very layout and is freed once, here.
+            unsafe { dealloc(block.as_ptr(), layout) };
+        }
+    }
+}
+
+impl Region {
+    /// Allocates zeroed memory; `None` when there is none. `alignment` is a power of two.
+    ///
+    /// The pages of a large region come zeroed from the operating system and take no memory before they are touched. The
+    /// allocator does so for small alignments only, hence the larger block.
+    pub(crate) fn zeroed(length: usize, alignment: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(length.max(1).checked_add(alignment)?, 16).ok()?;
+        // SAFETY: The layout's size is not zero.
+        let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let padding = block.as_ptr().addr().next_multiple_of(alignment) - block.as_ptr().addr();
+        // SAFETY: `padding < alignment` and the block has `alignment` more bytes than the region, so the sum stays inside.
+        let base = unsafe { block.add(padding) };
+        Some(Self { base, length, backing: Backing::Owned(block, layout) })
+    }
+
+    /// Uses somebody else's memory in place.
+    pub(crate) fn borrowed(memory: Arc<dyn HostMemory>) -> Self {
+        let bytes = memory.bytes();
+        let base = NonNull::from(bytes).cast();
+        let length = bytes.len();
+        Self { base, length, backing: Backing::Borrowed(memory) }
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+
+    /// The bytes for sharing with the host.
+    pub(crate) fn bytes(&self) -> &[AtomicU8] {
+        match &self.backing {
+            Backing::Borrowed(memory) => memory.bytes(),
+            // SAFETY: `base` is valid for `length` initialised bytes while `self` lives, and `AtomicU8` has the layout of `u8`
+            // and allows shared mutation.
+            Backing::Owned(..) => unsafe { std::slice::from_raw_parts(self.base.cast().as_ptr(), self.length) },
+        }
+    }
+
+    /// A checked range; `None` when it leaves the region.
+    pub(crate) fn span(&self, offset: usize, length: usize) -> Option<Span<'_>> {
+        let end = offset.checked_add(length)?;
+        (end <= self.length).then(|| Span {
+            // SAFETY: `offset <= end <= self.length`, so the result is inside the region or one past its end.
+            start: unsafe { self.base.add(offset) },
+            length,
+            region: std::marker::PhantomData,
+        })
+    }
+}
+
+/// A range of a [`Region`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span<'a> {
+    start: NonNull<u8>,
+    length: usize,
+    region: std::marker::PhantomData<&'a Region>,
+}
+
+impl<'a> Span<'a> {
+    pub(crate) fn length(self) -> usize {
+        self.length
+    }
+
+    fn range(self) -> Range<usize> {
+        let start = self.start.as_ptr().addr();
+        start..start + self.length
+    }
+
+    fn overlaps(self, other: Self) -> bool {
+        let (a, b) = (self.range(), other.range());
+        a.start < b.end && b.start < a.end
+    }
+
+    /// Copies `source` here. Lengths have to agree; the ranges may overlap.
+    pub(crate) fn copy_from(self, source: Span<'_>) {
+        assert_eq!(self.length, source.length, "copies are between ranges of one length");
+        // SAFETY: Both spans are in bounds of live regions; `copy` allows overlap. Races: module docs.
+        unsafe { std::ptr::copy(source.start.as_ptr(), self.start.as_ptr(), self.length) };
+    }
+
+    /// Copies bytes of the caller here. Lengths have to agree.
+    pub(crate) fn write(self, source: &[u8]) {
+        assert_eq!(self.length, source.len(), "writes fill their range");
+        // SAFETY: The span is in bounds of a live region and `source` is as long. Races: module docs.
+        unsafe { std::ptr::copy(source.as_ptr(), self.start.as_ptr(), self.length) };
+    }
+
+    /// Copies these bytes to the caller. Lengths have to agree.
+    pub(crate) fn read(self, target: &mut [u8]) {
+        assert_eq!(self.length, target.len(), "reads fill their target");
+        // SAFETY: The span is in bounds of a live region and `target` is as long. Races: module docs.
+        unsafe { std::ptr::copy(self.start.as_ptr(), target.as_mut_ptr(), self.length) };
+    }
+
+    /// The bytes as a slice.
+    ///
+    /// # Safety
+    /// Nobody writes the range while the slice lives.
+    unsafe fn as_slice(self) -> &'a [u8] {
+        // SAFETY: In bounds of a region that lives for `'a`, initialised, and not written as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// The bytes as a mutable slice.
+    ///
+    /// # Safety
+    /// Nobody else accesses the range while the slice lives.
+    unsafe fn as_mut_slice(self) -> &'a mut [u8] {
+        // SAFETY: In bounds of a region that lives for `'a`, initialised, and exclusive as the caller promises.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+/// Arguments of one call without an allocation up to this number of inputs.
+const INLINE_INPUTS: usize = 16;
+
+/// Copies of inputs that the output overlaps. Kept between calls so that they seldom allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    copies: Vec<Vec<u8>>,
+}
+
+impl Snapshots {
+    /// Calls `run` with the input and output bytes. Inputs that overlap the output are seen as they were before the call.
+    ///
+    /// The caller holds the execution lock of the device that the spans belong to.
+    pub(crate) fn call<R>(
+        &mut self,
+        inputs: &[Span<'_>],
+        output: Span<'_>,
+        run: impl FnOnce(&[&[u8]], &mut [u8]) -> R,
+    ) -> R {
+        let overlapping = inputs.iter().filter(|input| input.overlaps(output)).count();
+        if self.copies.len() < overlapping {
+            self.copies.resize_with(overlapping, Vec::new);
+        }
+        for (copy, input) in self.copies.iter_mut().zip(inputs.iter().filter(|input| input.overlaps(output))) {
+            copy.resize(input.length, 0);
+            input.read(copy);
+        }
+        let mut copies = self.copies.iter();
+        let mut inline: [&[u8]; INLINE_INPUTS] = [&[]; INLINE_INPUTS];
+        let mut many = Vec::new();
+        let slices: &mut [&[u8]] = if inputs.len() <= INLINE_INPUTS {
+            &mut inline[..inputs.len()]
+        } else {
+            many.resize(inputs.len(), [].as_slice());
+            &mut many
+        };
+        for (slice, input) in slices.iter_mut().zip(inputs) {
+            *slice = match input.overlaps(output).then(|| copies.next()).flatten() {
+                Some(copy) => copy,
+                // SAFETY: The input does not overlap the output, which is the only range written during the call; other
+                // commands wait for the execution lock. Host accesses: module docs.
+                None => unsafe { input.as_slice() },
+            };
+        }
+        // SAFETY: Every slice above is disjoint from the output, and other commands wait for the execution lock. Host accesses:
+        // module docs.
+        run(slices, unsafe { output.as_mut_slice() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn regions_are_zeroed_aligned_and_bounded() {
+        for alignment in [1, 64, 4096] {
+            let region = Region::zeroed(100, alignment).unwrap();
+            assert_eq!(region.address() % alignment, 0);
+            assert!(region.bytes().iter().all(|b| b.load(Ordering::Relaxed) == 0));
+            assert!(region.span(0, 100).is_some());
+            assert!(region.span(100, 0).is_some());
+            for (offset, length) in [(0, 101), (100, 1), (101, 0), (usize::MAX, 2)] {
+                assert!(region.span(offset, length).is_none(), "{offset}+{length}");
+            }
+        }
+        assert!(Region::zeroed(usize::MAX, 64).is_none());
+    }
+
+    #[test]
+    fn overlapping_inputs_are_seen_as_they_were() {
+        let region = Region::zeroed(8, 64).unwrap();
+        region.span(0, 8).unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let inputs = [region.span(0, 4).unwrap(), region.span(4, 4).unwrap(), region.span(2, 4).unwrap()];
+        Snapshots::default().call(&inputs, region.span(2, 4).unwrap(), |inputs, output| {
+            output.fill(0);
+            assert_eq!(inputs, [[1, 2, 3, 4], [5, 6, 7, 8], [3, 4, 5, 6]]);
+            output.copy_from_slice(inputs[0]);
+        });
+        let mut after = [0; 8];
+        region.span(0, 8).unwrap().read(&mut after);
+        assert_eq!(after, [1, 2, 1, 2, 3, 4, 7, 8]);
+    }
+
+    #[test]
+    fn many_inputs_and_empty_ranges_work() {
+        let region = Region::zeroed(64, 1).unwrap();
+        region.span(0, 64).unwrap().write(&std::array::from_fn::<u8, 64, _>(|i| i as u8));
+        let inputs: Vec<_> = (0..32).map(|i| region.span(i, 1).unwrap()).chain([region.span(40, 0).unwrap()]).collect();
+        Snapshots::default().call(&inputs, region.span(40, 1).unwrap(), |inputs, output| {
+            output[0] = inputs.iter().flat_map(|i| i.iter()).fold(0, |sum, byte| sum.wrapping_add(*byte));
+        });
+        let mut sum = [0];
+        region.span(40, 1).unwrap().read(&mut sum);
+        assert_eq!(u32::from(sum[0]), (0..32).sum::<u32>() % 256);
+    }
+}

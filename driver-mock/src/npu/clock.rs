@@ -1,0 +1,94 @@
+//! The virtual clock: what the work would have cost on hardware.
+//!
+//! The values are published measurements ([`CostModel`] names them); the clock only adds. It knows no overlap, so it is an
+//! upper estimate for a schedule and good for comparing two schedules. Host calls cost nothing on it.
+
+use aie_hal::arch::CostModel;
+
+/// Device time in nanoseconds.
+#[derive(Debug, Clone)]
+pub struct VirtualClock {
+    cost: CostModel,
+    now_ns: u64,
+}
+
+impl VirtualClock {
+    /// A clock at zero.
+    pub fn new(cost: CostModel) -> Self {
+        Self { cost, now_ns: 0 }
+    }
+
+    /// Nanoseconds since the start.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Lets `ns` pass.
+    pub fn pass(&mut self, ns: u64) {
+        self.now_ns = self.now_ns.saturating_add(ns);
+    }
+
+    /// A context is created.
+    pub fn create_context(&mut self) {
+        self.pass(self.cost.context_create_ns);
+    }
+
+    /// Another context of `columns` columns becomes active.
+    pub fn switch_context(&mut self, columns: usize) {
+        self.pass(self.cost.context_switch_ns_per_column.saturating_mul(columns as u64));
+    }
+
+    /// A chain of `commands` commands that moves `bytes` runs.
+    pub fn run_chain(&mut self, commands: usize, bytes: u64) {
+        let further = (commands as u64).saturating_sub(1);
+        self.pass(self.cost.chain_ns.saturating_add(self.cost.command_ns.saturating_mul(further)));
+        self.move_bytes(bytes);
+    }
+
+    /// `bytes` pass through the DDR interface, rounded up to whole nanoseconds.
+    pub fn move_bytes(&mut self, bytes: u64) {
+        let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.cost.ddr_bytes_per_second.max(1)));
+        self.pass(u64::try_from(ns).unwrap_or(u64::MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> VirtualClock {
+        VirtualClock::new(CostModel {
+            context_create_ns: 35_000_000,
+            context_switch_ns_per_column: 360_000,
+            chain_ns: 50_000,
+            command_ns: 30_000,
+            ddr_bytes_per_second: 50_000_000_000,
+            clock_mhz: 1800,
+        })
+    }
+
+    #[test]
+    fn adds_up_the_cost_model() {
+        let mut clock = clock();
+        clock.create_context();
+        assert_eq!(clock.now_ns(), 35_000_000);
+        clock.switch_context(8);
+        assert_eq!(clock.now_ns(), 37_880_000);
+        clock.run_chain(1, 0);
+        assert_eq!(clock.now_ns(), 37_930_000);
+        clock.run_chain(44, 50_000);
+        assert_eq!(clock.now_ns(), 37_930_000 + 50_000 + 43 * 30_000 + 1_000);
+    }
+
+    #[test]
+    fn rounds_bytes_up_and_never_overflows() {
+        let mut clock = clock();
+        clock.move_bytes(1);
+        assert_eq!(clock.now_ns(), 1);
+        clock.move_bytes(51);
+        assert_eq!(clock.now_ns(), 3);
+        clock.pass(u64::MAX);
+        clock.move_bytes(u64::MAX);
+        assert_eq!(clock.now_ns(), u64::MAX);
+    }
+}

@@ -1,0 +1,222 @@
+//! The simulated silicon with its kernel driver: strict, and without opinions.
+//!
+//! [`Npu`] knows contexts, PDIs, chains, the device heap and a clock. It refuses what the amdxdna kernel driver and the
+//! firmware refuse and never repairs a request: packing work so that nothing is refused is the task of the layer above. It
+//! moves no data and knows no traits of the HAL, so that the same core can stand behind other interfaces, such as the
+//! ioctls of the kernel driver.
+//!
+//! What it enforces comes from [`ArchLimits`]: distinct PDIs of a context, contexts, commands of a chain, bytes of a chain's
+//! command buffer, size and alignment in the device heap.
+//!
+//! Thread-safe; every call takes one short lock.
+
+mod chain;
+mod clock;
+mod heap;
+mod refusal;
+
+pub use chain::{ChainCommand, command_bytes};
+pub use clock::VirtualClock;
+pub use heap::HEAP_BASE;
+pub use refusal::Refusal;
+
+use aie_hal::arch::{Arch, ArchLimits};
+use aie_hal::artifact::Digest;
+use heap::Heap;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Time the kernel driver's watchdog gives a command before it resets the context, in nanoseconds (amdxdna: 2 s).
+pub const WATCHDOG_NS: u64 = 2_000_000_000;
+
+/// A hardware context. Ids are never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ContextId(u32);
+
+/// What happened since the device was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NpuCounts {
+    /// Contexts created.
+    pub contexts_created: u64,
+    /// Changes of the active context.
+    pub context_switches: u64,
+    /// Chains accepted.
+    pub chains: u64,
+    /// Commands in those chains.
+    pub commands: u64,
+}
+
+#[derive(Debug)]
+struct Context {
+    columns: usize,
+    /// `None` until configured; a context is configured once in its life.
+    pdis: Option<Vec<Digest>>,
+}
+
+#[derive(Debug)]
+struct State {
+    clock: VirtualClock,
+    heap: Heap,
+    contexts: HashMap<ContextId, Context>,
+    next_context: u32,
+    active: Option<ContextId>,
+    counts: NpuCounts,
+}
+
+/// One simulated NPU.
+#[derive(Debug)]
+pub struct Npu {
+    arch: Arc<Arch>,
+    limits: ArchLimits,
+    state: Mutex<State>,
+}
+
+impl Npu {
+    /// A powered-up NPU of generation `arch` with a device heap of `heap_bytes`.
+    pub fn new(arch: Arc<Arch>, heap_bytes: usize) -> Self {
+        let mut limits = arch.limits.clone();
+        limits.device_heap_bytes = heap_bytes;
+        let state = State {
+            clock: VirtualClock::new(arch.cost.clone()),
+            heap: Heap::new(heap_bytes),
+            contexts: HashMap::new(),
+            next_context: 0,
+            active: None,
+            counts: NpuCounts::default(),
+        };
+        Self { arch, limits, state: Mutex::new(state) }
+    }
+
+    /// Its generation.
+    pub fn arch(&self) -> &Arc<Arch> {
+        &self.arch
+    }
+
+    /// What it refuses to exceed.
+    pub fn limits(&self) -> &ArchLimits {
+        &self.limits
+    }
+
+    /// Counts since opening.
+    pub fn counts(&self) -> NpuCounts {
+        self.state.lock().counts
+    }
+
+    /// Nanoseconds of device time since opening.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.state.lock().clock.now_ns()
+    }
+
+    /// Takes `bytes` of the device heap; returns the device address.
+    ///
+    /// # Errors
+    /// [`Refusal::OutOfHeap`]; [`Refusal::Alignment`] when `alignment` is not a power of two or above the limit.
+    pub fn heap_allocate(&self, bytes: usize, alignment: usize) -> Result<u64, Refusal> {
+        if !alignment.is_power_of_two() || alignment > self.limits.max_alignment {
+            return Err(Refusal::Alignment { requested: alignment, limit: self.limits.max_alignment });
+        }
+        self.state.lock().heap.allocate(bytes, alignment)
+    }
+
+    /// Gives an allocation back. An address that is not one is ignored, as the kernel does with a stale handle.
+    pub fn heap_free(&self, address: u64) {
+        self.state.lock().heap.free(address);
+    }
+
+    /// Bytes of the device heap that are free.
+    pub fn heap_free_bytes(&self) -> usize {
+        self.state.lock().heap.free_bytes()
+    }
+
+    /// Creates a hardware context on `columns` columns, without PDIs.
+    ///
+    /// # Errors
+    /// [`Refusal::Limit`] for more contexts or columns than there are.
+    pub fn create_context(&self, columns: usize) -> Result<ContextId, Refusal> {
+        if columns == 0 || columns > self.arch.array.columns {
+            return Err(Refusal::Limit { what: "columns", requested: columns, limit: self.arch.array.columns });
+        }
+        let mut state = self.state.lock();
+        let requested = state.contexts.len() + 1;
+        if requested > self.limits.contexts {
+            return Err(Refusal::Limit { what: "contexts", requested, limit: self.limits.contexts });
+        }
+        let id = ContextId(state.next_context);
+        state.next_context += 1;
+        state.contexts.insert(id, Context { columns, pdis: None });
+        state.counts.contexts_created += 1;
+        state.clock.create_context();
+        Ok(id)
+    }
+
+    /// Gives a context its PDIs. Chains name them by their index in `pdis`. Possible once.
+    ///
+    /// # Errors
+    /// [`Refusal::Limit`] for too many distinct PDIs, [`Refusal::AlreadyConfigured`], [`Refusal::UnknownContext`].
+    pub fn configure_context(&self, context: ContextId, pdis: &[Digest]) -> Result<(), Refusal> {
+        let mut distinct = pdis.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        if distinct.len() > self.limits.pdis_per_context {
+            let (requested, limit) = (distinct.len(), self.limits.pdis_per_context);
+            return Err(Refusal::Limit { what: "PDIs per context", requested, limit });
+        }
+        let mut state = self.state.lock();
+        let entry = state.contexts.get_mut(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        if entry.pdis.is_some() {
+            return Err(Refusal::AlreadyConfigured(context.0));
+        }
+        entry.pdis = Some(pdis.to_vec());
+        Ok(())
+    }
+
+    /// Destroys a context.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownContext`].
+    pub fn destroy_context(&self, context: ContextId) -> Result<(), Refusal> {
+        let mut state = self.state.lock();
+        state.contexts.remove(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        Ok(())
+    }
+
+    /// Accepts one chain for `context` and charges its time: a switch when another context was active, the chain, its
+    /// commands and the bytes they move.
+    ///
+    /// # Errors
+    /// [`Refusal::EmptyChain`], [`Refusal::Limit`] (commands, bytes of the command buffer, arguments),
+    /// [`Refusal::UnknownContext`], [`Refusal::UnknownPdi`]; nothing is charged then.
+    pub fn submit_chain(&self, context: ContextId, chain: &[ChainCommand]) -> Result<(), Refusal> {
+        chain::check(chain, &self.limits)?;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let entry = state.contexts.get(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        let configured = entry.pdis.as_ref().map_or(0, Vec::len);
+        if let Some(command) = chain.iter().find(|c| c.pdi >= configured) {
+            return Err(Refusal::UnknownPdi { context: context.0, pdi: command.pdi, configured });
+        }
+        if state.active.is_some_and(|active| active != context) {
+            state.counts.context_switches += 1;
+            state.clock.switch_context(entry.columns);
+        }
+        state.active = Some(context);
+        state.counts.chains += 1;
+        state.counts.commands += chain.len() as u64;
+        state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());
+        Ok(())
+    }
+
+    /// Charges memory traffic outside the array, such as a copy.
+    pub fn charge_bytes(&self, bytes: u64) {
+        self.state.lock().clock.move_bytes(bytes);
+    }
+
+    /// Charges the time until the watchdog gives up on a command.
+    pub fn charge_watchdog(&self) {
+        self.state.lock().clock.pass(WATCHDOG_NS);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use super::*;
+use aie_hal::ArchRegistry;
+
+fn npu() -> Npu {
+    let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+    let heap = arch.limits.device_heap_bytes;
+    Npu::new(arch, heap)
+}
+
+fn digests(count: usize) -> Vec<Digest> {
+    (0..count)
+        .map(|i| {
+            let mut digest = [0; 32];
+            digest[..8].copy_from_slice(&i.to_le_bytes());
+            digest
+        })
+        .collect()
+}
+
+fn configured(npu: &Npu, pdis: usize) -> ContextId {
+    let context = npu.create_context(npu.arch().array.columns).unwrap();
+    npu.configure_context(context, &digests(pdis)).unwrap();
+    context
+}
+
+const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0 };
+
+#[test]
+fn forty_four_commands_with_two_arguments_fill_a_chain() {
+    assert_eq!(command_bytes(2), 92);
+    let npu = npu();
+    let context = configured(&npu, 1);
+    let two = ChainCommand { arguments: 2, ..COMMAND };
+    assert_eq!(npu.submit_chain(context, &vec![two; 44]), Ok(()));
+    let refusal = npu.submit_chain(context, &vec![two; 45]).unwrap_err();
+    assert_eq!(refusal.to_string(), "bytes of a chain's command buffer: asked for 4140, the limit is 4096");
+    assert_eq!(npu.counts().chains, 1);
+    assert_eq!(npu.counts().commands, 44);
+}
+
+#[test]
+fn a_chain_takes_as_many_commands_as_the_firmware() {
+    let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
+    // With the real buffer the bytes run out first; a larger one shows the other limit.
+    arch.limits.chain_buffer_bytes = 1 << 20;
+    let npu = Npu::new(Arc::new(arch), 1 << 20);
+    let context = configured(&npu, 1);
+    assert_eq!(npu.submit_chain(context, &[COMMAND; 64]), Ok(()));
+    let refusal = npu.submit_chain(context, &[COMMAND; 65]).unwrap_err();
+    assert_eq!(refusal.to_string(), "commands per chain: asked for 65, the limit is 64");
+}
+
+#[test]
+fn a_context_holds_32_distinct_pdis() {
+    let npu = npu();
+    let mut repeated = digests(32);
+    repeated.extend(digests(32));
+    let context = npu.create_context(8).unwrap();
+    assert_eq!(npu.configure_context(context, &repeated), Ok(()));
+    assert_eq!(npu.configure_context(context, &digests(1)), Err(Refusal::AlreadyConfigured(0)));
+    let second = npu.create_context(8).unwrap();
+    let refusal = npu.configure_context(second, &digests(33)).unwrap_err();
+    assert_eq!(refusal.to_string(), "PDIs per context: asked for 33, the limit is 32");
+}
+
+#[test]
+fn contexts_and_columns_are_limited() {
+    let npu = npu();
+    let contexts: Vec<_> = (0..16).map(|_| npu.create_context(8).unwrap()).collect();
+    let refusal = npu.create_context(8).unwrap_err();
+    assert_eq!(refusal.to_string(), "contexts: asked for 17, the limit is 16");
+    npu.destroy_context(contexts[3]).unwrap();
+    assert_eq!(npu.destroy_context(contexts[3]), Err(Refusal::UnknownContext(3)));
+    assert!(npu.create_context(8).is_ok());
+    npu.destroy_context(contexts[0]).unwrap();
+    assert_eq!(npu.create_context(9).unwrap_err().to_string(), "columns: asked for 9, the limit is 8");
+    assert!(npu.create_context(0).is_err());
+}
+
+#[test]
+fn chains_need_a_context_that_holds_their_pdis() {
+    let npu = npu();
+    let context = configured(&npu, 2);
+    assert_eq!(npu.submit_chain(context, &[]), Err(Refusal::EmptyChain));
+    let refusal = npu.submit_chain(context, &[ChainCommand { pdi: 2, ..COMMAND }]).unwrap_err();
+    assert_eq!(refusal.to_string(), "context 0 has 2 PDIs, a command asks for number 2");
+    let bare = npu.create_context(1).unwrap();
+    assert!(matches!(npu.submit_chain(bare, &[COMMAND]), Err(Refusal::UnknownPdi { configured: 0, .. })));
+    npu.destroy_context(context).unwrap();
+    assert_eq!(npu.submit_chain(context, &[COMMAND]), Err(Refusal::UnknownContext(0)));
+    let wide = ChainCommand { arguments: 17, ..COMMAND };
+    let context = configured(&npu, 1);
+    assert_eq!(
+        npu.submit_chain(context, &[wide]).unwrap_err().to_string(),
+        "kernel arguments: asked for 17, the limit is 16"
+    );
+}
+
+#[test]
+fn heap_refuses_alignment_and_size() {
+    let npu = npu();
+    let address = npu.heap_allocate(npu.limits().device_heap_bytes, 4096).unwrap();
+    assert_eq!(address % 4096, 0);
+    assert!(matches!(npu.heap_allocate(1, 1), Err(Refusal::OutOfHeap { requested: 1, available: 0, .. })));
+    npu.heap_free(address);
+    assert_eq!(npu.heap_free_bytes(), 64 << 20);
+    assert_eq!(npu.heap_allocate(1, 8192), Err(Refusal::Alignment { requested: 8192, limit: 4096 }));
+    assert_eq!(npu.heap_allocate(1, 3), Err(Refusal::Alignment { requested: 3, limit: 4096 }));
+}
+
+#[test]
+fn charges_creation_switches_chains_and_bytes() {
+    let npu = npu();
+    let cost = npu.arch().cost.clone();
+    let (a, b) = (configured(&npu, 1), configured(&npu, 1));
+    let mut expected = 2 * cost.context_create_ns;
+    assert_eq!(npu.elapsed_ns(), expected);
+    // The first context that runs has nothing to switch from.
+    npu.submit_chain(a, &[COMMAND]).unwrap();
+    expected += cost.chain_ns;
+    assert_eq!(npu.elapsed_ns(), expected);
+    npu.submit_chain(b, &[ChainCommand { bytes: cost.ddr_bytes_per_second, ..COMMAND }; 3]).unwrap();
+    expected += 8 * cost.context_switch_ns_per_column + cost.chain_ns + 2 * cost.command_ns + 3_000_000_000;
+    assert_eq!(npu.elapsed_ns(), expected);
+    npu.submit_chain(b, &[COMMAND]).unwrap();
+    expected += cost.chain_ns;
+    npu.charge_watchdog();
+    assert_eq!(npu.elapsed_ns(), expected + WATCHDOG_NS);
+    let counts = npu.counts();
+    assert_eq!((counts.contexts_created, counts.context_switches, counts.chains, counts.commands), (2, 1, 3, 5));
+}

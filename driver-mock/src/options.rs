@@ -1,0 +1,147 @@
+//! What the path and the parameters of a `mock` URI mean.
+
+use crate::faults::{self, FaultKind, FaultPlan};
+use aie_hal::{DeviceUri, DriverError};
+
+/// Parameters that a `mock` URI takes.
+pub(crate) const PARAMETERS: [&str; 6] = ["devices", "coherent", "order", "memory", "heap", "fault"];
+
+/// Generation of a URI without a path.
+pub(crate) const DEFAULT_ARCH: &str = "aie2p";
+
+/// Most devices of one URI.
+const MAX_DEVICES: usize = 64;
+
+const BYTES_ACCEPTED: &str = "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)";
+
+/// A `mock` URI, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) arch: String,
+    /// One of several devices, when the path names it.
+    pub(crate) index: Option<usize>,
+    pub(crate) devices: usize,
+    pub(crate) coherent: bool,
+    /// Whether commands between two barriers run in reverse order.
+    pub(crate) reverse: bool,
+    pub(crate) memory: Option<usize>,
+    pub(crate) heap: Option<usize>,
+    pub(crate) faults: FaultPlan,
+}
+
+fn parse_bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes >= 4096)
+}
+
+impl Options {
+    /// Understands `uri`.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] for an unknown or malformed parameter, [`DriverError::NoSuchDevice`] for a path that
+    /// is not `ARCH` or `ARCH/INDEX`.
+    pub(crate) fn parse(uri: &DeviceUri) -> Result<Self, DriverError> {
+        uri.check_params(&PARAMETERS)?;
+        let choice = |name: &str, yes: &str, no: &str, default: bool| match uri.param(name) {
+            None => Ok(default),
+            Some(value) if value == yes => Ok(true),
+            Some(value) if value == no => Ok(false),
+            Some(value) => Err(uri.invalid_param(name, format!("`{value}` is not valid, expected `{yes}` or `{no}`"))),
+        };
+        let bytes = |name: &str| {
+            uri.param(name)
+                .map(|value| {
+                    parse_bytes(value).ok_or_else(|| {
+                        uri.invalid_param(name, format!("`{value}` is not valid, expected {BYTES_ACCEPTED}"))
+                    })
+                })
+                .transpose()
+        };
+        let devices = uri.typed_param("devices", "a number from 1 to 64")?.unwrap_or(1);
+        if !(1..=MAX_DEVICES).contains(&devices) {
+            return Err(
+                uri.invalid_param("devices", format!("{devices} devices; from 1 to {MAX_DEVICES} are possible"))
+            );
+        }
+        let coherent = choice("coherent", "true", "false", true)?;
+        let reverse = choice("order", "reverse", "recorded", false)?;
+        let faults: FaultPlan = uri.typed_param("fault", faults::ACCEPTED)?.unwrap_or_default();
+        if coherent && faults.contains(FaultKind::Stale) {
+            return Err(
+                uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory has nothing to go stale")
+            );
+        }
+        let no_device = |reason: String| DriverError::NoSuchDevice {
+            uri: uri.to_string(),
+            reason,
+            available: format!("mock:ARCH/0 to mock:ARCH/{}", devices - 1),
+        };
+        let (arch, index) = match uri.path().split_once('/') {
+            None => (uri.path(), None),
+            Some((arch, index)) => match index.parse::<usize>() {
+                Ok(index) if index < devices => (arch, Some(index)),
+                Ok(index) => {
+                    return Err(no_device(format!(
+                        "there is no device {index} of {devices}; add the parameter `devices={}`",
+                        index.saturating_add(1)
+                    )));
+                }
+                Err(_) => return Err(no_device(format!("`{index}` is not the number of a device"))),
+            },
+        };
+        let arch = if arch.is_empty() { DEFAULT_ARCH } else { arch }.to_owned();
+        Ok(Self { arch, index, devices, coherent, reverse, memory: bytes("memory")?, heap: bytes("heap")?, faults })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn parse(text: &str) -> Result<Options, DriverError> {
+        Options::parse(&DeviceUri::parse(text).unwrap())
+    }
+
+    #[test]
+    fn understands_everything() {
+        let options =
+            parse("mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&fault=stale@1").unwrap();
+        assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
+        assert_eq!((options.coherent, options.reverse), (false, true));
+        assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
+        assert!(options.faults.contains(FaultKind::Stale));
+    }
+
+    #[test]
+    fn has_defaults() {
+        let options = parse("mock").unwrap();
+        assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2p", None, 1));
+        assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
+        assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
+    }
+
+    #[rstest]
+    #[case("mock?speed=2", "speed", "unknown; `mock` takes: devices, coherent, order, memory, heap, fault")]
+    #[case("mock?devices=0", "devices", "0 devices")]
+    #[case("mock?devices=65", "devices", "from 1 to 64")]
+    #[case("mock?devices=two", "devices", "expected a number from 1 to 64")]
+    #[case("mock?coherent=maybe", "coherent", "expected `true` or `false`")]
+    #[case("mock?order=random", "order", "expected `reverse` or `recorded`")]
+    #[case("mock?memory=1", "memory", "from 4096 on")]
+    #[case("mock?memory=99999999999G", "memory", "from 4096 on")]
+    #[case("mock?heap=", "heap", "expected a number of bytes")]
+    #[case("mock?fault=melt@1", "fault", "kinds: alloc, timeout")]
+    #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
+    #[case("mock:aie2p/1", "mock:aie2p/1", "add the parameter `devices=2`")]
+    #[case("mock:aie2p/x", "mock:aie2p/x", "`x` is not the number")]
+    fn refuses(#[case] uri: &str, #[case] names: &str, #[case] reason: &str) {
+        let message = parse(uri).unwrap_err().to_string();
+        assert!(message.contains(names) && message.contains(reason), "{message}");
+    }
+}
