@@ -1,4 +1,150 @@
-//! Placeholder.
-use crate::operation::Operation;
+//! Gated linear units: a function of one half of the columns times the other half.
+//!
+//! The halves are two sources, or the two halves of the rows of one source, in either order.
+
+use super::cpu::element::{read, write};
+use super::cpu::exp::sigmoid;
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::for_each_piece;
+use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
+use super::unary::{gelu, relu, silu};
+use crate::design::{Design, rowwise};
+use crate::node::Node;
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
+
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[
+    &Glu { name: "REGLU", function: Function::Relu },
+    &Glu { name: "GEGLU", function: Function::Gelu },
+    &Glu { name: "SWIGLU", function: Function::Silu },
+    &Glu { name: "SWIGLU_OAI", function: Function::Oai },
+    &Glu { name: "GEGLU_ERF", function: Function::GeluErf },
+    &Glu { name: "GEGLU_QUICK", function: Function::GeluQuick },
+    &Glu { name: "SWIGLU_CLAMP", function: Function::Clamp },
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Function {
+    Relu,
+    Gelu,
+    Silu,
+    /// The variant of OpenAI's open models: clamped, with a factor in the sigmoid and one added to the gate.
+    Oai,
+    /// GELU by the error function.
+    GeluErf,
+    /// GELU by a sigmoid.
+    GeluQuick,
+    /// SWIGLU on clamped values.
+    Clamp,
+}
+
+#[derive(Debug)]
+struct Glu {
+    name: &'static str,
+    function: Function,
+}
+
+impl Operation for Glu {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(self.name, node, 2)?;
+        let (a, out) = (source(self.name, node, 0)?, &node.output);
+        if !FLOATS.contains(&a.dtype) {
+            return wrong_type(self.name, "source 0", a.dtype, "f32, f16, bf16");
+        }
+        for (operand, tensor) in [("source 1", node.source(1)), ("the result", Some(out))] {
+            if let Some(tensor) = tensor
+                && tensor.dtype != a.dtype
+            {
+                return wrong_type(self.name, operand, tensor.dtype, "the type of source 0");
+            }
+        }
+        let mut expected = a.ne;
+        if let Some(b) = node.source(1) {
+            require(self.name, a.same_shape(b), || format!("sources have extents {:?} and {:?}; they must be equal", a.ne, b.ne))?;
+        } else {
+            expected[0] /= 2;
+            require(self.name, a.ne[0].is_multiple_of(2), || format!("rows of {} elements have no halves", a.ne[0]))?;
+        }
+        require(self.name, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        dense_rows(self.name, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        rowwise(self.name, node, arch, 1)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (alpha, limit) = (node.params.float(2), node.params.float(3));
+        // As ggml's std::min and std::clamp: NaN passes through.
+        let below = move |x: f32| if limit < x { limit } else { x };
+        let within = move |x: f32| if x < -limit { -limit } else { below(x) };
+        Ok(match self.function {
+            Function::Relu => gated(node, 1, |x, g| relu(x) * g),
+            Function::Gelu => gated(node, 8, |x, g| gelu(x) * g),
+            Function::Silu => gated(node, 8, |x, g| silu(x) * g),
+            Function::GeluErf => gated(node, 16, |x, g| {
+                0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * g
+            }),
+            Function::GeluQuick => gated(node, 8, |x, g| x * sigmoid(1.702 * x) * g),
+            Function::Oai => gated(node, 8, move |x, g| {
+                let x = below(x);
+                x * sigmoid(alpha * x) * (within(g) + 1.0)
+            }),
+            Function::Clamp => gated(node, 8, move |x, g| silu(below(x)) * within(g)),
+        })
+    }
+}
+
+/// A kernel that applies `function` to pairs of the gated and the gating half. `cost` is the work per pair.
+fn gated<F>(node: &Node, cost: usize, function: F) -> Arc<dyn Kernel>
+where
+    F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
+{
+    let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    let out = node.output;
+    let half = out.ne[0];
+    let swapped = node.params.int(1) != 0;
+    let (gate, first, second) = match Argument::of(node, 1) {
+        Some(gate) => (gate, 0, 0),
+        None if swapped => (a, half, 0),
+        None => (a, 0, half),
+    };
+    kernel(node, None, move |inputs, output| {
+        for_each_piece(
+            &out,
+            output,
+            out.elements() * cost,
+            #[inline(always)]
+            |scratch, row, start, target| {
+                let length = target.len() / out.dtype.block_bytes();
+                let offset = row.offset(&a.tensor);
+                let x = read(&a.tensor, inputs[a.position], offset, first + start, length, &mut scratch.a);
+                let offset = row.offset(&gate.tensor);
+                let g = read(&gate.tensor, inputs[gate.position], offset, second + start, length, &mut scratch.b);
+                write(
+                    out.dtype,
+                    target,
+                    &mut scratch.out,
+                    #[inline(always)]
+                    |y| {
+                        for ((y, x), g) in y.iter_mut().zip(x).zip(g) {
+                            *y = function(*x, *g);
+                        }
+                    },
+                );
+                Ok(())
+            },
+        )
+    })
+}

@@ -1,4 +1,316 @@
-//! Placeholder.
-use crate::operation::Operation;
+//! MUL_MAT: ggml's matrix product, `result[m, n] = sum over k of source0[k, m] * source1[k, n]`.
+//!
+//! Source 0 (the weights) repeats over the outer dimensions of source 1; all columns of source 1 that meet the same weights
+//! are multiplied together, so that weights are read, and decoded, once. With few columns rows of bf16 or f32 weights are
+//! used where they lie; with many, or for other types, blocks of rows are first turned into f32.
+
+use super::cpu::dot::{COLUMNS, Element, Products, ROWS};
+use super::cpu::element::{is_plain, load, load_one, read};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
+use super::rules::{FLOATS, addressable, require, separate_rows, source, wrong_type};
+use crate::codec::BlockCodec;
+use crate::design::{Design, matmul};
+use crate::node::Node;
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel, KernelError};
+use rayon::prelude::*;
+use std::sync::Arc;
+
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&MulMat];
+
+const NAME: &str = "MUL_MAT";
+
+/// From this number of columns on, weights are turned into f32 before they are multiplied.
+const MANY_COLUMNS: usize = 12;
+/// Bytes of a block of rows as f32: half of a second-level cache.
+const BLOCK_BYTES: usize = 256 * 1024;
+/// ggml's hint, in the second parameter, that source 0 is a Hadamard matrix.
+const HINT_HADAMARD: i32 = 1;
+
+#[derive(Debug)]
+struct MulMat;
+
+impl Operation for MulMat {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        use DataType::{BF16, F16, F32};
+        addressable(NAME, node, 2)?;
+        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
+        let hadamard = node.params.int(1) == HINT_HADAMARD;
+        match (a.dtype, b.dtype) {
+            (x, F32) if x.is_quantised() || FLOATS.contains(&x) => {}
+            (F16, F16) | (BF16 | F32, BF16) => {}
+            (F32, F16) if hadamard => {}
+            (x, y) if x.is_quantised() || FLOATS.contains(&x) => {
+                return wrong_type(NAME, "source 1", y, "f32; f16 with f16; bf16 with bf16 or f32");
+            }
+            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, quantised"),
+        }
+        if out.dtype != F32 {
+            return wrong_type(NAME, "the result", out.dtype, "f32");
+        }
+        let expected = [a.ne[1], b.ne[1], b.ne[2], b.ne[3]];
+        require(NAME, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        require(NAME, a.ne[0] == b.ne[0], || format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0]))?;
+        let repeats = (2..4).all(|d| b.ne[d] == 0 || a.ne[d] > 0 && b.ne[d].is_multiple_of(a.ne[d]));
+        require(NAME, repeats, || format!("source 0 with extents {:?} does not repeat over {:?}", a.ne, b.ne))?;
+        let dense = !a.dtype.is_quantised() || a.has_contiguous_rows();
+        require(NAME, dense, || "quantised rows of source 0 have gaps; they must be contiguous".into())?;
+        separate_rows(NAME, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
+        // The matrix unit multiplies bf16. What is f32 stays f32, because the caller asked for it.
+        let original = match index {
+            Some(slot) => node.source(slot).map(|tensor| tensor.dtype),
+            None => None,
+        };
+        match original {
+            Some(DataType::F16) => DataType::BF16,
+            Some(dtype) if dtype.is_quantised() => DataType::BF16,
+            _ => default,
+        }
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        matmul(NAME, node, arch)
+    }
+
+    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
+            unreachable!("check finds both sources");
+        };
+        let codec = environment.codec.clone();
+        if !is_plain(a.tensor.dtype) && !codec.can_decode(a.tensor.dtype) {
+            return wrong_type(NAME, "source 0", a.tensor.dtype, "f32, f16, bf16 and the types the host can decode");
+        }
+        let product = Product { weights: a.tensor, right: b.tensor, out: node.output, codec };
+        Ok(kernel(node, None, move |inputs, output| product.run(inputs[a.position], inputs[b.position], output)))
+    }
+}
+
+/// A product with its layouts.
+struct Product {
+    weights: Tensor,
+    right: Tensor,
+    out: Tensor,
+    codec: Arc<dyn BlockCodec>,
+}
+
+/// Consecutive rows of one matrix of weights times some of the columns that meet it.
+struct Task<'o> {
+    /// Index of the matrix in dimensions 2 and 3.
+    matrix: [usize; 2],
+    first_row: usize,
+    rows: usize,
+    /// Indices of the columns.
+    columns: std::ops::Range<usize>,
+    /// The piece of each column of the result.
+    out: Vec<&'o mut [u8]>,
+}
+
+impl Product {
+    fn run(&self, weights: &[u8], right: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+        let length = self.weights.ne[0];
+        if length == 0 {
+            // Sums of nothing. Gaps between rows keep their bytes.
+            for index in 0..self.out.rows() {
+                let start = Row::nth(&self.out.ne, index).offset(&self.out);
+                output[start..start + self.out.ne[0] * 4].fill(0);
+            }
+            return Ok(());
+        }
+        let mut scratch = Vec::new();
+        let right = self.columns(right, &mut scratch);
+        let columns: Vec<&[f32]> = match &right {
+            Columns::InPlace(columns) => columns.clone(),
+            Columns::Converted => scratch.chunks_exact(length).collect(),
+        };
+        let work = columns.len().saturating_mul(self.out.ne[0]).saturating_mul(length) / 4;
+        let threads = if work < PARALLEL_WORK { 1 } else { rayon::current_num_threads() };
+        let Some(mut tasks) = self.tasks(output, threads) else {
+            let reason = "rows of the result overlap".to_owned();
+            return Err(KernelError::Arguments { kernel: NAME.to_owned(), reason });
+        };
+        let run = |task: &mut Task| self.task(task, weights, &columns);
+        if threads == 1 { tasks.iter_mut().try_for_each(run) } else { tasks.par_iter_mut().try_for_each(run) }
+    }
+
+    /// Columns per matrix of weights.
+    fn columns_per_matrix(&self) -> usize {
+        let [_, columns, second, third] = self.right.ne;
+        columns * (second / self.weights.ne[2]) * (third / self.weights.ne[3])
+    }
+
+    /// The indices (1, 2, 3) of all columns, those that meet the same weights next to each other.
+    fn order(&self) -> impl Iterator<Item = [usize; 3]> {
+        let [_, columns, second, third] = self.right.ne;
+        let [_, _, matrices, outer] = self.weights.ne;
+        let (repeat, repeat_outer) = (second / matrices, third / outer);
+        let groups = (0..outer).flat_map(move |c| (0..matrices).map(move |b| (b, c)));
+        groups.flat_map(move |(b, c)| {
+            let members = (0..repeat_outer).flat_map(move |y| (0..repeat).map(move |x| (x, y)));
+            members.flat_map(move |(x, y)| (0..columns).map(move |i| [i, b * repeat + x, c * repeat_outer + y]))
+        })
+    }
+
+    /// The columns as f32: where they lie if they are, else in `scratch`, in the order of [`Product::order`].
+    fn columns<'a>(&self, bytes: &'a [u8], scratch: &mut Vec<f32>) -> Columns<'a> {
+        let length = self.right.ne[0];
+        let offset = |[a, b, c]: [usize; 3]| a * self.right.nb[1] + b * self.right.nb[2] + c * self.right.nb[3];
+        if self.right.dtype == DataType::F32 && (length == 1 || self.right.nb[0] == 4) {
+            let columns: Result<Vec<&[f32]>, _> =
+                self.order().map(|index| bytemuck::try_cast_slice(&bytes[offset(index)..][..length * 4])).collect();
+            if let Ok(columns) = columns {
+                return Columns::InPlace(columns);
+            }
+        }
+        scratch.reserve_exact(self.right.elements());
+        let mut column = Vec::new();
+        for index in self.order() {
+            scratch.extend_from_slice(read(&self.right, bytes, offset(index), 0, length, &mut column));
+        }
+        Columns::Converted
+    }
+
+    /// Cuts the result into tasks, a few for each thread, without splitting rows of weights finer than a tile needs. Rows are
+    /// split first: then each weight is read by one thread only.
+    fn tasks<'o>(&self, output: &'o mut [u8], threads: usize) -> Option<Vec<Task<'o>>> {
+        let per_matrix = self.columns_per_matrix();
+        let matrices = self.weights.ne[2] * self.weights.ne[3];
+        let wanted = if threads == 1 { 1 } else { (threads * 4).div_ceil(matrices) };
+        let row_blocks = wanted.min(self.out.ne[0].div_ceil(16)).max(1);
+        let rows = self.out.ne[0].div_ceil(row_blocks).next_multiple_of(ROWS);
+        let column_blocks = wanted.div_ceil(row_blocks).min(per_matrix.div_ceil(8)).max(1);
+        let columns = per_matrix.div_ceil(column_blocks).next_multiple_of(COLUMNS);
+
+        // Columns of the result come as they lie in memory; `place` says where each belongs.
+        let mut place = vec![0; self.out.rows()];
+        let [_, n, second, _] = self.right.ne;
+        for (position, [a, b, c]) in self.order().enumerate() {
+            place[a + n * (b + second * c)] = position;
+        }
+        let row_blocks = self.out.ne[0].div_ceil(rows);
+        let column_blocks = per_matrix.div_ceil(columns);
+        let mut tasks = Vec::with_capacity(matrices * row_blocks * column_blocks);
+        for matrix in 0..matrices {
+            for column_block in 0..column_blocks {
+                let first = column_block * columns;
+                let members = matrix * per_matrix + first..matrix * per_matrix + (first + columns).min(per_matrix);
+                for row_block in 0..row_blocks {
+                    let first_row = row_block * rows;
+                    tasks.push(Task {
+                        matrix: [matrix % self.weights.ne[2], matrix / self.weights.ne[2]],
+                        first_row,
+                        rows: rows.min(self.out.ne[0] - first_row),
+                        columns: members.clone(),
+                        out: members.clone().map(|_| Default::default()).collect(),
+                    });
+                }
+            }
+        }
+        for (Row([a, b, c]), column) in disjoint_rows(&self.out, output)? {
+            let position = place[a + n * (b + second * c)];
+            let (matrix, within) = (position / per_matrix, position % per_matrix);
+            let (column_block, slot) = (within / columns, within % columns);
+            for (row_block, piece) in column.chunks_mut(rows * 4).enumerate() {
+                tasks[(matrix * column_blocks + column_block) * row_blocks + row_block].out[slot] = piece;
+            }
+        }
+        Some(tasks)
+    }
+
+    fn task(&self, task: &mut Task, weights: &[u8], columns: &[&[f32]]) -> Result<(), KernelError> {
+        let columns = &columns[task.columns.clone()];
+        let matrix = task.matrix[0] * self.weights.nb[2] + task.matrix[1] * self.weights.nb[3];
+        let offset = |row: usize| matrix + (task.first_row + row) * self.weights.nb[1];
+        let (length, dtype) = (self.weights.ne[0], self.weights.dtype);
+        let dense = length == 1 || self.weights.nb[0] == dtype.block_bytes();
+        if dense && dtype == DataType::F32 {
+            if let Some(rows) = in_place::<f32>(weights, offset, length, task.rows) {
+                multiply(&rows, columns, &mut task.out, length);
+                return Ok(());
+            }
+        } else if dense && dtype == DataType::BF16 && columns.len() < MANY_COLUMNS {
+            if let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
+                multiply(&rows, columns, &mut task.out, length);
+                return Ok(());
+            }
+        }
+        let block = (BLOCK_BYTES / (length * 4)).clamp(1, 64).next_multiple_of(ROWS).min(task.rows);
+        let mut converted = vec![0.0_f32; block * length];
+        let mut first = 0;
+        while first < task.rows {
+            let count = block.min(task.rows - first);
+            for (i, row) in converted.chunks_exact_mut(length).take(count).enumerate() {
+                self.convert(&weights[offset(first + i)..], row)?;
+            }
+            let rows: Vec<&[f32]> = converted.chunks_exact(length).take(count).collect();
+            let mut out: Vec<&mut [u8]> = task.out.iter_mut().map(|out| &mut out[first * 4..(first + count) * 4]).collect();
+            multiply(&rows, columns, &mut out, length);
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// One row of weights as f32.
+    fn convert(&self, bytes: &[u8], row: &mut [f32]) -> Result<(), KernelError> {
+        let dtype = self.weights.dtype;
+        if dtype.is_quantised() || row.len() == 1 || self.weights.nb[0] == dtype.block_bytes() {
+            let loaded = vectorised(
+                #[inline(always)]
+                || load(&*self.codec, dtype, bytes, row),
+            );
+            if loaded {
+                return Ok(());
+            }
+            let reason = format!("the codec did not decode a row of {} elements of {dtype}", row.len());
+            return Err(KernelError::Data { kernel: NAME.to_owned(), reason });
+        }
+        for (i, value) in row.iter_mut().enumerate() {
+            *value = load_one(dtype, &bytes[i * self.weights.nb[0]..]);
+        }
+        Ok(())
+    }
+}
+
+/// Where the columns of the right operand are.
+enum Columns<'a> {
+    InPlace(Vec<&'a [f32]>),
+    Converted,
+}
+
+/// `count` rows as typed slices, or `None` when they are not aligned.
+fn in_place<E: bytemuck::AnyBitPattern>(
+    bytes: &[u8],
+    offset: impl Fn(usize) -> usize,
+    length: usize,
+    count: usize,
+) -> Option<Vec<&[E]>> {
+    let size = size_of::<E>();
+    (0..count).map(|row| bytemuck::try_cast_slice(&bytes[offset(row)..][..length * size]).ok()).collect()
+}
+
+/// All dot products, in blocks of rows that stay in cache while all columns pass.
+fn multiply<E: Element>(rows: &[&[E]], columns: &[&[f32]], out: &mut [&mut [u8]], length: usize) {
+    let block = (BLOCK_BYTES / (length * size_of::<E>())).max(1).next_multiple_of(ROWS);
+    if columns.len() <= COLUMNS || rows.len() <= block {
+        return pulp::Arch::new().dispatch(Products { rows, columns, out });
+    }
+    for (i, rows) in rows.chunks(block).enumerate() {
+        let first = i * block * 4;
+        let mut out: Vec<&mut [u8]> = out.iter_mut().map(|out| &mut out[first..first + rows.len() * 4]).collect();
+        pulp::Arch::new().dispatch(Products { rows, columns, out: &mut out });
+    }
+}

@@ -77,6 +77,19 @@ pub fn dense_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> 
     require(op, ok, || format!("rows of the result have gaps (stride {}); they must be contiguous", tensor.nb[0]))
 }
 
+/// The result's rows have no gaps and do not interleave, so that they can be written independently.
+pub fn separate_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> {
+    dense_rows(op, tensor)?;
+    let mut end = tensor.dtype.row_bytes(tensor.ne[0]);
+    let mut outer: Vec<(usize, usize)> = (1..4).filter(|&d| tensor.ne[d] > 1).map(|d| (tensor.nb[d], tensor.ne[d])).collect();
+    outer.sort_unstable();
+    for (stride, extent) in outer {
+        require(op, stride >= end, || format!("rows of the result overlap (strides {:?})", tensor.nb))?;
+        end += (extent - 1) * stride;
+    }
+    Ok(())
+}
+
 /// Two tensors have the same extents.
 pub fn same_shape(op: &'static str, what: &str, a: &Tensor, b: &Tensor) -> Result<(), Unsupported> {
     require(op, a.same_shape(b), || format!("{what} has extents {:?}, the result {:?}; they must be equal", a.ne, b.ne))

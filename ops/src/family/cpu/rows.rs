@@ -87,7 +87,7 @@ where
                 )
             });
         }
-        if let Some(mut pieces) = disjoint_rows(tensor, output, span) {
+        if let Some(mut pieces) = disjoint_rows(tensor, output) {
             return pieces.par_chunks_mut(share).try_for_each(|chunk| {
                 vectorised(
                     #[inline(always)]
@@ -156,8 +156,9 @@ pub fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     Arch::new().dispatch(body)
 }
 
-/// The rows as separate pieces of memory, or `None` when they interleave.
-fn disjoint_rows<'a>(tensor: &Tensor, output: &'a mut [u8], span: usize) -> Option<Vec<(Row, &'a mut [u8])>> {
+/// The rows as separate pieces of memory, in the order they lie there, or `None` when they interleave.
+pub fn disjoint_rows<'a>(tensor: &Tensor, output: &'a mut [u8]) -> Option<Vec<(Row, &'a mut [u8])>> {
+    let span = row_span(tensor);
     let mut outer = [1, 2, 3];
     outer.sort_by_key(|&d| (tensor.nb[d], tensor.ne[d]));
     let [inner, middle, outer] = outer;
