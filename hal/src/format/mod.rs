@@ -4,7 +4,7 @@
 //! ([`cdo`]), a list of register and memory writes that configures the tiles of a partition. The
 //! **instruction stream** ([`instructions`]) is what the command processor runs for each dispatch: it
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`task_queue`]) and waits
-//! for the completion tokens. A [`reference`] artifact is a PDI whose CDO describes a kernel instead of
+//! for the completion tokens. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
 //! configuring tiles; it lets a simulated device run through the same files as a real one.
 //!
 //! Choices:

@@ -8,7 +8,7 @@
 //! A PDI does not say which generation it is for: the headers are the same for aie2 and aie2p. The header
 //! of the instruction stream that belongs to it does ([`Header::generation`]).
 //!
-//! [`Header::generation`]: super::instructions::Header
+//! [`Header::generation`]: super::instructions::Header::generation
 
 use super::cdo::{Cdo, CdoBuilder, CdoError};
 use super::words::{WORD, Words, checksum, extend};

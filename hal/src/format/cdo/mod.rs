@@ -144,7 +144,7 @@ pub enum CdoError {
 pub enum Command<'a> {
     /// End of the list. The reader goes on after it; bootgen does not write it.
     End,
-    /// No operation. Loaders skip the payload, so it can carry data (see [`reference`](super::reference)).
+    /// No operation. Loaders skip the payload, so it can carry data (see [`reference`](mod@super::reference)).
     Nop { payload: Words<'a> },
     /// `*address = value`.
     Write { address: u32, value: u32 },
