@@ -7,7 +7,8 @@
 use crate::buffer::{Access, Buffer};
 use crate::executable::Executable;
 use crate::kernel::Kernel;
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// Largest payload of [`Command::Update`] in bytes.
@@ -130,7 +131,11 @@ impl BufferRef {
                 let binding = table.bindings.get(*slot).ok_or(ResolveError::Unbound { slot: *slot, bound })?;
                 check_range(binding.offset, binding.length, binding.buffer.size())?;
                 check_range(*offset, *length, binding.length)?;
-                Ok(ResolvedRef { buffer: Arc::clone(&binding.buffer), offset: binding.offset + offset, length: *length })
+                Ok(ResolvedRef {
+                    buffer: Arc::clone(&binding.buffer),
+                    offset: binding.offset + offset,
+                    length: *length,
+                })
             }
         }
     }
@@ -203,12 +208,18 @@ impl Command {
 pub struct CommandList {
     commands: Vec<Command>,
     slots: usize,
+    derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl CommandList {
     /// Starts recording a list whose binding table has `slots` entries.
     pub fn builder(slots: usize) -> CommandListBuilder {
         CommandListBuilder { commands: Vec::new(), slots }
+    }
+
+    /// A list of commands that were checked when another list was recorded.
+    pub(crate) fn from_parts(commands: Vec<Command>, slots: usize) -> Self {
+        Self { commands, slots, derived: OnceLock::new() }
     }
 
     /// The commands in recorded order.
@@ -219,6 +230,14 @@ impl CommandList {
     /// Number of bindings a submission has to bring.
     pub fn slots(&self) -> usize {
         self.slots
+    }
+
+    /// What the layer that executes this list derived from it (checks done, a plan), made by the first call and kept as long
+    /// as the list. `None` when another layer keeps something of another type here; then the caller has to do without.
+    ///
+    /// One list may be submitted to several devices: a `T` that depends on the device has to say which it is for.
+    pub fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.derived.get_or_init(|| Box::new(make())).downcast_ref()
     }
 }
 
@@ -240,7 +259,7 @@ pub enum RecordError {
         /// Declared slots.
         slots: usize,
     },
-    /// A direct range leaves its buffer.
+    /// A direct range leaves its buffer, or a range is larger than any buffer.
     #[error(transparent)]
     Range(#[from] ResolveError),
     /// A fill pattern of another size than 1, 2 or 4 bytes, or a target that is not a multiple of it.
@@ -282,7 +301,7 @@ impl CommandListBuilder {
                 BufferRef::Slot { slot, .. } if *slot >= self.slots => {
                     return Err(RecordError::Slot { slot: *slot, slots: self.slots });
                 }
-                BufferRef::Slot { .. } => {}
+                BufferRef::Slot { offset, length, .. } => check_range(*offset, *length, usize::MAX)?,
             }
         }
         self.commands.push(command);
@@ -394,6 +413,6 @@ impl CommandListBuilder {
 
     /// Ends recording.
     pub fn finish(self) -> CommandList {
-        CommandList { commands: self.commands, slots: self.slots }
+        CommandList::from_parts(self.commands, self.slots)
     }
 }

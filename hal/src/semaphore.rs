@@ -12,7 +12,7 @@ use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -48,8 +48,12 @@ pub enum WaitError {
     },
 }
 
-/// Called once when a value is reached or the semaphore failed.
+/// Called once when a value is reached or the semaphore failed. It runs on the thread that signals: keep it short.
 pub type Listener = Box<dyn FnOnce() + Send>;
+
+/// Names a [`Listener`] at its semaphore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u64);
 
 /// A timeline semaphore. Thread-safe.
 #[async_trait]
@@ -72,7 +76,10 @@ pub trait Semaphore: Any + Send + Sync + Debug {
     /// The failure, when the value was not reached before it.
     fn poll(&self, value: u64) -> Result<bool, Failure>;
     /// Calls `listener` once, from any thread, when `value` is reached or the semaphore failed; at once if it is so already.
-    fn subscribe(&self, value: u64, listener: Listener);
+    fn subscribe(&self, value: u64, listener: Listener) -> ListenerId;
+    /// Forgets a listener that has not been called. Nothing happens when it was called, or is being called, already. Whoever
+    /// stops waiting early calls this, or listeners gather at a semaphore that is slow to advance.
+    fn unsubscribe(&self, id: ListenerId);
     /// Blocks until `value` is reached.
     ///
     /// # Errors
@@ -85,11 +92,24 @@ pub trait Semaphore: Any + Send + Sync + Debug {
     async fn wait(&self, value: u64) -> Result<(), WaitError>;
 }
 
+struct Subscriber {
+    id: ListenerId,
+    value: u64,
+    listener: Listener,
+}
+
 #[derive(Default)]
 struct State {
     value: u64,
     failure: Option<Failure>,
-    listeners: Vec<(u64, Listener)>,
+    subscribers: Vec<Subscriber>,
+    next_id: u64,
+}
+
+impl State {
+    fn settled(&self, value: u64) -> bool {
+        self.value >= value || self.failure.is_some()
+    }
 }
 
 /// A [`Semaphore`] in host memory.
@@ -112,13 +132,17 @@ impl TimelineSemaphore {
         Self { state: Mutex::new(State { value: initial, ..State::default() }), changed: Condvar::new() }
     }
 
-    fn settle(&self, state: &mut State) -> Vec<Listener> {
+    /// Wakes blocked waiters and takes out the listeners that are due; the caller runs them without the lock.
+    fn settle(&self, state: &mut State) -> Vec<Subscriber> {
         self.changed.notify_all();
         let (value, failed) = (state.value, state.failure.is_some());
-        let (due, pending) = std::mem::take(&mut state.listeners).into_iter().partition(|(v, _)| failed || *v <= value);
-        state.listeners = pending;
-        let due: Vec<(u64, Listener)> = due;
-        due.into_iter().map(|(_, listener)| listener).collect()
+        state.subscribers.extract_if(.., |subscriber| failed || subscriber.value <= value).collect()
+    }
+}
+
+fn call(due: Vec<Subscriber>) {
+    for subscriber in due {
+        (subscriber.listener)();
     }
 }
 
@@ -141,7 +165,7 @@ impl Semaphore for TimelineSemaphore {
             state.value = value;
             self.settle(&mut state)
         };
-        due.into_iter().for_each(|listener| listener());
+        call(due);
         Ok(())
     }
 
@@ -151,7 +175,7 @@ impl Semaphore for TimelineSemaphore {
             state.failure.get_or_insert(cause);
             self.settle(&mut state)
         };
-        due.into_iter().for_each(|listener| listener());
+        call(due);
     }
 
     fn poll(&self, value: u64) -> Result<bool, Failure> {
@@ -163,14 +187,26 @@ impl Semaphore for TimelineSemaphore {
         }
     }
 
-    fn subscribe(&self, value: u64, listener: Listener) {
+    fn subscribe(&self, value: u64, listener: Listener) -> ListenerId {
         let mut state = self.state.lock();
-        if state.value >= value || state.failure.is_some() {
+        let id = ListenerId(state.next_id);
+        state.next_id += 1;
+        if state.settled(value) {
             drop(state);
             listener();
         } else {
-            state.listeners.push((value, listener));
+            state.subscribers.push(Subscriber { id, value, listener });
         }
+        id
+    }
+
+    fn unsubscribe(&self, id: ListenerId) {
+        let mut state = self.state.lock();
+        let found = state.subscribers.iter().position(|subscriber| subscriber.id == id);
+        // What the listener captured may run code when it is dropped: not under the lock.
+        let forgotten = found.map(|index| state.subscribers.remove(index));
+        drop(state);
+        drop(forgotten);
     }
 
     fn wait_blocking(&self, value: u64, timeout: Option<Duration>) -> Result<(), WaitError> {
@@ -197,57 +233,102 @@ impl Semaphore for TimelineSemaphore {
     }
 
     async fn wait(&self, value: u64) -> Result<(), WaitError> {
-        let (sender, receiver) = oneshot::channel();
-        // A receiver that was dropped no longer waits; its send may fail.
-        self.subscribe(value, Box::new(move || drop(sender.send(()))));
-        receiver.await.ok();
-        match self.poll(value) {
-            Ok(_) => Ok(()),
-            Err(cause) => Err(WaitError::Failed(cause)),
+        while !self.poll(value).map_err(WaitError::Failed)? {
+            let (sender, receiver) = oneshot::channel();
+            let id = self.subscribe(value, Box::new(move || _ = sender.send(())));
+            // Dropping this future early has to forget the listener.
+            let _forget = Forget { semaphore: self, id };
+            // A sender that went without sending means the same as one that sent: look again.
+            receiver.await.ok();
+        }
+        Ok(())
+    }
+}
+
+/// Forgets a listener when it goes out of scope.
+struct Forget<'a> {
+    semaphore: &'a dyn Semaphore,
+    id: ListenerId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.semaphore.unsubscribe(self.id);
+    }
+}
+
+/// Hears of points that are reached or fail, in the order in which it happens.
+struct Events<'a> {
+    settled: mpsc::Receiver<usize>,
+    deadline: Option<Instant>,
+    _forget: Vec<Forget<'a>>,
+}
+
+impl<'a> Events<'a> {
+    fn new(points: &'a [TimelinePoint], timeout: Option<Duration>) -> Self {
+        let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
+        let (sender, settled) = mpsc::channel();
+        let subscribe = |(index, point): (usize, &'a TimelinePoint)| {
+            let (semaphore, sender) = (point.semaphore.as_ref(), sender.clone());
+            let id = semaphore.subscribe(point.value, Box::new(move || _ = sender.send(index)));
+            Forget { semaphore, id }
+        };
+        Self { deadline, _forget: points.iter().enumerate().map(subscribe).collect(), settled }
+    }
+
+    /// The next point that settled, `None` when time is up.
+    fn next(&self) -> Option<usize> {
+        match self.deadline {
+            None => self.settled.recv().ok(),
+            Some(deadline) => self.settled.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
         }
     }
+}
+
+/// The error when time is up: the first point that is still pending.
+fn late(points: &[TimelinePoint], timeout: Option<Duration>) -> WaitError {
+    let pending = points.iter().find(|point| point.semaphore.poll(point.value) == Ok(false));
+    let (value, current) =
+        pending.or(points.first()).map_or((0, 0), |point| (point.value, point.semaphore.query().unwrap_or_default()));
+    WaitError::Timeout { value, current, timeout: timeout.unwrap_or_default() }
 }
 
 /// Blocks until every point is reached. An empty list is reached.
 ///
 /// # Errors
-/// The first [`WaitError::Failed`] in list order, or [`WaitError::Timeout`] for the point that was late.
+/// [`WaitError::Failed`] as soon as one point fails, even while others are pending; of several failed already, the first in
+/// list order. [`WaitError::Timeout`] for the first point that was late.
 pub fn wait_all(points: &[TimelinePoint], timeout: Option<Duration>) -> Result<(), WaitError> {
-    let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    let settled = |point: &TimelinePoint| point.semaphore.poll(point.value).map_err(WaitError::Failed);
+    let mut pending = 0;
     for point in points {
-        let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
-        point.semaphore.wait_blocking(point.value, left).map_err(|e| match (e, timeout) {
-            (WaitError::Timeout { value, current, .. }, Some(timeout)) => WaitError::Timeout { value, current, timeout },
-            (e, _) => e,
-        })?;
+        pending += usize::from(!settled(point)?);
+    }
+    if pending == 0 {
+        return Ok(());
+    }
+    let events = Events::new(points, timeout);
+    for _ in points {
+        let index = events.next().ok_or_else(|| late(points, timeout))?;
+        settled(&points[index])?;
     }
     Ok(())
 }
 
-/// Blocks until one of the points is reached; returns its index. An empty list returns `Ok(None)` at once.
+/// Blocks until one of the points is reached; returns its index, the lowest when several are reached already. An empty list
+/// returns `Ok(None)` at once.
 ///
 /// # Errors
-/// [`WaitError::Failed`] when a point fails before any is reached, [`WaitError::Timeout`].
+/// [`WaitError::Failed`] when a point fails before any is reached, [`WaitError::Timeout`] for the first point.
 pub fn wait_any(points: &[TimelinePoint], timeout: Option<Duration>) -> Result<Option<usize>, WaitError> {
-    let Some(first) = points.first() else { return Ok(None) };
-    let (sender, receiver) = std::sync::mpsc::channel();
-    for (index, point) in points.iter().enumerate() {
-        let sender = sender.clone();
-        point.semaphore.subscribe(point.value, Box::new(move || drop(sender.send(index))));
+    if points.is_empty() {
+        return Ok(None);
     }
-    let index = match timeout {
-        None => receiver.recv().ok(),
-        Some(limit) => receiver.recv_timeout(limit).ok(),
-    };
-    match index {
-        Some(index) => match points[index].semaphore.poll(points[index].value) {
-            Ok(_) => Ok(Some(index)),
-            Err(cause) => Err(WaitError::Failed(cause)),
-        },
-        None => Err(WaitError::Timeout {
-            value: first.value,
-            current: first.semaphore.query().unwrap_or_default(),
-            timeout: timeout.unwrap_or_default(),
-        }),
+    if let Some(index) = points.iter().position(|point| point.semaphore.poll(point.value) == Ok(true)) {
+        return Ok(Some(index));
     }
+    let events = Events::new(points, timeout);
+    let index = events.next().ok_or_else(|| late(points, timeout))?;
+    points[index].semaphore.poll(points[index].value).map_err(WaitError::Failed)?;
+    Ok(Some(index))
 }

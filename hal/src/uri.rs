@@ -2,7 +2,7 @@
 //!
 //! The grammar is IREE's, so that people who know `--device=amdgpu://0,1` know ours. The scheme picks the driver; what path and
 //! parameters mean is the driver's business, but a driver must refuse what it does not know ([`DeviceUri::check_params`]).
-//! Nothing is ignored: a repeated parameter, an empty name or a stray separator is an error.
+//! A repeated parameter or an empty name is an error; empty parameters (`?&a&`) are skipped, as in IREE.
 //!
 //! | URI | scheme | path | parameters |
 //! |---|---|---|---|
@@ -98,7 +98,7 @@ impl DeviceUri {
             },
         };
         let mut params: Vec<(String, String)> = Vec::new();
-        for param in query.filter(|q| !q.is_empty()).into_iter().flat_map(|q| q.split('&')) {
+        for param in query.unwrap_or_default().split('&').filter(|param| !param.is_empty()) {
             let (key, value) = param.split_once('=').unwrap_or((param, ""));
             if key.is_empty() {
                 return Err(refuse(format!(

@@ -1,0 +1,591 @@
+//! The layer on a device that only notes what reaches it.
+
+use super::*;
+use crate::arch::{Arch, ArchRegistry};
+use crate::artifact::KernelArtifact;
+use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
+use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
+use crate::counters::Counters;
+use crate::device::{DeviceInfo, Limits, MemoryReport};
+use crate::error::SubmitError;
+use crate::executable::Executable;
+use crate::format::instructions::{Header, InstructionWriter, Operation};
+use crate::format::reference;
+use crate::kernel::{Kernel, KernelError};
+use crate::queue::{Queue, Submission, TimelinePoint};
+use crate::semaphore::{MAX_VALUE, Semaphore, TimelineSemaphore, wait_all};
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use rstest::rstest;
+use std::any::Any;
+use std::ops::Range;
+use std::sync::atomic::AtomicU8;
+use std::time::Duration;
+
+#[derive(Debug)]
+struct FakeBuffer {
+    bytes: Vec<AtomicU8>,
+    address: u64,
+}
+
+impl Buffer for FakeBuffer {
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+    fn pool(&self) -> MemoryPool {
+        MemoryPool::Data
+    }
+    fn device_address(&self) -> u64 {
+        self.address
+    }
+    fn map(&self, range: Range<usize>) -> Result<&[AtomicU8], DeviceError> {
+        Ok(&self.bytes[range])
+    }
+    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
+        let _ = &self.bytes[offset..offset + target.len()];
+        Ok(())
+    }
+    fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
+        let _ = &self.bytes[offset..offset + source.len()];
+        Ok(())
+    }
+    fn flush(&self, range: Range<usize>) -> Result<(), DeviceError> {
+        self.map(range).map(drop)
+    }
+    fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError> {
+        self.map(range).map(drop)
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[derive(Debug)]
+struct FakeExecutable(KernelArtifact);
+
+impl Executable for FakeExecutable {
+    fn artifact(&self) -> &KernelArtifact {
+        &self.0
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    submissions: Mutex<Vec<Submission>>,
+    loss: Mutex<Option<String>>,
+}
+
+impl Log {
+    fn alive(&self) -> Result<(), DeviceError> {
+        self.loss.lock().clone().map_or(Ok(()), |cause| Err(DeviceError::Lost(cause)))
+    }
+}
+
+#[derive(Debug)]
+struct FakeQueue(Arc<Log>);
+
+#[async_trait]
+impl Queue for FakeQueue {
+    fn submit(&self, submission: Submission) -> Result<(), SubmitError> {
+        self.0.alive()?;
+        self.0.submissions.lock().push(submission);
+        Ok(())
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.0.alive()
+    }
+    fn wait_idle(&self, _: Option<Duration>) -> Result<(), DeviceError> {
+        self.0.alive()
+    }
+    async fn idle(&self) -> Result<(), DeviceError> {
+        self.0.alive()
+    }
+}
+
+#[derive(Debug)]
+struct FakeDevice {
+    info: DeviceInfo,
+    arch: Arc<Arch>,
+    limits: Limits,
+    log: Arc<Log>,
+    next_address: Mutex<u64>,
+}
+
+impl FakeDevice {
+    fn new(path: &str) -> Arc<Self> {
+        let uri = DeviceUri::parse(&format!("fake:{path}")).unwrap();
+        let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+        let info = DeviceInfo { uri, name: "Fake".into(), driver: "fake", arch: arch.name.clone(), coherent: true };
+        let limits = Limits::from_arch(&arch);
+        Arc::new(Self { info, arch, limits, log: Arc::default(), next_address: Mutex::new(0x1000) })
+    }
+}
+
+impl Device for FakeDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+    fn arch(&self) -> &Arc<Arch> {
+        &self.arch
+    }
+    fn limits(&self) -> &Limits {
+        &self.limits
+    }
+    fn memory(&self) -> MemoryReport {
+        MemoryReport { total: 0, free: 0 }
+    }
+    fn counters(&self) -> Counters {
+        Counters::default()
+    }
+    fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {
+        self.log.alive()?;
+        let mut next = self.next_address.lock();
+        let bytes = (0..params.size).map(|_| AtomicU8::new(0)).collect();
+        let buffer = FakeBuffer { bytes, address: *next };
+        *next += 0x1000;
+        Ok(Arc::new(buffer))
+    }
+    /// Every import is of the memory at the same address.
+    fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError> {
+        let bytes = memory.bytes().iter().map(|_| AtomicU8::new(0)).collect();
+        Ok(Arc::new(FakeBuffer { bytes, address: 0x100_0000 }))
+    }
+    fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {
+        Ok(Arc::new(FakeExecutable(artifact.clone())))
+    }
+    fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        Ok(Arc::new(FakeQueue(Arc::clone(&self.log))))
+    }
+    fn create_semaphore(&self, initial: u64) -> Result<Arc<dyn Semaphore>, DeviceError> {
+        Ok(Arc::new(TimelineSemaphore::new(initial)))
+    }
+}
+
+struct Memory(Vec<AtomicU8>);
+
+impl HostMemory for Memory {
+    fn bytes(&self) -> &[AtomicU8] {
+        &self.0
+    }
+}
+
+fn memory(size: usize) -> Arc<dyn HostMemory> {
+    Arc::new(Memory((0..size).map(|_| AtomicU8::new(0)).collect()))
+}
+
+#[derive(Debug)]
+struct Sum;
+
+impl Kernel for Sum {
+    fn name(&self) -> &str {
+        "sum"
+    }
+    fn input_count(&self) -> usize {
+        1
+    }
+    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), KernelError> {
+        Ok(())
+    }
+}
+
+fn artifact(arch: &str, arguments: u16) -> KernelArtifact {
+    let (header, generation) = if arch == "aie2" { (Header::aie2(1), 3) } else { (Header::aie2p(1), 4) };
+    let mut writer = InstructionWriter::new(header);
+    for argument in 0..arguments {
+        writer.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+    }
+    KernelArtifact::new("add_f32", arch, generation, reference::wrap(b"add").unwrap(), writer.finish().unwrap())
+        .unwrap()
+}
+
+/// A wrapped device with its queue, and the notes of what reached the fake behind it.
+struct Setup {
+    fake: Arc<FakeDevice>,
+    device: Arc<dyn Device>,
+    queue: Arc<dyn Queue>,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let fake = FakeDevice::new("0");
+        let device = wrap_device(Arc::clone(&fake) as Arc<dyn Device>);
+        let queue = device.create_queue().unwrap();
+        Self { fake, device, queue }
+    }
+
+    fn buffer(&self, size: usize) -> Arc<dyn Buffer> {
+        self.device.allocate(&BufferParams::data(size)).unwrap()
+    }
+
+    fn kernel(&self) -> Arc<dyn Executable> {
+        self.device.load_executable(&artifact("aie2p", 2)).unwrap()
+    }
+
+    fn submit(&self, list: &Arc<CommandList>, bindings: Vec<Binding>) -> Result<(), SubmitError> {
+        let commands = Some(Arc::clone(list));
+        self.queue.submit(Submission { commands, bindings: BindingTable { bindings }, ..Submission::default() })
+    }
+
+    fn submitted(&self) -> usize {
+        self.fake.log.submissions.lock().len()
+    }
+
+    /// Submits and returns the error's message, after checking that nothing reached the driver.
+    fn refused(&self, list: &Arc<CommandList>, bindings: Vec<Binding>) -> String {
+        let before = self.submitted();
+        let message = self.submit(list, bindings).unwrap_err().to_string();
+        assert_eq!(self.submitted(), before);
+        message
+    }
+}
+
+fn bind(buffer: &Arc<dyn Buffer>, offset: usize, length: usize) -> Binding {
+    Binding { buffer: Arc::clone(buffer), offset, length }
+}
+
+fn record(
+    slots: usize,
+    record: impl FnOnce(&mut crate::CommandListBuilder) -> Result<(), crate::command_list::RecordError>,
+) -> Arc<CommandList> {
+    let mut builder = CommandList::builder(slots);
+    record(&mut builder).unwrap();
+    Arc::new(builder.finish())
+}
+
+#[rstest]
+#[case::no_size(0, 64, "allocation of 0 bytes of data memory")]
+#[case::no_alignment(8, 0, "alignment 0 of an allocation of 8 bytes of data memory is not a power of two")]
+#[case::odd_alignment(8, 48, "alignment 48")]
+#[case::large_alignment(8, 8192, "alignment of a buffer in bytes: asked for 8192, the limit of fake:0 is 4096")]
+#[case::large(usize::MAX, 64, "size of a buffer in bytes")]
+fn allocations_are_checked(#[case] size: usize, #[case] alignment: usize, #[case] message: &str) {
+    let setup = Setup::new();
+    let params = BufferParams { size, alignment, pool: MemoryPool::Data };
+    let error = setup.device.allocate(&params).unwrap_err().to_string();
+    assert!(error.contains(message), "{error}");
+}
+
+#[test]
+fn limits_themselves_are_allowed() {
+    let setup = Setup::new();
+    for alignment in [1, 4096] {
+        let params = BufferParams { size: 1, alignment, pool: MemoryPool::Data };
+        setup.device.allocate(&params).unwrap();
+    }
+    setup.device.load_executable(&artifact("aie2p", 16)).unwrap();
+    setup.device.create_semaphore(MAX_VALUE).unwrap();
+}
+
+#[test]
+fn imports_semaphores_and_kernels_are_checked() {
+    let setup = Setup::new();
+    let error = setup.device.import(memory(0)).unwrap_err();
+    assert!(matches!(error, DeviceError::InvalidArgument(_)));
+    let error = setup.device.create_semaphore(u64::MAX).unwrap_err();
+    assert!(matches!(error, DeviceError::InvalidArgument(_)));
+    let error = setup.device.load_executable(&artifact("aie2", 2)).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "kernel `add_f32` cannot be loaded: it is for generation aie2, fake:0 is aie2p; build it for aie2p"
+    );
+    let error = setup.device.load_executable(&artifact("aie2p", 17)).unwrap_err();
+    assert!(matches!(error, DeviceError::LimitExceeded { requested: 17, limit: 16, .. }), "{error}");
+}
+
+#[test]
+fn host_ranges_are_checked() {
+    let setup = Setup::new();
+    let buffer = setup.buffer(16);
+    let backwards = Range { start: 9, end: 8 };
+    for range in [0..17, 16..17, backwards, usize::MAX..usize::MAX] {
+        for result in
+            [buffer.map(range.clone()).map(drop), buffer.flush(range.clone()), buffer.invalidate(range.clone())]
+        {
+            assert!(matches!(result, Err(DeviceError::InvalidArgument(_))), "{range:?}");
+        }
+    }
+    for (offset, length) in [(16, 1), (0, 17), (usize::MAX, 2)] {
+        assert!(buffer.read(offset, &mut vec![0; length]).is_err());
+        assert!(buffer.write(offset, &vec![0; length]).is_err());
+    }
+    assert_eq!(buffer.map(4..16).unwrap().len(), 12);
+    assert!(buffer.map(16..16).unwrap().is_empty());
+    buffer.write(15, &[1]).unwrap();
+    assert_eq!(
+        buffer.map(0..17).unwrap_err().to_string(),
+        "invalid argument: range 0..17 is not inside the buffer of 16 bytes; ranges are relative to the buffer's start"
+    );
+}
+
+#[test]
+fn the_driver_receives_its_own_objects() {
+    let setup = Setup::new();
+    let (buffer, kernel) = (setup.buffer(64), setup.kernel());
+    let function: Arc<dyn Kernel> = Arc::new(Sum);
+    let list = record(1, |l| {
+        l.fill(&[0; 4], BufferRef::direct(&buffer, 0, 8))?.barrier();
+        l.update(&[1, 2], BufferRef::direct(&buffer, 0, 2))?.barrier();
+        l.copy(BufferRef::direct(&buffer, 0, 4), BufferRef::slot(0, 0, 4))?.barrier();
+        l.dispatch(&kernel, vec![BufferRef::direct(&buffer, 0, 4), BufferRef::slot(0, 0, 4)])?.barrier();
+        l.host_call(&function, vec![BufferRef::direct(&buffer, 0, 4)], BufferRef::slot(0, 0, 4))?;
+        Ok(())
+    });
+    let (wait, signal) = (setup.device.create_semaphore(3).unwrap(), setup.device.create_semaphore(3).unwrap());
+    let submission = Submission {
+        waits: vec![TimelinePoint { semaphore: wait, value: 3 }],
+        commands: Some(Arc::clone(&list)),
+        bindings: BindingTable { bindings: vec![bind(&setup.buffer(8), 4, 4)] },
+        signals: vec![TimelinePoint { semaphore: Arc::clone(&signal), value: 4 }],
+    };
+    setup.queue.submit(submission.clone()).unwrap();
+    setup.queue.submit(submission).unwrap();
+    let seen = setup.fake.log.submissions.lock();
+    let lists: Vec<&Arc<CommandList>> = seen.iter().map(|s| s.commands.as_ref().unwrap()).collect();
+    assert!(Arc::ptr_eq(lists[0], lists[1]), "the driver sees the same list again");
+    assert_eq!(lists[0].commands().len(), list.commands().len());
+    for command in lists[0].commands() {
+        for (reference, _) in command.references() {
+            if let BufferRef::Direct { buffer, .. } = reference {
+                assert!(buffer.as_any().is::<FakeBuffer>());
+            }
+        }
+        if let Command::Dispatch { executable, .. } = command {
+            assert!(Executable::as_any(&**executable).is::<FakeExecutable>());
+        }
+    }
+    assert!(seen[0].bindings.bindings[0].buffer.as_any().is::<FakeBuffer>());
+    let inner: &dyn Any = &*seen[0].signals[0].semaphore;
+    assert!(inner.is::<TimelineSemaphore>());
+    seen[0].signals[0].semaphore.signal(4).unwrap();
+    wait_all(&[TimelinePoint { semaphore: signal, value: 4 }], None).unwrap();
+}
+
+#[test]
+fn empty_submissions_and_duplicate_waits_are_fine() {
+    let setup = Setup::new();
+    setup.queue.submit(Submission::default()).unwrap();
+    let point = TimelinePoint { semaphore: setup.device.create_semaphore(0).unwrap(), value: 1 };
+    setup.queue.submit(Submission { waits: vec![point.clone(), point], ..Submission::default() }).unwrap();
+    setup.submit(&record(0, |_| Ok(())), vec![]).unwrap();
+    assert_eq!(setup.submitted(), 3);
+}
+
+#[rstest]
+#[case::not_above(&[5], "signal 0 would set the semaphore to 5, it is at 5 already; signal at least 6")]
+#[case::twice(&[6, 7], "signals 0 and 1 are of the same semaphore")]
+#[case::too_large(&[u64::MAX], "signal 0 asks for value")]
+fn signals_are_checked(#[case] values: &[u64], #[case] message: &str) {
+    let setup = Setup::new();
+    let semaphore = setup.device.create_semaphore(5).unwrap();
+    let signals = values.iter().map(|&value| TimelinePoint { semaphore: Arc::clone(&semaphore), value }).collect();
+    let error = setup.queue.submit(Submission { signals, ..Submission::default() }).unwrap_err();
+    let SubmitError::Semaphores(error) = error else { panic!("{error}") };
+    assert!(error.starts_with(message), "{error}");
+    assert_eq!(setup.submitted(), 0);
+}
+
+#[test]
+fn signals_of_a_failed_semaphore_are_left_to_the_semaphore() {
+    let setup = Setup::new();
+    let semaphore = setup.device.create_semaphore(5).unwrap();
+    semaphore.fail(Arc::new(DeviceError::Timeout("late".into())));
+    let signals = vec![TimelinePoint { semaphore, value: 6 }];
+    setup.queue.submit(Submission { signals, ..Submission::default() }).unwrap();
+}
+
+#[test]
+fn objects_of_other_devices_are_refused() {
+    let (setup, other) = (Setup::new(), Setup::new());
+    let list = record(0, |l| l.fill(&[0], BufferRef::direct(&other.buffer(8), 0, 8)).map(drop));
+    assert!(setup.refused(&list, vec![]).starts_with("command list: it holds objects of fake:0"));
+    other.submit(&list, vec![]).unwrap();
+
+    let mixed = record(0, |l| {
+        let (mine, foreign) = (BufferRef::direct(&setup.buffer(8), 0, 8), BufferRef::direct(&other.buffer(8), 0, 8));
+        l.copy(mine, foreign).map(drop)
+    });
+    assert!(setup.refused(&mixed, vec![]).contains("argument 1 of command 0 (copy) belongs to"));
+
+    let list =
+        record(2, |l| l.dispatch(&other.kernel(), vec![BufferRef::slot(0, 0, 4), BufferRef::slot(1, 0, 4)]).map(drop));
+    let bindings = vec![bind(&setup.buffer(4), 0, 4), bind(&setup.buffer(4), 0, 4)];
+    assert!(setup.refused(&list, bindings).contains("holds objects of"));
+
+    let list = record(1, |l| l.fill(&[0], BufferRef::slot(0, 0, 4)).map(drop));
+    assert!(setup.refused(&list, vec![bind(&other.buffer(4), 0, 4)]).contains("slot 0 was not made by fake:0"));
+    other.submit(&list, vec![bind(&other.buffer(4), 0, 4)]).unwrap();
+    setup.submit(&list, vec![bind(&setup.buffer(4), 0, 4)]).unwrap();
+
+    let bare: Arc<dyn Buffer> = setup.fake.allocate(&BufferParams::data(4)).unwrap();
+    let list = record(0, |l| l.fill(&[0], BufferRef::direct(&bare, 0, 4)).map(drop));
+    assert!(setup.refused(&list, vec![]).contains("without the validation layer"));
+
+    for semaphore in [other.device.create_semaphore(0).unwrap(), Arc::new(TimelineSemaphore::new(0))] {
+        let waits = vec![TimelinePoint { semaphore, value: 1 }];
+        let error = setup.queue.submit(Submission { waits, ..Submission::default() }).unwrap_err().to_string();
+        assert!(error.contains("the semaphore of wait 0 was not made by fake:0"), "{error}");
+    }
+}
+
+#[test]
+fn bindings_are_counted_and_ranges_resolved() {
+    let setup = Setup::new();
+    let buffer = setup.buffer(16);
+    let list = record(1, |l| l.fill(&[0; 4], BufferRef::slot(0, 4, 8)).map(drop));
+    assert!(setup.refused(&list, vec![]).contains("0 bindings given, the command list has 1 slots"));
+    let two = vec![bind(&buffer, 0, 16), bind(&buffer, 0, 16)];
+    assert!(setup.refused(&list, two).contains("2 bindings given"));
+    assert!(setup.refused(&list, vec![bind(&buffer, 8, 12)]).contains("range 8+12 in slot 0 is not inside"));
+    assert!(setup.refused(&list, vec![bind(&buffer, usize::MAX, 12)]).contains("is not inside"));
+    let message = setup.refused(&list, vec![bind(&buffer, 0, 8)]);
+    assert!(message.contains("command 0 (fill) uses slot 0 up to byte 12, the binding has 8 bytes"), "{message}");
+    assert!(setup.refused(&list, vec![bind(&buffer, 2, 12)]).contains("pattern of 4 bytes"));
+    setup.submit(&list, vec![bind(&buffer, 4, 12)]).unwrap();
+    let bindings = BindingTable { bindings: vec![bind(&buffer, 0, 4)] };
+    let error = setup.queue.submit(Submission { bindings, ..Submission::default() }).unwrap_err();
+    assert!(matches!(error, SubmitError::Binding(_)), "{error}");
+}
+
+#[test]
+fn dispatch_bindings_lie_on_words() {
+    let setup = Setup::new();
+    let (buffer, kernel) = (setup.buffer(64), setup.kernel());
+    let dispatch = |source: BufferRef, slots| {
+        let target = BufferRef::direct(&buffer, 32, 4);
+        record(slots, |l| l.dispatch(&kernel, vec![source, target]).map(drop))
+    };
+    let message = setup.refused(&dispatch(BufferRef::direct(&buffer, 2, 4), 0), vec![]);
+    assert!(
+        message.contains("argument 0 of command 0 (dispatch of `add_f32`) is at device address 0x1002"),
+        "{message}"
+    );
+    let message = setup.refused(&dispatch(BufferRef::slot(0, 6, 4), 1), vec![bind(&buffer, 0, 16)]);
+    assert!(message.contains("uses slot 0 from byte 6"), "{message}");
+    let list = dispatch(BufferRef::slot(0, 4, 4), 1);
+    let message = setup.refused(&list, vec![bind(&buffer, 1, 16)]);
+    assert!(message.contains("the binding in slot 0 is at device address 0x1001"), "{message}");
+    setup.submit(&list, vec![bind(&buffer, 4, 16)]).unwrap();
+}
+
+#[test]
+fn commands_that_share_written_bytes_need_a_barrier() {
+    let setup = Setup::new();
+    let buffer = setup.buffer(64);
+    let list = |barrier: bool, second: Range<usize>| {
+        record(0, |l| {
+            l.fill(&[0], BufferRef::direct(&buffer, 0, 8))?;
+            if barrier {
+                l.barrier();
+            }
+            let source = BufferRef::direct(&buffer, second.start, second.len());
+            l.copy(source, BufferRef::direct(&buffer, 32, second.len())).map(drop)
+        })
+    };
+    assert_eq!(
+        setup.refused(&list(false, 7..15), vec![]),
+        "command list: command 1 (copy) reads device addresses 0x1007..0x1008, which command 0 (fill) writes, and no barrier is \
+         between them; record a barrier after command 0"
+    );
+    setup.submit(&list(true, 7..15), vec![]).unwrap();
+    setup.submit(&list(false, 8..16), vec![]).unwrap();
+}
+
+#[test]
+fn slots_that_alias_are_found_when_bound() {
+    let setup = Setup::new();
+    let (one, two) = (setup.buffer(64), setup.buffer(64));
+    let list = record(3, |l| {
+        l.fill(&[0], BufferRef::slot(0, 0, 8))?;
+        l.copy(BufferRef::slot(1, 0, 8), BufferRef::slot(2, 0, 8)).map(drop)
+    });
+    let bindings = |a: usize, b: usize| vec![bind(&one, 0, 8), bind(&one, a, 8), bind(&two, b, 8)];
+    setup.submit(&list, bindings(8, 0)).unwrap();
+    let message = setup.refused(&list, bindings(4, 0));
+    assert!(message.contains("command 1 (copy) reads device addresses 0x1004..0x1008"), "{message}");
+    let same = vec![bind(&one, 0, 8), bind(&two, 0, 8), bind(&two, 4, 8)];
+    assert!(setup.refused(&list, same).contains("source and target of command 1 (copy) overlap as bound"));
+
+    let direct = record(1, |l| {
+        l.fill(&[0], BufferRef::direct(&one, 0, 8))?;
+        l.fill(&[0], BufferRef::slot(0, 0, 8)).map(drop)
+    });
+    setup.submit(&direct, vec![bind(&one, 8, 8)]).unwrap();
+    assert!(setup.refused(&direct, vec![bind(&one, 7, 8)]).contains("writes device addresses 0x1007..0x1008"));
+}
+
+#[test]
+fn aliasing_across_a_barrier_or_between_reads_is_fine() {
+    let setup = Setup::new();
+    let (one, two) = (setup.buffer(64), setup.buffer(64));
+    let list = record(2, |l| {
+        l.fill(&[0], BufferRef::slot(0, 0, 8))?.barrier();
+        l.copy(BufferRef::slot(1, 0, 8), BufferRef::direct(&two, 0, 8)).map(drop)
+    });
+    setup.submit(&list, vec![bind(&one, 0, 8), bind(&one, 0, 8)]).unwrap();
+    let reads = record(2, |l| {
+        l.copy(BufferRef::slot(0, 0, 8), BufferRef::direct(&two, 0, 8))?;
+        l.copy(BufferRef::slot(1, 0, 8), BufferRef::direct(&two, 8, 8)).map(drop)
+    });
+    setup.submit(&reads, vec![bind(&one, 0, 8), bind(&one, 0, 8)]).unwrap();
+    let kernel = setup.kernel();
+    let in_place =
+        record(1, |l| l.dispatch(&kernel, vec![BufferRef::slot(0, 0, 8), BufferRef::slot(0, 0, 8)]).map(drop));
+    setup.submit(&in_place, vec![bind(&one, 0, 8)]).unwrap();
+}
+
+#[test]
+fn memory_imported_twice_is_recognised_by_its_address() {
+    let setup = Setup::new();
+    let (one, two) = (setup.device.import(memory(16)).unwrap(), setup.device.import(memory(16)).unwrap());
+    let list = record(0, |l| {
+        l.fill(&[0], BufferRef::direct(&one, 0, 8))?;
+        l.fill(&[0], BufferRef::direct(&two, 4, 8)).map(drop)
+    });
+    assert!(setup.refused(&list, vec![]).contains("0x1000004..0x1000008"));
+}
+
+#[test]
+fn the_first_loss_is_reported_for_ever() {
+    let setup = Setup::new();
+    *setup.fake.log.loss.lock() = Some("first".into());
+    let lost = DeviceError::Lost("first".into());
+    assert_eq!(setup.queue.submit(Submission::default()).unwrap_err(), SubmitError::Device(lost.clone()));
+    *setup.fake.log.loss.lock() = Some("second".into());
+    assert_eq!(setup.queue.wait_idle(None).unwrap_err(), lost);
+    assert_eq!(futures::executor::block_on(setup.queue.idle()).unwrap_err(), lost);
+    *setup.fake.log.loss.lock() = None;
+    assert_eq!(setup.device.allocate(&BufferParams::data(4)).unwrap_err(), lost);
+    assert_eq!(setup.device.create_semaphore(0).unwrap_err(), lost);
+    assert_eq!(setup.device.create_queue().unwrap_err(), lost);
+    assert_eq!(setup.queue.flush().unwrap_err(), lost);
+    assert_eq!(setup.queue.submit(Submission::default()).unwrap_err(), SubmitError::Device(lost));
+}
+
+#[derive(Debug)]
+struct FakeDriver;
+
+impl Driver for FakeDriver {
+    fn scheme(&self) -> &'static str {
+        "fake"
+    }
+    fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+        Ok(vec![])
+    }
+    fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
+        Ok(vec![FakeDevice::new(uri.path())])
+    }
+}
+
+#[test]
+fn a_wrapped_driver_opens_wrapped_devices() {
+    let driver = wrap_driver(Arc::new(FakeDriver));
+    assert_eq!(driver.scheme(), "fake");
+    let device = driver.open(&DeviceUri::parse("fake:7").unwrap()).unwrap().remove(0);
+    assert_eq!(device.info().uri.path(), "7");
+    assert!(device.allocate(&BufferParams::data(0)).is_err());
+    let error = driver.open(&DeviceUri::parse("mock").unwrap()).unwrap_err();
+    assert!(matches!(error, DriverError::UnknownScheme { .. }));
+}
