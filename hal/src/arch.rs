@@ -4,6 +4,7 @@
 //! PCI ids, costs. `aie2` and `aie2p` are built in; [`ArchRegistry`] also reads files from a search path, so a new
 //! generation needs no new code. Unknown keys are errors, so that a typo does not become a default.
 
+mod check;
 mod registry;
 
 pub use registry::{ArchError, ArchRegistry, SEARCH_PATH_VARIABLE};
@@ -86,7 +87,7 @@ pub struct ArchLimits {
     pub kernel_arguments: usize,
 }
 
-/// A shape the matrix unit multiplies natively.
+/// A matrix shape that the vector unit multiplies at its full rate for these types (`aie::mmul` of aie_api).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mmul {
@@ -156,7 +157,7 @@ pub struct Arch {
     pub limits: ArchLimits,
     /// Costs.
     pub cost: CostModel,
-    /// Native matrix shapes.
+    /// Matrix shapes; of several for the same types, the first is to be preferred.
     pub mmul: Vec<Mmul>,
     /// Products.
     pub pci: Vec<PciId>,

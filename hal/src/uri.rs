@@ -228,3 +228,152 @@ impl DeviceUri {
             .transpose()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn parse(text: &str) -> DeviceUri {
+        DeviceUri::parse(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    // The table of IREE's URITest, as far as it holds valid URIs, then ours.
+    #[rstest]
+    #[case("s", "s", "", &[])]
+    #[case("schema", "schema", "", &[])]
+    #[case("schema:", "schema", "", &[])]
+    #[case("schema:path", "schema", "path", &[])]
+    #[case("schema:/", "schema", "", &[])]
+    #[case("schema://", "schema", "", &[])]
+    #[case("schema:///", "schema", "/", &[])]
+    #[case("schema:///path", "schema", "/path", &[])]
+    #[case("schema://path", "schema", "path", &[])]
+    #[case("schema://path/", "schema", "path/", &[])]
+    #[case("schema://path/sub", "schema", "path/sub", &[])]
+    #[case("schema://path?", "schema", "path", &[])]
+    #[case("schema://path?p", "schema", "path", &[("p", "")])]
+    #[case("schema://path?params??", "schema", "path", &[("params??", "")])]
+    #[case("s?&", "s", "", &[])]
+    #[case("s?&a&", "s", "", &[("a", "")])]
+    #[case("s?a=", "s", "", &[("a", "")])]
+    #[case("s?a=b&c", "s", "", &[("a", "b"), ("c", "")])]
+    #[case("s?a=b&c=d&e&f&g=h", "s", "", &[("a", "b"), ("c", "d"), ("e", ""), ("f", ""), ("g", "h")])]
+    #[case("mock", "mock", "", &[])]
+    #[case("mock?devices=2", "mock", "", &[("devices", "2")])]
+    #[case("mock:aie2p/1?fault=alloc@3:x", "mock", "aie2p/1", &[("fault", "alloc@3:x")])]
+    #[case("mock:aie2p?fault=a=b", "mock", "aie2p", &[("fault", "a=b")])]
+    #[case("xdna:0", "xdna", "0", &[])]
+    #[case("xdna://0,1", "xdna", "0,1", &[])]
+    #[case("xdna://0000:c5:00.1", "xdna", "0000:c5:00.1", &[])]
+    #[case("x-y_z+1.0:p", "x-y_z+1.0", "p", &[])]
+    fn valid(#[case] text: &str, #[case] scheme: &str, #[case] path: &str, #[case] params: &[(&str, &str)]) {
+        let uri = parse(text);
+        let found: Vec<(&str, &str)> = uri.params().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!((uri.scheme(), uri.path(), found.as_slice()), (scheme, path, params));
+        assert_eq!(parse(&uri.to_string()), uri, "printed as {uri}");
+    }
+
+    #[rstest]
+    #[case::empty("", "it has no scheme")]
+    #[case::no_scheme(":path", "it has no scheme")]
+    #[case::only_params("?a=b", "it has no scheme")]
+    #[case::path_only("/dev/accel0", "`/dev/accel0` is not a scheme")]
+    #[case::digit("0:1", "`0` is not a scheme")]
+    #[case::upper_case("XDNA:0", "`XDNA` is not a scheme")]
+    #[case::blank(" mock", "it contains ' '")]
+    #[case::line_end("mock:aie2p\n", "it contains '\\n'")]
+    #[case::unnamed("mock?=1", "a parameter without a name in `?=1`")]
+    #[case::twice("mock?a=1&a=2", "parameter `a` is given twice")]
+    fn invalid(#[case] text: &str, #[case] reason: &str) {
+        let error = DeviceUri::parse(text).unwrap_err();
+        let DriverError::InvalidUri { uri, reason: found } = &error else { panic!("{error}") };
+        assert_eq!(uri, text);
+        assert!(found.starts_with(reason), "{found}");
+    }
+
+    #[test]
+    fn params_are_limited() {
+        let text = |count: usize| (0..count).fold("mock?".to_owned(), |text, i| format!("{text}p{i}&"));
+        assert_eq!(parse(&text(MAX_PARAMS)).params().len(), MAX_PARAMS);
+        assert!(DeviceUri::parse(&text(MAX_PARAMS + 1)).is_err());
+    }
+
+    #[rstest]
+    #[case("xdna:0")]
+    #[case("xdna://0,1")]
+    #[case("mock")]
+    #[case("mock:aie2p?devices=2&coherent=false")]
+    #[case("mock?verbose")]
+    fn printing_keeps_the_form(#[case] text: &str) {
+        assert_eq!(parse(text).to_string(), text);
+    }
+
+    #[test]
+    fn all_separators_mean_the_same() {
+        use std::collections::HashSet;
+        let uris: HashSet<DeviceUri> = ["xdna:0", "xdna:/0", "xdna://0"].map(parse).into();
+        assert_eq!(uris.len(), 1);
+        assert_ne!(parse("xdna:0"), parse("xdna:///0"));
+        assert_ne!(parse("xdna:0"), parse("xdna:0?a"));
+    }
+
+    #[rstest]
+    #[case("", &[])]
+    #[case(" ;; ", &[])]
+    #[case("mock", &["mock"])]
+    #[case("mock:aie2p,mock:aie2", &["mock:aie2p", "mock:aie2"])]
+    #[case("mock, xdna ,mock:aie2", &["mock", "xdna", "mock:aie2"])]
+    #[case("xdna,mock", &["xdna", "mock"])]
+    #[case("xdna://0,1", &["xdna://0,1"])]
+    #[case("xdna://0,1,mock?devices=2,xdna:2", &["xdna://0,1", "mock?devices=2", "xdna:2"])]
+    #[case("xdna://0,1;xdna://2,3", &["xdna://0,1", "xdna://2,3"])]
+    #[case("xdna://mockery,0", &["xdna://mockery,0"])]
+    #[case("xdna://0,mockery", &["xdna://0,mockery"])]
+    #[case("\tmock:aie2p\nmock:aie2\n", &["mock:aie2p", "mock:aie2"])]
+    fn lists(#[case] text: &str, #[case] expected: &[&str]) {
+        let found = DeviceUri::parse_list(text, &["mock", "xdna"]).unwrap();
+        assert_eq!(found, expected.iter().map(|text| parse(text)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_list_with_a_bad_item_is_an_error() {
+        let error = DeviceUri::parse_list("mock;0,1", &["mock"]).unwrap_err();
+        assert!(error.to_string().starts_with("invalid device URI `0,1`: `0,1` is not a scheme"), "{error}");
+    }
+
+    #[rstest]
+    #[case("mock", "", "mock")]
+    #[case("mock?devices=2", "aie2p/1", "mock:aie2p/1?devices=2")]
+    #[case("xdna://0,1", "0", "xdna://0")]
+    #[case("xdna:0", "/dev/accel/accel0", "xdna:///dev/accel/accel0")]
+    fn the_path_can_be_replaced(#[case] text: &str, #[case] path: &str, #[case] expected: &str) {
+        assert_eq!(parse(text).with_path(path).unwrap().to_string(), expected);
+    }
+
+    #[rstest]
+    #[case("a?b")]
+    #[case("a b")]
+    fn a_path_has_to_stay_one(#[case] path: &str) {
+        assert!(matches!(parse("mock").with_path(path), Err(DriverError::InvalidUri { .. })));
+    }
+
+    #[test]
+    fn parameters_are_checked_and_typed() {
+        let uri = parse("mock:aie2p?devices=2&coherent=maybe");
+        assert_eq!(uri.param("devices"), Some("2"));
+        assert_eq!(uri.typed_param("devices", "a number").unwrap(), Some(2_usize));
+        assert_eq!(uri.typed_param::<usize>("memory", "a number of bytes").unwrap(), None);
+        assert_eq!(
+            uri.typed_param::<bool>("coherent", "`true` or `false`").unwrap_err().to_string(),
+            "`mock:aie2p?devices=2&coherent=maybe`: parameter `coherent`: `maybe` is not valid, expected `true` or `false`"
+        );
+        uri.check_params(&["coherent", "devices"]).unwrap();
+        assert_eq!(
+            uri.check_params(&["devices", "order"]).unwrap_err().to_string(),
+            "`mock:aie2p?devices=2&coherent=maybe`: parameter `coherent`: unknown; `mock` takes: devices, order"
+        );
+        let error = parse("xdna:0?a").check_params(&[]).unwrap_err().to_string();
+        assert_eq!(error, "`xdna:0?a`: parameter `a`: `xdna` takes no parameters; remove it");
+    }
+}

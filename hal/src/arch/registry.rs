@@ -4,6 +4,7 @@
 //! be used is reported and left out; the others still load, so that one broken file does not hide a working NPU.
 
 use super::Arch;
+use super::check::check;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -54,16 +55,8 @@ impl Arch {
             origin: origin.to_owned(),
             reason: error.to_string().trim_end().to_owned(),
         })?;
-        arch.check().map_err(|reason| ArchError::Invalid { origin: origin.to_owned(), reason })?;
+        check(&arch).map_err(|reason| ArchError::Invalid { origin: origin.to_owned(), reason })?;
         Ok(arch)
-    }
-
-    /// Checks that the values make sense together.
-    ///
-    /// # Errors
-    /// The key, its value and what is expected.
-    pub fn check(&self) -> Result<(), String> {
-        Ok(())
     }
 }
 
@@ -115,12 +108,31 @@ impl ArchRegistry {
         for file in files {
             let loaded = std::fs::read_to_string(&file)
                 .map_err(|error| unreadable(&file, error))
-                .and_then(|text| Arch::from_toml(&file.display().to_string(), &text));
+                .and_then(|text| Arch::from_toml(&file.display().to_string(), &text))
+                .and_then(|arch| self.check_pci(&file, arch));
             match loaded {
                 Ok(arch) => drop(self.by_name.insert(arch.name.clone(), Arc::new(arch))),
                 Err(problem) => problems.push(problem),
             }
         }
+    }
+
+    /// A product belongs to one generation only.
+    fn check_pci(&self, file: &Path, arch: Arch) -> Result<Arch, ArchError> {
+        for other in self.by_name.values().filter(|other| other.name != arch.name) {
+            if let Some(id) =
+                arch.pci.iter().find(|id| other.pci.iter().any(|o| (o.device, o.revision) == (id.device, id.revision)))
+            {
+                return Err(ArchError::Invalid {
+                    origin: file.display().to_string(),
+                    reason: format!(
+                        "PCI id {id} belongs to generation `{}`; remove it, or name this generation `{}` to replace that one",
+                        other.name, other.name
+                    ),
+                });
+            }
+        }
+        Ok(arch)
     }
 
     /// The generation called `name`, e.g. `aie2p`.
@@ -139,5 +151,126 @@ impl ArchRegistry {
     /// Names in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use std::fs;
+    use tempfile::TempDir;
+
+    const AIE2P: &str = BUILTIN[1].1;
+
+    fn edited(from: &str, to: &str) -> String {
+        assert!(AIE2P.contains(from), "{from}");
+        AIE2P.replacen(from, to, 1)
+    }
+
+    fn directory(files: &[(&str, &str)]) -> TempDir {
+        let directory = TempDir::new().unwrap();
+        for (name, text) in files {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn every_built_in_file_is_valid_and_named_as_listed() {
+        for (name, text) in BUILTIN {
+            assert_eq!(Arch::from_toml(name, text).unwrap().name, name);
+        }
+        assert_eq!(ArchRegistry::builtin().names().collect::<Vec<_>>(), ["aie2", "aie2p"]);
+    }
+
+    // Published figures: mlir-aie's target model, aie-rt, the amdxdna kernel driver.
+    #[rstest]
+    #[case("aie2", 3, 4, 16, 6, 256, 2 << 20)]
+    #[case("aie2p", 4, 8, 32, 16, 512, 4 << 20)]
+    fn generations_have_their_published_figures(
+        #[case] name: &str,
+        #[case] dev_gen: u8,
+        #[case] columns: usize,
+        #[case] cores: usize,
+        #[case] contexts: usize,
+        #[case] i8_macs: usize,
+        #[case] l2_bytes: usize,
+    ) {
+        let arch = ArchRegistry::builtin().get(name).unwrap();
+        let (array, limits) = (&arch.array, &arch.limits);
+        assert_eq!((arch.dev_gen, array.columns, array.columns * array.core_rows), (dev_gen, columns, cores));
+        assert_eq!((array.rows, array.mem_rows, limits.contexts), (6, 1, contexts));
+        assert_eq!(array.columns * array.mem_rows * arch.mem_tile.data_bytes, l2_bytes);
+        assert_eq!((arch.core.data_bytes, arch.core.banks, arch.core.program_bytes), (64 << 10, 4, 16 << 10));
+        assert_eq!((limits.pdis_per_context, limits.commands_per_chain, limits.chain_buffer_bytes), (32, 64, 4096));
+        assert_eq!((limits.device_heap_bytes, limits.granule, limits.queue_packets), (64 << 20, 4096, 64));
+        let dma = |tile: &crate::arch::Tile| {
+            (tile.dma.s2mm, tile.dma.mm2s, tile.dma.bds, tile.dma.bd_dimensions, tile.dma.locks)
+        };
+        assert_eq!(dma(&arch.core), (2, 2, 16, 3, 16));
+        assert_eq!(dma(&arch.mem_tile), (6, 6, 48, 4, 64));
+        assert_eq!(dma(&arch.shim), (2, 2, 16, 3, 16));
+        let i8 = arch.mmul.iter().find(|shape| shape.types == "i8 x i8").unwrap();
+        assert_eq!(i8.macs_per_cycle, i8_macs);
+    }
+
+    #[rstest]
+    #[case(0x1502, 0x00, Some("aie2"))]
+    #[case(0x17f0, 0x10, Some("aie2p"))]
+    #[case(0x17f0, 0x11, Some("aie2p"))]
+    #[case(0x17f0, 0x20, Some("aie2p"))]
+    #[case(0x17f0, 0x00, None)]
+    #[case(0x17f1, 0x10, None)]
+    fn products_are_found_by_pci_id(#[case] device: u16, #[case] revision: u8, #[case] expected: Option<&str>) {
+        let found = ArchRegistry::builtin().by_pci(device, revision);
+        assert_eq!(found.as_ref().map(|arch| arch.name.as_str()), expected);
+    }
+
+    #[test]
+    fn an_entry_without_revision_serves_the_rest() {
+        let any = edited("name = \"aie2p\"", "name = \"aie3\"")
+            .replace("device = 0x17f0\nrevision = 0x10", "device = 0x17f0");
+        let any = any.split("[[pci]]").take(2).collect::<Vec<_>>().join("[[pci]]");
+        let directory = directory(&[("aie3.toml", &any)]);
+        let (registry, problems) = ArchRegistry::load([directory.path()]);
+        assert_eq!(problems, []);
+        assert_eq!(registry.by_pci(0x17f0, 0x77).unwrap().name, "aie3");
+        assert_eq!(registry.by_pci(0x17f0, 0x20).unwrap().name, "aie2p");
+    }
+
+    #[test]
+    fn the_users_files_win_and_broken_ones_are_reported() {
+        let newer = edited("columns = 8", "columns = 6");
+        let first = directory(&[
+            ("a.toml", "name = "),
+            ("b.toml", &edited("columns = 8", "columns = 7")),
+            ("ignored.txt", "no"),
+            ("z.toml", &edited("name = \"aie2p\"", "name = \"copy\"")),
+        ]);
+        let second = directory(&[("b.toml", &newer)]);
+        let missing = first.path().join("missing");
+        let (registry, problems) = ArchRegistry::load([first.path(), second.path(), &missing]);
+        assert_eq!(registry.get("aie2p").unwrap().array.columns, 6);
+        assert_eq!(registry.get("aie2").unwrap().array.columns, 4);
+        assert_eq!(registry.names().count(), 2);
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(messages.len(), 3, "{messages:#?}");
+        assert!(messages[0].contains("a.toml is malformed: TOML parse error at line 1, column 8"), "{}", messages[0]);
+        assert!(messages[1].contains("z.toml: PCI id 0x17f0:0x10 belongs to generation `aie2p`"), "{}", messages[1]);
+        assert!(messages[2].starts_with("cannot read arch file or directory"), "{}", messages[2]);
+        assert!(messages[2].ends_with("directories come from AIE_HAL_ARCH_PATH"), "{}", messages[2]);
+    }
+
+    #[rstest]
+    #[case::unknown_key("columns = 8", "columns = 8\ncolums = 8", "unknown field `colums`")]
+    #[case::missing_key("columns = 8\n", "", "missing field `columns`")]
+    #[case::wrong_type("columns = 8", "columns = \"8\"", "invalid type: string")]
+    #[case::negative("columns = 8", "columns = -8", "invalid value: integer `-8`")]
+    fn malformed_files_name_the_line(#[case] from: &str, #[case] to: &str, #[case] reason: &str) {
+        let error = Arch::from_toml("test.toml", &edited(from, to)).unwrap_err();
+        let message = error.to_string();
+        assert!(matches!(error, ArchError::Malformed { .. }), "{message}");
+        assert!(message.contains("test.toml") && message.contains("at line") && message.contains(reason), "{message}");
     }
 }

@@ -1,0 +1,200 @@
+//! What makes the values of an arch file sensible together.
+//!
+//! The type system checks that a value is a number; this checks that it can be one of an array: counts are not zero, sizes
+//! divide into banks, rows add up. Whoever divides by a value of an [`Arch`] relies on it.
+
+use super::{Arch, PciId, Tile};
+use std::fmt::{Display, Formatter};
+
+impl Display for PciId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self.revision {
+            Some(revision) => write!(f, "{:#06x}:{revision:#04x}", self.device),
+            None => write!(f, "{:#06x} (any revision)", self.device),
+        }
+    }
+}
+
+fn positive(values: &[(&str, usize)]) -> Result<(), String> {
+    match values.iter().find(|(_, value)| *value == 0) {
+        Some((key, _)) => Err(format!("`{key}` is 0; it has to be at least 1")),
+        None => Ok(()),
+    }
+}
+
+fn power_of_two(key: &str, value: usize) -> Result<(), String> {
+    if value.is_power_of_two() { Ok(()) } else { Err(format!("`{key}` is {value}; it has to be a power of two")) }
+}
+
+fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
+    let dma = &values.dma;
+    positive(&[
+        ("s2mm", dma.s2mm),
+        ("mm2s", dma.mm2s),
+        ("bds", dma.bds),
+        ("bd_dimensions", dma.bd_dimensions),
+        ("locks", dma.locks),
+        ("max_lock", dma.max_lock),
+        ("task_queue", dma.task_queue),
+    ])
+    .map_err(|reason| format!("[{tile}] dma: {reason}"))
+}
+
+fn check_memory(tile: &str, values: &Tile) -> Result<(), String> {
+    positive(&[("data_bytes", values.data_bytes), ("banks", values.banks)])
+        .map_err(|reason| format!("[{tile}] {reason}"))?;
+    if values.data_bytes % values.banks != 0 {
+        return Err(format!(
+            "[{tile}] `data_bytes` is {}, which does not divide into {} banks",
+            values.data_bytes, values.banks
+        ));
+    }
+    Ok(())
+}
+
+fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), String> {
+    if value == 0 { Ok(()) } else { Err(format!("[{tile}] `{key}` is {value}; such a tile has none, write 0")) }
+}
+
+/// Checks one generation.
+///
+/// # Errors
+/// The key, its value and what is expected.
+pub(super) fn check(arch: &Arch) -> Result<(), String> {
+    check_names(arch)?;
+    let array = &arch.array;
+    positive(&[("columns", array.columns), ("mem_rows", array.mem_rows), ("core_rows", array.core_rows)])
+        .map_err(|reason| format!("[array] {reason}"))?;
+    // `checked_add`: the values come from a file.
+    if array.mem_rows.checked_add(array.core_rows).and_then(|rows| rows.checked_add(1)) != Some(array.rows) {
+        return Err(format!(
+            "[array] `rows` is {}; it has to be 1 shim row + {} mem tile rows + {} core rows",
+            array.rows, array.mem_rows, array.core_rows
+        ));
+    }
+    check_memory("core", &arch.core)?;
+    positive(&[("program_bytes", arch.core.program_bytes)]).map_err(|reason| format!("[core] {reason}"))?;
+    check_memory("mem_tile", &arch.mem_tile)?;
+    check_absent("mem_tile", "program_bytes", arch.mem_tile.program_bytes)?;
+    check_absent("shim", "program_bytes", arch.shim.program_bytes)?;
+    check_absent("shim", "data_bytes", arch.shim.data_bytes)?;
+    check_absent("shim", "banks", arch.shim.banks)?;
+    for (name, tile) in [("core", &arch.core), ("mem_tile", &arch.mem_tile), ("shim", &arch.shim)] {
+        check_dma(name, tile)?;
+    }
+    check_limits(arch)?;
+    check_costs(arch)?;
+    check_mmul(arch)?;
+    check_pci(arch)
+}
+
+fn check_names(arch: &Arch) -> Result<(), String> {
+    let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-');
+    if arch.name.is_empty() || !arch.name.bytes().all(allowed) {
+        return Err(format!(
+            "`name` is {:?}; it has to be lower case letters, digits, `_` and `-`, because URIs and file names carry it",
+            arch.name
+        ));
+    }
+    if arch.title.is_empty() {
+        return Err("`title` is empty; write the product line's name".into());
+    }
+    if arch.native_types.is_empty() {
+        return Err("`native_types` is empty; name at least one type, for example \"i8\"".into());
+    }
+    Ok(())
+}
+
+fn check_limits(arch: &Arch) -> Result<(), String> {
+    let limits = &arch.limits;
+    let sections = |reason: String| format!("[limits] {reason}");
+    positive(&[
+        ("pdis_per_context", limits.pdis_per_context),
+        ("commands_per_chain", limits.commands_per_chain),
+        ("chain_buffer_bytes", limits.chain_buffer_bytes),
+        ("contexts", limits.contexts),
+        ("device_heap_bytes", limits.device_heap_bytes),
+        ("max_buffer_bytes", limits.max_buffer_bytes),
+        ("queue_packets", limits.queue_packets),
+        ("queues", limits.queues),
+        ("kernel_arguments", limits.kernel_arguments),
+    ])
+    .map_err(sections)?;
+    power_of_two("max_alignment", limits.max_alignment).map_err(sections)?;
+    power_of_two("granule", limits.granule).map_err(sections)
+}
+
+fn check_costs(arch: &Arch) -> Result<(), String> {
+    for (key, value) in [("ddr_bytes_per_second", arch.cost.ddr_bytes_per_second), ("clock_mhz", arch.cost.clock_mhz)] {
+        if value == 0 {
+            return Err(format!("[cost] `{key}` is 0; it has to be at least 1"));
+        }
+    }
+    Ok(())
+}
+
+fn check_mmul(arch: &Arch) -> Result<(), String> {
+    for shape in &arch.mmul {
+        let place = |reason: String| format!("[[mmul]] {:?}: {reason}", shape.types);
+        positive(&[("m", shape.m), ("k", shape.k), ("n", shape.n), ("macs_per_cycle", shape.macs_per_cycle)])
+            .map_err(place)?;
+        if !matches!(shape.types.split_once(" x "), Some((left, right)) if !left.is_empty() && !right.is_empty()) {
+            return Err(place("`types` has to name both inputs, for example \"i8 x i8\"".into()));
+        }
+        // At most the whole product in one cycle.
+        let product = shape.m.checked_mul(shape.k).and_then(|mk| mk.checked_mul(shape.n));
+        if product.is_none_or(|product| shape.macs_per_cycle > product) {
+            return Err(place(format!(
+                "`macs_per_cycle` is {}, more than the shape {}x{}x{} has",
+                shape.macs_per_cycle, shape.m, shape.k, shape.n
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn check_pci(arch: &Arch) -> Result<(), String> {
+    for (index, id) in arch.pci.iter().enumerate() {
+        if arch.pci[..index].iter().any(|other| (other.device, other.revision) == (id.device, id.revision)) {
+            return Err(format!("[[pci]] id {id} is given twice; keep one"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::ArchRegistry;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(|a: &mut Arch| a.name = "AIE 9".into(), "`name` is \"AIE 9\"; it has to be lower case")]
+    #[case(|a: &mut Arch| a.title.clear(), "`title` is empty")]
+    #[case(|a: &mut Arch| a.native_types.clear(), "`native_types` is empty")]
+    #[case(|a: &mut Arch| a.array.columns = 0, "[array] `columns` is 0")]
+    #[case(|a: &mut Arch| a.array.rows = 5, "[array] `rows` is 5; it has to be 1 shim row + 1 mem tile rows + 4 core rows")]
+    #[case(|a: &mut Arch| a.array.mem_rows = usize::MAX, "[array] `rows` is 6")]
+    #[case(|a: &mut Arch| a.core.banks = 0, "[core] `banks` is 0")]
+    #[case(|a: &mut Arch| a.core.banks = 3, "[core] `data_bytes` is 65536, which does not divide into 3 banks")]
+    #[case(|a: &mut Arch| a.core.program_bytes = 0, "[core] `program_bytes` is 0")]
+    #[case(|a: &mut Arch| a.mem_tile.program_bytes = 1, "[mem_tile] `program_bytes` is 1; such a tile has none")]
+    #[case(|a: &mut Arch| a.shim.data_bytes = 1, "[shim] `data_bytes` is 1; such a tile has none")]
+    #[case(|a: &mut Arch| a.shim.dma.bds = 0, "[shim] dma: `bds` is 0")]
+    #[case(|a: &mut Arch| a.limits.contexts = 0, "[limits] `contexts` is 0")]
+    #[case(|a: &mut Arch| a.limits.granule = 0, "[limits] `granule` is 0; it has to be a power of two")]
+    #[case(|a: &mut Arch| a.limits.max_alignment = 48, "[limits] `max_alignment` is 48; it has to be a power of two")]
+    #[case(|a: &mut Arch| a.cost.clock_mhz = 0, "[cost] `clock_mhz` is 0")]
+    #[case(|a: &mut Arch| a.mmul[0].k = 0, "[[mmul]] \"i8 x i8\": `k` is 0")]
+    #[case(|a: &mut Arch| a.mmul[0].types = "i8".into(), "[[mmul]] \"i8\": `types` has to name both inputs")]
+    #[case(|a: &mut Arch| a.mmul[0].macs_per_cycle = 513, "[[mmul]] \"i8 x i8\": `macs_per_cycle` is 513")]
+    #[case(|a: &mut Arch| a.mmul[0].m = usize::MAX, "[[mmul]] \"i8 x i8\": `macs_per_cycle` is 512")]
+    #[case(|a: &mut Arch| { let id = a.pci[0].clone(); a.pci.push(id) }, "[[pci]] id 0x17f0:0x10 is given twice")]
+    fn contradictions_are_named(#[case] change: fn(&mut Arch), #[case] expected: &str) {
+        let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
+        check(&arch).unwrap();
+        change(&mut arch);
+        let reason = check(&arch).unwrap_err();
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+}
