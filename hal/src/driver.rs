@@ -34,3 +34,163 @@ pub trait Driver: Send + Sync + Debug {
     /// See [`DriverError`]; nothing stays open on error.
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError>;
 }
+
+/// The drivers of a program by scheme. Owned by whoever composes the program; there is no global one.
+#[derive(Debug, Default)]
+pub struct DriverRegistry {
+    drivers: Vec<Arc<dyn Driver>>,
+}
+
+impl DriverRegistry {
+    /// A registry without drivers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a driver. One with the same scheme is replaced and returned. Wrap it with
+    /// [`crate::validation::wrap_driver`] first, unless its callers are trusted.
+    pub fn register(&mut self, driver: Arc<dyn Driver>) -> Option<Arc<dyn Driver>> {
+        match self.drivers.iter_mut().find(|known| known.scheme() == driver.scheme()) {
+            Some(known) => Some(std::mem::replace(known, driver)),
+            None => {
+                self.drivers.push(driver);
+                None
+            }
+        }
+    }
+
+    /// Schemes in the order of registration.
+    pub fn schemes(&self) -> Vec<&'static str> {
+        self.drivers.iter().map(|driver| driver.scheme()).collect()
+    }
+
+    /// The devices of all drivers, in the order of registration, and the drivers that could not list theirs with the cause.
+    pub fn enumerate(&self) -> (Vec<Listing>, Vec<(&'static str, DriverError)>) {
+        let (mut listings, mut problems) = (Vec::new(), Vec::new());
+        for driver in &self.drivers {
+            match driver.enumerate() {
+                Ok(found) => listings.extend(found),
+                Err(error) => problems.push((driver.scheme(), error)),
+            }
+        }
+        (listings, problems)
+    }
+
+    /// Parses a list of URIs as [`DeviceUri::parse_list`] does, with the schemes registered here.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidUri`].
+    pub fn parse_list(&self, text: &str) -> Result<Vec<DeviceUri>, DriverError> {
+        DeviceUri::parse_list(text, &self.schemes())
+    }
+
+    /// Opens the devices that the URI `text` names.
+    ///
+    /// # Errors
+    /// [`DriverError::Creating`] with the URI and the cause: a text that is no URI, a scheme nobody has, or the driver's error.
+    pub fn open(&self, text: &str) -> Result<Vec<Arc<dyn Device>>, DriverError> {
+        let uri = DeviceUri::parse(text).map_err(|cause| creating(text.to_owned(), cause))?;
+        self.open_uri(&uri)
+    }
+
+    /// Opens the devices that `uri` names.
+    ///
+    /// # Errors
+    /// As [`DriverRegistry::open`].
+    pub fn open_uri(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
+        let opened = match self.drivers.iter().find(|driver| driver.scheme() == uri.scheme()) {
+            Some(driver) => driver.open(uri),
+            None => Err(DriverError::UnknownScheme {
+                uri: uri.to_string(),
+                scheme: uri.scheme().to_owned(),
+                available: match self.schemes() {
+                    schemes if schemes.is_empty() => "none, this program has no drivers".to_owned(),
+                    schemes => schemes.join(", "),
+                },
+            }),
+        };
+        opened.map_err(|cause| creating(uri.to_string(), cause))
+    }
+}
+
+fn creating(uri: String, cause: DriverError) -> DriverError {
+    DriverError::Creating { uri, cause: Box::new(cause) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::DeviceError;
+
+    /// Lists one device when it can, and opens nothing.
+    #[derive(Debug)]
+    struct Stub {
+        scheme: &'static str,
+        available: bool,
+    }
+
+    impl Driver for Stub {
+        fn scheme(&self) -> &'static str {
+            self.scheme
+        }
+        fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+            if !self.available {
+                return Err(DriverError::Runtime("no library".into()));
+            }
+            let uri = DeviceUri::parse(self.scheme)?;
+            Ok(vec![Listing { uri, name: "Stub".into(), arch: None, disabled: None }])
+        }
+        fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
+            match uri.path() {
+                "none" => Ok(vec![]),
+                path => Err(DeviceError::Lost(format!("stub {path}")).into()),
+            }
+        }
+    }
+
+    fn registry() -> DriverRegistry {
+        let mut registry = DriverRegistry::new();
+        assert!(registry.register(Arc::new(Stub { scheme: "one", available: true })).is_none());
+        assert!(registry.register(Arc::new(Stub { scheme: "two", available: false })).is_none());
+        registry
+    }
+
+    #[test]
+    fn a_driver_that_cannot_list_does_not_hide_the_others() {
+        let (listings, problems) = registry().enumerate();
+        assert_eq!(listings.len(), 1);
+        assert_eq!(listings[0].uri.scheme(), "one");
+        assert_eq!(problems, [("two", DriverError::Runtime("no library".into()))]);
+    }
+
+    #[test]
+    fn a_driver_of_the_same_scheme_is_replaced() {
+        let mut registry = registry();
+        let old = registry.register(Arc::new(Stub { scheme: "one", available: false })).unwrap();
+        assert!(old.enumerate().is_ok());
+        assert_eq!(registry.schemes(), ["one", "two"]);
+        assert_eq!(registry.enumerate().1.len(), 2);
+    }
+
+    #[test]
+    fn uris_go_to_their_driver_and_errors_name_them() {
+        let registry = registry();
+        assert!(registry.open("one:none").unwrap().is_empty());
+        let message = |text: &str| registry.open(text).unwrap_err().to_string();
+        assert_eq!(message("two:7"), "creating device `two:7`: device lost: stub 7");
+        assert_eq!(
+            message("three:0"),
+            "creating device `three:0`: no driver for scheme `three` in `three:0`; available: one, two"
+        );
+        assert!(message("").starts_with("creating device ``: invalid device URI ``: it has no scheme"));
+        let error = DriverRegistry::new().open("one").unwrap_err();
+        assert!(error.to_string().ends_with("available: none, this program has no drivers"), "{error}");
+        assert!(matches!(error.cause(), DriverError::UnknownScheme { .. }));
+    }
+
+    #[test]
+    fn lists_know_the_registered_schemes() {
+        let uris = registry().parse_list("one:0,1,two:2").unwrap();
+        assert_eq!(uris.iter().map(ToString::to_string).collect::<Vec<_>>(), ["one:0,1", "two:2"]);
+    }
+}

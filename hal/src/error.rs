@@ -60,6 +60,24 @@ pub enum DriverError {
     /// Opening the device itself failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// Says which of possibly many devices the cause is about.
+    #[error("creating device `{uri}`: {cause}")]
+    Creating {
+        /// What was asked for.
+        uri: String,
+        /// Why it failed.
+        cause: Box<DriverError>,
+    },
+}
+
+impl DriverError {
+    /// The error below all [`DriverError::Creating`].
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::Creating { cause, .. } => cause.cause(),
+            other => other,
+        }
+    }
 }
 
 /// A device could not do what was asked of it.

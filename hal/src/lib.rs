@@ -15,7 +15,7 @@
 //!
 //! # Tour
 //!
-//! A [`Driver`] lists and opens devices named by a [`DeviceUri`]. A [`Device`] allocates [`Buffer`]s, loads
+//! A [`DriverRegistry`] holds the [`Driver`]s of a program; a driver lists and opens devices named by a [`DeviceUri`]. A [`Device`] allocates [`Buffer`]s, loads
 //! [`KernelArtifact`]s as [`Executable`]s, and makes [`Semaphore`]s and [`Queue`]s. A [`CommandList`] of fills, updates, copies,
 //! dispatches, host calls and barriers is submitted to a queue. [`Counters`] say what it cost.
 //!
@@ -46,7 +46,7 @@ pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool};
 pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder};
 pub use counters::Counters;
 pub use device::{Device, DeviceInfo, Limits, MemoryReport};
-pub use driver::{Driver, Listing};
+pub use driver::{Driver, DriverRegistry, Listing};
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;
 pub use kernel::{Kernel, KernelError, KernelExecutor};
