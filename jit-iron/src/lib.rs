@@ -1,1 +1,19 @@
-//! TODO
+//! Where kernels come from.
+//!
+//! A [`KernelStore`] answers one question: which artifact computes this normalised node on this generation? It looks in memory
+//! first, then in the user's kernel directory, and asks its [`KernelCompiler`]s last. Whatever it finds, good or bad, it
+//! remembers, so that planning a graph again costs one hash lookup per node.
+//!
+//! The compiler of this crate is the [`ReferenceCompiler`], whose artifacts describe their computation and are executed by a
+//! simulated device. Compilers that make code for the array implement the same trait.
+#![forbid(unsafe_code)]
+
+pub mod compiler;
+pub mod counters;
+pub mod directory;
+pub mod store;
+
+pub use compiler::{CompileError, KernelCompiler, ReferenceCompiler};
+pub use counters::StoreCounters;
+pub use directory::KernelDirectory;
+pub use store::{KernelStore, KernelStoreBuilder, StoreError};

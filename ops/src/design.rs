@@ -75,6 +75,16 @@ impl Design {
     /// # Errors
     /// [`Unsupported::Resources`] with everything that is short, how much is needed and how much there is.
     pub fn check(&self, op: &'static str, arch: &Arch) -> Result<(), Unsupported> {
+        let short = self.shortages(arch);
+        if short.is_empty() { Ok(()) } else { Err(resources(op, arch, short.join("; "))) }
+    }
+
+    /// Whether nothing is short.
+    fn fits(&self, arch: &Arch) -> bool {
+        self.shortages(arch).is_empty()
+    }
+
+    fn shortages(&self, arch: &Arch) -> Vec<String> {
         let core = &arch.core;
         let mut short = Vec::new();
         let mut limit = |what: &str, needed: usize, available: usize| {
@@ -105,7 +115,7 @@ impl Design {
         if self.columns == 0 || self.cores_per_column == 0 {
             short.push("the design uses no core".into());
         }
-        if short.is_empty() { Ok(()) } else { Err(resources(op, arch, short.join("; "))) }
+        short
     }
 
     /// Cores of the whole design.

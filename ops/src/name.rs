@@ -98,21 +98,21 @@ mod tests {
 
     /// The C++ backend's own names; its f16 policy applies.
     #[rstest]
-    #[case::flattened("ADD", F32, &[32, 32], &[&[32, 32], &[32, 32]], "add-1024f32-1024f32-1024f32")]
+    #[case::flattened("ADD", F32, &[32, 32], &[[32, 32, 1, 1]; 2], "add-1024f32-1024f32-1024f32")]
     #[case::broadcast(
-        "ADD", F32, &[10, 5, 4, 3], &[&[10, 5, 4, 3], &[10]], "add-10x5x4x3f32-10x5x4x3f32-10f32"
+        "ADD", F32, &[10, 5, 4, 3], &[[10, 5, 4, 3], [10, 1, 1, 1]], "add-10x5x4x3f32-10x5x4x3f32-10f32"
     )]
-    #[case::unary_half("RELU", F16, &[64, 64], &[&[64, 64]], "relu-4096bf16-4096bf16")]
-    #[case::one_element("ADD", F32, &[1], &[&[1], &[1]], "add-1f32-1f32-1f32")]
-    #[case::leading_ones("RELU", F32, &[1, 1, 3], &[&[1, 1, 3]], "relu-3f32-3f32")]
+    #[case::unary_half("RELU", F16, &[64, 64], &[[64, 64, 1, 1]], "relu-4096bf16-4096bf16")]
+    #[case::one_element("ADD", F32, &[1], &[[1; 4]; 2], "add-1f32-1f32-1f32")]
+    #[case::leading_ones("RELU", F32, &[1, 1, 3], &[[1, 1, 3, 1]], "relu-3f32-3f32")]
     fn names_of_the_cpp_backend(
         #[case] op: &str,
         #[case] dtype: DataType,
         #[case] output: &[usize],
-        #[case] sources: &[&[usize]],
+        #[case] sources: &[[usize; 4]],
         #[case] expected: &str,
     ) {
-        let sources: Vec<_> = sources.iter().map(|ne| Some(tensor(dtype, ne))).collect();
+        let sources: Vec<_> = sources.iter().map(|ne| Some(Tensor::contiguous(dtype, *ne))).collect();
         let node = node(op, &[], tensor(dtype, output), &sources);
         let op = lookup(op).unwrap();
         let normalised = normalise(op, &node, F16Policy::Bf16).unwrap();

@@ -75,7 +75,7 @@ impl Product<'_> {
             ];
             let blocks = rows.div_ceil(m);
             let design = self.design(buffers, blocks.div_ceil(self.arch.array.core_rows), blocks, 1);
-            if m == 1 || (design.check("", self.arch).is_ok() && (m <= TILES[4] || blocks >= self.all_cores())) {
+            if m == 1 || (design.fits(self.arch) && (m <= TILES[4] || blocks >= self.all_cores())) {
                 return design;
             }
             m /= 2;
@@ -89,9 +89,9 @@ impl Product<'_> {
             let native = native.max(1);
             extent.next_multiple_of(native).min(largest.next_multiple_of(native))
         };
-        let design = |largest: usize| {
+        let design = |(largest, deepest): (usize, usize)| {
             let (m, n) = (tile(rows, self.mmul.m, largest), tile(columns, self.mmul.n, largest));
-            let k = tile(depth, self.mmul.k, largest.max(TILES[2]));
+            let k = tile(depth, self.mmul.k, deepest);
             let buffers = vec![
                 TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(self.weights.dtype, k * m), 2),
                 TileBuffer::new(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), 2),
@@ -102,8 +102,10 @@ impl Product<'_> {
             let width = groups.clamp(1, self.arch.array.columns);
             self.design(buffers, groups, blocks, groups.div_ceil(width))
         };
-        let fitting = TILES.into_iter().map(design).find(|design| design.check("", self.arch).is_ok());
-        fitting.unwrap_or_else(|| design(TILES[4]))
+        // Large tiles of the output save the most traffic; how deep they are matters less.
+        let candidates = TILES.into_iter().flat_map(|extent| [(extent, extent), (extent, extent / 2)]);
+        let fitting = candidates.map(design).find(|design| design.fits(self.arch));
+        fitting.unwrap_or_else(|| design((TILES[4], TILES[4])))
     }
 
     fn all_cores(&self) -> usize {

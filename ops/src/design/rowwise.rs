@@ -49,7 +49,7 @@ pub fn rowwise(op: &'static str, node: &Node, arch: &Arch, row_passes: usize) ->
     if !design.fits_core(arch) {
         design.core_buffers = buffers(|row| row.chunk, 2);
         design.mem_tile_buffers = buffers(|row| row.bytes, 1);
-        if design.check(op, arch).is_err() {
+        if !design.fits(arch) {
             design.mem_tile_buffers = joints(|row| row.chunk);
             design.passes = row_passes.max(1);
         }

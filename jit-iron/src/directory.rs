@@ -1,0 +1,285 @@
+//! Kernels in a directory of the user's: `<directory>/<arch>/<name>.pdi` and `<name>_insts.bin`.
+//!
+//! The layout is the C++ ggml-hsa backend's. A kernel needs both files; half of one is ignored with a warning, because it may
+//! be on its way. Files that are there but damaged are errors: to replace a kernel that somebody put there on purpose by another
+//! one would hide the damage.
+
+use aie_hal::artifact::ArtifactError;
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::Node;
+use aie_ops::artifact::{DescriptionError, read_description};
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// The environment variable that names a kernel directory.
+pub const KERNEL_DIR_VARIABLE: &str = "GGML_HSA_KERNEL_DIR";
+
+/// A kernel directory, or a kernel in it, cannot be used.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum DirectoryError {
+    /// The directory itself.
+    #[error(
+        "kernel directory {}: {reason}; create it with one folder per generation (for example {}), or unset {KERNEL_DIR_VARIABLE}",
+        path.display(), path.join("aie2p").display()
+    )]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// One file.
+    #[error("kernel file {}: {reason}; replace the file or remove it", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A directory of kernels. Files are looked up when asked for; nothing is listed or watched.
+#[derive(Debug, Clone)]
+pub struct KernelDirectory {
+    path: PathBuf,
+}
+
+impl KernelDirectory {
+    /// Uses `path`, which must be a directory.
+    ///
+    /// # Errors
+    /// [`DirectoryError::Directory`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, DirectoryError> {
+        let path = path.into();
+        let reason = match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => return Ok(Self { path }),
+            Ok(_) => "it is not a directory".into(),
+            Err(error) => error.to_string(),
+        };
+        Err(DirectoryError::Directory { path, reason })
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The kernel `name` for a normalised node, if there is one.
+    ///
+    /// Parameters of some operations are not part of the name. Compiled code does not tell its parameters, so such a kernel is
+    /// taken as it is; a reference artifact does, and one for another node is not taken.
+    ///
+    /// # Errors
+    /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
+    pub fn load(&self, name: &str, node: &Node, arch: &Arch) -> Result<Option<KernelArtifact>, DirectoryError> {
+        let folder = self.path.join(&arch.name);
+        let pdi_path = folder.join(format!("{name}.pdi"));
+        let instructions_path = folder.join(format!("{name}_insts.bin"));
+        let limit = arch.limits.device_heap_bytes;
+        let (pdi, instructions) = match (read(&pdi_path, limit)?, read(&instructions_path, limit)?) {
+            (Some(pdi), Some(instructions)) => (pdi, instructions),
+            (None, None) => return Ok(None),
+            (pdi, _) => {
+                let [there, missing] =
+                    if pdi.is_some() { [pdi_path, instructions_path] } else { [instructions_path, pdi_path] };
+                tracing::warn!("{} is there but {} is not: the kernel is ignored", there.display(), missing.display());
+                return Ok(None);
+            }
+        };
+        let artifact =
+            KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(|error| {
+                let path = if matches!(error, ArtifactError::Pdi { .. }) { &pdi_path } else { &instructions_path };
+                file(path, error)
+            })?;
+        let expected = node.arguments().count();
+        if artifact.argument_count() > expected {
+            let found = artifact.argument_count();
+            return Err(file(&instructions_path, format!("it uses {found} arguments, the operation has {expected}")));
+        }
+        match read_description(&artifact) {
+            Ok(description) if description.node != *node => {
+                let path = pdi_path.display();
+                tracing::warn!("{path} describes the same operation with other parameters: the kernel is ignored");
+                Ok(None)
+            }
+            Ok(_) | Err(DescriptionError::Compiled { .. }) => Ok(Some(artifact)),
+            Err(error) => Err(file(&pdi_path, error)),
+        }
+    }
+}
+
+fn file(path: &Path, reason: impl ToString) -> DirectoryError {
+    DirectoryError::File { path: path.into(), reason: reason.to_string() }
+}
+
+/// The content of a file, if there is one. Files larger than `limit` are refused before they are read.
+fn read(path: &Path, limit: usize) -> Result<Option<Arc<[u8]>>, DirectoryError> {
+    let opened = match fs::File::open(path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
+        opened => opened.map_err(|error| file(path, error))?,
+    };
+    let metadata = opened.metadata().map_err(|error| file(path, error))?;
+    if !metadata.is_file() {
+        return Err(file(path, "it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    // One byte more than allowed, so that a file that has grown since is noticed.
+    opened.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| file(path, error))?;
+    if bytes.len() > limit {
+        return Err(file(path, format!("it is larger than the device heap of {limit} bytes")));
+    }
+    Ok(Some(bytes.into()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use aie_hal::ArchRegistry;
+    use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::pdi;
+    use aie_ops::artifact::reference_artifact;
+    use aie_ops::name::kernel_name;
+    use aie_ops::{DataType, OpParams, Operation, Tensor, table};
+    use rstest::rstest;
+
+    pub(crate) fn arch(name: &str) -> Arc<Arch> {
+        ArchRegistry::builtin().get(name).unwrap()
+    }
+
+    pub(crate) fn sum(elements: usize) -> (&'static dyn Operation, Node) {
+        let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
+        let node =
+            Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] };
+        (table::lookup("ADD").unwrap(), node)
+    }
+
+    /// Writes the reference artifact of a node as the directory expects it; returns its name.
+    pub(crate) fn put(directory: &Path, op: &dyn Operation, node: &Node, arch: &Arch) -> String {
+        let artifact = reference_artifact(op, node, arch).unwrap();
+        let folder = directory.join(&arch.name);
+        fs::create_dir_all(&folder).unwrap();
+        let name = kernel_name(op, node);
+        fs::write(folder.join(format!("{name}.pdi")), artifact.pdi()).unwrap();
+        fs::write(folder.join(format!("{name}_insts.bin")), artifact.instructions()).unwrap();
+        name
+    }
+
+    #[test]
+    fn both_files_make_a_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2"));
+        let directory = KernelDirectory::open(root.path()).unwrap();
+        assert!(directory.load("add-64f32-64f32-64f32", &node, &arch).unwrap().is_none());
+        let name = put(root.path(), op, &node, &arch);
+        let artifact = directory.load(&name, &node, &arch).unwrap().unwrap();
+        assert_eq!((artifact.name(), artifact.arch()), ("add-64f32-64f32-64f32", "aie2"));
+        assert_eq!(artifact.identity(), reference_artifact(op, &node, &arch).unwrap().identity());
+    }
+
+    #[rstest]
+    #[case(".pdi")]
+    #[case("_insts.bin")]
+    fn half_a_kernel_is_none(#[case] missing: &str) {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2p"));
+        let name = put(root.path(), op, &node, &arch);
+        fs::remove_file(root.path().join("aie2p").join(format!("{name}{missing}"))).unwrap();
+        assert!(KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap().is_none());
+    }
+
+    /// Every prefix of either file is refused, and the message names the file.
+    #[rstest]
+    #[case(".pdi")]
+    #[case("_insts.bin")]
+    fn truncated_files_are_named(#[case] end: &str) {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2p"));
+        let name = put(root.path(), op, &node, &arch);
+        let directory = KernelDirectory::open(root.path()).unwrap();
+        let path = root.path().join("aie2p").join(format!("{name}{end}"));
+        let whole = fs::read(&path).unwrap();
+        for length in (0..whole.len()).step_by(7) {
+            fs::write(&path, &whole[..length]).unwrap();
+            let error = directory.load(&name, &node, &arch).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("kernel file {}: ", path.display())), "{length}: {error}");
+            assert!(error.ends_with("replace the file or remove it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn kernels_of_another_generation_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (op, node) = sum(64);
+        let name = put(root.path(), op, &node, &arch("aie2"));
+        fs::rename(root.path().join("aie2"), root.path().join("aie2p")).unwrap();
+        let directory = KernelDirectory::open(root.path()).unwrap();
+        let error = directory.load(&name, &node, &arch("aie2p")).unwrap_err().to_string();
+        assert!(error.contains("_insts.bin") && error.contains("generation"), "{error}");
+    }
+
+    #[test]
+    fn kernels_with_too_many_arguments_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (op, node) = sum(64);
+        let name = put(root.path(), op, &node, &arch("aie2"));
+        let mut unary = node;
+        unary.sources.pop();
+        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &unary, &arch("aie2")).unwrap_err();
+        assert!(error.to_string().contains("it uses 3 arguments, the operation has 2"), "{error}");
+    }
+
+    #[test]
+    fn a_description_of_other_parameters_is_not_taken_but_compiled_code_is() {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2"));
+        let name = put(root.path(), op, &node, &arch);
+        let directory = KernelDirectory::open(root.path()).unwrap();
+        let mut other = node;
+        other.params.0[0] = 1;
+        assert!(directory.load(&name, &other, &arch).unwrap().is_none());
+        let mut cdo = CdoBuilder::new();
+        cdo.write(0x0023_2000, 1);
+        fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
+        assert!(directory.load(&name, &other, &arch).unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_not_a_file_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2"));
+        let name = put(root.path(), op, &node, &arch);
+        let path = root.path().join("aie2").join(format!("{name}.pdi"));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap_err();
+        assert_eq!(error, file(&path, "it is not a regular file"));
+    }
+
+    #[test]
+    fn files_larger_than_the_heap_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let (op, node) = sum(64);
+        let mut arch = Arch::clone(&arch("aie2"));
+        let name = put(root.path(), op, &node, &arch);
+        arch.limits.device_heap_bytes = 100;
+        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap_err();
+        assert!(error.to_string().contains("larger than the device heap of 100 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_is_none_is_explained() {
+        let root = tempfile::tempdir().unwrap();
+        let missing = root.path().join("kernels");
+        let message = KernelDirectory::open(&missing).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("kernel directory {}: ", missing.display())), "{message}");
+        assert!(message.contains("create it") && message.contains("unset GGML_HSA_KERNEL_DIR"), "{message}");
+        fs::write(&missing, "").unwrap();
+        let message = KernelDirectory::open(&missing).unwrap_err().to_string();
+        assert!(message.contains("it is not a directory"), "{message}");
+    }
+}
