@@ -3,6 +3,7 @@
 use super::cpu::element::{read_row, write};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::for_each_row;
+use super::cpu::sum::sum;
 use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::Node;
@@ -81,17 +82,4 @@ impl Operation for Norm {
             )
         }))
     }
-}
-
-/// The sum of a function of the elements, in double precision and in lanes, so that it vectorises.
-#[inline(always)]
-fn sum(values: &[f32], function: impl Fn(f64) -> f64) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, tail) = values.as_chunks::<16>();
-    for chunk in chunks {
-        for (lane, value) in lanes.iter_mut().zip(chunk) {
-            *lane += function(f64::from(*value));
-        }
-    }
-    lanes.iter().sum::<f64>() + tail.iter().map(|value| function(f64::from(*value))).sum::<f64>()
 }

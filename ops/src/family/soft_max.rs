@@ -7,6 +7,7 @@ use super::cpu::element::{read_row, write};
 use super::cpu::exp::exp;
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{Row, for_each_row};
+use super::cpu::sum::sum;
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::Node;
@@ -131,23 +132,14 @@ fn soft_max(y: &mut [f32], x: &[f32], scale: f32, mask: Option<&[f32]>, slope: f
         }
     }
     let max = maximum(y).max(sink.unwrap_or(f32::NEG_INFINITY));
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, tail) = y.as_chunks_mut::<16>();
-    for chunk in chunks {
-        for (lane, y) in lanes.iter_mut().zip(chunk) {
-            *y = exp(*y - max);
-            *lane += f64::from(*y);
-        }
-    }
-    let mut sum: f64 = lanes.iter().sum();
-    for y in tail {
+    for y in y.iter_mut() {
         *y = exp(*y - max);
-        sum += f64::from(*y);
     }
+    let mut total = sum(y, |y| y);
     if let Some(sink) = sink {
-        sum += f64::from((sink - max).exp());
+        total += f64::from((sink - max).exp());
     }
-    let scale = (1.0 / sum) as f32;
+    let scale = (1.0 / total) as f32;
     for y in y {
         *y *= scale;
     }

@@ -95,10 +95,10 @@ fn tile<S: Simd, E: Element, const R: usize, const C: usize>(rows: [&[E]; R], co
     let row_chunks: [&[[E; LANES]]; R] = rows.map(|row| &row.as_chunks::<LANES>().0[..chunks]);
     let column_chunks: [&[[f32; LANES]]; C] = columns.map(|column| &column.as_chunks::<LANES>().0[..chunks]);
     for k in 0..chunks {
-        let right: [[f32; LANES]; C] = std::array::from_fn(
-            #[inline(always)]
-            |j| column_chunks[j][k],
-        );
+        let mut right = [[0.0; LANES]; C];
+        for j in 0..C {
+            right[j] = column_chunks[j][k];
+        }
         for i in 0..R {
             let left = row_chunks[i][k].map(
                 #[inline(always)]
@@ -111,6 +111,8 @@ fn tile<S: Simd, E: Element, const R: usize, const C: usize>(rows: [&[E]; R], co
             }
         }
     }
+    // The compiler keeps sums in registers only if nothing below indexes their array at run time. This makes a copy for that.
+    let sums = std::hint::black_box(sums);
     let tail = chunks * LANES;
     let mut result = [[0.0; R]; C];
     for i in 0..R {

@@ -10,3 +10,4 @@ pub mod element;
 pub mod exp;
 pub mod kernel;
 pub mod rows;
+pub mod sum;
