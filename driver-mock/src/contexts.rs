@@ -130,3 +130,81 @@ impl ContextPlanner {
         Ok(planned.pdis)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executable::PdiTable;
+    use crate::rig::artifact;
+    use aie_hal::ArchRegistry;
+
+    fn npu() -> Arc<Npu> {
+        let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
+        arch.limits.pdis_per_context = 4;
+        arch.limits.contexts = 2;
+        let heap = arch.limits.device_heap_bytes;
+        Arc::new(Npu::new(Arc::new(arch), heap))
+    }
+
+    fn load(npu: &Arc<Npu>, count: usize) -> Vec<Arc<LoadedPdi>> {
+        let mut table = PdiTable::default();
+        let artifacts = (0..count).map(|i| artifact(npu.arch(), &format!("{i} 1"), 1));
+        artifacts.map(|a| table.load(npu, &a, "test").unwrap()).collect()
+    }
+
+    fn prepare(planner: &mut ContextPlanner, npu: &Npu, pdis: &[Arc<LoadedPdi>]) -> u64 {
+        let before = npu.counts().contexts_created;
+        planner.prepare(npu, &pdis.iter().collect::<Vec<_>>()).unwrap();
+        npu.counts().contexts_created - before
+    }
+
+    fn context(planner: &ContextPlanner, pdi: &LoadedPdi) -> Option<ContextId> {
+        planner.locate(pdi.number).map(|at| at.context)
+    }
+
+    #[test]
+    fn a_context_with_room_takes_more_pdis() {
+        let (npu, mut planner) = (npu(), ContextPlanner::default());
+        let pdis = load(&npu, 4);
+        assert_eq!(prepare(&mut planner, &npu, &pdis[..2]), 1);
+        assert_eq!(prepare(&mut planner, &npu, &pdis[..2]), 0);
+        assert_eq!(prepare(&mut planner, &npu, &pdis[1..]), 1);
+        let all: Vec<_> = pdis.iter().map(|pdi| context(&planner, pdi)).collect();
+        assert!(all[0].is_some() && all.iter().all(|c| *c == all[0]), "{all:?}");
+    }
+
+    #[test]
+    fn the_least_recently_used_context_goes() {
+        let (npu, mut planner) = (npu(), ContextPlanner::default());
+        let pdis = load(&npu, 12);
+        prepare(&mut planner, &npu, &pdis[..4]);
+        prepare(&mut planner, &npu, &pdis[4..8]);
+        prepare(&mut planner, &npu, &pdis[..1]);
+        assert_eq!(prepare(&mut planner, &npu, &pdis[8..]), 1);
+        assert!(context(&planner, &pdis[0]).is_some());
+        assert_eq!(context(&planner, &pdis[4]), None);
+        assert_eq!(prepare(&mut planner, &npu, &pdis[8..]), 0);
+    }
+
+    #[test]
+    fn unloaded_pdis_make_room() {
+        let (npu, mut planner) = (npu(), ContextPlanner::default());
+        let mut pdis = load(&npu, 8);
+        let rest = pdis.split_off(4);
+        prepare(&mut planner, &npu, &pdis);
+        pdis.truncate(1);
+        prepare(&mut planner, &npu, &rest[..3]);
+        assert_eq!(context(&planner, &pdis[0]), context(&planner, &rest[0]));
+    }
+
+    #[test]
+    fn too_many_for_all_contexts_are_found_one_by_one() {
+        let (npu, mut planner) = (npu(), ContextPlanner::default());
+        let pdis = load(&npu, 11);
+        prepare(&mut planner, &npu, &pdis);
+        for pdi in pdis.iter().chain(&pdis) {
+            let at = planner.require(&npu, pdi).unwrap();
+            assert_eq!(planner.locate(pdi.number), Some(at));
+        }
+    }
+}

@@ -353,6 +353,12 @@ impl Device for MockDevice {
         if let Err(reason) = &kernel {
             tracing::warn!("kernel `{}` loads, but its dispatches will time out: {reason}", artifact.name());
         }
+        if !artifact.has_completion_token() {
+            tracing::warn!(
+                "kernel `{}` waits for no transfer; on hardware it would complete before its output is written",
+                artifact.name()
+            );
+        }
         Ok(Arc::new(MockExecutable {
             artifact: artifact.clone(),
             pdi,
@@ -382,3 +388,6 @@ impl Device for MockDevice {
         Ok(Arc::new(TimelineSemaphore::new(initial)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -385,3 +385,6 @@ fn garbage(bytes: &mut [u8]) {
         *byte = (state >> 32) as u8;
     }
 }
+
+#[cfg(test)]
+mod tests;

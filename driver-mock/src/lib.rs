@@ -38,6 +38,8 @@ mod memory;
 pub mod npu;
 mod options;
 mod queue;
+#[cfg(test)]
+mod rig;
 
 pub use driver::MockDriver;
 

@@ -79,7 +79,10 @@ impl Options {
         let no_device = |reason: String| DriverError::NoSuchDevice {
             uri: uri.to_string(),
             reason,
-            available: format!("mock:ARCH/0 to mock:ARCH/{}", devices - 1),
+            available: match (uri.path().split('/').next().unwrap_or_default(), devices) {
+                (arch, 1) => format!("mock:{arch}"),
+                (arch, _) => format!("mock:{arch}/0 to mock:{arch}/{}", devices - 1),
+            },
         };
         let (arch, index) = match uri.path().split_once('/') {
             None => (uri.path(), None),
@@ -139,6 +142,8 @@ mod tests {
     #[case("mock?fault=melt@1", "fault", "kinds: alloc, timeout")]
     #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "add the parameter `devices=2`")]
+    #[case("mock:aie2p/1", "mock:aie2p/1", "available: mock:aie2p")]
+    #[case("mock:aie2/4?devices=3", "there is no device 4 of 3", "available: mock:aie2/0 to mock:aie2/2")]
     #[case("mock:aie2p/x", "mock:aie2p/x", "`x` is not the number")]
     fn refuses(#[case] uri: &str, #[case] names: &str, #[case] reason: &str) {
         let message = parse(uri).unwrap_err().to_string();

@@ -303,3 +303,6 @@ impl Queue for MockQueue {
         self.shared.lost_or_ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,13 +8,7 @@ fn npu() -> Npu {
 }
 
 fn digests(count: usize) -> Vec<Digest> {
-    (0..count)
-        .map(|i| {
-            let mut digest = [0; 32];
-            digest[..8].copy_from_slice(&i.to_le_bytes());
-            digest
-        })
-        .collect()
+    (0..count).map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
 fn configured(npu: &Npu, pdis: usize) -> ContextId {
