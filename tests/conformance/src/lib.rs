@@ -1,1 +1,34 @@
-//! TODO
+//! The conformance suite: what every driver has to do, as cases.
+//!
+//! Choices that shape this crate:
+//!
+//! - **A case is a function.** It takes a [`Context`], prints what it expected and what it found, and panics when they differ.
+//!   Cases know the traits of `aie-hal` and nothing of any driver.
+//! - **A mode is a [`Backend`].** A driver, a device URI with its parameters, and tags that say what the device can do.
+//!   [`conformance_suite!`] makes every case a `#[test]` of its own for one mode.
+//! - **As users use it.** The driver is wrapped in the validation layer of `aie-hal`, always.
+//! - **Exclusions are data.** An [`Exclusion`] names a case and gives the reason in a sentence. The case runs all the same, and
+//!   fails when it passes: the list can only shrink.
+//! - **Nothing is skipped in silence.** A case that needs what a mode does not have says so, and the mode's tags are themselves
+//!   checked against the device.
+//! - **A hang is a failure.** Each case has a time limit.
+//!
+//! The kernels of the dispatch cases are in [`kernels`]: artifacts made with the writers of `aie-hal`, and an executor for
+//! simulated devices. No operation library is needed.
+#![forbid(unsafe_code)]
+
+mod backend;
+mod cases;
+mod expect;
+pub mod kernels;
+mod registry;
+mod rig;
+mod run;
+
+pub use backend::{Backend, Exclusion, Tag};
+pub use registry::{Case, cases};
+pub use rig::{Context, Rig};
+pub use run::{Verdict, evaluate, run, summary};
+
+/// Fewest cases this suite may have; the summary test of each mode asserts it.
+pub const MINIMUM_CASES: usize = 80;
