@@ -43,7 +43,7 @@ fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
 fn check_memory(tile: &str, values: &Tile) -> Result<(), String> {
     positive(&[("data_bytes", values.data_bytes), ("banks", values.banks)])
         .map_err(|reason| format!("[{tile}] {reason}"))?;
-    if values.data_bytes % values.banks != 0 {
+    if !values.data_bytes.is_multiple_of(values.banks) {
         return Err(format!(
             "[{tile}] `data_bytes` is {}, which does not divide into {} banks",
             values.data_bytes, values.banks

@@ -185,7 +185,7 @@ impl Checked {
         }
         if let Some(command) = slot_use.dispatch {
             let address = address(&**buffer, *offset);
-            if address % DISPATCH_ALIGNMENT as u64 != 0 {
+            if !address.is_multiple_of(DISPATCH_ALIGNMENT as u64) {
                 let what = format!("{}: the binding in slot {slot}", at(command));
                 return Err(SubmitError::Binding(misaligned(&what, address)));
             }
@@ -320,7 +320,7 @@ impl Builder {
         let owner = wrapper(buffer).map(|wrapper| &wrapper.owner);
         self.adopt(owner, || format!("argument {argument} of {}", describe(index, command)))?;
         let address = address(&**buffer, offset);
-        if matches!(command, Command::Dispatch { .. }) && address % DISPATCH_ALIGNMENT as u64 != 0 {
+        if matches!(command, Command::Dispatch { .. }) && !address.is_multiple_of(DISPATCH_ALIGNMENT as u64) {
             let what = format!("argument {argument} of {}", describe(index, command));
             return Err(SubmitError::CommandList(misaligned(&what, address)));
         }
