@@ -66,7 +66,7 @@ pub fn markdown() -> String {
 }
 
 /// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.
-fn examples(op: &str, dtype: DataType) -> Vec<Node> {
+pub(crate) fn examples(op: &str, dtype: DataType) -> Vec<Node> {
     use DataType::{F32, I32, I64};
     let tensor = Tensor::contiguous;
     let (x, wide) = (tensor(dtype, [512, 8, 2, 1]), tensor(dtype, [1024, 8, 2, 1]));
