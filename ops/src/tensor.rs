@@ -251,3 +251,72 @@ impl Tensor {
         self.ne.iter().zip(&target.ne).all(|(a, b)| b % a == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn strided(ne: [usize; 4], nb: [usize; 4]) -> Tensor {
+        Tensor { dtype: DataType::F32, ne, nb }
+    }
+
+    #[test]
+    fn types_are_found_by_name() {
+        for dtype in DataType::ALL {
+            assert_eq!(DataType::from_name(&dtype.name().to_uppercase()), Some(*dtype));
+        }
+        assert_eq!(DataType::from_name("q9_9"), None);
+    }
+
+    /// Spans as `ggml_nbytes` gives them.
+    #[rstest]
+    #[case::plain(Tensor::contiguous(DataType::F32, [5, 3, 1, 1]), 60)]
+    #[case::blocks(Tensor::contiguous(DataType::Q4_1, [64, 3, 1, 1]), 120)]
+    #[case::gaps(strided([5, 3, 1, 1], [4, 32, 96, 96]), 84)]
+    #[case::transposed(strided([3, 5, 1, 1], [20, 4, 60, 60]), 60)]
+    #[case::empty(Tensor::contiguous(DataType::F32, [5, 0, 1, 1]), 0)]
+    fn spans(#[case] tensor: Tensor, #[case] bytes: usize) {
+        assert_eq!(tensor.span_bytes(), bytes);
+    }
+
+    /// Contiguous, contiguously allocated, permuted, contiguous rows.
+    #[rstest]
+    #[case::plain(Tensor::contiguous(DataType::F32, [5, 3, 2, 1]), [true, true, false, true])]
+    #[case::gaps(strided([5, 3, 2, 1], [4, 32, 96, 192]), [false, false, false, true])]
+    #[case::transposed(strided([3, 5, 1, 1], [20, 4, 60, 60]), [false, true, true, false])]
+    #[case::free_stride_of_one(strided([5, 1, 2, 1], [4, 999, 20, 40]), [true, true, true, true])]
+    fn layouts(#[case] tensor: Tensor, #[case] expected: [bool; 4]) {
+        let found = [
+            tensor.is_contiguous(),
+            tensor.is_contiguously_allocated(),
+            tensor.is_permuted(),
+            tensor.has_contiguous_rows(),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[rstest]
+    #[case(strided([4, 3, 2, 1], [4, 16, 48, 96]), None)]
+    #[case(strided([0, 3, 2, 1], [4, 16, 48, 96]), None)]
+    #[case(Tensor { dtype: DataType::Q4_0, ne: [33, 1, 1, 1], nb: [18; 4] }, Some("not whole blocks of 32"))]
+    #[case(strided([1 << 40, 1 << 40, 1, 1], [4; 4]), Some("exceed any memory"))]
+    #[case(strided([2, 2, 2, 2], [4, usize::MAX, 4, 4]), Some("exceed any memory"))]
+    #[case(strided([0, 1 << 40, 1 << 40, 1], [4; 4]), Some("exceed any memory"))]
+    fn nonsense_is_found(#[case] tensor: Tensor, #[case] expected: Option<&str>) {
+        match (tensor.validate(), expected) {
+            (Ok(()), None) => {}
+            (Err(message), Some(expected)) => assert!(message.contains(expected), "{message}"),
+            (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[test]
+    fn dimensions_and_repetition() {
+        let tensor = |ne| Tensor::contiguous(DataType::F32, ne);
+        assert_eq!([[1; 4], [8, 1, 1, 1], [1, 4, 1, 1], [2, 1, 1, 3]].map(|ne| tensor(ne).dimensions()), [1, 1, 2, 4]);
+        assert!(tensor([5, 1, 2, 1]).repeats_to(&tensor([10, 3, 2, 1])));
+        assert!(!tensor([5, 2, 1, 1]).repeats_to(&tensor([10, 3, 2, 1])));
+        assert!(tensor([0, 1, 1, 1]).repeats_to(&tensor([0, 7, 1, 1])));
+    }
+}

@@ -158,29 +158,26 @@ mod tests {
         }
     }
 
+    /// Extents are M, N and K; expected are columns, cores in each and passes.
     #[rstest]
-    #[case::prefill("aie2p", BF16, 1536, 512, 576, 8, 4, 1)]
-    #[case::prefill_narrow("aie2p", BF16, 1536, 32, 576, 1, 4, 1)]
-    #[case::large("aie2", BF16, 4096, 4096, 4096, 4, 4, 16)]
-    #[case::single_precision("aie2p", F32, 64, 64, 64, 1, 1, 1)]
-    #[case::decode("aie2p", BF16, 49152, 1, 576, 8, 4, 1)]
-    #[case::decode_small("aie2p", BF16, 192, 1, 576, 6, 4, 1)]
-    #[case::decode_deep("aie2", BF16, 4096, 1, 14336, 4, 4, 1)]
-    #[case::odd("aie2p", BF16, 33, 5, 7, 1, 1, 1)]
+    #[case::prefill("aie2p", BF16, [1536, 512, 576], [8, 4, 1])]
+    #[case::prefill_narrow("aie2p", BF16, [1536, 32, 576], [1, 4, 1])]
+    #[case::large("aie2", BF16, [4096, 4096, 4096], [4, 4, 16])]
+    #[case::single_precision("aie2p", F32, [64, 64, 64], [1, 1, 1])]
+    #[case::decode("aie2p", BF16, [49152, 1, 576], [8, 4, 1])]
+    #[case::decode_small("aie2p", BF16, [192, 1, 576], [6, 4, 1])]
+    #[case::decode_deep("aie2", BF16, [4096, 1, 14336], [4, 4, 1])]
+    #[case::odd("aie2p", BF16, [33, 5, 7], [1, 1, 1])]
     fn products_fit_the_array(
         #[case] generation: &str,
         #[case] weights: DataType,
-        #[case] m: usize,
-        #[case] n: usize,
-        #[case] k: usize,
-        #[case] columns: usize,
-        #[case] cores: usize,
-        #[case] passes: usize,
+        #[case] extents: [usize; 3],
+        #[case] expected: [usize; 3],
     ) {
-        let arch = arch(generation);
+        let (arch, [m, n, k]) = (arch(generation), extents);
         let design = matmul("MUL_MAT", &node([weights, F32, F32], m, n, k), &arch).unwrap();
         design.check("MUL_MAT", &arch).unwrap();
-        assert_eq!((design.columns, design.cores_per_column, design.passes), (columns, cores, passes), "{design:#?}");
+        assert_eq!([design.columns, design.cores_per_column, design.passes], expected, "{design:#?}");
     }
 
     #[test]
