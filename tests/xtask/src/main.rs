@@ -1,1 +1,48 @@
-fn main() {}
+//! `cargo xtask`: the project's own commands, from the demonstration to everything CI checks.
+//!
+//! One file per command under `commands`; what they share has a file of its own: the testbed with the stock programs,
+//! the session that plugs our library into them, and the readers of what they print. A command ends with exit code 0
+//! only if everything it checks was seen to hold, with 1 if not, and with 2 if it was called wrongly.
+
+mod apt;
+mod commands;
+mod library;
+mod model;
+mod output;
+mod process;
+mod session;
+mod testbed;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use session::Options;
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Commands of the aie-hal workspace", version)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Testbed(commands::testbed::TestbedArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let options = &cli.options;
+    let result = match &cli.command {
+        Command::Testbed(args) => commands::testbed::run(args, options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

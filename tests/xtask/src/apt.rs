@@ -1,0 +1,172 @@
+//! Downloads Debian packages with the machine's own apt, into a private state.
+//!
+//! The testbed needs the current packages of Debian sid whatever the machine itself runs. apt does the download, the
+//! dependency resolution and the signature check; its state, cache and source list are ours, so nothing on the system
+//! changes and no root is needed. Proxies and certificates come from the machine's configuration, its hooks do not run.
+
+use crate::process::run_helper;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(900);
+const KEYRINGS: [&str; 2] =
+    ["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
+
+/// A private apt state in one folder.
+pub struct PrivateApt {
+    config: PathBuf,
+    archives: PathBuf,
+}
+
+impl PrivateApt {
+    /// Prepares a state under `dir` with one source: `suite` of `mirror`.
+    pub fn new(dir: &Path, mirror: &str, suite: &str) -> Result<Self> {
+        let archives = dir.join("cache/archives");
+        for folder in ["lists/partial", "cache/archives/partial", "etc"] {
+            fs::create_dir_all(dir.join(folder))
+                .with_context(|| format!("cannot make {}", dir.join(folder).display()))?;
+        }
+        // An empty status file: as far as this state knows nothing is installed, so every dependency is fetched.
+        fs::write(dir.join("status"), "")?;
+        let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
+        let options = keyring.map_or_else(String::new, |path| format!("[signed-by={path}] "));
+        fs::write(dir.join("etc/sources.list"), format!("deb {options}{mirror} {suite} main\n"))?;
+        let machine = run_helper(Command::new("apt-config").arg("dump"), LIMIT)?;
+        let config = dir.join("apt.conf");
+        fs::write(&config, private_config(&machine, dir))?;
+        Ok(Self { config, archives })
+    }
+
+    /// Downloads `packages` and everything they depend on; returns the package files.
+    pub fn download(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        run_helper(self.get().args(["update"]), LIMIT).context("apt could not read the package lists")?;
+        run_helper(self.get().args(["install", "--download-only", "-y"]).args(packages), LIMIT)
+            .context("apt could not download the packages")?;
+        let mut files: Vec<PathBuf> = fs::read_dir(&self.archives)?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+
+    fn get(&self) -> Command {
+        let mut command = Command::new("apt-get");
+        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").arg("-qq");
+        command
+    }
+}
+
+/// The machine's settings without its hooks and paths, followed by ours.
+fn private_config(machine: &str, dir: &Path) -> String {
+    const DROPPED: [&str; 4] = ["APT::Update::", "DPkg::", "Dir", "RPM::"];
+    let mut config: String = machine
+        .lines()
+        .filter(|line| !DROPPED.iter().any(|prefix| line.starts_with(prefix)))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    let dir = dir.display();
+    config.push_str(&format!(
+        r#"Dir::State "{dir}";
+Dir::State::status "{dir}/status";
+Dir::State::Lists "{dir}/lists";
+Dir::Cache "{dir}/cache";
+Dir::Etc::Main "/dev/null";
+Dir::Etc::Parts "/dev/null";
+Dir::Etc::SourceList "{dir}/etc/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::Log "{dir}";
+APT::Sandbox::User "root";
+APT::Install-Recommends "0";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+Acquire::IndexTargets::deb::CNF::DefaultEnabled "false";
+Debug::NoLocking "1";
+"#
+    ));
+    config
+}
+
+/// The Debian mirror this machine already uses.
+///
+/// Errors if apt is absent or none of its sources is a Debian archive.
+pub fn machine_mirror() -> Result<String> {
+    let targets = Command::new("apt-get")
+        .args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)", "Created-By: Packages"])
+        .output()
+        .context(
+            "the testbed is made of Debian packages and needs apt-get and dpkg-deb, which this machine does not have; \
+             run on Debian or in a Debian container, or pass --testbed with a folder made on another machine",
+        )?;
+    let listing = String::from_utf8_lossy(&targets.stdout).into_owned();
+    match mirror_in(&listing) {
+        Some(mirror) => Ok(mirror),
+        None => bail!(
+            "none of this machine's apt sources is a Debian archive (asked `apt-get indextargets`; it lists: {}); \
+             pass one with --mirror URI",
+            if listing.trim().is_empty() { "nothing".to_owned() } else { listing.trim().replace('\n', ", ") }
+        ),
+    }
+}
+
+/// Picks the main archive out of `REPO_URI ORIGIN` lines. Before the first `apt-get update` the origin is unknown, and
+/// the address alone must do.
+fn mirror_in(listing: &str) -> Option<String> {
+    let is_archive = |uri: &str| uri.trim_end_matches('/').ends_with("/debian");
+    let lines = || listing.lines().filter_map(|line| line.split_whitespace().next().map(|uri| (uri, line)));
+    lines()
+        .find(|(uri, line)| is_archive(uri) && line.ends_with(" Debian"))
+        .or_else(|| lines().find(|(uri, _)| is_archive(uri)))
+        .map(|(uri, _)| uri.to_owned())
+}
+
+/// Debian's name for this machine's architecture (`amd64`, `arm64`, ...).
+pub fn architecture() -> Result<String> {
+    let text = run_helper(Command::new("dpkg").arg("--print-architecture"), LIMIT)
+        .context("dpkg is needed to unpack the testbed's packages; on Debian it is always there")?;
+    Ok(text.trim().to_owned())
+}
+
+/// A package file's name and version.
+pub fn identity(package: &Path) -> Result<(String, String)> {
+    let show =
+        run_helper(Command::new("dpkg-deb").args(["-W", "--showformat=${Package} ${Version}"]).arg(package), LIMIT)?;
+    let (name, version) = show.trim().split_once(' ').with_context(|| format!("unexpected answer {show:?}"))?;
+    Ok((name.to_owned(), version.to_owned()))
+}
+
+/// Unpacks a package file into `root`.
+pub fn unpack(package: &Path, root: &Path) -> Result<()> {
+    run_helper(Command::new("dpkg-deb").arg("-x").arg(package).arg(root), LIMIT).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::by_origin("http://a/other/ X\nhttp://m.example/debian/ Debian\n", Some("http://m.example/debian/"))]
+    #[case::before_update("http://m.example/debian \n", Some("http://m.example/debian"))]
+    #[case::security_only("http://m.example/debian-security/ Debian\n", None)]
+    #[case::other_system("http://m.example/ubuntu/ Ubuntu\n", None)]
+    #[case::nothing("", None)]
+    fn the_mirror_is_the_machines_own(#[case] listing: &str, #[case] expected: Option<&str>) {
+        assert_eq!(mirror_in(listing).as_deref(), expected);
+    }
+
+    #[test]
+    fn hooks_and_paths_of_the_machine_are_dropped_and_proxies_kept() {
+        let machine =
+            "Acquire::http::Proxy \"http://p:1\";\nAPT::Update::Post-Invoke:: \"rm x\";\nDPkg::Y \"1\";\nDir \"/\";\n";
+        let config = private_config(machine, Path::new("/t"));
+        assert!(config.contains("http://p:1") && !config.contains("rm x") && !config.contains("Dir \"/\""));
+        assert!(config.contains("Dir::State::status \"/t/status\""));
+    }
+}

@@ -1,0 +1,210 @@
+//! Running a program to its end: both outputs kept, a time limit, and an end that is described in words.
+//!
+//! The commands judge stock programs by what they print, because their exit codes prove little. An end by a signal is
+//! kept apart from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
+
+use anyhow::{Context, Result};
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How a program ended and what it printed.
+#[derive(Debug)]
+pub struct Finished {
+    /// The program's own end, or what it was after we killed it.
+    pub status: ExitStatus,
+    /// Standard output, with invalid UTF-8 replaced.
+    pub stdout: String,
+    /// Standard error, with invalid UTF-8 replaced.
+    pub stderr: String,
+    /// Wall time from start to end.
+    pub elapsed: Duration,
+    /// Whether it was killed because the time limit passed.
+    pub timed_out: bool,
+}
+
+impl Finished {
+    /// Exit code 0 and no time-out.
+    pub fn success(&self) -> bool {
+        self.status.success() && !self.timed_out
+    }
+
+    /// The signal that ended the program, if one did and it was not ours.
+    pub fn signal(&self) -> Option<i32> {
+        if self.timed_out { None } else { self.status.signal() }
+    }
+
+    /// The end in words, for a message.
+    pub fn describe(&self) -> String {
+        if self.timed_out {
+            return format!("stopped after {} s: the time limit", self.elapsed.as_secs());
+        }
+        match (self.status.code(), self.status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, Some(signal)) => format!("ended by signal {signal}{}", signal_name(signal)),
+            (None, None) => "ended without an exit code".to_owned(),
+        }
+    }
+
+    /// The last lines of standard error that say something, for a message.
+    pub fn last_words(&self, lines: usize) -> String {
+        let kept: Vec<&str> = meaningful(&self.stderr).collect();
+        kept[kept.len().saturating_sub(lines)..].join("\n")
+    }
+}
+
+/// Lines of a ggml program's standard error without those every run prints: the compiled-in backend folder is absent
+/// outside a Debian system, and ggml says so once per backend family.
+pub fn meaningful(stderr: &str) -> impl Iterator<Item = &str> {
+    stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .filter(|line| !line.starts_with("ggml_backend_load_best: failed to enumerate"))
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (SIGILL: an instruction this CPU does not have)",
+        6 => " (SIGABRT: it aborted)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL: killed, perhaps for want of memory)",
+        11 => " (SIGSEGV: it touched memory it must not)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+/// Runs `command` to its end, at most for `limit`, with nothing on standard input.
+///
+/// `on_stdout` sees standard output as it arrives. Errors only if the program cannot be started.
+pub fn run_watched(command: &mut Command, limit: Duration, mut on_stdout: impl FnMut(&[u8])) -> Result<Finished> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let started = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let (sender, receiver) = mpsc::channel();
+    let mut streams = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        streams.push(forward(stdout, false, sender.clone()));
+    }
+    if let Some(stderr) = child.stderr.take() {
+        streams.push(forward(stderr, true, sender.clone()));
+    }
+    drop(sender);
+
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let mut timed_out = false;
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(200)) {
+            Ok((true, bytes)) => stderr.extend_from_slice(&bytes),
+            Ok((false, bytes)) => {
+                on_stdout(&bytes);
+                stdout.extend_from_slice(&bytes);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if !timed_out && started.elapsed() > limit {
+            timed_out = true;
+            child.kill().with_context(|| format!("cannot stop {name}"))?;
+        }
+    }
+    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    for stream in streams {
+        let _ = stream.join();
+    }
+    Ok(Finished {
+        status,
+        stdout: String::from_utf8_lossy(&stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        elapsed: started.elapsed(),
+        timed_out,
+    })
+}
+
+/// [`run_watched`] without a watcher.
+pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
+    run_watched(command, limit, |_| ())
+}
+
+/// Runs a helper program (apt, dpkg, pip, ...) that must succeed; its error output becomes the error.
+pub fn run_helper(command: &mut Command, limit: Duration) -> Result<String> {
+    let finished = run(command, limit)?;
+    if !finished.success() {
+        let line = std::iter::once(command.get_program())
+            .chain(command.get_args())
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect::<Vec<_>>()
+            .join(" ");
+        anyhow::bail!("`{line}`: {}\n{}", finished.describe(), finished.last_words(12));
+    }
+    Ok(finished.stdout)
+}
+
+fn forward(
+    mut from: impl Read + Send + 'static,
+    is_error: bool,
+    to: mpsc::Sender<(bool, Vec<u8>)>,
+) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 16 * 1024];
+        // A read error is the end of the stream, as it is for the shell.
+        while let Ok(count @ 1..) = from.read(&mut buffer) {
+            if to.send((is_error, buffer[..count].to_vec())).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn both_streams_and_the_code_are_kept() {
+        let end = run(&mut shell("echo out; echo err >&2; exit 3"), Duration::from_secs(20)).unwrap();
+        assert_eq!((end.stdout.as_str(), end.stderr.as_str()), ("out\n", "err\n"));
+        assert!(!end.success());
+        assert_eq!(end.describe(), "exit code 3");
+        assert_eq!(end.signal(), None);
+    }
+
+    #[test]
+    fn a_signal_is_not_an_exit_code() {
+        let end = run(&mut shell("kill -ABRT $$"), Duration::from_secs(20)).unwrap();
+        assert_eq!(end.signal(), Some(6));
+        assert!(end.describe().contains("SIGABRT"));
+    }
+
+    #[test]
+    fn the_time_limit_ends_the_program() {
+        let end = run(&mut shell("exec sleep 30"), Duration::from_millis(300)).unwrap();
+        assert!(end.timed_out && !end.success() && end.elapsed < Duration::from_secs(20));
+        assert!(end.describe().contains("time limit"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = run(&mut Command::new("/nowhere/program"), Duration::from_secs(1)).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/program"));
+    }
+
+    #[test]
+    fn the_lines_of_every_run_are_left_out() {
+        let text = "ggml_backend_load_best: failed to enumerate /x: No such file\n\nreal trouble\n";
+        assert_eq!(meaningful(text).collect::<Vec<_>>(), ["real trouble"]);
+    }
+}

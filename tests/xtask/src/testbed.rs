@@ -1,0 +1,254 @@
+//! The testbed: a private Debian root with the stock ggml and llama.cpp, and the way to run its programs.
+//!
+//! The programs come from Debian sid and would not start on an older system. They are started through the loader of
+//! their own root with that root's libraries, so that neither a chroot nor root rights are needed and the system stays
+//! as it is. ggml looks for its CPU backend in a compiled-in folder, which does not exist outside Debian, and then in
+//! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
+
+use crate::apt::{self, PrivateApt};
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is installed; their dependencies come along. base-files has the texts used for perplexity.
+const PACKAGES: [&str; 6] =
+    ["base-files", "libggml0", "libggml0-backend-rpc", "llama.cpp-tools", "llama.cpp-tools-extra", "llama.cpp-tests"];
+const SUITE: &str = "sid";
+/// Raised when a testbed made by an older version of this file is not good enough any more.
+const SCHEMA: u32 = 1;
+const STAMP: &str = "stamp.json";
+
+/// What a testbed holds, as written into its folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    schema: u32,
+    /// Debian's name of the architecture.
+    pub architecture: String,
+    /// The Debian suite the packages are from.
+    pub suite: String,
+    /// Package to version, dependencies included.
+    pub packages: BTreeMap<String, String>,
+}
+
+/// A complete testbed.
+#[derive(Debug, Clone)]
+pub struct Testbed {
+    dir: PathBuf,
+    stamp: Stamp,
+    platform: Platform,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Platform {
+    triplet: &'static str,
+    loader: &'static str,
+}
+
+impl Platform {
+    fn of(architecture: &str) -> Result<Self> {
+        match architecture {
+            "amd64" => Ok(Self { triplet: "x86_64-linux-gnu", loader: "ld-linux-x86-64.so.2" }),
+            "arm64" => Ok(Self { triplet: "aarch64-linux-gnu", loader: "ld-linux-aarch64.so.1" }),
+            other => bail!("the testbed knows amd64 and arm64, and this machine is {other}"),
+        }
+    }
+}
+
+/// Where the testbed is when nothing else is said: `target/testbed` of the checkout.
+pub fn default_dir() -> PathBuf {
+    workspace::target().join("testbed")
+}
+
+impl Testbed {
+    /// Opens the testbed in `dir`. Errors if it is missing, incomplete or made by an older version of this program.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let path = dir.join(STAMP);
+        let next = "make it with `cargo xtask testbed` (it downloads about 25 MB of Debian packages)";
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("no testbed in {} (no {STAMP}); {next}", dir.display()))?;
+        let stamp: Stamp = serde_json::from_str(&text).with_context(|| {
+            format!("{} is damaged; remake the testbed with `cargo xtask testbed --force`", path.display())
+        })?;
+        if stamp.schema != SCHEMA {
+            bail!("the testbed in {} has format {}, needed is {SCHEMA}; {next}", dir.display(), stamp.schema);
+        }
+        let platform = Platform::of(&stamp.architecture)?;
+        let dir = fs::canonicalize(dir).with_context(|| format!("cannot resolve {}", dir.display()))?;
+        let testbed = Self { dir, stamp, platform };
+        testbed.program("test-backend-ops")?;
+        testbed.program("llama-completion")?;
+        if !testbed.loader().exists() {
+            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", testbed.loader().display());
+        }
+        Ok(testbed)
+    }
+
+    /// Makes a testbed in `dir`, replacing what is there. `mirror` overrides the machine's own Debian mirror.
+    pub fn make(dir: &Path, mirror: Option<&str>) -> Result<Self> {
+        let mirror = match mirror {
+            Some(mirror) => mirror.to_owned(),
+            None => apt::machine_mirror()?,
+        };
+        let architecture = apt::architecture()?;
+        Platform::of(&architecture)?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        // Built beside its place and moved there whole, so that a run broken off leaves no half-made root.
+        let building = tempfile::Builder::new()
+            .prefix(".making-")
+            .tempdir_in(dir)
+            .with_context(|| format!("cannot write in {}", dir.display()))?;
+        let work = fs::canonicalize(building.path())?;
+        let root = work.join("root");
+        fs::create_dir(&root)?;
+        let mut files = PrivateApt::new(&work.join("apt"), &mirror, SUITE)?.download(&PACKAGES)?;
+        // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
+        files.sort_by_key(|path| {
+            !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
+        });
+        let mut packages = BTreeMap::new();
+        for file in &files {
+            let (name, version) = apt::identity(file)?;
+            apt::unpack(file, &root).with_context(|| format!("cannot unpack {name} {version}"))?;
+            packages.insert(name, version);
+        }
+        let stamp = Stamp { schema: SCHEMA, architecture, suite: SUITE.to_owned(), packages };
+        let _ = fs::remove_file(dir.join(STAMP));
+        let place = dir.join("root");
+        if place.exists() {
+            fs::rename(&place, work.join("old")).with_context(|| format!("cannot replace {}", place.display()))?;
+        }
+        fs::rename(&root, &place).with_context(|| format!("cannot put the root at {}", place.display()))?;
+        let written = work.join(STAMP);
+        fs::write(&written, serde_json::to_string_pretty(&stamp)?)?;
+        fs::rename(written, dir.join(STAMP))?;
+        Self::open(dir)
+    }
+
+    /// Opens the testbed in `dir` or makes it, unless `offline`.
+    pub fn ensure(dir: &Path, offline: bool) -> Result<Self> {
+        match Self::open(dir) {
+            Ok(testbed) => Ok(testbed),
+            Err(error) if offline => Err(error.context("the testbed is not usable and --offline forbids making it")),
+            Err(_) => {
+                eprintln!("making the testbed in {} ...", dir.display());
+                Self::make(dir, None)
+            }
+        }
+    }
+
+    /// Its folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What it holds.
+    pub fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+
+    /// A command for one of its programs, by name: started through the testbed's own loader, in the folder with ggml's
+    /// backends, without any ggml or llama.cpp setting of the caller's environment. Paths in arguments must be absolute.
+    pub fn command(&self, program: &str) -> Result<Command> {
+        let path = self.program(program)?;
+        let lib = self.lib();
+        let mut command = Command::new(self.loader());
+        command
+            .arg("--library-path")
+            .arg(format!("{}:{}", lib.display(), lib.join("llama").display()))
+            .arg(path)
+            .current_dir(self.backends())
+            .env("LC_ALL", "C.UTF-8");
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["GGML_", "LLAMA_", "LD_"].iter().any(|prefix| text.starts_with(prefix)) {
+                command.env_remove(&name);
+            }
+        }
+        Ok(command)
+    }
+
+    /// An English text of more than 5,000 words.
+    pub fn text(&self) -> Result<PathBuf> {
+        let path = self.root().join("usr/share/common-licenses/GPL-3");
+        if !path.exists() {
+            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
+        }
+        Ok(path)
+    }
+
+    /// Where a downloaded model lies.
+    pub fn models(&self) -> PathBuf {
+        self.dir.join("models")
+    }
+
+    /// The root's multiarch library folder.
+    fn lib(&self) -> PathBuf {
+        self.root().join("usr/lib").join(self.platform.triplet)
+    }
+
+    fn root(&self) -> PathBuf {
+        self.dir.join("root")
+    }
+
+    fn loader(&self) -> PathBuf {
+        self.lib().join(self.platform.loader)
+    }
+
+    fn backends(&self) -> PathBuf {
+        self.lib().join("ggml/backends0")
+    }
+
+    fn program(&self, name: &str) -> Result<PathBuf> {
+        let private = self.root().join("usr/libexec").join(self.platform.triplet);
+        let places = [
+            self.root().join("usr/bin"),
+            private.join("ggml"),
+            private.join("llama/bin"),
+            private.join("llama.cpp-tests"),
+        ];
+        match places.iter().map(|place| place.join(name)).find(|path| path.exists()) {
+            Some(path) => Ok(path),
+            None => bail!(
+                "the testbed has no program {name} (looked in {}); remake it with `cargo xtask testbed --force`",
+                places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_testbed_says_how_to_make_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = format!("{:#}", Testbed::open(dir.path()).unwrap_err());
+        assert!(error.contains("cargo xtask testbed"), "{error}");
+        let error = format!("{:#}", Testbed::ensure(dir.path(), true).unwrap_err());
+        assert!(error.contains("--offline"), "{error}");
+    }
+
+    #[test]
+    fn a_damaged_or_old_stamp_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(STAMP), "{").unwrap();
+        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("--force"));
+        let old = Stamp { schema: 0, architecture: "amd64".into(), suite: "sid".into(), packages: BTreeMap::new() };
+        fs::write(dir.path().join(STAMP), serde_json::to_string(&old).unwrap()).unwrap();
+        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("format 0"));
+    }
+
+    #[test]
+    fn an_incomplete_root_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let stamp =
+            Stamp { schema: SCHEMA, architecture: "amd64".into(), suite: "sid".into(), packages: BTreeMap::new() };
+        fs::write(dir.path().join(STAMP), serde_json::to_string(&stamp).unwrap()).unwrap();
+        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("test-backend-ops"));
+    }
+}

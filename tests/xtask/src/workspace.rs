@@ -1,0 +1,36 @@
+//! Where the checkout and its generated folders are.
+//!
+//! Everything a command leaves behind lies under `target/` of the checkout, also when `CARGO_TARGET_DIR` sends the
+//! compiler's output elsewhere: the paths in the README then hold on every machine.
+
+use std::path::{Path, PathBuf};
+
+/// The folder of the checkout: the one with the workspace's `Cargo.toml`.
+pub fn root() -> PathBuf {
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let top = package.parent().and_then(Path::parent);
+    top.map_or_else(|| package.clone(), Path::to_path_buf)
+}
+
+/// `target/` of the checkout.
+pub fn target() -> PathBuf {
+    root().join("target")
+}
+
+/// The cargo that runs us, so that a command uses one toolchain throughout.
+pub fn cargo() -> std::process::Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(cargo);
+    command.current_dir(root());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_root_holds_the_workspace_manifest() {
+        let manifest = std::fs::read_to_string(super::root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+}
