@@ -416,3 +416,6 @@ impl CommandListBuilder {
         CommandList::from_parts(self.commands, self.slots)
     }
 }
+
+#[cfg(test)]
+mod tests;
