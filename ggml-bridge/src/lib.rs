@@ -1,1 +1,32 @@
-//! TODO
+//! `libggml-hsa.so`: a ggml backend for AI Engine NPUs that an unmodified llama.cpp loads through `GGML_BACKEND_PATH`.
+//!
+//! Choices that shape it:
+//!
+//! - **One binary for every ggml.** Nothing of ggml is linked or included; structures and numbers are recognised when the
+//!   library is loaded ([`abi`]).
+//! - **Whole graphs.** A graph becomes one command list and one submission ([`plan`]). Operations without a kernel run as host
+//!   calls inside it, so the scheduler has no reason to split the graph. The list is kept for the next token.
+//! - **Host-visible memory.** Tensors live where the CPU sees them; what the device sees is restored around each graph.
+//! - **Nothing ends the program.** A wrong setting, a missing file, a failing device are messages and, where ggml has to know,
+//!   a failed status ([`abi::guard`]).
+//!
+//! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
+//! it, and the stream settles it when somebody asks for results. [`config`] lists the environment variables.
+
+pub mod abi;
+pub mod codec;
+pub mod config;
+pub mod device_type;
+pub mod drivers;
+pub mod graph;
+pub mod host_memory;
+pub mod kernels;
+pub mod log;
+pub mod memory;
+pub mod npu;
+pub mod plan;
+pub mod ranges;
+pub mod setup;
+pub mod statistics;
+pub mod stream;
+pub mod weights;

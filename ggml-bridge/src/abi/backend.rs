@@ -1,0 +1,126 @@
+//! Backends: streams of graphs.
+
+use super::device::{backend_freed, backend_made, event_context};
+use super::ggml;
+use super::graph::GraphRef;
+use super::guard::guard;
+use super::layout::Layout;
+use super::types::{BackendV2a, BackendV2b, RawBackend, RawGraph, Status};
+use crate::log;
+use crate::stream::Stream;
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+
+/// ggml compares the bytes, and nothing else has these.
+static mut GUID: [u8; 16] = *b"aie-hal-ggml-hsa";
+
+/// What a backend's context points to. Owned by the backend, freed in `free`.
+struct Context {
+    stream: Arc<Stream>,
+    name: &'static CStr,
+}
+
+/// Makes ggml's object for a stream, in the loaded layout.
+pub fn make(layout: Layout, name: &'static CStr, device: *mut c_void, stream: Arc<Stream>) -> *mut c_void {
+    let context = Box::into_raw(Box::new(Context { stream, name })).cast();
+    let guid = &raw mut GUID;
+    backend_made();
+    match layout {
+        Layout::V2a => {
+            let iface = BackendV2a {
+                get_name: Some(get_name),
+                free: Some(free),
+                synchronize: Some(synchronize),
+                graph_compute: Some(graph_compute),
+                event_record: Some(event_record),
+                event_wait: Some(event_wait),
+                ..BackendV2a::default()
+            };
+            Box::into_raw(Box::new(RawBackend { guid, iface, device, context })).cast()
+        }
+        Layout::V2b | Layout::V3 => {
+            let iface = BackendV2b {
+                get_name: Some(get_name),
+                free: Some(free),
+                synchronize: Some(synchronize),
+                graph_compute: Some(graph_compute),
+                event_record: Some(event_record),
+                event_wait: Some(event_wait),
+                ..BackendV2b::default()
+            };
+            Box::into_raw(Box::new(RawBackend { guid, iface, device, context })).cast()
+        }
+    }
+}
+
+fn layout() -> Layout {
+    ggml().map_or(Layout::V3, |g| g.symbols.layout)
+}
+
+/// # Safety
+/// `backend` was made by [`make`] and not freed.
+unsafe fn context<'a>(backend: *mut c_void) -> &'a Context {
+    // SAFETY: by the contract of this function; `make` used the same layout.
+    unsafe {
+        let context = match layout() {
+            Layout::V2a => (*backend.cast::<RawBackend<BackendV2a>>()).context,
+            Layout::V2b | Layout::V3 => (*backend.cast::<RawBackend<BackendV2b>>()).context,
+        };
+        &*context.cast::<Context>()
+    }
+}
+
+unsafe extern "C" fn get_name(backend: *mut c_void) -> *const c_char {
+    // SAFETY: ggml passes a live backend of ours, here and in the functions below.
+    guard("backend name", c"HSA".as_ptr(), || unsafe { context(backend) }.name.as_ptr())
+}
+
+unsafe extern "C" fn free(backend: *mut c_void) {
+    guard("backend free", (), || {
+        // SAFETY: as above; ggml frees a backend once, and both parts came from `Box::into_raw` in `make`.
+        let context = unsafe {
+            match layout() {
+                Layout::V2a => Box::from_raw(backend.cast::<RawBackend<BackendV2a>>()).context,
+                Layout::V2b | Layout::V3 => Box::from_raw(backend.cast::<RawBackend<BackendV2b>>()).context,
+            }
+        };
+        // SAFETY: as above.
+        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
+        backend_freed();
+    });
+}
+
+unsafe extern "C" fn synchronize(backend: *mut c_void) {
+    // SAFETY: as above.
+    guard("synchronize", (), || unsafe { context(backend) }.stream.settle());
+}
+
+unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -> Status {
+    guard("graph_compute", Status::Failed, || {
+        // SAFETY: as above. ggml keeps a graph unchanged during this call, and the memory of its tensors valid until it has
+        // synchronised with the backend after the last time it computed the graph.
+        let (stream, graph) = unsafe { (&context(backend).stream, GraphRef::new(graph)) };
+        match graph.and_then(|graph| stream.compute(&graph)) {
+            Ok(()) => Status::Success,
+            Err(cause) => {
+                log::error(&format!("{}: a graph cannot be computed: {cause}", stream.npu().name()));
+                Status::Failed
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn event_record(backend: *mut c_void, event: *mut c_void) {
+    // SAFETY: as above, and the event is a live one of this device.
+    guard("event_record", (), || unsafe { event_context(event).record(&context(backend).stream) });
+}
+
+unsafe extern "C" fn event_wait(backend: *mut c_void, event: *mut c_void) {
+    guard("event_wait", (), || {
+        // SAFETY: as above.
+        let (stream, event) = unsafe { (&context(backend).stream, event_context(event)) };
+        if let Some(point) = event.point() {
+            stream.wait_for(point);
+        }
+    });
+}

@@ -1,0 +1,382 @@
+//! Buffer types and buffers.
+//!
+//! Buffers are host-visible: ggml's CPU code and its model loader access them directly, so coherence with the device is
+//! restored around each graph and not here. Only accesses that come through these callbacks wait for work in flight.
+
+use super::ggml;
+use super::guard::guard;
+use super::layout::Layout;
+use super::types::{BufferTypeV2, BufferTypeV3, BufferV2a, BufferV2b, RawBuffer, RawBufferType, RawTensor};
+use crate::log;
+use crate::npu::{ALIGNMENT, Npu};
+use aie_hal::{Buffer, DeviceError};
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+/// What our buffer type's context points to. Lives as long as the process.
+struct TypeContext {
+    name: CString,
+    npu: Arc<Npu>,
+}
+
+/// What a buffer's context points to. Owned by the buffer, freed in `free_buffer`.
+struct BufferContext {
+    npu: Arc<Npu>,
+    buffer: Arc<dyn Buffer>,
+    base: usize,
+}
+
+/// Makes the buffer type of a device, in the loaded layout. It lives as long as the process.
+pub fn buffer_type(layout: Layout, npu: &Arc<Npu>, device: *mut c_void) -> *mut c_void {
+    let name = CString::new(npu.name()).unwrap_or_default();
+    let context = Box::into_raw(Box::new(TypeContext { name, npu: Arc::clone(npu) })).cast();
+    let v2 = BufferTypeV2 {
+        get_name: Some(type_name),
+        alloc_buffer: Some(alloc_buffer),
+        get_alignment: Some(get_alignment),
+        get_max_size: Some(get_max_size),
+        get_alloc_size: None,
+        is_host: Some(is_host),
+    };
+    match layout {
+        Layout::V2a | Layout::V2b => Box::into_raw(Box::new(RawBufferType { iface: v2, device, context })).cast(),
+        Layout::V3 => {
+            let iface = BufferTypeV3 {
+                get_name: v2.get_name,
+                alloc_buffer: v2.alloc_buffer,
+                alloc_buffer_n: None,
+                get_alignment: v2.get_alignment,
+                get_max_size: v2.get_max_size,
+                get_alloc_size: None,
+                get_alloc_size_n: None,
+                is_host: v2.is_host,
+            };
+            Box::into_raw(Box::new(RawBufferType { iface, device, context })).cast()
+        }
+    }
+}
+
+/// The device of any buffer type, and whether its buffers are host memory.
+///
+/// # Safety
+/// `buft` is a valid buffer type in the loaded layout.
+pub unsafe fn inspect(layout: Layout, buft: *mut c_void) -> (*mut c_void, bool) {
+    // SAFETY: by the contract of this function; the layout says which structure it is.
+    let (device, is_host) = unsafe {
+        match layout {
+            Layout::V2a | Layout::V2b => {
+                let buft = &*buft.cast::<RawBufferType<BufferTypeV2>>();
+                (buft.device, buft.iface.is_host)
+            }
+            Layout::V3 => {
+                let buft = &*buft.cast::<RawBufferType<BufferTypeV3>>();
+                (buft.device, buft.iface.is_host)
+            }
+        }
+    };
+    // SAFETY: the callback belongs to this buffer type.
+    (device, is_host.is_some_and(|f| unsafe { f(buft) }))
+}
+
+/// # Safety
+/// `buft` came from [`buffer_type`].
+unsafe fn type_context(buft: *mut c_void) -> &'static TypeContext {
+    let layout = ggml().map_or(Layout::V3, |g| g.symbols.layout);
+    // SAFETY: by the contract of this function; the context was leaked there.
+    unsafe {
+        let context = match layout {
+            Layout::V2a | Layout::V2b => (*buft.cast::<RawBufferType<BufferTypeV2>>()).context,
+            Layout::V3 => (*buft.cast::<RawBufferType<BufferTypeV3>>()).context,
+        };
+        &*context.cast::<TypeContext>()
+    }
+}
+
+unsafe extern "C" fn type_name(buft: *mut c_void) -> *const c_char {
+    // SAFETY: ggml passes the buffer type this callback belongs to.
+    guard("buffer type name", c"HSA".as_ptr(), || unsafe { type_context(buft) }.name.as_ptr())
+}
+
+unsafe extern "C" fn get_alignment(_: *mut c_void) -> usize {
+    ALIGNMENT
+}
+
+unsafe extern "C" fn get_max_size(buft: *mut c_void) -> usize {
+    // SAFETY: as in `type_name`.
+    guard("buffer type size", usize::MAX, || unsafe { type_context(buft) }.npu.device().limits().max_buffer_bytes)
+}
+
+unsafe extern "C" fn is_host(_: *mut c_void) -> bool {
+    true
+}
+
+unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void {
+    guard("alloc_buffer", null_mut(), || {
+        // SAFETY: as in `type_name`.
+        let npu = &unsafe { type_context(buft) }.npu;
+        match npu.allocate(size.max(1)) {
+            Ok((base, buffer)) => wrap(buft, BufferContext { npu: Arc::clone(npu), buffer, base }, size),
+            Err(cause) => {
+                log::error(&format!("{}: a buffer of {size} bytes cannot be allocated: {cause}", npu.name()));
+                null_mut()
+            }
+        }
+    })
+}
+
+/// Has ggml make its buffer object, which it deletes itself.
+fn wrap(buft: *mut c_void, context: BufferContext, size: usize) -> *mut c_void {
+    let Ok(ggml) = ggml() else { return null_mut() };
+    let context = Box::into_raw(Box::new(context)).cast();
+    let v2b = BufferV2b {
+        free_buffer: Some(free_buffer),
+        get_base: Some(get_base),
+        init_tensor: None,
+        memset_tensor: Some(memset_tensor),
+        set_tensor: Some(set_tensor),
+        get_tensor: Some(get_tensor),
+        set_tensor_2d: Some(set_tensor_2d),
+        get_tensor_2d: Some(get_tensor_2d),
+        cpy_tensor: Some(cpy_tensor),
+        clear: Some(clear),
+        reset: None,
+    };
+    // SAFETY: the table is the loaded layout's, and its callbacks expect a `BufferContext`.
+    unsafe {
+        match ggml.symbols.layout {
+            Layout::V2a => {
+                let v2a = BufferV2a {
+                    free_buffer: v2b.free_buffer,
+                    get_base: v2b.get_base,
+                    init_tensor: None,
+                    memset_tensor: v2b.memset_tensor,
+                    set_tensor: v2b.set_tensor,
+                    get_tensor: v2b.get_tensor,
+                    cpy_tensor: v2b.cpy_tensor,
+                    clear: v2b.clear,
+                    reset: None,
+                };
+                ggml.symbols.buffer_init_v2a(buft, v2a, context, size)
+            }
+            Layout::V2b | Layout::V3 => ggml.symbols.buffer_init_v2b(buft, v2b, context, size),
+        }
+    }
+}
+
+/// # Safety
+/// `buffer` was made by [`wrap`] and not freed.
+unsafe fn context_pointer(buffer: *mut c_void) -> *mut BufferContext {
+    let layout = ggml().map_or(Layout::V3, |g| g.symbols.layout);
+    // SAFETY: by the contract of this function.
+    unsafe {
+        match layout {
+            Layout::V2a => (*buffer.cast::<RawBuffer<BufferV2a>>()).context,
+            Layout::V2b | Layout::V3 => (*buffer.cast::<RawBuffer<BufferV2b>>()).context,
+        }
+        .cast()
+    }
+}
+
+/// # Safety
+/// As [`context_pointer`].
+unsafe fn context<'a>(buffer: *mut c_void) -> &'a BufferContext {
+    // SAFETY: by the contract of this function the context is alive.
+    unsafe { &*context_pointer(buffer) }
+}
+
+impl BufferContext {
+    /// The offset in the buffer of `offset` bytes into a tensor.
+    ///
+    /// # Safety
+    /// `tensor` is a valid tensor.
+    unsafe fn offset(&self, tensor: *const RawTensor, offset: usize) -> Result<usize, DeviceError> {
+        // SAFETY: by the contract of this function.
+        let data = unsafe { (*tensor).data }.addr();
+        data.checked_sub(self.base).and_then(|start| start.checked_add(offset)).ok_or_else(|| {
+            DeviceError::InvalidArgument(format!(
+                "a tensor at {data:#x} is not in the buffer at {:#x}+{}",
+                self.base,
+                self.buffer.size()
+            ))
+        })
+    }
+
+    /// Writes `data` at `offset` bytes into a tensor.
+    ///
+    /// # Safety
+    /// `tensor` is a valid tensor.
+    unsafe fn write(&self, tensor: *const RawTensor, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
+        // SAFETY: by the contract of this function.
+        let at = unsafe { self.offset(tensor, offset) }?;
+        self.npu.write(self.base, &*self.buffer, at, data)
+    }
+
+    /// Reads from `offset` bytes into a tensor.
+    ///
+    /// # Safety
+    /// `tensor` is a valid tensor.
+    unsafe fn read(&self, tensor: *const RawTensor, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
+        // SAFETY: by the contract of this function.
+        let at = unsafe { self.offset(tensor, offset) }?;
+        self.npu.read(&*self.buffer, at, target)
+    }
+}
+
+fn report(function: &str, result: Result<(), DeviceError>) {
+    if let Err(cause) = result {
+        log::error(&format!("{function}: {cause}; nothing was copied"));
+    }
+}
+
+unsafe extern "C" fn free_buffer(buffer: *mut c_void) {
+    guard("free_buffer", (), || {
+        // SAFETY: ggml frees a buffer once; the context came from `Box::into_raw` in `wrap`.
+        let context = unsafe { Box::from_raw(context_pointer(buffer)) };
+        context.npu.release(context.base, context.buffer.size());
+    });
+}
+
+unsafe extern "C" fn get_base(buffer: *mut c_void) -> *mut c_void {
+    // SAFETY: ggml passes a live buffer of ours.
+    guard("get_base", null_mut(), || std::ptr::with_exposed_provenance_mut(unsafe { context(buffer) }.base))
+}
+
+unsafe extern "C" fn memset_tensor(buffer: *mut c_void, tensor: *mut RawTensor, value: u8, offset: usize, size: usize) {
+    guard("memset_tensor", (), || {
+        // SAFETY: ggml passes a live buffer of ours and a tensor in it.
+        let (context, at) = unsafe { (context(buffer), context(buffer).offset(tensor, offset)) };
+        let result =
+            at.and_then(|at| context.npu.fill(context.base, &*context.buffer, at..at.saturating_add(size), value));
+        report("memset_tensor", result);
+    });
+}
+
+unsafe extern "C" fn set_tensor(
+    buffer: *mut c_void,
+    tensor: *mut RawTensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+) {
+    guard("set_tensor", (), || {
+        if size > 0 {
+            // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` readable bytes.
+            let result =
+                unsafe { context(buffer).write(tensor, offset, std::slice::from_raw_parts(data.cast(), size)) };
+            report("set_tensor", result);
+        }
+    });
+}
+
+unsafe extern "C" fn get_tensor(
+    buffer: *mut c_void,
+    tensor: *const RawTensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+) {
+    guard("get_tensor", (), || {
+        if size > 0 {
+            // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` writable bytes that are its own.
+            let result =
+                unsafe { context(buffer).read(tensor, offset, std::slice::from_raw_parts_mut(data.cast(), size)) };
+            report("get_tensor", result);
+        }
+    });
+}
+
+unsafe extern "C" fn set_tensor_2d(
+    buffer: *mut c_void,
+    tensor: *mut RawTensor,
+    data: *const c_void,
+    offset: usize,
+    size: usize,
+    copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    guard("set_tensor_2d", (), || {
+        for copy in 0..if size > 0 { copies } else { 0 } {
+            // SAFETY: as in `set_tensor`, for each of `copies` pieces `stride_data` bytes apart.
+            let result = unsafe {
+                let piece = std::slice::from_raw_parts(data.cast::<u8>().add(copy * stride_data), size);
+                context(buffer).write(tensor, offset + copy * stride_tensor, piece)
+            };
+            report("set_tensor_2d", result);
+        }
+    });
+}
+
+unsafe extern "C" fn get_tensor_2d(
+    buffer: *mut c_void,
+    tensor: *const RawTensor,
+    data: *mut c_void,
+    offset: usize,
+    size: usize,
+    copies: usize,
+    stride_tensor: usize,
+    stride_data: usize,
+) {
+    guard("get_tensor_2d", (), || {
+        for copy in 0..if size > 0 { copies } else { 0 } {
+            // SAFETY: as in `get_tensor`, for each of `copies` pieces `stride_data` bytes apart.
+            let result = unsafe {
+                let piece = std::slice::from_raw_parts_mut(data.cast::<u8>().add(copy * stride_data), size);
+                context(buffer).read(tensor, offset + copy * stride_tensor, piece)
+            };
+            report("get_tensor_2d", result);
+        }
+    });
+}
+
+/// Copies from any host-visible buffer. ggml has checked that both tensors have the same layout, and falls back to its own
+/// copy when this returns false.
+unsafe extern "C" fn cpy_tensor(buffer: *mut c_void, source: *const RawTensor, target: *mut RawTensor) -> bool {
+    guard("cpy_tensor", false, || {
+        let Ok(ggml) = ggml() else { return false };
+        // SAFETY: ggml passes valid tensors, `target` in a live buffer of ours.
+        let (source, to) = unsafe { (&*source, context(buffer)) };
+        let Ok(shape) = super::graph::tensor(ggml, source) else { return false };
+        let length = shape.span_bytes();
+        if length == 0 || source.buffer.is_null() || source.data.is_null() {
+            return length == 0;
+        }
+        let layout = ggml.symbols.layout;
+        // SAFETY: a tensor's buffer is a live buffer in the loaded layout, and its type a valid buffer type.
+        let (device, is_host) = unsafe {
+            let buft = match layout {
+                Layout::V2a => (*source.buffer.cast::<RawBuffer<BufferV2a>>()).buft,
+                Layout::V2b | Layout::V3 => (*source.buffer.cast::<RawBuffer<BufferV2b>>()).buft,
+            };
+            inspect(layout, buft)
+        };
+        if !is_host {
+            return false;
+        }
+        if let Some(npu) = super::device::npu_of(device) {
+            npu.settle();
+        }
+        // SAFETY: the source is host memory of `length` bytes (`ggml_nbytes`).
+        let data = unsafe { std::slice::from_raw_parts(source.data.cast::<u8>(), length) };
+        // SAFETY: `target` is a tensor in this buffer.
+        let result = unsafe { to.write(target, 0, data) };
+        let copied = result.is_ok();
+        report("cpy_tensor", result);
+        copied
+    })
+}
+
+unsafe extern "C" fn clear(buffer: *mut c_void, value: u8) {
+    guard("clear", (), || {
+        // SAFETY: ggml passes a live buffer of ours.
+        let context = unsafe { context(buffer) };
+        let result = context.npu.fill(context.base, &*context.buffer, 0..context.buffer.size(), value);
+        report("clear", result);
+    });
+}
+
+/// A name in static storage, for messages.
+pub fn c_name(name: &str) -> &'static CStr {
+    Box::leak(CString::new(name.replace('\0', " ")).unwrap_or_default().into_boxed_c_str())
+}

@@ -1,0 +1,62 @@
+//! The two functions ggml's loader looks for.
+
+use super::device::{Registry, registry};
+use super::guard::guard;
+use super::{Ggml, ggml};
+use crate::log::{self, Level};
+use crate::setup;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+/// Says that this backend can be used on this system. Whether there is a device shows when it is initialised: the loader
+/// may close the library after asking for the score, so nothing is opened here.
+#[unsafe(no_mangle)]
+pub extern "C" fn ggml_backend_score() -> c_int {
+    1
+}
+
+/// Makes the backend's registry with all devices asked for; the same one each time. Null, with a message, when the ggml in
+/// this process is not known to this backend. Without a device the registry is empty, which ggml accepts.
+#[unsafe(no_mangle)]
+pub extern "C" fn ggml_backend_init() -> *mut c_void {
+    guard("ggml_backend_init", null_mut(), || match prepare() {
+        Ok(ggml) => Registry::get_or_make(ggml, || {
+            let devices = setup::devices();
+            if devices.2.is_some() {
+                // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
+                unsafe { libc::atexit(at_exit) };
+            }
+            devices
+        })
+        .raw(),
+        Err(cause) => {
+            log::error(&cause);
+            null_mut()
+        }
+    })
+}
+
+fn prepare() -> Result<&'static Ggml, String> {
+    let symbols = super::symbols::symbols()?;
+    if symbols.has_log() {
+        log::set_sink(Box::new(|level: Level, line: &str| symbols.log(level as c_int, line)));
+    }
+    if let Some(version) = symbols.version.filter(|v| v.is_newer_than_known()) {
+        super::self_check::check(symbols).map_err(|difference| {
+            format!(
+                "ggml {}.{}.{} is newer than this backend, and its structures are different: {difference}; use a newer \
+                 libggml-hsa.so",
+                version.0, version.1, version.2
+            )
+        })?;
+    }
+    Ok(ggml()?)
+}
+
+extern "C" fn at_exit() {
+    guard("exit", (), || {
+        if let Some(registry) = registry() {
+            registry.write_statistics();
+        }
+    });
+}

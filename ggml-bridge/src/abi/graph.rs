@@ -1,0 +1,174 @@
+//! Reading ggml's graphs and tensors.
+
+use super::layout::Layout;
+use super::names::OpKind;
+use super::types::{BufferV2a, BufferV2b, FLAG_COMPUTE, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS};
+use super::{Ggml, ggml};
+use crate::graph::{Graph, GraphNode, GraphSource, Signed, TensorView};
+use crate::host_memory::HostSpan;
+use aie_ops::{Node, OpParams, Tensor};
+use std::ffi::c_void;
+
+/// A graph in ggml's memory, for the time of one call.
+pub struct GraphRef<'a> {
+    nodes: &'a [*mut RawTensor],
+    ggml: &'static Ggml,
+}
+
+/// Type and shape of a tensor.
+///
+/// # Errors
+/// What is not understood.
+pub fn tensor(ggml: &Ggml, raw: &RawTensor) -> Result<Tensor, String> {
+    let dtype = ggml.names.data_type(ggml.symbols, raw.dtype).ok_or_else(|| {
+        let name = ggml.symbols.type_name(raw.dtype).unwrap_or("?");
+        format!("element type {name} (number {}) is not known to this backend", raw.dtype)
+    })?;
+    let mut ne = [0; 4];
+    for (to, from) in ne.iter_mut().zip(raw.ne) {
+        *to = usize::try_from(from).map_err(|_| format!("a tensor with {from} elements in one dimension"))?;
+    }
+    Ok(Tensor { dtype, ne, nb: raw.nb })
+}
+
+fn is_empty(raw: &RawTensor) -> bool {
+    raw.ne.contains(&0)
+}
+
+/// A node as the rules want it, for questions before there is any memory. `Ok(None)`: a view operation, nothing to compute.
+///
+/// # Errors
+/// What is not understood.
+///
+/// # Safety
+/// The sources of `raw` are null or valid tensors.
+pub unsafe fn node(ggml: &Ggml, raw: &RawTensor) -> Result<Option<Node>, String> {
+    if ggml.names.op(raw.op) == Some(OpKind::View) {
+        return Ok(None);
+    }
+    let op = ggml
+        .names
+        .description(ggml.symbols, raw.op, raw.op_params[0])
+        .ok_or_else(|| format!("operation number {} has no name", raw.op))?;
+    let mut sources = Vec::new();
+    for source in raw.src {
+        // SAFETY: by the contract of this function.
+        sources.push(unsafe { source.as_ref() }.map(|source| tensor(ggml, source)).transpose()?);
+    }
+    while matches!(sources.last(), Some(None)) {
+        sources.pop();
+    }
+    Ok(Some(Node { op: op.into(), params: OpParams(raw.op_params), output: tensor(ggml, raw)?, sources }))
+}
+
+/// Whether a tensor lies in a buffer that holds weights.
+fn is_weights(layout: Layout, buffer: *const c_void) -> bool {
+    if buffer.is_null() {
+        return false;
+    }
+    // SAFETY: a tensor's buffer is null or a live `ggml_backend_buffer` in the layout of the loaded ggml.
+    let usage = unsafe {
+        match layout {
+            Layout::V2a => (*buffer.cast::<RawBuffer<BufferV2a>>()).usage,
+            Layout::V2b | Layout::V3 => (*buffer.cast::<RawBuffer<BufferV2b>>()).usage,
+        }
+    };
+    usage == USAGE_WEIGHTS
+}
+
+impl GraphRef<'_> {
+    /// Takes a graph from ggml.
+    ///
+    /// # Safety
+    /// `graph` is a valid graph whose nodes, sources and buffers stay valid and unchanged for the life of the reference, and
+    /// whose tensors' memory is valid until the graph is computed, each time it is computed.
+    pub unsafe fn new(graph: *const RawGraph) -> Result<Self, String> {
+        let ggml = ggml()?;
+        // SAFETY: by the contract of this function.
+        let graph = unsafe { graph.as_ref() }.ok_or("ggml passed no graph")?;
+        let count =
+            usize::try_from(graph.n_nodes).map_err(|_| "ggml passed a graph with a negative number of nodes")?;
+        let nodes: &[*mut RawTensor] = if count == 0 || graph.nodes.is_null() {
+            &[]
+        } else {
+            // SAFETY: `nodes` has `n_nodes` entries.
+            unsafe { std::slice::from_raw_parts(graph.nodes, count) }
+        };
+        Ok(Self { nodes, ggml })
+    }
+
+    /// The nodes that compute something.
+    fn computed(&self) -> impl Iterator<Item = &RawTensor> {
+        // SAFETY: by the contract of `new`, nodes are valid tensors.
+        self.nodes.iter().filter_map(|&node| unsafe { node.as_ref() }).filter(|node| {
+            let asked = !self.ggml.has_compute_flag || node.flags & FLAG_COMPUTE != 0;
+            asked && !is_empty(node) && self.ggml.names.op(node.op) != Some(OpKind::View)
+        })
+    }
+
+    /// The sources of a node with their slots.
+    fn sources<'t>(&self, node: &'t RawTensor) -> impl Iterator<Item = (usize, &'t RawTensor)> {
+        // SAFETY: by the contract of `new`, sources are null or valid tensors.
+        node.src.iter().enumerate().filter_map(|(slot, source)| Some((slot, unsafe { source.as_ref() }?)))
+    }
+
+    fn view(&self, raw: &RawTensor) -> Result<TensorView, String> {
+        let tensor = tensor(self.ggml, raw)?;
+        tensor.validate()?;
+        let length = tensor.span_bytes();
+        let address = raw.data.expose_provenance();
+        if address == 0 && length > 0 {
+            return Err("a tensor without memory".into());
+        }
+        if address.checked_add(length).is_none_or(|end| isize::try_from(end).is_err()) {
+            return Err(format!("a tensor at {address:#x} with {length} bytes"));
+        }
+        // SAFETY: ggml allocates `ggml_nbytes` bytes for a tensor at `data`, which is what `span_bytes` computes, and by the
+        // contract of `new` they are valid whenever the graph is computed.
+        let span = unsafe { HostSpan::new(address, length) };
+        let weights = is_weights(self.ggml.symbols.layout, raw.buffer);
+        Ok(TensorView { tensor, span, weights, view: !raw.view_src.is_null() })
+    }
+}
+
+impl Signed for GraphRef<'_> {
+    fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+        let layout = self.ggml.symbols.layout;
+        let mut tensor = |tag: u64, raw: &RawTensor| {
+            let weights = u64::from(is_weights(layout, raw.buffer));
+            let view = u64::from(!raw.view_src.is_null());
+            let head = tag << 32 | u64::from(raw.dtype.cast_unsigned()) << 2 | view << 1 | weights;
+            word(head)
+                && raw.ne.iter().all(|ne| word(ne.cast_unsigned()))
+                && raw.nb.iter().all(|nb| word(*nb as u64))
+                && word(raw.data.addr() as u64)
+        };
+        // Tags: 0 to 9 are the slots of sources, others the operation.
+        let same = self.computed().all(|node| {
+            tensor(16 + u64::from(node.op.cast_unsigned()), node)
+                && self.sources(node).all(|(slot, source)| tensor(slot as u64, source))
+        });
+        same && self.computed().all(|node| {
+            node.op_params
+                .chunks_exact(2)
+                .all(|pair| word(u64::from(pair[0].cast_unsigned()) << 32 | u64::from(pair[1].cast_unsigned())))
+        })
+    }
+}
+
+impl GraphSource for GraphRef<'_> {
+    fn read(&self) -> Result<Graph, String> {
+        let nodes = self.computed().map(|raw| {
+            let op = self.ggml.names.description(self.ggml.symbols, raw.op, raw.op_params[0]);
+            let op = op.ok_or_else(|| format!("operation number {} has no name", raw.op))?;
+            let mut sources = Vec::new();
+            for (slot, source) in self.sources(raw) {
+                sources.resize(slot, None);
+                sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
+            }
+            let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
+            Ok(GraphNode { op, params: OpParams(raw.op_params), output, sources })
+        });
+        Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
+    }
+}

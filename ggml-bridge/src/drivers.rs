@@ -1,0 +1,40 @@
+//! The drivers this library carries.
+
+use crate::codec::GgmlCodec;
+use aie_driver_mock::MockDriver;
+use aie_hal::driver::DriverRegistry;
+use aie_hal::validation::wrap_driver;
+use aie_hal::{ArchRegistry, Driver};
+use aie_ops::{Environment, ReferenceExecutor};
+use std::sync::Arc;
+
+/// What reference kernels get: ggml's own block formats.
+pub fn environment() -> Environment {
+    Environment { codec: Arc::new(GgmlCodec) }
+}
+
+/// The driver of simulated devices, with the reference kernels.
+pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
+    Arc::new(MockDriver::new(Arc::new(ReferenceExecutor::new(environment()))).with_registry(arches))
+}
+
+/// All drivers of this library. `validate` puts the validation layer before each.
+pub fn registry(arches: ArchRegistry, validate: bool) -> DriverRegistry {
+    let mut registry = DriverRegistry::new();
+    let driver = mock(arches);
+    registry.register(if validate { wrap_driver(driver) } else { driver });
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_open_and_schemes_are_told() {
+        let drivers = registry(ArchRegistry::builtin(), true);
+        let message = drivers.open("xdma:0").unwrap_err().to_string();
+        assert!(message.contains("xdma") && message.contains("available: mock"), "{message}");
+        assert_eq!(drivers.open("mock:aie2?devices=2").unwrap().len(), 2);
+    }
+}

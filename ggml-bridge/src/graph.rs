@@ -1,0 +1,115 @@
+//! A compute graph as plain data: what the ABI layer read from ggml, and what plans are made from.
+
+use crate::host_memory::HostSpan;
+use aie_ops::{Node, OpParams, Tensor};
+
+/// A tensor with its memory.
+#[derive(Debug, Clone, Copy)]
+pub struct TensorView {
+    /// Type and shape.
+    pub tensor: Tensor,
+    /// The bytes from its first to behind its last element.
+    pub span: HostSpan,
+    /// Whether it lies in a buffer that ggml marked as holding weights.
+    pub weights: bool,
+    /// Whether it is a view, so that an operation may write only a part of it.
+    pub view: bool,
+}
+
+/// A node that computes something.
+#[derive(Debug, Clone)]
+pub struct GraphNode {
+    /// `ggml_op_desc` in upper case.
+    pub op: &'static str,
+    /// Parameters.
+    pub params: OpParams,
+    /// Result.
+    pub output: TensorView,
+    /// Sources by slot, without trailing holes.
+    pub sources: Vec<Option<TensorView>>,
+}
+
+impl GraphNode {
+    /// The node without its memory.
+    pub fn node(&self) -> Node {
+        Node {
+            op: self.op.into(),
+            params: self.params,
+            output: self.output.tensor,
+            sources: self.sources.iter().map(|s| s.map(|s| s.tensor)).collect(),
+        }
+    }
+
+    /// The sources that are present.
+    pub fn inputs(&self) -> impl Iterator<Item = &TensorView> {
+        self.sources.iter().flatten()
+    }
+}
+
+/// The nodes to compute, in order. Views, empty nodes and nodes that are not asked for are left out.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    /// Nodes.
+    pub nodes: Vec<GraphNode>,
+}
+
+/// A graph that is still in ggml's memory.
+pub trait GraphSource: Signed {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Which node cannot be computed and why.
+    fn read(&self) -> Result<Graph, String>;
+}
+
+/// Something that can write down all that decides a plan, as words.
+pub trait Signed {
+    /// Passes the words in a fixed order to `word`, until it returns false. Returns whether it never did.
+    fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool;
+}
+
+/// Everything of a graph that decides its plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signature(Vec<u64>);
+
+impl Signature {
+    /// Records a graph.
+    pub fn of(graph: &impl Signed) -> Self {
+        let mut words = Vec::new();
+        graph.words(&mut |word| {
+            words.push(word);
+            true
+        });
+        Self(words)
+    }
+
+    /// Whether `graph` is the recorded one. Stops at the first difference and allocates nothing.
+    pub fn matches(&self, graph: &impl Signed) -> bool {
+        let mut rest = self.0.iter();
+        graph.words(&mut |word| rest.next() == Some(&word)) && rest.next().is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    struct Words(&'static [u64]);
+
+    impl Signed for Words {
+        fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+            self.0.iter().all(|&w| word(w))
+        }
+    }
+
+    #[rstest]
+    #[case(&[1, 2, 3], true)]
+    #[case(&[1, 2], false)]
+    #[case(&[1, 2, 3, 4], false)]
+    #[case(&[1, 5, 3], false)]
+    #[case(&[], false)]
+    fn only_the_same_words_match(#[case] words: &'static [u64], #[case] expected: bool) {
+        assert_eq!(Signature::of(&Words(&[1, 2, 3])).matches(&Words(words)), expected);
+    }
+}

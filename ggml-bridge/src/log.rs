@@ -1,0 +1,78 @@
+//! Messages, through ggml's logger when there is one, else to standard error.
+//!
+//! Errors and warnings are always sent: whoever asked for the NPU must learn why it does not serve. Information is sent
+//! only when `GGML_HSA_ENABLE_LOG` asks for it.
+
+use std::sync::OnceLock;
+
+/// ggml's levels (`enum ggml_log_level`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// For people who look for a problem.
+    Info = 2,
+    /// Something was not as asked for, work goes on.
+    Warn = 3,
+    /// Something asked for could not be done.
+    Error = 4,
+}
+
+/// Where messages go; a message is one line with its newline.
+pub type Sink = Box<dyn Fn(Level, &str) + Send + Sync>;
+
+static SINK: OnceLock<Sink> = OnceLock::new();
+static VERBOSE: OnceLock<bool> = OnceLock::new();
+
+/// Sets the sink; the first call wins.
+pub fn set_sink(sink: Sink) {
+    SINK.set(sink).ok();
+}
+
+/// Whether `value` of an environment variable means yes: `1`, `true`, `yes`, `on`, in the usual three spellings.
+pub fn is_truthy(value: &str) -> bool {
+    matches!(value, "1" | "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON")
+}
+
+fn send(level: Level, message: &str) {
+    let line = format!("ggml-hsa: {message}\n");
+    match SINK.get() {
+        Some(sink) => sink(level, &line),
+        None => eprint!("{line}"),
+    }
+}
+
+/// Sends an error.
+pub fn error(message: &str) {
+    send(Level::Error, message);
+}
+
+/// Sends a warning.
+pub fn warn(message: &str) {
+    send(Level::Warn, message);
+}
+
+/// Sends information, if it was asked for. The message is made only then.
+pub fn info(message: impl FnOnce() -> String) {
+    if *VERBOSE.get_or_init(|| std::env::var("GGML_HSA_ENABLE_LOG").is_ok_and(|v| is_truthy(&v))) {
+        send(Level::Info, &message());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_truthy;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("1", true)]
+    #[case("True", true)]
+    #[case("YES", true)]
+    #[case("on", true)]
+    #[case("tRUE", false)]
+    #[case("0", false)]
+    #[case("2", false)]
+    #[case("", false)]
+    #[case(" 1", false)]
+    fn truthy_words(#[case] value: &str, #[case] expected: bool) {
+        assert_eq!(is_truthy(value), expected);
+    }
+}

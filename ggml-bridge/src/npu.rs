@@ -1,0 +1,203 @@
+//! One device as llama.cpp sees it: memory, weights, kernels, the streams that work on it, and the rules of access.
+
+use crate::drivers;
+use crate::kernels::Kernels;
+use crate::memory::{BufferMap, Place};
+use crate::statistics::Statistics;
+use crate::stream::Stream;
+use crate::weights::WeightCache;
+use aie_hal::{Buffer, BufferParams, Device, DeviceError, Queue};
+use aie_jit_iron::KernelStore;
+use aie_ops::{Environment, F16Policy, Node, table};
+use parking_lot::Mutex;
+use std::ops::Range;
+use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, Weak};
+
+/// Alignment of tensors and buffers in bytes: a cache line, and no less than ggml's CPU kernels like.
+pub const ALIGNMENT: usize = 64;
+
+/// An opened device with everything that is kept for it. Thread-safe.
+pub struct Npu {
+    name: String,
+    description: String,
+    device: Arc<dyn Device>,
+    environment: Environment,
+    f16: F16Policy,
+    kernels: Kernels,
+    buffers: BufferMap,
+    weights: WeightCache,
+    statistics: Statistics,
+    queue: Mutex<Option<Arc<dyn Queue>>>,
+    streams: Mutex<Vec<Weak<Stream>>>,
+}
+
+impl Npu {
+    /// Number `index` of the devices of this process. `weights_max`: cap of converted weights, default half of the memory.
+    pub fn new(
+        index: usize,
+        device: Arc<dyn Device>,
+        store: Arc<KernelStore>,
+        f16: F16Policy,
+        weights_max: Option<u64>,
+    ) -> Self {
+        let info = device.info();
+        let kind = if info.driver == aie_driver_mock::SCHEME { "Simulated NPU" } else { info.name.as_str() };
+        Self {
+            name: format!("HSA{index}"),
+            description: format!("{kind} ({})", info.arch),
+            environment: drivers::environment(),
+            f16,
+            kernels: Kernels::new(store, Arc::clone(&device)),
+            buffers: BufferMap::default(),
+            weights: WeightCache::new(weights_max.unwrap_or(device.memory().total / 2)),
+            statistics: Statistics::default(),
+            queue: Mutex::default(),
+            streams: Mutex::default(),
+            device,
+        }
+    }
+
+    /// `HSA0`, `HSA1`, ...
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// For people.
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// What reference kernels get.
+    pub fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
+    /// What f16 becomes on the array.
+    pub fn f16(&self) -> F16Policy {
+        self.f16
+    }
+
+    /// Loaded kernels.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
+    }
+
+    /// Converted weights.
+    pub fn weights(&self) -> &WeightCache {
+        &self.weights
+    }
+
+    /// Counts.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// Whether a graph with `node` can be computed. Decided by rules only; nothing is compiled or allocated.
+    pub fn supports(&self, node: &Node) -> bool {
+        let Some(op) = table::lookup(&node.op) else { return false };
+        let largest = self.device.limits().max_buffer_bytes;
+        node.arguments().all(|tensor| tensor.validate().is_ok() && tensor.span_bytes() <= largest)
+            && op.check(node).is_ok()
+    }
+
+    /// Allocates a zeroed buffer for ggml. Returns it with the address of its host view.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`].
+    pub fn allocate(&self, size: usize) -> Result<(usize, Arc<dyn Buffer>), DeviceError> {
+        let params = BufferParams { alignment: ALIGNMENT, ..BufferParams::data(size) };
+        let buffer = self.device.allocate(&params)?;
+        let base = base_address(&*buffer)?;
+        self.buffers.insert(base, Arc::clone(&buffer));
+        Ok((base, buffer))
+    }
+
+    /// Takes a buffer back: waits for work that may use it, and forgets what was derived from it.
+    pub fn release(&self, base: usize, size: usize) {
+        let range = base..base + size;
+        for stream in self.streams() {
+            stream.settle();
+            stream.forget(&range);
+        }
+        self.weights.drop_range(&range);
+        self.buffers.remove(base);
+    }
+
+    /// Our buffer that holds all of `range`.
+    pub fn find(&self, range: &Range<usize>) -> Option<Place> {
+        self.buffers.find(range)
+    }
+
+    /// The queue that all streams share: order comes from their timelines, and queues are scarce on the device.
+    ///
+    /// # Errors
+    /// As [`Device::create_queue`].
+    pub fn queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        let mut queue = self.queue.lock();
+        if let Some(queue) = &*queue {
+            return Ok(Arc::clone(queue));
+        }
+        Ok(Arc::clone(queue.insert(self.device.create_queue()?)))
+    }
+
+    /// Adds a stream whose work host access has to wait for.
+    pub fn add_stream(&self, stream: &Arc<Stream>) {
+        let mut streams = self.streams.lock();
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    fn streams(&self) -> Vec<Arc<Stream>> {
+        self.streams.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Waits for all work in flight and makes its results visible to the host.
+    pub fn settle(&self) {
+        self.streams().iter().for_each(|stream| stream.settle());
+    }
+
+    /// Writes from the host, after all work in flight.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidArgument`] when the range is not inside the buffer.
+    pub fn write(&self, base: usize, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
+        self.settle();
+        self.weights.drop_range(&(base + offset..base + offset.saturating_add(data.len())));
+        buffer.write(offset, data)?;
+        buffer.flush(offset..offset + data.len())
+    }
+
+    /// Reads on the host, after all work in flight. Errors as [`Npu::write`].
+    pub fn read(&self, buffer: &dyn Buffer, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
+        self.settle();
+        buffer.read(offset, target)
+    }
+
+    /// Fills from the host, after all work in flight. Errors as [`Npu::write`].
+    pub fn fill(&self, base: usize, buffer: &dyn Buffer, range: Range<usize>, value: u8) -> Result<(), DeviceError> {
+        self.settle();
+        self.weights.drop_range(&(base + range.start..base + range.end));
+        let chunk = vec![value; range.len().min(1 << 20)];
+        let mut offset = range.start;
+        while offset < range.end {
+            let length = chunk.len().min(range.end - offset);
+            buffer.write(offset, &chunk[..length])?;
+            offset += length;
+        }
+        buffer.flush(range)
+    }
+}
+
+/// The address of a buffer's host view.
+///
+/// # Errors
+/// As [`Buffer::map`].
+pub fn base_address(buffer: &dyn Buffer) -> Result<usize, DeviceError> {
+    buffer.map(0..buffer.size()).map(|bytes: &[AtomicU8]| bytes.as_ptr().expose_provenance())
+}

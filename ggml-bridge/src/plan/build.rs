@@ -1,0 +1,412 @@
+//! Recording a graph.
+//!
+//! A node planned for the array becomes: conversions of the arguments whose bytes differ on the array (as host calls), the
+//! dispatch, and a conversion of the result. A node planned for the host, or for which there is no kernel, becomes one host
+//! call in the same list, so that the graph stays one submission; the reason is counted.
+
+use super::Plan;
+use super::arena::Arena;
+use super::hazard::HazardTracker;
+use super::memory::{GraphMemory, range};
+use crate::graph::{Graph, GraphNode, TensorView};
+use crate::log;
+use crate::memory::Place;
+use crate::npu::Npu;
+use crate::ranges::RangeSet;
+use crate::statistics::RunShare;
+use crate::weights::{Lookup, WeightKey};
+use aie_hal::command_list::RecordError;
+use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Executable, Kernel};
+use aie_ops::family::copy;
+use aie_ops::name::kernel_name;
+use aie_ops::normalise::{Argument, Role, normalise};
+use aie_ops::{Node, Operation, Placement, Tensor, table};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where scratch memory lies for the hazard tracker: behind every address a process can have.
+const SCRATCH_BASE: usize = 1 << (usize::BITS - 1);
+
+/// Memory of a command.
+#[derive(Debug, Clone)]
+enum Operand {
+    /// Host-visible memory that the graph names.
+    Memory(Range<usize>),
+    /// Scratch memory.
+    Scratch(Range<usize>),
+    /// Converted weights; never written after.
+    Weights(Arc<dyn Buffer>, usize),
+}
+
+impl Operand {
+    /// The addresses for hazards.
+    fn addresses(&self) -> Range<usize> {
+        match self {
+            Self::Memory(range) => range.clone(),
+            Self::Scratch(range) => SCRATCH_BASE + range.start..SCRATCH_BASE + range.end,
+            Self::Weights(..) => 0..0,
+        }
+    }
+}
+
+enum Step {
+    Barrier,
+    Dispatch(Arc<dyn Executable>, Vec<BufferRef>),
+    HostCall(Arc<dyn Kernel>, Vec<BufferRef>, BufferRef),
+}
+
+/// A conversion that a later node can use again.
+struct Converted {
+    source: Range<usize>,
+    original: Tensor,
+    array: Tensor,
+    scratch: Range<usize>,
+}
+
+/// An argument on its way to the array.
+enum Prepared {
+    /// As it is.
+    Direct(Operand),
+    /// Through scratch memory, with this kernel.
+    Convert { kernel: Arc<dyn Kernel>, memory: Range<usize>, argument: Argument },
+}
+
+struct Builder<'a> {
+    npu: &'a Npu,
+    memory: GraphMemory<'a>,
+    steps: Vec<Step>,
+    hazards: HazardTracker,
+    arena: Arena,
+    converted: Vec<Converted>,
+    /// Written by the graph so far.
+    written: RangeSet,
+    /// Written anywhere in the graph.
+    outputs: RangeSet,
+    flush: RangeSet,
+    flush_once: RangeSet,
+    used: RangeSet,
+    share: RunShare,
+}
+
+pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
+    let weights_generation = npu.weights().generation();
+    let mut outputs = RangeSet::default();
+    graph.nodes.iter().for_each(|node| outputs.insert(range(node.output.span)));
+    let mut builder = Builder {
+        npu,
+        memory: GraphMemory::new(npu, graph)?,
+        steps: Vec::new(),
+        hazards: HazardTracker::default(),
+        arena: Arena::default(),
+        converted: Vec::new(),
+        written: RangeSet::default(),
+        outputs,
+        flush: RangeSet::default(),
+        flush_once: RangeSet::default(),
+        used: RangeSet::default(),
+        share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
+    };
+    for node in &graph.nodes {
+        builder.node(node).map_err(|cause| format!("{}: {cause}", node.op))?;
+    }
+    builder.finish(weights_generation)
+}
+
+impl Builder<'_> {
+    fn node(&mut self, graph_node: &GraphNode) -> Result<(), String> {
+        let node = graph_node.node();
+        let op = table::lookup(graph_node.op).ok_or("not an operation of this backend; it was never claimed")?;
+        op.check(&node).map_err(|cause| cause.to_string())?;
+        match op.placement(&node) {
+            Placement::Host(reason) => self.host(op, graph_node, &node, reason),
+            Placement::Array => self.array(op, graph_node, &node).or_else(|reason| {
+                log::info(|| format!("{}: {} runs on the host: {reason}", self.npu.name(), graph_node.op));
+                self.host(op, graph_node, &node, &reason)
+            }),
+        }
+    }
+
+    fn host(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node, reason: &str) -> Result<(), String> {
+        let kernel = op.reference(node, self.npu.environment()).map_err(|cause| cause.to_string())?;
+        let inputs: Vec<Operand> = view.inputs().map(|v| self.input(v)).collect();
+        let output = self.output(&view.output);
+        self.host_call(&kernel, &inputs, &output)?;
+        self.count(op, node, Some(reason));
+        Ok(())
+    }
+
+    /// Nothing is recorded when this fails.
+    fn array(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node) -> Result<(), String> {
+        let normalised = normalise(op, node, self.npu.f16()).map_err(|cause| cause.to_string())?;
+        let executable = self.npu.kernels().get(op, &normalised.node)?;
+        let prepared = normalised.arguments.iter().map(|argument| self.prepare(view, argument));
+        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+
+        let lengths: Vec<usize> = prepared
+            .iter()
+            .filter_map(|p| match p {
+                Prepared::Convert { argument, .. } => Some(argument.array.span_bytes()),
+                Prepared::Direct(_) => None,
+            })
+            .collect();
+        let room = self.arena.room(&lengths);
+        // Conversions that lie where this node needs room are given up before any of them is looked for.
+        room.iter().for_each(|piece| self.converted.retain(|c| !overlap(&c.scratch, piece)));
+        let mut room = room.into_iter();
+        let mut operands = Vec::with_capacity(prepared.len());
+        let mut back = None;
+        for argument in prepared {
+            operands.push(match argument {
+                Prepared::Direct(operand) => operand,
+                Prepared::Convert { kernel, memory, argument } => {
+                    let piece = room.next().ok_or("scratch memory was not reserved")?;
+                    match argument.role {
+                        Role::Source(_) => self.convert(&kernel, memory, &argument, piece)?,
+                        Role::Output => {
+                            back = Some((kernel, piece.clone(), memory));
+                            Operand::Scratch(piece)
+                        }
+                    }
+                }
+            });
+        }
+        self.dispatch(&executable, &operands)?;
+        if let Some((kernel, piece, memory)) = back {
+            self.count_conversion(piece.len() + memory.len());
+            if view.output.view || !view.output.tensor.is_contiguous() {
+                self.read(&memory);
+            }
+            self.host_call(&kernel, &[Operand::Scratch(piece)], &Operand::Memory(memory))?;
+        }
+        self.count(op, node, None);
+        Ok(())
+    }
+
+    fn prepare(&mut self, view: &GraphNode, argument: &Argument) -> Result<Prepared, String> {
+        let tensor = match argument.role {
+            Role::Source(slot) => view.sources.get(slot).copied().flatten().ok_or("an argument is missing")?,
+            Role::Output => view.output,
+        };
+        let memory = range(tensor.span);
+        if !argument.conversion {
+            return Ok(Prepared::Direct(match argument.role {
+                Role::Source(_) => self.input(&tensor),
+                Role::Output => self.output(&tensor),
+            }));
+        }
+        let (from, to) = match argument.role {
+            Role::Source(_) => (&argument.original, &argument.array),
+            Role::Output => (&argument.array, &argument.original),
+        };
+        let kernel = copy::convert(from, to, self.npu.environment()).map_err(|cause| cause.to_string())?;
+        if tensor.weights
+            && matches!(argument.role, Role::Source(_))
+            && let Some(copy) = self.converted_weights(&kernel, &memory, argument)
+        {
+            return Ok(Prepared::Direct(Operand::Weights(copy, argument.array.span_bytes())));
+        }
+        Ok(Prepared::Convert { kernel, memory, argument: *argument })
+    }
+
+    /// The NPU copy of weights, made now if it has to be. `None`: convert them in the graph.
+    fn converted_weights(
+        &self,
+        kernel: &Arc<dyn Kernel>,
+        memory: &Range<usize>,
+        argument: &Argument,
+    ) -> Option<Arc<dyn Buffer>> {
+        let weights = self.npu.weights();
+        // Only for our own buffers does ggml tell us when they are written or freed.
+        if !self.memory.is_own(memory) || self.outputs.overlaps(memory) {
+            weights.refuse();
+            return None;
+        }
+        let key = WeightKey { address: memory.start, original: argument.original, array: argument.array };
+        match weights.find(&key) {
+            Lookup::Found(copy) => return Some(copy),
+            Lookup::Refused => return None,
+            Lookup::Missing => {}
+        }
+        match self.convert_weights(kernel, memory, argument) {
+            Ok(copy) => {
+                weights.insert(key, Arc::clone(&copy));
+                Some(copy)
+            }
+            Err(cause) => {
+                log::warn(&format!(
+                    "{}: weights stay as they are and are converted in each graph: {cause}",
+                    self.npu.name()
+                ));
+                weights.refuse();
+                None
+            }
+        }
+    }
+
+    fn convert_weights(
+        &self,
+        kernel: &Arc<dyn Kernel>,
+        memory: &Range<usize>,
+        argument: &Argument,
+    ) -> Result<Arc<dyn Buffer>, String> {
+        let Place { buffer, offset } = self.memory.place(memory)?;
+        let mut original = vec![0; memory.len()];
+        buffer.read(offset, &mut original).map_err(|cause| cause.to_string())?;
+        let mut array = vec![0; argument.array.span_bytes()];
+        kernel.run(&[&original], &mut array).map_err(|cause| cause.to_string())?;
+        drop(original);
+        let copy = self.npu.device().allocate(&BufferParams::data(array.len())).map_err(|cause| cause.to_string())?;
+        copy.write(0, &array).and_then(|()| copy.flush(0..array.len())).map_err(|cause| cause.to_string())?;
+        Ok(copy)
+    }
+
+    /// Converts a source into `piece`, unless an earlier node did the same and both are still valid.
+    fn convert(
+        &mut self,
+        kernel: &Arc<dyn Kernel>,
+        memory: Range<usize>,
+        argument: &Argument,
+        piece: Range<usize>,
+    ) -> Result<Operand, String> {
+        let same = |c: &&Converted| c.source == memory && c.original == argument.original && c.array == argument.array;
+        if let Some(earlier) = self.converted.iter().find(same) {
+            return Ok(Operand::Scratch(earlier.scratch.clone()));
+        }
+        self.read(&memory);
+        self.count_conversion(memory.len() + piece.len());
+        self.host_call(kernel, &[Operand::Memory(memory.clone())], &Operand::Scratch(piece.clone()))?;
+        let (original, array) = (argument.original, argument.array);
+        self.converted.push(Converted { source: memory, original, array, scratch: piece.clone() });
+        Ok(Operand::Scratch(piece))
+    }
+
+    fn count_conversion(&mut self, bytes: usize) {
+        self.share.conversions.host_calls += 1;
+        self.share.conversions.bytes += bytes as u64;
+    }
+
+    fn count(&mut self, op: &dyn Operation, node: &Node, host_reason: Option<&str>) {
+        let shape = match normalise(op, node, self.npu.f16()) {
+            Ok(normalised) => kernel_name(op, &normalised.node),
+            Err(_) => kernel_name(op, node),
+        };
+        let bytes: usize = node.arguments().map(Tensor::span_bytes).sum();
+        let index = self.npu.statistics().operation(op.name(), &shape, host_reason);
+        self.share.add(index, host_reason.is_none(), bytes as u64);
+    }
+
+    /// Notes that the graph reads memory.
+    fn read(&mut self, memory: &Range<usize>) {
+        for part in self.written.missing(memory) {
+            self.flush.insert(part);
+        }
+    }
+
+    fn input(&mut self, view: &TensorView) -> Operand {
+        let memory = range(view.span);
+        if view.weights && !self.outputs.overlaps(&memory) {
+            self.flush_once.insert(memory.clone());
+        } else {
+            self.read(&memory);
+        }
+        Operand::Memory(memory)
+    }
+
+    fn output(&mut self, view: &TensorView) -> Operand {
+        let memory = range(view.span);
+        // What the node leaves unwritten must survive: the device's view of it is read back with the rest.
+        if view.view || !view.tensor.is_contiguous() {
+            self.read(&memory);
+        }
+        Operand::Memory(memory)
+    }
+
+    fn reference(&mut self, operand: &Operand) -> Result<BufferRef, String> {
+        Ok(match operand {
+            Operand::Memory(memory) => {
+                self.used.insert(memory.clone());
+                let Place { buffer, offset } = self.memory.place(memory)?;
+                BufferRef::direct(&buffer, offset, memory.len())
+            }
+            Operand::Scratch(range) => BufferRef::slot(0, range.start, range.len()),
+            Operand::Weights(buffer, length) => BufferRef::direct(buffer, 0, *length),
+        })
+    }
+
+    /// Orders a command after those it depends on, and notes what it writes.
+    fn order(&mut self, inputs: &[Operand], output: &Operand) {
+        let reads: Vec<Range<usize>> = inputs.iter().map(Operand::addresses).collect();
+        let write = output.addresses();
+        if self.hazards.command(&reads, &write) {
+            self.steps.push(Step::Barrier);
+        }
+        if let Operand::Memory(memory) = output {
+            self.written.insert(memory.clone());
+            self.converted.retain(|c| !overlap(&c.source, memory));
+        }
+    }
+
+    fn host_call(&mut self, kernel: &Arc<dyn Kernel>, inputs: &[Operand], output: &Operand) -> Result<(), String> {
+        let references = inputs.iter().map(|i| self.reference(i)).collect::<Result<Vec<_>, _>>()?;
+        let target = self.reference(output)?;
+        self.order(inputs, output);
+        self.steps.push(Step::HostCall(Arc::clone(kernel), references, target));
+        Ok(())
+    }
+
+    fn dispatch(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<(), String> {
+        let (output, inputs) = operands.split_last().ok_or("a kernel without arguments")?;
+        let references = operands.iter().map(|o| self.reference(o)).collect::<Result<Vec<_>, _>>()?;
+        self.order(inputs, output);
+        self.steps.push(Step::Dispatch(Arc::clone(executable), references));
+        Ok(())
+    }
+
+    fn finish(self, weights_generation: u64) -> Result<Plan, String> {
+        let scratch_bytes = self.arena.size();
+        let commands = if self.steps.is_empty() {
+            None
+        } else {
+            let list = record(&self.steps, usize::from(scratch_bytes > 0)).map_err(|cause| cause.to_string())?;
+            Some(Arc::new(list))
+        };
+        let ranges = |set: &RangeSet| {
+            let mut parts = Vec::new();
+            set.iter().try_for_each(|range| self.memory.split(range, &mut parts)).map(|()| parts)
+        };
+        for part in ranges(&self.flush_once)? {
+            part.buffer.flush(part.range).map_err(|cause| cause.to_string())?;
+        }
+        Ok(Plan {
+            commands,
+            scratch_bytes,
+            flush: ranges(&self.flush)?,
+            invalidate: ranges(&self.written)?,
+            used: self.used,
+            share: self.share,
+            weights_generation,
+        })
+    }
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+fn record(steps: &[Step], slots: usize) -> Result<CommandList, RecordError> {
+    let mut list = CommandList::builder(slots);
+    for step in steps {
+        match step {
+            Step::Barrier => {
+                list.barrier();
+            }
+            Step::Dispatch(executable, bindings) => {
+                list.dispatch(executable, bindings.clone())?;
+            }
+            Step::HostCall(kernel, inputs, output) => {
+                list.host_call(kernel, inputs.clone(), output.clone())?;
+            }
+        }
+    }
+    Ok(list.finish())
+}

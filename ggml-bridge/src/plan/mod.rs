@@ -1,0 +1,89 @@
+//! A graph as one command list, kept for the next time the same graph comes.
+//!
+//! Beside the commands a plan knows which host memory has to be flushed before each run, because the graph reads it
+//! without having written it, and what has to be invalidated after. Weights are flushed once, when the plan is built.
+
+mod arena;
+mod build;
+mod hazard;
+mod memory;
+
+use crate::graph::Graph;
+use crate::npu::Npu;
+use crate::ranges::RangeSet;
+use crate::statistics::RunShare;
+use aie_hal::{Buffer, CommandList, DeviceError};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A range of a buffer.
+#[derive(Debug, Clone)]
+pub struct BufferRange {
+    /// The buffer.
+    pub buffer: Arc<dyn Buffer>,
+    /// Bytes.
+    pub range: Range<usize>,
+}
+
+/// A recorded graph. Immutable.
+#[derive(Debug)]
+pub struct Plan {
+    commands: Option<Arc<CommandList>>,
+    scratch_bytes: usize,
+    flush: Vec<BufferRange>,
+    invalidate: Vec<BufferRange>,
+    used: RangeSet,
+    share: RunShare,
+    weights_generation: u64,
+}
+
+impl Plan {
+    /// Records `graph`.
+    ///
+    /// # Errors
+    /// Which node cannot be computed and why.
+    pub fn build(npu: &Npu, graph: &Graph) -> Result<Self, String> {
+        build::build(npu, graph)
+    }
+
+    /// The commands; `None` when there is nothing to do.
+    pub fn commands(&self) -> Option<&Arc<CommandList>> {
+        self.commands.as_ref()
+    }
+
+    /// Scratch memory that slot 0 has to be bound to; 0 for none.
+    pub fn scratch_bytes(&self) -> usize {
+        self.scratch_bytes
+    }
+
+    /// What a run adds to the statistics.
+    pub fn share(&self) -> &RunShare {
+        &self.share
+    }
+
+    /// The state of the weight cache this plan was built on.
+    pub fn weights_generation(&self) -> u64 {
+        self.weights_generation
+    }
+
+    /// Whether the plan touches host memory in `range`.
+    pub fn uses(&self, range: &Range<usize>) -> bool {
+        self.used.overlaps(range)
+    }
+
+    /// Makes the inputs visible to the device.
+    ///
+    /// # Errors
+    /// As [`Buffer::flush`].
+    pub fn flush(&self) -> Result<(), DeviceError> {
+        self.flush.iter().try_for_each(|part| part.buffer.flush(part.range.clone()))
+    }
+
+    /// Makes the results visible to the host.
+    ///
+    /// # Errors
+    /// As [`Buffer::invalidate`].
+    pub fn invalidate(&self) -> Result<(), DeviceError> {
+        self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.range.clone()))
+    }
+}

@@ -1,0 +1,59 @@
+//! Opening the devices the user asked for, when ggml initialises the backend.
+
+use crate::config::Config;
+use crate::device_type::DeviceType;
+use crate::npu::Npu;
+use crate::statistics::StatisticsFile;
+use crate::{drivers, log};
+use aie_hal::{ArchRegistry, Device};
+use aie_jit_iron::{KernelStore, ReferenceCompiler, StoreError};
+use std::sync::Arc;
+
+/// Reads the environment and opens what it names. Every problem is a message; what can be used is used.
+pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
+    let (config, problems) = Config::read(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()));
+    problems.iter().for_each(|problem| log::error(problem));
+    let statistics = config.statistics.as_deref().and_then(|path| {
+        StatisticsFile::open(path)
+            .inspect_err(|cause| {
+                log::error(&format!(
+                    "GGML_HSA_STATS: {} cannot be written: {cause}; there will be no statistics",
+                    path.display()
+                ));
+            })
+            .ok()
+    });
+    // Without a list only real NPUs are meant, and this build has no driver that opens one.
+    let uris = config.devices.clone().unwrap_or_default();
+    if uris.is_empty() {
+        return (Vec::new(), config.device_type, statistics);
+    }
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(|problem| log::error(&problem.to_string()));
+    let validate = std::env::var("GGML_HSA_VALIDATION").is_ok_and(|v| log::is_truthy(&v));
+    let drivers = drivers::registry(arches, validate);
+    let mut opened: Vec<Arc<dyn Device>> = Vec::new();
+    for uri in &uris {
+        match drivers.open(uri) {
+            Ok(devices) => opened.extend(devices),
+            Err(cause) => log::error(&format!("GGML_HSA_DEVICES: {cause}; going on without it")),
+        }
+    }
+    let store = match store() {
+        Ok(store) => Arc::new(store),
+        Err(cause) => {
+            log::error(&format!("{cause}; going on without a device"));
+            return (Vec::new(), config.device_type, statistics);
+        }
+    };
+    let npu = |(index, device): (usize, Arc<dyn Device>)| {
+        log::info(|| format!("HSA{index} is {}", device.info().uri));
+        Arc::new(Npu::new(index, device, Arc::clone(&store), config.f16, config.weights_max))
+    };
+    (opened.into_iter().enumerate().map(npu).collect(), config.device_type, statistics)
+}
+
+/// The store of kernels: the directory of compiled ones, if the user has one, then the reference compiler.
+fn store() -> Result<KernelStore, StoreError> {
+    KernelStore::builder().kernel_directory_from_environment().compiler(Arc::new(ReferenceCompiler)).build()
+}

@@ -1,0 +1,292 @@
+//! What ran where, as JSON for people and checks.
+//!
+//! The file has the layout
+//! `{"version":1,"devices":[{"name","uri","arch","counters":{...},"graphs":{"computed","built","replayed"},
+//! "weights":{"converted","bytes","cap_bytes","refused"},"operations":[{"op","shape","array","host","host_reason","bytes"}],
+//! "conversions":{"host_calls","bytes"},"graph_log":[{"nodes","submissions","allocations","replayed"}]}]}`.
+//! `shape` is the kernel's name, which holds all extents and types. Counts are per process and device.
+
+use crate::log;
+use crate::npu::Npu;
+use aie_hal::Counters;
+use parking_lot::Mutex;
+use serde::Serialize;
+use std::collections::{HashMap, VecDeque};
+use std::fs::OpenOptions;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Graphs the log keeps.
+const LOG_LENGTH: usize = 64;
+
+/// One operation with one shape.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct OperationCount {
+    /// Name.
+    pub op: String,
+    /// Kernel name.
+    pub shape: String,
+    /// Times it was dispatched to the array.
+    pub array: u64,
+    /// Times it ran as a host call.
+    pub host: u64,
+    /// Why on the host.
+    pub host_reason: Option<String>,
+    /// Bytes of its tensors, all times together.
+    pub bytes: u64,
+}
+
+/// A contribution of a plan to one [`OperationCount`], added each time the plan runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OperationShare {
+    /// Index of the count.
+    pub index: usize,
+    /// Dispatches.
+    pub array: u64,
+    /// Host calls.
+    pub host: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Graphs by how their command list came about.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct GraphCounts {
+    /// In all.
+    pub computed: u64,
+    /// Recorded anew.
+    pub built: u64,
+    /// Recognised.
+    pub replayed: u64,
+}
+
+/// Conversions that run as host calls.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct ConversionCounts {
+    /// Calls.
+    pub host_calls: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+}
+
+/// Converted weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct WeightCounts {
+    /// Tensors converted.
+    pub converted: u64,
+    /// Bytes they hold now.
+    pub bytes: u64,
+    /// Most bytes they may hold.
+    pub cap_bytes: u64,
+    /// Tensors that were over the cap, or not convertible ahead, and are converted in each graph.
+    pub refused: u64,
+}
+
+/// One graph.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct GraphEntry {
+    nodes: usize,
+    submissions: u64,
+    allocations: u64,
+    replayed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    graphs: GraphCounts,
+    operations: Vec<OperationCount>,
+    index: HashMap<(String, String, Option<String>), usize>,
+    conversions: ConversionCounts,
+    log: VecDeque<GraphEntry>,
+    last: Counters,
+}
+
+/// Counts of one device. Thread-safe.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    counts: Mutex<Counts>,
+}
+
+/// What one run of a plan adds.
+#[derive(Debug, Clone, Default)]
+pub struct RunShare {
+    /// Nodes of the graph that compute something.
+    pub nodes: usize,
+    /// By operation.
+    pub operations: Vec<OperationShare>,
+    /// Conversions.
+    pub conversions: ConversionCounts,
+}
+
+impl RunShare {
+    /// Adds one execution of the operation with `index`.
+    pub fn add(&mut self, index: usize, on_array: bool, bytes: u64) {
+        let at = self.operations.iter().position(|s| s.index == index).unwrap_or_else(|| {
+            self.operations.push(OperationShare { index, ..OperationShare::default() });
+            self.operations.len() - 1
+        });
+        let share = &mut self.operations[at];
+        share.array += u64::from(on_array);
+        share.host += u64::from(!on_array);
+        share.bytes += bytes;
+    }
+}
+
+impl Statistics {
+    /// The index of an operation's count; made when it is new.
+    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<&str>) -> usize {
+        let mut counts = self.counts.lock();
+        let key = (op.to_owned(), shape.to_owned(), host_reason.map(str::to_owned));
+        if let Some(&index) = counts.index.get(&key) {
+            return index;
+        }
+        let index = counts.operations.len();
+        counts.operations.push(OperationCount {
+            op: key.0.clone(),
+            shape: key.1.clone(),
+            host_reason: key.2.clone(),
+            ..OperationCount::default()
+        });
+        counts.index.insert(key, index);
+        index
+    }
+
+    /// Adds one run of a plan. `counters` are the device's, after submitting.
+    pub fn graph(&self, share: &RunShare, replayed: bool, submissions: u64, counters: &Counters) {
+        let mut counts = self.counts.lock();
+        counts.graphs.computed += 1;
+        counts.graphs.replayed += u64::from(replayed);
+        counts.graphs.built += u64::from(!replayed);
+        for part in &share.operations {
+            let operation = &mut counts.operations[part.index];
+            operation.array += part.array;
+            operation.host += part.host;
+            operation.bytes += part.bytes;
+        }
+        counts.conversions.host_calls += share.conversions.host_calls;
+        counts.conversions.bytes += share.conversions.bytes;
+        if counts.log.len() == LOG_LENGTH {
+            counts.log.pop_front();
+        }
+        let allocations = counters.allocations.saturating_sub(counts.last.allocations);
+        counts.log.push_back(GraphEntry { nodes: share.nodes, submissions, allocations, replayed });
+        counts.last = *counters;
+    }
+}
+
+#[derive(Serialize)]
+struct DeviceReport {
+    name: String,
+    uri: String,
+    arch: String,
+    counters: Counters,
+    graphs: GraphCounts,
+    weights: WeightCounts,
+    operations: Vec<OperationCount>,
+    conversions: ConversionCounts,
+    graph_log: Vec<GraphEntry>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: u32,
+    devices: Vec<DeviceReport>,
+}
+
+fn report(npus: &[Arc<Npu>]) -> Report {
+    let devices = npus.iter().map(|npu| {
+        let info = npu.device().info();
+        let counts = npu.statistics().counts.lock();
+        DeviceReport {
+            name: npu.name().to_owned(),
+            uri: info.uri.to_string(),
+            arch: info.arch.clone(),
+            counters: npu.device().counters(),
+            graphs: counts.graphs,
+            weights: npu.weights().counts(),
+            operations: counts.operations.clone(),
+            conversions: counts.conversions,
+            graph_log: counts.log.iter().copied().collect(),
+        }
+    });
+    Report { version: 1, devices: devices.collect() }
+}
+
+/// The file that statistics go to.
+#[derive(Debug)]
+pub struct StatisticsFile {
+    path: PathBuf,
+}
+
+impl StatisticsFile {
+    /// Checks at once that `path` can be written, so that a mistake is told before hours of work and not after. An existing
+    /// file keeps its content until there is something to replace it.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Writes the counts of all devices, replacing what was there.
+    pub fn write(&self, npus: &[Arc<Npu>]) {
+        let result = serde_json::to_vec(&report(npus)).map_err(io::Error::from).and_then(|mut json| {
+            json.push(b'\n');
+            std::fs::write(&self.path, json)
+        });
+        if let Err(cause) = result {
+            log::error(&format!("GGML_HSA_STATS: statistics cannot be written to {}: {cause}", self.path.display()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_counted_by_shape_and_reason() {
+        let statistics = Statistics::default();
+        let array = statistics.operation("ADD", "add-4f32", None);
+        let host = statistics.operation("ADD", "add-4f32", Some("too large"));
+        assert_ne!(array, host);
+        assert_eq!(statistics.operation("ADD", "add-4f32", None), array);
+
+        let mut share = RunShare { nodes: 3, ..RunShare::default() };
+        share.add(array, true, 48);
+        share.add(array, true, 48);
+        share.add(host, false, 10);
+        assert_eq!(share.operations.len(), 2);
+        let counters = Counters { allocations: 5, ..Counters::default() };
+        statistics.graph(&share, false, 1, &counters);
+        statistics.graph(&share, true, 1, &counters);
+
+        let counts = statistics.counts.lock();
+        assert_eq!((counts.operations[array].array, counts.operations[array].bytes), (4, 192));
+        assert_eq!((counts.operations[host].host, counts.operations[host].array), (2, 0));
+        assert_eq!((counts.graphs.computed, counts.graphs.built, counts.graphs.replayed), (2, 1, 1));
+        let allocations: Vec<_> = counts.log.iter().map(|g| g.allocations).collect();
+        assert_eq!(allocations, [5, 0]);
+    }
+
+    #[test]
+    fn the_log_is_bounded() {
+        let statistics = Statistics::default();
+        for nodes in 0..LOG_LENGTH + 3 {
+            let share = RunShare { nodes, ..RunShare::default() };
+            statistics.graph(&share, true, 1, &Counters::default());
+        }
+        let counts = statistics.counts.lock();
+        assert_eq!((counts.log.len(), counts.log[0].nodes), (LOG_LENGTH, 3));
+    }
+
+    #[test]
+    fn an_unwritable_path_is_told_when_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(StatisticsFile::open(directory.path()).is_err());
+        assert!(StatisticsFile::open(&directory.path().join("missing/file")).is_err());
+        assert!(StatisticsFile::open(&directory.path().join("stats.json")).is_ok());
+    }
+}
