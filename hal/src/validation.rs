@@ -16,6 +16,8 @@
 //! each binding; only bindings that overlap each other or a direct range lead to a full check.
 
 mod device;
+#[cfg(test)]
+mod fake;
 mod hazard;
 mod list;
 mod object;
