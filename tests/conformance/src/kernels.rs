@@ -172,25 +172,23 @@ impl KernelExecutor for TestExecutor {
     }
 }
 
-/// Body of a [`HostFunction`].
+/// Body of a host function.
 type Body = dyn Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync;
 
 /// A host function from a closure.
-pub struct HostFunction {
+struct HostFunction {
     name: String,
     inputs: usize,
     body: Box<Body>,
 }
 
-impl HostFunction {
-    /// A function of `inputs` inputs.
-    pub fn new(
-        name: impl Into<String>,
-        inputs: usize,
-        body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
-    ) -> Arc<dyn Kernel> {
-        Arc::new(Self { name: name.into(), inputs, body: Box::new(body) })
-    }
+/// A host function of `inputs` inputs called `name`.
+pub fn host_function(
+    name: impl Into<String>,
+    inputs: usize,
+    body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
+) -> Arc<dyn Kernel> {
+    Arc::new(HostFunction { name: name.into(), inputs, body: Box::new(body) })
 }
 
 impl Debug for HostFunction {
@@ -250,4 +248,50 @@ pub fn instructions(arch: &Arch, arguments: usize) -> Vec<u8> {
         }
     }
     writer.finish().expect("a short stream")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_hal::ArchRegistry;
+
+    fn all() -> Vec<TestKernel> {
+        use TestKernel::*;
+        vec![Add8(3), Copy(99), Constant(1), Reverse, Concat, Mix(4), Even, Pause(0), Fail]
+    }
+
+    #[test]
+    fn artifacts_run_as_the_kernel_they_describe() {
+        let registry = ArchRegistry::builtin();
+        for name in registry.names() {
+            let arch = registry.get(name).expect("a listed generation");
+            for kernel in all() {
+                let artifact = kernel.artifact(&arch);
+                assert_eq!(artifact.argument_count(), kernel.sources() + 1, "{kernel}");
+                assert!(artifact.has_completion_token(), "{kernel}");
+                let prepared = TestExecutor.prepare(&artifact).expect("a kernel of the suite");
+                assert_eq!((prepared.name(), prepared.input_count()), (&*kernel.to_string(), kernel.sources()));
+                assert_eq!(TestKernel::parse(prepared.name()), Some(kernel));
+            }
+        }
+    }
+
+    #[test]
+    fn different_kernels_are_different_pdis() {
+        let registry = ArchRegistry::builtin();
+        let arch = registry.get("aie2p").expect("a generation that is built in");
+        let digests: std::collections::HashSet<_> =
+            (0..1000).map(|id| *TestKernel::Copy(id).artifact(&arch).digest()).collect();
+        assert_eq!(digests.len(), 1000);
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit_are_errors() {
+        for kernel in all() {
+            let sources = vec![&[0u8; 8][..]; kernel.sources()];
+            let fits = kernel.sources() == 0;
+            let found = kernel.kernel().run(&sources, &mut [0; 9]);
+            assert_eq!(matches!(found, Err(KernelError::Arguments { .. })), !fits, "{kernel}: {found:?}");
+        }
+    }
 }

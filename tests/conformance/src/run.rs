@@ -133,3 +133,111 @@ pub fn summary(backend: &Backend) {
     let problems: Vec<String> = backend.exclusions.iter().filter_map(problem).collect();
     assert!(problems.is_empty(), "{}", problems.join("\n"));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_hal::{Device, DeviceUri, Driver, DriverError, Listing};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    #[derive(Debug)]
+    struct NoDriver;
+
+    impl Driver for NoDriver {
+        fn scheme(&self) -> &'static str {
+            "none"
+        }
+
+        fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+            Ok(Vec::new())
+        }
+
+        fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
+            Err(DriverError::Runtime(format!("`{uri}` has no devices")))
+        }
+    }
+
+    fn backend(exclusions: &[Exclusion]) -> &'static Backend {
+        let backend = Backend::new("test", Arc::new(NoDriver), "none").exclusions(exclusions);
+        Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(Duration::from_millis(200))))
+    }
+
+    fn case(function: fn(&Context), needs: &'static [Tag]) -> Case {
+        Case { name: "area::case", needs, function }
+    }
+
+    const REASON: &str = "The driver of this test has no devices at all.";
+    const EXCLUDED: &[Exclusion] = &[Exclusion { case: "area::case", reason: REASON }];
+
+    fn passes(_: &Context) {}
+
+    fn fails(_: &Context) {
+        panic!("found {}", 1);
+    }
+
+    fn hangs(_: &Context) {
+        thread::sleep(Duration::from_secs(2));
+    }
+
+    #[test]
+    fn cases_pass_and_fail() {
+        assert_eq!(evaluate(backend(&[]), &case(passes, &[Tag::Coherent])), Verdict::Passed);
+        assert_eq!(evaluate(backend(&[]), &case(fails, &[])), Verdict::Failed("found 1".into()));
+    }
+
+    #[test]
+    fn excluded_cases_have_to_fail() {
+        let failure = "found 1".into();
+        assert_eq!(evaluate(backend(EXCLUDED), &case(fails, &[])), Verdict::Excluded { reason: REASON, failure });
+        assert_eq!(evaluate(backend(EXCLUDED), &case(passes, &[])), Verdict::UnexpectedPass { reason: REASON });
+    }
+
+    #[test]
+    fn exclusions_are_by_name() {
+        let other = [Exclusion { case: "area::other", ..EXCLUDED[0] }];
+        assert_eq!(evaluate(backend(&other), &case(passes, &[])), Verdict::Passed);
+    }
+
+    #[test]
+    fn missing_tags_make_a_case_not_applicable() {
+        let needs = &[Tag::Coherent, Tag::Faults, Tag::HostImport];
+        let missing = vec![Tag::Faults, Tag::HostImport];
+        assert_eq!(evaluate(backend(&[]), &case(fails, needs)), Verdict::NotApplicable(missing));
+    }
+
+    #[test]
+    fn hanging_cases_fail() {
+        let verdict = evaluate(backend(&[]), &case(hangs, &[]));
+        assert!(matches!(&verdict, Verdict::Failed(text) if text.contains("200ms")), "{verdict:?}");
+    }
+
+    #[test]
+    fn exclusions_need_a_case_and_a_sentence() {
+        let real = cases()[0].name;
+        let problem = |case, reason| problem(&Exclusion { case, reason });
+        assert_eq!(problem(real, REASON), None);
+        for (case, reason, text) in [
+            ("area::none", REASON, "no such case"),
+            (real, "flaky", "full sentence"),
+            (real, "it does not work with this driver.", "full sentence"),
+            (real, "It does not work with this driver", "full sentence"),
+        ] {
+            let found = problem(case, reason).expect("a problem");
+            assert!(found.contains(text), "{found}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "there is no case `area::none`")]
+    fn unknown_cases_are_not_skipped() {
+        run(backend(&[]), "area::none");
+    }
+
+    #[test]
+    fn the_suite_is_large_and_its_names_are_unique() {
+        let names: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
+        assert!(names.len() >= MINIMUM_CASES, "{} cases", names.len());
+        assert_eq!(names.len(), cases().len());
+    }
+}

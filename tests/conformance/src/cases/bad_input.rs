@@ -17,7 +17,7 @@ use std::sync::Arc;
 fn other_arch(rig: &Rig) -> Arc<Arch> {
     let registry = ArchRegistry::builtin();
     let own = &rig.device.arch().name;
-    let other = registry.names().into_iter().map(|name| name.to_string()).find(|name| name != own);
+    let other = registry.names().find(|name| name != own).map(ToOwned::to_owned);
     registry.get(&other.expect("another generation is built in")).expect("a listed generation")
 }
 

@@ -139,7 +139,7 @@ pub fn dependent_dispatches_beyond_a_chain(context: &Context) {
         }
         Ok(list)
     }));
-    let last = if count % 2 == 0 { &a } else { &b };
+    let last = if count.is_multiple_of(2) { &a } else { &b };
     expect::bytes(&format!("after {count} dispatches"), &contents(last), &vec![count as u8; 256]);
 }
 

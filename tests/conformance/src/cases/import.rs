@@ -2,7 +2,7 @@
 
 use crate::expect;
 use crate::kernels::TestKernel;
-use crate::rig::{Context, contents, pattern, record, whole};
+use crate::rig::{Context, host_view, pattern, record, whole};
 use aie_hal::HostMemory;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
@@ -88,7 +88,7 @@ pub fn imports_hold_their_owner(context: &Context) {
     let weak: Weak<Owned> = Arc::downgrade(&owner);
     let buffer = context.shared().device.import(owner).expect("an import");
     expect::holds("the owner lives while the buffer does", &weak.strong_count(), weak.upgrade().is_some());
-    expect::bytes("the bytes", &contents(&buffer), &pattern(4096, 1));
+    expect::bytes("the bytes", &host_view(&buffer), &pattern(4096, 1));
     drop(buffer);
     expect::equal("references to the owner after that", weak.strong_count(), 0);
 }
