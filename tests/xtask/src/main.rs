@@ -8,6 +8,8 @@ mod apt;
 mod commands;
 mod library;
 mod model;
+mod ops_output;
+mod ops_table;
 mod output;
 mod process;
 mod session;
@@ -30,6 +32,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Testbed(commands::testbed::TestbedArgs),
+    BackendOps(commands::backend_ops::BackendOpsArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
     let options = &cli.options;
     let result = match &cli.command {
         Command::Testbed(args) => commands::testbed::run(args, options),
+        Command::BackendOps(args) => commands::backend_ops::run(args, options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,3 +1,4 @@
 //! The commands, one file each.
 
+pub mod backend_ops;
 pub mod testbed;
