@@ -33,7 +33,8 @@ struct Binary {
     function: Function,
 }
 
-const COMBINATIONS: &str = "f32, f16 or bf16 alike, or f16/bf16 with f32 as source 1 and f32 or the type of source 0 as result";
+const COMBINATIONS: &str =
+    "f32, f16 or bf16 alike, or f16/bf16 with f32 as source 1 and f32 or the type of source 0 as result";
 
 impl Binary {
     fn check_types(&self, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<(), Unsupported> {
@@ -160,7 +161,12 @@ where
 }
 
 /// ggml adds f32 to quantised blocks by decoding, adding and encoding row by row.
-fn quantised_sum(node: &Node, a: Argument, b: Argument, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+fn quantised_sum(
+    node: &Node,
+    a: Argument,
+    b: Argument,
+    environment: &Environment,
+) -> Result<Arc<dyn Kernel>, Unsupported> {
     let (codec, out) = (environment.codec.clone(), node.output);
     if !codec.can_decode(a.tensor.dtype) {
         return wrong_type("ADD", "source 0", a.tensor.dtype, "the types the host can decode");
@@ -173,7 +179,8 @@ fn quantised_sum(node: &Node, a: Argument, b: Argument, environment: &Environmen
             let length = out.ne[0];
             scratch.a.resize(length, 0.0);
             let blocks = &inputs[a.position][row.offset(&a.tensor)..];
-            let failed = |what: &str| KernelError::Data { kernel: "ADD".into(), reason: format!("a row could not be {what}") };
+            let failed =
+                |what: &str| KernelError::Data { kernel: "ADD".into(), reason: format!("a row could not be {what}") };
             if !load(&*codec, a.tensor.dtype, blocks, &mut scratch.a) {
                 return Err(failed("decoded"));
             }
@@ -184,4 +191,101 @@ fn quantised_sum(node: &Node, a: Argument, b: Argument, environment: &Environmen
             if store(&*codec, out.dtype, &scratch.a, target) { Ok(()) } else { Err(failed("encoded")) }
         })
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use crate::node::OpParams;
+    use rstest::rstest;
+
+    fn expected(op: &str, x: f64, y: f64) -> f64 {
+        match op {
+            "ADD" => x + y,
+            "SUB" => x - y,
+            "MUL" => x * y,
+            _ => x / y,
+        }
+    }
+
+    fn compare(op: &str, a: Data, b: Data, output: Tensor) {
+        let result = run(op, OpParams::default(), output, &[Some(&a), Some(&b)]).unwrap();
+        let (x, y) = (a.values(), b.values());
+        let exact = indices(output.ne).map(|index| expected(op, a.get(&x, index), b.get(&y, index)));
+        let tolerance = match output.dtype {
+            DataType::F32 => 1e-6,
+            DataType::F16 => 1.0 / 2048.0,
+            DataType::BF16 => 1.0 / 256.0,
+            _ => 0.03,
+        };
+        assert_close(&result.values(), exact, tolerance);
+    }
+
+    /// Away from zero, for DIV.
+    fn divisor(tensor: Tensor, random: &mut Random) -> Data {
+        let values: Vec<f32> =
+            random.floats(tensor.elements()).iter().map(|x| x + if *x < 0.0 { -1.0 } else { 1.0 }).collect();
+        Data::new(tensor, &values)
+    }
+
+    #[rstest]
+    #[case::same([7, 5, 3, 2], [7, 5, 3, 2])]
+    #[case::row([64, 5, 3, 2], [64, 1, 1, 1])]
+    #[case::column([6, 5, 3, 2], [1, 5, 1, 2])]
+    #[case::scalar([33, 5, 1, 1], [1, 1, 1, 1])]
+    #[case::period([12, 6, 4, 2], [4, 3, 2, 1])]
+    #[case::single([1, 1, 1, 1], [1, 1, 1, 1])]
+    #[case::long([40_000, 3, 1, 1], [8, 1, 1, 1])]
+    #[case::many_rows([40, 3000, 1, 1], [40, 1, 1, 1])]
+    fn repeats_the_second_source(
+        #[values("ADD", "SUB", "MUL", "DIV")] op: &str,
+        #[case] a: [usize; 4],
+        #[case] b: [usize; 4],
+    ) {
+        let mut random = Random(11);
+        let output = Tensor::contiguous(DataType::F32, a);
+        let b = divisor(Tensor::contiguous(DataType::F32, b), &mut random);
+        compare(op, Data::random(output, &mut random), b, output);
+    }
+
+    #[rstest]
+    #[case(DataType::F16, DataType::F16, DataType::F16)]
+    #[case(DataType::BF16, DataType::BF16, DataType::BF16)]
+    #[case(DataType::F16, DataType::F32, DataType::F16)]
+    #[case(DataType::F16, DataType::F32, DataType::F32)]
+    #[case(DataType::BF16, DataType::F32, DataType::BF16)]
+    #[case(DataType::BF16, DataType::F32, DataType::F32)]
+    #[case(DataType::Q8_0, DataType::F32, DataType::Q8_0)]
+    fn mixes_types(#[case] a: DataType, #[case] b: DataType, #[case] out: DataType) {
+        let mut random = Random(12);
+        let ne = [64, 3, 2, 1];
+        let a = Data::random(Tensor::contiguous(a, ne), &mut random);
+        let b = Data::random(Tensor::contiguous(b, ne), &mut random);
+        compare("ADD", a, b, Tensor::contiguous(out, ne));
+    }
+
+    #[test]
+    fn reads_and_writes_any_layout() {
+        let mut random = Random(13);
+        let a = permuted(&Tensor::contiguous(DataType::F32, [5, 4, 3, 2]), [1, 0, 2, 3]);
+        let b = permuted(&Tensor::contiguous(DataType::F32, [5, 4, 1, 1]), [1, 0, 2, 3]);
+        let mut output = Tensor::contiguous(DataType::F32, a.ne);
+        output.nb = [4, 32, 160, 480];
+        compare("SUB", Data::random(a, &mut random), Data::random(b, &mut random), output);
+    }
+
+    #[rstest]
+    #[case::does_not_repeat([6, 5, 1, 1], [4, 1, 1, 1], DataType::F32)]
+    #[case::larger([6, 5, 1, 1], [6, 5, 2, 1], DataType::F32)]
+    #[case::type_mix([6, 5, 1, 1], [6, 5, 1, 1], DataType::F16)]
+    #[case::integers([6, 5, 1, 1], [6, 5, 1, 1], DataType::I32)]
+    fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] dtype: DataType) {
+        let a = Tensor::contiguous(DataType::F32, a);
+        assert!(
+            find("MUL")
+                .check(&node("MUL", OpParams::default(), a, &[Some(a), Some(Tensor::contiguous(dtype, b))]))
+                .is_err()
+        );
+    }
 }

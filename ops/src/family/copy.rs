@@ -59,10 +59,18 @@ impl Operation for Copy {
             (F32 | F16 | BF16, F32 | F16 | BF16) | (F32, I32) | (I32, F32) => Ok(()),
             (F32 | F16 | BF16, q) if q.is_quantised() && !NOT_ENCODED.contains(&q) => Ok(()),
             (q, F32) if q.is_quantised() => Ok(()),
-            (F32 | F16 | BF16, other) => {
-                wrong_type(self.name, "the result", other, "f32, f16, bf16, quantised; i32 from f32; the type of source 0")
-            }
-            (other, _) => wrong_type(self.name, "source 0", other, "f32, f16, bf16; i32 and quantised to f32; the type of the result"),
+            (F32 | F16 | BF16, other) => wrong_type(
+                self.name,
+                "the result",
+                other,
+                "f32, f16, bf16, quantised; i32 from f32; the type of source 0",
+            ),
+            (other, _) => wrong_type(
+                self.name,
+                "source 0",
+                other,
+                "f32, f16, bf16; i32 and quantised to f32; the type of the result",
+            ),
         }
     }
 
@@ -408,3 +416,7 @@ fn recode(
         if store(codec, to.dtype, &scratch.a, target) { Ok(()) } else { Err(unknown("encode", to.dtype)) }
     })
 }
+
+#[cfg(test)]
+#[path = "copy_tests.rs"]
+mod tests;

@@ -66,7 +66,9 @@ impl Operation for Glu {
         }
         let mut expected = a.ne;
         if let Some(b) = node.source(1) {
-            require(self.name, a.same_shape(b), || format!("sources have extents {:?} and {:?}; they must be equal", a.ne, b.ne))?;
+            require(self.name, a.same_shape(b), || {
+                format!("sources have extents {:?} and {:?}; they must be equal", a.ne, b.ne)
+            })?;
         } else {
             expected[0] /= 2;
             require(self.name, a.ne[0].is_multiple_of(2), || format!("rows of {} elements have no halves", a.ne[0]))?;
@@ -93,9 +95,9 @@ impl Operation for Glu {
             Function::Relu => gated(node, 1, |x, g| relu(x) * g),
             Function::Gelu => gated(node, 8, |x, g| gelu(x) * g),
             Function::Silu => gated(node, 8, |x, g| silu(x) * g),
-            Function::GeluErf => gated(node, 16, |x, g| {
-                0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * g
-            }),
+            Function::GeluErf => {
+                gated(node, 16, |x, g| 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * g)
+            }
             Function::GeluQuick => gated(node, 8, |x, g| x * sigmoid(1.702 * x) * g),
             Function::Oai => gated(node, 8, move |x, g| {
                 let x = below(x);
@@ -147,4 +149,82 @@ where
             },
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, environment, find, node, params, run};
+    use crate::node::OpParams;
+    use crate::tensor::{DataType, Tensor};
+    use rstest::rstest;
+
+    const ALPHA: f32 = 1.702;
+    const LIMIT: f32 = 2.0;
+
+    fn exact(op: &str, x: f64, g: f64) -> f64 {
+        let limit = f64::from(LIMIT);
+        let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+        match op {
+            "REGLU" => x.max(0.0) * g,
+            "GEGLU" => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh()) * g,
+            "SWIGLU" => x * sigmoid(x) * g,
+            "GEGLU_ERF" => 0.5 * x * (1.0 + libm::erf(x / 2.0_f64.sqrt())) * g,
+            "GEGLU_QUICK" => x * sigmoid(1.702 * x) * g,
+            "SWIGLU_OAI" => x.min(limit) * sigmoid(f64::from(ALPHA) * x.min(limit)) * (g.clamp(-limit, limit) + 1.0),
+            _ => x.min(limit) * sigmoid(x.min(limit)) * g.clamp(-limit, limit),
+        }
+    }
+
+    fn parameters(swapped: bool) -> OpParams {
+        let mut params = params(&[(2, ALPHA), (3, LIMIT)]);
+        params.0[1] = i32::from(swapped);
+        params
+    }
+
+    fn tolerance(dtype: DataType) -> f64 {
+        match dtype {
+            DataType::F32 => 3e-6,
+            DataType::F16 => 1.0 / 1024.0,
+            _ => 1.0 / 128.0,
+        }
+    }
+
+    #[rstest]
+    fn halves_of_one_source_and_two_sources(
+        #[values("REGLU", "GEGLU", "SWIGLU", "GEGLU_ERF", "GEGLU_QUICK", "SWIGLU_OAI", "SWIGLU_CLAMP")] op: &str,
+        #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+        #[values([64, 2, 2, 2], [5, 7, 3, 2], [1, 1, 1, 1], [300, 200, 1, 1])] ne: [usize; 4],
+    ) {
+        let mut random = Random(51);
+        let out = Tensor::contiguous(dtype, ne);
+        let scaled = |tensor: Tensor, random: &mut Random| {
+            let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| x * 5.0).collect();
+            Data::new(tensor, &values)
+        };
+        let (a, b) = (scaled(out, &mut random), scaled(out, &mut random));
+        let result = run(op, parameters(false), out, &[Some(&a), Some(&b)]).unwrap();
+        let pairs = a.values().into_iter().zip(b.values());
+        assert_close(&result.values(), pairs.map(|(x, g)| exact(op, x.into(), g.into())), tolerance(dtype));
+
+        let wide = scaled(Tensor::contiguous(dtype, [ne[0] * 2, ne[1], ne[2], ne[3]]), &mut random);
+        for swapped in [false, true] {
+            let result = run(op, parameters(swapped), out, &[Some(&wide)]).unwrap();
+            let values = wide.values();
+            let exact = values.chunks(ne[0] * 2).flat_map(|row| {
+                let (first, second) = row.split_at(ne[0]);
+                let (x, g) = if swapped { (second, first) } else { (first, second) };
+                x.iter().zip(g).map(|(x, g)| exact(op, (*x).into(), (*g).into())).collect::<Vec<_>>()
+            });
+            assert_close(&result.values(), exact, tolerance(dtype));
+        }
+    }
+
+    #[test]
+    fn odd_rows_have_no_halves() {
+        let a = Tensor::contiguous(DataType::F32, [5, 1, 1, 1]);
+        let out = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
+        let node = node("SWIGLU", OpParams::default(), out, &[Some(a)]);
+        assert!(find("SWIGLU").check(&node).is_err());
+        assert!(find("SWIGLU").reference(&node, &environment()).is_err());
+    }
 }

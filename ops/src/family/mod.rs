@@ -32,3 +32,5 @@ pub mod unary;
 
 mod cpu;
 mod rules;
+#[cfg(test)]
+mod testing;

@@ -57,7 +57,9 @@ impl Operation for MulMat {
         }
         let expected = [a.ne[1], b.ne[1], b.ne[2], b.ne[3]];
         require(NAME, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
-        require(NAME, a.ne[0] == b.ne[0], || format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0]))?;
+        require(NAME, a.ne[0] == b.ne[0], || {
+            format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0])
+        })?;
         let repeats = (2..4).all(|d| b.ne[d] == 0 || a.ne[d] > 0 && b.ne[d].is_multiple_of(a.ne[d]));
         require(NAME, repeats, || format!("source 0 with extents {:?} does not repeat over {:?}", a.ne, b.ne))?;
         let dense = !a.dtype.is_quantised() || a.has_contiguous_rows();
@@ -237,16 +239,16 @@ impl Product {
         let offset = |row: usize| matrix + (task.first_row + row) * self.weights.nb[1];
         let (length, dtype) = (self.weights.ne[0], self.weights.dtype);
         let dense = length == 1 || self.weights.nb[0] == dtype.block_bytes();
-        if dense && dtype == DataType::F32 {
-            if let Some(rows) = in_place::<f32>(weights, offset, length, task.rows) {
-                multiply(&rows, columns, &mut task.out, length);
-                return Ok(());
-            }
-        } else if dense && dtype == DataType::BF16 && columns.len() < MANY_COLUMNS {
-            if let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
-                multiply(&rows, columns, &mut task.out, length);
-                return Ok(());
-            }
+        let short = dense && dtype == DataType::BF16 && columns.len() < MANY_COLUMNS;
+        if dense
+            && dtype == DataType::F32
+            && let Some(rows) = in_place::<f32>(weights, offset, length, task.rows)
+        {
+            multiply(&rows, columns, &mut task.out, length);
+            return Ok(());
+        } else if short && let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
+            multiply(&rows, columns, &mut task.out, length);
+            return Ok(());
         }
         let block = (BLOCK_BYTES / (length * 4)).clamp(1, 64).next_multiple_of(ROWS).min(task.rows);
         let mut converted = vec![0.0_f32; block * length];
@@ -257,7 +259,8 @@ impl Product {
                 self.convert(&weights[offset(first + i)..], row)?;
             }
             let rows: Vec<&[f32]> = converted.chunks_exact(length).take(count).collect();
-            let mut out: Vec<&mut [u8]> = task.out.iter_mut().map(|out| &mut out[first * 4..(first + count) * 4]).collect();
+            let mut out: Vec<&mut [u8]> =
+                task.out.iter_mut().map(|out| &mut out[first * 4..(first + count) * 4]).collect();
             multiply(&rows, columns, &mut out, length);
             first += count;
         }
@@ -314,3 +317,7 @@ fn multiply<E: Element>(rows: &[&[E]], columns: &[&[f32]], out: &mut [&mut [u8]]
         pulp::Arch::new().dispatch(Products { rows, columns, out: &mut out });
     }
 }
+
+#[cfg(test)]
+#[path = "mul_mat_tests.rs"]
+mod tests;

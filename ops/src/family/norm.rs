@@ -13,7 +13,8 @@ use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[&Norm { name: "NORM", centred: true }, &Norm { name: "RMS_NORM", centred: false }];
+pub static OPERATIONS: &[&dyn Operation] =
+    &[&Norm { name: "NORM", centred: true }, &Norm { name: "RMS_NORM", centred: false }];
 
 #[derive(Debug)]
 struct Norm {
@@ -81,5 +82,47 @@ impl Operation for Norm {
                 },
             )
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, node, params, run};
+    use crate::tensor::{DataType, Tensor};
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::contiguous(Tensor::contiguous(DataType::F32, [64, 5, 4, 3]))]
+    #[case::single(Tensor::contiguous(DataType::F32, [1, 1, 1, 1]))]
+    #[case::tail(Tensor::contiguous(DataType::F32, [33, 2, 1, 1]))]
+    #[case::many(Tensor::contiguous(DataType::F32, [100, 700, 1, 1]))]
+    #[case::gaps(Tensor { dtype: DataType::F32, ne: [20, 3, 2, 1], nb: [8, 200, 600, 1200] })]
+    fn rows_get_unit_variance(
+        #[values("NORM", "RMS_NORM")] op: &str,
+        #[case] tensor: Tensor,
+        #[values(0.0, 1e-5, 1.0)] eps: f32,
+    ) {
+        let mut values = Random(41).floats(tensor.elements());
+        values.iter_mut().for_each(|value| *value = *value * 3.0 + 0.5);
+        let source = Data::new(tensor, &values);
+        // A single element has no variance, and without epsilon nothing to divide by.
+        let eps = if tensor.ne[0] == 1 { eps.max(1e-5) } else { eps };
+        let result =
+            run(op, params(&[(0, eps)]), Tensor::contiguous(DataType::F32, tensor.ne), &[Some(&source)]).unwrap();
+        let exact = source.values();
+        let exact = exact.chunks(tensor.ne[0]).flat_map(|row| {
+            let count = row.len() as f64;
+            let mean = if op == "NORM" { row.iter().map(|x| f64::from(*x)).sum::<f64>() / count } else { 0.0 };
+            let variance = row.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
+            row.iter().map(move |x| (f64::from(*x) - mean) / (variance + f64::from(eps)).sqrt()).collect::<Vec<_>>()
+        });
+        assert_close(&result.values(), exact, 2e-6);
+    }
+
+    #[test]
+    fn a_negative_epsilon_is_refused() {
+        let tensor = Tensor::contiguous(DataType::F32, [8, 1, 1, 1]);
+        assert!(find("NORM").check(&node("NORM", params(&[(0, -1.0)]), tensor, &[Some(tensor)])).is_err());
+        assert!(find("NORM").check(&node("NORM", params(&[(0, f32::NAN)]), tensor, &[Some(tensor)])).is_err());
     }
 }

@@ -63,7 +63,9 @@ impl Operation for Rope {
                 return wrong_type(NAME, "the frequency factors", factors.dtype, "f32, f16, bf16");
             }
             let pairs = rotation.pairs(a.ne[0]);
-            require(NAME, factors.ne[0] >= pairs, || format!("{} frequency factors given, {pairs} needed", factors.ne[0]))?;
+            require(NAME, factors.ne[0] >= pairs, || {
+                format!("{} frequency factors given, {pairs} needed", factors.ne[0])
+            })?;
         }
         Ok(())
     }
@@ -159,7 +161,9 @@ impl Rotation {
     fn check(&self, row: usize) -> Result<(), Unsupported> {
         let Self { dimensions, mode, sections, offset, .. } = self;
         require(NAME, matches!(*mode, NORMAL | NEOX | MROPE | VISION | IMROPE), || {
-            format!("mode {mode} is not known; possible: 0 (normal), 2 (NeoX), 8 (M-RoPE), 24 (vision), 40 (interleaved M-RoPE)")
+            format!(
+                "mode {mode} is not known; possible: 0 (normal), 2 (NeoX), 8 (M-RoPE), 24 (vision), 40 (interleaved M-RoPE)"
+            )
         })?;
         let fits = match (usize::try_from(*dimensions), usize::try_from(*offset)) {
             (Ok(d), Ok(o)) => d % 2 == 0 && o % 2 == 0 && o.checked_add(d).is_some_and(|end| end <= row),
@@ -170,16 +174,21 @@ impl Rotation {
         })?;
         if self.several_positions() {
             let sum = sections.iter().try_fold(0_i32, |sum, section| sum.checked_add(*section));
-            let sound = sections.iter().all(|section| *section >= 0) && sections[..3].iter().any(|section| *section > 0);
+            let sound =
+                sections.iter().all(|section| *section >= 0) && sections[..3].iter().any(|section| *section > 0);
             let short = sum.and_then(|sum| usize::try_from(sum).ok()).is_some_and(|sum| sum <= row);
             require(NAME, sound && short, || {
-                format!("sections {sections:?} must not be negative, one of the first three positive, their sum at most {row}")
+                format!(
+                    "sections {sections:?} must not be negative, one of the first three positive, their sum at most {row}"
+                )
             })?;
         }
         if *mode == VISION {
             let half = usize::try_from(*dimensions).is_ok_and(|d| d * 2 == row);
             require(NAME, half && *offset == 0, || {
-                format!("the vision mode rotates rows of twice the dimensions, not {row} with {dimensions} from {offset}")
+                format!(
+                    "the vision mode rotates rows of twice the dimensions, not {row} with {dimensions} from {offset}"
+                )
             })?;
         }
         Ok(())
@@ -191,7 +200,14 @@ impl Rotation {
     }
 
     /// The turns of every position, pairs innermost.
-    fn turns(&self, layout: &Tensor, positions: &[u8], count: usize, pairs: usize, factors: Option<&[f32]>) -> Vec<Turn> {
+    fn turns(
+        &self,
+        layout: &Tensor,
+        positions: &[u8],
+        count: usize,
+        pairs: usize,
+        factors: Option<&[f32]>,
+    ) -> Vec<Turn> {
         let position = |section: usize, i: usize| {
             let at = (section * count + i) * layout.dtype.block_bytes();
             i32::from_le_bytes([positions[at], positions[at + 1], positions[at + 2], positions[at + 3]]) as f32
@@ -308,7 +324,8 @@ impl Ramp {
         let dimensions = rotation.dimensions as f32;
         // The pair whose wave turns `turns` times over the original context.
         let pair = |turns: f32| {
-            dimensions * (rotation.context as f32 / (turns * 2.0 * std::f32::consts::PI)).ln() / (2.0 * rotation.base.ln())
+            dimensions * (rotation.context as f32 / (turns * 2.0 * std::f32::consts::PI)).ln()
+                / (2.0 * rotation.base.ln())
         };
         let yarn = rotation.extrapolation != 0.0;
         Self {
@@ -331,5 +348,139 @@ impl Ramp {
         };
         let (sin, cos) = theta.sin_cos();
         Turn { cos: cos * self.magnitude, sin: sin * self.magnitude }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    /// A rotation, and YaRN if asked for, of `dimensions` from `offset`.
+    fn parameters(mode: i32, dimensions: i32, offset: i32, yarn: bool) -> OpParams {
+        let mut words = [0; 16];
+        (words[1], words[2], words[4], words[15]) = (dimensions, mode, 512, offset);
+        let (scale, extrapolation, magnitude) = if yarn { (0.7, 0.75, 1.4) } else { (1.0, 0.0, 1.0) };
+        let floats = [(5, 10_000.0_f32), (6, scale), (7, extrapolation), (8, magnitude), (9, 32.0), (10, 1.0)];
+        for (index, value) in floats {
+            words[index] = value.to_bits().cast_signed();
+        }
+        let quarter = dimensions / 8;
+        words[11..15].copy_from_slice(&[quarter, quarter, dimensions / 2 - 3 * quarter, quarter]);
+        OpParams(words)
+    }
+
+    /// The definition in double precision: one angle for each pair.
+    fn exact(params: &OpParams, x: &Data, positions: &[f32], factors: Option<&[f32]>) -> Vec<f64> {
+        let ne = x.tensor.ne;
+        let values = x.values();
+        let mut y: Vec<f64> = values.iter().map(|x| f64::from(*x)).collect();
+        let (dimensions, mode, offset) = (params.int(1), params.int(2), params.int(15) as usize);
+        let d = f64::from(dimensions);
+        let float = |i: usize| f64::from(params.float(i));
+        let sections: [usize; 4] = std::array::from_fn(|i| params.int(11 + i) as usize);
+        let ends = [sections[0], sections[0] + sections[1], sections[0] + sections[1] + sections[2]];
+        let pairs = if mode == VISION { ne[0] / 2 } else { dimensions as usize / 2 };
+        for [_, b, c, e] in indices([1, ne[1], ne[2], ne[3]]) {
+            for pair in 0..pairs {
+                let sector = pair % sections.iter().sum::<usize>();
+                let section = match mode {
+                    NORMAL | NEOX => 0,
+                    IMROPE if sector % 3 == 0 && sector < 3 * sections[0] => 0,
+                    IMROPE if sector % 3 == 1 && sector < 3 * sections[1] => 1,
+                    IMROPE if sector % 3 == 2 && sector < 3 * sections[2] => 2,
+                    IMROPE => 3,
+                    _ => ends.iter().position(|end| sector < *end).unwrap_or(3),
+                };
+                // The vision mode counts pairs from the start of their section.
+                let begin = [0, ends[0], ends[1], ends[2]][section];
+                let exponent = if mode == VISION { sector - begin } else { pair } as f64;
+                let position = f64::from(positions[section * ne[2] + c]);
+                let base = position * float(5).powf(-2.0 * exponent / d) / factors.map_or(1.0, |f| f64::from(f[pair]));
+                let (mut theta, mut magnitude) = (base * float(6), float(8));
+                if float(7) != 0.0 {
+                    let edge = |beta: f64| d * (512.0 / (beta * std::f64::consts::TAU)).ln() / (2.0 * float(5).ln());
+                    let (low, high) = (edge(float(9)).floor().max(0.0), edge(float(10)).ceil().min(d - 1.0));
+                    let ramp = 1.0 - ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
+                    theta = theta * (1.0 - ramp * float(7)) + base * ramp * float(7);
+                    magnitude *= 1.0 + 0.1 * (1.0 / float(6)).ln();
+                }
+                let (i, k) = if mode == NORMAL { (2 * pair, 2 * pair + 1) } else { (pair, pair + pairs) };
+                let row = ne[0] * (b + ne[1] * (c + ne[2] * e)) + offset;
+                let (x0, x1) = (f64::from(values[row + i]), f64::from(values[row + k]));
+                y[row + i] = (x0 * theta.cos() - x1 * theta.sin()) * magnitude;
+                y[row + k] = (x0 * theta.sin() + x1 * theta.cos()) * magnitude;
+            }
+        }
+        y
+    }
+
+    #[rstest]
+    fn every_mode_turns_its_pairs(
+        #[values(NORMAL, NEOX, MROPE, VISION, IMROPE)] mode: i32,
+        #[values((64, 0), (32, 0), (24, 16))] range: (i32, i32),
+        #[values(false, true)] yarn: bool,
+        #[values(false, true)] with_factors: bool,
+        #[values(DataType::F32, DataType::F16)] dtype: DataType,
+    ) {
+        let range = if mode == VISION { (32, 0) } else { range };
+        let mut random = Random(71);
+        let tensor = Tensor::contiguous(dtype, [64, 3, 5, 2]);
+        let params = parameters(mode, range.0, range.1, yarn);
+        let x = Data::random(tensor, &mut random);
+        let count = if mode & MROPE != 0 { 20 } else { 5 };
+        let positions: Vec<f32> = (0..count).map(|_| (random.next() % 100) as f32).collect();
+        let places = Data::contiguous(DataType::I32, [count, 1, 1, 1], &positions);
+        let factors: Vec<f32> = random.floats(32).iter().map(|x| x + 2.0).collect();
+        let factor_data = with_factors.then(|| Data::contiguous(DataType::F32, [32, 1, 1, 1], &factors));
+        let result = run(NAME, params, tensor, &[Some(&x), Some(&places), factor_data.as_ref()]).unwrap();
+        let expected = exact(&params, &x, &positions, with_factors.then_some(&factors));
+        // Angles of up to 100 are kept in f32.
+        assert_close(&result.values(), expected, if dtype == DataType::F32 { 1e-4 } else { 2e-3 });
+    }
+
+    #[test]
+    fn many_positions_and_strided_sources() {
+        let mut random = Random(72);
+        let tensor = permuted(&Tensor::contiguous(DataType::F32, [16, 700, 9, 1]), [0, 2, 1, 3]);
+        let params = parameters(NEOX, 16, 0, false);
+        let x = Data::random(tensor, &mut random);
+        let positions: Vec<f32> = (0..700).map(|i| (i % 90) as f32).collect();
+        let places = Data::contiguous(DataType::I32, [700, 1, 1, 1], &positions);
+        let result =
+            run(NAME, params, Tensor::contiguous(DataType::F32, tensor.ne), &[Some(&x), Some(&places)]).unwrap();
+        assert_close(&result.values(), exact(&params, &x, &positions, None), 1e-4);
+    }
+
+    #[rstest]
+    #[case::unknown_mode(parameters(4, 64, 0, false))]
+    #[case::odd(parameters(NORMAL, 63, 0, false))]
+    #[case::negative(parameters(NORMAL, -2, 0, false))]
+    #[case::too_many(parameters(NORMAL, 66, 0, false))]
+    #[case::offset_beyond(parameters(NEOX, 64, 2, false))]
+    #[case::vision_needs_half(parameters(VISION, 64, 0, false))]
+    #[case::no_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0]))]
+    #[case::negative_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, 5, -5, 0, 4, 0]))]
+    #[case::overflowing_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, i32::MAX, i32::MAX, 0, 4, 0]))]
+    fn refuses(#[case] params: OpParams) {
+        let x = Tensor::contiguous(DataType::F32, [64, 3, 5, 1]);
+        let positions = Tensor::contiguous(DataType::I32, [20, 1, 1, 1]);
+        assert!(find(NAME).check(&node(NAME, params, x, &[Some(x), Some(positions)])).is_err());
+    }
+
+    #[test]
+    fn too_few_positions_or_factors_are_refused() {
+        let x = Tensor::contiguous(DataType::F32, [64, 3, 5, 1]);
+        let ints = |n| Some(Tensor::contiguous(DataType::I32, [n, 1, 1, 1]));
+        let floats = |n| Some(Tensor::contiguous(DataType::F32, [n, 1, 1, 1]));
+        let check = |mode, positions, factors| {
+            find(NAME).check(&node(NAME, parameters(mode, 64, 0, false), x, &[Some(x), positions, factors]))
+        };
+        assert!(check(NORMAL, ints(5), floats(32)).is_ok());
+        assert!(check(NORMAL, ints(4), floats(32)).is_err());
+        assert!(check(NORMAL, ints(5), floats(31)).is_err());
+        assert!(check(MROPE, ints(5), None).is_err());
+        assert!(check(MROPE, ints(20), None).is_ok());
     }
 }

@@ -18,7 +18,8 @@ pub static OPERATIONS: &[&dyn Operation] = &[&GetRows, &SetRows];
 
 const GET: &str = "GET_ROWS";
 const SET: &str = "SET_ROWS";
-const REASON: &str = "which rows are moved is known only when the graph runs; the host does it in the same command list";
+const REASON: &str =
+    "which rows are moved is known only when the graph runs; the host does it in the same command list";
 
 #[derive(Debug)]
 struct GetRows;
@@ -28,7 +29,9 @@ struct SetRows;
 
 fn check_indices(op: &'static str, indices: &Tensor) -> Result<(), Unsupported> {
     match indices.dtype {
-        DataType::I32 | DataType::I64 => require(op, indices.ne[3] == 1, || "indices have four dimensions, at most three are possible".into()),
+        DataType::I32 | DataType::I64 => {
+            require(op, indices.ne[3] == 1, || "indices have four dimensions, at most three are possible".into())
+        }
         other => wrong_type(op, "the indices", other, "i32, i64"),
     }
 }
@@ -151,7 +154,8 @@ impl Operation for SetRows {
                         for second in 0..a.tensor.ne[2] {
                             let wrapped = [second % indices.tensor.ne[1], third % indices.tensor.ne[2]];
                             for i in 0..a.tensor.ne[1] {
-                                let chosen = index(&indices.tensor, inputs[indices.position], [i, wrapped[0], wrapped[1]]);
+                                let chosen =
+                                    index(&indices.tensor, inputs[indices.position], [i, wrapped[0], wrapped[1]]);
                                 let Some(row) = usize::try_from(chosen).ok().filter(|&row| row < out.ne[1]) else {
                                     return Err(out_of_range(SET, "row", chosen, out.ne[1]));
                                 };
@@ -222,4 +226,133 @@ fn move_row(
     }
     let reason = format!("the codec did not convert a row of {length} elements from {} to {to}", from.dtype);
     Err(KernelError::Data { kernel: name.to_owned(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run, run_into};
+    use super::*;
+    use crate::node::OpParams;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(DataType::F32, DataType::F32)]
+    #[case(DataType::F16, DataType::F32)]
+    #[case(DataType::BF16, DataType::F32)]
+    #[case(DataType::Q8_0, DataType::F32)]
+    #[case(DataType::I32, DataType::I32)]
+    fn gathers(
+        #[case] from: DataType,
+        #[case] to: DataType,
+        #[values(DataType::I32, DataType::I64)] index_type: DataType,
+        #[values((64, 6, 4, 1, 1), (32, 5, 3, 2, 3), (256, 90, 300, 2, 1))] shape: (usize, usize, usize, usize, usize),
+        #[values(false, true)] strided_indices: bool,
+    ) {
+        let (n, rows, count, second, third) = shape;
+        let mut random = Random(91);
+        let values: Vec<f32> = random.floats(n * rows * second * third).iter().map(|x| (x * 100.0).round()).collect();
+        let a = Data::contiguous(from, [n, rows, second, third], &values);
+        let chosen: Vec<f32> = (0..count * second * third).map(|_| (random.next() % rows as u64) as f32).collect();
+        let mut layout = Tensor::contiguous(index_type, [count, second, third, 1]);
+        if strided_indices {
+            layout.nb = layout.nb.map(|stride| stride * 2);
+        }
+        let places = Data::new(layout, &chosen);
+        let output = Tensor::contiguous(to, [n, count, second, third]);
+        let result = run(GET, OpParams::default(), output, &[Some(&a), Some(&places)]).unwrap();
+        let stored = a.values();
+        let exact = indices(output.ne).map(|[i, j, b, c]| {
+            let row = chosen[j + count * (b + second * c)] as usize;
+            a.get(&stored, [i, row, b, c])
+        });
+        assert_close(&result.values(), exact, 0.0);
+    }
+
+    #[rstest]
+    #[case(DataType::F32, DataType::F32, 0.0)]
+    #[case(DataType::F32, DataType::F16, 1.0 / 2048.0)]
+    #[case(DataType::F32, DataType::BF16, 1.0 / 256.0)]
+    #[case(DataType::F32, DataType::Q8_0, 0.01)]
+    #[case(DataType::F16, DataType::F16, 0.0)]
+    #[case(DataType::F16, DataType::F32, 0.0)]
+    fn scatters_and_leaves_the_rest(
+        #[case] from: DataType,
+        #[case] to: DataType,
+        #[case] tolerance: f64,
+        #[values(DataType::I32, DataType::I64)] index_type: DataType,
+        #[values(32, 96)] n: usize,
+    ) {
+        let mut random = Random(92);
+        // Indices repeat over the outer dimensions.
+        let a = Data::random(Tensor::contiguous(from, [n, 3, 4, 2]), &mut random);
+        let places = Data::contiguous(index_type, [3, 2, 1, 1], &[4.0, 0.0, 2.0, 1.0, 3.0, 5.0]);
+        let before = Data::random(Tensor::contiguous(to, [n, 6, 4, 2]), &mut random);
+        let unread = Data { tensor: before.tensor, bytes: Vec::new() };
+        let result =
+            run_into(SET, OpParams::default(), before.clone(), &[Some(&a), Some(&places), Some(&unread)]).unwrap();
+        let (old, new) = (before.values(), a.values());
+        let rows = [[4, 0, 2], [1, 3, 5]];
+        let exact = indices(before.tensor.ne).map(|[i, row, b, c]| match rows[b % 2].iter().position(|r| *r == row) {
+            Some(j) => a.get(&new, [i, j, b, c]),
+            None => before.get(&old, [i, row, b, c]),
+        });
+        assert_close(&result.values(), exact, tolerance);
+    }
+
+    #[test]
+    fn single_elements_and_strided_rows() {
+        let mut random = Random(93);
+        let a = Data::random(permuted(&Tensor::contiguous(DataType::F32, [5, 1, 1, 1]), [1, 0, 2, 3]), &mut random);
+        let places = Data::contiguous(DataType::I64, [5, 1, 1, 1], &[9.0, 7.0, 5.0, 3.0, 1.0]);
+        let before = Data::contiguous(DataType::F16, [1, 10, 1, 1], &[0.5; 10]);
+        let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap().values();
+        for (i, value) in a.values().iter().enumerate() {
+            assert_eq!(result[9 - 2 * i], half::f16::from_f32(*value).to_f32());
+            assert_eq!(result[8 - 2 * i], 0.5);
+        }
+        let a = Data::random(permuted(&Tensor::contiguous(DataType::F32, [4, 6, 1, 1]), [1, 0, 2, 3]), &mut random);
+        let places = Data::contiguous(DataType::I32, [4, 1, 1, 1], &[3.0, 2.0, 1.0, 0.0]);
+        let before = Data::contiguous(DataType::F32, [6, 4, 1, 1], &[0.0; 24]);
+        let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap().values();
+        let values = a.values();
+        assert_close(&result, indices([6, 4, 1, 1]).map(|[i, row, _, _]| a.get(&values, [i, 3 - row, 0, 0])), 0.0);
+    }
+
+    #[test]
+    fn the_later_of_two_equal_indices_stays() {
+        let a = Data::contiguous(DataType::F32, [2, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0]);
+        let places = Data::contiguous(DataType::I32, [2, 1, 1, 1], &[1.0, 1.0]);
+        let before = Data::contiguous(DataType::F32, [2, 2, 1, 1], &[0.0; 4]);
+        let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap();
+        assert_eq!(result.values(), [0.0, 0.0, 3.0, 4.0]);
+    }
+
+    #[rstest]
+    fn wild_indices_are_errors(
+        #[values(-1.0, 4.0, 2e9, -2e9)] index: f32,
+        #[values(DataType::I32, DataType::I64)] dtype: DataType,
+    ) {
+        let places = Data::contiguous(dtype, [1, 1, 1, 1], &[index]);
+        let a = Data::contiguous(DataType::F32, [2, 4, 1, 1], &[0.0; 8]);
+        let row = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
+        let error = run(GET, OpParams::default(), row, &[Some(&a), Some(&places)]).unwrap_err();
+        assert!(matches!(error, KernelError::Data { .. }), "{error}");
+        assert!(error.to_string().contains("out of range"));
+        let source = Data::new(row, &[1.0, 2.0]);
+        let error = run_into(SET, OpParams::default(), a, &[Some(&source), Some(&places)]).unwrap_err();
+        assert!(matches!(error, KernelError::Data { .. }), "{error}");
+    }
+
+    #[test]
+    fn types_the_cpu_backend_does_not_write_are_refused() {
+        let (a, places) =
+            (Tensor::contiguous(DataType::F32, [256, 1, 1, 1]), Tensor::contiguous(DataType::I64, [1, 1, 1, 1]));
+        for (dtype, possible) in
+            [(DataType::Q4_K, true), (DataType::IQ4_NL, true), (DataType::IQ1_S, false), (DataType::I32, false)]
+        {
+            let out = Tensor::contiguous(dtype, [256, 4, 1, 1]);
+            let check = find(SET).check(&node(SET, OpParams::default(), out, &[Some(a), Some(places), Some(out)]));
+            assert_eq!(check.is_ok(), possible, "{dtype}");
+        }
+    }
 }

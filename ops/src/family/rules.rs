@@ -18,7 +18,12 @@ pub fn require(op: &'static str, condition: bool, reason: impl FnOnce() -> Strin
 }
 
 /// A tensor has a type the operation does not take.
-pub fn wrong_type<T>(op: &'static str, operand: impl Into<String>, dtype: DataType, possible: &'static str) -> Result<T, Unsupported> {
+pub fn wrong_type<T>(
+    op: &'static str,
+    operand: impl Into<String>,
+    dtype: DataType,
+    possible: &'static str,
+) -> Result<T, Unsupported> {
     Err(Unsupported::Type { op, operand: operand.into(), dtype, possible })
 }
 
@@ -81,7 +86,8 @@ pub fn dense_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> 
 pub fn separate_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> {
     dense_rows(op, tensor)?;
     let mut end = tensor.dtype.row_bytes(tensor.ne[0]);
-    let mut outer: Vec<(usize, usize)> = (1..4).filter(|&d| tensor.ne[d] > 1).map(|d| (tensor.nb[d], tensor.ne[d])).collect();
+    let mut outer: Vec<(usize, usize)> =
+        (1..4).filter(|&d| tensor.ne[d] > 1).map(|d| (tensor.nb[d], tensor.ne[d])).collect();
     outer.sort_unstable();
     for (stride, extent) in outer {
         require(op, stride >= end, || format!("rows of the result overlap (strides {:?})", tensor.nb))?;

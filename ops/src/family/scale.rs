@@ -52,10 +52,27 @@ impl Operation for Scale {
         self.check(node)?;
         let (scale, bias) = (node.params.float(0), node.params.float(1));
         // Without a bias ggml only multiplies, which keeps the sign of zero.
-        Ok(if bias == 0.0 {
-            map(node, 1, move |x| x * scale)
-        } else {
-            map(node, 1, move |x| x * scale + bias)
-        })
+        Ok(if bias == 0.0 { map(node, 1, move |x| x * scale) } else { map(node, 1, move |x| x * scale + bias) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, params, run};
+    use super::*;
+    use crate::tensor::Tensor;
+    use rstest::rstest;
+
+    #[rstest]
+    fn multiplies_and_adds(
+        #[values(DataType::F32, DataType::BF16)] dtype: DataType,
+        #[values(0.0, 0.5)] bias: f32,
+        #[values([10, 10, 3, 2], [100_000, 1, 1, 1])] ne: [usize; 4],
+    ) {
+        let tensor = Tensor::contiguous(dtype, ne);
+        let source = Data::random(tensor, &mut Random(31));
+        let result = run("SCALE", params(&[(0, -2.5), (1, bias)]), tensor, &[Some(&source)]).unwrap();
+        let exact = source.values().into_iter().map(|x| f64::from(x) * -2.5 + f64::from(bias));
+        assert_close(&result.values(), exact, if dtype == DataType::F32 { 1e-6 } else { 1.0 / 256.0 });
     }
 }

@@ -45,7 +45,10 @@ impl Operation for SoftMax {
             let fits = mask.ne[0] == a.ne[0] && mask.ne[1] >= a.ne[1];
             let repeats = (2..4).all(|d| mask.ne[d] > 0 && a.ne[d].is_multiple_of(mask.ne[d]));
             require(NAME, fits && repeats, || {
-                format!("a mask with extents {:?} does not fit {:?}; rows must be as long and at least as many, further extents divide", mask.ne, a.ne)
+                format!(
+                    "a mask with extents {:?} does not fit {:?}; rows must be as long and at least as many, further extents divide",
+                    mask.ne, a.ne
+                )
             })?;
         } else {
             let bias = node.params.float(1);
@@ -86,7 +89,8 @@ impl Operation for SoftMax {
                 |scratch, row, target| {
                     let Row([_, head, _]) = row;
                     let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    let mask = mask.map(|mask| read_row(&mask, inputs, row.offset_repeated(&mask.tensor), &mut scratch.b));
+                    let mask =
+                        mask.map(|mask| read_row(&mask, inputs, row.offset_repeated(&mask.tensor), &mut scratch.b));
                     let (slope, sink) = (slopes[head], sinks.map(|sinks| sinks[head]));
                     write(
                         out.dtype,
@@ -156,4 +160,105 @@ fn maximum(values: &[f32]) -> f32 {
         }
     }
     lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |a, b| a.max(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, params, run};
+    use super::*;
+    use crate::tensor::Tensor;
+    use rstest::rstest;
+
+    /// The definition in double precision.
+    fn exact(x: &Data, mask: Option<&Data>, sinks: Option<&Data>, scale: f64, max_bias: f64) -> Vec<f64> {
+        let ne = x.tensor.ne;
+        let (values, masks) = (x.values(), mask.map(Data::values));
+        let heads = ne[2] as f64;
+        let power = 2.0_f64.powf(heads.log2().floor());
+        let slope = |h: f64| match () {
+            () if max_bias <= 0.0 => 1.0,
+            () if h < power => 2.0_f64.powf(-max_bias / power).powf(h + 1.0),
+            () => 2.0_f64.powf(-max_bias / 2.0 / power).powf(2.0 * (h - power) + 1.0),
+        };
+        let mut result = Vec::new();
+        for [_, b, c, d] in indices([1, ne[1], ne[2], ne[3]]) {
+            let at = |i: usize| {
+                let m = mask.map_or(0.0, |mask| mask.get(masks.as_ref().unwrap(), [i, b, c, d]));
+                x.get(&values, [i, b, c, d]) * scale + slope(c as f64) * m
+            };
+            let sink = sinks.map(|sinks| f64::from(sinks.values()[c]));
+            let row: Vec<f64> = (0..ne[0]).map(at).collect();
+            let max = row.iter().copied().chain(sink).fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = row.iter().copied().chain(sink).map(|x| (x - max).exp()).sum();
+            result.extend(row.iter().map(|x| (x - max).exp() / sum));
+        }
+        result
+    }
+
+    #[rstest]
+    #[case::alone([32, 10, 5, 4], None, false, 0.0)]
+    #[case::mask([16, 9, 6, 4], Some([16, 9, 1, 1]), false, 0.0)]
+    #[case::mask_with_more_rows([16, 3, 6, 4], Some([16, 32, 1, 1]), false, 0.0)]
+    #[case::mask_by_head_and_batch([16, 9, 6, 4], Some([16, 9, 3, 2]), false, 0.0)]
+    #[case::alibi([33, 4, 12, 1], Some([33, 4, 1, 1]), false, 8.0)]
+    #[case::alibi_and_sinks([33, 4, 12, 2], Some([33, 4, 1, 1]), true, 8.0)]
+    #[case::sinks_without_mask([17, 4, 3, 2], None, true, 0.0)]
+    #[case::single([1, 1, 1, 1], Some([1, 1, 1, 1]), false, 0.0)]
+    #[case::large([500, 40, 9, 1], Some([500, 40, 1, 1]), false, 0.0)]
+    fn is_the_definition(
+        #[case] ne: [usize; 4],
+        #[case] mask: Option<[usize; 4]>,
+        #[case] sinks: bool,
+        #[case] max_bias: f32,
+        #[values(DataType::F32, DataType::F16)] mask_type: DataType,
+    ) {
+        let mut random = Random(61);
+        let tensor = Tensor::contiguous(DataType::F32, ne);
+        let x = Data::random(tensor, &mut random);
+        let mask = mask.map(|ne| {
+            let mut data = random.floats(ne.iter().product());
+            // A causal mask forbids, but never a whole row.
+            for (i, value) in data.iter_mut().enumerate() {
+                if i % ne[0] > 0 && i % 3 == 0 {
+                    *value = f32::NEG_INFINITY;
+                }
+            }
+            Data::contiguous(mask_type, ne, &data)
+        });
+        let sinks = sinks.then(|| Data::random(Tensor::contiguous(DataType::F32, [ne[2], 1, 1, 1]), &mut random));
+        let expected = exact(&x, mask.as_ref(), sinks.as_ref(), 1.75, f64::from(max_bias));
+        let params = params(&[(0, 1.75), (1, max_bias)]);
+        let result = run(NAME, params, tensor, &[Some(&x), mask.as_ref(), sinks.as_ref()]).unwrap();
+        assert_close(&result.values(), expected, 2e-6);
+    }
+
+    #[test]
+    fn a_row_without_any_allowed_element_is_not_a_number() {
+        // As in ggml: there is no distribution over nothing.
+        let tensor = Tensor::contiguous(DataType::F32, [20, 2, 1, 1]);
+        let x = Data::random(tensor, &mut Random(62));
+        let mut mask = vec![0.0; 40];
+        mask[..20].fill(f32::NEG_INFINITY);
+        let mask = Data::new(tensor, &mask);
+        let result = run(NAME, params(&[(0, 1.0)]), tensor, &[Some(&x), Some(&mask)]).unwrap().values();
+        assert!(result[..20].iter().all(|y| y.is_nan()));
+        assert!((result[20..].iter().sum::<f32>() - 1.0).abs() < 1e-5);
+        // A sink is something.
+        let sink = Data::contiguous(DataType::F32, [1, 1, 1, 1], &[0.5]);
+        let result = run(NAME, params(&[(0, 1.0)]), tensor, &[Some(&x), Some(&mask), Some(&sink)]).unwrap().values();
+        assert!(result[..20].iter().all(|y| *y == 0.0));
+    }
+
+    #[rstest]
+    #[case::short_mask(Some(Tensor::contiguous(DataType::F32, [16, 3, 1, 1])), None, 0.0)]
+    #[case::narrow_mask(Some(Tensor::contiguous(DataType::F32, [15, 4, 1, 1])), None, 0.0)]
+    #[case::heads_do_not_divide(Some(Tensor::contiguous(DataType::F32, [16, 4, 4, 1])), None, 0.0)]
+    #[case::integer_mask(Some(Tensor::contiguous(DataType::I32, [16, 4, 1, 1])), None, 0.0)]
+    #[case::alibi_without_mask(None, None, 8.0)]
+    #[case::few_sinks(None, Some(Tensor::contiguous(DataType::F32, [5, 1, 1, 1])), 0.0)]
+    fn refuses(#[case] mask: Option<Tensor>, #[case] sinks: Option<Tensor>, #[case] max_bias: f32) {
+        let x = Tensor::contiguous(DataType::F32, [16, 4, 6, 1]);
+        let node = node(NAME, params(&[(0, 1.0), (1, max_bias)]), x, &[Some(x), mask, sinks]);
+        assert!(find(NAME).check(&node).is_err());
+    }
 }

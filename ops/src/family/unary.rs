@@ -140,3 +140,64 @@ where
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, node, run};
+    use super::*;
+    use crate::node::OpParams;
+    use rstest::rstest;
+
+    fn exact(op: &str, x: f64) -> f64 {
+        match op {
+            "RELU" => x.max(0.0),
+            "SILU" => x / (1.0 + (-x).exp()),
+            _ => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044_715 * x * x * x)).tanh()),
+        }
+    }
+
+    #[rstest]
+    fn agrees_with_double_precision(
+        #[values("RELU", "SILU", "GELU")] op: &str,
+        #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+        #[values([128, 2, 3, 2], [5, 7, 1, 1], [1, 1, 1, 1], [50_000, 1, 1, 1])] ne: [usize; 4],
+    ) {
+        let tensor = Tensor::contiguous(dtype, ne);
+        let values: Vec<f32> = Random(21).floats(tensor.elements()).iter().map(|x| x * 30.0).collect();
+        let source = Data::new(tensor, &values);
+        let result = run(op, OpParams::default(), tensor, &[Some(&source)]).unwrap();
+        let tolerance = match dtype {
+            DataType::F32 => 1e-6,
+            DataType::F16 => 1.0 / 1024.0,
+            _ => 1.0 / 128.0,
+        };
+        assert_close(&result.values(), source.values().into_iter().map(|x| exact(op, f64::from(x))), tolerance);
+    }
+
+    #[test]
+    fn strided_sources_are_read() {
+        let tensor = Tensor { dtype: DataType::F32, ne: [6, 3, 1, 1], nb: [8, 64, 192, 192] };
+        let source = Data::random(tensor, &mut Random(22));
+        let result =
+            run("SILU", OpParams::default(), Tensor::contiguous(DataType::F32, tensor.ne), &[Some(&source)]).unwrap();
+        assert_close(&result.values(), source.values().into_iter().map(|x| exact("SILU", f64::from(x))), 1e-6);
+    }
+
+    #[test]
+    fn ends_of_the_range() {
+        assert_eq!(silu(0.0), 0.0);
+        assert_eq!(silu(-200.0), 0.0);
+        assert_eq!(silu(200.0), 200.0);
+        assert_eq!(gelu(-1e30), 0.0);
+        assert_eq!(gelu(1e30), 1e30);
+        assert!(gelu(f32::NAN).is_nan() && silu(f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn only_relu_widens() {
+        let a = Tensor::contiguous(DataType::F16, [8, 1, 1, 1]);
+        let out = Tensor::contiguous(DataType::F32, [8, 1, 1, 1]);
+        assert!(find("RELU").check(&node("RELU", OpParams::default(), out, &[Some(a)])).is_ok());
+        assert!(find("SILU").check(&node("SILU", OpParams::default(), out, &[Some(a)])).is_err());
+    }
+}

@@ -113,30 +113,86 @@ fn tile<S: Simd, E: Element, const R: usize, const C: usize>(rows: [&[E]; R], co
     }
     // The compiler keeps sums in registers only if nothing below indexes their array at run time. This makes a copy for that.
     let sums = std::hint::black_box(sums);
+    let mut result = add_lanes(&sums);
     let tail = chunks * LANES;
-    let mut result = [[0.0; R]; C];
-    for i in 0..R {
-        for j in 0..C {
-            let mut sum = add_lanes(sums[i][j]);
-            for (a, b) in rows[i][tail..length].iter().zip(&columns[j][tail..length]) {
-                sum = multiply_add(a.value(), *b, sum);
+    if tail < length {
+        for i in 0..R {
+            for j in 0..C {
+                for (a, b) in rows[i][tail..].iter().zip(&columns[j][tail..]) {
+                    result[j][i] = multiply_add(a.value(), *b, result[j][i]);
+                }
             }
-            result[j][i] = sum;
         }
     }
     result
 }
 
-/// The sum of the lanes, pairwise.
+/// The sums over the lanes. Lanes are folded to four for all products before the four are added, so that both steps are done
+/// in vectors; in short rows this takes as long as the products.
 #[inline(always)]
-fn add_lanes(lanes: [f32; LANES]) -> f32 {
-    let mut lanes = lanes;
-    let mut width = LANES / 2;
-    while width > 0 {
-        for i in 0..width {
-            lanes[i] += lanes[i + width];
+fn add_lanes<const R: usize, const C: usize>(sums: &[[[f32; LANES]; C]; R]) -> [[f32; R]; C] {
+    let mut folded = [[[0.0_f32; 4]; R]; C];
+    for i in 0..R {
+        for j in 0..C {
+            let lanes = &sums[i][j];
+            for lane in 0..4 {
+                folded[j][i][lane] = (lanes[lane] + lanes[lane + 4]) + (lanes[lane + 8] + lanes[lane + 12]);
+            }
         }
-        width /= 2;
     }
-    lanes[0]
+    folded.map(
+        #[inline(always)]
+        |rows| {
+            rows.map(
+                #[inline(always)]
+                |[a, b, c, d]| (a + b) + (c + d),
+            )
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    fn every_tile_shape_and_tail_is_exact_on_small_integers(
+        #[values(1, 3, 4, 5, 8, 11)] row_count: usize,
+        #[values(1, 2, 3, 4, 5, 7)] column_count: usize,
+        #[values(1, 15, 16, 17, 64, 100)] length: usize,
+    ) {
+        let value = |seed: usize, k: usize| ((seed * 7 + k * 3) % 9) as f32 - 4.0;
+        let rows: Vec<Vec<f32>> = (0..row_count).map(|i| (0..length).map(|k| value(i, k)).collect()).collect();
+        let halves: Vec<Vec<u16>> =
+            rows.iter().map(|row| row.iter().map(|x| (x.to_bits() >> 16) as u16).collect()).collect();
+        let columns: Vec<Vec<f32>> =
+            (0..column_count).map(|j| (0..length).map(|k| value(j + 50, k)).collect()).collect();
+        let columns: Vec<&[f32]> = columns.iter().map(Vec::as_slice).collect();
+        let mut out = vec![vec![0_u8; row_count * 4]; column_count];
+        let mut check = |run: &dyn Fn(&mut [&mut [u8]])| {
+            let mut slices: Vec<&mut [u8]> = out.iter_mut().map(Vec::as_mut_slice).collect();
+            run(&mut slices);
+            for (j, column) in columns.iter().enumerate() {
+                for (i, row) in rows.iter().enumerate() {
+                    let expected: f32 = row.iter().zip(*column).map(|(a, b)| a * b).sum();
+                    let bytes = &slices[j][i * 4..i * 4 + 4];
+                    assert_eq!(
+                        f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+                        expected,
+                        "row {i}, column {j}"
+                    );
+                }
+            }
+            for slice in slices {
+                slice.fill(0);
+            }
+        };
+        let f32s: Vec<&[f32]> = rows.iter().map(Vec::as_slice).collect();
+        let bf16s: Vec<&[u16]> = halves.iter().map(Vec::as_slice).collect();
+        check(&|out| pulp::Arch::new().dispatch(Products { rows: &f32s, columns: &columns, out }));
+        check(&|out| pulp::Arch::new().dispatch(Products { rows: &bf16s, columns: &columns, out }));
+        // Without a vector unit the same sums come out.
+        check(&|out| Products { rows: &bf16s, columns: &columns, out }.with_simd(pulp::Scalar));
+    }
 }

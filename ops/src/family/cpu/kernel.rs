@@ -85,7 +85,10 @@ pub fn position(node: &Node, slot: usize) -> Option<usize> {
 
 /// An index in the data that is out of range.
 pub fn out_of_range(op: &str, what: &str, index: i64, end: usize) -> KernelError {
-    KernelError::Data { kernel: op.to_owned(), reason: format!("{what} {index} is out of range; possible: 0 to {end}, exclusive") }
+    KernelError::Data {
+        kernel: op.to_owned(),
+        reason: format!("{what} {index} is out of range; possible: 0 to {end}, exclusive"),
+    }
 }
 
 /// A tensor with its position among the inputs.

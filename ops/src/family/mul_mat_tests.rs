@@ -1,0 +1,128 @@
+//! Products against the definition in double precision.
+
+use super::super::testing::{Data, Random, assert_close, environment, find, indices, node, permuted, run};
+use super::{HINT_HADAMARD, NAME};
+use crate::node::OpParams;
+use crate::tensor::{DataType, Tensor};
+use rstest::rstest;
+
+fn compare(a: &Data, b: &Data, output: Tensor) {
+    let result = run(NAME, OpParams::default(), output, &[Some(a), Some(b)]).unwrap();
+    let (x, y) = (a.values(), b.values());
+    let [ka, _, a2, a3] = a.tensor.ne;
+    let (r2, r3) = (output.ne[2] / a2, output.ne[3] / a3);
+    let exact = indices(output.ne)
+        .map(|[m, n, c, d]| (0..ka).map(|k| a.get(&x, [k, m, c / r2, d / r3]) * b.get(&y, [k, n, c, d])).sum::<f64>());
+    // Rounding errors grow with the root of the number of products.
+    assert_close(&result.values(), exact, 3e-7 * (ka as f64).sqrt().max(4.0));
+}
+
+#[rstest]
+#[case::vector((16, 1, 64), [1, 1], [1, 1])]
+#[case::tail((7, 3, 37), [1, 1], [1, 1])]
+#[case::single((1, 1, 1), [1, 1], [1, 1])]
+#[case::short((5, 6, 3), [2, 1], [2, 1])]
+#[case::grouped_heads((24, 5, 32), [3, 1], [9, 1])]
+#[case::grouped_batches((9, 4, 32), [2, 3], [4, 6])]
+#[case::many_columns((33, 40, 96), [1, 1], [1, 1])]
+#[case::parallel_rows((1000, 2, 600), [1, 1], [1, 1])]
+#[case::parallel_columns((20, 400, 200), [1, 1], [1, 1])]
+#[case::parallel_both((130, 70, 64), [2, 1], [4, 1])]
+#[case::blocks_of_rows((150, 13, 2080), [1, 1], [1, 1])]
+fn is_the_definition(
+    #[case] (m, n, k): (usize, usize, usize),
+    #[case] weights: [usize; 2],
+    #[case] right: [usize; 2],
+    #[values((DataType::F32, DataType::F32), (DataType::BF16, DataType::F32), (DataType::F16, DataType::F32),
+             (DataType::F16, DataType::F16), (DataType::BF16, DataType::BF16), (DataType::F32, DataType::BF16),
+             (DataType::Q8_0, DataType::F32))]
+    types: (DataType, DataType),
+) {
+    let mut random = Random(101);
+    let k = if types.0.is_quantised() { k.next_multiple_of(32) } else { k };
+    let a = Data::random(Tensor::contiguous(types.0, [k, m, weights[0], weights[1]]), &mut random);
+    let b = Data::random(Tensor::contiguous(types.1, [k, n, right[0], right[1]]), &mut random);
+    compare(&a, &b, Tensor::contiguous(DataType::F32, [m, n, right[0], right[1]]));
+}
+
+#[rstest]
+fn operands_and_result_may_be_strided(
+    #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+    #[values([0, 2, 1, 3], [0, 1, 3, 2], [0, 3, 2, 1], [1, 0, 2, 3])] order: [usize; 4],
+    #[values(2, 30)] n: usize,
+) {
+    let mut random = Random(102);
+    let from = |ne: [usize; 4], dtype| {
+        // Contiguous before the exchange, of extents `ne` after it.
+        let before: [usize; 4] = std::array::from_fn(|i| ne[order[i]]);
+        permuted(&Tensor::contiguous(dtype, before), order)
+    };
+    let a = Data::random(from([48, 10, 3, 2], dtype), &mut random);
+    let b = Data::random(from([48, n, 6, 4], DataType::F32), &mut random);
+    let mut output = Tensor::contiguous(DataType::F32, [10, n, 6, 4]);
+    output.nb = [4, 4 * 6 * 12, 48, 4 * 6 * 12 * n];
+    compare(&a, &b, output);
+}
+
+#[test]
+fn a_sum_of_nothing_is_zero() {
+    let (a, b) = (Tensor::contiguous(DataType::F32, [0, 3, 1, 1]), Tensor::contiguous(DataType::F32, [0, 2, 1, 1]));
+    let output = Tensor::contiguous(DataType::F32, [3, 2, 1, 1]);
+    let kernel =
+        find(NAME).reference(&node(NAME, OpParams::default(), output, &[Some(a), Some(b)]), &environment()).unwrap();
+    let mut bytes = [0xAA; 24];
+    kernel.run(&[&[], &[]], &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 24]);
+}
+
+#[test]
+fn infinities_and_nans_arrive() {
+    let mut a = vec![1.0; 64];
+    a[5] = f32::INFINITY;
+    a[32 + 7] = f32::NAN;
+    let a = Data::contiguous(DataType::BF16, [32, 2, 1, 1], &a);
+    let b = Data::contiguous(DataType::F32, [32, 1, 1, 1], &[1.0; 32]);
+    let result =
+        run(NAME, OpParams::default(), Tensor::contiguous(DataType::F32, [2, 1, 1, 1]), &[Some(&a), Some(&b)]).unwrap();
+    assert_eq!(result.values()[0], f32::INFINITY);
+    assert!(result.values()[1].is_nan());
+}
+
+#[rstest]
+#[case(DataType::F32, DataType::F16, 0, false)]
+#[case(DataType::F32, DataType::F16, HINT_HADAMARD, true)]
+#[case(DataType::F16, DataType::F16, 0, true)]
+#[case(DataType::F16, DataType::BF16, 0, false)]
+#[case(DataType::Q4_0, DataType::F32, 0, true)]
+#[case(DataType::Q4_0, DataType::F16, 0, false)]
+#[case(DataType::I32, DataType::F32, 0, false)]
+fn accepts_the_types_of_the_cpu_backend(
+    #[case] a: DataType,
+    #[case] b: DataType,
+    #[case] hint: i32,
+    #[case] possible: bool,
+) {
+    let (a, b) = (Tensor::contiguous(a, [64, 4, 1, 1]), Tensor::contiguous(b, [64, 2, 1, 1]));
+    let mut params = OpParams::default();
+    params.0[1] = hint;
+    let output = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+    assert_eq!(find(NAME).check(&node(NAME, params, output, &[Some(a), Some(b)])).is_ok(), possible);
+}
+
+#[rstest]
+#[case::inner([64, 4, 1, 1], [32, 2, 1, 1], [4, 2, 1, 1])]
+#[case::output([64, 4, 1, 1], [64, 2, 1, 1], [2, 4, 1, 1])]
+#[case::repeat([64, 4, 2, 1], [64, 2, 3, 1], [4, 2, 3, 1])]
+#[case::more_weights([64, 4, 4, 1], [64, 2, 2, 1], [4, 2, 2, 1])]
+fn refuses_shapes(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
+    let [a, b, out] = [a, b, out].map(|ne| Tensor::contiguous(DataType::F32, ne));
+    assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
+}
+
+#[test]
+fn overlapping_rows_of_the_result_are_refused() {
+    let (a, b) = (Tensor::contiguous(DataType::F32, [8, 4, 1, 1]), Tensor::contiguous(DataType::F32, [8, 2, 1, 1]));
+    let mut out = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+    out.nb[1] = 8;
+    assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
+}

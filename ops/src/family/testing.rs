@@ -1,0 +1,248 @@
+//! What the tests of the families share: tensors with data, a run of one node, a small codec.
+
+use crate::codec::BlockCodec;
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::KernelError;
+use std::sync::Arc;
+
+/// A reproducible source of numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Between -1 and 1.
+    pub fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+
+    pub fn floats(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.float()).collect()
+    }
+}
+
+/// A tensor and its bytes.
+#[derive(Debug, Clone)]
+pub struct Data {
+    pub tensor: Tensor,
+    pub bytes: Vec<u8>,
+}
+
+impl Data {
+    /// Places `values`, in dimension order, as the strides say. Gaps are 0xAA.
+    pub fn new(tensor: Tensor, values: &[f32]) -> Self {
+        assert_eq!(values.len(), tensor.elements());
+        let mut bytes = vec![0xAA; tensor.span_bytes()];
+        if tensor.dtype.is_quantised() {
+            for (row, values) in values.chunks(tensor.ne[0]).enumerate() {
+                let [_, n1, n2, _] = tensor.ne;
+                let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
+                assert!(Q8.encode(tensor.dtype, values, &mut bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])]));
+            }
+        } else {
+            for (index, value) in values.iter().enumerate() {
+                let at = offset(&tensor, index);
+                match tensor.dtype {
+                    DataType::F32 => bytes[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+                    DataType::F16 => bytes[at..at + 2].copy_from_slice(&half::f16::from_f32(*value).to_le_bytes()),
+                    DataType::BF16 => bytes[at..at + 2].copy_from_slice(&half::bf16::from_f32(*value).to_le_bytes()),
+                    DataType::I16 => bytes[at..at + 2].copy_from_slice(&(*value as i16).to_le_bytes()),
+                    DataType::I32 => bytes[at..at + 4].copy_from_slice(&(*value as i32).to_le_bytes()),
+                    DataType::I64 => bytes[at..at + 8].copy_from_slice(&(*value as i64).to_le_bytes()),
+                    other => panic!("no test values of {other}"),
+                }
+            }
+        }
+        Self { tensor, bytes }
+    }
+
+    pub fn contiguous(dtype: DataType, ne: [usize; 4], values: &[f32]) -> Self {
+        Self::new(Tensor::contiguous(dtype, ne), values)
+    }
+
+    pub fn random(tensor: Tensor, random: &mut Random) -> Self {
+        Self::new(tensor, &random.floats(tensor.elements()))
+    }
+
+    /// The elements in dimension order, as stored.
+    pub fn values(&self) -> Vec<f32> {
+        let tensor = &self.tensor;
+        if tensor.dtype.is_quantised() {
+            let rows = tensor.rows();
+            return (0..rows)
+                .flat_map(|row| {
+                    let [_, n1, n2, _] = tensor.ne;
+                    let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
+                    let mut values = vec![0.0; tensor.ne[0]];
+                    assert!(Q8.decode(
+                        tensor.dtype,
+                        &self.bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])],
+                        &mut values
+                    ));
+                    values
+                })
+                .collect();
+        }
+        (0..tensor.elements())
+            .map(|index| {
+                let at = &self.bytes[offset(tensor, index)..];
+                match tensor.dtype {
+                    DataType::F32 => f32::from_le_bytes([at[0], at[1], at[2], at[3]]),
+                    DataType::F16 => half::f16::from_le_bytes([at[0], at[1]]).to_f32(),
+                    DataType::BF16 => half::bf16::from_le_bytes([at[0], at[1]]).to_f32(),
+                    DataType::I16 => f32::from(i16::from_le_bytes([at[0], at[1]])),
+                    DataType::I32 => i32::from_le_bytes([at[0], at[1], at[2], at[3]]) as f32,
+                    other => panic!("no test values of {other}"),
+                }
+            })
+            .collect()
+    }
+
+    /// One element, indices wrapping at the extents, as ggml repeats tensors.
+    pub fn get(&self, values: &[f32], index: [usize; 4]) -> f64 {
+        let ne = self.tensor.ne;
+        let [a, b, c, d] = std::array::from_fn(|i| index[i] % ne[i]);
+        f64::from(values[a + ne[0] * (b + ne[1] * (c + ne[2] * d))])
+    }
+}
+
+/// Byte offset of element number `index`.
+fn offset(tensor: &Tensor, index: usize) -> usize {
+    let mut rest = index;
+    (0..4).fold(0, |sum, d| {
+        let i = rest % tensor.ne[d];
+        rest /= tensor.ne[d];
+        sum + i * tensor.nb[d]
+    })
+}
+
+/// All indices of `ne`, innermost first.
+pub fn indices(ne: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
+    (0..ne.iter().product()).map(move |index: usize| {
+        let rest = index / ne[0];
+        [index % ne[0], rest % ne[1], rest / ne[1] % ne[2], rest / (ne[1] * ne[2])]
+    })
+}
+
+/// `tensor` with its dimensions exchanged: dimension `order[i]` of the result is dimension `i` of `tensor`, as `ggml_permute`.
+pub fn permuted(tensor: &Tensor, order: [usize; 4]) -> Tensor {
+    let mut result = *tensor;
+    for (i, d) in order.into_iter().enumerate() {
+        (result.ne[d], result.nb[d]) = (tensor.ne[i], tensor.nb[i]);
+    }
+    result
+}
+
+/// Parameters with floats at the given words.
+pub fn params(floats: &[(usize, f32)]) -> OpParams {
+    let mut words = [0; 16];
+    for (index, value) in floats {
+        words[*index] = value.to_bits().cast_signed();
+    }
+    OpParams(words)
+}
+
+pub fn environment() -> Environment {
+    Environment { codec: Arc::new(Q8) }
+}
+
+pub fn find(name: &str) -> &'static dyn Operation {
+    crate::table::lookup(name).expect("the operation is in the table")
+}
+
+pub fn node(op: &str, params: OpParams, output: Tensor, sources: &[Option<Tensor>]) -> Node {
+    Node { op: op.into(), params, output, sources: sources.to_vec() }
+}
+
+/// Runs a node on shifted, hence unaligned, copies of its sources too and asserts that nothing changes.
+pub fn run(op: &str, params: OpParams, output: Tensor, sources: &[Option<&Data>]) -> Result<Data, KernelError> {
+    run_into(op, params, Data { tensor: output, bytes: vec![0xAA; output.span_bytes()] }, sources)
+}
+
+/// As [`run`], with given bytes in the result.
+pub fn run_into(op: &str, params: OpParams, output: Data, sources: &[Option<&Data>]) -> Result<Data, KernelError> {
+    let tensors: Vec<Option<Tensor>> = sources.iter().map(|source| source.map(|data| data.tensor)).collect();
+    let node = node(op, params, output.tensor, &tensors);
+    let kernel = find(op).reference(&node, &environment()).expect("the node is supported");
+    assert_eq!(kernel.input_count(), sources.iter().flatten().count());
+    let inputs: Vec<&[u8]> = sources.iter().flatten().map(|data| data.bytes.as_slice()).collect();
+    let mut bytes = output.bytes.clone();
+    kernel.run(&inputs, &mut bytes)?;
+
+    let shifted: Vec<Vec<u8>> = inputs.iter().map(|input| [&[0x55], *input].concat()).collect();
+    let shifted: Vec<&[u8]> = shifted.iter().map(|input| &input[1..]).collect();
+    let mut unaligned = [&[0x55], output.bytes.as_slice()].concat();
+    kernel.run(&shifted, &mut unaligned[1..])?;
+    assert!(bytes == unaligned[1..], "an unaligned run gives another result");
+
+    for (i, input) in inputs.iter().enumerate().filter(|(_, input)| !input.is_empty()) {
+        let mut short = inputs.clone();
+        short[i] = &input[..input.len() - 1];
+        let unread = matches!((op, i), ("CPY", 1) | ("SET_ROWS", 2));
+        assert_eq!(kernel.run(&short, &mut output.bytes.clone()).is_ok(), unread, "input {i} cut short");
+    }
+    assert!(kernel.run(&inputs[1..], &mut output.bytes.clone()).is_err());
+    if let [all @ .., _] = output.bytes.clone().as_mut_slice() {
+        assert!(kernel.run(&inputs, all).is_err());
+    }
+    Ok(Data { tensor: output.tensor, bytes })
+}
+
+/// Asserts that every element is within `tolerance`, relative to the larger of 1 and the expected value.
+pub fn assert_close(actual: &[f32], expected: impl IntoIterator<Item = f64>, tolerance: f64) {
+    let mut count = 0;
+    for (i, expected) in expected.into_iter().enumerate() {
+        let error = (f64::from(actual[i]) - expected).abs();
+        assert!(error <= tolerance * expected.abs().max(1.0), "element {i} is {}, expected {expected}", actual[i]);
+        count += 1;
+    }
+    assert_eq!(count, actual.len());
+}
+
+/// A codec of q8_0 alone: 32 signed bytes and their scale as f16.
+#[derive(Debug)]
+pub struct Q8;
+
+impl BlockCodec for Q8 {
+    fn can_decode(&self, dtype: DataType) -> bool {
+        dtype == DataType::Q8_0
+    }
+
+    fn can_encode(&self, dtype: DataType) -> bool {
+        dtype == DataType::Q8_0
+    }
+
+    fn decode(&self, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
+        if dtype != DataType::Q8_0 || source.len() != dtype.row_bytes(target.len()) {
+            return false;
+        }
+        for (block, values) in source.chunks_exact(34).zip(target.chunks_exact_mut(32)) {
+            let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
+            for (value, quant) in values.iter_mut().zip(&block[2..]) {
+                *value = f32::from(quant.cast_signed()) * scale;
+            }
+        }
+        true
+    }
+
+    fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
+        if dtype != DataType::Q8_0 || target.len() != dtype.row_bytes(source.len()) {
+            return false;
+        }
+        for (values, block) in source.chunks_exact(32).zip(target.chunks_exact_mut(34)) {
+            let scale = values.iter().fold(0.0_f32, |max, value| max.max(value.abs())) / 127.0;
+            block[..2].copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());
+            for (value, quant) in values.iter().zip(&mut block[2..]) {
+                *quant = if scale == 0.0 { 0 } else { ((value / scale).round() as i8).cast_unsigned() };
+            }
+        }
+        true
+    }
+}
