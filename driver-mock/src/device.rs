@@ -1,8 +1,8 @@
 //! The device: memory accounting, loading, and what its queues share.
 
 use crate::buffer::{DeviceView, MockBuffer};
+use crate::contexts::ContextPlanner;
 use crate::executable::{HeapAllocation, MockExecutable, PdiTable};
-use crate::execution::Array;
 use crate::faults::FaultState;
 use crate::memory::Region;
 use crate::npu::Npu;
@@ -54,8 +54,8 @@ pub(crate) struct DeviceShared {
     pub(crate) npu: Arc<Npu>,
     pub(crate) faults: FaultState,
     pub(crate) counters: CounterCells,
-    /// The execution lock: one submission runs at a time.
-    pub(crate) array: Mutex<Array>,
+    /// Also the execution lock: who holds it has the array to himself.
+    pub(crate) contexts: Mutex<ContextPlanner>,
     pub(crate) reverse: bool,
     /// The URI, for messages.
     name: String,
@@ -157,8 +157,10 @@ impl DeviceShared {
         Ok(())
     }
 
-    /// The device's view of imported memory that is not coherent. Imports inside one another share it, as they share the memory.
-    fn import_view(&self, address: usize, length: usize) -> Result<DeviceView, DeviceError> {
+    /// The device's view of imported memory that is not coherent. It starts equal to the host's, as pinning pages writes their
+    /// cache lines back. Imports inside one another share a view, as they share the memory.
+    fn import_view(&self, host: &Region) -> Result<DeviceView, DeviceError> {
+        let (address, length) = (host.address(), host.length());
         let mut imports = self.imports.lock();
         imports.retain(|(_, view)| view.strong_count() > 0);
         for (start, view) in imports.iter() {
@@ -181,6 +183,9 @@ impl DeviceShared {
             available: 0,
             capacity: self.capacity,
         })?;
+        if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length)) {
+            target.copy_from(source);
+        }
         imports.push((address, Arc::downgrade(&region)));
         Ok(DeviceView { region, offset: 0 })
     }
@@ -218,7 +223,7 @@ impl MockDevice {
             npu,
             faults: FaultState::new(options.faults.clone()),
             counters: CounterCells::default(),
-            array: Mutex::default(),
+            contexts: Mutex::default(),
             reverse: options.reverse,
             name,
             executor,
@@ -315,7 +320,7 @@ impl Device for MockDevice {
         }
         let view = match shared.info.coherent {
             true => None,
-            false => Some(shared.import_view(host.address(), host.length())?),
+            false => Some(shared.import_view(&host)?),
         };
         let seen = view.as_ref().map_or(host.address(), |v| v.region.address() + v.offset);
         Ok(Arc::new(MockBuffer {

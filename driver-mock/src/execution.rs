@@ -4,8 +4,9 @@
 //! context, and where something else has to see memory: a host call or a transfer. Barriers do not end a chain, because the
 //! hardware runs a chain in order. All chains between two such points are one batch, and a batch costs one doorbell.
 //!
-//! Commands run one after the other under the device's execution lock, so each is atomic with respect to all others of the
-//! device. `order=reverse` runs the commands between two barriers backwards, which finds missing barriers.
+//! Dispatches and transfers run one after the other under the device's execution lock, so each is atomic with respect to all
+//! others of the device. Host calls run without it. `order=reverse` runs the commands between two barriers backwards, which
+//! finds missing barriers.
 
 use crate::buffer::MockBuffer;
 use crate::contexts::{ContextPlanner, Residence};
@@ -17,21 +18,23 @@ use crate::npu::{ChainCommand, ContextId, command_bytes};
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::Kernel;
+use aie_hal::kernel::{Kernel, KernelError};
+use parking_lot::MutexGuard;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the commands of one device share. Behind the execution lock.
+/// What a queue's thread keeps between submissions, so that running one seldom allocates.
 #[derive(Debug, Default)]
-pub(crate) struct Array {
-    contexts: ContextPlanner,
+pub(crate) struct Scratch {
     snapshots: Snapshots,
     chain: Chain,
     /// Chains sent since the last doorbell.
     rung: u64,
 }
 
-/// The chain that is being gathered. Reused, so that gathering does not allocate.
+/// The chain that is being gathered.
 #[derive(Debug, Default)]
 struct Chain {
     context: Option<ContextId>,
@@ -53,20 +56,20 @@ impl Chain {
 /// Spans of one call without an allocation up to this number of inputs.
 const INLINE_SPANS: usize = 16;
 
-/// Runs `commands`. The caller holds the execution lock that `array` comes from.
+/// Runs `commands`, holding the device's execution lock except in host calls.
 ///
 /// # Errors
 /// The first failure; commands behind it have not run.
 pub(crate) fn execute(
     device: &DeviceShared,
-    array: &mut Array,
+    scratch: &mut Scratch,
     commands: &[Command],
     bindings: &BindingTable,
 ) -> Result<(), DeviceError> {
-    // A kernel that panicked may have left something here.
-    array.chain.clear();
-    array.rung = 0;
-    let mut run = Run { device, array, commands, bindings };
+    // A submission that failed may have left something here.
+    scratch.chain.clear();
+    scratch.rung = 0;
+    let mut run = Run { device, contexts: device.contexts.lock(), scratch, commands, bindings };
     run.place_pdis()?;
     let result = run.all();
     run.ring();
@@ -75,7 +78,9 @@ pub(crate) fn execute(
 
 struct Run<'a> {
     device: &'a DeviceShared,
-    array: &'a mut Array,
+    /// The execution lock. While it is open, the chain is empty.
+    contexts: MutexGuard<'a, ContextPlanner>,
+    scratch: &'a mut Scratch,
     commands: &'a [Command],
     bindings: &'a BindingTable,
 }
@@ -92,8 +97,8 @@ impl<'a> Run<'a> {
         for (index, command) in self.commands.iter().enumerate() {
             if let Command::Dispatch { executable, .. } = command {
                 let executable = self.executable(index, executable)?;
-                match self.array.contexts.locate(executable.pdi.number) {
-                    Some(at) => self.array.contexts.touch(at.context),
+                match self.contexts.locate(executable.pdi.number) {
+                    Some(at) => self.contexts.touch(at.context),
                     None => homeless = true,
                 }
             }
@@ -109,7 +114,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        self.array.contexts.prepare(&self.device.npu, &wanted).map_err(|r| self.refused(r))
+        self.contexts.prepare(&self.device.npu, &wanted).map_err(|r| self.refused(r))
     }
 
     fn all(&mut self) -> Result<(), DeviceError> {
@@ -141,7 +146,7 @@ impl<'a> Run<'a> {
             Command::Fill { pattern, target } => {
                 self.end_batch()?;
                 let target = self.device_span(index, target)?;
-                self.array.snapshots.call(&[], target, |_, bytes| match **pattern {
+                self.scratch.snapshots.call(&[], target, |_, bytes| match **pattern {
                     [byte] => bytes.fill(byte),
                     _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
                 });
@@ -188,26 +193,26 @@ impl<'a> Run<'a> {
         bindings: &[BufferRef],
     ) -> Result<(), DeviceError> {
         let executable = self.executable(index, executable)?;
-        let Residence { context, slot } = match self.array.contexts.locate(executable.pdi.number) {
+        let Residence { context, slot } = match self.contexts.locate(executable.pdi.number) {
             Some(at) => at,
             None => {
                 // Making room may retire the context that the gathered chain is for.
                 self.send_chain()?;
-                let found = self.array.contexts.require(&self.device.npu, &executable.pdi);
+                let found = self.contexts.require(&self.device.npu, &executable.pdi);
                 found.map_err(|r| self.refused(r))?
             }
         };
         let limits = self.device.npu.limits();
         let (most, most_bytes) = (limits.commands_per_chain, limits.chain_buffer_bytes);
         let bytes = command_bytes(bindings.len());
-        let chain = &self.array.chain;
+        let chain = &self.scratch.chain;
         let fits = chain.context.is_none_or(|c| c == context)
             && chain.commands.len() < most
             && chain.bytes + bytes <= most_bytes;
         if !fits {
             self.send_chain()?;
         }
-        let chain = &mut self.array.chain;
+        let chain = &mut self.scratch.chain;
         chain.context = Some(context);
         chain.bytes += bytes;
         chain.positions.push(index);
@@ -218,14 +223,14 @@ impl<'a> Run<'a> {
 
     /// Hands the gathered chain to the NPU and runs its kernels.
     fn send_chain(&mut self) -> Result<(), DeviceError> {
-        let Some(context) = self.array.chain.context else { return Ok(()) };
-        let accepted = self.device.npu.submit_chain(context, &self.array.chain.commands);
+        let Some(context) = self.scratch.chain.context else { return Ok(()) };
+        let accepted = self.device.npu.submit_chain(context, &self.scratch.chain.commands);
         accepted.map_err(|r| self.refused(r))?;
-        self.array.rung += 1;
-        let positions = std::mem::take(&mut self.array.chain.positions);
+        self.scratch.rung += 1;
+        let positions = std::mem::take(&mut self.scratch.chain.positions);
         let result = positions.iter().try_for_each(|index| self.dispatch(*index));
-        self.array.chain.positions = positions;
-        self.array.chain.clear();
+        self.scratch.chain.positions = positions;
+        self.scratch.chain.clear();
         result
     }
 
@@ -237,7 +242,7 @@ impl<'a> Run<'a> {
 
     /// Accounts the doorbell of the chains sent since the last one.
     fn ring(&mut self) {
-        if std::mem::take(&mut self.array.rung) > 0 {
+        if std::mem::take(&mut self.scratch.rung) > 0 {
             self.device.counters.doorbells.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -268,8 +273,8 @@ impl<'a> Run<'a> {
         let mut inline = [output; INLINE_SPANS];
         let mut many = Vec::new();
         let spans = self.spans(index, inputs, &mut inline, &mut many, Self::device_span)?;
-        self.array.snapshots.call(spans, output, |inputs, output| {
-            let result = kernel.run(inputs, output);
+        self.scratch.snapshots.call(spans, output, |inputs, output| {
+            let result = guarded(&**kernel, inputs, output);
             match fault {
                 Some(FaultKind::Zero) => output.fill(0),
                 Some(FaultKind::Garbage) => garbage(output),
@@ -301,7 +306,10 @@ impl<'a> Run<'a> {
         let mut inline = [target; INLINE_SPANS];
         let mut many = Vec::new();
         let spans = self.spans(index, inputs, &mut inline, &mut many, Self::host_span)?;
-        let result = self.array.snapshots.call(spans, target, |inputs, output| function.run(inputs, output));
+        let snapshots = &mut self.scratch.snapshots;
+        let call = || snapshots.call(spans, target, |inputs, output| guarded(function, inputs, output));
+        // Without the lock, so that a function may itself use the device.
+        let result = MutexGuard::unlocked(&mut self.contexts, call);
         if !coherent {
             let (buffer, offset, length) = self.find(index, output)?;
             buffer.host_to_device(offset, length)?;
@@ -372,6 +380,18 @@ impl<'a> Run<'a> {
                 self.device.name()
             ))),
         }
+    }
+}
+
+/// Runs a function; one that panics has failed, and its thread goes on.
+fn guarded(function: &dyn Kernel, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), String> {
+    let text = |panic: Box<dyn Any + Send>| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    };
+    match catch_unwind(AssertUnwindSafe(|| function.run(inputs, output))) {
+        Ok(result) => result.map_err(|e: KernelError| e.to_string()),
+        Err(panic) => Err(format!("it panicked: {}", text(panic))),
     }
 }
 

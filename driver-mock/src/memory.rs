@@ -4,10 +4,11 @@
 //! region whose bounds were checked when it was made. The functions on spans read and write plain bytes, at full speed.
 //!
 //! # What makes the plain accesses sound
-//! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. All
-//! accesses on behalf of a device happen while the device's execution lock is held, so two commands never race. The host's
-//! side is the contract of [`aie_hal::Buffer`]: the caller does not access a range that a submission in flight writes, and
-//! does not write a range that one in flight reads. Real hardware asks for the same.
+//! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. Dispatches
+//! and transfers run while the device's execution lock is held, so they never race with each other. For host calls, which
+//! run without it, and for the host itself, it is the contract of [`aie_hal::Buffer`] and [`aie_hal::queue`]: nobody accesses
+//! a range that a command in flight writes, or writes one that it reads, without a barrier or a semaphore in between. Real
+//! hardware asks for the same.
 
 use aie_hal::buffer::HostMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -180,8 +181,6 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     /// Calls `run` with the input and output bytes. Inputs that overlap the output are seen as they were before the call.
-    ///
-    /// The caller holds the execution lock of the device that the spans belong to.
     pub(crate) fn call<R>(
         &mut self,
         inputs: &[Span<'_>],
@@ -208,13 +207,12 @@ impl Snapshots {
         for (slice, input) in slices.iter_mut().zip(inputs) {
             *slice = match input.overlaps(output).then(|| copies.next()).flatten() {
                 Some(copy) => copy,
-                // SAFETY: The input does not overlap the output, which is the only range written during the call; other
-                // commands wait for the execution lock. Host accesses: module docs.
+                // SAFETY: The input does not overlap the output, which is the only range this call writes. Other commands and the
+                // host: module docs.
                 None => unsafe { input.as_slice() },
             };
         }
-        // SAFETY: Every slice above is disjoint from the output, and other commands wait for the execution lock. Host accesses:
-        // module docs.
+        // SAFETY: Every slice above is disjoint from the output. Other commands and the host: module docs.
         run(slices, unsafe { output.as_mut_slice() })
     }
 }

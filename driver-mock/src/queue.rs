@@ -4,7 +4,7 @@
 //! makes it ready. The worker takes the first ready submission, so one that waits does not hold up those behind it.
 
 use crate::device::DeviceShared;
-use crate::execution;
+use crate::execution::{self, Scratch};
 use aie_hal::error::{DeviceError, SubmitError};
 use aie_hal::queue::{Queue, Submission, TimelinePoint};
 use aie_hal::semaphore::{Failure, WaitError};
@@ -13,7 +13,6 @@ use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt::{Debug, Formatter};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -117,6 +116,7 @@ impl QueueShared {
     }
 
     fn work(&self) {
+        let mut scratch = Scratch::default();
         let mut state = self.state.lock();
         loop {
             let lost = self.device.lost();
@@ -135,7 +135,7 @@ impl QueueShared {
                     .closed
                     .then(|| DeviceError::Execution("the queue was dropped before this submission started".into()))
             });
-            MutexGuard::unlocked(&mut state, || self.run(job, refused));
+            MutexGuard::unlocked(&mut state, || self.run(job, refused, &mut scratch));
             state.running = None;
             self.ended.notify_all();
             for (sequence, waker) in std::mem::take(&mut state.idlers) {
@@ -150,17 +150,13 @@ impl QueueShared {
     }
 
     /// Runs one submission to its end and tells its semaphores.
-    fn run(&self, job: Job, refused: Option<DeviceError>) {
+    fn run(&self, job: Job, refused: Option<DeviceError>, scratch: &mut Scratch) {
         let Submission { waits, commands, bindings, signals } = job.submission;
         let result = match (refused, job.readiness) {
             (Some(cause), _) => Err(Arc::new(cause)),
             (None, Readiness::Failed(cause)) => Err(cause),
             (None, Readiness::Ready | Readiness::Waiting(_)) => commands.as_ref().map_or(Ok(()), |list| {
-                let run =
-                    || execution::execute(&self.device, &mut self.device.array.lock(), list.commands(), &bindings);
-                catch_unwind(AssertUnwindSafe(run))
-                    .unwrap_or_else(|_| Err(DeviceError::Execution("a kernel of the submission panicked".into())))
-                    .map_err(Arc::new)
+                execution::execute(&self.device, scratch, list.commands(), &bindings).map_err(Arc::new)
             }),
         };
         self.device.counters.submissions.fetch_add(1, Ordering::Relaxed);
