@@ -4,6 +4,7 @@
 
 use crate::abi::ggml;
 use crate::abi::symbols::Symbols;
+use crate::abi::types::FromFloat;
 use aie_ops::{BlockCodec, DataType};
 use std::ffi::c_int;
 
@@ -28,6 +29,15 @@ fn number(dtype: DataType) -> Option<(&'static Symbols, c_int)> {
     Some((ggml.symbols, ggml.names.number(ggml.symbols, dtype)?))
 }
 
+/// The function that quantises to `dtype`: the CPU backend's when it is there, so that results are the same, else ggml's
+/// reference.
+fn encoder(dtype: DataType, symbols: &Symbols, raw: c_int) -> Option<FromFloat> {
+    if needs_importance_matrix(dtype) {
+        return None;
+    }
+    symbols.from_float_cpu(raw).or_else(|| symbols.type_traits(raw)?.from_float_ref)
+}
+
 /// The number of blocks, when `elements` and `bytes` are the same whole number of them.
 fn blocks(dtype: DataType, elements: usize, bytes: usize) -> Option<i64> {
     let count = elements / dtype.block_elements();
@@ -41,10 +51,7 @@ impl BlockCodec for GgmlCodec {
     }
 
     fn can_encode(&self, dtype: DataType) -> bool {
-        !needs_importance_matrix(dtype)
-            && number(dtype)
-                .and_then(|(symbols, raw)| symbols.type_traits(raw))
-                .is_some_and(|t| t.from_float_ref.is_some())
+        number(dtype).and_then(|(symbols, raw)| encoder(dtype, symbols, raw)).is_some()
     }
 
     fn decode(&self, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
@@ -66,11 +73,8 @@ impl BlockCodec for GgmlCodec {
     }
 
     fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
-        if !self.can_encode(dtype) {
-            return false;
-        }
         let Some((symbols, raw)) = number(dtype) else { return false };
-        let from_float = symbols.type_traits(raw).and_then(|t| t.from_float_ref);
+        let from_float = encoder(dtype, symbols, raw);
         let (Some(from_float), Some(elements)) = (from_float, blocks(dtype, source.len(), target.len())) else {
             return false;
         };

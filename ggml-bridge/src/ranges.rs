@@ -65,6 +65,7 @@ impl RangeSet {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges with one entry are meant")]
 mod tests {
     use super::*;
     use rstest::rstest;

@@ -75,7 +75,7 @@ pub struct ConversionCounts {
 pub struct WeightCounts {
     /// Tensors converted.
     pub converted: u64,
-    /// Bytes they hold now.
+    /// Most bytes that they held at one time.
     pub bytes: u64,
     /// Most bytes they may hold.
     pub cap_bytes: u64,

@@ -36,6 +36,7 @@ struct State {
     copies: HashMap<WeightKey, Arc<dyn Buffer>>,
     converted: u64,
     bytes: u64,
+    peak: u64,
     refused: u64,
 }
 
@@ -87,6 +88,7 @@ impl WeightCache {
         let mut state = self.state.lock();
         if state.copies.insert(key, copy).is_none() {
             state.bytes += key.array.span_bytes() as u64;
+            state.peak = state.peak.max(state.bytes);
             state.converted += 1;
         }
     }
@@ -118,14 +120,14 @@ impl WeightCache {
     /// Counts so far.
     pub fn counts(&self) -> WeightCounts {
         let state = self.state.lock();
-        WeightCounts { converted: state.converted, bytes: state.bytes, cap_bytes: self.cap, refused: state.refused }
+        WeightCounts { converted: state.converted, bytes: state.peak, cap_bytes: self.cap, refused: state.refused }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_hal::{BufferParams, Device, DeviceUri, Driver};
+    use aie_hal::{BufferParams, Device, DeviceUri};
     use aie_ops::DataType;
 
     fn device() -> Arc<dyn Device> {

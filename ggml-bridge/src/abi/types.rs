@@ -79,7 +79,17 @@ pub struct RawTypeTraits {
     pub type_size: usize,
     pub is_quantized: bool,
     pub to_float: Option<unsafe extern "C" fn(*const c_void, *mut f32, i64)>,
-    pub from_float_ref: Option<unsafe extern "C" fn(*const f32, *mut c_void, i64)>,
+    pub from_float_ref: Option<FromFloat>,
+}
+
+/// A function that quantises a row (`ggml_from_float_t`).
+pub type FromFloat = unsafe extern "C" fn(*const f32, *mut c_void, i64);
+
+/// The first field of `struct ggml_type_traits_cpu`.
+#[repr(C)]
+#[allow(missing_docs, reason = "the field is ggml's, documented in ggml-cpu.h")]
+pub struct RawCpuTypeTraits {
+    pub from_float: Option<FromFloat>,
 }
 
 /// `struct ggml_backend_dev_caps`. `mmap_support` was added in 0.20; before that it fell into padding.

@@ -43,6 +43,7 @@ impl Arena {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges with one entry are meant")]
 mod tests {
     use super::*;
 

@@ -29,31 +29,34 @@ impl HazardTracker {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "lists of ranges with one entry are meant")]
 mod tests {
     use super::*;
     use rstest::rstest;
 
-    type Access = (&'static [Range<usize>], Range<usize>);
-
     #[rstest]
-    #[case::read_after_write((&[0..4], 8..12), (&[10..11], 20..24), true)]
-    #[case::write_after_read((&[0..4], 8..12), (&[30..31], 2..6), true)]
-    #[case::write_after_write((&[0..4], 8..12), (&[30..31], 11..16), true)]
-    #[case::two_reads((&[0..4], 8..12), (&[0..4], 12..16), false)]
-    #[case::apart((&[0..4], 8..12), (&[4..8], 12..16), false)]
-    #[case::in_place((&[0..4], 0..4), (&[4..8], 4..8), false)]
-    fn pairs(#[case] first: Access, #[case] second: Access, #[case] barrier: bool) {
+    #[case::read_after_write((0..4, 8..12), (10..11, 20..24), true)]
+    #[case::write_after_read((0..4, 8..12), (30..31, 2..6), true)]
+    #[case::write_after_write((0..4, 8..12), (30..31, 11..16), true)]
+    #[case::two_reads((0..4, 8..12), (0..4, 12..16), false)]
+    #[case::apart((0..4, 8..12), (4..8, 12..16), false)]
+    #[case::in_place((0..4, 0..4), (4..8, 4..8), false)]
+    fn pairs(
+        #[case] first: (Range<usize>, Range<usize>),
+        #[case] second: (Range<usize>, Range<usize>),
+        #[case] barrier: bool,
+    ) {
         let mut tracker = HazardTracker::default();
-        assert!(!tracker.command(first.0, &first.1));
-        assert_eq!(tracker.command(second.0, &second.1), barrier);
+        assert!(!tracker.command(&[first.0], &first.1));
+        assert_eq!(tracker.command(&[second.0], &second.1), barrier);
     }
 
     #[test]
     fn a_barrier_forgets() {
         let mut tracker = HazardTracker::default();
         assert!(!tracker.command(&[], &(0..4)));
-        assert!(tracker.command(&[0..4], &(4..8)));
-        assert!(!tracker.command(&[0..4], &(8..12)), "0..4 was written before the barrier");
-        assert!(tracker.command(&[4..8], &(12..16)), "4..8 was written after it");
+        assert!(tracker.command(std::slice::from_ref(&(0..4)), &(4..8)));
+        assert!(!tracker.command(std::slice::from_ref(&(0..4)), &(8..12)), "0..4 was written before the barrier");
+        assert!(tracker.command(std::slice::from_ref(&(4..8)), &(12..16)), "4..8 was written after it");
     }
 }
