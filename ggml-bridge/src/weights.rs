@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(cache.generation(), 1);
         assert!(matches!(cache.find(&key(0)), Lookup::Missing));
         assert!(matches!(cache.find(&key(72)), Lookup::Found(_)));
-        assert_eq!(cache.counts(), WeightCounts { converted: 2, bytes: 256, cap_bytes: 1024, refused: 0 });
+        assert_eq!(cache.counts(), WeightCounts { converted: 2, bytes: 512, cap_bytes: 1024, refused: 0 });
     }
 
     #[test]
