@@ -2,6 +2,7 @@
 
 use crate::codec::GgmlCodec;
 use aie_driver_mock::MockDriver;
+use aie_driver_xdna::XdnaDriver;
 use aie_hal::driver::DriverRegistry;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{ArchRegistry, Driver};
@@ -21,8 +22,9 @@ pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
 /// All drivers of this library. `validate` puts the validation layer before each.
 pub fn registry(arches: ArchRegistry, validate: bool) -> DriverRegistry {
     let mut registry = DriverRegistry::new();
-    let driver = mock(arches);
-    registry.register(if validate { wrap_driver(driver) } else { driver });
+    for driver in [Arc::new(XdnaDriver::new(arches.clone())), mock(arches)] {
+        registry.register(if validate { wrap_driver(driver) } else { driver });
+    }
     registry
 }
 
@@ -34,7 +36,7 @@ mod tests {
     fn devices_open_and_schemes_are_told() {
         let drivers = registry(ArchRegistry::builtin(), true);
         let message = drivers.open("xdma:0").unwrap_err().to_string();
-        assert!(message.contains("xdma") && message.contains("available: mock"), "{message}");
+        assert!(message.contains("xdma") && message.contains("mock") && message.contains("xdna"), "{message}");
         assert_eq!(drivers.open("mock:aie2?devices=2").unwrap().len(), 2);
     }
 }

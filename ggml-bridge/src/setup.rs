@@ -5,7 +5,8 @@ use crate::device_type::DeviceType;
 use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
 use crate::{drivers, log};
-use aie_hal::{ArchRegistry, Device};
+use aie_driver_xdna::XdnaDriver;
+use aie_hal::{ArchRegistry, Device, Driver, Listing};
 use aie_jit_iron::{KernelStore, ReferenceCompiler, StoreError};
 use std::sync::Arc;
 
@@ -23,13 +24,12 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
             })
             .ok()
     });
-    // Without a list only real NPUs are meant, and this build has no driver that opens one.
-    let uris = config.devices.clone().unwrap_or_default();
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(|problem| log::error(&problem.to_string()));
+    let uris = config.devices.clone().unwrap_or_else(|| real_npus(arches.clone()));
     if uris.is_empty() {
         return (Vec::new(), config.device_type, statistics);
     }
-    let (arches, problems) = ArchRegistry::from_environment();
-    problems.iter().for_each(|problem| log::error(&problem.to_string()));
     let validate = std::env::var("GGML_HSA_VALIDATION").is_ok_and(|v| log::is_truthy(&v));
     let drivers = drivers::registry(arches, validate);
     let mut opened: Vec<Arc<dyn Device>> = Vec::new();
@@ -51,6 +51,18 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
         Arc::new(Npu::new(index, device, Arc::clone(&store), config.f16, config.weights_max))
     };
     (opened.into_iter().enumerate().map(npu).collect(), config.device_type, statistics)
+}
+
+/// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
+fn real_npus(arches: ArchRegistry) -> Vec<String> {
+    let listings = XdnaDriver::new(arches).enumerate().unwrap_or_default();
+    let (disabled, usable): (Vec<Listing>, Vec<Listing>) = listings.into_iter().partition(|l| l.disabled.is_some());
+    for listing in disabled {
+        log::info(|| {
+            format!("{} ({}): {}", listing.uri, listing.name, listing.disabled.as_deref().unwrap_or_default())
+        });
+    }
+    usable.iter().map(|listing| listing.uri.to_string()).collect()
 }
 
 /// The store of kernels: the directory of compiled ones, if the user has one, then the reference compiler.
