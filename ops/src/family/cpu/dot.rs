@@ -7,7 +7,7 @@
 
 use pulp::{Simd, WithSimd};
 
-/// Lanes a product is summed in: one AVX-512 register, two of AVX2.
+/// Elements taken at a time: one register of AVX-512, two of AVX2.
 const LANES: usize = 16;
 /// Rows of a tile.
 pub const ROWS: usize = 4;
@@ -50,20 +50,20 @@ impl<E: Element> WithSimd for Products<'_, '_, E> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
+    fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, columns, out } = self;
         for (columns, out) in columns.chunks(COLUMNS).zip(out.chunks_mut(COLUMNS)) {
             for (block, rows) in rows.chunks(ROWS).enumerate() {
                 let first = block * ROWS;
                 match (rows, columns) {
-                    (&[a, b, c, d], &[w]) => put(first, out, tile::<S, E, 4, 1>([a, b, c, d], [w])),
-                    (&[a, b, c, d], &[w, x]) => put(first, out, tile::<S, E, 4, 2>([a, b, c, d], [w, x])),
-                    (&[a, b, c, d], &[w, x, y]) => put(first, out, tile::<S, E, 4, 3>([a, b, c, d], [w, x, y])),
-                    (&[a, b, c, d], &[w, x, y, z]) => put(first, out, tile::<S, E, 4, 4>([a, b, c, d], [w, x, y, z])),
+                    (&[a, b, c, d], &[w]) => put(first, out, tile(simd, [a, b, c, d], [w])),
+                    (&[a, b, c, d], &[w, x]) => put(first, out, tile(simd, [a, b, c, d], [w, x])),
+                    (&[a, b, c, d], &[w, x, y]) => put(first, out, tile(simd, [a, b, c, d], [w, x, y])),
+                    (&[a, b, c, d], &[w, x, y, z]) => put(first, out, tile(simd, [a, b, c, d], [w, x, y, z])),
                     _ => {
                         for (i, row) in rows.iter().enumerate() {
                             for (column, out) in columns.iter().zip(out.iter_mut()) {
-                                put(first + i, std::slice::from_mut(out), tile::<S, E, 1, 1>([row], [column]));
+                                put(first + i, std::slice::from_mut(out), tile(simd, [row], [column]));
                             }
                         }
                     }
@@ -84,71 +84,46 @@ fn put<const R: usize, const C: usize>(first: usize, out: &mut [&mut [u8]], tile
     }
 }
 
-/// `result[j][i]` is the dot product of `rows[i]` and `columns[j]`. Fused multiply-add where the machine has it: the fallback
-/// of the standard library would be a function call.
+/// `result[j][i]` is the dot product of `rows[i]` and `columns[j]`.
 #[inline(always)]
-fn tile<S: Simd, E: Element, const R: usize, const C: usize>(rows: [&[E]; R], columns: [&[f32]; C]) -> [[f32; R]; C] {
-    let multiply_add = |a: f32, b: f32, sum: f32| if S::IS_SCALAR { a * b + sum } else { a.mul_add(b, sum) };
-    let mut sums = [[[0.0_f32; LANES]; C]; R];
+fn tile<S: Simd, E: Element, const R: usize, const C: usize>(
+    simd: S,
+    rows: [&[E]; R],
+    columns: [&[f32]; C],
+) -> [[f32; R]; C] {
     let length = columns[0].len();
     let chunks = length / LANES;
     let row_chunks: [&[[E; LANES]]; R] = rows.map(|row| &row.as_chunks::<LANES>().0[..chunks]);
     let column_chunks: [&[[f32; LANES]]; C] = columns.map(|column| &column.as_chunks::<LANES>().0[..chunks]);
+    let mut sums = [[simd.splat_f32s(0.0); C]; R];
     for k in 0..chunks {
-        let mut right = [[0.0; LANES]; C];
-        for j in 0..C {
-            right[j] = column_chunks[j][k];
-        }
         for i in 0..R {
             let left = row_chunks[i][k].map(
                 #[inline(always)]
                 |element| element.value(),
             );
-            for j in 0..C {
-                for lane in 0..LANES {
-                    sums[i][j][lane] = multiply_add(left[lane], right[j][lane], sums[i][j][lane]);
+            for (part, left) in S::as_simd_f32s(&left).0.iter().enumerate() {
+                for j in 0..C {
+                    let right = S::as_simd_f32s(&column_chunks[j][k]).0[part];
+                    sums[i][j] = simd.mul_add_e_f32s(*left, right, sums[i][j]);
                 }
             }
         }
     }
     // The compiler keeps sums in registers only if nothing below indexes their array at run time. This makes a copy for that.
     let sums = std::hint::black_box(sums);
-    let mut result = add_lanes(&sums);
     let tail = chunks * LANES;
-    if tail < length {
-        for i in 0..R {
-            for j in 0..C {
-                for (a, b) in rows[i][tail..].iter().zip(&columns[j][tail..]) {
-                    result[j][i] = multiply_add(a.value(), *b, result[j][i]);
-                }
+    let mut result = [[0.0; R]; C];
+    for i in 0..R {
+        for j in 0..C {
+            let mut sum = simd.reduce_sum_f32s(sums[i][j]);
+            for (a, b) in rows[i][tail..length].iter().zip(&columns[j][tail..length]) {
+                sum += a.value() * b;
             }
+            result[j][i] = sum;
         }
     }
     result
-}
-
-/// The sums over the lanes. Lanes are folded to four for all products before the four are added, so that both steps are done
-/// in vectors; in short rows this takes as long as the products.
-#[inline(always)]
-fn add_lanes<const R: usize, const C: usize>(sums: &[[[f32; LANES]; C]; R]) -> [[f32; R]; C] {
-    let mut folded = [[[0.0_f32; 4]; R]; C];
-    for i in 0..R {
-        for j in 0..C {
-            let lanes = &sums[i][j];
-            for lane in 0..4 {
-                folded[j][i][lane] = (lanes[lane] + lanes[lane + 4]) + (lanes[lane + 8] + lanes[lane + 12]);
-            }
-        }
-    }
-    folded.map(
-        #[inline(always)]
-        |rows| {
-            rows.map(
-                #[inline(always)]
-                |[a, b, c, d]| (a + b) + (c + d),
-            )
-        },
-    )
 }
 
 #[cfg(test)]
