@@ -6,6 +6,7 @@
 
 mod apt;
 mod commands;
+mod generation;
 mod library;
 mod model;
 mod ops_output;
@@ -13,6 +14,7 @@ mod ops_table;
 mod output;
 mod process;
 mod session;
+mod stats;
 mod testbed;
 mod workspace;
 
@@ -31,16 +33,20 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(commands::demo::DemoArgs),
     Testbed(commands::testbed::TestbedArgs),
     BackendOps(commands::backend_ops::BackendOpsArgs),
+    Kld(commands::kld::KldArgs),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let options = &cli.options;
     let result = match &cli.command {
+        Command::Demo(args) => commands::demo::run(args, options),
         Command::Testbed(args) => commands::testbed::run(args, options),
         Command::BackendOps(args) => commands::backend_ops::run(args, options),
+        Command::Kld(args) => commands::kld::run(args, options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

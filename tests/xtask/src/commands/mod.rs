@@ -1,4 +1,6 @@
 //! The commands, one file each.
 
 pub mod backend_ops;
+pub mod demo;
+pub mod kld;
 pub mod testbed;

@@ -1,0 +1,255 @@
+//! The statistics file of `libggml-hsa.so` (`GGML_HSA_STATS`), version 1, and what the commands conclude from it.
+
+use crate::output;
+use anyhow::{Context, Result, bail};
+use comfy_table::Table;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// The file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stats {
+    version: u32,
+    /// One entry per device, used or not.
+    pub devices: Vec<DeviceStats>,
+}
+
+/// One device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct DeviceStats {
+    /// The name ggml knows it by.
+    pub name: String,
+    /// Its URI.
+    pub uri: String,
+    /// Its generation.
+    pub arch: String,
+    /// The device's counters.
+    pub counters: Counters,
+    /// Graphs by how they were run.
+    pub graphs: Graphs,
+    /// The NPU copies of weights.
+    pub weights: Weights,
+    /// What ran where, per operation and shape.
+    pub operations: Vec<Operation>,
+    /// The last graphs, oldest first.
+    pub graph_log: Vec<GraphEntry>,
+}
+
+/// Counters of a device. `virtual_ns` is the simulated device's clock.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Counters {
+    pub submissions: u64,
+    pub dispatches: u64,
+    pub host_calls: u64,
+    pub chains: u64,
+    pub doorbells: u64,
+    pub contexts_created: u64,
+    pub context_switches: u64,
+    pub bytes_copied: u64,
+    pub bytes_flushed: u64,
+    pub bytes_invalidated: u64,
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub peak_bytes: u64,
+    pub virtual_ns: u64,
+}
+
+/// Graphs computed, and whether their command list was recorded anew or replayed.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Graphs {
+    pub computed: u64,
+    pub built: u64,
+    pub replayed: u64,
+}
+
+/// Weights converted for the NPU.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Weights {
+    pub converted: u64,
+    pub bytes: u64,
+    pub cap_bytes: u64,
+    pub refused: u64,
+}
+
+/// One operation with one shape.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Operation {
+    /// ggml's name.
+    pub op: String,
+    /// The kernel's name.
+    pub shape: String,
+    /// How often it ran on the array.
+    pub array: u64,
+    /// How often on the host.
+    pub host: u64,
+    /// Why on the host.
+    pub host_reason: Option<String>,
+    /// Bytes of its tensors over all runs.
+    pub bytes: u64,
+}
+
+/// One graph of the log.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct GraphEntry {
+    /// Nodes that compute something.
+    pub nodes: u64,
+    /// Submissions it took.
+    pub submissions: u64,
+    /// Device allocations it made.
+    pub allocations: u64,
+    /// Whether a recorded command list was used again.
+    pub replayed: bool,
+}
+
+impl Stats {
+    /// Reads the file. An empty or missing one says that the library did not load or could not write it.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .with_context(|| format!("the library wrote no statistics: cannot read {}", path.display()))?;
+        if text.trim().is_empty() {
+            bail!("the library left the statistics file {} empty: it ended before its exit handler", path.display());
+        }
+        let stats: Self = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a statistics file of version 1", path.display()))?;
+        if stats.version != 1 {
+            bail!("{} has statistics version {}, this program reads version 1", path.display(), stats.version);
+        }
+        Ok(stats)
+    }
+
+    /// The one device that was used, judged by its computed graphs.
+    pub fn used(&self) -> Result<&DeviceStats> {
+        match self.devices.iter().filter(|device| device.array() + device.host() > 0).collect::<Vec<_>>()[..] {
+            [device] => Ok(device),
+            [] if self.devices.is_empty() => bail!("the library opened no device; its messages above say why"),
+            [] => bail!("no operation ran on the device: llama.cpp kept the whole graph on the CPU"),
+            _ => bail!("several devices were used where one was expected"),
+        }
+    }
+}
+
+impl DeviceStats {
+    /// Runs on the array.
+    pub fn array(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.array).sum()
+    }
+
+    /// Runs on the host.
+    pub fn host(&self) -> u64 {
+        self.operations.iter().map(|operation| operation.host).sum()
+    }
+
+    /// Operations, shapes added up: where they ran and why not on the array.
+    pub fn operation_table(&self) -> Table {
+        #[derive(Default)]
+        struct Sum<'a> {
+            array: u64,
+            host: u64,
+            bytes: u64,
+            shapes: u64,
+            reasons: Vec<&'a str>,
+        }
+        let mut sums: BTreeMap<&str, Sum<'_>> = BTreeMap::new();
+        for operation in &self.operations {
+            let sum = sums.entry(&operation.op).or_default();
+            sum.array += operation.array;
+            sum.host += operation.host;
+            sum.bytes += operation.bytes;
+            sum.shapes += 1;
+            if let Some(reason) = operation.host_reason.as_deref()
+                && !sum.reasons.contains(&reason)
+            {
+                sum.reasons.push(reason);
+            }
+        }
+        let mut table =
+            output::table(&["operation", "#shapes", "#on the array", "#on the host", "#MB", "why on the host"]);
+        for (name, sum) in sums {
+            table.add_row([
+                name.to_owned(),
+                sum.shapes.to_string(),
+                sum.array.to_string(),
+                sum.host.to_string(),
+                megabytes(sum.bytes),
+                sum.reasons.join("; "),
+            ]);
+        }
+        table
+    }
+
+    /// The device's totals, one line each.
+    pub fn summary_table(&self) -> Table {
+        let counters = &self.counters;
+        let mut table = output::table(&["device", &format!("#{} ({})", self.uri, self.arch)]);
+        let per_graph = counters.submissions as f64 / self.graphs.computed.max(1) as f64;
+        let rows = [
+            ("graphs computed", self.graphs.computed.to_string()),
+            ("  of them replayed", self.graphs.replayed.to_string()),
+            ("submissions", format!("{} ({per_graph:.2} per graph)", counters.submissions)),
+            ("kernel dispatches", counters.dispatches.to_string()),
+            ("host calls", counters.host_calls.to_string()),
+            ("chains", counters.chains.to_string()),
+            ("contexts created / switches", format!("{} / {}", counters.contexts_created, counters.context_switches)),
+            ("weights converted", format!("{} ({} MB)", self.weights.converted, megabytes(self.weights.bytes))),
+            ("device allocations", format!("{} (peak {} MB)", counters.allocations, megabytes(counters.peak_bytes))),
+            ("time on the simulated clock", format!("{:.1} ms", counters.virtual_ns as f64 / 1e6)),
+        ];
+        for (name, value) in rows {
+            table.add_row([name.to_owned(), value]);
+        }
+        table
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e6)
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A file with one used device and `log` as its graph log.
+    pub fn sample(log: &str) -> String {
+        format!(
+            r#"{{"version":1,"devices":[{{"name":"HSA0","uri":"mock:aie2p","arch":"aie2p","counters":{{"submissions":3,"dispatches":9,
+            "host_calls":1,"chains":3,"doorbells":3,"contexts_created":1,"context_switches":0,"bytes_copied":0,"bytes_flushed":5,
+            "bytes_invalidated":5,"allocations":4,"allocated_bytes":9,"peak_bytes":9,"virtual_ns":7}},
+            "graphs":{{"computed":3,"built":1,"replayed":2}},"weights":{{"converted":1,"bytes":2,"cap_bytes":3,"refused":0}},
+            "operations":[{{"op":"ADD","shape":"add-4f32","array":8,"host":0,"host_reason":null,"bytes":64}},
+            {{"op":"CPY","shape":"cpy","array":0,"host":1,"host_reason":"copies stay on the host","bytes":8}}],
+            "graph_log":{log}}}]}}"#
+        )
+    }
+
+    fn read(text: &str) -> Result<Stats> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("stats.json");
+        fs::write(&path, text)?;
+        Stats::read(&path)
+    }
+
+    #[test]
+    fn a_file_is_read_and_summed() {
+        let stats = read(&sample("[]")).unwrap();
+        let device = stats.used().unwrap();
+        assert_eq!((device.array(), device.host()), (8, 1));
+        let text = device.operation_table().to_string();
+        assert!(text.contains("ADD") && text.contains("copies stay on the host"), "{text}");
+        assert!(device.summary_table().to_string().contains("1.00 per graph"));
+    }
+
+    #[test]
+    fn files_that_prove_nothing_are_errors() {
+        assert!(Stats::read(Path::new("/nowhere/stats.json")).is_err());
+        assert!(read("").unwrap_err().to_string().contains("empty"));
+        assert!(read("[").is_err());
+        assert!(read(&sample("[]").replace("\"version\":1", "\"version\":2")).is_err());
+        let idle =
+            read(&sample("[]").replace("\"array\":8", "\"array\":0").replace("\"host\":1", "\"host\":0")).unwrap();
+        assert!(idle.used().unwrap_err().to_string().contains("no operation ran"));
+        assert!(read(r#"{"version":1,"devices":[]}"#).unwrap().used().unwrap_err().to_string().contains("no device"));
+    }
+}
