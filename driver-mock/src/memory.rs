@@ -137,6 +137,13 @@ impl<'a> Span<'a> {
         unsafe { std::ptr::copy(source.start.as_ptr(), self.start.as_ptr(), self.length) };
     }
 
+    /// Whether both hold the same bytes.
+    pub(crate) fn equals(self, other: Span<'_>) -> bool {
+        // SAFETY: both spans are in bounds of live regions, and this runs where a copy of one to the other would. Races: module
+        // docs.
+        unsafe { self.as_slice() == other.as_slice() }
+    }
+
     /// Copies bytes of the caller here. Lengths have to agree.
     pub(crate) fn write(self, source: &[u8]) {
         assert_eq!(self.length, source.len(), "writes fill their range");
