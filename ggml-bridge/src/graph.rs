@@ -10,6 +10,8 @@ pub struct TensorView {
     pub tensor: Tensor,
     /// The bytes from its first to behind its last element.
     pub span: HostSpan,
+    /// The buffer around it, or the span itself when ggml knows no more.
+    pub buffer: HostSpan,
     /// Whether it lies in a buffer that ggml marked as holding weights.
     pub weights: bool,
     /// Whether it is a view, so that an operation may write only a part of it.

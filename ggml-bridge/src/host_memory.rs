@@ -38,6 +38,11 @@ impl HostSpan {
         self.address + self.length
     }
 
+    /// Whether `other` lies in it.
+    pub fn contains(self, other: Self) -> bool {
+        self.address <= other.address && other.end() <= self.end()
+    }
+
     /// The span that covers both, if they overlap or touch: then every byte of it is in one of them.
     pub fn union(self, other: Self) -> Option<Self> {
         let apart = self.end() < other.address || other.end() < self.address;

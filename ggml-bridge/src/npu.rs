@@ -2,6 +2,7 @@
 
 use crate::drivers;
 use crate::kernels::Kernels;
+use crate::log;
 use crate::memory::{BufferMap, Place};
 use crate::statistics::Statistics;
 use crate::stream::Stream;
@@ -100,10 +101,26 @@ impl Npu {
 
     /// Whether a graph with `node` can be computed. Decided by rules only; nothing is compiled or allocated.
     pub fn supports(&self, node: &Node) -> bool {
-        let Some(op) = table::lookup(&node.op) else { return false };
+        let refusal = self.refusal(node);
+        if let Some(reason) = &refusal {
+            log::info(|| format!("{}: not supported: {reason}", self.name));
+        }
+        refusal.is_none()
+    }
+
+    /// Why a graph with `node` cannot be computed.
+    fn refusal(&self, node: &Node) -> Option<String> {
+        let Some(op) = table::lookup(&node.op) else { return Some(format!("{} is not in the table", node.op)) };
         let largest = self.device.limits().max_buffer_bytes;
-        node.arguments().all(|tensor| tensor.validate().is_ok() && tensor.span_bytes() <= largest)
-            && op.check(node).is_ok()
+        for tensor in node.arguments() {
+            if let Err(reason) = tensor.validate() {
+                return Some(format!("{}: {reason}", node.op));
+            }
+            if tensor.span_bytes() > largest {
+                return Some(format!("{}: {} bytes, a buffer has at most {largest}", node.op, tensor.span_bytes()));
+            }
+        }
+        op.check(node).err().map(|cause| cause.to_string())
     }
 
     /// Allocates a zeroed buffer for ggml. Returns it with the address of its host view.

@@ -111,7 +111,17 @@ impl Stream {
             plans.recent[..=at].rotate_right(1);
             return Ok((Arc::clone(&plans.recent[0].1), true));
         }
-        let plan = Arc::new(Plan::build(&self.npu, &graph.read()?)?);
+        let nodes = graph.read()?;
+        let plan = Plan::build(&self.npu, &nodes).or_else(|cause| {
+            if plans.recent.is_empty() {
+                return Err(cause);
+            }
+            // Older plans hold kernels and memory of others, which may be gone and its place taken. Once more without them.
+            plans.recent.clear();
+            log::info(|| format!("{}: recording a graph again without older plans: {cause}", self.npu.name()));
+            Plan::build(&self.npu, &nodes)
+        });
+        let plan = Arc::new(plan?);
         plans.recent.truncate(PLANS - 1);
         plans.recent.insert(0, (Signature::of(graph), Arc::clone(&plan)));
         Ok((plan, false))

@@ -76,6 +76,30 @@ fn is_weights(layout: Layout, buffer: *const c_void) -> bool {
     usage == USAGE_WEIGHTS
 }
 
+/// The memory of a tensor's buffer.
+fn buffer_span(layout: Layout, buffer: *mut c_void) -> Option<HostSpan> {
+    if buffer.is_null() {
+        return None;
+    }
+    // SAFETY: as in `is_weights`; the callback belongs to this buffer.
+    let (base, size) = unsafe {
+        let (get_base, size) = match layout {
+            Layout::V2a => {
+                let buffer = &*buffer.cast::<RawBuffer<BufferV2a>>();
+                (buffer.iface.get_base, buffer.size)
+            }
+            Layout::V2b | Layout::V3 => {
+                let buffer = &*buffer.cast::<RawBuffer<BufferV2b>>();
+                (buffer.iface.get_base, buffer.size)
+            }
+        };
+        (get_base?(buffer).expose_provenance(), size)
+    };
+    base.checked_add(size)?;
+    // SAFETY: a buffer is `size` bytes of memory from its base on, and lives while a graph with a tensor in it is computed.
+    Some(unsafe { HostSpan::new(base, size) })
+}
+
 impl GraphRef<'_> {
     /// Takes a graph from ggml.
     ///
@@ -126,8 +150,10 @@ impl GraphRef<'_> {
         // SAFETY: ggml allocates `ggml_nbytes` bytes for a tensor at `data`, which is what `span_bytes` computes, and by the
         // contract of `new` they are valid whenever the graph is computed.
         let span = unsafe { HostSpan::new(address, length) };
-        let weights = is_weights(self.ggml.symbols.layout, raw.buffer);
-        Ok(TensorView { tensor, span, weights, view: !raw.view_src.is_null() })
+        let layout = self.ggml.symbols.layout;
+        let weights = is_weights(layout, raw.buffer);
+        let buffer = buffer_span(layout, raw.buffer).filter(|buffer| buffer.contains(span)).unwrap_or(span);
+        Ok(TensorView { tensor, span, buffer, weights, view: !raw.view_src.is_null() })
     }
 }
 

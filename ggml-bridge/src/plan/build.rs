@@ -163,7 +163,7 @@ impl Builder<'_> {
                     match argument.role {
                         Role::Source(_) => self.convert(&kernel, memory, &argument, piece)?,
                         Role::Output => {
-                            back = Some((kernel, piece.clone(), memory));
+                            back = Some((kernel, piece.clone(), memory, argument));
                             Operand::Scratch(piece)
                         }
                     }
@@ -171,8 +171,8 @@ impl Builder<'_> {
             });
         }
         self.dispatch(&executable, &operands)?;
-        if let Some((kernel, piece, memory)) = back {
-            self.count_conversion(piece.len() + memory.len());
+        if let Some((kernel, piece, memory, output)) = back {
+            self.count_conversion(&output);
             if view.output.view || !view.output.tensor.is_contiguous() {
                 self.read(&memory);
             }
@@ -273,16 +273,16 @@ impl Builder<'_> {
             return Ok(Operand::Scratch(earlier.scratch.clone()));
         }
         self.read(&memory);
-        self.count_conversion(memory.len() + piece.len());
+        self.count_conversion(argument);
         self.host_call(kernel, &[Operand::Memory(memory.clone())], &Operand::Scratch(piece.clone()))?;
         let (original, array) = (argument.original, argument.array);
         self.converted.push(Converted { source: memory, original, array, scratch: piece.clone() });
         Ok(Operand::Scratch(piece))
     }
 
-    fn count_conversion(&mut self, bytes: usize) {
+    fn count_conversion(&mut self, argument: &Argument) {
         self.share.conversions.host_calls += 1;
-        self.share.conversions.bytes += bytes as u64;
+        self.share.conversions.bytes += (data_bytes(&argument.original) + data_bytes(&argument.array)) as u64;
     }
 
     fn count(&mut self, op: &dyn Operation, node: &Node, host_reason: Option<&str>) {
@@ -290,7 +290,7 @@ impl Builder<'_> {
             Ok(normalised) => kernel_name(op, &normalised.node),
             Err(_) => kernel_name(op, node),
         };
-        let bytes: usize = node.arguments().map(Tensor::span_bytes).sum();
+        let bytes: usize = node.arguments().map(data_bytes).sum();
         let index = self.npu.statistics().operation(op.name(), &shape, host_reason);
         self.share.add(index, host_reason.is_none(), bytes as u64);
     }
@@ -387,6 +387,11 @@ impl Builder<'_> {
             weights_generation,
         })
     }
+}
+
+/// Bytes of a tensor's elements, without gaps.
+fn data_bytes(tensor: &Tensor) -> usize {
+    tensor.dtype.row_bytes(tensor.ne[0]) * tensor.rows()
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {

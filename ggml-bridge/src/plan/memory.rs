@@ -1,7 +1,7 @@
 //! Host memory that a graph names, as buffers.
 //!
-//! Tensors in our own buffers are found in the device's map. Everything else is imported, in place. Spans that overlap
-//! are imported as one: two imports of the same bytes would be two views that do not agree on a device that is not coherent.
+//! Tensors in our own buffers are found in the device's map. Everything else is imported, in place and by whole buffers, so
+//! that all plans import the same ranges. Buffers that overlap are imported as one: two imports of the same bytes would be two views that do not agree on a device that is not coherent.
 
 use super::BufferRange;
 use crate::graph::Graph;
@@ -42,8 +42,8 @@ impl<'a> GraphMemory<'a> {
     /// Why a device cannot reach some memory.
     pub fn new(npu: &'a Npu, graph: &Graph) -> Result<Self, String> {
         let spans = graph.nodes.iter().flat_map(|node| node.inputs().chain(std::iter::once(&node.output)));
-        let foreign = spans.map(|view| view.span).filter(|span| span.length() > 0 && npu.find(&range(*span)).is_none());
-        let imports = join(foreign.collect()).into_iter().map(|span| {
+        let foreign = spans.filter(|view| view.span.length() > 0 && npu.find(&range(view.span)).is_none());
+        let imports = join(foreign.map(|view| view.buffer).collect()).into_iter().map(|span| {
             let buffer = npu.device().import(Arc::new(TensorMemory(span)));
             buffer.map(|buffer| (span, buffer)).map_err(|cause| format!("memory outside the device's buffers: {cause}"))
         });
