@@ -106,6 +106,8 @@ data_types! {
     NVFP4 = "nvfp4", 64, 36;
     /// 1 bit, scale.
     Q1_0 = "q1_0", 128, 18;
+    /// 2 bits, scale.
+    Q2_0 = "q2_0", 64, 18;
 }
 
 impl DataType {
