@@ -160,26 +160,27 @@ impl GraphRef<'_> {
 impl Signed for GraphRef<'_> {
     fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
         let layout = self.ggml.symbols.layout;
-        let mut tensor = |tag: u64, raw: &RawTensor| {
-            let weights = u64::from(is_weights(layout, raw.buffer));
-            let view = u64::from(!raw.view_src.is_null());
-            let head = tag << 32 | u64::from(raw.dtype.cast_unsigned()) << 2 | view << 1 | weights;
-            word(head)
-                && raw.ne.iter().all(|ne| word(ne.cast_unsigned()))
-                && raw.nb.iter().all(|nb| word(*nb as u64))
-                && word(raw.data.addr() as u64)
-        };
         // Tags: 0 to 9 are the slots of sources, others the operation.
-        let same = self.computed().all(|node| {
-            tensor(16 + u64::from(node.op.cast_unsigned()), node)
-                && self.sources(node).all(|(slot, source)| tensor(slot as u64, source))
-        });
-        same && self.computed().all(|node| {
-            node.op_params
-                .chunks_exact(2)
-                .all(|pair| word(u64::from(pair[0].cast_unsigned()) << 32 | u64::from(pair[1].cast_unsigned())))
+        self.computed().all(|node| {
+            tensor_words(layout, 16 + u64::from(node.op.cast_unsigned()), node, word)
+                && node
+                    .op_params
+                    .chunks_exact(2)
+                    .all(|pair| word(u64::from(pair[0].cast_unsigned()) << 32 | u64::from(pair[1].cast_unsigned())))
+                && self.sources(node).all(|(slot, source)| tensor_words(layout, slot as u64, source, word))
         })
     }
+}
+
+/// What of a tensor decides a plan.
+#[inline]
+fn tensor_words(layout: Layout, tag: u64, raw: &RawTensor, word: &mut impl FnMut(u64) -> bool) -> bool {
+    let weights = u64::from(is_weights(layout, raw.buffer));
+    let view = u64::from(!raw.view_src.is_null());
+    word(tag << 34 | u64::from(raw.dtype.cast_unsigned()) << 2 | view << 1 | weights)
+        && raw.ne.iter().all(|ne| word(ne.cast_unsigned()))
+        && raw.nb.iter().all(|nb| word(*nb as u64))
+        && word(raw.data.addr() as u64)
 }
 
 impl GraphSource for GraphRef<'_> {
