@@ -37,6 +37,11 @@ enum Command {
     Testbed(commands::testbed::TestbedArgs),
     BackendOps(commands::backend_ops::BackendOpsArgs),
     Kld(commands::kld::KldArgs),
+    Splits(commands::splits::SplitsArgs),
+    Bench(commands::bench::BenchArgs),
+    Rpc(commands::rpc::RpcArgs),
+    BadInput(commands::bad_input::BadInputArgs),
+    Test(commands::test::TestArgs),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +52,15 @@ fn main() -> ExitCode {
         Command::Testbed(args) => commands::testbed::run(args, options),
         Command::BackendOps(args) => commands::backend_ops::run(args, options),
         Command::Kld(args) => commands::kld::run(args, options),
+        Command::Splits(args) => commands::splits::run(args, options),
+        Command::Bench(args) => commands::bench::run(args, options),
+        Command::Rpc(args) => commands::rpc::run(args, options),
+        Command::BadInput(args) => commands::bad_input::run(args, options),
+        // It has said itself what failed, and its last line is the count.
+        Command::Test(args) => match commands::test::run(args, options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -31,11 +31,6 @@ impl Finished {
         self.status.success() && !self.timed_out
     }
 
-    /// The signal that ended the program, if one did and it was not ours.
-    pub fn signal(&self) -> Option<i32> {
-        if self.timed_out { None } else { self.status.signal() }
-    }
-
     /// The end in words, for a message.
     pub fn describe(&self) -> String {
         if self.timed_out {
@@ -147,6 +142,24 @@ pub fn run_helper(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(finished.stdout)
 }
 
+/// Takes ggml's, llama.cpp's and the dynamic loader's settings out of a command's environment: what a command reports
+/// must not depend on what the caller's shell has exported.
+pub fn clear_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_foreign(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+}
+
+/// Whether a variable of the caller's must not reach a program. Settings of our library (kernel folder, logging) stay;
+/// its devices and its statistics file are the command's to choose.
+fn is_foreign(name: &str) -> bool {
+    match name {
+        "GGML_HSA_DEVICES" | "GGML_HSA_STATS" => true,
+        _ if name.starts_with("GGML_HSA_") => false,
+        _ => ["GGML_", "LLAMA_", "LD_"].iter().any(|prefix| name.starts_with(prefix)),
+    }
+}
+
 fn forward(
     mut from: impl Read + Send + 'static,
     is_error: bool,
@@ -179,14 +192,13 @@ mod tests {
         assert_eq!((end.stdout.as_str(), end.stderr.as_str()), ("out\n", "err\n"));
         assert!(!end.success());
         assert_eq!(end.describe(), "exit code 3");
-        assert_eq!(end.signal(), None);
     }
 
     #[test]
     fn a_signal_is_not_an_exit_code() {
         let end = run(&mut shell("kill -ABRT $$"), Duration::from_secs(20)).unwrap();
-        assert_eq!(end.signal(), Some(6));
-        assert!(end.describe().contains("SIGABRT"));
+        assert_eq!(end.status.code(), None);
+        assert!(end.describe().starts_with("ended by signal 6 (SIGABRT"));
     }
 
     #[test]
@@ -200,6 +212,16 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         let error = run(&mut Command::new("/nowhere/program"), Duration::from_secs(1)).unwrap_err();
         assert!(error.to_string().contains("/nowhere/program"));
+    }
+
+    #[test]
+    fn only_settings_of_our_library_pass() {
+        assert!(
+            ["GGML_HSA_DEVICES", "GGML_BACKEND_PATH", "LLAMA_ARG_NGL", "LD_PRELOAD"]
+                .iter()
+                .all(|name| is_foreign(name))
+        );
+        assert!(!["GGML_HSA_KERNEL_DIR", "PATH", "RAYON_NUM_THREADS"].iter().any(|name| is_foreign(name)));
     }
 
     #[test]

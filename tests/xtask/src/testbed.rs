@@ -6,7 +6,7 @@
 //! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
 
 use crate::apt::{self, PrivateApt};
-use crate::workspace;
+use crate::{process, workspace};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -153,22 +153,30 @@ impl Testbed {
     /// A command for one of its programs, by name: started through the testbed's own loader, in the folder with ggml's
     /// backends, without any ggml or llama.cpp setting of the caller's environment. Paths in arguments must be absolute.
     pub fn command(&self, program: &str) -> Result<Command> {
-        let path = self.program(program)?;
+        Ok(self.command_for(&self.program(program)?))
+    }
+
+    /// The same for a program that is not the testbed's own, but linked to its libraries.
+    pub fn command_for(&self, program: &Path) -> Command {
         let lib = self.lib();
         let mut command = Command::new(self.loader());
         command
             .arg("--library-path")
             .arg(format!("{}:{}", lib.display(), lib.join("llama").display()))
-            .arg(path)
+            .arg(program)
             .current_dir(self.backends())
             .env("LC_ALL", "C.UTF-8");
-        for (name, _) in std::env::vars_os() {
-            let text = name.to_string_lossy();
-            if ["GGML_", "LLAMA_", "LD_"].iter().any(|prefix| text.starts_with(prefix)) {
-                command.env_remove(&name);
-            }
+        process::clear_settings(&mut command);
+        command
+    }
+
+    /// One of its libraries, by file name.
+    pub fn library(&self, name: &str) -> Result<PathBuf> {
+        let path = self.lib().join(name);
+        if !path.exists() {
+            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
         }
-        Ok(command)
+        Ok(path)
     }
 
     /// An English text of more than 5,000 words.

@@ -1,6 +1,11 @@
 //! The commands, one file each.
 
 pub mod backend_ops;
+pub mod bad_input;
+pub mod bench;
 pub mod demo;
 pub mod kld;
+pub mod rpc;
+pub mod splits;
+pub mod test;
 pub mod testbed;

@@ -1,0 +1,205 @@
+//! `cargo xtask bad-input`: mistakes get a clear message and an exit code, and never an abort inside llama.cpp.
+//!
+//! Each case calls this program again the way a user would, and looks at its exit code and its words.
+
+use crate::generation::{Request, StatsFile};
+use crate::output;
+use crate::process;
+use crate::session::{DeviceOptions, Options, Session};
+use crate::stats::Stats;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const PROMPT: &str = "Water is";
+
+/// Check that mistakes get a clear message, an exit code and no abort.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask bad-input
+  cargo xtask bad-input --json")]
+pub struct BadInputArgs {
+    #[command(flatten)]
+    device: DeviceOptions,
+}
+
+/// A mistake and what must come of it.
+struct Case {
+    name: &'static str,
+    /// Arguments after `demo`.
+    arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    /// Every one of these must be in the message.
+    expected: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    exit: String,
+    message: String,
+    ok: bool,
+    problem: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &BadInputArgs, options: &Options) -> Result<()> {
+    let session = Session::open(options, &args.device)?;
+    let dir = tempfile::Builder::new().prefix("ggml-hsa-bad-input-").tempdir()?;
+    let mut rows = Vec::new();
+    for case in cases(&session, dir.path())? {
+        rows.push(check(&case, &session)?);
+    }
+    rows.push(statistics_do_not_cost_the_text(&session, dir.path())?);
+    if options.json {
+        output::json(&rows)?;
+    } else {
+        let mut table = output::table(&["mistake", "end", "message", "result"]);
+        for row in &rows {
+            let result = if row.ok { output::good("ok") } else { output::bad("FAIL") };
+            table.add_row([row.name, &row.exit, &row.message, &result]);
+        }
+        println!("{table}");
+        for row in &rows {
+            if let Some(problem) = &row.problem {
+                println!("{} {}: {problem}", output::bad("problem:"), row.name);
+            }
+        }
+    }
+    let failed = rows.iter().filter(|row| !row.ok).count();
+    if failed > 0 {
+        bail!("bad-input: {failed} of {} mistakes are not handled as they should be", rows.len());
+    }
+    Ok(())
+}
+
+fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
+    let text = dir.join("letter.gguf");
+    fs::write(&text, "Dear reader, this is no model.\n")?;
+    // A header that promises what does not follow: only llama.cpp finds out.
+    let broken = dir.join("broken.gguf");
+    fs::write(&broken, b"GGUF\x03\0\0\0\xff\xff\0\0\0\0\0\0\xff\0\0\0\0\0\0\0")?;
+    let kernels = dir.join("kernels");
+    truncated_kernels(session, &kernels)?;
+    let path = |path: &Path| path.display().to_string();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let empty = dir.join("empty");
+    let stats = path(&dir.join("no/such/folder/stats.json"));
+    let case = |name, arguments: &[&str], expected: &[&str]| Case {
+        name,
+        arguments: words(arguments),
+        environment: Vec::new(),
+        expected: words(expected),
+    };
+    Ok(vec![
+        case("a generation that does not exist", &["--device", "mock:nonsense"], &["mock:nonsense", "available"]),
+        case("a scheme that does not exist", &["--device", "bogus://x"], &["bogus", "available"]),
+        case("a parameter that does not exist", &["--device", "mock:aie2p?colour=red"], &["colour"]),
+        case("a real NPU where there is none", &["--device", "xdna"], &["xdna"]),
+        case("a model that is not one", &["--model", &path(&text)], &["is not a GGUF model", "--model"]),
+        case("a model that breaks off", &["--model", &path(&broken)], &["llama.cpp failed", "exit code"]),
+        case("a model that is not there", &["--model", &path(&empty)], &["cannot read the model", "--model"]),
+        case("statistics that cannot be written", &["--stats", &stats], &["GGML_HSA_STATS", "cannot be written"]),
+        case("statistics into a folder", &["--stats", &path(dir)], &["cannot be written"]),
+        case("no testbed", &["--offline", "--testbed", &path(&empty)], &["no testbed", "cargo xtask testbed"]),
+        case("a library that is not there", &["--library", &path(&empty)], &["cannot read the library"]),
+        Case {
+            name: "a truncated kernel",
+            arguments: Vec::new(),
+            environment: vec![("GGML_HSA_KERNEL_DIR", path(&kernels))],
+            expected: words(&["kernel file", "replace the file or remove it"]),
+        },
+        Case {
+            name: "a kernel folder that is not there",
+            arguments: Vec::new(),
+            environment: vec![("GGML_HSA_KERNEL_DIR", path(&empty))],
+            expected: words(&["kernel directory", "GGML_HSA_KERNEL_DIR"]),
+        },
+    ])
+}
+
+/// Puts broken-off files in place of every kernel the prompt needs for one operation.
+fn truncated_kernels(session: &Session, dir: &Path) -> Result<()> {
+    let file = StatsFile::new()?;
+    let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 2, threads: None };
+    request.text(session.on_device("llama-completion", Some(&file.path()))?).context("a run that must work")?;
+    let stats = Stats::read(&file.path())?;
+    let device = stats.used()?;
+    let folder = dir.join(&device.arch);
+    fs::create_dir_all(&folder)?;
+    let names: Vec<_> =
+        device.operations.iter().filter(|operation| operation.op == "MUL_MAT" && operation.array > 0).collect();
+    if names.is_empty() {
+        bail!("no MUL_MAT ran on the array");
+    }
+    for operation in names {
+        // The first bytes of a PDI's identification word, and nothing behind.
+        fs::write(folder.join(format!("{}.pdi", operation.shape)), [0xdd, 0, 0])?;
+        fs::write(folder.join(format!("{}_insts.bin", operation.shape)), [0, 1])?;
+    }
+    Ok(())
+}
+
+fn check(case: &Case, session: &Session) -> Result<Row> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["demo", "-n", "2", "--prompt", PROMPT]);
+    let given = |option: &str| case.arguments.iter().any(|argument| argument == option);
+    if !given("--library") {
+        command.arg("--library").arg(&session.library);
+    }
+    if !given("--device") {
+        command.args(["--device", &session.device]);
+    }
+    if !given("--testbed") {
+        command.arg("--testbed").arg(session.testbed.dir());
+    }
+    command.args(&case.arguments);
+    for (name, value) in &case.environment {
+        command.env(name, value);
+    }
+    let end = process::run(&mut command, Duration::from_secs(600))?;
+    let message = process::meaningful(&end.stderr).collect::<Vec<_>>().join("\n");
+    let missing: Vec<&String> = case.expected.iter().filter(|words| !message.contains(words.as_str())).collect();
+    let problem = if end.status.code() != Some(1) {
+        Some(format!("expected exit code 1, got {}", end.describe()))
+    } else if message.contains("ended by signal") {
+        Some(format!("llama.cpp was aborted:\n{message}"))
+    } else if !missing.is_empty() {
+        Some(format!("the message lacks {missing:?}; it is\n{message}"))
+    } else {
+        None
+    };
+    let told = message.lines().find(|line| case.expected.iter().any(|words| line.contains(words.as_str())));
+    Ok(Row {
+        name: case.name,
+        exit: end.describe(),
+        message: told.unwrap_or_default().to_owned(),
+        ok: problem.is_none(),
+        problem,
+    })
+}
+
+/// An unwritable statistics file must not cost the user the text: llama.cpp itself goes on.
+fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<Row> {
+    let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 4, threads: None };
+    let end = request.run(session.on_device("llama-completion", Some(&dir.join("no/such/folder/s.json")))?, |_| ())?;
+    let generated = end.stdout.trim().len() > PROMPT.len();
+    let told = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS")).unwrap_or_default();
+    let problem = match (end.success(), generated, told.is_empty()) {
+        (true, true, false) => None,
+        (false, ..) => Some(format!("llama.cpp: {}", end.describe())),
+        (_, false, _) => Some("llama.cpp generated nothing".to_owned()),
+        (.., true) => Some("no message about the file".to_owned()),
+    };
+    Ok(Row {
+        name: "the same, in llama.cpp itself: the text is still generated",
+        exit: end.describe(),
+        message: told.to_owned(),
+        ok: problem.is_none(),
+        problem,
+    })
+}

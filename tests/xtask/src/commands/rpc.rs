@@ -1,0 +1,136 @@
+//! `cargo xtask rpc`: past one machine. The stock `ggml-rpc-server` serves our device on loopback, and llama.cpp at the
+//! other end, which knows nothing of our library, generates the same text as it does locally.
+
+use crate::generation::Request;
+use crate::output;
+use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Serialize;
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+const TOKENS: usize = 48;
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Serve our device with stock ggml-rpc-server on loopback and compare the text with a local run.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask rpc
+  cargo xtask rpc --prompt \"Once upon a time\"
+
+Exit code 1 if the texts differ or the server did not serve our device.")]
+pub struct RpcArgs {
+    /// GGUF model; by default the small one of the testbed
+    #[arg(long, value_name = "GGUF")]
+    model: Option<PathBuf>,
+    /// The text to continue
+    #[arg(long, value_name = "TEXT", default_value = "Once upon a time, a young engineer")]
+    prompt: String,
+    #[command(flatten)]
+    device: DeviceOptions,
+}
+
+#[derive(Serialize)]
+struct Report {
+    prompt: String,
+    local: String,
+    remote: String,
+    connections: usize,
+    same: bool,
+}
+
+/// The server; ended when dropped.
+struct Server {
+    child: Child,
+    log: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    fn start(session: &Session, dir: &Path) -> Result<Self> {
+        let log = dir.join("server.log");
+        let file = File::create(&log)?;
+        // Asking for port 0 yields one that is free now; the server cannot choose one by itself.
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let mut command = session.on_device("ggml-rpc-server", None)?;
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-d", DEVICE_NAME]);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let child = command.spawn().context("cannot start ggml-rpc-server")?;
+        let mut server = Self { child, log, port };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ggml-rpc-server ended at once ({status}); it said\n{}", self.said());
+            }
+            if started.elapsed() > START_LIMIT {
+                bail!("ggml-rpc-server did not listen within {} s; it said\n{}", START_LIMIT.as_secs(), self.said());
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
+    fn said(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        crate::process::meaningful(&String::from_utf8_lossy(&text)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has no other way to end; an error means that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
+    let session = Session::open(options, &args.device)?;
+    let request = Request {
+        model: session.model(args.model.as_deref())?,
+        prompt: args.prompt.clone(),
+        tokens: TOKENS,
+        threads: None,
+    };
+    let local = request.text(session.on_device("llama-completion", None)?).context("locally")?;
+    let dir = tempfile::Builder::new().prefix("ggml-hsa-rpc-").tempdir()?;
+    let mut server = Server::start(&session, dir.path())?;
+    let mut client = session.on_cpu("llama-completion")?;
+    client.args(["--rpc", &format!("127.0.0.1:{}", server.port)]);
+    let remote = request.text(client);
+    let said = server.said();
+    let remote = remote.with_context(|| format!("through the server, which said\n{said}"))?;
+    if let Some(status) = server.child.try_wait()? {
+        bail!("ggml-rpc-server ended during the run ({status}); it said\n{said}");
+    }
+    if !said.lines().any(|line| line.trim_start().starts_with(&format!("{DEVICE_NAME}:"))) {
+        bail!("ggml-rpc-server does not list {DEVICE_NAME} among its devices; it said\n{said}");
+    }
+    // The first connection is our own wait for the port.
+    let connections = said.matches("Accepted client connection").count().saturating_sub(1);
+    if connections == 0 {
+        bail!("llama.cpp never connected to the server; it said\n{said}");
+    }
+    let report = Report { prompt: args.prompt.clone(), same: local == remote, local, remote, connections };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        println!("local:  {}{}", report.prompt, report.local);
+        println!("remote: {}{}", report.prompt, report.remote);
+        println!("{}", if report.same { output::good("the same text") } else { output::bad("different texts") });
+    }
+    if !report.same {
+        bail!("the text generated through the server differs from the local one");
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token.
+//!
+//! The scheduler's debug output (`GGML_SCHED_DEBUG=1`, shown by llama.cpp at verbosity 5) has a line for each split of a
+//! graph it cuts. Reused graphs are not cut again, so after the line that announces the generation the first graph is
+//! the prefill and the second the first decode. Two prompts are run, because llama.cpp places nodes differently for
+//! batches of 32 tokens and more.
+
+use crate::generation::{self, Request, StatsFile};
+use crate::output;
+use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
+use crate::stats::{GraphEntry, Stats};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use regex::Regex;
+use serde::Serialize;
+use std::path::PathBuf;
+
+const TOKENS: usize = 24;
+const SHORT: &str = "The capital of France is";
+
+/// Check that llama.cpp's graphs stay whole on our device and cost one submission each.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask splits
+  cargo xtask splits --json
+
+Exit code 1 if a graph was split, took more than one submission, or a token allocated device memory after the
+second decoded one.")]
+pub struct SplitsArgs {
+    /// GGUF model; by default the small one of the testbed
+    #[arg(long, value_name = "GGUF")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceOptions,
+}
+
+#[derive(Serialize)]
+struct Report {
+    runs: Vec<Run>,
+    ok: bool,
+    problems: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    prompt: &'static str,
+    prefill_splits: usize,
+    decode_splits: usize,
+    graphs: usize,
+    submissions: u64,
+    most_submissions_per_graph: u64,
+    replayed: usize,
+    /// Device allocations of each decoded token.
+    decode_allocations: Vec<u64>,
+}
+
+/// The backend of each split of one graph.
+type Graph = Vec<String>;
+
+/// Runs the command.
+pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
+    let session = Session::open(options, &args.device)?;
+    let model = session.model(args.model.as_deref())?;
+    let long = "A machine that adds and multiplies is built of small parts. ".repeat(8);
+    let mut runs = Vec::new();
+    let mut problems = Vec::new();
+    for (name, prompt) in [("short (under 32 tokens)", SHORT), ("long (over 32 tokens)", long.trim_end())] {
+        let request = Request { model: model.clone(), prompt: prompt.to_owned(), tokens: TOKENS, threads: None };
+        let (run, found) = measure(name, &session, &request)?;
+        problems.extend(found.into_iter().map(|problem| format!("{name} prompt: {problem}")));
+        runs.push(run);
+    }
+    let report = Report { runs, ok: problems.is_empty(), problems };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if !report.ok {
+        bail!("splits: {} problem(s), listed above", report.problems.len());
+    }
+    Ok(())
+}
+
+fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(Run, Vec<String>)> {
+    let file = StatsFile::new()?;
+    let mut command = session.on_device("llama-completion", Some(&file.path()))?;
+    // Every run decodes the same number of tokens: the end token does not stop it.
+    command.env("GGML_SCHED_DEBUG", "1").args(["-lv", "5", "--ignore-eos"]);
+    let finished = request.run(command, |_| ())?;
+    generation::require_success(&finished)?;
+    let graphs = generated_graphs(&finished.stderr)?;
+    let [prefill, decode, ..] = &graphs[..] else {
+        bail!(
+            "the scheduler's debug output shows {} graphs after the start of the generation, expected 2",
+            graphs.len()
+        );
+    };
+    let stats = Stats::read(&file.path())?;
+    let device = stats.used()?;
+    let mut problems = split_problems("prefill", prefill);
+    problems.extend(split_problems("decode", decode));
+    problems.extend(log_problems(&device.graph_log, device.graphs.computed));
+    let decoded = decoded(&device.graph_log);
+    Ok((
+        Run {
+            prompt: name,
+            prefill_splits: prefill.len(),
+            decode_splits: decode.len(),
+            graphs: device.graph_log.len(),
+            submissions: device.counters.submissions,
+            most_submissions_per_graph: device.graph_log.iter().map(|entry| entry.submissions).max().unwrap_or(0),
+            replayed: decoded.iter().filter(|entry| entry.replayed).count(),
+            decode_allocations: decoded.iter().map(|entry| entry.allocations).collect(),
+        },
+        problems,
+    ))
+}
+
+/// The graphs the scheduler cut after the generation began.
+fn generated_graphs(stderr: &str) -> Result<Vec<Graph>> {
+    let start = stderr.find("generate: n_ctx").context("llama-completion did not announce the generation")?;
+    let split = Regex::new(r"## SPLIT #(\d+): (\S+) #")?;
+    let mut graphs: Vec<Graph> = Vec::new();
+    for found in split.captures_iter(&stderr[start..]) {
+        if &found[1] == "0" {
+            graphs.push(Vec::new());
+        }
+        graphs.last_mut().context("a split without a first one")?.push(found[2].to_owned());
+    }
+    Ok(graphs)
+}
+
+fn split_problems(kind: &str, graph: &Graph) -> Vec<String> {
+    if *graph == [DEVICE_NAME] {
+        return Vec::new();
+    }
+    vec![format!("the {kind} graph has {} split(s) on {}, expected 1 on {DEVICE_NAME}", graph.len(), graph.join(", "))]
+}
+
+/// The log's entries of decoded tokens: all but the last token generated are decoded, one graph each.
+fn decoded(log: &[GraphEntry]) -> &[GraphEntry] {
+    &log[log.len().saturating_sub(TOKENS - 1)..]
+}
+
+fn log_problems(log: &[GraphEntry], computed: u64) -> Vec<String> {
+    let mut problems = Vec::new();
+    // Fewer graphs than tokens, and the conclusions below would rest on nothing. The prefill comes on top.
+    if log.len() < TOKENS {
+        problems.push(format!("the statistics log has {} graphs ({computed} computed), expected {TOKENS}", log.len()));
+    }
+    for (index, entry) in log.iter().enumerate().filter(|(_, entry)| entry.submissions != 1) {
+        problems.push(format!("graph {index} took {} submissions, expected 1", entry.submissions));
+    }
+    for (index, entry) in decoded(log).iter().enumerate().skip(2).filter(|(_, entry)| entry.allocations > 0) {
+        problems.push(format!(
+            "decoding token {} made {} device allocations, expected 0",
+            index + 1,
+            entry.allocations
+        ));
+    }
+    problems
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&[
+        "prompt",
+        "#prefill splits",
+        "#decode splits",
+        "#graphs",
+        "#submissions",
+        "#decoded",
+        "#replayed",
+        "#allocations after 2",
+    ]);
+    for run in &report.runs {
+        let late: u64 = run.decode_allocations.iter().skip(2).sum();
+        table.add_row([
+            run.prompt.to_owned(),
+            run.prefill_splits.to_string(),
+            run.decode_splits.to_string(),
+            run.graphs.to_string(),
+            run.submissions.to_string(),
+            run.decode_allocations.len().to_string(),
+            run.replayed.to_string(),
+            late.to_string(),
+        ]);
+    }
+    println!("{table}");
+    for problem in &report.problems {
+        println!("{} {problem}", output::bad("problem:"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEBUG: &str = "## SPLIT #0: CPU # 0 inputs0.0 D\n0.1 I generate: n_ctx = 8192\n\
+        ## SPLIT #0: HSA0 # 0 inputs0.0 D\nnode\n## SPLIT #0: HSA0 # 0 inputs\n\n## SPLIT #1: CPU # 2 inputs: [a]\n";
+
+    #[test]
+    fn graphs_before_the_generation_do_not_count() {
+        let graphs = generated_graphs(DEBUG).unwrap();
+        assert_eq!(graphs, [vec!["HSA0"], vec!["HSA0", "CPU"]]);
+        assert!(split_problems("prefill", &graphs[0]).is_empty());
+        assert!(split_problems("decode", &graphs[1])[0].contains("2 split(s) on HSA0, CPU"));
+        assert_eq!(split_problems("decode", &vec!["CPU".to_owned()]).len(), 1);
+        assert!(generated_graphs("nothing").is_err());
+    }
+
+    fn log(change: impl Fn(usize, &mut GraphEntry)) -> Vec<GraphEntry> {
+        let mut log = vec![GraphEntry { nodes: 1, submissions: 1, allocations: 0, replayed: true }; TOKENS];
+        log.iter_mut().enumerate().for_each(|(index, entry)| change(index, entry));
+        log
+    }
+
+    #[test]
+    fn the_log_is_judged() {
+        assert!(log_problems(&log(|_, _| ()), 24).is_empty());
+        assert!(log_problems(&log(|index, entry| entry.allocations = u64::from(index < 3)), 24).is_empty());
+        assert_eq!(log_problems(&log(|index, entry| entry.allocations = u64::from(index == 3)), 24).len(), 1);
+        assert_eq!(log_problems(&log(|index, entry| entry.submissions += u64::from(index == 0)), 24).len(), 1);
+        assert_eq!(log_problems(&log(|_, _| ())[..5], 5).len(), 1);
+    }
+}
