@@ -7,10 +7,16 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+const LOG_WIDTH: u16 = 140;
+
 /// An empty table with a header; columns whose name starts with `#` hold numbers and are aligned right.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if !std::io::stdout().is_terminal() {
+        // A log has no width of its own; long messages would make lines nobody can read.
+        table.set_width(LOG_WIDTH);
+    }
     table.set_header(header.iter().map(|name| Cell::new(name.trim_start_matches('#'))));
     for (index, name) in header.iter().enumerate() {
         if name.starts_with('#')

@@ -141,6 +141,12 @@ impl DeviceStats {
         self.operations.iter().map(|operation| operation.host).sum()
     }
 
+    /// Reasons that name a damaged kernel file: its operations ran on the host, which the user did not ask for.
+    pub fn damaged_kernels(&self) -> Vec<&str> {
+        let reasons = self.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
+        reasons.filter(|reason| reason.starts_with("kernel file ")).collect()
+    }
+
     /// Operations, shapes added up: where they ran and why not on the array.
     pub fn operation_table(&self) -> Table {
         #[derive(Default)]
@@ -239,6 +245,14 @@ pub mod tests {
         let text = device.operation_table().to_string();
         assert!(text.contains("ADD") && text.contains("copies stay on the host"), "{text}");
         assert!(device.summary_table().to_string().contains("1.00 per graph"));
+    }
+
+    #[test]
+    fn damaged_kernels_are_told_from_other_reasons() {
+        let text = sample("[]");
+        assert!(read(&text).unwrap().devices[0].damaged_kernels().is_empty());
+        let damaged = text.replace("copies stay on the host", "kernel file /k/a.pdi: 3 bytes");
+        assert_eq!(read(&damaged).unwrap().devices[0].damaged_kernels(), ["kernel file /k/a.pdi: 3 bytes"]);
     }
 
     #[test]

@@ -85,21 +85,21 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     let stats = Stats::read(&stats)?;
     let device = stats.used()?;
     if options.json {
-        return output::json(&Report {
-            text: finished.stdout.trim_end(),
-            seconds: finished.elapsed.as_secs_f64(),
-            device,
-        });
+        output::json(&Report { text: finished.stdout.trim_end(), seconds: finished.elapsed.as_secs_f64(), device })?;
+    } else {
+        println!("{}\n{}", device.operation_table(), device.summary_table());
+        println!(
+            "{} operations ran on the array, {} on the host, in {} s on this machine's CPU (simulated device)",
+            device.array(),
+            device.host(),
+            output::seconds(finished.elapsed)
+        );
     }
-    println!("{}\n{}", device.operation_table(), device.summary_table());
-    println!(
-        "{} operations ran on the array, {} on the host, in {} s on this machine's CPU (simulated device)",
-        device.array(),
-        device.host(),
-        output::seconds(finished.elapsed)
-    );
+    if let [first, rest @ ..] = &device.damaged_kernels()[..] {
+        bail!("the text is complete, but kernels could not be used ({} more): {first}", rest.len());
+    }
     if device.array() == 0 {
-        bail!("no operation ran on the array; the table says why");
+        bail!("no operation ran on the array; the statistics say why");
     }
     Ok(())
 }
