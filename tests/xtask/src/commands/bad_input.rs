@@ -1,6 +1,7 @@
 //! `cargo xtask bad-input`: mistakes get a clear message and an exit code, and never an abort inside llama.cpp.
 //!
-//! Each case calls this program again the way a user would, and looks at its exit code and its words.
+//! Each case calls this program again the way a user would, and looks at its exit code and its words. Devices that fail are
+//! among the cases: llama.cpp must be told, and end by itself.
 
 use crate::generation::{Request, StatsFile};
 use crate::output;
@@ -11,11 +12,14 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 const PROMPT: &str = "Water is";
+/// Enough for the header and the vocabulary of the testbed's model, and a third of its weights.
+const CUT_BYTES: u64 = 30_000_000;
 
 /// Check that mistakes get a clear message, an exit code and no abort.
 #[derive(Debug, Args)]
@@ -83,6 +87,8 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
     // A header that promises what does not follow: only llama.cpp finds out.
     let broken = dir.join("broken.gguf");
     fs::write(&broken, b"GGUF\x03\0\0\0\xff\xff\0\0\0\0\0\0\xff\0\0\0\0\0\0\0")?;
+    let cut = dir.join("cut.gguf");
+    std::io::copy(&mut fs::File::open(session.model(None)?)?.take(CUT_BYTES), &mut fs::File::create(&cut)?)?;
     let kernels = dir.join("kernels");
     truncated_kernels(session, &kernels)?;
     let path = |path: &Path| path.display().to_string();
@@ -105,6 +111,11 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         case("a model that is not there", &["--model", &path(&empty)], &["cannot read the model", "--model"]),
         case("statistics that cannot be written", &["--stats", &stats], &["GGML_HSA_STATS", "cannot be written"]),
         case("statistics into a folder", &["--stats", &path(dir)], &["cannot be written"]),
+        case("a model cut off in its tensors", &["--model", &path(&cut)], &["llama.cpp failed", "exit code"]),
+        case("too little device memory", &["--device", "mock:aie2p?memory=1000000"], &["error:"]),
+        case("no memory for the weights", &["--device", "mock:aie2p?fault=alloc@1"], &["cannot be allocated"]),
+        case("a lost device", &["--device", "mock:aie2p?fault=lost@3"], &["device lost", "exit code"]),
+        case("a device that hangs", &["--device", "mock:aie2p?fault=timeout@3"], &["timeout", "exit code"]),
         case("no testbed", &["--offline", "--testbed", &path(&empty)], &["no testbed", "cargo xtask testbed"]),
         case("a library that is not there", &["--library", &path(&empty)], &["cannot read the library"]),
         Case {
