@@ -83,7 +83,7 @@ struct Report {
 /// One ggml.
 #[derive(Serialize)]
 struct Run {
-    /// What `ggml_version()` said.
+    /// What `ggml_version()` said, without a suffix.
     ggml: Option<String>,
     layout: Option<Layout>,
     origin: String,
@@ -129,10 +129,8 @@ pub fn run(args: &AbiArgs, options: &Options) -> Result<()> {
     let newest = newest.context("no release of ggml to take headers from")?;
     runs.push(run_on_testbed(&session, &newest, &home)?);
 
-    let mut problems: Vec<String> = runs
-        .iter()
-        .flat_map(|run| run.problems.iter().map(|problem| format!("{}: {problem}", run.origin)))
-        .collect();
+    let mut problems: Vec<String> =
+        runs.iter().flat_map(|run| run.problems.iter().map(|problem| format!("{}: {problem}", run.origin))).collect();
     if args.crate_version.is_empty() {
         problems.extend(missing_layouts(&runs));
     }
@@ -176,8 +174,7 @@ fn run_on(mut command: Command, session: &Session, origin: String, wanted: Optio
     command.arg(&session.library).arg(DEVICE_NAME).env("GGML_HSA_DEVICES", &session.device);
     let finished = process::run(&mut command, LIMIT)?;
     let listing = Listing::parse(&finished.stdout);
-    let ggml = finished.stdout.lines().find_map(|line| line.strip_prefix("ggml ")).map(str::to_owned);
-    let version = ggml.as_deref().and_then(Version::parse);
+    let version = finished.stdout.lines().find_map(|line| line.strip_prefix("ggml ")).and_then(Version::parse);
     let problems = judge(&finished, &listing, version, wanted);
     let mut operations = BTreeMap::new();
     for case in listing.cases.iter().filter(|case| case.outcome == Outcome::Passed) {
@@ -185,7 +182,7 @@ fn run_on(mut command: Command, session: &Session, origin: String, wanted: Optio
     }
     let layout = version.or(wanted).map(Layout::of);
     Ok(Run {
-        ggml,
+        ggml: version.map(|version| version.to_string()),
         layout,
         origin,
         passed: listing.count(Outcome::Passed),

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+pub mod abi;
 pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;

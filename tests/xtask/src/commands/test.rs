@@ -69,6 +69,11 @@ const STAGES: &[Stage] = &[
         about: "one split and one submission per graph, no allocation per token",
         program: Program::Xtask(&["splits"]),
     },
+    Stage {
+        name: "abi",
+        about: "the same library on ggml of every structure layout",
+        program: Program::Xtask(&["abi"]),
+    },
     Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
     Stage {
         name: "bad-input",

@@ -114,7 +114,9 @@ fn cmake(offline: bool) -> Result<PathBuf> {
         return Ok(path);
     }
     if offline {
-        bail!("there is no cmake in PATH and --offline forbids the download; install it (Debian: apt-get install cmake)");
+        bail!(
+            "there is no cmake in PATH and --offline forbids the download; install it (Debian: apt-get install cmake)"
+        );
     }
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--disable-pip-version-check"]);
@@ -124,7 +126,10 @@ fn cmake(offline: bool) -> Result<PathBuf> {
          apt-get install cmake)",
     )?;
     if !runs(&path) {
-        bail!("the Python package cmake has no program {}; install cmake (Debian: apt-get install cmake)", path.display());
+        bail!(
+            "the Python package cmake has no program {}; install cmake (Debian: apt-get install cmake)",
+            path.display()
+        );
     }
     Ok(path)
 }
