@@ -343,6 +343,9 @@ fn print(report: &Report, table: &Table) {
     for problem in &report.problems {
         println!("{} {problem}", output::bad("problem:"));
     }
+    if table.ggml != report.ggml {
+        println!("note: the table was taken with ggml {}, the testbed has {}", table.ggml, report.ggml);
+    }
     let behind = report.operations.iter().filter(|row| row.expected.is_some_and(|expected| row.passed > expected));
     for row in behind {
         println!("note: {} passes more cases than the table has; record it with --update", row.operation);
