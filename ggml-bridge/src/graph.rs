@@ -14,6 +14,8 @@ pub struct TensorView {
     pub buffer: HostSpan,
     /// Whether it lies in a buffer that ggml marked as holding weights.
     pub weights: bool,
+    /// Whether the program sets it before each graph, by writing to its memory without asking the backend.
+    pub input: bool,
     /// Whether it is a view, so that an operation may write only a part of it.
     pub view: bool,
 }

@@ -1,7 +1,9 @@
 //! One ggml backend: an order of graphs on a device.
 //!
 //! A graph becomes one submission that signals the next value of the stream's timeline. `compute` returns when it is
-//! submitted; whoever needs results settles the stream first. A failure that shows only then cannot be returned by
+//! submitted; whoever needs results settles the stream first. The exception is a graph that reads memory which the program
+//! writes without asking us (llama.cpp writes token ids, positions and masks of its next batch right after `graph_compute` has
+//! returned): such a graph is complete when `compute` returns. A failure that shows only then cannot be returned by
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.
 
 use crate::graph::{GraphSource, Signature};
@@ -42,7 +44,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream on `npu`. When not `asynchronous`, each graph is settled before `compute` returns.
+    /// A stream on `npu`. When not `asynchronous`, each graph, not only one that shares memory with the program, is settled before `compute` returns.
     ///
     /// # Errors
     /// As [`aie_hal::Device::create_queue`] and [`aie_hal::Device::create_semaphore`].
@@ -94,7 +96,7 @@ impl Stream {
             }
         }
         self.npu.statistics().graph(plan.share(), replayed, 1, &self.npu.device().counters());
-        if !self.asynchronous {
+        if !self.asynchronous || plan.is_shared() {
             self.settle();
             if let Some(cause) = self.flight.lock().failure.take() {
                 return Err(cause);

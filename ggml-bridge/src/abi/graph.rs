@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use super::names::OpKind;
-use super::types::{BufferV2a, BufferV2b, FLAG_COMPUTE, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS};
+use super::types::{BufferV2a, BufferV2b, FLAG_COMPUTE, FLAG_INPUT, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS};
 use super::{Ggml, ggml};
 use crate::graph::{Graph, GraphNode, GraphSource, Signed, TensorView};
 use crate::host_memory::HostSpan;
@@ -153,7 +153,10 @@ impl GraphRef<'_> {
         let layout = self.ggml.symbols.layout;
         let weights = is_weights(layout, raw.buffer);
         let buffer = buffer_span(layout, raw.buffer).filter(|buffer| buffer.contains(span)).unwrap_or(span);
-        Ok(TensorView { tensor, span, buffer, weights, view: !raw.view_src.is_null() })
+        // SAFETY: `view_src` is null or a valid tensor, as sources are.
+        let origin = unsafe { raw.view_src.as_ref() };
+        let input = (raw.flags | origin.map_or(0, |origin| origin.flags)) & FLAG_INPUT != 0;
+        Ok(TensorView { tensor, span, buffer, weights, input, view: origin.is_some() })
     }
 }
 

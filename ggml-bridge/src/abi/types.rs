@@ -9,6 +9,8 @@ use std::ffi::{c_char, c_int, c_void};
 /// `GGML_MAX_SRC`.
 pub const MAX_SRC: usize = 10;
 
+/// `GGML_TENSOR_FLAG_INPUT`.
+pub const FLAG_INPUT: i32 = 1;
 /// `GGML_TENSOR_FLAG_COMPUTE`.
 pub const FLAG_COMPUTE: i32 = 16;
 

@@ -85,6 +85,7 @@ struct Builder<'a> {
     flush: RangeSet,
     flush_once: RangeSet,
     used: RangeSet,
+    shared: bool,
     share: RunShare,
 }
 
@@ -104,6 +105,7 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
         flush: RangeSet::default(),
         flush_once: RangeSet::default(),
         used: RangeSet::default(),
+        shared: graph.nodes.iter().any(|node| is_shared(npu, node)),
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
     };
     for node in &graph.nodes {
@@ -383,6 +385,7 @@ impl Builder<'_> {
             flush: ranges(&self.flush)?,
             invalidate: ranges(&self.written)?,
             used: self.used,
+            shared: self.shared,
             share: self.share,
             weights_generation,
         })
@@ -392,6 +395,13 @@ impl Builder<'_> {
 /// Bytes of a tensor's elements, without gaps.
 fn data_bytes(tensor: &Tensor) -> usize {
     tensor.dtype.row_bytes(tensor.ne[0]) * tensor.rows()
+}
+
+/// Whether the program may touch memory of `node` as soon as `graph_compute` has returned: it writes the inputs of its next
+/// graph, and memory outside our buffers, without asking us. Weights stay as they are.
+fn is_shared(npu: &Npu, node: &GraphNode) -> bool {
+    let foreign = |view: &TensorView| npu.find(&range(view.span)).is_none();
+    node.inputs().any(|view| !view.weights && (view.input || foreign(view))) || foreign(&node.output)
 }
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {

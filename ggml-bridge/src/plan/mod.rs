@@ -33,6 +33,7 @@ pub struct Plan {
     flush: Vec<BufferRange>,
     invalidate: Vec<BufferRange>,
     used: RangeSet,
+    shared: bool,
     share: RunShare,
     weights_generation: u64,
 }
@@ -54,6 +55,12 @@ impl Plan {
     /// Scratch memory that slot 0 has to be bound to; 0 for none.
     pub fn scratch_bytes(&self) -> usize {
         self.scratch_bytes
+    }
+
+    /// Whether the program may touch memory of the graph as soon as it believes the graph submitted, so that it has to be
+    /// complete by then.
+    pub fn is_shared(&self) -> bool {
+        self.shared
     }
 
     /// What a run adds to the statistics.
