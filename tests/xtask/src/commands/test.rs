@@ -51,7 +51,10 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "docs",
         about: "the documentation builds without a warning",
-        program: Program::Cargo(&["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")]),
+        program: Program::Cargo(
+            &["doc", "--workspace", "--no-deps", "--keep-going"],
+            &[("RUSTDOCFLAGS", "-D warnings")],
+        ),
     },
     Stage {
         name: "demo",
@@ -302,6 +305,6 @@ mod tests {
     #[test]
     fn a_stage_is_shown_as_it_would_be_typed() {
         let docs = STAGES.iter().find(|stage| stage.name == "docs").unwrap();
-        assert_eq!(shown(docs), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps");
+        assert_eq!(shown(docs), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --keep-going");
     }
 }
