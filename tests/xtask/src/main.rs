@@ -13,6 +13,7 @@ mod ops_output;
 mod ops_table;
 mod output;
 mod process;
+mod python;
 mod session;
 mod stats;
 mod testbed;

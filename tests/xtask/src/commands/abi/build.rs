@@ -2,6 +2,7 @@
 
 use super::sources::{CRATE, Sources, Version};
 use crate::process::{self, run_helper};
+use crate::python::pip;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -118,8 +119,8 @@ fn cmake(offline: bool) -> Result<PathBuf> {
             "there is no cmake in PATH and --offline forbids the download; install it (Debian: apt-get install cmake)"
         );
     }
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--disable-pip-version-check"]);
+    let mut pip = pip()?;
+    pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
     pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg("cmake");
     run_helper(&mut pip, LIMIT).context(
         "there is no cmake in PATH, and pip could not get the Python package of that name; install cmake (Debian: \
