@@ -141,4 +141,13 @@ mod tests {
             assert!(text.contains(&format!("| {} |", op.name())), "{} accepts no example:\n{text}", op.name());
         }
     }
+
+    #[test]
+    fn the_docs_carry_this_table() {
+        let docs = include_str!("../../docs/operations.md");
+        assert!(
+            docs.ends_with(markdown().trim_start()),
+            "docs/operations.md is out of date; put in what `cargo run -p aie-ops --example operations` prints"
+        );
+    }
 }
