@@ -13,9 +13,15 @@
 //! for the NPU with `--device HSA0`, which makes it a layer device whatever its type. `GGML_HSA_DEVICE_TYPE` overrides both.
 //!
 //! ggml loads the file in `GGML_BACKEND_PATH` after all other backends, so the others are known when llama.cpp first asks.
-//! A GPU and an integrated GPU must report their memory: llama.cpp divides by it.
+//! A GPU and an integrated GPU must report their memory: llama.cpp divides by it. It also divides by zero when such a device
+//! has host-visible buffers and less free memory than the margin of its `--fit` (1 GiB unless set), because it counts those
+//! buffers as the CPU's. So a device with less than [`FIT_MEMORY`] in all is an accelerator, and the others never report less
+//! than that as free; an allocation that does not fit fails with its own message.
 
 use crate::abi::types::RawDeviceType;
+
+/// Least free memory in bytes that llama.cpp's `--fit` is told of: twice its default margin.
+pub const FIT_MEMORY: u64 = 2 << 30;
 
 /// The types a device can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,10 +45,12 @@ impl DeviceType {
         }
     }
 
-    /// The type for a machine whose other devices have the types `others` (ggml's numbers).
-    pub fn choose(forced: Option<Self>, others: &[i32]) -> Self {
+    /// The type for a machine whose other devices have the types `others` (ggml's numbers), when ours have at least `memory`
+    /// bytes.
+    pub fn choose(forced: Option<Self>, others: &[i32], memory: u64) -> Self {
         let is_gpu = |kind: &i32| [RawDeviceType::Gpu as i32, RawDeviceType::Igpu as i32].contains(kind);
-        forced.unwrap_or(if others.iter().any(is_gpu) { Self::Accel } else { Self::Igpu })
+        let beside = others.iter().any(is_gpu) || memory < FIT_MEMORY;
+        forced.unwrap_or(if beside { Self::Accel } else { Self::Igpu })
     }
 
     /// ggml's number.
@@ -58,6 +66,7 @@ impl DeviceType {
 #[cfg(test)]
 mod tests {
     use super::DeviceType::{self, Accel, Gpu, Igpu};
+    use super::FIT_MEMORY;
     use rstest::rstest;
 
     #[rstest]
@@ -72,6 +81,12 @@ mod tests {
         #[case] others: &[i32],
         #[case] expected: DeviceType,
     ) {
-        assert_eq!(DeviceType::choose(forced, others), expected);
+        assert_eq!(DeviceType::choose(forced, others, FIT_MEMORY), expected);
+    }
+
+    #[test]
+    fn a_device_with_little_memory_gets_no_layers() {
+        assert_eq!(DeviceType::choose(None, &[], FIT_MEMORY - 1), Accel);
+        assert_eq!(DeviceType::choose(Some(Igpu), &[], FIT_MEMORY - 1), Igpu);
     }
 }

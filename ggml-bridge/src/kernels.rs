@@ -3,8 +3,9 @@
 //! A kernel comes from the store, which finds or compiles it, and is loaded once. Loaded kernels occupy the device heap, so
 //! those that no plan uses any more make room when it is full. A kernel that could not be had is remembered with the reason.
 
+use crate::log;
 use aie_hal::{Device, DeviceError, Executable};
-use aie_jit_iron::KernelStore;
+use aie_jit_iron::{KernelStore, StoreError};
 use aie_ops::{Node, Operation};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -37,6 +38,9 @@ impl Kernels {
         let artifact = match self.store.get(op, node, self.device.arch()) {
             Ok(artifact) => artifact,
             Err(cause) => {
+                if let StoreError::Directory(cause) = &cause {
+                    log::error(&format!("{cause}; its work goes to the host"));
+                }
                 let entry = Err(cause.to_string());
                 loaded.insert(node.clone(), entry.clone());
                 return entry;

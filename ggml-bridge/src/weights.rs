@@ -93,9 +93,11 @@ impl WeightCache {
         }
     }
 
-    /// Counts weights that could not be converted ahead for another reason than the cap.
-    pub fn refuse(&self) {
-        self.state.lock().refused += 1;
+    /// Counts weights that could not be converted ahead for another reason than the cap. Returns whether they are the first.
+    pub fn refuse(&self) -> bool {
+        let mut state = self.state.lock();
+        state.refused += 1;
+        state.refused == 1
     }
 
     /// Drops the copies of everything in `range`, because it is written or freed.

@@ -9,7 +9,7 @@ use super::guard::guard;
 use super::layout::Layout;
 use super::types::{DeviceI, RawDevice, RawDeviceCaps, RawDeviceProps, RawEvent, RawRegistry, RawTensor, RegistryI};
 use super::{Ggml, ggml};
-use crate::device_type::DeviceType;
+use crate::device_type::{DeviceType, FIT_MEMORY};
 use crate::log;
 use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
@@ -87,8 +87,12 @@ impl Registry {
     fn device_type(&self) -> DeviceType {
         match self.forced_type {
             Some(kind) => kind,
-            None => DeviceType::choose(None, &Self::others()),
+            None => DeviceType::choose(None, &Self::others(), self.smallest_memory()),
         }
+    }
+
+    fn smallest_memory(&self) -> u64 {
+        self.records.iter().map(|record| record.npu.device().memory().total).min().unwrap_or_default()
     }
 
     /// Whether graphs may still run when `graph_compute` returns.
@@ -98,7 +102,7 @@ impl Registry {
     /// have such inputs. In the other cases a graph is complete when `graph_compute` returns.
     fn asynchronous() -> bool {
         let known = ggml().is_ok_and(|g| g.symbols.layout == Layout::V3);
-        known && DeviceType::choose(None, &Self::others()) == DeviceType::Igpu
+        known && DeviceType::choose(None, &Self::others(), u64::MAX) == DeviceType::Igpu
     }
 
     /// Writes statistics, if asked for.
@@ -198,7 +202,7 @@ unsafe extern "C" fn get_description(device: *mut c_void) -> *const c_char {
 fn memory(record: &Record) -> (usize, usize) {
     let report = record.npu.device().memory();
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
-    (size(report.free), size(report.total))
+    (size(report.free.max(FIT_MEMORY).min(report.total)), size(report.total))
 }
 
 unsafe extern "C" fn get_memory(device: *mut c_void, free: *mut usize, total: *mut usize) {
@@ -315,7 +319,7 @@ impl EventContext {
 }
 
 /// # Safety
-/// `event` came from [`event_new`] and was not freed.
+/// `event` came from `event_new` and was not freed.
 pub unsafe fn event_context<'a>(event: *mut c_void) -> &'a EventContext {
     // SAFETY: by the contract of this function.
     unsafe { &*(*event.cast::<RawEvent>()).context.cast() }

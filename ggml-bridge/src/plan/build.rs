@@ -235,11 +235,12 @@ impl Builder<'_> {
                 Some(copy)
             }
             Err(cause) => {
-                log::warn(&format!(
-                    "{}: weights stay as they are and are converted in each graph: {cause}",
-                    self.npu.name()
-                ));
-                weights.refuse();
+                if weights.refuse() {
+                    log::warn(&format!(
+                        "{}: weights stay as they are and are converted in each graph, these and perhaps more: {cause}",
+                        self.npu.name()
+                    ));
+                }
                 None
             }
         }
