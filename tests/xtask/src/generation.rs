@@ -73,6 +73,16 @@ pub fn library_messages(stderr: &str) -> Vec<String> {
         .collect()
 }
 
+/// Which of our library's messages are errors: something asked for could not be done, even if llama.cpp went on.
+/// llama.cpp writes the level, `E`, before the message.
+pub fn errors(messages: &[String]) -> Vec<&str> {
+    messages
+        .iter()
+        .map(String::as_str)
+        .filter(|line| line.split(" ggml-hsa:").next().is_some_and(|start| start.ends_with(" E")))
+        .collect()
+}
+
 /// A statistics file in a folder of its own, removed when dropped.
 #[derive(Debug)]
 pub struct StatsFile {
@@ -115,6 +125,13 @@ mod tests {
         assert!(request().text(shell("printf 'One two'")).unwrap_err().to_string().contains("nothing after"));
         let error = request().text(shell("echo broken >&2; exit 1")).unwrap_err().to_string();
         assert!(error.contains("exit code 1") && error.contains("broken"), "{error}");
+    }
+
+    #[test]
+    fn errors_are_told_from_other_messages() {
+        let lines = ["0.01 E ggml-hsa: HSA0: a graph failed", "0.01 I ggml-hsa: fine", "ggml-hsa: E ggml-hsa"]
+            .map(str::to_owned);
+        assert_eq!(errors(&lines), [lines[0].as_str()]);
     }
 
     #[test]

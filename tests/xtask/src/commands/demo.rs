@@ -1,6 +1,6 @@
 //! `cargo xtask demo`: stock llama.cpp generates text on the simulated NPU, and the statistics say what ran where.
 
-use crate::generation::{Request, StatsFile, library_messages, require_success};
+use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
 use crate::output;
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
@@ -78,7 +78,8 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             let _ = out.write_all(bytes).and_then(|()| out.flush());
         }
     })?;
-    for message in library_messages(&finished.stderr) {
+    let messages = library_messages(&finished.stderr);
+    for message in &messages {
         eprintln!("{message}");
     }
     require_success(&finished)?;
@@ -97,6 +98,9 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     }
     if let [first, rest @ ..] = &device.damaged_kernels()[..] {
         bail!("the text is complete, but kernels could not be used ({} more): {first}", rest.len());
+    }
+    if let [first, ..] = errors(&messages)[..] {
+        bail!("llama.cpp went on, but the library reported an error: {first}");
     }
     if device.array() == 0 {
         bail!("no operation ran on the array; the statistics say why");
