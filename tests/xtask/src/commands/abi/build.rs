@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(1800);
 const CMAKE_FILE: &str = include_str!("../../../abi/CMakeLists.txt");
 const STAMP: &str = "stamp.json";
+const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and make (Debian: apt-get install g++ make)";
 
 /// The shared libraries of one release of ggml.
 #[derive(Debug)]
@@ -53,12 +54,12 @@ impl Build {
         }
         eprintln!("building ggml {} ({CRATE} {}), about a minute ...", sources.ggml, sources.crate_version);
         let cmake = cmake(offline)?;
+        compilers(offline)?;
         let started = Instant::now();
         let mut configure = Command::new(&cmake);
         configure.arg("-S").arg(workspace::root().join("tests/xtask/abi")).arg("-B").arg(&build);
         configure.arg("-DCMAKE_BUILD_TYPE=Release").arg(argument("-DGGML_SOURCE=", &sources.folder));
-        let compile_with = "building ggml needs a C and a C++ compiler and make (Debian: apt-get install g++ make)";
-        run_cmake(configure).context(compile_with)?;
+        run_cmake(configure).context(COMPILE_WITH)?;
         let mut compile = Command::new(&cmake);
         compile.arg("--build").arg(&build).args(["--target", "ggml", "--parallel", &jobs.to_string()]);
         run_cmake(compile).with_context(|| format!("ggml {} does not build", sources.ggml))?;
@@ -133,6 +134,25 @@ fn cmake(offline: bool) -> Result<PathBuf> {
         );
     }
     Ok(path)
+}
+
+/// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
+/// thing that is put into the system, and only on machines that build no C++ yet.
+fn compilers(offline: bool) -> Result<()> {
+    if [std::env::var_os("CXX").unwrap_or_else(|| "c++".into()), "make".into()].iter().all(|p| runs(Path::new(p))) {
+        return Ok(());
+    }
+    if offline {
+        bail!("{COMPILE_WITH}, and --offline forbids installing them");
+    }
+    eprintln!("installing g++ and make with apt-get ...");
+    let apt_get = |arguments: &[&str]| {
+        run_helper(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments), LIMIT)
+    };
+    apt_get(&["update"])
+        .and_then(|_| apt_get(&["install", "-y", "--no-install-recommends", "g++", "make"]))
+        .map(drop)
+        .context(COMPILE_WITH)
 }
 
 fn runs(program: &Path) -> bool {
