@@ -80,6 +80,8 @@ struct Builder<'a> {
     converted: Vec<Converted>,
     /// Written by the graph so far.
     written: RangeSet,
+    /// Written by dispatches. What host calls write is in the host's view already.
+    dispatched: RangeSet,
     /// Written anywhere in the graph.
     outputs: RangeSet,
     flush: RangeSet,
@@ -101,6 +103,7 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
         arena: Arena::default(),
         converted: Vec::new(),
         written: RangeSet::default(),
+        dispatched: RangeSet::default(),
         outputs,
         flush: RangeSet::default(),
         flush_once: RangeSet::default(),
@@ -361,6 +364,9 @@ impl Builder<'_> {
         let (output, inputs) = operands.split_last().ok_or("a kernel without arguments")?;
         let references = operands.iter().map(|o| self.reference(o)).collect::<Result<Vec<_>, _>>()?;
         self.order(inputs, output);
+        if let Operand::Memory(memory) = output {
+            self.dispatched.insert(memory.clone());
+        }
         self.steps.push(Step::Dispatch(Arc::clone(executable), references));
         Ok(())
     }
@@ -384,7 +390,7 @@ impl Builder<'_> {
             commands,
             scratch_bytes,
             flush: ranges(&self.flush)?,
-            invalidate: ranges(&self.written)?,
+            invalidate: ranges(&self.dispatched)?,
             used: self.used,
             shared: self.shared,
             share: self.share,
