@@ -43,7 +43,9 @@ pub trait Kernel: Send + Sync + Debug {
     /// a larger object that is partly updated. The ranges do not overlap; alignment of a slice is not guaranteed.
     ///
     /// # Errors
-    /// [`KernelError::Arguments`] or [`KernelError::Data`]; `output` may then be partly written.
+    /// [`KernelError::Arguments`] or [`KernelError::Data`]; `output` may then be partly written. Whoever runs a kernel treats a
+    /// panic as a failure too. As a host call it may submit to its own device, but must not wait for it: other work of the queue
+    /// starts only when the call has returned.
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError>;
 }
 
