@@ -4,7 +4,7 @@
 //! the queue's own synchronisation around host calls copy between them. A forgotten flush therefore gives old data, always.
 
 use crate::device::DeviceShared;
-use crate::memory::{Region, Span};
+use aie_device_memory::{Region, Span};
 use aie_hal::buffer::{Buffer, MemoryPool};
 use aie_hal::error::DeviceError;
 use std::any::Any;

@@ -34,7 +34,6 @@ mod driver;
 mod executable;
 mod execution;
 pub mod faults;
-mod memory;
 pub mod npu;
 mod options;
 mod queue;

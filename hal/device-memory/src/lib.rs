@@ -1,17 +1,19 @@
-//! Raw memory of the simulated device. All `unsafe` of this crate is here.
+//! Raw memory that the host and a device both touch, for drivers.
 //!
-//! A [`Region`] is a stretch of bytes, either allocated here or borrowed from a [`HostMemory`]. A [`Span`] is a range of a
-//! region whose bounds were checked when it was made. The functions on spans read and write plain bytes, at full speed.
+//! It is a crate of its own so that every driver turns addresses into bytes by the same few reviewed lines, and `aie-hal`
+//! itself needs no `unsafe`. A [`Region`] is a stretch of bytes: allocated here, borrowed from a [`HostMemory`], or mapped
+//! by a driver. A [`Span`] is a range of a region whose bounds were checked when it was made. The functions on spans read and
+//! write plain bytes, at full speed.
 //!
 //! # What makes the plain accesses sound
-//! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. Dispatches
-//! and transfers run while the device's execution lock is held, so they never race with each other. For host calls, which
-//! run without it, and for the host itself, it is the contract of [`aie_hal::Buffer`] and [`aie_hal::queue`]: nobody accesses
-//! a range that a command in flight writes, or writes one that it reads, without a barrier or a semaphore in between. Real
-//! hardware asks for the same.
+//! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. It is the
+//! contract of [`aie_hal::Buffer`] and [`aie_hal::queue`] that nobody accesses a range that a command in flight writes, or
+//! writes one that it reads, without a barrier or a semaphore in between. Drivers run the commands of one device in an order
+//! that keeps the same rule. Real hardware asks for the same.
 
 use aie_hal::buffer::HostMemory;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -24,10 +26,12 @@ enum Backing {
     Owned(NonNull<u8>, Layout),
     /// From somebody else, kept alive here.
     Borrowed(Arc<dyn HostMemory>),
+    /// Mapped by a driver; the object keeps the mapping.
+    Mapped { _owner: Arc<dyn Any + Send + Sync> },
 }
 
 /// A stretch of memory with a fixed address.
-pub(crate) struct Region {
+pub struct Region {
     base: NonNull<u8>,
     length: usize,
     backing: Backing,
@@ -59,7 +63,7 @@ impl Region {
     ///
     /// The pages of a large region come zeroed from the operating system and take no memory before they are touched. The
     /// allocator does so for small alignments only, hence the larger block.
-    pub(crate) fn zeroed(length: usize, alignment: usize) -> Option<Self> {
+    pub fn zeroed(length: usize, alignment: usize) -> Option<Self> {
         let layout = Layout::from_size_align(length.max(1).checked_add(alignment)?, 16).ok()?;
         // SAFETY: The layout's size is not zero.
         let block = NonNull::new(unsafe { alloc_zeroed(layout) })?;
@@ -70,33 +74,46 @@ impl Region {
     }
 
     /// Uses somebody else's memory in place.
-    pub(crate) fn borrowed(memory: Arc<dyn HostMemory>) -> Self {
+    pub fn borrowed(memory: Arc<dyn HostMemory>) -> Self {
         let bytes = memory.bytes();
         let base = NonNull::from(bytes).cast();
         let length = bytes.len();
         Self { base, length, backing: Backing::Borrowed(memory) }
     }
 
-    pub(crate) fn length(&self) -> usize {
+    /// Uses memory that a driver has mapped.
+    ///
+    /// # Safety
+    /// `base` points to `length` initialised bytes that stay readable and writable while `owner` lives, and that nobody
+    /// refers to by a Rust reference other than through this region or as `AtomicU8`.
+    pub unsafe fn mapped(base: NonNull<u8>, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { base, length, backing: Backing::Mapped { _owner: owner } }
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
         self.length
     }
 
-    pub(crate) fn address(&self) -> usize {
+    /// Address of the first byte in this process.
+    pub fn address(&self) -> usize {
         self.base.as_ptr().addr()
     }
 
     /// The bytes for sharing with the host.
-    pub(crate) fn bytes(&self) -> &[AtomicU8] {
+    pub fn bytes(&self) -> &[AtomicU8] {
         match &self.backing {
             Backing::Borrowed(memory) => memory.bytes(),
             // SAFETY: `base` is valid for `length` initialised bytes while `self` lives, and `AtomicU8` has the layout of `u8`
             // and allows shared mutation.
-            Backing::Owned(..) => unsafe { std::slice::from_raw_parts(self.base.cast().as_ptr(), self.length) },
+            Backing::Owned(..) | Backing::Mapped { .. } => unsafe {
+                std::slice::from_raw_parts(self.base.cast().as_ptr(), self.length)
+            },
         }
     }
 
     /// A checked range; `None` when it leaves the region.
-    pub(crate) fn span(&self, offset: usize, length: usize) -> Option<Span<'_>> {
+    pub fn span(&self, offset: usize, length: usize) -> Option<Span<'_>> {
         let end = offset.checked_add(length)?;
         (end <= self.length).then(|| Span {
             // SAFETY: `offset <= end <= self.length`, so the result is inside the region or one past its end.
@@ -109,14 +126,15 @@ impl Region {
 
 /// A range of a [`Region`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span<'a> {
+pub struct Span<'a> {
     start: NonNull<u8>,
     length: usize,
     region: std::marker::PhantomData<&'a Region>,
 }
 
 impl<'a> Span<'a> {
-    pub(crate) fn length(self) -> usize {
+    /// Length in bytes.
+    pub fn length(self) -> usize {
         self.length
     }
 
@@ -131,28 +149,28 @@ impl<'a> Span<'a> {
     }
 
     /// Copies `source` here. Lengths have to agree; the ranges may overlap.
-    pub(crate) fn copy_from(self, source: Span<'_>) {
+    pub fn copy_from(self, source: Span<'_>) {
         assert_eq!(self.length, source.length, "copies are between ranges of one length");
         // SAFETY: Both spans are in bounds of live regions; `copy` allows overlap. Races: module docs.
         unsafe { std::ptr::copy(source.start.as_ptr(), self.start.as_ptr(), self.length) };
     }
 
     /// Whether both hold the same bytes.
-    pub(crate) fn equals(self, other: Span<'_>) -> bool {
+    pub fn equals(self, other: Span<'_>) -> bool {
         // SAFETY: both spans are in bounds of live regions, and this runs where a copy of one to the other would. Races: module
         // docs.
         unsafe { self.as_slice() == other.as_slice() }
     }
 
     /// Copies bytes of the caller here. Lengths have to agree.
-    pub(crate) fn write(self, source: &[u8]) {
+    pub fn write(self, source: &[u8]) {
         assert_eq!(self.length, source.len(), "writes fill their range");
         // SAFETY: The span is in bounds of a live region and `source` is as long. Races: module docs.
         unsafe { std::ptr::copy(source.as_ptr(), self.start.as_ptr(), self.length) };
     }
 
     /// Copies these bytes to the caller. Lengths have to agree.
-    pub(crate) fn read(self, target: &mut [u8]) {
+    pub fn read(self, target: &mut [u8]) {
         assert_eq!(self.length, target.len(), "reads fill their target");
         // SAFETY: The span is in bounds of a live region and `target` is as long. Races: module docs.
         unsafe { std::ptr::copy(self.start.as_ptr(), target.as_mut_ptr(), self.length) };
@@ -162,7 +180,7 @@ impl<'a> Span<'a> {
     ///
     /// # Safety
     /// Nobody writes the range while the slice lives.
-    unsafe fn as_slice(self) -> &'a [u8] {
+    pub unsafe fn as_slice(self) -> &'a [u8] {
         // SAFETY: In bounds of a region that lives for `'a`, initialised, and not written as the caller promises.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
@@ -171,7 +189,7 @@ impl<'a> Span<'a> {
     ///
     /// # Safety
     /// Nobody else accesses the range while the slice lives.
-    unsafe fn as_mut_slice(self) -> &'a mut [u8] {
+    pub unsafe fn as_mut_slice(self) -> &'a mut [u8] {
         // SAFETY: In bounds of a region that lives for `'a`, initialised, and exclusive as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
@@ -182,18 +200,13 @@ const INLINE_INPUTS: usize = 16;
 
 /// Copies of inputs that the output overlaps. Kept between calls so that they seldom allocate.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots {
+pub struct Snapshots {
     copies: Vec<Vec<u8>>,
 }
 
 impl Snapshots {
     /// Calls `run` with the input and output bytes. Inputs that overlap the output are seen as they were before the call.
-    pub(crate) fn call<R>(
-        &mut self,
-        inputs: &[Span<'_>],
-        output: Span<'_>,
-        run: impl FnOnce(&[&[u8]], &mut [u8]) -> R,
-    ) -> R {
+    pub fn call<R>(&mut self, inputs: &[Span<'_>], output: Span<'_>, run: impl FnOnce(&[&[u8]], &mut [u8]) -> R) -> R {
         let overlapping = inputs.iter().filter(|input| input.overlaps(output)).count();
         if self.copies.len() < overlapping {
             self.copies.resize_with(overlapping, Vec::new);
