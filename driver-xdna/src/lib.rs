@@ -5,6 +5,7 @@
 //! with its own package of FFI types beside this one. Until then every device is listed as disabled, so that a machine with an
 //! NPU gets a clear answer instead of silence, and a machine without one gets an empty list.
 
+pub mod agent;
 pub mod sysfs;
 
 use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Listing};

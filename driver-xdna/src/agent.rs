@@ -1,0 +1,195 @@
+//! What this driver asks of the runtime below it: one NPU, as an HSA agent offers it.
+//!
+//! Everything above this trait (pools, contexts, queues, the HAL objects) is the same for every runtime. Below it are the
+//! packet interfaces that ROCR has had, in this process or in a helper process. The trait is small and blocking on
+//! purpose: ROCR's own doorbell is synchronous, and a call that can be answered over a pipe can be isolated.
+//!
+//! The driver above never calls [`Agent::submit`], [`Agent::create_context`] and [`Agent::destroy_context`] from two threads
+//! at a time; the memory functions may be called from any thread at any time.
+
+use aie_hal::MemoryPool;
+use std::fmt::Debug;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+use thiserror::Error;
+
+/// How a runtime takes its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PacketInterface {
+    /// `hsa_amd_aie_ert_packet_t` of ROCm 7.0 to 7.2.
+    Ert,
+    /// `hsa_amd_aie_kernel_dispatch_packet_t` of ROCR from 2026.
+    KernelDispatch,
+}
+
+/// Who an agent is and what it refuses to exceed. Sizes in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentInfo {
+    /// HSA's name of it: `aie2`, `aie2p`.
+    pub name: String,
+    /// The runtime library that offers it.
+    pub library: PathBuf,
+    /// What the runtime says of its version.
+    pub runtime: String,
+    /// How it takes packets.
+    pub interface: PacketInterface,
+    /// Size of the data pool.
+    pub data_bytes: u64,
+    /// Allocation granule of the data pool.
+    pub data_granule: usize,
+    /// Size of the device heap.
+    pub heap_bytes: usize,
+}
+
+/// Memory of a pool: mapped for the host, known to the device. Given back with [`Agent::free`], by whoever has it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// The pool it is from.
+    pub pool: MemoryPool,
+    /// First byte in this process.
+    pub host: NonNull<u8>,
+    /// Length in bytes: what was asked for.
+    pub length: usize,
+    /// Address that packets name.
+    pub device_address: u64,
+}
+
+// SAFETY: An allocation is a description of memory that belongs to no thread; what is done with the bytes is up to the
+// regions made of it.
+unsafe impl Send for Allocation {}
+// SAFETY: As for `Send`; there is nothing that could be changed through a shared reference.
+unsafe impl Sync for Allocation {}
+
+/// A hardware context of an agent, by a number that is never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ContextId(pub u64);
+
+/// A PDI in the device heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PdiRef {
+    /// Device address of its first byte: that of an [`Allocation`] of the device heap.
+    pub address: u64,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// One kernel argument: a range of data memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argument {
+    /// Device address.
+    pub address: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// One dispatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Index of its PDI in the context's list.
+    pub pdi_index: usize,
+    /// The PDI itself.
+    pub pdi: PdiRef,
+    /// Device address of the instruction stream, in the device heap.
+    pub instructions: u64,
+    /// Its length in bytes.
+    pub instruction_bytes: usize,
+    /// Its arguments in [`Chain::arguments`]: start and number.
+    pub arguments: (usize, usize),
+}
+
+/// Dispatches that one doorbell sends, in order. Kept and refilled, so that submitting seldom allocates.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// The dispatches: at least one, and no more than the limits of the generation allow.
+    pub packets: Vec<Packet>,
+    /// The arguments of all packets.
+    pub arguments: Vec<Argument>,
+}
+
+impl Chain {
+    /// Forgets the packets and keeps the memory.
+    pub fn clear(&mut self) {
+        self.packets.clear();
+        self.arguments.clear();
+    }
+
+    /// The arguments of one packet.
+    pub fn arguments_of(&self, packet: &Packet) -> &[Argument] {
+        let (start, count) = packet.arguments;
+        &self.arguments[start..start + count]
+    }
+}
+
+/// Why the runtime or the kernel driver below did not do what was asked.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum AgentError {
+    /// A pool has no room, or the kernel driver refused memory.
+    #[error("{0}")]
+    OutOfMemory(String),
+    /// No further hardware context now; fewer may do.
+    #[error("{0}")]
+    ContextsExhausted(String),
+    /// A command never signalled, and the kernel driver or this driver gave up on it.
+    #[error("{reason}")]
+    Timeout {
+        /// Index of the command in its chain, when known.
+        command: Option<usize>,
+        /// What was seen.
+        reason: String,
+    },
+    /// A command ran and failed. The context it ran in cannot be trusted and is to be destroyed.
+    #[error("{reason}")]
+    Failed {
+        /// Index of the command in its chain, when known.
+        command: Option<usize>,
+        /// What was seen.
+        reason: String,
+    },
+    /// The device or the process that serves it is gone for good.
+    #[error("{0}")]
+    Lost(String),
+    /// The runtime does not offer this.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// What an agent did. Totals since it was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AgentCounts {
+    /// Doorbells rung.
+    pub doorbells: u64,
+    /// Contexts created by the kernel driver, as far as this driver can see.
+    pub contexts_created: u64,
+    /// Allocations from the runtime's pools.
+    pub allocations: u64,
+}
+
+/// One NPU of a runtime. Closed when the last reference goes.
+pub trait Agent: Send + Sync + Debug {
+    /// Who it is.
+    fn info(&self) -> &AgentInfo;
+    /// What it did.
+    fn counts(&self) -> AgentCounts;
+    /// Allocates pool memory. It holds zeros when it was never used before.
+    ///
+    /// # Errors
+    /// [`AgentError::OutOfMemory`], [`AgentError::Lost`].
+    fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError>;
+    /// Gives an allocation of this agent back. Nothing in flight may use it. Problems are logged: there is nothing a caller
+    /// could do.
+    fn free(&self, allocation: Allocation);
+    /// Creates a context that holds `pdis`, no more than the generation allows. They stay allocated while the context exists.
+    ///
+    /// # Errors
+    /// [`AgentError::ContextsExhausted`], [`AgentError::OutOfMemory`], [`AgentError::Failed`], [`AgentError::Lost`].
+    fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError>;
+    /// Destroys a context. Problems are logged.
+    fn destroy_context(&self, context: ContextId);
+    /// Runs `chain` in `context` with one doorbell; returns when it has ended. Caches are maintained by the runtime for every
+    /// argument, before and after.
+    ///
+    /// # Errors
+    /// [`AgentError::Timeout`] and [`AgentError::Failed`] (commands before the named one have run, those behind it have
+    /// not), [`AgentError::OutOfMemory`], [`AgentError::Lost`].
+    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError>;
+}
