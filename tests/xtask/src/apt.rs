@@ -22,8 +22,10 @@ pub struct PrivateApt {
 }
 
 impl PrivateApt {
-    /// Prepares a state under `dir` with one source: `suite` of `mirror`.
-    pub fn new(dir: &Path, mirror: &str, suite: &str) -> Result<Self> {
+    /// Prepares a state under `dir` with `suites` of `mirror` as sources, and reads their package lists.
+    ///
+    /// Debian marks `experimental` so that nothing is taken from it unless a version is asked for.
+    pub fn new(dir: &Path, mirror: &str, suites: &[&str]) -> Result<Self> {
         let archives = dir.join("cache/archives");
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             fs::create_dir_all(dir.join(folder))
@@ -33,24 +35,39 @@ impl PrivateApt {
         fs::write(dir.join("status"), "")?;
         let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
         let options = keyring.map_or_else(String::new, |path| format!("[signed-by={path}] "));
-        fs::write(dir.join("etc/sources.list"), format!("deb {options}{mirror} {suite} main\n"))?;
+        let sources: String = suites.iter().map(|suite| format!("deb {options}{mirror} {suite} main\n")).collect();
+        fs::write(dir.join("etc/sources.list"), sources)?;
         let machine = run_helper(Command::new("apt-config").arg("dump"), LIMIT)?;
         let config = dir.join("apt.conf");
         fs::write(&config, private_config(&machine, dir))?;
-        Ok(Self { config, archives })
+        let apt = Self { config, archives };
+        run_helper(apt.get().args(["update"]), LIMIT).context("apt could not read the package lists")?;
+        Ok(apt)
     }
 
-    /// Downloads `packages` and everything they depend on; returns the package files.
+    /// The versions the sources have of `package`, newest first; none if they do not have it.
+    pub fn versions(&self, package: &str) -> Result<Vec<String>> {
+        let mut command = Command::new("apt-cache");
+        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["madison", package]);
+        let listing = run_helper(&mut command, LIMIT).context("apt could not list versions")?;
+        Ok(versions_in(&listing))
+    }
+
+    /// Downloads one package without what it depends on into `folder`; returns its file. A version may follow the name
+    /// after `=`.
+    pub fn download_alone(&self, package: &str, folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        run_helper(self.get().args(["download", package]).current_dir(folder), LIMIT)
+            .with_context(|| format!("apt could not download {package}"))?;
+        package_files(folder)?.pop().with_context(|| format!("apt downloaded no file for {package}"))
+    }
+
+    /// Downloads `packages` and everything they depend on; returns the package files. A version may follow a name after
+    /// `=`.
     pub fn download(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
-        run_helper(self.get().args(["update"]), LIMIT).context("apt could not read the package lists")?;
         run_helper(self.get().args(["install", "--download-only", "-y"]).args(packages), LIMIT)
             .context("apt could not download the packages")?;
-        let mut files: Vec<PathBuf> = fs::read_dir(&self.archives)?
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
-            .collect();
-        files.sort();
-        Ok(files)
+        package_files(&self.archives)
     }
 
     fn get(&self) -> Command {
@@ -58,6 +75,29 @@ impl PrivateApt {
         command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").arg("-qq");
         command
     }
+}
+
+/// The package files in a folder, by name.
+fn package_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// The versions in lines `PACKAGE | VERSION | SOURCE`, each once. apt lists the newest first.
+fn versions_in(listing: &str) -> Vec<String> {
+    let mut versions: Vec<String> = Vec::new();
+    for version in listing.lines().filter(|line| line.ends_with(" Packages")).filter_map(|line| line.split('|').nth(1))
+    {
+        let version = version.trim();
+        if !versions.iter().any(|known| known == version) {
+            versions.push(version.to_owned());
+        }
+    }
+    versions
 }
 
 /// The machine's settings without its hooks and paths, followed by ours.
@@ -159,6 +199,18 @@ mod tests {
     #[case::nothing("", None)]
     fn the_mirror_is_the_machines_own(#[case] listing: &str, #[case] expected: Option<&str>) {
         assert_eq!(mirror_in(listing).as_deref(), expected);
+    }
+
+    #[test]
+    fn versions_are_read_in_order_and_once() {
+        let listing = concat!(
+            " libx | 7.2.4+dfsg-1~exp1 | http://m experimental/main amd64 Packages\n",
+            " libx | 6.4.3+dfsg-5 | http://m sid/main amd64 Packages\n",
+            " libx | 6.4.3+dfsg-5 | http://m forky/main amd64 Packages\n",
+            "    x | 9 | http://m sid/main Sources\n"
+        );
+        assert_eq!(versions_in(listing), ["7.2.4+dfsg-1~exp1", "6.4.3+dfsg-5"]);
+        assert!(versions_in("").is_empty());
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! The testbed: a private Debian root with the stock ggml and llama.cpp, and the way to run its programs.
+//! The testbed: a private Debian root with the stock ggml, llama.cpp and AMD's HSA runtime (ROCR), and the way to run
+//! its programs.
 //!
 //! The programs come from Debian sid and would not start on an older system. They are started through the loader of
 //! their own root with that root's libraries, so that neither a chroot nor root rights are needed and the system stays
 //! as it is. ggml looks for its CPU backend in a compiled-in folder, which does not exist outside Debian, and then in
 //! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
+
+mod rocr;
 
 use crate::apt::{self, PrivateApt};
 use crate::{process, workspace};
@@ -18,9 +21,15 @@ use std::process::Command;
 const PACKAGES: [&str; 6] =
     ["base-files", "libggml0", "libggml0-backend-rpc", "llama.cpp-tools", "llama.cpp-tools-extra", "llama.cpp-tests"];
 const SUITE: &str = "sid";
+/// Where the HSA runtime that knows AI Engines is, until sid has it.
+const NEWER_SUITE: &str = "experimental";
 /// Raised when a testbed made by an older version of this file is not good enough any more.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 const STAMP: &str = "stamp.json";
+/// Folder of the Debian root.
+const ROOT: &str = "root";
+/// Folder of the HSA runtime of the generation before.
+const OLD_ROCR: &str = "rocr-old";
 
 /// What a testbed holds, as written into its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +41,9 @@ pub struct Stamp {
     pub suite: String,
     /// Package to version, dependencies included.
     pub packages: BTreeMap<String, String>,
+    /// Version of the HSA runtime of the generation before, which lies in a folder of its own.
+    #[serde(default)]
+    pub old_rocr: Option<String>,
 }
 
 /// A complete testbed.
@@ -67,7 +79,7 @@ impl Testbed {
     /// Opens the testbed in `dir`. Errors if it is missing, incomplete or made by an older version of this program.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(STAMP);
-        let next = "make it with `cargo xtask testbed` (it downloads about 25 MB of Debian packages)";
+        let next = "make it with `cargo xtask testbed` (it downloads about 30 MB of Debian packages)";
         let text = fs::read_to_string(&path)
             .with_context(|| format!("no testbed in {} (no {STAMP}); {next}", dir.display()))?;
         let stamp: Stamp = serde_json::from_str(&text).with_context(|| {
@@ -81,6 +93,7 @@ impl Testbed {
         let testbed = Self { dir, stamp, platform };
         testbed.program("test-backend-ops")?;
         testbed.program("llama-completion")?;
+        testbed.rocr()?;
         if !testbed.loader().exists() {
             bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", testbed.loader().display());
         }
@@ -104,7 +117,11 @@ impl Testbed {
         let work = fs::canonicalize(building.path())?;
         let root = work.join("root");
         fs::create_dir(&root)?;
-        let mut files = PrivateApt::new(&work.join("apt"), &mirror, SUITE)?.download(&PACKAGES)?;
+        let apt = PrivateApt::new(&work.join("apt"), &mirror, &[SUITE, NEWER_SUITE])?;
+        let runtimes = rocr::Choice::among(&apt)?;
+        let wanted = runtimes.packages();
+        let wanted: Vec<&str> = PACKAGES.into_iter().chain(wanted.iter().map(String::as_str)).collect();
+        let mut files = apt.download(&wanted)?;
         // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
         files.sort_by_key(|path| {
             !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
@@ -115,13 +132,18 @@ impl Testbed {
             apt::unpack(file, &root).with_context(|| format!("cannot unpack {name} {version}"))?;
             packages.insert(name, version);
         }
-        let stamp = Stamp { schema: SCHEMA, architecture, suite: SUITE.to_owned(), packages };
+        let old_rocr = work.join(OLD_ROCR);
+        runtimes.unpack_old(&apt, &work.join("alone"), &old_rocr)?;
+        let suite = SUITE.to_owned();
+        let stamp = Stamp { schema: SCHEMA, architecture, suite, packages, old_rocr: runtimes.old };
         let _ = fs::remove_file(dir.join(STAMP));
-        let place = dir.join("root");
-        if place.exists() {
-            fs::rename(&place, work.join("old")).with_context(|| format!("cannot replace {}", place.display()))?;
+        for (made, place) in [(root, dir.join(ROOT)), (old_rocr, dir.join(OLD_ROCR))] {
+            if place.exists() {
+                let aside = tempfile::Builder::new().prefix("old-").tempdir_in(&work)?.keep();
+                fs::rename(&place, aside.join("old")).with_context(|| format!("cannot replace {}", place.display()))?;
+            }
+            fs::rename(&made, &place).with_context(|| format!("cannot put {} in its place", place.display()))?;
         }
-        fs::rename(&root, &place).with_context(|| format!("cannot put the root at {}", place.display()))?;
         let written = work.join(STAMP);
         fs::write(&written, serde_json::to_string_pretty(&stamp)?)?;
         fs::rename(written, dir.join(STAMP))?;
@@ -179,6 +201,32 @@ impl Testbed {
         Ok(path)
     }
 
+    /// The HSA runtime with support for AI Engines, ROCR 7.2 or newer: the file `libhsa-runtime64.so.1`.
+    pub fn rocr(&self) -> Result<PathBuf> {
+        self.library(rocr::FILE)
+    }
+
+    /// The HSA runtime of the generation before, ROCR 6: it finds NPUs and cannot use them.
+    pub fn old_rocr(&self) -> Result<PathBuf> {
+        if self.stamp.old_rocr.is_none() {
+            bail!("Debian had no ROCR older than 7.0 when this testbed was made, so there is none to be refused");
+        }
+        let path = self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(rocr::FILE);
+        if !path.exists() {
+            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
+        }
+        Ok(path)
+    }
+
+    /// The folder with `hsa/hsa.h` and its like, of the same version as [`Testbed::rocr`].
+    pub fn headers(&self) -> Result<PathBuf> {
+        let path = self.root().join("usr/include");
+        if !path.join("hsa/hsa.h").exists() {
+            bail!("{}/hsa is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
+        }
+        Ok(path)
+    }
+
     /// An English text of more than 5,000 words.
     pub fn text(&self) -> Result<PathBuf> {
         let path = self.root().join("usr/share/common-licenses/GPL-3");
@@ -199,7 +247,7 @@ impl Testbed {
     }
 
     fn root(&self) -> PathBuf {
-        self.dir.join("root")
+        self.dir.join(ROOT)
     }
 
     fn loader(&self) -> PathBuf {
@@ -246,7 +294,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(STAMP), "{").unwrap();
         assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("--force"));
-        let old = Stamp { schema: 0, architecture: "amd64".into(), suite: "sid".into(), packages: BTreeMap::new() };
+        let old = Stamp {
+            schema: 0,
+            architecture: "amd64".into(),
+            suite: "sid".into(),
+            packages: BTreeMap::new(),
+            old_rocr: None,
+        };
         fs::write(dir.path().join(STAMP), serde_json::to_string(&old).unwrap()).unwrap();
         assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("format 0"));
     }
@@ -254,8 +308,13 @@ mod tests {
     #[test]
     fn an_incomplete_root_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let stamp =
-            Stamp { schema: SCHEMA, architecture: "amd64".into(), suite: "sid".into(), packages: BTreeMap::new() };
+        let stamp = Stamp {
+            schema: SCHEMA,
+            architecture: "amd64".into(),
+            suite: "sid".into(),
+            packages: BTreeMap::new(),
+            old_rocr: None,
+        };
         fs::write(dir.path().join(STAMP), serde_json::to_string(&stamp).unwrap()).unwrap();
         assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("test-backend-ops"));
     }
