@@ -6,6 +6,7 @@
 //! NPU gets a clear answer instead of silence, and a machine without one gets an empty list.
 
 pub mod agent;
+pub mod interface;
 pub mod sysfs;
 
 use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Listing};

@@ -1,0 +1,177 @@
+//! Which packets a runtime library takes.
+//!
+//! ROCR has changed the packet of AIE agents without changing the name of a function, so a driver that guesses wrong writes
+//! a packet that the library reads as something else. Three signs tell them apart: the version of AMD's extension
+//! interface, the build string, and what becomes of a dispatch. The first two are read here; the third is a self-test of
+//! the driver, because some libraries accept packets and never look at them.
+//!
+//! | extension interface | packets | source |
+//! |---|---|---|
+//! | below 1.10 | accepted, never processed | measured: ROCR 6.4.3 says 1.7 |
+//! | 1.10 to 1.15 | `hsa_amd_aie_ert_packet_t` | measured: ROCR 7.2.4 says 1.15 |
+//! | above 1.15 | `hsa_amd_aie_kernel_dispatch_packet_t` | ROCR's development branch, 2026 |
+//!
+//! A development build can carry the version of one row and the packets of another. [`OVERRIDE_VARIABLE`] names the packets
+//! of such a build; the refusal of runtimes that process none does not apply then, and the self-test still does.
+
+use crate::agent::{AgentError, PacketInterface};
+use hsa_sys::*;
+use std::ffi::{CStr, c_char};
+use std::fmt;
+
+/// Environment variable that says which packets the library takes, whatever its version: `ert` or `kernel-dispatch`.
+pub const OVERRIDE_VARIABLE: &str = "AIE_HAL_PACKET_INTERFACE";
+
+/// The first extension interface whose runtime processes packets of AIE agents.
+const FIRST_PROCESSING: ExtensionVersion = ExtensionVersion { major: 1, minor: 10 };
+/// The last one whose runtime takes ERT packets.
+const LAST_ERT: ExtensionVersion = ExtensionVersion { major: 1, minor: 15 };
+
+/// Version of AMD's extension interface; not the version of ROCm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExtensionVersion {
+    /// Changes when programs have to change.
+    pub major: u16,
+    /// Changes when something was added.
+    pub minor: u16,
+}
+
+impl fmt::Display for ExtensionVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// What a library says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeVersion {
+    /// Version of AMD's extension interface.
+    pub extension: ExtensionVersion,
+    /// Its build string; empty when it has none.
+    pub build: String,
+}
+
+impl RuntimeVersion {
+    /// Asks a library that `hsa_init` has started.
+    ///
+    /// # Errors
+    /// [`AgentError::Unsupported`] when it does not know the version of the extension: a runtime from before ROCm 6.
+    pub fn of(api: &HsaApi) -> Result<Self, AgentError> {
+        let number = |attribute: hsa_system_info_t| {
+            let mut value = 0_u16;
+            // SAFETY: Both attributes are 16-bit numbers, and `value` is one.
+            match unsafe { (api.hsa_system_get_info)(attribute, (&raw mut value).cast()) } {
+                HSA_STATUS_SUCCESS => Ok(value),
+                status => Err(AgentError::Unsupported(format!(
+                    "the runtime library does not tell the version of AMD's extension ({attribute}: {}), so its packet \
+                     interface is unknown; install ROCR of ROCm 7.0 or newer",
+                    api.describe(status)
+                ))),
+            }
+        };
+        let major = number(HSA_AMD_SYSTEM_INFO_EXT_VERSION_MAJOR)?;
+        let minor = number(HSA_AMD_SYSTEM_INFO_EXT_VERSION_MINOR)?;
+        Ok(Self { extension: ExtensionVersion { major, minor }, build: build_string(api) })
+    }
+}
+
+impl fmt::Display for RuntimeVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let build = if self.build.is_empty() { "none" } else { &self.build };
+        write!(f, "AMD extension interface {}, build {build}", self.extension)
+    }
+}
+
+/// The library's build string; empty when it has none.
+fn build_string(api: &HsaApi) -> String {
+    let mut text: *const c_char = std::ptr::null();
+    // SAFETY: The attribute is one pointer to a text, and `text` is one.
+    let status = unsafe { (api.hsa_system_get_info)(HSA_AMD_SYSTEM_INFO_BUILD_VERSION, (&raw mut text).cast()) };
+    if status != HSA_STATUS_SUCCESS || text.is_null() {
+        return String::new();
+    }
+    // SAFETY: On success it is a zero-terminated text that the runtime owns and does not change.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Tells which packets the library of `api` takes. `hsa_init` has succeeded on it.
+///
+/// # Errors
+/// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is older than the
+/// version numbers, and a value of [`OVERRIDE_VARIABLE`] that means nothing.
+pub fn detect(api: &HsaApi) -> Result<PacketInterface, AgentError> {
+    let named = std::env::var_os(OVERRIDE_VARIABLE).map(|value| value.to_string_lossy().into_owned());
+    choose(&RuntimeVersion::of(api)?, named.as_deref().filter(|value| !value.is_empty()))
+}
+
+/// [`detect`] without the library and the environment.
+fn choose(version: &RuntimeVersion, named: Option<&str>) -> Result<PacketInterface, AgentError> {
+    match named {
+        Some("ert") => return Ok(PacketInterface::Ert),
+        Some("kernel-dispatch") => return Ok(PacketInterface::KernelDispatch),
+        Some(other) => {
+            return Err(AgentError::Unsupported(format!(
+                "{OVERRIDE_VARIABLE} is `{other}`; known are `ert` and `kernel-dispatch`; the library says: {version}"
+            )));
+        }
+        None => {}
+    }
+    if version.extension < FIRST_PROCESSING {
+        return Err(AgentError::Unsupported(format!(
+            "this runtime accepts packets for NPUs but never processes them, as ROCR 6.x does ({version}; {FIRST_PROCESSING} \
+             is the first that does); install ROCR of ROCm 7.0 or newer"
+        )));
+    }
+    Ok(if version.extension <= LAST_ERT { PacketInterface::Ert } else { PacketInterface::KernelDispatch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn version(major: u16, minor: u16) -> RuntimeVersion {
+        RuntimeVersion { extension: ExtensionVersion { major, minor }, build: "1.2.3-test".into() }
+    }
+
+    #[rstest]
+    #[case::first(1, 10, PacketInterface::Ert)]
+    #[case::rocr_7_2_4(1, 15, PacketInterface::Ert)]
+    #[case::later(1, 16, PacketInterface::KernelDispatch)]
+    #[case::next_major(2, 0, PacketInterface::KernelDispatch)]
+    fn the_version_tells(#[case] major: u16, #[case] minor: u16, #[case] expected: PacketInterface) {
+        assert_eq!(choose(&version(major, minor), None), Ok(expected));
+    }
+
+    #[rstest]
+    #[case::rocr_6_4_3(1, 7)]
+    #[case(1, 9)]
+    #[case(0, 99)]
+    fn runtimes_that_process_nothing_are_refused(#[case] major: u16, #[case] minor: u16) {
+        let error = choose(&version(major, minor), None).unwrap_err().to_string();
+        for part in ["never processes", &format!("{major}.{minor}"), "1.2.3-test", "1.10", "ROCm 7.0 or newer"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
+    #[rstest]
+    #[case("ert", 1, 16, PacketInterface::Ert)]
+    #[case("kernel-dispatch", 1, 15, PacketInterface::KernelDispatch)]
+    #[case("ert", 1, 7, PacketInterface::Ert)]
+    fn a_development_build_can_be_named(
+        #[case] named: &str,
+        #[case] major: u16,
+        #[case] minor: u16,
+        #[case] expected: PacketInterface,
+    ) {
+        assert_eq!(choose(&version(major, minor), Some(named)), Ok(expected));
+    }
+
+    #[test]
+    fn another_name_is_refused_with_the_known_ones() {
+        let error = choose(&version(1, 15), Some("aql")).unwrap_err().to_string();
+        for part in [OVERRIDE_VARIABLE, "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+}
