@@ -5,6 +5,7 @@ pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;
 pub mod demo;
+pub mod hsa_headers;
 pub mod kld;
 pub mod rpc;
 pub mod splits;

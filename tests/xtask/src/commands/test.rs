@@ -57,6 +57,11 @@ const STAGES: &[Stage] = &[
         ),
     },
     Stage {
+        name: "hsa-headers",
+        about: "hsa-sys against the headers of AMD's HSA runtime",
+        program: Program::Xtask(&["hsa-headers"]),
+    },
+    Stage {
         name: "demo",
         about: "stock llama.cpp generates text on the simulated NPU",
         program: Program::Xtask(&["demo"]),

@@ -1,0 +1,268 @@
+//! `cargo xtask hsa-headers`: what `hsa-sys` declares, against the headers of the real runtime.
+//!
+//! The tables of `hsa_sys::layout` are turned into a C program that prints what the C compiler makes of the headers:
+//! sizes, alignments, offsets, bit fields, values, and whether each function has the type of the table. A name the
+//! headers do not have is an error of the compiler. The other direction is looked at too: every status code and every
+//! AIE item of the headers must be declared.
+
+use crate::output;
+use crate::process::run_helper;
+use crate::session::Options;
+use crate::testbed::Testbed;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, STRUCTS, Struct};
+use regex::Regex;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const HEADERS: [&str; 2] = ["hsa/hsa.h", "hsa/hsa_ext_amd.h"];
+
+/// Compare the declarations of hsa-sys with the headers of AMD's HSA runtime.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask hsa-headers
+  cargo xtask hsa-headers --include /opt/rocm/include
+
+Exit code 1 if anything differs or is missing.")]
+pub struct HsaHeadersArgs {
+    /// Folder with hsa/hsa.h; by default that of the testbed
+    #[arg(long, value_name = "DIR")]
+    include: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    include: PathBuf,
+    /// Compared values by kind.
+    compared: BTreeMap<&'static str, usize>,
+    /// What these headers cannot have, with the reason.
+    later: BTreeMap<&'static str, &'static str>,
+    problems: Vec<String>,
+}
+
+/// One value the C compiler is asked for.
+struct Question {
+    kind: &'static str,
+    name: String,
+    /// Statements of C that leave the answer in `value`.
+    code: String,
+    expected: u64,
+}
+
+/// Runs the command.
+pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
+    let include = match &args.include {
+        Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,
+        None => Testbed::ensure(&options.testbed, options.offline)?.headers()?,
+    };
+    let questions = questions();
+    let answers = ask(&questions, &include)?;
+    let mut problems = compare(&questions, &answers);
+    let mut text = String::new();
+    for header in HEADERS {
+        let path = include.join(header);
+        text += &std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let (known, undeclared) = undeclared(&text)?;
+    problems
+        .extend(undeclared.into_iter().map(|name| format!("the headers have {name}, and hsa-sys does not declare it")));
+
+    let mut compared = BTreeMap::from([("status codes and AIE items of the headers declared", known)]);
+    for question in &questions {
+        *compared.entry(question.kind).or_default() += 1;
+    }
+    let report = Report { ok: problems.is_empty(), include, compared, later: later(), problems };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if !report.ok {
+        bail!("hsa-headers: {} difference(s), listed above", report.problems.len());
+    }
+    Ok(())
+}
+
+fn structs() -> impl Iterator<Item = &'static Struct> {
+    STRUCTS.iter().copied().flatten()
+}
+
+fn constants() -> impl Iterator<Item = &'static Constant> {
+    CONSTANTS.iter().copied().flatten()
+}
+
+/// What the headers of this generation cannot have.
+fn later() -> BTreeMap<&'static str, &'static str> {
+    let structs = structs().filter_map(|entry| Some((entry.name, entry.later?)));
+    structs.chain(constants().filter_map(|entry| Some((entry.name, entry.later?)))).collect()
+}
+
+fn questions() -> Vec<Question> {
+    let mut questions = Vec::new();
+    let mut ask = |kind, name: String, code: String, expected: u64| {
+        questions.push(Question { kind, name, code, expected });
+    };
+    for entry in structs().filter(|entry| entry.later.is_none()) {
+        let name = entry.name;
+        ask("sizes", name.to_owned(), format!("value = sizeof({name});"), entry.size as u64);
+        ask("alignments", name.to_owned(), format!("value = _Alignof({name});"), entry.align as u64);
+        let words = |offset| BIT_FIELDS.iter().any(|bits| bits.structure == name && bits.offset == offset);
+        for field in entry.fields.iter().filter(|field| !words(field.offset)) {
+            let member = field.c_name();
+            let path = format!("{name}.{member}");
+            ask("offsets", path.clone(), format!("value = offsetof({name}, {member});"), field.offset as u64);
+            // A flexible array has no size.
+            if field.size != 0 {
+                ask("field sizes", path, format!("value = sizeof((({name} *)0)->{member});"), field.size as u64);
+            }
+        }
+    }
+    for bits in BIT_FIELDS {
+        ask("bit fields", format!("{}.{}", bits.structure, bits.name), bit_field(bits), u64::from(bits.mask));
+    }
+    for constant in constants().filter(|constant| constant.later.is_none()) {
+        let name = constant.name;
+        ask("constants", name.to_owned(), format!("value = (unsigned long long){name};"), u64::from(constant.value));
+    }
+    for function in FUNCTIONS {
+        let (name, c_type) = (function.name, (function.c_type)());
+        let code = format!("value = __builtin_types_compatible_p(__typeof__({name}), {c_type});");
+        ask("function types", name.to_owned(), code, 1);
+    }
+    questions
+}
+
+/// Sets all bits of one field and looks at the whole structure, so that a field in another word is seen as well.
+fn bit_field(bits: &BitField) -> String {
+    let (name, member, offset) = (bits.structure, bits.name, bits.offset);
+    format!(
+        "{name} p, q; uint32_t word; memset(&p, 0, sizeof p); q = p; p.{member} = ones; \
+         memcpy(&word, (char *)&p + {offset}, sizeof word); value = word; \
+         memcpy((char *)&q + {offset}, &word, sizeof word); if (memcmp(&p, &q, sizeof p)) value = 0;"
+    )
+}
+
+/// The C program: one line with a number for each question, in their order.
+fn program(questions: &[Question]) -> String {
+    let mut text = String::from("#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n");
+    for header in HEADERS {
+        let _ = writeln!(text, "#include <{header}>");
+    }
+    text += "int main(void) {\n  volatile uint32_t ones = UINT32_MAX; (void)ones;\n  unsigned long long value;\n";
+    for question in questions {
+        let _ = writeln!(text, "  {{ {} printf(\"%llu\\n\", value); }}", question.code);
+    }
+    text += "  return 0;\n}\n";
+    text
+}
+
+fn ask(questions: &[Question], include: &Path) -> Result<Vec<u64>> {
+    let work = tempfile::Builder::new().prefix("hsa-headers-").tempdir()?;
+    let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
+    std::fs::write(&source, program(questions))?;
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut compile = Command::new(&compiler);
+    compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
+    run_helper(&mut compile, LIMIT).with_context(|| {
+        format!(
+            "the C compiler `{}` cannot build the comparison: either it is missing (Debian: apt-get install gcc \
+             libc6-dev), or the headers in {} lack a name it lists",
+            compiler.to_string_lossy(),
+            include.display()
+        )
+    })?;
+    let printed = run_helper(&mut Command::new(&binary), LIMIT)?;
+    printed.lines().map(|line| line.parse().with_context(|| format!("the comparison printed {line:?}"))).collect()
+}
+
+fn compare(questions: &[Question], answers: &[u64]) -> Vec<String> {
+    if answers.len() != questions.len() {
+        return vec![format!("{} values were asked for and {} printed", questions.len(), answers.len())];
+    }
+    questions
+        .iter()
+        .zip(answers)
+        .filter(|(question, answer)| question.expected != **answer)
+        .map(|(question, answer)| match question.kind {
+            "function types" => format!("{}: the headers declare another type than hsa-sys", question.name),
+            kind => {
+                format!("{kind}: {} is {answer} in the headers and {} in hsa-sys", question.name, question.expected)
+            }
+        })
+        .collect()
+}
+
+/// How many status codes and AIE items the headers have, and those of them that are not declared.
+fn undeclared(headers: &str) -> Result<(usize, Vec<String>)> {
+    let comments = Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?;
+    let headers = comments.replace_all(headers, "");
+    let values = Regex::new(r"\b(HSA_STATUS_\w+|HSA_AMD_AIE_\w+|HSA_AMD_PACKET_TYPE_\w+)\b")?;
+    let types = Regex::new(r"\}\s*(hsa_amd_aie_\w+|hsa_amd_vendor_packet_header_t|hsa_queue_t|hsa_signal_t)\s*;")?;
+    let found: BTreeSet<&str> = [values, types]
+        .iter()
+        .flat_map(|pattern| pattern.captures_iter(&headers).filter_map(|found| found.get(1)))
+        .map(|found| found.as_str())
+        .collect();
+    let declared: BTreeSet<&str> =
+        structs().map(|entry| entry.name).chain(constants().map(|entry| entry.name)).collect();
+    Ok((found.len(), found.difference(&declared).map(|name| (*name).to_owned()).collect()))
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&["compared", "#count"]);
+    for (kind, count) in &report.compared {
+        table.add_row([(*kind).to_owned(), count.to_string()]);
+    }
+    println!("{table}");
+    for (name, reason) in &report.later {
+        println!("not in these headers: {name} ({reason})");
+    }
+    for problem in &report.problems {
+        println!("{} {problem}", output::bad("problem:"));
+    }
+    let total: usize = report.compared.values().sum();
+    println!("{total} comparisons with {}, {} differences", report.include.display(), report.problems.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_declaration_is_asked_for() {
+        let questions = questions();
+        let count = |kind| questions.iter().filter(|question| question.kind == kind).count();
+        assert_eq!(count("function types"), FUNCTIONS.len());
+        let later = later();
+        let (structs, constants) = (structs().count(), constants().count());
+        assert_eq!(count("sizes") + count("constants") + later.len(), structs + constants);
+        assert_eq!(count("bit fields"), BIT_FIELDS.len());
+        assert!(count("offsets") > 20, "{}", count("offsets"));
+    }
+
+    #[test]
+    fn a_difference_names_both_values() {
+        let question = |kind, expected| Question { kind, name: "x".to_owned(), code: String::new(), expected };
+        let questions = [question("sizes", 8), question("function types", 1), question("offsets", 4)];
+        let problems = compare(&questions, &[16, 0, 4]);
+        assert_eq!(problems.len(), 2);
+        assert!(problems[0].contains("16") && problems[0].contains('8'), "{problems:?}");
+        assert!(problems[1].contains("another type"), "{problems:?}");
+        assert!(compare(&questions, &[8])[0].contains("1 printed"));
+    }
+
+    #[test]
+    fn an_item_only_the_headers_have_is_found() {
+        let text = "/* HSA_STATUS_OLD */ enum { HSA_STATUS_SUCCESS = 0, HSA_STATUS_BRAND_NEW = 1 }; // HSA_STATUS_X\n\
+                    typedef struct { int a; } hsa_amd_aie_new_t;";
+        let (known, missing) = undeclared(text).unwrap();
+        assert_eq!((known, missing), (3, vec!["HSA_STATUS_BRAND_NEW".to_owned(), "hsa_amd_aie_new_t".to_owned()]));
+    }
+}
