@@ -26,6 +26,7 @@ pub mod arch;
 pub mod artifact;
 pub mod buffer;
 pub mod command_list;
+pub mod context_planner;
 pub mod counters;
 pub mod device;
 pub mod driver;
@@ -37,6 +38,7 @@ pub mod kernel;
 pub mod mock;
 pub mod queue;
 pub mod semaphore;
+pub mod submission_queue;
 pub mod uri;
 pub mod validation;
 

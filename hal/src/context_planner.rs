@@ -1,0 +1,280 @@
+//! Which PDI lives in which hardware context.
+//!
+//! An NPU refuses more than a fixed number of PDIs in a context and more than a fixed number of contexts, and the kernel driver
+//! may refuse a context earlier, because other processes hold some. The planner works inside these limits: the PDIs of a
+//! command list are put together into as few contexts as possible, a context that has room is created again with the
+//! union, and the least recently used context goes when there are too many. So a caller with any number of kernels sees
+//! costs, not errors.
+//!
+//! The planner keeps books and calls a [`ContextHost`] for the deeds. It does not outlive a context: whoever drops a
+//! planner calls [`ContextPlanner::clear`] first, unless the device destroys its contexts by itself.
+
+use std::fmt::{Debug, Formatter};
+use std::sync::{Arc, Weak};
+
+/// A PDI that contexts can hold. It is loaded as long as somebody has an [`Arc`] of it; the planner has none except during a
+/// call, so the last one may be dropped inside the planner.
+pub trait PlannedPdi: Send + Sync {
+    /// Small and dense. PDIs with the same number are interchangeable: a context that holds one of them serves the others,
+    /// also after all of them were unloaded and one was loaded again.
+    fn number(&self) -> usize;
+}
+
+/// What makes contexts.
+pub trait ContextHost {
+    /// A PDI.
+    type Pdi: PlannedPdi;
+    /// Names a context.
+    type Context: Copy + Eq + Debug + Send;
+    /// Why a context could not be made or destroyed.
+    type Error;
+    /// Distinct PDIs of one context.
+    fn pdis_per_context(&self) -> usize;
+    /// Contexts at one time.
+    fn contexts(&self) -> usize;
+    /// Creates a context in which PDIs have the indices that they have in `pdis`. A host whose contexts need the PDIs' memory
+    /// keeps it until it destroys the context: the planner does not keep PDIs loaded.
+    ///
+    /// # Errors
+    /// The host's. Then there is no context.
+    fn create(&self, pdis: &[Arc<Self::Pdi>]) -> Result<Self::Context, Self::Error>;
+    /// Destroys a context. Whatever happens, the planner does not name it again.
+    ///
+    /// # Errors
+    /// The host's.
+    fn destroy(&self, context: Self::Context) -> Result<(), Self::Error>;
+    /// Whether `create` may succeed when one of the planner's contexts is destroyed.
+    fn is_exhausted(&self, error: &Self::Error) -> bool;
+}
+
+/// Where a PDI is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Residence<C> {
+    /// The context.
+    pub context: C,
+    /// The PDI's index there.
+    pub slot: usize,
+}
+
+/// A PDI in a context. It may have been unloaded since.
+struct Member<P> {
+    number: usize,
+    loaded: Weak<P>,
+}
+
+struct Planned<C, P> {
+    id: C,
+    /// By slot.
+    pdis: Vec<Member<P>>,
+    last_used: u64,
+}
+
+/// The contexts of one device.
+pub struct ContextPlanner<H: ContextHost> {
+    contexts: Vec<Planned<H::Context, H::Pdi>>,
+    /// By PDI number.
+    residences: Vec<Option<Residence<H::Context>>>,
+    /// Rounds so far: a context that was used in this one has its `last_used`.
+    round: u64,
+}
+
+impl<H: ContextHost> Default for ContextPlanner<H> {
+    fn default() -> Self {
+        Self { contexts: Vec::new(), residences: Vec::new(), round: 0 }
+    }
+}
+
+impl<H: ContextHost> Debug for ContextPlanner<H> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let contexts = self.contexts.iter().map(|c| (c.id, c.pdis.iter().map(|m| m.number).collect::<Vec<_>>()));
+        f.debug_struct("ContextPlanner").field("contexts", &contexts.collect::<Vec<_>>()).finish()
+    }
+}
+
+impl<H: ContextHost> ContextPlanner<H> {
+    /// Where the PDI with this number is, when it is in a context.
+    pub fn locate(&self, number: usize) -> Option<Residence<H::Context>> {
+        self.residences.get(number).copied().flatten()
+    }
+
+    /// The contexts that exist.
+    pub fn contexts(&self) -> impl Iterator<Item = H::Context> {
+        self.contexts.iter().map(|c| c.id)
+    }
+
+    /// Marks a context as used now.
+    pub fn touch(&mut self, context: H::Context) {
+        if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == context) {
+            planned.last_used = self.round;
+        }
+    }
+
+    /// Puts all of `wanted` into contexts, as far as they fit into the NPU at one time; the first ones win. The others are
+    /// found with [`ContextPlanner::require`].
+    ///
+    /// # Errors
+    /// The host's, when not one context could be made for `wanted`, or one could not be destroyed.
+    pub fn prepare(&mut self, host: &H, wanted: &[&Arc<H::Pdi>]) -> Result<(), H::Error> {
+        self.round += 1;
+        let mut missing: Vec<Arc<H::Pdi>> = Vec::new();
+        for pdi in wanted {
+            match self.locate(pdi.number()) {
+                Some(at) => self.refresh(at, pdi),
+                None if missing.iter().all(|m| m.number() != pdi.number()) => missing.push(Arc::clone(pdi)),
+                None => {}
+            }
+        }
+        missing.truncate(capacity(host).saturating_mul(host.contexts().max(1)));
+        while !missing.is_empty() {
+            if let Err(error) = self.settle(host, &mut missing, Evict::Earlier) {
+                // The contexts of this round have what fits.
+                let fits = host.is_exhausted(&error) && self.contexts.iter().any(|c| c.last_used == self.round);
+                return if fits { Ok(()) } else { Err(error) };
+            }
+        }
+        Ok(())
+    }
+
+    /// The residence of one PDI, created when it has none. This may destroy any other context: nothing may be in flight.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn require(&mut self, host: &H, pdi: &Arc<H::Pdi>) -> Result<Residence<H::Context>, H::Error> {
+        self.round += 1;
+        match self.locate(pdi.number()) {
+            Some(at) => {
+                self.refresh(at, pdi);
+                Ok(at)
+            }
+            None => self.settle(host, &mut vec![Arc::clone(pdi)], Evict::Any),
+        }
+    }
+
+    /// Destroys a context that cannot be trusted any more. Its PDIs get another one at their next use. A context that is not
+    /// the planner's is ignored.
+    ///
+    /// # Errors
+    /// The host's; the context is forgotten all the same.
+    pub fn discard(&mut self, host: &H, context: H::Context) -> Result<(), H::Error> {
+        self.retire(host, context).map(drop)
+    }
+
+    /// Destroys the contexts that hold PDIs which are not loaded any more, so that a host can give their memory back. The
+    /// other PDIs of these contexts get another one at their next use.
+    ///
+    /// # Errors
+    /// The host's first; all such contexts are forgotten all the same.
+    pub fn discard_unloaded(&mut self, host: &H) -> Result<(), H::Error> {
+        let stale = self.contexts.iter().filter(|c| c.pdis.iter().any(|m| m.loaded.strong_count() == 0));
+        self.discard_all(host, stale.map(|c| c.id).collect())
+    }
+
+    /// Destroys all contexts.
+    ///
+    /// # Errors
+    /// The host's first; all contexts are forgotten all the same.
+    pub fn clear(&mut self, host: &H) -> Result<(), H::Error> {
+        self.discard_all(host, self.contexts().collect())
+    }
+
+    fn discard_all(&mut self, host: &H, contexts: Vec<H::Context>) -> Result<(), H::Error> {
+        contexts.into_iter().map(|context| self.discard(host, context)).fold(Ok(()), Result::and)
+    }
+
+    /// Marks the context as used, and the PDI in it as loaded.
+    fn refresh(&mut self, at: Residence<H::Context>, pdi: &Arc<H::Pdi>) {
+        let round = self.round;
+        if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == at.context) {
+            planned.last_used = round;
+            if let Some(member) = planned.pdis.get_mut(at.slot).filter(|m| m.loaded.strong_count() == 0) {
+                member.loaded = Arc::downgrade(pdi);
+            }
+        }
+    }
+
+    /// Takes as many of `missing` from the front as one context has room for and creates that context; returns the residence
+    /// of the first. `missing` is not empty.
+    fn settle(
+        &mut self,
+        host: &H,
+        missing: &mut Vec<Arc<H::Pdi>>,
+        evict: Evict,
+    ) -> Result<Residence<H::Context>, H::Error> {
+        let capacity = capacity(host);
+        let live = |c: &Planned<_, H::Pdi>| c.pdis.iter().filter(|m| m.loaded.strong_count() > 0).count();
+        let room = |c: &&Planned<_, _>| live(c) + missing.len() <= capacity;
+        // The context used last is the one these PDIs will alternate with.
+        let with_room = self.contexts.iter().filter(room).max_by_key(|c| c.last_used).map(|c| c.id);
+        let mut pdis = match with_room {
+            Some(context) => self.retire(host, context)?,
+            None => {
+                if self.contexts.len() >= host.contexts().max(1)
+                    && let Some(oldest) = self.oldest(Evict::Any)
+                {
+                    self.retire(host, oldest)?;
+                }
+                Vec::new()
+            }
+        };
+        let slot = pdis.len();
+        pdis.extend(missing.drain(..(capacity - slot).min(missing.len())));
+        let context = loop {
+            match self.create(host, &pdis) {
+                Ok(context) => break context,
+                Err(error) if host.is_exhausted(&error) => match self.oldest(evict) {
+                    Some(oldest) => drop(self.retire(host, oldest)?),
+                    None => return Err(error),
+                },
+                Err(error) => return Err(error),
+            }
+        };
+        Ok(Residence { context, slot })
+    }
+
+    /// The least recently used context.
+    fn oldest(&self, evict: Evict) -> Option<H::Context> {
+        let may_go = |c: &&Planned<_, _>| evict == Evict::Any || c.last_used < self.round;
+        self.contexts.iter().filter(may_go).min_by_key(|c| c.last_used).map(|c| c.id)
+    }
+
+    fn create(&mut self, host: &H, pdis: &[Arc<H::Pdi>]) -> Result<H::Context, H::Error> {
+        let id = host.create(pdis)?;
+        let mut members = Vec::with_capacity(pdis.len());
+        for (slot, pdi) in pdis.iter().enumerate() {
+            let number = pdi.number();
+            if self.residences.len() <= number {
+                self.residences.resize(number + 1, None);
+            }
+            self.residences[number] = Some(Residence { context: id, slot });
+            members.push(Member { number, loaded: Arc::downgrade(pdi) });
+        }
+        self.contexts.push(Planned { id, pdis: members, last_used: self.round });
+        Ok(id)
+    }
+
+    /// Destroys a context; returns the PDIs that were in it and are still loaded.
+    fn retire(&mut self, host: &H, context: H::Context) -> Result<Vec<Arc<H::Pdi>>, H::Error> {
+        let Some(index) = self.contexts.iter().position(|c| c.id == context) else { return Ok(Vec::new()) };
+        let planned = self.contexts.swap_remove(index);
+        for member in &planned.pdis {
+            self.residences[member.number] = None;
+        }
+        host.destroy(context)?;
+        Ok(planned.pdis.iter().filter_map(|member| member.loaded.upgrade()).collect())
+    }
+}
+
+/// Which contexts may go to make room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evict {
+    /// Those that were not used in this round.
+    Earlier,
+    Any,
+}
+
+fn capacity<H: ContextHost>(host: &H) -> usize {
+    host.pdis_per_context().max(1)
+}
+
+#[cfg(test)]
+mod tests;

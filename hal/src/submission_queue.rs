@@ -1,0 +1,167 @@
+//! A [`Queue`] for any driver: waits, order and signals here, the work itself in the driver's [`Engine`].
+//!
+//! A queue has a thread of its own, which hands the engine submissions whose waits are reached, in the order of submission.
+//! Waiting takes no thread: a submission subscribes to the points it waits for, and the last one to be reached makes it
+//! ready. One that waits does not hold up those behind it.
+//!
+//! # Batches
+//!
+//! A doorbell of a real NPU costs more than a small dispatch, so an engine may take several submissions at a time
+//! ([`Engine::gather`]). A batch has the submissions that are ready at the moment when the engine is free; nothing is held
+//! back for more to come. A submission whose unreached points are all signalled by earlier submissions of the same batch
+//! joins it ([`Work::is_chained`]), so that a chain of small dependent submissions can become one doorbell.
+//!
+//! # Failures
+//!
+//! A failed submission fails its signals, and what waits for those fails with the same cause. Submissions of one batch do
+//! not share their fate otherwise: an engine that stops at a failure leaves the rest in the batch, and they are looked at
+//! again. No submission is left without an outcome: when an engine panics, or drops one, its signals fail.
+
+mod state;
+mod work;
+mod worker;
+
+pub use work::Work;
+
+use self::state::Core;
+use crate::error::{DeviceError, SubmitError};
+use crate::queue::{Queue, Submission};
+use async_trait::async_trait;
+use std::collections::VecDeque;
+use std::fmt::{Debug, Formatter};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What runs the submissions of a device. Shared by all queues of the device, which call it from a thread each.
+pub trait Engine: Send + Sync + 'static {
+    /// What one queue keeps between batches, so that running one seldom allocates. Made anew after a panic.
+    type Scratch: Default + Send;
+    /// The device, for messages.
+    fn name(&self) -> &str;
+    /// Why the device is lost, if it is. Sticky. Called often, also under a lock of the queue: it must be quick, and must not
+    /// use a queue. Whoever loses the device calls [`QueueHandle::wake`] for every queue afterwards.
+    fn lost(&self) -> Option<DeviceError>;
+    /// Counts one submission that ended, well or badly. Called before its signals.
+    fn count_submission(&self);
+    /// How many submissions a batch may have; at least one is handed over whatever it says.
+    fn gather(&self) -> usize {
+        1
+    }
+    /// Runs `batch`: at least one submission, in order of submission, with at most [`Engine::gather`]. Blocks until they have
+    /// ended.
+    ///
+    /// Takes works from the front and calls [`Work::finish`] for each in that order, as soon as it has ended: somebody may
+    /// wait for its signals, perhaps a host call of a later work. Every work runs as if those before it were complete.
+    ///
+    /// Works that stay in `batch` must not have been started. The queue takes them back, fails those whose waits have
+    /// failed, and hands over the others again. At least one has to be taken, or the first one fails.
+    fn run(&self, scratch: &mut Self::Scratch, batch: &mut VecDeque<Work>);
+}
+
+/// A queue whose submissions an [`Engine`] runs. See [`Queue`] for what holds for callers.
+pub struct SubmissionQueue {
+    core: Arc<Core>,
+    worker: Option<JoinHandle<()>>,
+}
+
+/// Reaches a queue without keeping it: what a device remembers of its queues.
+#[derive(Clone)]
+pub struct QueueHandle(Weak<Core>);
+
+impl QueueHandle {
+    /// Lets the queue look again, because the device was lost. Nothing happens when the queue is gone.
+    pub fn wake(&self) {
+        if let Some(core) = self.0.upgrade() {
+            core.wake();
+        }
+    }
+
+    /// Whether the queue still exists.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl Debug for QueueHandle {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueHandle").field("alive", &self.is_alive()).finish()
+    }
+}
+
+impl Debug for SubmissionQueue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let (submitted, pending) = self.core.totals();
+        f.debug_struct("SubmissionQueue")
+            .field("device", &self.core.name())
+            .field("submitted", &submitted)
+            .field("pending", &pending)
+            .finish()
+    }
+}
+
+impl SubmissionQueue {
+    /// Starts a queue. It keeps `engine`.
+    ///
+    /// # Errors
+    /// [`DeviceError::Unsupported`] when the system has no thread for it.
+    pub fn new<E: Engine>(engine: &Arc<E>) -> Result<Self, DeviceError> {
+        let core = Arc::new(Core::new(Arc::clone(engine)));
+        let (work, engine) = (Arc::clone(&core), Arc::clone(engine));
+        let worker = std::thread::Builder::new().name("aie-queue".into());
+        let worker = worker.spawn(move || worker::work(&work, &*engine));
+        let worker = worker.map_err(|e| DeviceError::Unsupported(format!("no thread for another queue: {e}")))?;
+        Ok(Self { core, worker: Some(worker) })
+    }
+
+    /// Reaches this queue without keeping it.
+    pub fn handle(&self) -> QueueHandle {
+        QueueHandle(Arc::downgrade(&self.core))
+    }
+}
+
+impl Drop for SubmissionQueue {
+    fn drop(&mut self) {
+        self.core.close();
+        if let Some(worker) = self.worker.take()
+            && worker.thread().id() != std::thread::current().id()
+            && worker.join().is_err()
+        {
+            tracing::error!("a queue thread of {} panicked", self.core.name());
+        }
+    }
+}
+
+#[async_trait]
+impl Queue for SubmissionQueue {
+    fn submit(&self, submission: Submission) -> Result<(), SubmitError> {
+        self.core.lost_or_ok()?;
+        let (slots, bound) =
+            (submission.commands.as_ref().map_or(0, |list| list.slots()), submission.bindings.bindings.len());
+        if bound < slots {
+            return Err(SubmitError::Binding(format!("the command list has {slots} slots, {bound} are bound")));
+        }
+        self.core.enqueue(submission);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.core.lost_or_ok()
+    }
+
+    fn wait_idle(&self, timeout: Option<Duration>) -> Result<(), DeviceError> {
+        self.core.wait_idle(timeout)?;
+        self.core.lost_or_ok()
+    }
+
+    async fn idle(&self) -> Result<(), DeviceError> {
+        if let Some(waiter) = self.core.idler() {
+            // An error means that the worker ended, and it ends idle.
+            waiter.await.ok();
+        }
+        self.core.lost_or_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;

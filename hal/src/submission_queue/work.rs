@@ -1,0 +1,149 @@
+//! A submission in the hands of an engine.
+
+use super::state::{Core, Job, Readiness};
+use crate::command_list::{BindingTable, Command, CommandList};
+use crate::error::DeviceError;
+use crate::queue::{Submission, TimelinePoint};
+use crate::semaphore::{Failure, ListenerId, WaitError};
+use std::fmt::{Debug, Formatter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A submission that an [`Engine`](super::Engine) runs. It holds the command list and the bindings until it is finished.
+///
+/// Dropping one that was not finished fails its signals.
+pub struct Work {
+    core: Arc<Core>,
+    sequence: u64,
+    submission: Submission,
+    /// Waits that were not reached when the batch was made, by index.
+    chained: Vec<usize>,
+    listeners: Vec<(usize, ListenerId)>,
+    /// Whether there is nothing to do for this value any more.
+    ended: bool,
+}
+
+impl Debug for Work {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Work")
+            .field("device", &self.core.name())
+            .field("sequence", &self.sequence)
+            .field("commands", &self.commands().len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Work {
+    pub(super) fn new(core: Arc<Core>, job: Job) -> Self {
+        let Job { sequence, readiness, submission, listeners } = job;
+        let chained = match readiness {
+            Readiness::Waiting(left) => left,
+            Readiness::Ready | Readiness::Failed(_) => Vec::new(),
+        };
+        Self { core, sequence, submission, chained, listeners, ended: false }
+    }
+
+    /// The commands; none for a barrier between semaphores.
+    pub fn commands(&self) -> &[Command] {
+        self.submission.commands.as_ref().map_or(&[], |list| list.commands())
+    }
+
+    /// The command list, for what is kept with it ([`CommandList::derived`]).
+    pub fn list(&self) -> Option<&Arc<CommandList>> {
+        self.submission.commands.as_ref()
+    }
+
+    /// Fills the list's slots.
+    pub fn bindings(&self) -> &BindingTable {
+        &self.submission.bindings
+    }
+
+    /// Whether it waits for earlier works of its batch.
+    pub fn is_chained(&self) -> bool {
+        !self.chained.is_empty()
+    }
+
+    /// Ends the submission: lets go of its command list and bindings, then signals, or fails its signals.
+    ///
+    /// A work that waits for earlier works of its batch fails with their cause when they failed, whatever `result` is.
+    pub fn finish(mut self, result: Result<(), DeviceError>) {
+        self.end(result.map_err(Arc::new));
+    }
+
+    pub(super) fn fail(mut self, cause: Failure) {
+        self.end(Err(cause));
+    }
+
+    /// Gives the submission back to the queue, not started.
+    pub(super) fn put_back(mut self) {
+        self.ended = true;
+        let readiness = match std::mem::take(&mut self.chained) {
+            left if left.is_empty() => Readiness::Ready,
+            left => Readiness::Waiting(left),
+        };
+        let submission = std::mem::take(&mut self.submission);
+        let listeners = std::mem::take(&mut self.listeners);
+        self.core.put_back(Job { sequence: self.sequence, readiness, submission, listeners });
+    }
+
+    /// Whether what it waits for in its batch was reached.
+    fn followed(&self) -> Result<(), Failure> {
+        for index in &self.chained {
+            let TimelinePoint { semaphore, value } = &self.submission.waits[*index];
+            if !semaphore.poll(*value)? {
+                return Err(Arc::new(DeviceError::Execution(format!(
+                    "submission {} was finished before the submission it waits for",
+                    self.sequence
+                ))));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, result: Result<(), Failure>) {
+        self.ended = true;
+        let result = result.and_then(|()| self.followed());
+        let Submission { waits, commands, bindings, signals } = std::mem::take(&mut self.submission);
+        for (index, id) in self.listeners.drain(..) {
+            waits[index].semaphore.unsubscribe(id);
+        }
+        self.core.count_submission();
+        // Whoever waits for the signal may expect that the submission holds nothing any more.
+        self.guarded(|| drop((waits, commands, bindings)));
+        if let Err(cause) = &result {
+            tracing::warn!("submission {} on {} failed: {cause}", self.sequence, self.core.name());
+        }
+        for point in &signals {
+            self.guarded(|| settle(point, &result));
+        }
+        self.core.end(self.sequence);
+    }
+
+    /// Runs what may call code of the queue's users: listeners, destructors. One that panics must not keep others waiting.
+    fn guarded(&self, step: impl FnOnce()) {
+        if catch_unwind(AssertUnwindSafe(step)).is_err() {
+            tracing::error!("a listener or destructor panicked when submission {} ended", self.sequence);
+        }
+    }
+}
+
+fn settle(TimelinePoint { semaphore, value }: &TimelinePoint, result: &Result<(), Failure>) {
+    match result {
+        Err(cause) => semaphore.fail(Arc::clone(cause)),
+        Ok(()) => {
+            if let Err(error @ WaitError::NotMonotone { .. }) = semaphore.signal(*value) {
+                semaphore.fail(Arc::new(DeviceError::Execution(error.to_string())));
+            }
+        }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if !self.ended {
+            let how = if std::thread::panicking() { "panicked while it ran" } else { "gave it up without an outcome" };
+            let reason = format!("the driver of {} {how}", self.core.name());
+            self.end(Err(Arc::new(DeviceError::Execution(reason))));
+        }
+    }
+}
