@@ -5,8 +5,10 @@
 //! generation needs no new code. Unknown keys are errors, so that a typo does not become a default.
 
 mod check;
+mod firmware;
 mod registry;
 
+pub use firmware::FirmwareVersion;
 pub use registry::{ArchError, ArchRegistry, SEARCH_PATH_VARIABLE};
 
 use serde::{Deserialize, Serialize};
@@ -145,6 +147,8 @@ pub struct Arch {
     pub dev_gen: u8,
     /// Types the vector unit computes natively, by ggml's names.
     pub native_types: Vec<String>,
+    /// Oldest firmware a device may have; `None` when nothing is known of old ones.
+    pub min_firmware: Option<FirmwareVersion>,
     /// The grid.
     pub array: Array,
     /// A core tile.

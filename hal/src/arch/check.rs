@@ -3,7 +3,7 @@
 //! The type system checks that a value is a number; this checks that it can be one of an array: counts are not zero, sizes
 //! divide into banks, rows add up. Whoever divides by a value of an [`Arch`] relies on it.
 
-use super::{Arch, PciId, Tile};
+use super::{Arch, FirmwareVersion, PciId, Tile};
 use std::fmt::{Display, Formatter};
 
 impl Display for PciId {
@@ -102,6 +102,9 @@ fn check_names(arch: &Arch) -> Result<(), String> {
     if arch.native_types.is_empty() {
         return Err("`native_types` is empty; name at least one type, for example \"i8\"".into());
     }
+    if arch.min_firmware == Some(FirmwareVersion([0; 4])) {
+        return Err("`min_firmware` is 0.0.0.0, which refuses nothing; leave the key out".into());
+    }
     Ok(())
 }
 
@@ -172,6 +175,7 @@ mod tests {
     #[case(|a: &mut Arch| a.name = "AIE 9".into(), "`name` is \"AIE 9\"; it has to be lower case")]
     #[case(|a: &mut Arch| a.title.clear(), "`title` is empty")]
     #[case(|a: &mut Arch| a.native_types.clear(), "`native_types` is empty")]
+    #[case(|a: &mut Arch| a.min_firmware = Some(FirmwareVersion([0; 4])), "`min_firmware` is 0.0.0.0")]
     #[case(|a: &mut Arch| a.array.columns = 0, "[array] `columns` is 0")]
     #[case(|a: &mut Arch| a.array.rows = 5, "[array] `rows` is 5; it has to be 1 shim row + 1 mem tile rows + 4 core rows")]
     #[case(|a: &mut Arch| a.array.mem_rows = usize::MAX, "[array] `rows` is 6")]
