@@ -5,6 +5,7 @@
 //! only if everything it checks was seen to hold, with 1 if not, and with 2 if it was called wrongly.
 
 mod apt;
+mod build;
 mod commands;
 mod generation;
 mod library;
@@ -15,6 +16,7 @@ mod output;
 mod process;
 mod python;
 mod session;
+mod simulation;
 mod stats;
 mod testbed;
 mod workspace;
@@ -36,6 +38,7 @@ struct Cli {
 enum Command {
     Demo(commands::demo::DemoArgs),
     Testbed(commands::testbed::TestbedArgs),
+    Conformance(commands::conformance::ConformanceArgs),
     BackendOps(commands::backend_ops::BackendOpsArgs),
     Abi(commands::abi::AbiArgs),
     HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Demo(args) => commands::demo::run(args, options),
         Command::Testbed(args) => commands::testbed::run(args, options),
+        Command::Conformance(args) => commands::conformance::run(args, options),
         Command::BackendOps(args) => commands::backend_ops::run(args, options),
         Command::HsaHeaders(args) => commands::hsa_headers::run(args, options),
         Command::Abi(args) => commands::abi::run(args, options),

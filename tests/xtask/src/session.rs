@@ -1,9 +1,10 @@
 //! What every command that runs stock programs shares: its options, and the programs with our device plugged in.
 
+use crate::simulation::{KernelReport, Simulation};
 use crate::testbed::{self, Testbed};
 use crate::{library, model};
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -24,12 +25,54 @@ pub struct Options {
 /// Options of the commands that use our device.
 #[derive(Debug, Clone, Args)]
 pub struct DeviceOptions {
-    /// Device URI for GGML_HSA_DEVICES
-    #[arg(long, value_name = "URI", default_value = "mock:aie2p")]
-    pub device: String,
+    /// Device URI for GGML_HSA_DEVICES; by default the simulated device, mock:aie2p
+    #[arg(long, value_name = "URI")]
+    pub device: Option<String>,
     /// Use this libggml-hsa.so and do not build one
     #[arg(long, value_name = "FILE")]
     pub library: Option<PathBuf>,
+}
+
+/// Options of the commands that can use our device through either driver.
+#[derive(Debug, Clone, Args)]
+pub struct DriverOptions {
+    /// mock: the simulated device; xdna: AMD's ROCR of the testbed, on a simulated kernel device
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Mock)]
+    pub driver: DriverName,
+    #[command(flatten)]
+    pub simulation: SimulationOptions,
+    #[command(flatten)]
+    pub device: DeviceOptions,
+}
+
+/// What is behind the driver for real NPUs.
+#[derive(Debug, Clone, Args)]
+pub struct SimulationOptions {
+    /// With --driver xdna: generations of the NPUs to simulate, separated by commas
+    #[arg(long, value_name = "LIST", default_value = "aie2p")]
+    pub npus: String,
+    /// With --driver xdna: the HSA runtime, `new` or `old` (both of the testbed) or a file
+    #[arg(long, value_name = "ROCR", default_value = "new")]
+    pub rocr: String,
+}
+
+/// A driver of the HAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DriverName {
+    /// The simulated device.
+    Mock,
+    /// ROCR.
+    Xdna,
+}
+
+impl DriverName {
+    /// The URI of its first device.
+    fn first_device(self) -> &'static str {
+        match self {
+            Self::Mock => "mock:aie2p",
+            Self::Xdna => "xdna:0",
+        }
+    }
 }
 
 /// The name ggml knows our first device by.
@@ -44,6 +87,8 @@ pub struct Session {
     pub library: PathBuf,
     /// The device URI.
     pub device: String,
+    /// What is behind the kernel interface, if our device is reached through it.
+    pub simulation: Option<Simulation>,
     offline: bool,
 }
 
@@ -51,8 +96,26 @@ impl Session {
     /// Makes or opens what is needed, the testbed first: its absence is the cheaper error.
     pub fn open(options: &Options, device: &DeviceOptions) -> Result<Self> {
         let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-        let library = library::locate(device.library.as_deref())?;
-        Ok(Self { testbed, library, device: device.device.clone(), offline: options.offline })
+        let library = library::locate(device.library.as_deref(), options.offline)?;
+        let device = device.device.clone().unwrap_or_else(|| DriverName::Mock.first_device().to_owned());
+        Ok(Self { testbed, library, device, simulation: None, offline: options.offline })
+    }
+
+    /// The same with the driver that was chosen.
+    pub fn open_with(options: &Options, driver: &DriverOptions) -> Result<Self> {
+        let mut session = Self::open(options, &driver.device)?;
+        if driver.device.device.is_none() {
+            session.device = driver.driver.first_device().to_owned();
+        }
+        if driver.driver == DriverName::Xdna {
+            session.simulation = Some(Simulation::new(&session.testbed, &driver.simulation, options.offline)?);
+        }
+        Ok(session)
+    }
+
+    /// The same session on the simulated device, to compare with.
+    pub fn on_mock(&self) -> Self {
+        Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
     }
 
     /// The model: the user's or the testbed's own.
@@ -72,6 +135,18 @@ impl Session {
         if let Some(path) = stats {
             command.env("GGML_HSA_STATS", path);
         }
+        if let Some(simulation) = &self.simulation {
+            simulation.apply(&mut command);
+        }
         Ok(command)
+    }
+
+    /// What the simulated kernel device saw of the program that ended last; `None` without one. Errors if the program left
+    /// anything open there.
+    pub fn kernel_report(&self) -> Result<Option<KernelReport>> {
+        let Some(simulation) = &self.simulation else { return Ok(None) };
+        let report = simulation.report()?;
+        report.nothing_open()?;
+        Ok(Some(report))
     }
 }

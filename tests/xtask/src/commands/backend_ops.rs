@@ -8,7 +8,7 @@ use crate::ops_output::{Listing, Outcome};
 use crate::ops_table::{self, Counts, Table};
 use crate::output;
 use crate::process::{self, Finished};
-use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
+use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
@@ -24,6 +24,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
   cargo xtask backend-ops                          every operation of the table
   cargo xtask backend-ops -o MUL_MAT,ADD           two of them
   cargo xtask backend-ops -o MUL_MAT -p type_a=q4_0
+  cargo xtask backend-ops --driver xdna            through AMD's ROCR, on a simulated kernel device
   cargo xtask backend-ops --update                 write the counts seen into the table
   cargo xtask backend-ops --reference              the same on ggml's CPU backend
 
@@ -45,7 +46,7 @@ pub struct BackendOpsArgs {
     #[arg(long)]
     reference: bool,
     #[command(flatten)]
-    device: DeviceOptions,
+    driver: DriverOptions,
 }
 
 fn default_jobs() -> usize {
@@ -74,6 +75,8 @@ struct Row {
     expected: Option<usize>,
     excluded: usize,
     seconds: f64,
+    /// Commands the simulated kernel device executed, with `--driver xdna`.
+    kernel_commands: Option<u64>,
     ok: bool,
     problems: Vec<String>,
 }
@@ -105,6 +108,14 @@ impl Bench {
             Self::Device(session) => session.on_device("test-backend-ops", None),
         }
     }
+
+    /// Commands that reached the simulated kernel device in the run that ended last, if there is one.
+    fn kernel_commands(&self) -> Result<Option<u64>> {
+        match self {
+            Self::Reference(_) => Ok(None),
+            Self::Device(session) => Ok(session.kernel_report()?.map(|report| report.commands)),
+        }
+    }
 }
 
 /// Runs the command.
@@ -113,7 +124,7 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let bench = if args.reference {
         Bench::Reference(crate::testbed::Testbed::ensure(&options.testbed, options.offline)?)
     } else {
-        Bench::Device(Session::open(options, &args.device)?)
+        Bench::Device(Session::open_with(options, &args.driver)?)
     };
     let operations: Vec<String> =
         if args.operations.is_empty() { table.operations.keys().cloned().collect() } else { args.operations.clone() };
@@ -133,6 +144,10 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let mut problems: Vec<String> = rows.iter().flat_map(|row| row.problems.iter().cloned()).collect();
     if args.operations.is_empty() && args.parameters.is_none() && passed < table.minimum {
         problems.push(format!("{passed} cases passed in all, the table asks for {}", table.minimum));
+    }
+    let commands: Vec<u64> = rows.iter().filter_map(|row| row.kernel_commands).collect();
+    if !commands.is_empty() && commands.iter().sum::<u64>() == 0 {
+        problems.push("no command reached the simulated kernel device: nothing ran on the array".to_owned());
     }
     let ok = problems.is_empty();
     let report = Report {
@@ -200,10 +215,12 @@ fn run_operation(
     let counts = table.operations.get(operation).copied().filter(|_| args.parameters.is_none());
     let expected =
         counts.map(|counts| if args.reference { counts.cpu - table.excluded(operation) } else { counts.passing });
-    let problems = judge(operation, bench.backend(), &finished, &listing, &wanted, expected)
-        .into_iter()
-        .map(|problem| format!("{operation}: {problem}"))
-        .collect::<Vec<_>>();
+    let mut problems = judge(operation, bench.backend(), &finished, &listing, &wanted, expected);
+    let kernel_commands = bench.kernel_commands().unwrap_or_else(|error| {
+        problems.push(format!("{error:#}"));
+        None
+    });
+    let problems = problems.into_iter().map(|problem| format!("{operation}: {problem}")).collect::<Vec<_>>();
     Ok(Row {
         operation: operation.to_owned(),
         passed: listing.count(Outcome::Passed),
@@ -213,6 +230,7 @@ fn run_operation(
         expected,
         excluded: if args.parameters.is_none() { table.excluded(operation) } else { 0 },
         seconds: finished.elapsed.as_secs_f64(),
+        kernel_commands,
         ok: problems.is_empty(),
         problems,
     })
@@ -316,6 +334,7 @@ fn print(report: &Report, table: &Table) {
         "#not supported",
         "#CPU",
         "#excluded",
+        "#kernel commands",
         "#seconds",
         "result",
     ]);
@@ -327,6 +346,7 @@ fn print(report: &Report, table: &Table) {
             row.unsupported.to_string(),
             row.cpu.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             row.excluded.to_string(),
+            row.kernel_commands.map_or_else(|| "-".to_owned(), |count| count.to_string()),
             format!("{:.1}", row.seconds),
             if row.ok { output::good("ok") } else { output::bad("FAIL") },
         ]);

@@ -6,7 +6,7 @@
 use crate::generation::{self, StatsFile};
 use crate::output;
 use crate::process;
-use crate::session::{DeviceOptions, Options, Session};
+use crate::session::{DriverOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -37,7 +37,7 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     repetitions: usize,
     #[command(flatten)]
-    device: DeviceOptions,
+    driver: DriverOptions,
 }
 
 /// What llama-bench prints for one measurement.
@@ -78,7 +78,7 @@ struct Report {
 
 /// Runs the command.
 pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
-    let session = Session::open(options, &args.device)?;
+    let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let (cpu_prefill, cpu_decode) =

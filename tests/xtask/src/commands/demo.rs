@@ -1,8 +1,12 @@
 //! `cargo xtask demo`: stock llama.cpp generates text on the simulated NPU, and the statistics say what ran where.
+//!
+//! With `--driver xdna` the text goes through AMD's own runtime, and must be the one the simulated device gives without
+//! it: both execute the same kernels, so that any difference is a mistake on the way.
 
 use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
 use crate::output;
-use crate::session::{DeviceOptions, Options, Session};
+use crate::session::{DriverOptions, Options, Session};
+use crate::simulation::KernelReport;
 use crate::stats::{DeviceStats, Stats};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -16,6 +20,7 @@ use std::path::PathBuf;
   cargo xtask demo
   cargo xtask demo --prompt \"Water boils at\" -n 32
   cargo xtask demo --model ~/models/any.gguf --threads 4
+  cargo xtask demo --driver xdna        through AMD's ROCR, on a simulated kernel device
   cargo xtask demo --json | jq .device.counters
 
 On a fresh machine this builds the library, makes the testbed and downloads a small model first.
@@ -37,7 +42,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     #[command(flatten)]
-    device: DeviceOptions,
+    driver: DriverOptions,
 }
 
 #[derive(Serialize)]
@@ -45,6 +50,8 @@ struct Report<'a> {
     text: &'a str,
     seconds: f64,
     device: &'a DeviceStats,
+    /// What the simulated kernel device saw, with `--driver xdna`.
+    kernel: Option<KernelReport>,
 }
 
 /// Runs the command.
@@ -52,7 +59,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     if let Some(model) = &args.model {
         crate::model::check(model)?;
     }
-    let session = Session::open(options, &args.device)?;
+    let session = Session::open_with(options, &args.driver)?;
     let request = Request {
         model: session.model(args.model.as_deref())?,
         prompt: args.prompt.clone(),
@@ -85,8 +92,10 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     require_success(&finished)?;
     let stats = Stats::read(&stats)?;
     let device = stats.used()?;
+    let kernel = session.kernel_report()?;
     if options.json {
-        output::json(&Report { text: finished.stdout.trim_end(), seconds: finished.elapsed.as_secs_f64(), device })?;
+        let (text, seconds) = (finished.stdout.trim_end(), finished.elapsed.as_secs_f64());
+        output::json(&Report { text, seconds, device, kernel: kernel.clone() })?;
     } else {
         println!("{}\n{}", device.operation_table(), device.summary_table());
         println!(
@@ -95,6 +104,9 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             device.host(),
             output::seconds(finished.elapsed)
         );
+        if let Some(kernel) = &kernel {
+            println!("{}", kernel.summary());
+        }
     }
     if let [first, rest @ ..] = &device.damaged_kernels()[..] {
         bail!("the text is complete, but kernels could not be used ({} more): {first}", rest.len());
@@ -104,6 +116,26 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     }
     if device.array() == 0 {
         bail!("no operation ran on the array; the statistics say why");
+    }
+    if kernel.is_some() {
+        same_as_mock(&request, &session, &finished.stdout)?;
+        if !options.json {
+            println!("the text is that of the simulated device without ROCR, byte for byte");
+        }
+    }
+    Ok(())
+}
+
+/// Decoding is greedy, so the same kernels must choose the same tokens.
+fn same_as_mock(request: &Request, session: &Session, text: &str) -> Result<()> {
+    let finished = request.run(session.on_mock().on_device("llama-completion", None)?, |_| ())?;
+    require_success(&finished).context("on the simulated device without ROCR")?;
+    if finished.stdout != text {
+        let same = text.chars().zip(finished.stdout.chars()).take_while(|(left, right)| left == right).count();
+        bail!(
+            "the text differs from that of the simulated device without ROCR after {same} characters, where it goes on:\n{}",
+            finished.stdout.chars().skip(same).collect::<String>().trim_end()
+        );
     }
     Ok(())
 }

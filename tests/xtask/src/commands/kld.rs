@@ -7,7 +7,7 @@
 use crate::generation::{self, Request, StatsFile};
 use crate::output;
 use crate::process::{self, Finished};
-use crate::session::{DeviceOptions, Options, Session};
+use crate::session::{DriverOptions, Options, Session};
 use crate::stats::Stats;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -30,6 +30,7 @@ const PROMPTS: [&str; 3] =
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask kld
+  cargo xtask kld --driver xdna
   cargo xtask kld --bound 0.001
   cargo xtask kld --model other.gguf --json
 
@@ -45,7 +46,7 @@ pub struct KldArgs {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
-    device: DeviceOptions,
+    driver: DriverOptions,
 }
 
 fn parse_bound(text: &str) -> Result<f64, String> {
@@ -84,7 +85,7 @@ struct Divergence {
 
 /// Runs the command.
 pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
-    let session = Session::open(options, &args.device)?;
+    let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
     let mut greedy = Vec::new();
     for prompt in PROMPTS {
@@ -114,6 +115,7 @@ fn device_text(session: &Session, request: &Request) -> Result<String> {
     let stats = StatsFile::new()?;
     let text = request.text(session.on_device("llama-completion", Some(&stats.path()))?).context("on our device")?;
     Stats::read(&stats.path())?.used()?;
+    session.kernel_report()?;
     Ok(text)
 }
 
@@ -148,6 +150,7 @@ fn measure(session: &Session, model: &std::path::Path, threads: Option<usize>) -
     let measured = process::run(&mut command, LIMIT)?;
     generation::require_success(&measured).context("the comparison on our device")?;
     Stats::read(&stats.path())?.used()?;
+    session.kernel_report()?;
     parse(&measured.stdout, tokens)
         .or_else(|_| parse(&measured.stderr, tokens))
         .with_context(|| format!("llama-perplexity said\n{}", measured.last_words(10)))

@@ -4,6 +4,7 @@ pub mod abi;
 pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;
+pub mod conformance;
 pub mod demo;
 pub mod hsa_headers;
 pub mod kld;

@@ -7,7 +7,7 @@
 
 use crate::generation::{self, Request, StatsFile};
 use crate::output;
-use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
+use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use crate::stats::{GraphEntry, Stats};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -22,6 +22,7 @@ const SHORT: &str = "The capital of France is";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask splits
+  cargo xtask splits --driver xdna
   cargo xtask splits --json
 
 Exit code 1 if a graph was split, took more than one submission, or a token allocated device memory after the
@@ -31,7 +32,7 @@ pub struct SplitsArgs {
     #[arg(long, value_name = "GGUF")]
     model: Option<PathBuf>,
     #[command(flatten)]
-    device: DeviceOptions,
+    driver: DriverOptions,
 }
 
 #[derive(Serialize)]
@@ -59,7 +60,7 @@ type Graph = Vec<String>;
 
 /// Runs the command.
 pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
-    let session = Session::open(options, &args.device)?;
+    let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
     let long = "A machine that adds and multiplies is built of small parts. ".repeat(8);
     let mut runs = Vec::new();
@@ -98,6 +99,7 @@ fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(
     };
     let stats = Stats::read(&file.path())?;
     let device = stats.used()?;
+    session.kernel_report()?;
     let mut problems = split_problems("prefill", prefill);
     problems.extend(split_problems("decode", decode));
     problems.extend(log_problems(&device.graph_log, device.graphs.computed));

@@ -62,14 +62,29 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["hsa-headers"]),
     },
     Stage {
+        name: "conformance-xdna",
+        about: "the conformance suite through AMD's ROCR, on a simulated kernel device",
+        program: Program::Xtask(&["conformance", "--driver", "xdna"]),
+    },
+    Stage {
         name: "demo",
         about: "stock llama.cpp generates text on the simulated NPU",
         program: Program::Xtask(&["demo"]),
     },
     Stage {
+        name: "demo-xdna",
+        about: "the same text through AMD's ROCR",
+        program: Program::Xtask(&["demo", "--driver", "xdna"]),
+    },
+    Stage {
         name: "backend-ops",
         about: "stock ggml's operation tests against the checked-in table",
         program: Program::Xtask(&["backend-ops"]),
+    },
+    Stage {
+        name: "backend-ops-xdna",
+        about: "the same operation tests through AMD's ROCR",
+        program: Program::Xtask(&["backend-ops", "--driver", "xdna"]),
     },
     Stage { name: "kld", about: "text and probabilities against the CPU backend", program: Program::Xtask(&["kld"]) },
     Stage {

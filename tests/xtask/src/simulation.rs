@@ -1,0 +1,191 @@
+//! The simulated NPU behind the kernel interface: how a program gets it, and what it saw.
+//!
+//! A preload library answers the calls AMD's HSA runtime makes of the kernel, so that the runtime itself is the one users
+//! have. The library is inherited by child processes. At the end of a program it writes a report, which says what the
+//! program asked of the kernel and what it left open.
+
+use crate::library;
+use crate::session::SimulationOptions;
+use crate::testbed::Testbed;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A simulated kernel device for the programs of one session.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    preload: PathBuf,
+    rocr: PathBuf,
+    npus: String,
+    dir: Arc<TempDir>,
+}
+
+impl Simulation {
+    /// Builds the preload library and finds the runtime.
+    pub fn new(testbed: &Testbed, options: &SimulationOptions, offline: bool) -> Result<Self> {
+        let rocr = match options.rocr.as_str() {
+            "new" => testbed.rocr()?,
+            "old" => testbed.old_rocr()?,
+            file => std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?,
+        };
+        let dir = Arc::new(tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?);
+        Ok(Self { preload: library::preload(offline)?, rocr, npus: options.npus.clone(), dir })
+    }
+
+    /// Lets a command of the testbed run on it. What an earlier program reported is forgotten.
+    pub fn apply(&self, command: &mut Command) {
+        // Absent unless a program has ended since.
+        let _ = fs::remove_file(self.report_file());
+        command
+            .env("LD_PRELOAD", &self.preload)
+            .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
+            .env("AMDXDNA_SIM_DEVICES", &self.npus)
+            .env("AMDXDNA_SIM_REPORT", self.report_file());
+    }
+
+    /// What the program that ended last did.
+    pub fn report(&self) -> Result<KernelReport> {
+        KernelReport::read(&self.report_file())
+    }
+
+    fn report_file(&self) -> PathBuf {
+        self.dir.path().join("report.json")
+    }
+}
+
+/// The report of the simulated kernel device.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct KernelReport {
+    /// Kernel calls by name.
+    pub calls: BTreeMap<String, Calls>,
+    /// Submissions of command chains.
+    pub doorbells: u64,
+    /// Commands in them.
+    pub commands: u64,
+    /// Hardware contexts made.
+    pub contexts_created: u64,
+    /// Changes of the context the array runs.
+    pub context_switches: u64,
+    /// The device's own time.
+    pub virtual_ns: u64,
+    /// Buffer objects made, by type.
+    pub bos_created: BTreeMap<String, u64>,
+    /// The most that was open at once.
+    pub peak: Levels,
+    /// What the program did not close.
+    pub open_at_exit: Levels,
+    /// What the device had to say.
+    pub messages: Vec<String>,
+}
+
+/// How often a kernel call was made.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Calls {
+    /// All of them.
+    pub count: u64,
+    /// Those that failed, by error code.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// Objects of the kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Levels {
+    /// Buffer objects.
+    pub bos: i64,
+    /// Bytes in them.
+    pub bo_bytes: i64,
+    /// Mappings of them.
+    pub mappings: i64,
+    /// Hardware contexts.
+    pub contexts: i64,
+    /// Open files of the device.
+    pub files: i64,
+}
+
+impl KernelReport {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| {
+            format!(
+                "the simulated kernel device wrote no report: cannot read {}; either the program ended before it started, \
+                 or the preload library was not loaded",
+                path.display()
+            )
+        })?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a report of the simulated device", path.display()))
+    }
+
+    /// All kernel calls.
+    pub fn total_calls(&self) -> u64 {
+        self.calls.values().map(|calls| calls.count).sum()
+    }
+
+    /// Errors if anything is left open.
+    pub fn nothing_open(&self) -> Result<()> {
+        let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
+        if self.open_at_exit != Levels::default() {
+            bail!(
+                "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \
+                 {contexts} contexts, {files} files"
+            );
+        }
+        Ok(())
+    }
+
+    /// One line with the totals.
+    pub fn summary(&self) -> String {
+        format!(
+            "kernel device: {} calls, {} doorbells with {} commands, {} contexts made, {} switches, {:.1} ms of its own \
+             time, nothing left open",
+            self.total_calls(),
+            self.doorbells,
+            self.commands,
+            self.contexts_created,
+            self.context_switches,
+            self.virtual_ns as f64 / 1e6
+        )
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A report with so many open contexts.
+    pub fn sample(contexts: i64) -> String {
+        format!(
+            r#"{{"pid":1,"devices":[],"calls":{{"EXEC_CMD":{{"count":3,"errors":{{"EINVAL":1}}}},"MMAP":{{"count":4,"errors":{{}}}}}},
+            "contexts_created":1,"context_switches":0,"chains":3,"commands":9,"commands_run":9,"doorbells":3,"virtual_ns":7000000,
+            "bos_created":{{"CMD":3}},"peak":{{"bos":5,"bo_bytes":9,"mappings":4,"contexts":1,"files":1}},
+            "open_at_exit":{{"bos":0,"bo_bytes":0,"mappings":0,"contexts":{contexts},"files":0}},"messages":[]}}"#
+        )
+    }
+
+    #[test]
+    fn a_report_is_read_and_summed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        fs::write(&path, sample(0)).unwrap();
+        let report = KernelReport::read(&path).unwrap();
+        report.nothing_open().unwrap();
+        assert_eq!(report.total_calls(), 7);
+        assert!(report.summary().contains("3 doorbells with 9 commands"), "{}", report.summary());
+    }
+
+    #[test]
+    fn what_is_left_open_is_an_error() {
+        let report: KernelReport = serde_json::from_str(&sample(2)).unwrap();
+        assert!(report.nothing_open().unwrap_err().to_string().contains("2 contexts"));
+    }
+
+    #[test]
+    fn a_report_that_is_not_there_says_what_that_means() {
+        let error = format!("{:#}", KernelReport::read(Path::new("/nowhere/report.json")).unwrap_err());
+        assert!(error.contains("preload library"), "{error}");
+    }
+}
