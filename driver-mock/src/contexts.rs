@@ -1,133 +1,52 @@
-//! Which PDI lives in which hardware context.
-//!
-//! The silicon refuses the 33rd PDI of a context and the 17th context. This planner never asks for either: the PDIs of a
-//! command list are put together into as few contexts as possible, a context that has room is created again with the
-//! union, and the least recently used context goes when there are too many. So a caller with any number of kernels sees
-//! costs, not errors.
+//! Hardware contexts of the simulated NPU, as the context planner makes them: over all columns, configured at once.
 
 use crate::executable::LoadedPdi;
 use crate::npu::{ContextId, Npu, Refusal};
 use aie_hal::artifact::Digest;
-use std::sync::{Arc, Weak};
+use aie_hal::context_planner::{ContextHost, PlannedPdi};
+use std::sync::Arc;
 
-/// Where a PDI is: a context and its index there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Residence {
-    pub(crate) context: ContextId,
-    pub(crate) slot: usize,
+impl PlannedPdi for LoadedPdi {
+    fn number(&self) -> usize {
+        self.number
+    }
 }
 
+/// Makes the contexts of one NPU.
 #[derive(Debug)]
-struct Planned {
-    id: ContextId,
-    /// By slot.
-    pdis: Vec<Member>,
-    last_used: u64,
-}
+pub(crate) struct NpuContexts(pub(crate) Arc<Npu>);
 
-/// A PDI in a context. It may have been unloaded since.
-#[derive(Debug)]
-struct Member {
-    number: usize,
-    digest: Digest,
-    loaded: Weak<LoadedPdi>,
-}
+impl ContextHost for NpuContexts {
+    type Pdi = LoadedPdi;
+    type Context = ContextId;
+    type Error = Refusal;
 
-/// The contexts of one device.
-#[derive(Debug, Default)]
-pub(crate) struct ContextPlanner {
-    contexts: Vec<Planned>,
-    /// By PDI number.
-    residences: Vec<Option<Residence>>,
-    uses: u64,
-}
-
-impl ContextPlanner {
-    /// Where the PDI with this number is, when it is in a context.
-    pub(crate) fn locate(&self, number: usize) -> Option<Residence> {
-        self.residences.get(number).copied().flatten()
+    fn pdis_per_context(&self) -> usize {
+        self.0.limits().pdis_per_context
     }
 
-    /// Puts all of `wanted` into contexts, as far as they fit into the NPU at one time; the first ones win.
-    pub(crate) fn prepare(&mut self, npu: &Npu, wanted: &[&Arc<LoadedPdi>]) -> Result<(), Refusal> {
-        self.uses += 1;
-        let mut missing: Vec<Member> = Vec::new();
-        for pdi in wanted {
-            match self.locate(pdi.number) {
-                Some(at) => self.touch(at.context),
-                None if missing.iter().all(|m| m.number != pdi.number) => {
-                    missing.push(Member { number: pdi.number, digest: pdi.digest, loaded: Arc::downgrade(pdi) });
-                }
-                None => {}
+    fn contexts(&self) -> usize {
+        self.0.limits().contexts
+    }
+
+    fn create(&self, pdis: &[Arc<LoadedPdi>]) -> Result<ContextId, Refusal> {
+        let id = self.0.create_context(self.0.arch().array.columns)?;
+        let digests: Vec<Digest> = pdis.iter().map(|pdi| pdi.digest).collect();
+        match self.0.configure_context(id, &digests) {
+            Ok(()) => Ok(id),
+            Err(refusal) => {
+                self.0.destroy_context(id)?;
+                Err(refusal)
             }
         }
-        let capacity = npu.limits().pdis_per_context;
-        missing.truncate(capacity.saturating_mul(npu.limits().contexts));
-        while !missing.is_empty() {
-            let live = |c: &Planned| c.pdis.iter().filter(|m| m.loaded.strong_count() > 0).count();
-            let room = |c: &&Planned| live(c) + missing.len() <= capacity;
-            // The context used last is the one these PDIs will alternate with.
-            let with_room = self.contexts.iter().filter(room).max_by_key(|c| c.last_used).map(|c| c.id);
-            let pdis = match with_room {
-                Some(context) => {
-                    let mut union = self.retire(npu, context)?;
-                    union.append(&mut missing);
-                    union
-                }
-                None => {
-                    if self.contexts.len() >= npu.limits().contexts
-                        && let Some(oldest) = self.contexts.iter().min_by_key(|c| c.last_used).map(|c| c.id)
-                    {
-                        self.retire(npu, oldest)?;
-                    }
-                    missing.drain(..capacity.min(missing.len())).collect()
-                }
-            };
-            self.create(npu, pdis)?;
-        }
-        Ok(())
     }
 
-    /// The residence of one PDI, created when it has none. For lists with more PDIs than the NPU holds at one time.
-    pub(crate) fn require(&mut self, npu: &Npu, pdi: &Arc<LoadedPdi>) -> Result<Residence, Refusal> {
-        if let Some(at) = self.locate(pdi.number) {
-            return Ok(at);
-        }
-        self.prepare(npu, &[pdi])?;
-        self.locate(pdi.number).ok_or(Refusal::Limit { what: "contexts", requested: 1, limit: 0 })
+    fn destroy(&self, context: ContextId) -> Result<(), Refusal> {
+        self.0.destroy_context(context)
     }
 
-    /// Marks a context as used now.
-    pub(crate) fn touch(&mut self, context: ContextId) {
-        if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == context) {
-            planned.last_used = self.uses;
-        }
-    }
-
-    fn create(&mut self, npu: &Npu, pdis: Vec<Member>) -> Result<(), Refusal> {
-        let id = npu.create_context(npu.arch().array.columns)?;
-        let digests: Vec<Digest> = pdis.iter().map(|m| m.digest).collect();
-        npu.configure_context(id, &digests)?;
-        for (slot, Member { number, .. }) in pdis.iter().enumerate() {
-            if self.residences.len() <= *number {
-                self.residences.resize(number + 1, None);
-            }
-            self.residences[*number] = Some(Residence { context: id, slot });
-        }
-        self.contexts.push(Planned { id, pdis, last_used: self.uses });
-        Ok(())
-    }
-
-    /// Destroys a context; returns the PDIs that were in it and are still loaded.
-    fn retire(&mut self, npu: &Npu, context: ContextId) -> Result<Vec<Member>, Refusal> {
-        let Some(index) = self.contexts.iter().position(|c| c.id == context) else { return Ok(Vec::new()) };
-        npu.destroy_context(context)?;
-        let mut planned = self.contexts.swap_remove(index);
-        for member in &planned.pdis {
-            self.residences[member.number] = None;
-        }
-        planned.pdis.retain(|m| m.loaded.strong_count() > 0);
-        Ok(planned.pdis)
+    fn is_exhausted(&self, refusal: &Refusal) -> bool {
+        matches!(refusal, Refusal::Limit { what: "contexts", .. })
     }
 }
 
@@ -137,13 +56,14 @@ mod tests {
     use crate::executable::PdiTable;
     use crate::rig::artifact;
     use aie_hal::ArchRegistry;
+    use aie_hal::context_planner::ContextPlanner;
 
-    fn npu() -> Arc<Npu> {
+    fn host() -> NpuContexts {
         let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
         arch.limits.pdis_per_context = 4;
         arch.limits.contexts = 2;
         let heap = arch.limits.device_heap_bytes;
-        Arc::new(Npu::new(Arc::new(arch), heap))
+        NpuContexts(Arc::new(Npu::new(Arc::new(arch), heap)))
     }
 
     fn load(npu: &Arc<Npu>, count: usize) -> Vec<Arc<LoadedPdi>> {
@@ -152,59 +72,41 @@ mod tests {
         artifacts.map(|a| table.load(npu, &a, "test").unwrap()).collect()
     }
 
-    fn prepare(planner: &mut ContextPlanner, npu: &Npu, pdis: &[Arc<LoadedPdi>]) -> u64 {
-        let before = npu.counts().contexts_created;
-        planner.prepare(npu, &pdis.iter().collect::<Vec<_>>()).unwrap();
-        npu.counts().contexts_created - before
-    }
-
-    fn context(planner: &ContextPlanner, pdi: &LoadedPdi) -> Option<ContextId> {
-        planner.locate(pdi.number).map(|at| at.context)
-    }
-
+    /// Contexts of somebody else leave fewer for the planner; it must never see the refusal.
     #[test]
-    fn a_context_with_room_takes_more_pdis() {
-        let (npu, mut planner) = (npu(), ContextPlanner::default());
-        let pdis = load(&npu, 4);
-        assert_eq!(prepare(&mut planner, &npu, &pdis[..2]), 1);
-        assert_eq!(prepare(&mut planner, &npu, &pdis[..2]), 0);
-        assert_eq!(prepare(&mut planner, &npu, &pdis[1..]), 1);
-        let all: Vec<_> = pdis.iter().map(|pdi| context(&planner, pdi)).collect();
-        assert!(all[0].is_some() && all.iter().all(|c| *c == all[0]), "{all:?}");
-    }
-
-    #[test]
-    fn the_least_recently_used_context_goes() {
-        let (npu, mut planner) = (npu(), ContextPlanner::default());
-        let pdis = load(&npu, 12);
-        prepare(&mut planner, &npu, &pdis[..4]);
-        prepare(&mut planner, &npu, &pdis[4..8]);
-        prepare(&mut planner, &npu, &pdis[..1]);
-        assert_eq!(prepare(&mut planner, &npu, &pdis[8..]), 1);
-        assert!(context(&planner, &pdis[0]).is_some());
-        assert_eq!(context(&planner, &pdis[4]), None);
-        assert_eq!(prepare(&mut planner, &npu, &pdis[8..]), 0);
-    }
-
-    #[test]
-    fn unloaded_pdis_make_room() {
-        let (npu, mut planner) = (npu(), ContextPlanner::default());
-        let mut pdis = load(&npu, 8);
-        let rest = pdis.split_off(4);
-        prepare(&mut planner, &npu, &pdis);
-        pdis.truncate(1);
-        prepare(&mut planner, &npu, &rest[..3]);
-        assert_eq!(context(&planner, &pdis[0]), context(&planner, &rest[0]));
-    }
-
-    #[test]
-    fn too_many_for_all_contexts_are_found_one_by_one() {
-        let (npu, mut planner) = (npu(), ContextPlanner::default());
-        let pdis = load(&npu, 11);
-        prepare(&mut planner, &npu, &pdis);
+    fn the_planner_does_with_the_contexts_that_are_left() {
+        let (host, mut planner) = (host(), ContextPlanner::<NpuContexts>::default());
+        let pdis = load(&host.0, 11);
+        let other = host.0.create_context(1).unwrap();
+        planner.prepare(&host, &pdis.iter().collect::<Vec<_>>()).unwrap();
         for pdi in pdis.iter().chain(&pdis) {
-            let at = planner.require(&npu, pdi).unwrap();
+            let at = planner.require(&host, pdi).unwrap();
             assert_eq!(planner.locate(pdi.number), Some(at));
+            assert_eq!(planner.contexts().count(), 1);
         }
+        host.0.destroy_context(other).unwrap();
+        planner.clear(&host).unwrap();
+        // All are back: the limit can be used up again.
+        assert!((0..2).all(|_| host.0.create_context(8).is_ok()));
+    }
+
+    #[test]
+    fn a_context_that_cannot_be_configured_does_not_stay() {
+        let host = host();
+        let refusal = host.create(&load(&host.0, 5)).unwrap_err();
+        assert_eq!(refusal.to_string(), "PDIs per context: asked for 5, the limit is 4");
+        assert!((0..2).all(|_| host.0.create_context(8).is_ok()));
+    }
+
+    #[test]
+    fn planned_slots_are_the_ones_of_the_npu() {
+        let (host, mut planner) = (host(), ContextPlanner::<NpuContexts>::default());
+        let pdis = load(&host.0, 3);
+        for pdi in &pdis {
+            planner.require(&host, pdi).unwrap();
+        }
+        let slots: Vec<_> = pdis.iter().map(|pdi| planner.locate(pdi.number).unwrap().slot).collect();
+        assert_eq!(slots, [0, 1, 2]);
+        assert_eq!(host.0.counts().contexts_created, 3);
     }
 }

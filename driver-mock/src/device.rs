@@ -1,15 +1,15 @@
 //! The device: memory accounting, loading, and what its queues share.
 
 use crate::buffer::{DeviceView, MockBuffer};
-use crate::contexts::ContextPlanner;
+use crate::contexts::NpuContexts;
 use crate::executable::{HeapAllocation, MockExecutable, PdiTable};
 use crate::faults::FaultState;
 use crate::npu::Npu;
 use crate::options::Options;
-use crate::queue::{MockQueue, QueueShared};
 use aie_device_memory::Region;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
+use aie_hal::context_planner::ContextPlanner;
 use aie_hal::counters::Counters;
 use aie_hal::device::{Device, DeviceInfo, Limits, MemoryReport};
 use aie_hal::error::DeviceError;
@@ -17,6 +17,7 @@ use aie_hal::executable::Executable;
 use aie_hal::kernel::KernelExecutor;
 use aie_hal::queue::Queue;
 use aie_hal::semaphore::{Semaphore, TimelineSemaphore};
+use aie_hal::submission_queue::{QueueHandle, SubmissionQueue};
 use aie_hal::{Arch, DeviceUri};
 use parking_lot::Mutex;
 use std::fmt::{Debug, Formatter};
@@ -55,7 +56,8 @@ pub(crate) struct DeviceShared {
     pub(crate) faults: FaultState,
     pub(crate) counters: CounterCells,
     /// Also the execution lock: who holds it has the array to himself.
-    pub(crate) contexts: Mutex<ContextPlanner>,
+    pub(crate) contexts: Mutex<ContextPlanner<NpuContexts>>,
+    pub(crate) context_host: NpuContexts,
     pub(crate) reverse: bool,
     /// The URI, for messages.
     name: String,
@@ -65,7 +67,7 @@ pub(crate) struct DeviceShared {
     usage: Mutex<Usage>,
     pdis: Mutex<PdiTable>,
     imports: Mutex<Vec<Import>>,
-    queues: Mutex<Vec<Weak<QueueShared>>>,
+    queues: Mutex<Vec<QueueHandle>>,
     lost: OnceLock<DeviceError>,
 }
 
@@ -92,8 +94,8 @@ impl DeviceShared {
     /// Loses the device and wakes its queues; returns the first cause.
     pub(crate) fn lose(&self, cause: String) -> DeviceError {
         let first = self.lost.get_or_init(|| DeviceError::Lost(cause)).clone();
-        let queues: Vec<_> = self.queues.lock().iter().filter_map(Weak::upgrade).collect();
-        queues.iter().for_each(|queue| queue.wake());
+        let queues = self.queues.lock().clone();
+        queues.iter().for_each(QueueHandle::wake);
         first
     }
 
@@ -209,6 +211,7 @@ impl MockDevice {
         let mut limits = Limits::from_arch(arch);
         limits.device_heap_bytes = options.heap.unwrap_or(limits.device_heap_bytes);
         let npu = Arc::new(Npu::new(Arc::clone(arch), limits.device_heap_bytes));
+        let context_host = NpuContexts(Arc::clone(&npu));
         let name = uri.to_string();
         let info = DeviceInfo {
             uri,
@@ -224,6 +227,7 @@ impl MockDevice {
             faults: FaultState::new(options.faults.clone()),
             counters: CounterCells::default(),
             contexts: Mutex::default(),
+            context_host,
             reverse: options.reverse,
             name,
             executor,
@@ -377,14 +381,14 @@ impl Device for MockDevice {
         let shared = &self.shared;
         shared.alive()?;
         let mut queues = shared.queues.lock();
-        queues.retain(|queue| queue.strong_count() > 0);
+        queues.retain(QueueHandle::is_alive);
         let (requested, limit) = (queues.len() + 1, shared.limits.queues);
         if requested > limit {
             let device = shared.name.clone();
             return Err(DeviceError::LimitExceeded { what: "queues", requested, limit, device });
         }
-        let queue = MockQueue::new(shared)?;
-        queues.push(Arc::downgrade(queue.shared()));
+        let queue = SubmissionQueue::new(shared)?;
+        queues.push(queue.handle());
         Ok(Arc::new(queue))
     }
 

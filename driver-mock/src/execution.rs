@@ -9,13 +9,14 @@
 //! finds missing barriers.
 
 use crate::buffer::MockBuffer;
-use crate::contexts::{ContextPlanner, Residence};
+use crate::contexts::NpuContexts;
 use crate::device::DeviceShared;
 use crate::executable::{LoadedPdi, MockExecutable};
 use crate::faults::FaultKind;
 use crate::npu::{ChainCommand, ContextId, command_bytes};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
+use aie_hal::context_planner::{ContextPlanner, Residence};
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
 use aie_hal::kernel::{Kernel, KernelError};
@@ -79,7 +80,7 @@ pub(crate) fn execute(
 struct Run<'a> {
     device: &'a DeviceShared,
     /// The execution lock. While it is open, the chain is empty.
-    contexts: MutexGuard<'a, ContextPlanner>,
+    contexts: MutexGuard<'a, ContextPlanner<NpuContexts>>,
     scratch: &'a mut Scratch,
     commands: &'a [Command],
     bindings: &'a BindingTable,
@@ -114,7 +115,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        self.contexts.prepare(&self.device.npu, &wanted).map_err(|r| self.refused(r))
+        self.contexts.prepare(&self.device.context_host, &wanted).map_err(|r| self.refused(r))
     }
 
     fn all(&mut self) -> Result<(), DeviceError> {
@@ -198,7 +199,7 @@ impl<'a> Run<'a> {
             None => {
                 // Making room may retire the context that the gathered chain is for.
                 self.send_chain()?;
-                let found = self.contexts.require(&self.device.npu, &executable.pdi);
+                let found = self.contexts.require(&self.device.context_host, &executable.pdi);
                 found.map_err(|r| self.refused(r))?
             }
         };
