@@ -51,6 +51,17 @@ pub struct BitField {
     pub mask: u32,
 }
 
+/// A place in a structure that this crate knows and does not declare.
+#[derive(Debug, Clone, Copy)]
+pub struct Offset {
+    /// The structure's name in C.
+    pub structure: &'static str,
+    /// The field's name in C.
+    pub field: &'static str,
+    /// Bytes from the start of the structure.
+    pub offset: usize,
+}
+
 /// A constant of an enumeration or a macro.
 #[derive(Debug, Clone, Copy)]
 pub struct Constant {
@@ -103,6 +114,9 @@ pub const CONSTANTS: &[&[Constant]] = &[
 
 /// All fields inside words.
 pub const BIT_FIELDS: &[BitField] = packet::BIT_FIELDS;
+
+/// All places in structures that are not declared. They are in `hsa/amd_hsa_queue.h`.
+pub const OFFSETS: &[Offset] = queue::OFFSETS;
 
 /// All functions.
 pub const FUNCTIONS: &[Function] = api::FUNCTIONS;

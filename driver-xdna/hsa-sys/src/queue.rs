@@ -43,3 +43,16 @@ c_structs! {
         id: u64,
     }
 }
+
+/// Bytes from a [`hsa_queue_t`] to the index behind the last packet processed, a `u64`: the field `read_dispatch_id` of
+/// `amd_queue_t`, whose first field the queue is. Source: `amd_hsa_queue.h`.
+pub const AMD_QUEUE_READ_DISPATCH_ID: usize = 0x80;
+/// Bytes from a [`hsa_queue_t`] to the index of the next packet to write, a `u64`: the field `write_dispatch_id` of
+/// `amd_queue_t`.
+pub const AMD_QUEUE_WRITE_DISPATCH_ID: usize = 0x38;
+
+pub(crate) const OFFSETS: &[crate::layout::Offset] = &[
+    crate::layout::Offset { structure: "amd_queue_t", field: "read_dispatch_id", offset: AMD_QUEUE_READ_DISPATCH_ID },
+    crate::layout::Offset { structure: "amd_queue_t", field: "write_dispatch_id", offset: AMD_QUEUE_WRITE_DISPATCH_ID },
+    crate::layout::Offset { structure: "amd_queue_t", field: "hsa_queue", offset: 0 },
+];

@@ -11,7 +11,7 @@ use crate::session::Options;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, STRUCTS, Struct};
+use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, OFFSETS, STRUCTS, Struct};
 use regex::Regex;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-const HEADERS: [&str; 2] = ["hsa/hsa.h", "hsa/hsa_ext_amd.h"];
+const HEADERS: [&str; 3] = ["hsa/hsa.h", "hsa/hsa_ext_amd.h", "hsa/amd_hsa_queue.h"];
 
 /// Compare the declarations of hsa-sys with the headers of AMD's HSA runtime.
 #[derive(Debug, Args)]
@@ -126,6 +126,11 @@ fn questions() -> Vec<Question> {
     }
     for bits in BIT_FIELDS {
         ask("bit fields", format!("{}.{}", bits.structure, bits.name), bit_field(bits), u64::from(bits.mask));
+    }
+    for place in OFFSETS {
+        let (structure, field) = (place.structure, place.field);
+        let code = format!("value = offsetof({structure}, {field});");
+        ask("offsets", format!("{structure}.{field}"), code, place.offset as u64);
     }
     for constant in constants().filter(|constant| constant.later.is_none()) {
         let name = constant.name;
