@@ -1,0 +1,335 @@
+//! Which NPUs a URI means, and which a program may see at all.
+//!
+//! | URI | devices |
+//! |---|---|
+//! | `xdna` | the first usable NPU |
+//! | `xdna:0` | the first NPU of the list |
+//! | `xdna://pci-0000:c6:00.1` | the NPU at this PCI address, at every start the same |
+//! | `xdna://0,1` | two logical devices; naming an NPU twice makes two logical devices on it |
+//! | `xdna:*` | every usable NPU |
+//!
+//! [`VISIBLE_DEVICES_VARIABLE`] hides NPUs from a program and orders the others, as `ROCR_VISIBLE_DEVICES` does for GPUs; the
+//! ordinals of URIs count what is left. A device that is named and not usable is an error with its reasons, never replaced by
+//! another one.
+
+use crate::discovery::{Npu, SCHEME};
+use aie_hal::{DeviceUri, DriverError, Listing};
+
+/// Environment variable that names the NPUs a program may see: ordinals or ids, separated by commas. Unset shows all, empty
+/// none.
+pub const VISIBLE_DEVICES_VARIABLE: &str = "AIE_HAL_VISIBLE_DEVICES";
+
+/// A parameter of `xdna` URIs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// What it accepts, for messages.
+    pub accepted: &'static str,
+    /// What it does.
+    pub purpose: &'static str,
+}
+
+const ISOLATE: Param =
+    Param { name: "isolate", accepted: "`true` or `false`", purpose: "runs the runtime in a helper process" };
+
+/// The parameters of `xdna` URIs.
+pub const PARAMS: &[Param] = &[ISOLATE];
+
+/// The parameters of one URI.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Params {
+    /// Whether the runtime is to run in a helper process; `None` leaves it to the program.
+    pub isolate: Option<bool>,
+}
+
+impl Params {
+    /// Reads the parameters of `uri`.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] for one that is unknown or malformed.
+    pub fn of(uri: &DeviceUri) -> Result<Self, DriverError> {
+        let names: Vec<&str> = PARAMS.iter().map(|param| param.name).collect();
+        uri.check_params(&names)?;
+        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)? })
+    }
+}
+
+/// The NPUs that a program can see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inventory {
+    npus: Vec<Npu>,
+    /// How many there are that it cannot see.
+    hidden: usize,
+}
+
+/// Whether `word` names `npu`: its ordinal, its id, or the PCI address alone.
+fn names(word: &str, npu: &Npu) -> bool {
+    word.parse() == Ok(npu.ordinal)
+        || word.eq_ignore_ascii_case(&npu.id)
+        || npu.id.strip_prefix("pci-").is_some_and(|address| word.eq_ignore_ascii_case(address))
+}
+
+fn list<'a>(npus: impl IntoIterator<Item = &'a Npu>) -> String {
+    let entries: Vec<String> = npus
+        .into_iter()
+        .map(|npu| {
+            let name = format!("{} = {SCHEME}://{} ({})", npu.ordinal, npu.id, npu.name);
+            npu.disabled().map_or(name.clone(), |reason| format!("{name}, disabled: {reason}"))
+        })
+        .collect();
+    if entries.is_empty() { "none".to_owned() } else { entries.join("; ") }
+}
+
+impl Inventory {
+    /// The NPUs of a survey that `visible`, the value of [`VISIBLE_DEVICES_VARIABLE`], lets a program see, in its order.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] for an entry that names no NPU, or one that is named before.
+    pub fn new(npus: Vec<Npu>, visible: Option<&str>) -> Result<Self, DriverError> {
+        let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
+        let refuse = |reason: String| DriverError::InvalidParameter {
+            uri: SCHEME.to_owned(),
+            name: VISIBLE_DEVICES_VARIABLE.to_owned(),
+            reason: format!("{value:?}: {reason}"),
+        };
+        let mut shown: Vec<Npu> = Vec::new();
+        for word in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
+            let npu = npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
+                refuse(format!("`{word}` names no NPU; expected ordinals or ids of: {}", list(&npus)))
+            })?;
+            if shown.iter().any(|earlier| earlier.id == npu.id) {
+                return Err(refuse(format!("`{word}` names {} a second time; name it once", npu.id)));
+            }
+            shown.push(npu.clone());
+        }
+        for (ordinal, npu) in shown.iter_mut().enumerate() {
+            npu.ordinal = ordinal;
+        }
+        Ok(Self { hidden: npus.len() - shown.len(), npus: shown })
+    }
+
+    /// The NPUs, by ordinal.
+    pub fn npus(&self) -> &[Npu] {
+        &self.npus
+    }
+
+    /// One line for each NPU, also for those that are not usable.
+    ///
+    /// # Errors
+    /// As [`Npu::listing`].
+    pub fn listings(&self) -> Result<Vec<Listing>, DriverError> {
+        self.npus.iter().map(Npu::listing).collect()
+    }
+
+    /// The NPUs that the path of `uri` names: one for each logical device, in its order, at least one. Parameters are not
+    /// looked at: see [`Params::of`].
+    ///
+    /// # Errors
+    /// [`DriverError::NoSuchDevice`] when the path names something that is not there, [`DriverError::Unusable`] with the
+    /// reasons when it is there but disabled.
+    pub fn select(&self, uri: &DeviceUri) -> Result<Vec<&Npu>, DriverError> {
+        if self.npus.is_empty() {
+            return Err(self.no_such(uri, self.nothing()));
+        }
+        match uri.path() {
+            "" => self.usable(uri).map(|usable| usable[..1].to_vec()),
+            "*" => self.usable(uri),
+            path => path.split(',').map(|word| self.named(uri, word)).collect(),
+        }
+    }
+
+    fn nothing(&self) -> String {
+        match self.hidden {
+            0 => "this machine has no NPU that its kernel knows: no accel node and no PCI device of a known generation; an \
+                  NPU may be switched off in the firmware setup (BIOS), and a container needs the host's /sys"
+                .to_owned(),
+            hidden => format!("{VISIBLE_DEVICES_VARIABLE} hides all {hidden} NPUs; change or unset it"),
+        }
+    }
+
+    fn usable(&self, uri: &DeviceUri) -> Result<Vec<&Npu>, DriverError> {
+        let usable: Vec<&Npu> = self.npus.iter().filter(|npu| npu.usable()).collect();
+        if usable.is_empty() {
+            return Err(DriverError::Unusable {
+                uri: uri.to_string(),
+                reason: format!("no NPU is usable: {}", list(&self.npus)),
+            });
+        }
+        Ok(usable)
+    }
+
+    fn named(&self, uri: &DeviceUri, word: &str) -> Result<&Npu, DriverError> {
+        if word == "*" {
+            return Err(self.no_such(uri, format!("`*` stands alone: `{SCHEME}:*`")));
+        }
+        let npu = self.npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
+            let forms =
+                format!("expected an ordinal (`{SCHEME}:0`), an id (`{SCHEME}://pci-0000:c6:00.1`), or `{SCHEME}:*`");
+            let hidden = match self.hidden {
+                0 => String::new(),
+                hidden => format!("; {VISIBLE_DEVICES_VARIABLE} hides {hidden}"),
+            };
+            self.no_such(uri, format!("`{word}` names no NPU, {forms}{hidden}"))
+        })?;
+        match npu.disabled() {
+            None => Ok(npu),
+            Some(reason) => Err(DriverError::Unusable {
+                uri: uri.to_string(),
+                reason: format!("NPU {} ({}) is disabled: {reason}", npu.id, npu.name),
+            }),
+        }
+    }
+
+    fn no_such(&self, uri: &DeviceUri, reason: String) -> DriverError {
+        DriverError::NoSuchDevice { uri: uri.to_string(), reason, available: list(&self.npus) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::Obstacle;
+    use rstest::rstest;
+
+    fn npu(ordinal: usize, disabled: bool) -> Npu {
+        let address = format!("0000:c{ordinal}:00.1");
+        Npu {
+            ordinal,
+            id: format!("pci-{address}"),
+            name: "XDNA 2 NPU".into(),
+            arch: None,
+            node: None,
+            firmware: None,
+            obstacles: if disabled { vec![Obstacle::NoAccelNode { address }] } else { vec![] },
+        }
+    }
+
+    /// Four NPUs, of which the first and the third are disabled.
+    fn four() -> Vec<Npu> {
+        vec![npu(0, true), npu(1, false), npu(2, true), npu(3, false)]
+    }
+
+    fn uri(text: &str) -> DeviceUri {
+        DeviceUri::parse(text).unwrap()
+    }
+
+    fn select(inventory: &Inventory, text: &str) -> Result<Vec<String>, DriverError> {
+        Ok(inventory.select(&uri(text))?.into_iter().map(|npu| npu.id.clone()).collect())
+    }
+
+    #[rstest]
+    #[case("xdna", &["pci-0000:c1:00.1"])]
+    #[case("xdna:1", &["pci-0000:c1:00.1"])]
+    #[case("xdna://pci-0000:c3:00.1", &["pci-0000:c3:00.1"])]
+    #[case("xdna://PCI-0000:C3:00.1", &["pci-0000:c3:00.1"])]
+    #[case("xdna://0000:c3:00.1", &["pci-0000:c3:00.1"])]
+    #[case("xdna://3,1", &["pci-0000:c3:00.1", "pci-0000:c1:00.1"])]
+    #[case("xdna://1,1", &["pci-0000:c1:00.1", "pci-0000:c1:00.1"])]
+    #[case("xdna://pci-0000:c3:00.1,1", &["pci-0000:c3:00.1", "pci-0000:c1:00.1"])]
+    #[case("xdna:*", &["pci-0000:c1:00.1", "pci-0000:c3:00.1"])]
+    #[case("xdna:*?isolate=true", &["pci-0000:c1:00.1", "pci-0000:c3:00.1"])]
+    fn uris_name_devices(#[case] text: &str, #[case] expected: &[&str]) {
+        let inventory = Inventory::new(four(), None).unwrap();
+        assert_eq!(select(&inventory, text).unwrap(), expected);
+    }
+
+    #[rstest]
+    #[case("xdna:7", "`7` names no NPU, expected an ordinal")]
+    #[case("xdna://1,", "`` names no NPU")]
+    #[case("xdna://pci-0000:99:00.0", "`pci-0000:99:00.0` names no NPU")]
+    #[case("xdna:-1", "`-1` names no NPU")]
+    #[case("xdna://1,*", "`*` stands alone")]
+    fn what_is_not_there_lists_what_is(#[case] text: &str, #[case] expected: &str) {
+        let error = Inventory::new(four(), None).unwrap().select(&uri(text)).unwrap_err();
+        let DriverError::NoSuchDevice { uri: asked, reason, available } = error else { panic!("{error}") };
+        assert_eq!(asked, text);
+        assert!(reason.starts_with(expected), "{reason}");
+        assert!(available.contains("1 = xdna://pci-0000:c1:00.1 (XDNA 2 NPU)"), "{available}");
+        assert!(
+            available.contains("0 = xdna://pci-0000:c0:00.1 (XDNA 2 NPU), disabled: amdxdna serves"),
+            "{available}"
+        );
+    }
+
+    #[rstest]
+    #[case("xdna:0")]
+    #[case("xdna://1,0")]
+    #[case("xdna://pci-0000:c0:00.1")]
+    fn a_disabled_npu_is_not_replaced_by_another(#[case] text: &str) {
+        let error = Inventory::new(four(), None).unwrap().select(&uri(text)).unwrap_err();
+        let DriverError::Unusable { uri: asked, reason } = error else { panic!("{error}") };
+        assert_eq!(asked, text);
+        let expected = "NPU pci-0000:c0:00.1 (XDNA 2 NPU) is disabled: amdxdna serves PCI device 0000:c0:00.1";
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+
+    #[rstest]
+    #[case("xdna")]
+    #[case("xdna:*")]
+    fn without_a_usable_npu_all_reasons_are_told(#[case] text: &str) {
+        let inventory = Inventory::new(vec![npu(0, true), npu(1, true)], None).unwrap();
+        let error = inventory.select(&uri(text)).unwrap_err();
+        let DriverError::Unusable { reason, .. } = error else { panic!("{error}") };
+        assert!(reason.contains("0000:c0:00.1, but shows") && reason.contains("0000:c1:00.1, but shows"), "{reason}");
+    }
+
+    #[test]
+    fn without_an_npu_the_error_says_what_was_looked_for() {
+        let inventory = Inventory::new(vec![], None).unwrap();
+        assert_eq!(inventory.listings().unwrap(), []);
+        let text = inventory.select(&uri("xdna")).unwrap_err().to_string();
+        assert!(text.starts_with("no device for `xdna`: this machine has no NPU that its kernel knows"), "{text}");
+        assert!(text.ends_with("available: none"), "{text}");
+    }
+
+    #[rstest]
+    #[case(None, &["pci-0000:c0:00.1", "pci-0000:c1:00.1", "pci-0000:c2:00.1", "pci-0000:c3:00.1"])]
+    #[case(Some("3,1"), &["pci-0000:c3:00.1", "pci-0000:c1:00.1"])]
+    #[case(Some(" pci-0000:C2:00.1 , 0"), &["pci-0000:c2:00.1", "pci-0000:c0:00.1"])]
+    #[case(Some(""), &[])]
+    #[case(Some(" "), &[])]
+    fn visible_devices_filter_and_order(#[case] value: Option<&str>, #[case] expected: &[&str]) {
+        let inventory = Inventory::new(four(), value).unwrap();
+        let found: Vec<(usize, &str)> = inventory.npus().iter().map(|npu| (npu.ordinal, npu.id.as_str())).collect();
+        assert_eq!(found, expected.iter().copied().enumerate().collect::<Vec<_>>());
+        assert_eq!(inventory.listings().unwrap().len(), expected.len());
+    }
+
+    #[test]
+    fn ordinals_count_the_visible_devices() {
+        let inventory = Inventory::new(four(), Some("3,1")).unwrap();
+        assert_eq!(select(&inventory, "xdna:0").unwrap(), ["pci-0000:c3:00.1"]);
+        assert_eq!(select(&inventory, "xdna").unwrap(), ["pci-0000:c3:00.1"]);
+        let text = inventory.select(&uri("xdna:2")).unwrap_err().to_string();
+        assert!(text.contains("; AIE_HAL_VISIBLE_DEVICES hides 2"), "{text}");
+        let text = inventory.select(&uri("xdna://pci-0000:c2:00.1")).unwrap_err().to_string();
+        assert!(text.starts_with("no device for"), "{text}");
+    }
+
+    #[test]
+    fn hiding_everything_is_told() {
+        let text = Inventory::new(four(), Some("")).unwrap().select(&uri("xdna")).unwrap_err().to_string();
+        assert!(text.contains("AIE_HAL_VISIBLE_DEVICES hides all 4 NPUs; change or unset it"), "{text}");
+    }
+
+    #[rstest]
+    #[case("4", "\"4\": `4` names no NPU; expected ordinals or ids of: 0 = xdna://pci-0000:c0:00.1")]
+    #[case("1,,3", "\"1,,3\": `` names no NPU")]
+    #[case("1,pci-0000:c1:00.1", "\"1,pci-0000:c1:00.1\": `pci-0000:c1:00.1` names pci-0000:c1:00.1 a second time")]
+    fn a_wrong_visible_entry_is_an_error(#[case] value: &str, #[case] expected: &str) {
+        let error = Inventory::new(four(), Some(value)).unwrap_err();
+        let DriverError::InvalidParameter { name, reason, .. } = error else { panic!("{error}") };
+        assert_eq!(name, VISIBLE_DEVICES_VARIABLE);
+        assert!(reason.starts_with(expected), "{reason}");
+    }
+
+    #[test]
+    fn parameters_are_checked() {
+        assert_eq!(Params::of(&uri("xdna:0")).unwrap(), Params { isolate: None });
+        assert_eq!(Params::of(&uri("xdna:0?isolate=true")).unwrap(), Params { isolate: Some(true) });
+        let message = |text: &str| Params::of(&uri(text)).unwrap_err().to_string();
+        assert!(message("xdna?isolate").ends_with("`` is not valid, expected `true` or `false`"));
+        assert!(message("xdna?isolated=true").ends_with("parameter `isolated`: unknown; `xdna` takes: isolate"));
+    }
+}
