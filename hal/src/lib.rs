@@ -19,6 +19,9 @@
 //! [`KernelArtifact`]s as [`Executable`]s, and makes [`Semaphore`]s and [`Queue`]s. A [`CommandList`] of fills, updates, copies,
 //! dispatches, host calls and barriers is submitted to a queue. [`Counters`] say what it cost.
 //!
+//! What every driver of an NPU would otherwise build again is here: the machinery of a queue ([`submission_queue`]) and the
+//! choice of hardware contexts ([`context_planner`]).
+//!
 //! A software device runs kernels through a [`KernelExecutor`], which is given to it from outside.
 #![forbid(unsafe_code)]
 

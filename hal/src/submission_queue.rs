@@ -55,7 +55,8 @@ pub trait Engine: Send + Sync + 'static {
     /// wait for its signals, perhaps a host call of a later work. Every work runs as if those before it were complete.
     ///
     /// Works that stay in `batch` must not have been started. The queue takes them back, fails those whose waits have
-    /// failed, and hands over the others again. At least one has to be taken, or the first one fails.
+    /// failed, and hands over the others again. At least one has to be taken, or the first one fails. An engine that cannot
+    /// tell which work failed fails all that it may have started.
     fn run(&self, scratch: &mut Self::Scratch, batch: &mut VecDeque<Work>);
 }
 
