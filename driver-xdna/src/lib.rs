@@ -8,6 +8,7 @@
 pub mod agent;
 pub mod discovery;
 pub mod interface;
+pub mod library;
 pub mod selection;
 pub mod sysfs;
 

@@ -1,0 +1,438 @@
+//! Finding the runtime library, AMD's ROCR: `libhsa-runtime64`.
+//!
+//! It is searched for in this order: what the program says, [`LIBRARY_VARIABLE`], [`IREE_LIBRARY_VARIABLE`] (the same variable
+//! that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's loader, which also knows `LD_LIBRARY_PATH`.
+//! The first three are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
+//! search ends. A path may be the library's file or a folder that has it; which of the two is decided by looking.
+//!
+//! Whatever happens is kept as a list of [`Attempt`]s, and an error tells all of them with the loader's own words.
+
+use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
+use std::error::Error;
+use std::ffi::OsString;
+use std::fmt::{Display, Formatter};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Environment variable with the library's file or folder.
+pub const LIBRARY_VARIABLE: &str = "AIE_HAL_LIBHSA_PATH";
+
+/// IREE's environment variable with the library's file or folder.
+pub const IREE_LIBRARY_VARIABLE: &str = "IREE_HAL_AMDGPU_LIBHSA_PATH";
+
+/// Environment variable with ROCm's folder.
+const ROCM_VARIABLE: &str = "ROCM_PATH";
+
+/// Names of the library, best first. The one without a version is for developers, and may be missing.
+const NAMES: [&str; 2] = ["libhsa-runtime64.so.1", "libhsa-runtime64.so"];
+
+/// Where ROCm is installed by AMD's packages.
+const ROCM_FOLDER: &str = "/opt/rocm";
+
+/// Who named a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The program.
+    Option,
+    /// An environment variable.
+    Variable(&'static str),
+    /// The usual place of ROCm.
+    Rocm,
+    /// The system's loader.
+    Loader,
+}
+
+impl Source {
+    /// Whether the search ends here, found or not.
+    fn is_explicit(self) -> bool {
+        match self {
+            Self::Option => true,
+            Self::Variable(name) => name != ROCM_VARIABLE,
+            Self::Rocm | Self::Loader => false,
+        }
+    }
+}
+
+impl Display for Source {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Option => f.write_str("the program's option"),
+            Self::Variable(name) => f.write_str(name),
+            Self::Rocm => f.write_str("ROCm's usual folder"),
+            Self::Loader => f.write_str("the system's loader"),
+        }
+    }
+}
+
+/// Something that would be tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Who named it.
+    pub source: Source,
+    /// A file, or a bare name for the system's loader.
+    pub path: PathBuf,
+    /// Why it would not even be loaded.
+    pub absent: Option<String>,
+}
+
+/// Something that was tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attempt {
+    /// Who named it.
+    pub source: Source,
+    /// A file, or a bare name for the system's loader.
+    pub path: PathBuf,
+    /// Why it failed; `None` for the one that was loaded.
+    pub failure: Option<String>,
+}
+
+impl Display for Attempt {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Self { source, path, failure } = self;
+        write!(f, "{} (from {source}): {}", path.display(), failure.as_deref().unwrap_or("loaded"))
+    }
+}
+
+/// The library, loaded.
+#[derive(Debug)]
+pub struct Found {
+    /// The library. Dropping it unloads it; do that only when nothing of it ever ran.
+    pub library: libloading::Library,
+    /// Its file.
+    pub path: PathBuf,
+    /// Who named it.
+    pub source: Source,
+    /// All that was tried; the last one was loaded.
+    pub attempts: Vec<Attempt>,
+}
+
+/// The library cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LibraryError {
+    /// A library was named and cannot be loaded. Nothing else was tried.
+    #[error(
+        "cannot load the runtime library that {source_name} names: {}; correct the path, or take it away to search for {}",
+        tell(attempts), NAMES[0]
+    )]
+    Explicit {
+        /// Who named it.
+        source_name: Source,
+        /// What was tried.
+        attempts: Vec<Attempt>,
+    },
+    /// No place has one that can be loaded.
+    #[error(
+        "cannot load {}, AMD's ROCR; tried: {}; install ROCm 7.0 to 7.2 or Debian's libhsa-runtime64-1 (7.2 or newer), or set \
+         {LIBRARY_VARIABLE} to its file or folder", NAMES[0], tell(attempts)
+    )]
+    NotFound {
+        /// What was tried.
+        attempts: Vec<Attempt>,
+    },
+}
+
+impl LibraryError {
+    /// What was tried.
+    pub fn attempts(&self) -> &[Attempt] {
+        match self {
+            Self::Explicit { attempts, .. } | Self::NotFound { attempts } => attempts,
+        }
+    }
+}
+
+fn tell(attempts: &[Attempt]) -> String {
+    attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What differs between this machine and a test.
+struct Places<'a> {
+    rocm: &'a str,
+    loader_names: &'a [&'a str],
+}
+
+const THIS_MACHINE: Places<'static> = Places { rocm: ROCM_FOLDER, loader_names: &NAMES };
+
+/// The candidates of one named place: a file, or the library's names in a folder.
+fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
+    // The loader would search its own folders for a name without a slash.
+    let place = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
+    let one = |path: PathBuf, absent: Option<String>| Candidate { source, path, absent };
+    match fs::metadata(&place) {
+        Err(error) => vec![one(place, Some(error.to_string()))],
+        Ok(metadata) if metadata.is_dir() => {
+            let found = NAMES.map(|name| place.join(name)).map(|path| {
+                let absent = fs::metadata(&path).err().map(|error| error.to_string());
+                one(path, absent)
+            });
+            found.to_vec()
+        }
+        Ok(_) => vec![one(place, None)],
+    }
+}
+
+fn plan_in(
+    places: &Places<'_>,
+    option: Option<&Path>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Vec<Candidate> {
+    let variable = |name: &'static str| {
+        environment(name).filter(|value| !value.is_empty()).map(|value| (Source::Variable(name), PathBuf::from(value)))
+    };
+    let explicit = option
+        .map(|path| (Source::Option, path.to_owned()))
+        .or_else(|| variable(LIBRARY_VARIABLE))
+        .or_else(|| variable(IREE_LIBRARY_VARIABLE));
+    if let Some((source, place)) = explicit {
+        return candidates(source, &place);
+    }
+    let mut folders: Vec<(Source, PathBuf)> = Vec::new();
+    for (source, rocm) in variable(ROCM_VARIABLE).into_iter().chain([(Source::Rocm, places.rocm.into())]) {
+        for folder in ["lib", "lib64"].map(|name| rocm.join(name)) {
+            if folders.iter().all(|(_, known)| *known != folder) {
+                folders.push((source, folder));
+            }
+        }
+    }
+    let mut plan: Vec<Candidate> = folders.iter().flat_map(|(source, folder)| candidates(*source, folder)).collect();
+    plan.extend(places.loader_names.iter().map(|name| Candidate {
+        source: Source::Loader,
+        path: name.into(),
+        absent: None,
+    }));
+    plan
+}
+
+/// Says what [`find`] would try, in order, without loading anything.
+pub fn plan(option: Option<&Path>, environment: impl Fn(&str) -> Option<OsString>) -> Vec<Candidate> {
+    plan_in(&THIS_MACHINE, option, &environment)
+}
+
+/// Finds and loads the runtime library. `option` is what the program says, a file or a folder; `environment` gives the value
+/// of a variable, as [`std::env::var_os`] does; an empty value counts as unset.
+///
+/// Loading runs code of the library (its constructors), before anything can be checked of it: name only libraries that may
+/// run in this process. All of its symbols are resolved now, so a library that lacks one fails here and not in use.
+///
+/// # Errors
+/// [`LibraryError::Explicit`] when a named one cannot be loaded, [`LibraryError::NotFound`] when there is none.
+pub fn find(option: Option<&Path>, environment: impl Fn(&str) -> Option<OsString>) -> Result<Found, LibraryError> {
+    find_in(&THIS_MACHINE, option, &environment)
+}
+
+fn find_in(
+    places: &Places<'_>,
+    option: Option<&Path>,
+    environment: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<Found, LibraryError> {
+    let mut attempts = Vec::new();
+    for Candidate { source, path, absent } in plan_in(places, option, environment) {
+        let outcome = absent.map_or_else(|| load(&path), Err);
+        let failure = outcome.as_ref().err().cloned();
+        tracing::debug!(path = %path.display(), %source, failure, "runtime library");
+        attempts.push(Attempt { source, path: path.clone(), failure });
+        if let Ok(library) = outcome {
+            let path = if source == Source::Loader { loaded_file(&path).unwrap_or(path) } else { path };
+            return Ok(Found { library, path, source, attempts });
+        }
+    }
+    Err(match attempts.first().map(|attempt| attempt.source).filter(|source| source.is_explicit()) {
+        Some(source_name) => LibraryError::Explicit { source_name, attempts },
+        None => LibraryError::NotFound { attempts },
+    })
+}
+
+/// Loads a library; the error is the loader's message.
+fn load(path: &Path) -> Result<libloading::Library, String> {
+    // SAFETY: Constructors of the library run now. It is AMD's ROCR, found by its name in the folders of ROCm or of the
+    // system, whose constructors only set up its own state; or a library that the user or the program named for this
+    // purpose, which the documentation of `find` makes theirs to answer for.
+    let opened = unsafe { UnixLibrary::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    opened.map(Into::into).map_err(|error| match error.source() {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    })
+}
+
+/// The file that a library was loaded from, which the system's loader does not tell: the kernel's list of mapped files does.
+fn loaded_file(name: &Path) -> Option<PathBuf> {
+    let name = name.to_str()?;
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    // The name is often a link to a file with a longer version: `libhsa-runtime64.so.1.18.0`.
+    maps.lines()
+        .filter_map(|line| Some(Path::new(&line[line.find('/')?..])))
+        .find(|path| path.file_name().and_then(|file| file.to_str()).is_some_and(|file| file.starts_with(name)))
+        .map(Path::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+    use std::os::unix::fs::symlink;
+    use tempfile::TempDir;
+
+    const C_LIBRARY: &str = "libc.so.6";
+
+    /// Folders with libraries that load and that do not, and no ROCm anywhere.
+    struct MadeUp {
+        folder: TempDir,
+        variables: Vec<(&'static str, PathBuf)>,
+    }
+
+    impl MadeUp {
+        fn new() -> Self {
+            Self { folder: TempDir::new().unwrap(), variables: vec![] }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            let path = self.folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        }
+
+        /// A file that is no library.
+        fn broken(&self, name: &str) -> PathBuf {
+            let path = self.path(name);
+            fs::write(&path, "x").unwrap();
+            path
+        }
+
+        /// A library that loads: the C library, which every test has.
+        fn sound(&self, name: &str) -> PathBuf {
+            let path = self.path(name);
+            symlink(loaded_file(Path::new(C_LIBRARY)).unwrap(), &path).unwrap();
+            path
+        }
+
+        fn set(&mut self, name: &'static str, value: PathBuf) {
+            self.variables.push((name, value));
+        }
+
+        fn find_by(&self, option: Option<&Path>, loader_names: &[&str]) -> Result<Found, LibraryError> {
+            let rocm = self.folder.path().join("rocm");
+            find_in(&Places { rocm: rocm.to_str().unwrap(), loader_names }, option, &|name| {
+                self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone().into())
+            })
+        }
+
+        fn find(&self, option: Option<&Path>) -> Result<Found, LibraryError> {
+            self.find_by(option, &["libno-such-library.so.1"])
+        }
+    }
+
+    #[rstest]
+    #[case::option(None, Source::Option)]
+    #[case::own(Some(LIBRARY_VARIABLE), Source::Variable(LIBRARY_VARIABLE))]
+    #[case::iree(Some(IREE_LIBRARY_VARIABLE), Source::Variable(IREE_LIBRARY_VARIABLE))]
+    fn a_named_library_is_a_file_or_a_folder(#[case] variable: Option<&'static str>, #[case] source: Source) {
+        // Neither is named as its kind would be: only looking tells.
+        for (place, file) in [("plain", "plain"), ("folder.so.1", "folder.so.1/libhsa-runtime64.so.1")] {
+            let mut made_up = MadeUp::new();
+            let file = made_up.sound(file);
+            let place = made_up.path(place);
+            let found = match variable {
+                None => made_up.find(Some(&place)),
+                Some(name) => {
+                    made_up.set(name, place);
+                    made_up.find(None)
+                }
+            };
+            let found = found.unwrap();
+            assert_eq!((&found.path, found.source), (&file, source));
+            assert_eq!(found.attempts, [Attempt { source, path: file, failure: None }]);
+        }
+    }
+
+    #[test]
+    fn option_own_variable_that_of_iree_rocm_loader_is_the_order() {
+        let mut made_up = MadeUp::new();
+        let source = |made_up: &MadeUp, option: Option<&Path>| made_up.find_by(option, &[C_LIBRARY]).unwrap().source;
+        let sound = made_up.sound("named");
+        assert_eq!(source(&made_up, None), Source::Loader);
+        made_up.sound("rocm/lib64/libhsa-runtime64.so");
+        assert_eq!(source(&made_up, None), Source::Rocm);
+        made_up.sound("other-rocm/lib/libhsa-runtime64.so.1");
+        made_up.set("ROCM_PATH", made_up.path("other-rocm"));
+        assert_eq!(source(&made_up, None), Source::Variable("ROCM_PATH"));
+        made_up.set(IREE_LIBRARY_VARIABLE, sound.clone());
+        assert_eq!(source(&made_up, None), Source::Variable(IREE_LIBRARY_VARIABLE));
+        made_up.set(LIBRARY_VARIABLE, sound.clone());
+        assert_eq!(source(&made_up, None), Source::Variable(LIBRARY_VARIABLE));
+        assert_eq!(source(&made_up, Some(&sound)), Source::Option);
+    }
+
+    #[rstest]
+    #[case::missing("nowhere/lib.so", "No such file or directory")]
+    #[case::broken("broken", "file too short")]
+    #[case::empty_folder("empty", "No such file or directory")]
+    #[case::folder_with_a_broken_one("folder", "file too short")]
+    fn a_named_library_that_fails_ends_the_search(#[case] name: &str, #[case] cause: &str) {
+        let mut made_up = MadeUp::new();
+        made_up.sound("rocm/lib/libhsa-runtime64.so.1");
+        made_up.broken("broken");
+        made_up.broken("folder/libhsa-runtime64.so.1");
+        fs::create_dir(made_up.path("empty")).unwrap();
+        made_up.set(LIBRARY_VARIABLE, made_up.folder.path().join(name));
+        let error = made_up.find(None).unwrap_err();
+        assert!(matches!(error, LibraryError::Explicit { source_name: Source::Variable(LIBRARY_VARIABLE), .. }));
+        let text = error.to_string();
+        assert!(text.starts_with("cannot load the runtime library that AIE_HAL_LIBHSA_PATH names: /"), "{text}");
+        assert!(text.contains(name) && text.contains(cause), "{text}");
+        assert!(text.ends_with("correct the path, or take it away to search for libhsa-runtime64.so.1"), "{text}");
+    }
+
+    #[test]
+    fn a_folder_is_searched_for_both_names() {
+        let made_up = MadeUp::new();
+        made_up.broken("folder/libhsa-runtime64.so.1");
+        let sound = made_up.sound("folder/libhsa-runtime64.so");
+        let found = made_up.find(Some(&made_up.path("folder"))).unwrap();
+        assert_eq!(found.path, sound);
+        let failures: Vec<bool> = found.attempts.iter().map(|attempt| attempt.failure.is_some()).collect();
+        assert_eq!(failures, [true, false]);
+    }
+
+    #[test]
+    fn without_a_library_every_attempt_is_told() {
+        let mut made_up = MadeUp::new();
+        made_up.broken("rocm/lib/libhsa-runtime64.so.1");
+        made_up.set("ROCM_PATH", made_up.path("old-rocm"));
+        made_up.set(LIBRARY_VARIABLE, PathBuf::new());
+        let error = made_up.find(None).unwrap_err();
+        let sources: Vec<Source> = error.attempts().iter().map(|attempt| attempt.source).collect();
+        let rocm_path = Source::Variable("ROCM_PATH");
+        assert_eq!(sources, [rocm_path, rocm_path, Source::Rocm, Source::Rocm, Source::Rocm, Source::Loader]);
+        assert!(matches!(error, LibraryError::NotFound { .. }));
+        let text = error.to_string();
+        assert!(text.starts_with("cannot load libhsa-runtime64.so.1, AMD's ROCR; tried: "), "{text}");
+        for expected in [
+            "/old-rocm/lib (from ROCM_PATH): No such file or directory",
+            "/rocm/lib/libhsa-runtime64.so.1 (from ROCm's usual folder): ",
+            "file too short",
+            "libno-such-library.so.1 (from the system's loader): libno-such-library.so.1: cannot open shared object file",
+            "install ROCm 7.0 to 7.2 or Debian's libhsa-runtime64-1 (7.2 or newer), or set AIE_HAL_LIBHSA_PATH",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+    }
+
+    #[test]
+    fn the_loaders_choice_is_told_as_a_file() {
+        let found = MadeUp::new().find_by(None, &["libno-such-library.so.1", C_LIBRARY]).unwrap();
+        assert!(found.path.is_absolute() && found.path.is_file(), "{}", found.path.display());
+        assert_eq!(found.attempts.last().unwrap().path, Path::new(C_LIBRARY));
+    }
+
+    #[test]
+    fn a_plan_loads_nothing_and_has_no_folder_twice() {
+        let plan = plan(None, |name| (name == "ROCM_PATH").then(|| ROCM_FOLDER.into()));
+        assert!(plan.iter().all(|candidate| candidate.source != Source::Rocm), "{plan:?}");
+        let loader: Vec<&Path> =
+            plan.iter().filter(|c| c.source == Source::Loader).map(|candidate| candidate.path.as_path()).collect();
+        assert_eq!(loader, NAMES.map(Path::new));
+        let made_up = MadeUp::new();
+        let broken = made_up.broken("broken");
+        let explicit = super::plan(Some(&broken), |_| Some("/elsewhere".into()));
+        assert_eq!(explicit, [Candidate { source: Source::Option, path: broken, absent: None }]);
+    }
+}
