@@ -3,6 +3,8 @@
 //! Both sides run in turn on the same machine with the same number of threads. On the simulated device the time is that
 //! of the reference kernels on this CPU and says nothing about an NPU; the counts per token hold for both.
 
+mod kernel;
+
 use crate::generation::{self, StatsFile};
 use crate::output;
 use crate::process;
@@ -10,6 +12,7 @@ use crate::session::{DriverOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use anyhow::{Context, Result};
 use clap::Args;
+use kernel::KernelCosts;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,6 +26,7 @@ const DECODE: u64 = 32;
 #[command(after_help = "Examples:
   cargo xtask bench
   cargo xtask bench --threads 1 --repetitions 5
+  cargo xtask bench --driver xdna       and what a token and a dispatch cost at the kernel
   cargo xtask bench --json | jq .prefill.ratio
 
 Times are reported and never asserted.")]
@@ -73,6 +77,8 @@ struct Report {
     allocations_per_decoded_token: f64,
     on_array: u64,
     on_host: u64,
+    /// Costs at the kernel, with `--driver xdna`.
+    kernel: Option<KernelCosts>,
     device: DeviceStats,
 }
 
@@ -89,6 +95,8 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
             .context("on our device")?;
     let stats = Stats::read(&file.path())?;
     let device = stats.used()?.clone();
+    session.kernel_report()?;
+    let kernel = KernelCosts::measure(&session, &model, threads, options)?;
     let pair = |tokens, cpu: Speed, device: Speed| Pair {
         tokens,
         cpu,
@@ -104,6 +112,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
         allocations_per_decoded_token: allocations_per_token(&device),
         on_array: device.array(),
         on_host: device.host(),
+        kernel,
         device,
     };
     if options.json { output::json(&report) } else { print(&report) }
@@ -160,6 +169,9 @@ fn print(report: &Report) -> Result<()> {
         costs.add_row([name.to_owned(), value]);
     }
     println!("{costs}\n{}", report.device.summary_table());
+    if let Some(kernel) = &report.kernel {
+        kernel.print();
+    }
     println!(
         "{} threads on both sides, {} repetitions; simulated device, its kernels run on this CPU",
         report.threads, report.repetitions

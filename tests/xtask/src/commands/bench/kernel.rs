@@ -1,0 +1,225 @@
+//! What a token and a dispatch cost at the kernel, measured on the simulated kernel device.
+//!
+//! For a token two runs are compared that differ only in the number of tokens they decode: what they share, from loading
+//! the model to warming up, cancels out, and what is left is the steady state. For a dispatch a small program is run,
+//! once through the HAL and twice with the runtime's own functions: with as many dispatches for a doorbell, and with
+//! one.
+
+use crate::build;
+use crate::generation::{self, Request};
+use crate::output;
+use crate::process;
+use crate::session::{Options, Session};
+use crate::simulation::KernelReport;
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+const PROMPT: &str = "The three states of matter are";
+/// Tokens of the shorter and the longer run.
+const TOKENS: (usize, usize) = (16, 48);
+const LIMIT: Duration = Duration::from_secs(1800);
+const PACKAGE: &str = "dispatch-cost";
+/// The ways to dispatch: what is printed, the program's word for it, and the dispatches for a doorbell.
+const WAYS: [(&str, &str, u32); 3] = [
+    ("HAL, chains of 32", "hal", 32),
+    ("runtime's functions, chains of 32", "plain", 32),
+    ("runtime's functions, a doorbell each", "plain", 1),
+];
+
+/// Both.
+#[derive(Debug, Serialize)]
+pub struct KernelCosts {
+    /// Per decoded token.
+    pub token: TokenCosts,
+    /// Per dispatch, by way.
+    pub dispatch: Vec<DispatchCosts>,
+    /// Host time of a dispatch through the HAL, as a multiple of the runtime's functions with the same chains.
+    pub hal_to_plain: f64,
+}
+
+/// A decoded token, after the warm-up.
+#[derive(Debug, Serialize)]
+pub struct TokenCosts {
+    /// Kernel calls by name.
+    pub calls: BTreeMap<String, f64>,
+    /// Doorbells: submissions of a chain to the kernel.
+    pub doorbells: f64,
+    /// Commands in them.
+    pub commands: f64,
+    /// Hardware contexts made.
+    pub contexts_created: f64,
+    /// Changes of context.
+    pub context_switches: f64,
+    /// Buffer objects made, by type.
+    pub bos_created: BTreeMap<String, f64>,
+    /// Milliseconds of the device's own time.
+    pub virtual_ms: f64,
+}
+
+/// One way to dispatch.
+#[derive(Debug, Serialize)]
+pub struct DispatchCosts {
+    /// Which.
+    pub way: &'static str,
+    /// Dispatches for a doorbell.
+    pub chain: u32,
+    /// Nanoseconds on the host, the kernel's work on this CPU included.
+    pub ns: f64,
+    /// The same in the fastest round.
+    pub fastest_ns: f64,
+    /// Kernel calls.
+    pub calls: f64,
+    /// Contexts made, for a doorbell.
+    pub contexts_per_doorbell: f64,
+    /// Microseconds of the device's own time.
+    pub virtual_us: f64,
+}
+
+/// What the program prints.
+#[derive(Deserialize)]
+struct Printed {
+    ns_per_dispatch: f64,
+    fastest_ns_per_dispatch: f64,
+}
+
+impl KernelCosts {
+    /// Measures on the simulated kernel device of `session`; `None` if it has none.
+    pub fn measure(session: &Session, model: &Path, threads: usize, options: &Options) -> Result<Option<Self>> {
+        if session.simulation.is_none() {
+            return Ok(None);
+        }
+        let run = |tokens| decode(session, model, threads, tokens);
+        let token = TokenCosts::between(&run(TOKENS.0)?, &run(TOKENS.1)?, TOKENS.1 - TOKENS.0);
+        let program =
+            build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
+        let dispatch = WAYS
+            .iter()
+            .map(|way| DispatchCosts::measure(session, &program, way).with_context(|| way.0))
+            .collect::<Result<Vec<_>>>()?;
+        let hal_to_plain = dispatch[0].ns / dispatch[1].ns;
+        Ok(Some(Self { token, dispatch, hal_to_plain }))
+    }
+
+    /// Prints the tables.
+    pub fn print(&self) {
+        let token = &self.token;
+        let mut table = output::table(&["at the kernel, for a decoded token", "#number"]);
+        let numbers = [
+            ("doorbells", token.doorbells),
+            ("commands in them", token.commands),
+            ("contexts made", token.contexts_created),
+            ("context switches", token.context_switches),
+            ("ms of the device's own time", token.virtual_ms),
+        ];
+        let bos = token.bos_created.iter().map(|(kind, count)| (format!("buffer objects made: {kind}"), *count));
+        let calls = token.calls.iter().map(|(name, count)| (format!("kernel calls: {name}"), *count));
+        for (name, number) in
+            numbers.map(|(name, number)| (name.to_owned(), number)).into_iter().chain(bos).chain(calls)
+        {
+            table.add_row([name, format!("{number:.2}")]);
+        }
+        println!("{table}");
+        let mut table = output::table(&[
+            "a dispatch",
+            "#host ns",
+            "#fastest",
+            "#kernel calls",
+            "#contexts per doorbell",
+            "#device us",
+        ]);
+        for way in &self.dispatch {
+            table.add_row([
+                way.way.to_owned(),
+                format!("{:.0}", way.ns),
+                format!("{:.0}", way.fastest_ns),
+                format!("{:.2}", way.calls),
+                format!("{:.2}", way.contexts_per_doorbell),
+                format!("{:.1}", way.virtual_us),
+            ]);
+        }
+        println!("{table}");
+        println!(
+            "host time of a dispatch through the HAL: {:.2} times that of the runtime's functions, chains of 32 on both \
+             sides, the simulated kernel device's share included",
+            self.hal_to_plain
+        );
+    }
+}
+
+/// Decodes so many tokens, whatever the model says of the end.
+fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<KernelReport> {
+    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
+    let mut command = session.on_device("llama-completion", None)?;
+    command.arg("--ignore-eos");
+    generation::require_success(&request.run(command, |_| ())?)?;
+    session.kernel_report()?.context("the session has a simulated kernel device")
+}
+
+impl TokenCosts {
+    /// What `longer` did more than `shorter`, for each of `tokens`.
+    fn between(shorter: &KernelReport, longer: &KernelReport, tokens: usize) -> Self {
+        let each = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / tokens as f64;
+        let calls = longer.calls.iter().map(|(name, calls)| {
+            let before = shorter.calls.get(name).map_or(0, |calls| calls.count);
+            (name.clone(), each(before, calls.count))
+        });
+        let bos = longer.bos_created.iter().map(|(kind, count)| {
+            (kind.clone(), each(shorter.bos_created.get(kind).copied().unwrap_or_default(), *count))
+        });
+        Self {
+            calls: calls.filter(|(_, count)| *count != 0.0).collect(),
+            doorbells: each(shorter.doorbells, longer.doorbells),
+            commands: each(shorter.commands, longer.commands),
+            contexts_created: each(shorter.contexts_created, longer.contexts_created),
+            context_switches: each(shorter.context_switches, longer.context_switches),
+            bos_created: bos.collect(),
+            virtual_ms: each(shorter.virtual_ns, longer.virtual_ns) / 1e6,
+        }
+    }
+}
+
+impl DispatchCosts {
+    fn measure(session: &Session, program: &Path, (way, word, chain): &(&'static str, &str, u32)) -> Result<Self> {
+        let mut command = session.testbed.command_for(program);
+        if let Some(simulation) = &session.simulation {
+            simulation.apply(&mut command);
+        }
+        command.args([word, "--chain", &chain.to_string(), "--device", &session.device]);
+        let finished = process::run(&mut command, LIMIT)?;
+        anyhow::ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(6));
+        let printed: Printed = serde_json::from_str(&finished.stdout)
+            .with_context(|| format!("{PACKAGE} printed no JSON but {:?}", finished.stdout))?;
+        let report = session.kernel_report()?.context("the session has a simulated kernel device")?;
+        let commands = report.commands.max(1) as f64;
+        Ok(Self {
+            way,
+            chain: *chain,
+            ns: printed.ns_per_dispatch,
+            fastest_ns: printed.fastest_ns_per_dispatch,
+            calls: report.total_calls() as f64 / commands,
+            contexts_per_doorbell: report.contexts_created as f64 / report.doorbells.max(1) as f64,
+            virtual_us: report.virtual_ns as f64 / 1e3 / commands,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_two_runs_share_cancels_out() {
+        let shorter: KernelReport = serde_json::from_str(&crate::simulation::tests::sample(0)).unwrap();
+        let mut longer = shorter.clone();
+        longer.doorbells += 8;
+        longer.virtual_ns += 12_000_000;
+        longer.calls.get_mut("EXEC_CMD").unwrap().count += 8;
+        let costs = TokenCosts::between(&shorter, &longer, 4);
+        assert_eq!((costs.doorbells, costs.contexts_created, costs.virtual_ms), (2.0, 0.0, 3.0));
+        assert_eq!(costs.calls, BTreeMap::from([("EXEC_CMD".to_owned(), 2.0)]));
+        assert_eq!(costs.bos_created["CMD"], 0.0);
+    }
+}
