@@ -69,7 +69,7 @@ fn main() -> Result<()> {
 
 /// The generation with this name.
 fn generation(name: &str) -> Result<Arc<Arch>> {
-    ArchRegistry::builtin().get(name).cloned().with_context(|| format!("no generation is called `{name}`"))
+    ArchRegistry::builtin().get(name).with_context(|| format!("no generation is called `{name}`"))
 }
 
 /// The kernel of both ways: the source's bytes plus 1.
