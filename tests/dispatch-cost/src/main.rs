@@ -13,7 +13,7 @@ mod rounds;
 
 use aie_conformance::kernels::TestKernel;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use rounds::Rounds;
 use std::path::PathBuf;
@@ -56,6 +56,7 @@ struct Args {
 fn main() -> Result<()> {
     let args = Args::parse();
     let rounds = Rounds { chain: usize::from(args.chain), warm_up: args.warm_up, timed: args.rounds };
+    ensure!(rounds.dispatches().is_multiple_of(2), "an odd number of dispatches leaves the result in the other buffer");
     let measured = match args.way {
         Way::Plain => {
             let library = args.library.context("pass the runtime library with --library or AIE_HAL_LIBHSA_PATH")?;
