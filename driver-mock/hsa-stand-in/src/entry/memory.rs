@@ -1,0 +1,175 @@
+//! Memory pools. Each AIE agent has three; the CPU's agent has none.
+
+use super::answer;
+use crate::memory::Pool;
+use crate::process;
+use crate::report::Counts;
+use crate::runtime::{Agent, CPU_AGENT, Runtime};
+use hsa_sys::*;
+use std::ffi::{c_int, c_void};
+use std::os::fd::IntoRawFd;
+use std::ptr::NonNull;
+
+const POOLS: [Pool; 3] = [Pool::Kernarg, Pool::Heap, Pool::Data];
+
+fn pool_handle(agent: hsa_agent_t, index: usize) -> hsa_amd_memory_pool_t {
+    // Four numbers for each agent; 0 is never used.
+    hsa_amd_memory_pool_t { handle: agent.handle * 4 + index as u64 }
+}
+
+fn pool_of(runtime: &Runtime, pool: hsa_amd_memory_pool_t) -> Option<(&Agent, Pool)> {
+    let agent = runtime.agent(hsa_agent_t { handle: pool.handle / 4 })?;
+    POOLS.get((pool.handle % 4) as usize).map(|pool| (agent, *pool))
+}
+
+/// Called for each pool.
+pub type PoolCallback = Option<unsafe extern "C" fn(hsa_amd_memory_pool_t, *mut c_void) -> hsa_status_t>;
+
+/// `hsa_amd_agent_iterate_memory_pools`.
+///
+/// # Safety
+/// `callback` may be called with `data`.
+pub unsafe fn agent_iterate_memory_pools(
+    agent: hsa_agent_t,
+    callback: PoolCallback,
+    data: *mut c_void,
+) -> hsa_status_t {
+    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    let Some(callback) = callback else { return HSA_STATUS_ERROR_INVALID_ARGUMENT };
+    if agent.handle == CPU_AGENT {
+        return HSA_STATUS_SUCCESS;
+    }
+    if runtime.agent(agent).is_none() {
+        return HSA_STATUS_ERROR_INVALID_AGENT;
+    }
+    for index in 0..POOLS.len() {
+        // SAFETY: As the caller promises.
+        let status = unsafe { callback(pool_handle(agent, index), data) };
+        if status != HSA_STATUS_SUCCESS {
+            return status;
+        }
+    }
+    HSA_STATUS_SUCCESS
+}
+
+/// `hsa_amd_memory_pool_get_info`.
+///
+/// # Safety
+/// `value` is null or has room for the attribute's type.
+pub unsafe fn memory_pool_get_info(
+    pool: hsa_amd_memory_pool_t,
+    attribute: hsa_amd_memory_pool_info_t,
+    value: *mut c_void,
+) -> hsa_status_t {
+    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    let Some((agent, pool)) = pool_of(&runtime, pool) else { return HSA_STATUS_ERROR_INVALID_MEMORY_POOL };
+    let coarse = HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
+    let flags = if pool == Pool::Kernarg { coarse | HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT } else { coarse };
+    let size = usize::try_from(agent.memory.pool_bytes(pool)).unwrap_or(usize::MAX);
+    let granule = agent.memory.limits().granule;
+    // SAFETY: In each arm the value has the attribute's type, for which the caller has room.
+    unsafe {
+        match attribute {
+            HSA_AMD_MEMORY_POOL_INFO_SEGMENT => answer(value, HSA_AMD_SEGMENT_GLOBAL),
+            HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS => answer(value, flags),
+            HSA_AMD_MEMORY_POOL_INFO_SIZE => answer(value, size),
+            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED | HSA_AMD_MEMORY_POOL_INFO_ACCESSIBLE_BY_ALL => {
+                answer(value, true)
+            }
+            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_GRANULE | HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE => {
+                answer(value, if pool == Pool::Heap { 0 } else { granule })
+            }
+            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALIGNMENT => answer(value, granule),
+            HSA_AMD_MEMORY_POOL_INFO_ALLOC_MAX_SIZE => {
+                let limit = agent.memory.limits().max_buffer_bytes;
+                answer(value, if pool == Pool::Heap { size } else { limit })
+            }
+            HSA_AMD_MEMORY_POOL_INFO_LOCATION => answer(value, HSA_AMD_MEMORY_POOL_LOCATION_CPU),
+            _ => HSA_STATUS_ERROR_INVALID_ARGUMENT,
+        }
+    }
+}
+
+/// `hsa_amd_memory_pool_allocate`.
+///
+/// # Safety
+/// `target` is null or has room for a pointer.
+pub unsafe fn memory_pool_allocate(
+    pool: hsa_amd_memory_pool_t,
+    size: usize,
+    flags: u32,
+    target: *mut *mut c_void,
+) -> hsa_status_t {
+    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    if target.is_null() || size == 0 || flags != HSA_AMD_MEMORY_POOL_STANDARD_FLAG {
+        return HSA_STATUS_ERROR_INVALID_ARGUMENT;
+    }
+    let Some((agent, pool)) = pool_of(&runtime, pool) else { return HSA_STATUS_ERROR_INVALID_MEMORY_POOL };
+    let address = if runtime.faults.allocation() { None } else { agent.memory.allocate(pool, size) };
+    let Some(address) = address else {
+        runtime.log(&format!("no {size} bytes of {pool:?} memory"));
+        return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
+    };
+    Counts::add(&runtime.counts.allocations);
+    // SAFETY: As the caller promises.
+    unsafe { answer(target.cast(), std::ptr::with_exposed_provenance_mut::<c_void>(address)) }
+}
+
+/// `hsa_amd_memory_pool_free`.
+pub fn memory_pool_free(address: *mut c_void) -> hsa_status_t {
+    match process::runtime() {
+        None => HSA_STATUS_ERROR_NOT_INITIALIZED,
+        Some(runtime) if runtime.agents.iter().any(|agent| agent.memory.free(address.addr())) => HSA_STATUS_SUCCESS,
+        Some(_) => HSA_STATUS_ERROR_INVALID_ALLOCATION,
+    }
+}
+
+/// `hsa_amd_agents_allow_access`: all memory here is reachable for all.
+pub fn agents_allow_access(
+    _count: u32,
+    _agents: *const hsa_agent_t,
+    _flags: *const u32,
+    address: *const c_void,
+) -> hsa_status_t {
+    match process::runtime() {
+        None => HSA_STATUS_ERROR_NOT_INITIALIZED,
+        Some(runtime) if runtime.agents.iter().any(|agent| agent.memory.find(address.addr(), 0).is_some()) => {
+            HSA_STATUS_SUCCESS
+        }
+        Some(_) => HSA_STATUS_ERROR_INVALID_ALLOCATION,
+    }
+}
+
+/// `hsa_amd_portable_export_dmabuf`: the descriptor is one of a file in memory.
+///
+/// # Safety
+/// `descriptor` and `offset` have room for their types; `offset` may be null.
+pub unsafe fn portable_export_dmabuf(
+    address: *const c_void,
+    size: usize,
+    descriptor: *mut c_int,
+    offset: *mut u64,
+) -> hsa_status_t {
+    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
+    let Some(descriptor) = NonNull::new(descriptor) else { return HSA_STATUS_ERROR_INVALID_ARGUMENT };
+    let range = runtime.agents.iter().find_map(|agent| agent.memory.find(address.addr(), size));
+    let Some(range) = range else { return HSA_STATUS_ERROR_INVALID_ALLOCATION };
+    let Ok((file, start)) = range.allocation.export() else { return HSA_STATUS_ERROR_OUT_OF_RESOURCES };
+    // SAFETY: As the caller promises; the descriptor goes over to the caller.
+    unsafe {
+        if !offset.is_null() {
+            offset.write(start + range.offset as u64);
+        }
+        descriptor.write(file.into_raw_fd());
+    }
+    HSA_STATUS_SUCCESS
+}
+
+/// `hsa_amd_portable_close_dmabuf`.
+pub fn portable_close_dmabuf(descriptor: c_int) -> hsa_status_t {
+    // SAFETY: The program owns the descriptor that an export gave it, and gives it up here.
+    match unsafe { libc::close(descriptor) } {
+        0 => HSA_STATUS_SUCCESS,
+        _ => HSA_STATUS_ERROR_INVALID_ARGUMENT,
+    }
+}

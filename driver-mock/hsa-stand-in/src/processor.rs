@@ -1,0 +1,377 @@
+//! The packet processor of an agent: what happens between a doorbell and the completion signals.
+//!
+//! All packets that are pending become one command chain. First every packet is checked, then the queue's hardware context
+//! is made anew if a PDI needs a compute unit, then the chain runs in order. A chain that is refused runs no packet; one
+//! that fails has run those before the failing one. Either way the queue has met its error and processes nothing more.
+
+use crate::faults::FaultKind;
+use crate::memory::{Pool, Range};
+use crate::queue::{CachedPdi, PACKET_BYTES, Progress, Queue};
+use crate::report::Counts;
+use crate::runtime::{Agent, Runtime};
+use crate::settings::{FailureStyle, Processing};
+use aie_device_memory::{Snapshots, Span};
+use aie_driver_mock::npu::ChainCommand;
+use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::kernel::Kernel;
+use hsa_sys::*;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::mem::offset_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Commands that published firmware takes in one chain; with one more it fails.
+const FIRMWARE_CHAIN: usize = 40;
+
+/// What an executor made of a PDI with instructions, and how many arguments the instructions use; or why there is nothing to
+/// execute.
+type Prepared = Result<(Arc<dyn Kernel>, usize), String>;
+
+/// What an agent's processor keeps between chains.
+#[derive(Debug, Default)]
+pub struct Executor {
+    kernels: HashMap<Digest, HashMap<Vec<u8>, Prepared>>,
+    snapshots: Snapshots,
+}
+
+/// A packet that passed the checks.
+#[derive(Debug)]
+struct Command {
+    signal: hsa_signal_t,
+    pdi: usize,
+    instructions: Vec<u8>,
+    arguments: Vec<(Range, usize)>,
+}
+
+/// How a packet ended that did not complete.
+struct Failure {
+    state: hsa_amd_aie_ert_state,
+    reason: String,
+}
+
+/// Why a chain was refused.
+struct Refused {
+    status: hsa_status_t,
+    reason: String,
+}
+
+impl Refused {
+    fn format(reason: impl Into<String>) -> Self {
+        Self { status: HSA_STATUS_ERROR_INVALID_PACKET_FORMAT, reason: reason.into() }
+    }
+}
+
+type Packet = hsa_amd_aie_kernel_dispatch_packet_t;
+
+/// A field of a packet.
+fn field<const N: usize>(packet: &[u8; PACKET_BYTES], offset: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = packet[(offset + at) % PACKET_BYTES];
+    }
+    bytes
+}
+
+macro_rules! field {
+    ($packet:expr, $type:ty, $name:ident) => {
+        <$type>::from_ne_bytes(field(&$packet, offset_of!(Packet, $name)))
+    };
+}
+
+/// Processes what is pending on `queue`.
+pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
+    let mut progress = queue.progress.lock();
+    let (first, last) = (queue.read_index().load(Ordering::Relaxed), queue.write_index().load(Ordering::Acquire));
+    if progress.failed || last <= first {
+        return;
+    }
+    Counts::add(&runtime.counts.doorbells);
+    if runtime.faults.doorbell() {
+        runtime.log("this doorbell hangs, as its fault plan says");
+        loop {
+            std::thread::park();
+        }
+    }
+    if runtime.settings.processing == Processing::Never {
+        return;
+    }
+    let (completed, ended) = chain(runtime, agent, queue, &mut progress, first, last);
+    for index in first..last {
+        queue.release(index);
+    }
+    queue.advance(last);
+    runtime.counts.packets.fetch_add(completed, Ordering::Relaxed);
+    let Err((status, reason)) = ended else { return };
+    runtime.log(&reason);
+    runtime.counts.packets_failed.fetch_add(last - first - completed, Ordering::Relaxed);
+    Counts::add(&runtime.counts.queue_errors);
+    progress.failed = true;
+    drop(progress);
+    queue.report(status);
+}
+
+/// Runs the packets from `first` to `last`. Returns how many completed, and the queue's error.
+fn chain(
+    runtime: &Runtime,
+    agent: &Agent,
+    queue: &Queue,
+    progress: &mut Progress,
+    first: u64,
+    last: u64,
+) -> (u64, Result<(), (hsa_status_t, String)>) {
+    let known = progress.pdis.len();
+    let commands = match prepare(runtime, agent, queue, progress, first, last) {
+        Ok(commands) => commands,
+        Err(refused) => {
+            // The context was not given the compute units of a chain that was refused.
+            progress.pdis.truncate(known);
+            let error = Err((refused.status, format!("packets {first} to {last} are refused: {}", refused.reason)));
+            for index in first..last {
+                let signal = hsa_signal_t { handle: field!(queue.packet(index), u64, completion_signal) };
+                tell(runtime, signal, HSA_AMD_AIE_ERT_STATE_ERROR);
+            }
+            return (0, error);
+        }
+    };
+    let mut executor = agent.executor.lock();
+    for (at, command) in commands.iter().enumerate() {
+        match execute(runtime, agent, &mut executor, progress, command) {
+            Ok(()) => {
+                if let Some(signal) = runtime.signal(command.signal) {
+                    signal.update(|value| value.wrapping_sub(1));
+                }
+            }
+            Err(failure) => {
+                tell(runtime, command.signal, failure.state);
+                // Those behind it have not run.
+                commands[at + 1..].iter().for_each(|c| tell(runtime, c.signal, HSA_AMD_AIE_ERT_STATE_ABORT));
+                let reason = format!("packet {}: {}: {}", first + at as u64, failure.state, failure.reason);
+                return (at as u64, Err((HSA_STATUS_ERROR, reason)));
+            }
+        }
+    }
+    (commands.len() as u64, Ok(()))
+}
+
+/// Tells the end of a packet that did not complete.
+fn tell(runtime: &Runtime, signal: hsa_signal_t, state: hsa_amd_aie_ert_state) {
+    if runtime.settings.failure == FailureStyle::Negative
+        && let Some(signal) = runtime.signal(signal)
+    {
+        signal.update(|_| -hsa_signal_value_t::from(state.0));
+    }
+}
+
+/// Checks packets, gives their PDIs compute units, and hands the chain to the silicon.
+fn prepare(
+    runtime: &Runtime,
+    agent: &Agent,
+    queue: &Queue,
+    progress: &mut Progress,
+    first: u64,
+    last: u64,
+) -> Result<Vec<Command>, Refused> {
+    let count = usize::try_from(last - first).unwrap_or(usize::MAX);
+    if last - first > queue.size() {
+        return Err(Refused::format(format!("{count} packets are pending in a ring of {}", queue.size())));
+    }
+    if count > FIRMWARE_CHAIN {
+        let reason = format!("{count} packets at one doorbell; firmware takes {FIRMWARE_CHAIN}");
+        return Err(Refused { status: HSA_STATUS_ERROR, reason });
+    }
+    let known = progress.pdis.len();
+    let mut commands = Vec::with_capacity(count);
+    for index in first..last {
+        let command = check(agent, progress, &queue.packet(index));
+        let command = command.map_err(|r| Refused { reason: format!("packet {index}: {}", r.reason), ..r })?;
+        if command.signal.handle != 0 && runtime.signal(command.signal).is_none() {
+            return Err(Refused::format(format!("packet {index}: its completion signal does not exist")));
+        }
+        commands.push(command);
+    }
+    let silicon = |refusal: aie_driver_mock::npu::Refusal| Refused {
+        status: HSA_STATUS_ERROR_OUT_OF_RESOURCES,
+        reason: refusal.to_string(),
+    };
+    let context = match progress.context {
+        Some(context) if known == progress.pdis.len() => context,
+        old => {
+            if let Some(old) = old {
+                agent.npu.destroy_context(old).map_err(silicon)?;
+                progress.context = None;
+            }
+            let context = agent.npu.create_context(agent.npu.arch().array.columns).map_err(silicon)?;
+            progress.context = Some(context);
+            let digests: Vec<Digest> = progress.pdis.iter().map(|pdi| pdi.digest).collect();
+            agent.npu.configure_context(context, &digests).map_err(silicon)?;
+            context
+        }
+    };
+    let chain: Vec<ChainCommand> = commands
+        .iter()
+        .map(|command| ChainCommand {
+            pdi: command.pdi,
+            arguments: command.arguments.len(),
+            bytes: command.arguments.iter().map(|(_, bytes)| *bytes as u64).sum(),
+        })
+        .collect();
+    agent.npu.submit_chain(context, &chain).map_err(silicon)?;
+    Ok(commands)
+}
+
+/// Checks one packet and finds its memory. Its PDI gets a place in the queue's list.
+fn check(agent: &Agent, progress: &mut Progress, packet: &[u8; PACKET_BYTES]) -> Result<Command, Refused> {
+    let packet = *packet;
+    let kind = u32::from(field!(packet, u16, header)) & 0xff;
+    if kind != HSA_AMD_AIE_PACKET_TYPE_READY {
+        return Err(Refused::format(format!("its type is {kind}, not {HSA_AMD_AIE_PACKET_TYPE_READY} (ready)")));
+    }
+    let (opcode, count) = (field!(packet, u16, opcode), field!(packet, u16, count));
+    if opcode != HSA_AMD_AIE_PACKET_OPCODE_KMQ || count != Packet::COUNT {
+        return Err(Refused::format(format!("opcode {opcode} and count {count}, not 0 and {}", Packet::COUNT)));
+    }
+    let reserved = u32::from(field!(packet, u8, reserved0))
+        | u32::from(field!(packet, u8, reserved1))
+        | field!(packet, u32, reserved2)
+        | u32::from(field!(packet, u16, reserved3));
+    if reserved != 0 {
+        return Err(Refused::format("a reserved field is not 0"));
+    }
+    if field!(packet, u64, pdi_patch_offset) != 0 {
+        return Err(Refused::format("control code of a full ELF, which this library does not execute"));
+    }
+    let address = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+    let pdi = find_pdi(agent, progress, address(field!(packet, u64, pdi_addr)))?;
+    let instructions =
+        u64::from(field!(packet, u32, insts_addr_high)) << 32 | u64::from(field!(packet, u32, insts_addr_low));
+    let size = address(field!(packet, u64, insts_size));
+    if size == 0 || !size.is_multiple_of(4) {
+        return Err(Refused::format(format!("{size} bytes of instructions are no whole number of words")));
+    }
+    let instructions = agent.memory.find(address(instructions), size).filter(|r| r.allocation.pool() == Pool::Heap);
+    let instructions = instructions.ok_or_else(|| Refused::format("its instructions are not in the device heap"))?;
+    let arguments = arguments(agent, field!(packet, u16, num_kernargs), address(field!(packet, u64, kernarg_address)))?;
+    let signal = hsa_signal_t { handle: field!(packet, u64, completion_signal) };
+    Ok(Command { signal, pdi, instructions: bytes(&instructions, size), arguments })
+}
+
+/// A copy of a range.
+fn bytes(range: &Range, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    if let Some(span) = range.span(length) {
+        span.read(&mut bytes);
+    }
+    bytes
+}
+
+/// The compute unit of the PDI at `address`; a new one when it has none.
+fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<usize, Refused> {
+    if let Some(index) = progress.pdis.iter().position(|pdi| pdi.address == address) {
+        return Ok(index);
+    }
+    let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool() == Pool::Heap && r.offset == 0);
+    let range = range.ok_or_else(|| Refused::format("its PDI is not the start of an allocation of the device heap"))?;
+    let limit = agent.npu.limits().pdis_per_context;
+    if progress.pdis.len() >= limit {
+        return Err(Refused {
+            status: HSA_STATUS_ERROR_OUT_OF_RESOURCES,
+            reason: format!("no compute unit for another PDI; a queue has {limit}"),
+        });
+    }
+    let bytes: Arc<[u8]> = bytes(&range, range.allocation.region().length()).into();
+    progress.pdis.push(CachedPdi { address, digest: Digest::of(&bytes), bytes });
+    Ok(progress.pdis.len() - 1)
+}
+
+/// The ranges a kernarg buffer names.
+fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, usize)>, Refused> {
+    let count = usize::from(count);
+    if (count == 0) != (address == 0) {
+        return Err(Refused::format(format!("{count} arguments, and a kernarg buffer at {address:#x}")));
+    }
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    let length = count * 2 * size_of::<u64>();
+    let buffer = agent.memory.find(address, length).filter(|r| r.allocation.pool() == Pool::Kernarg);
+    let buffer = buffer.ok_or_else(|| Refused::format("its kernarg buffer is not in the kernarg pool"))?;
+    let words: Vec<usize> = bytes(&buffer, length)
+        .chunks_exact(size_of::<u64>())
+        .map(|word| word.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
+        .map(|word| usize::try_from(word).unwrap_or(usize::MAX))
+        .collect();
+    let (addresses, sizes) = words.split_at(count);
+    let find = |(index, (address, size)): (usize, (&usize, &usize))| {
+        let range = agent.memory.find(*address, *size).filter(|r| r.allocation.pool() == Pool::Data);
+        let missing =
+            || Refused::format(format!("argument {index} ({size} bytes at {address:#x}) is not in data memory"));
+        range.map(|range| (range, *size)).ok_or_else(missing)
+    };
+    addresses.iter().zip(sizes).enumerate().map(find).collect()
+}
+
+/// Runs one command.
+fn execute(
+    runtime: &Runtime,
+    agent: &Agent,
+    executor: &mut Executor,
+    progress: &Progress,
+    command: &Command,
+) -> Result<(), Failure> {
+    let timeout = |reason: String| {
+        agent.npu.charge_watchdog();
+        Failure { state: HSA_AMD_AIE_ERT_STATE_TIMEOUT, reason }
+    };
+    let error = |reason: String| Failure { state: HSA_AMD_AIE_ERT_STATE_ERROR, reason };
+    let fault = runtime.faults.packet();
+    match fault {
+        Some(FaultKind::Timeout) => return Err(timeout("the fault plan says so".into())),
+        Some(FaultKind::Abort) => {
+            let reason = "the fault plan says so".into();
+            return Err(Failure { state: HSA_AMD_AIE_ERT_STATE_ABORT, reason });
+        }
+        _ => {}
+    }
+    let Executor { kernels, snapshots } = executor;
+    let pdi = &progress.pdis[command.pdi];
+    let prepared = match kernels.entry(pdi.digest).or_default().entry(command.instructions.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(prepared(runtime, agent, pdi, &command.instructions)),
+    };
+    let (kernel, expected) = match prepared {
+        Ok((kernel, expected)) => (&**kernel, *expected),
+        Err(reason) => return Err(timeout(format!("never signalled: {reason}"))),
+    };
+    let given = command.arguments.len();
+    if given < expected {
+        return Err(timeout(format!(
+            "never signalled: its instructions use {expected} arguments, the packet has {given}"
+        )));
+    }
+    let spans: Option<Vec<Span<'_>>> = command.arguments.iter().map(|(range, length)| range.span(*length)).collect();
+    let spans = spans.ok_or_else(|| error("an argument leaves its allocation".into()))?;
+    let Some((output, inputs)) = spans.split_last() else { return Err(error("it has no output".into())) };
+    snapshots.call(inputs, *output, |inputs, output| {
+        let run = catch_unwind(AssertUnwindSafe(|| kernel.run(inputs, output)));
+        if fault == Some(FaultKind::Garbage) {
+            output.iter_mut().zip((0..=250_u8).cycle()).for_each(|(byte, nonsense)| *byte = nonsense ^ 0xa5);
+        }
+        match run {
+            Ok(result) => result.map_err(|reason| error(reason.to_string())),
+            Err(_) => Err(error(format!("`{}` panicked", kernel.name()))),
+        }
+    })
+}
+
+/// What the executor makes of a PDI with instructions.
+fn prepared(runtime: &Runtime, agent: &Agent, pdi: &CachedPdi, instructions: &[u8]) -> Prepared {
+    let arch = agent.npu.arch();
+    let name = format!("pdi-{}", &pdi.digest.to_string()[..12]);
+    let artifact =
+        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, Arc::clone(&pdi.bytes), instructions.to_vec());
+    let artifact = artifact.map_err(|error| error.to_string())?;
+    let kernel = runtime.executor.prepare(&artifact).map_err(|error| error.to_string())?;
+    Ok((kernel, artifact.argument_count()))
+}
