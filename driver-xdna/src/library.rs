@@ -111,7 +111,8 @@ pub struct Found {
 pub enum LibraryError {
     /// A library was named and cannot be loaded. Nothing else was tried.
     #[error(
-        "cannot load the runtime library that {source_name} names: {}; correct the path, or take it away to search for {}",
+        "cannot load the runtime library that {source_name} names: {}; correct that or the path, or take the path away to \
+         search for {}",
         tell(attempts), NAMES[0]
     )]
     Explicit {
@@ -160,11 +161,14 @@ fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
     match fs::metadata(&place) {
         Err(error) => vec![one(place, Some(error.to_string()))],
         Ok(metadata) if metadata.is_dir() => {
-            let found = NAMES.map(|name| place.join(name)).map(|path| {
-                let absent = fs::metadata(&path).err().map(|error| error.to_string());
-                one(path, absent)
-            });
-            found.to_vec()
+            let mut files: Vec<PathBuf> = NAMES.map(|name| place.join(name)).into();
+            files.retain(|file| file.exists());
+            // Usually one is a link to the other; what failed once need not be told twice.
+            files.dedup_by_key(|file| fs::canonicalize(&*file).unwrap_or_else(|_| file.clone()));
+            match files.is_empty() {
+                true => vec![one(place, Some(format!("it has no {}", NAMES.join(" and no "))))],
+                false => files.into_iter().map(|file| one(file, None)).collect(),
+            }
         }
         Ok(_) => vec![one(place, None)],
     }
@@ -364,7 +368,7 @@ mod tests {
     #[rstest]
     #[case::missing("nowhere/lib.so", "No such file or directory")]
     #[case::broken("broken", "file too short")]
-    #[case::empty_folder("empty", "No such file or directory")]
+    #[case::empty_folder("empty", "it has no libhsa-runtime64.so.1 and no libhsa-runtime64.so")]
     #[case::folder_with_a_broken_one("folder", "file too short")]
     fn a_named_library_that_fails_ends_the_search(#[case] name: &str, #[case] cause: &str) {
         let mut made_up = MadeUp::new();
@@ -378,7 +382,10 @@ mod tests {
         let text = error.to_string();
         assert!(text.starts_with("cannot load the runtime library that AIE_HAL_LIBHSA_PATH names: /"), "{text}");
         assert!(text.contains(name) && text.contains(cause), "{text}");
-        assert!(text.ends_with("correct the path, or take it away to search for libhsa-runtime64.so.1"), "{text}");
+        assert!(
+            text.ends_with("correct that or the path, or take the path away to search for libhsa-runtime64.so.1"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -390,6 +397,9 @@ mod tests {
         assert_eq!(found.path, sound);
         let failures: Vec<bool> = found.attempts.iter().map(|attempt| attempt.failure.is_some()).collect();
         assert_eq!(failures, [true, false]);
+        // Two names of one file are one attempt.
+        symlink(made_up.broken("linked/libhsa-runtime64.so.1"), made_up.path("linked/libhsa-runtime64.so")).unwrap();
+        assert_eq!(made_up.find(Some(&made_up.path("linked"))).unwrap_err().attempts().len(), 1);
     }
 
     #[test]
@@ -401,7 +411,7 @@ mod tests {
         let error = made_up.find(None).unwrap_err();
         let sources: Vec<Source> = error.attempts().iter().map(|attempt| attempt.source).collect();
         let rocm_path = Source::Variable("ROCM_PATH");
-        assert_eq!(sources, [rocm_path, rocm_path, Source::Rocm, Source::Rocm, Source::Rocm, Source::Loader]);
+        assert_eq!(sources, [rocm_path, rocm_path, Source::Rocm, Source::Rocm, Source::Loader]);
         assert!(matches!(error, LibraryError::NotFound { .. }));
         let text = error.to_string();
         assert!(text.starts_with("cannot load libhsa-runtime64.so.1, AMD's ROCR; tried: "), "{text}");
