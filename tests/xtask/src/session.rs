@@ -54,6 +54,9 @@ pub struct SimulationOptions {
     /// With --driver xdna: the HSA runtime, `new` or `old` (both of the testbed) or a file
     #[arg(long, value_name = "ROCR", default_value = "new")]
     pub rocr: String,
+    /// With --driver xdna: the runtime in a helper process, as GGML_HSA_ISOLATE=1 asks for
+    #[arg(long)]
+    pub isolate: bool,
 }
 
 /// A driver of the HAL.
@@ -130,13 +133,13 @@ impl Session {
 
     /// The same program with our library loaded and our device asked for; it writes statistics if `stats` is given.
     pub fn on_device(&self, program: &str, stats: Option<&Path>) -> Result<Command> {
-        let mut command = self.testbed.command(program)?;
+        let mut command = match &self.simulation {
+            Some(simulation) => simulation.command(&self.testbed, &self.testbed.program(program)?),
+            None => self.testbed.command(program)?,
+        };
         command.env("GGML_BACKEND_PATH", &self.library).env("GGML_HSA_DEVICES", &self.device);
         if let Some(path) = stats {
             command.env("GGML_HSA_STATS", path);
-        }
-        if let Some(simulation) = &self.simulation {
-            simulation.apply(&mut command);
         }
         Ok(command)
     }

@@ -1,20 +1,27 @@
 //! The simulated NPU behind the kernel interface: how a program gets it, and what it saw.
 //!
 //! A preload library answers the calls AMD's HSA runtime makes of the kernel, so that the runtime itself is the one users
-//! have. The library is inherited by child processes. At the end of a program it writes a report, which says what the
-//! program asked of the kernel and what it left open.
+//! have. At the end of a program it writes a report, which says what the program asked of the kernel and what it left
+//! open. With the runtime in a helper process it is the helper that talks to the kernel: it is started through a script
+//! that gives it the testbed's loader and the preload library too, and the report is its own.
 
-use crate::library;
 use crate::session::SimulationOptions;
 use crate::testbed::Testbed;
+use crate::{build, library};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
+
+/// The program that has the runtime in isolated mode.
+const HELPER: &str = "aie-runtime-host";
+const REPORT: &str = "report.json";
+const HELPER_REPORT: &str = "helper-report.json";
 
 /// A simulated kernel device for the programs of one session.
 #[derive(Debug, Clone)]
@@ -22,6 +29,8 @@ pub struct Simulation {
     preload: PathBuf,
     rocr: PathBuf,
     npus: String,
+    /// Script that starts the helper process with the runtime.
+    helper: Option<PathBuf>,
     dir: Arc<TempDir>,
 }
 
@@ -34,28 +43,53 @@ impl Simulation {
             file => std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?,
         };
         let dir = Arc::new(tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?);
-        Ok(Self { preload: library::preload(offline)?, rocr, npus: options.npus.clone(), dir })
+        let (preload, npus) = (library::preload(offline)?, options.npus.clone());
+        let mut simulation = Self { preload, rocr, npus, helper: None, dir };
+        if options.isolate {
+            simulation.helper = Some(simulation.write_helper(testbed, offline)?);
+        }
+        Ok(simulation)
     }
 
-    /// Lets a command of the testbed run on it. What an earlier program reported is forgotten.
-    pub fn apply(&self, command: &mut Command) {
-        // Absent unless a program has ended since.
-        let _ = fs::remove_file(self.report_file());
+    /// A command for a program of the testbed, or one linked to its libraries, on the simulated device. What an earlier
+    /// program reported is forgotten.
+    pub fn command(&self, testbed: &Testbed, program: &Path) -> Command {
+        for name in [REPORT, HELPER_REPORT] {
+            // Absent unless a program has ended since.
+            let _ = fs::remove_file(self.dir.path().join(name));
+        }
+        let mut command = testbed.command_with(program, Some(&self.preload));
         command
-            .env("LD_PRELOAD", &self.preload)
             .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
-            .env("AMDXDNA_SIM_REPORT", self.report_file());
+            .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
+        if let Some(helper) = &self.helper {
+            command.env("GGML_HSA_ISOLATE", "1").env("AIE_HAL_RUNTIME_HOST", helper);
+        }
+        command
+    }
+
+    fn write_helper(&self, testbed: &Testbed, offline: bool) -> Result<PathBuf> {
+        let program = build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
+        let words = testbed.line(&program, Some(&self.preload));
+        let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        let report = quoted(&self.dir.path().join(HELPER_REPORT).to_string_lossy());
+        let path = self.dir.path().join("helper.sh");
+        fs::write(&path, format!("#!/bin/sh\nAMDXDNA_SIM_REPORT={report} exec {} \"$@\"\n", words.join(" ")))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+        Ok(path)
     }
 
     /// What the program that ended last did.
     pub fn report(&self) -> Result<KernelReport> {
-        KernelReport::read(&self.report_file())
+        let name = if self.helper.is_some() { HELPER_REPORT } else { REPORT };
+        KernelReport::read(&self.dir.path().join(name))
     }
+}
 
-    fn report_file(&self) -> PathBuf {
-        self.dir.path().join("report.json")
-    }
+/// A word for the shell that stands for itself.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The report of the simulated kernel device.
@@ -181,6 +215,13 @@ pub mod tests {
     fn what_is_left_open_is_an_error() {
         let report: KernelReport = serde_json::from_str(&sample(2)).unwrap();
         assert!(report.nothing_open().unwrap_err().to_string().contains("2 contexts"));
+    }
+
+    #[test]
+    fn words_stand_for_themselves_in_a_script() {
+        assert_eq!(quoted("/a b/c"), "'/a b/c'");
+        let output = Command::new("sh").args(["-c", &format!("printf %s {}", quoted("it's $HOME"))]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "it's $HOME");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{process, workspace};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -180,16 +181,28 @@ impl Testbed {
 
     /// The same for a program that is not the testbed's own, but linked to its libraries.
     pub fn command_for(&self, program: &Path) -> Command {
-        let lib = self.lib();
-        let mut command = Command::new(self.loader());
-        command
-            .arg("--library-path")
-            .arg(format!("{}:{}", lib.display(), lib.join("llama").display()))
-            .arg(program)
-            .current_dir(self.backends())
-            .env("LC_ALL", "C.UTF-8");
+        self.command_with(program, None)
+    }
+
+    /// The same with a library loaded before all others. Only this process gets it, not its children.
+    pub fn command_with(&self, program: &Path, preload: Option<&Path>) -> Command {
+        let mut line = self.line(program, preload).into_iter();
+        let mut command = Command::new(line.next().unwrap_or_default());
+        command.args(line).current_dir(self.backends()).env("LC_ALL", "C.UTF-8");
         process::clear_settings(&mut command);
         command
+    }
+
+    /// The words that start a program: the loader, its options, and the program.
+    pub fn line(&self, program: &Path, preload: Option<&Path>) -> Vec<OsString> {
+        let lib = self.lib();
+        let libraries = format!("{}:{}", lib.display(), lib.join("llama").display());
+        let mut line = vec![self.loader().into_os_string(), "--library-path".into(), libraries.into()];
+        if let Some(preload) = preload {
+            line.extend(["--preload".into(), preload.as_os_str().to_owned()]);
+        }
+        line.push(program.as_os_str().to_owned());
+        line
     }
 
     /// One of its libraries, by file name.
@@ -258,7 +271,8 @@ impl Testbed {
         self.lib().join("ggml/backends0")
     }
 
-    fn program(&self, name: &str) -> Result<PathBuf> {
+    /// Where one of its programs is.
+    pub fn program(&self, name: &str) -> Result<PathBuf> {
         let private = self.root().join("usr/libexec").join(self.platform.triplet);
         let places = [
             self.root().join("usr/bin"),

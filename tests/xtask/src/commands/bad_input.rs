@@ -101,7 +101,7 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         environment: Vec::new(),
         expected: words(expected),
     };
-    Ok(vec![
+    let mut cases = vec![
         case("a generation that does not exist", &["--device", "mock:nonsense"], &["mock:nonsense", "available"]),
         case("a scheme that does not exist", &["--device", "bogus://x"], &["bogus", "available"]),
         case("a parameter that does not exist", &["--device", "mock:aie2p?colour=red"], &["colour"]),
@@ -136,7 +136,37 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
             environment: vec![("GGML_HSA_KERNEL_DIR", path(&empty))],
             expected: words(&["kernel directory", "GGML_HSA_KERNEL_DIR"]),
         },
-    ])
+    ];
+    cases.extend(machines(&empty));
+    Ok(cases)
+}
+
+/// Machines with an NPU that cannot be used, simulated behind the kernel interface: each has its own message and fix.
+fn machines(absent: &Path) -> Vec<Case> {
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let machine = |name, defect: &str, expected: &[&str]| Case {
+        name,
+        arguments: words(&["--driver", "xdna"]),
+        environment: vec![("AMDXDNA_SIM_MACHINE", defect.to_owned())],
+        expected: words(expected),
+    };
+    let rocr = |name, rocr: &str, expected: &[&str]| Case {
+        name,
+        arguments: words(&["--driver", "xdna", "--rocr", rocr]),
+        environment: Vec::new(),
+        expected: words(expected),
+    };
+    let absent = absent.display().to_string();
+    vec![
+        machine("an NPU and no KFD", "kfd=missing", &["/dev/kfd"]),
+        machine("an NPU and a KFD nobody may use", "kfd=forbidden", &["no permission", "/dev/kfd"]),
+        machine("an NPU whose node is missing", "node=missing", &["accel0 does not exist"]),
+        machine("an NPU whose node nobody may use", "node=forbidden", &["no permission", "accel0"]),
+        machine("an NPU of another generation", "pci=17f9:00", &["unknown generation", "AIE_HAL_ARCH_PATH"]),
+        machine("an NPU with old firmware", "firmware=0.0.0.1", &["firmware", "update linux-firmware"]),
+        rocr("an HSA runtime that never processes packets", "old", &["libhsa-runtime64", "7.2"]),
+        rocr("an HSA runtime that is not there", &absent, &[&absent]),
+    ]
 }
 
 /// Puts broken-off files in place of every kernel the prompt needs for one operation.
@@ -168,7 +198,8 @@ fn check(case: &Case, session: &Session) -> Result<Row> {
     if !given("--library") {
         command.arg("--library").arg(&session.library);
     }
-    if !given("--device") {
+    // The other driver has a first device of its own.
+    if !given("--device") && !given("--driver") {
         command.args(["--device", &session.device]);
     }
     if !given("--testbed") {

@@ -50,11 +50,7 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     };
     let mut command = match &simulation {
         None => Command::new(&program),
-        Some((testbed, simulation)) => {
-            let mut command = testbed.command_for(&program);
-            simulation.apply(&mut command);
-            command
-        }
+        Some((testbed, simulation)) => simulation.command(testbed, &program),
     };
     command.args(&args.arguments);
     let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;

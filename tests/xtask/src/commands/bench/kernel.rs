@@ -183,10 +183,8 @@ impl TokenCosts {
 
 impl DispatchCosts {
     fn measure(session: &Session, program: &Path, (way, word, chain): &(&'static str, &str, u32)) -> Result<Self> {
-        let mut command = session.testbed.command_for(program);
-        if let Some(simulation) = &session.simulation {
-            simulation.apply(&mut command);
-        }
+        let simulation = session.simulation.as_ref().context("there is a simulated kernel device")?;
+        let mut command = simulation.command(&session.testbed, program);
         command.args([word, "--chain", &chain.to_string(), "--device", &session.device]);
         let finished = process::run(&mut command, LIMIT)?;
         anyhow::ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(6));
