@@ -1,25 +1,42 @@
-//! The driver for real NPUs.
+//! The driver for real NPUs: AMD's ROCR library, from discovery to completed dispatches.
 //!
-//! What it does today: it finds the NPUs of a machine in sysfs and lists each with its generation, a stable URI and the
-//! reason why it cannot be opened. What it does not do yet: open one. Dispatching goes through AMD's ROCR library and comes
-//! with its own package of FFI types beside this one. Until then every device is listed as disabled, so that a machine with an
-//! NPU gets a clear answer instead of silence, and a machine without one gets an empty list.
+//! From the top:
+//!
+//! - [`XdnaDriver`] looks at sysfs and the device nodes ([`discovery`]) before it touches the runtime, because ROCR ends the
+//!   process where it should return an error. What it lists as usable, ROCR can open.
+//! - A logical device, its buffers and queues are the same for every runtime. Memory is cut from few large allocations;
+//!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few doorbells.
+//! - An [`agent::Agent`] is one NPU as a runtime offers it: [`ert`] for ROCR 7.0 to 7.2, with the [`gate`] that keeps it off its
+//!   defects, and kernel dispatch packets for later ones. [`interface`] tells which a library speaks, [`library`] finds it.
+//!
+//! # What this has run on
+//! AMD's ROCR 7.2.4 from Debian, unmodified, on a simulated kernel device; never on an NPU.
 
 pub mod agent;
+mod arena;
+mod buffer;
+mod device;
 pub mod discovery;
+mod ert;
+mod executable;
+mod execution;
+mod gate;
 pub mod interface;
 pub mod library;
+mod npu;
+mod pool;
+mod runtime;
 pub mod selection;
+mod session;
 pub mod sysfs;
 
 use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Listing};
-use discovery::{Machine, SCHEME};
+use device::XdnaDevice;
+use discovery::Machine;
+pub use discovery::SCHEME;
+use runtime::Runtime;
 use selection::{Inventory, Params, VISIBLE_DEVICES_VARIABLE};
 use std::sync::Arc;
-
-/// Why no device can be opened by this build.
-const NOT_YET: &str =
-    "this build finds real NPUs but cannot dispatch to them yet; use the simulated device `mock:aie2p`";
 
 /// Finds NPUs of the amdxdna kernel driver. Thread-safe; holds no device open.
 #[derive(Debug)]
@@ -37,7 +54,9 @@ impl XdnaDriver {
     }
 
     fn inventory(&self) -> Result<Inventory, DriverError> {
-        Inventory::new(discovery::survey(&self.machine, &self.arches).npus, self.visible.as_deref())
+        let survey = discovery::survey(&self.machine, &self.arches);
+        survey.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        Inventory::new(survey.npus, self.visible.as_deref())
     }
 }
 
@@ -47,17 +66,28 @@ impl Driver for XdnaDriver {
     }
 
     fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
-        let mut listings = self.inventory()?.listings()?;
-        for listing in &mut listings {
-            listing.disabled.get_or_insert_with(|| NOT_YET.to_owned());
-        }
-        Ok(listings)
+        self.inventory()?.listings()
     }
 
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-        Params::of(uri)?;
-        self.inventory()?.select(uri)?;
-        Err(DriverError::Unusable { uri: uri.to_string(), reason: NOT_YET.to_owned() })
+        let params = Params::of(uri)?;
+        let inventory = self.inventory()?;
+        let selected = inventory.select(uri)?;
+        let runtime = Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?;
+        let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
+        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+        for _ in 0..params.devices {
+            for npu in &selected {
+                let arch = npu.arch.as_ref().ok_or_else(|| unusable(npu.disabled().unwrap_or_default()))?;
+                // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
+                let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
+                let opened = runtime.npu(index, arch, params.memory);
+                let opened = opened.ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?;
+                let uri = npu.uri()?;
+                devices.push(Arc::new(XdnaDevice::new(uri, npu.name.clone(), opened, params.chain)));
+            }
+        }
+        Ok(devices)
     }
 }
 
@@ -79,15 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn usable_npus_are_listed_disabled_until_they_can_be_opened() {
+    fn usable_npus_are_listed() {
         let tree = Tree::new();
         tree.add_npu(0, "0000:c6:00.1", "0x17f0", "0x10");
         let list = driver(&tree).enumerate().unwrap();
         assert_eq!(list[0].uri.to_string(), "xdna://pci-0000:c6:00.1");
-        assert_eq!(list[0].disabled.as_deref(), Some(NOT_YET));
-        for uri in ["xdna", "xdna:0", "xdna://pci-0000:c6:00.1"] {
+        assert_eq!(list[0].disabled, None);
+    }
+
+    #[test]
+    fn a_disabled_npu_is_refused_before_the_runtime_is_touched() {
+        let tree = Tree::new();
+        tree.add_npu(0, "0000:c6:00.1", "0x17f9", "0x00");
+        assert!(driver(&tree).enumerate().unwrap()[0].disabled.is_some());
+        for uri in ["xdna:0", "xdna://pci-0000:c6:00.1"] {
             let error = driver(&tree).open(&DeviceUri::parse(uri).unwrap()).unwrap_err();
-            assert!(matches!(&error, DriverError::Unusable { reason, .. } if reason == NOT_YET), "{uri}: {error}");
+            assert!(
+                matches!(&error, DriverError::Unusable { reason, .. } if reason.contains("AIE_HAL_ARCH_PATH")),
+                "{error}"
+            );
         }
     }
 }

@@ -14,6 +14,7 @@
 
 use crate::discovery::{Npu, SCHEME};
 use aie_hal::{DeviceUri, DriverError, Listing};
+use std::str::FromStr;
 
 /// Environment variable that names the NPUs a program may see: ordinals or ids, separated by commas. Unset shows all, empty
 /// none.
@@ -33,14 +34,55 @@ pub struct Param {
 const ISOLATE: Param =
     Param { name: "isolate", accepted: "`true` or `false`", purpose: "runs the runtime in a helper process" };
 
+const DEVICES: Param = Param {
+    name: "devices",
+    accepted: "a number from 1 to 64",
+    purpose: "opens that many logical devices on each NPU",
+};
+const MEMORY: Param = Param {
+    name: "memory",
+    accepted: "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)",
+    purpose: "caps the data memory; decided by the first device on an NPU",
+};
+const CHAIN: Param = Param {
+    name: "chain",
+    accepted: "a number from 1 on",
+    purpose: "most dispatches in one doorbell; 1 is what a backend without chains does",
+};
+
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[ISOLATE];
+pub const PARAMS: &[Param] = &[ISOLATE, DEVICES, MEMORY, CHAIN];
+
+/// A number of bytes, as [`MEMORY`] accepts.
+#[derive(Debug, Clone, Copy)]
+struct Bytes(usize);
+
+impl FromStr for Bytes {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (digits, shift) = match text.as_bytes().last() {
+            Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+            Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+            Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+            _ => (text, 0),
+        };
+        let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+        bytes.filter(|bytes| *bytes >= 4096).map(Self).ok_or(())
+    }
+}
 
 /// The parameters of one URI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
     /// Whether the runtime is to run in a helper process; `None` leaves it to the program.
     pub isolate: Option<bool>,
+    /// Logical devices on each NPU.
+    pub devices: usize,
+    /// Most bytes of data memory.
+    pub memory: Option<usize>,
+    /// Most dispatches in one doorbell.
+    pub chain: Option<usize>,
 }
 
 impl Params {
@@ -51,7 +93,16 @@ impl Params {
     pub fn of(uri: &DeviceUri) -> Result<Self, DriverError> {
         let names: Vec<&str> = PARAMS.iter().map(|param| param.name).collect();
         uri.check_params(&names)?;
-        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)? })
+        let devices = uri.typed_param(DEVICES.name, DEVICES.accepted)?.unwrap_or(1);
+        if !(1..=64).contains(&devices) {
+            return Err(uri.invalid_param(DEVICES.name, format!("{devices} devices; expected {}", DEVICES.accepted)));
+        }
+        let chain = uri.typed_param(CHAIN.name, CHAIN.accepted)?;
+        if chain == Some(0) {
+            return Err(uri.invalid_param(CHAIN.name, format!("0 dispatches; expected {}", CHAIN.accepted)));
+        }
+        let memory = uri.typed_param::<Bytes>(MEMORY.name, MEMORY.accepted)?.map(|bytes| bytes.0);
+        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)?, devices, memory, chain })
     }
 }
 
@@ -326,10 +377,16 @@ mod tests {
 
     #[test]
     fn parameters_are_checked() {
-        assert_eq!(Params::of(&uri("xdna:0")).unwrap(), Params { isolate: None });
-        assert_eq!(Params::of(&uri("xdna:0?isolate=true")).unwrap(), Params { isolate: Some(true) });
+        assert_eq!(Params::of(&uri("xdna:0")).unwrap(), Params { devices: 1, ..Params::default() });
+        assert_eq!(
+            Params::of(&uri("xdna:0?isolate=true")).unwrap(),
+            Params { isolate: Some(true), devices: 1, ..Params::default() }
+        );
         let message = |text: &str| Params::of(&uri(text)).unwrap_err().to_string();
         assert!(message("xdna?isolate").ends_with("`` is not valid, expected `true` or `false`"));
-        assert!(message("xdna?isolated=true").ends_with("parameter `isolated`: unknown; `xdna` takes: isolate"));
+        assert!(
+            message("xdna?isolated=true")
+                .ends_with("parameter `isolated`: unknown; `xdna` takes: isolate, devices, memory, chain")
+        );
     }
 }

@@ -121,21 +121,26 @@ impl BufferRef {
     /// # Errors
     /// [`ResolveError`] when the slot is unbound or a range leaves its buffer.
     pub fn resolve(&self, table: &BindingTable) -> Result<ResolvedRef, ResolveError> {
+        let (buffer, offset, length) = self.locate(table)?;
+        Ok(ResolvedRef { buffer: Arc::clone(buffer), offset, length })
+    }
+
+    /// As [`BufferRef::resolve`], without holding the buffer: its first byte and its length are in bytes.
+    ///
+    /// # Errors
+    /// As [`BufferRef::resolve`].
+    pub fn locate<'a>(&'a self, table: &'a BindingTable) -> Result<(&'a Arc<dyn Buffer>, usize, usize), ResolveError> {
         match self {
             Self::Direct { buffer, offset, length } => {
                 check_range(*offset, *length, buffer.size())?;
-                Ok(ResolvedRef { buffer: Arc::clone(buffer), offset: *offset, length: *length })
+                Ok((buffer, *offset, *length))
             }
             Self::Slot { slot, offset, length } => {
                 let bound = table.bindings.len();
                 let binding = table.bindings.get(*slot).ok_or(ResolveError::Unbound { slot: *slot, bound })?;
                 check_range(binding.offset, binding.length, binding.buffer.size())?;
                 check_range(*offset, *length, binding.length)?;
-                Ok(ResolvedRef {
-                    buffer: Arc::clone(&binding.buffer),
-                    offset: binding.offset + offset,
-                    length: *length,
-                })
+                Ok((&binding.buffer, binding.offset + offset, *length))
             }
         }
     }

@@ -71,6 +71,16 @@ impl Limits {
     }
 }
 
+/// Bytes that a dispatch with `arguments` arguments takes in a chain's command buffer ([`Limits::chain_buffer_bytes`]).
+///
+/// A slot has a head of 52 bytes (amdxdna's packed `cmd_chain_slot_npu`: type, three 64-bit addresses, three sizes, property
+/// count, unit index, argument count), then the payload: opcode and instruction address (two words each) and instruction size,
+/// less one word that the driver takes off, and three words for each argument. With two arguments that is 92 bytes, so
+/// that 44 dispatches fill 4 KiB, which was counted with the ROCR runtime.
+pub const fn chain_command_bytes(arguments: usize) -> usize {
+    52 + 4 * (4 + 3 * arguments)
+}
+
 /// Memory of the data pool, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryReport {

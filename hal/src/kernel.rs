@@ -6,6 +6,7 @@
 
 use crate::artifact::KernelArtifact;
 use std::fmt::Debug;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -57,4 +58,19 @@ pub trait KernelExecutor: Send + Sync + Debug {
     /// [`KernelError::NotExecutable`] with the reason. A simulated device then loads the artifact all the same and lets its
     /// dispatches time out, as hardware does with a design that never signals.
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError>;
+}
+
+/// Runs a kernel for a driver: one that panics has failed, and its thread goes on. `Err` is the reason, for people.
+///
+/// # Errors
+/// What [`Kernel::run`] reports, or the text of its panic.
+pub fn run_guarded(kernel: &dyn Kernel, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(|| kernel.run(inputs, output))) {
+        Ok(result) => result.map_err(|cause| cause.to_string()),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            Err(format!("it panicked: {}", text.as_deref().unwrap_or("no message")))
+        }
+    }
 }

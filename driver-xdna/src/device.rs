@@ -1,0 +1,210 @@
+//! A logical device: its own counters and queues, on an NPU that it may share.
+
+use crate::buffer::XdnaBuffer;
+use crate::npu::Npu;
+use aie_hal::artifact::KernelArtifact;
+use aie_hal::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
+use aie_hal::counters::Counters;
+use aie_hal::device::{Device, DeviceInfo, Limits, MemoryReport};
+use aie_hal::error::DeviceError;
+use aie_hal::executable::Executable;
+use aie_hal::queue::Queue;
+use aie_hal::semaphore::{Semaphore, TimelineSemaphore};
+use aie_hal::submission_queue::{QueueHandle, SubmissionQueue};
+use aie_hal::{Arch, DeviceUri};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Counters of one logical device.
+#[derive(Debug, Default)]
+pub(crate) struct CounterCells {
+    pub(crate) submissions: AtomicU64,
+    pub(crate) dispatches: AtomicU64,
+    pub(crate) host_calls: AtomicU64,
+    pub(crate) chains: AtomicU64,
+    pub(crate) contexts_created: AtomicU64,
+    pub(crate) context_switches: AtomicU64,
+    pub(crate) bytes_copied: AtomicU64,
+    pub(crate) bytes_flushed: AtomicU64,
+    pub(crate) bytes_invalidated: AtomicU64,
+    pub(crate) allocations: AtomicU64,
+    pub(crate) allocated: AtomicU64,
+    pub(crate) peak: AtomicU64,
+}
+
+/// What everything made by one logical device refers to.
+#[derive(Debug)]
+pub(crate) struct DeviceShared {
+    pub(crate) info: DeviceInfo,
+    pub(crate) npu: Arc<Npu>,
+    pub(crate) counters: CounterCells,
+    /// Most commands of a chain.
+    pub(crate) chain_commands: usize,
+    /// Tells the logical devices of this process apart.
+    pub(crate) number: usize,
+    /// The URI, for messages.
+    pub(crate) name: String,
+    queues: Mutex<Vec<QueueHandle>>,
+}
+
+static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
+
+/// A logical device.
+#[derive(Debug)]
+pub(crate) struct XdnaDevice {
+    shared: Arc<DeviceShared>,
+}
+
+impl XdnaDevice {
+    /// A logical device on `npu`. `chain_commands`: at most as many dispatches in one doorbell.
+    pub(crate) fn new(uri: DeviceUri, title: String, npu: Arc<Npu>, chain_commands: Option<usize>) -> Self {
+        let name = uri.to_string();
+        let arch = npu.arch.name.clone();
+        // See the module docs of `buffer` for why the memory counts as coherent.
+        let info = DeviceInfo { uri, name: title, driver: crate::SCHEME, arch, coherent: true };
+        let limit = npu.limits.commands_per_chain;
+        let shared = DeviceShared {
+            info,
+            counters: CounterCells::default(),
+            chain_commands: chain_commands.unwrap_or(limit).clamp(1, limit.max(1)),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            name,
+            queues: Mutex::default(),
+            npu,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+impl Device for XdnaDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.shared.info
+    }
+
+    fn arch(&self) -> &Arc<Arch> {
+        &self.shared.npu.arch
+    }
+
+    fn limits(&self) -> &Limits {
+        &self.shared.npu.limits
+    }
+
+    fn memory(&self) -> MemoryReport {
+        let pool = &self.shared.npu.pool;
+        MemoryReport { total: pool.capacity() as u64, free: pool.capacity().saturating_sub(pool.used()) as u64 }
+    }
+
+    fn counters(&self) -> Counters {
+        let cells = &self.shared.counters;
+        let get = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        Counters {
+            submissions: get(&cells.submissions),
+            dispatches: get(&cells.dispatches),
+            host_calls: get(&cells.host_calls),
+            chains: get(&cells.chains),
+            // Every chain has a doorbell of its own: the runtime makes one chain of what is pending.
+            doorbells: get(&cells.chains),
+            contexts_created: get(&cells.contexts_created),
+            context_switches: get(&cells.context_switches),
+            bytes_copied: get(&cells.bytes_copied),
+            bytes_flushed: get(&cells.bytes_flushed),
+            bytes_invalidated: get(&cells.bytes_invalidated),
+            allocations: get(&cells.allocations),
+            allocated_bytes: get(&cells.allocated),
+            peak_bytes: get(&cells.peak),
+            virtual_ns: 0,
+        }
+    }
+
+    fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {
+        let (shared, npu) = (&self.shared, &self.shared.npu);
+        npu.alive()?;
+        let over = |what, requested, limit| {
+            Err(DeviceError::LimitExceeded { what, requested, limit, device: shared.name.clone() })
+        };
+        if params.size == 0 {
+            return Err(DeviceError::InvalidArgument("a buffer needs a size of at least 1 byte".into()));
+        }
+        if !params.alignment.is_power_of_two() {
+            return Err(DeviceError::InvalidArgument(format!("alignment {} is not a power of two", params.alignment)));
+        }
+        if params.alignment > npu.limits.max_alignment {
+            return over("alignment", params.alignment, npu.limits.max_alignment);
+        }
+        if params.size > npu.limits.max_buffer_bytes {
+            return over("bytes of one buffer", params.size, npu.limits.max_buffer_bytes);
+        }
+        let (block, accounted) = match params.pool {
+            MemoryPool::Data => (npu.pool.allocate(params), params.size.next_multiple_of(npu.limits.granule.max(1))),
+            MemoryPool::DeviceHeap => (npu.heap(params), params.size),
+        };
+        let block = block.map_err(|cause| match cause {
+            DeviceError::Lost(cause) => npu.lose(cause),
+            other => other,
+        })?;
+        let counters = &shared.counters;
+        counters.allocations.fetch_add(1, Ordering::Relaxed);
+        let allocated = counters.allocated.fetch_add(accounted as u64, Ordering::Relaxed) + accounted as u64;
+        counters.peak.fetch_max(allocated, Ordering::Relaxed);
+        Ok(Arc::new(XdnaBuffer { block, pool: params.pool, device: Arc::clone(shared), accounted }))
+    }
+
+    fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError> {
+        self.shared.npu.alive()?;
+        Err(DeviceError::Unsupported(format!(
+            "import of {} bytes: ROCR cannot make memory of others usable for an NPU; copy it into a buffer of {}",
+            memory.bytes().len(),
+            self.shared.name
+        )))
+    }
+
+    fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {
+        let (shared, npu) = (&self.shared, &self.shared.npu);
+        npu.alive()?;
+        if artifact.arch() != shared.info.arch {
+            return Err(DeviceError::InvalidArtifact {
+                name: artifact.name().to_owned(),
+                reason: format!(
+                    "it is for `{}`, {} is `{}`; compile it for that",
+                    artifact.arch(),
+                    shared.name,
+                    shared.info.arch
+                ),
+            });
+        }
+        let (requested, limit) = (artifact.argument_count(), npu.limits.kernel_arguments);
+        if requested > limit {
+            let device = shared.name.clone();
+            return Err(DeviceError::LimitExceeded { what: "kernel arguments", requested, limit, device });
+        }
+        if !artifact.has_completion_token() {
+            tracing::warn!(
+                "kernel `{}` waits for no transfer; it completes before its output is written",
+                artifact.name()
+            );
+        }
+        Ok(Arc::new(npu.load(artifact, shared.number)?))
+    }
+
+    fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {
+        let shared = &self.shared;
+        shared.npu.alive()?;
+        let mut queues = shared.queues.lock();
+        queues.retain(QueueHandle::is_alive);
+        let (requested, limit) = (queues.len() + 1, shared.npu.limits.queues);
+        if requested > limit {
+            let device = shared.name.clone();
+            return Err(DeviceError::LimitExceeded { what: "queues", requested, limit, device });
+        }
+        let queue = SubmissionQueue::new(shared)?;
+        queues.push(queue.handle());
+        shared.npu.add_queue(queue.handle());
+        Ok(Arc::new(queue))
+    }
+
+    fn create_semaphore(&self, initial: u64) -> Result<Arc<dyn Semaphore>, DeviceError> {
+        self.shared.npu.alive()?;
+        Ok(Arc::new(TimelineSemaphore::new(initial)))
+    }
+}

@@ -1,0 +1,519 @@
+//! Agents of ROCR 7.0 to 7.2: ERT packets, through the [`gate`](crate::gate).
+//!
+//! One ROCR queue serves the agent for the whole session, whatever the number of HAL queues and contexts: a second one would be
+//! fatal (see the gate). ROCR processes 64 packets of a queue and not one more, because it does not wrap its ring. It does
+//! all its work in the doorbell, so when the doorbell returns the queue is empty, and both indices are set back to 0: the
+//! write index by HSA's function, the read index in AMD's public queue structure (`amd_hsa_queue.h`).
+//!
+//! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
+
+use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
+use crate::arena::Arena;
+use crate::gate::{CommandBuffers, Gate, Problem};
+use crate::session::{Discovered, Session};
+use aie_hal::MemoryPool;
+use hsa_sys::*;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::fmt::{Debug, Formatter};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where AMD's queue structure has the read index: `amd_queue_t::read_dispatch_id` of `amd_hsa_queue.h`.
+const READ_INDEX_OFFSET: usize = 0x80;
+/// Packets of a queue; ROCR allows no other number.
+const PACKETS: usize = 64;
+/// Bytes kept for the payload of one packet. The largest, with 16 arguments, takes 220.
+const PAYLOAD_BYTES: usize = 512;
+/// Words of a payload without arguments that the packet counts: instruction address, two words, and size.
+const FIXED_COUNT: u32 = 3;
+/// Words of one argument.
+const ARGUMENT_COUNT: u32 = 3;
+/// Opcode of a payload: run a transaction.
+const TRANSACTION: u32 = 3;
+/// Addresses reserved for data, as a multiple of the pool: buffers of different sizes come and go.
+const ARENA_FACTOR: usize = 4;
+
+/// An agent of ROCR 7.0 to 7.2.
+pub struct ErtAgent {
+    info: AgentInfo,
+    session: Arc<Session>,
+    discovered: Discovered,
+    gate: &'static Gate,
+    arena: Arena,
+    limit: Duration,
+    /// Also the lock for all calls into ROCR's XDNA driver, whose tables have none.
+    ring: Mutex<Ring>,
+    lost: OnceLock<String>,
+    contexts_created: AtomicU64,
+    doorbells: AtomicU64,
+    allocations: AtomicU64,
+}
+
+/// What one doorbell needs, and what a thread at a time may use.
+struct Ring {
+    queue: NonNull<hsa_queue_t>,
+    payloads: NonNull<u8>,
+    /// What every packet names for ROCR; the gate puts the real one in.
+    imagined_pdi: NonNull<c_void>,
+    /// An instruction stream for the rehearsal.
+    imagined_instructions: NonNull<c_void>,
+    buffers: CommandBuffers,
+    tiles: u32,
+    contexts: HashMap<ContextId, u32>,
+    next_context: u64,
+    /// Handles of the buffer objects of the device heap, by address.
+    heap: HashMap<u64, u32>,
+    /// Addresses that data buffers take in the arena, by their start.
+    data: HashMap<usize, usize>,
+}
+
+// SAFETY: the pointers are to ROCR's queue and to memory of its pools, which belong to no thread.
+unsafe impl Send for Ring {}
+
+impl Debug for ErtAgent {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ErtAgent").field("info", &self.info).field("lost", &self.lost.get()).finish_non_exhaustive()
+    }
+}
+
+impl ErtAgent {
+    /// Opens an agent of `session`. `limit` is how long one doorbell may take.
+    ///
+    /// Ends with a rehearsal: a doorbell that reaches no device, in which everything this driver relies on is looked at.
+    ///
+    /// # Errors
+    /// [`AgentError::Unsupported`] when this build of ROCR is not as known; [`AgentError::OutOfMemory`].
+    pub fn open(session: Arc<Session>, discovered: Discovered, limit: Duration) -> Result<Self, AgentError> {
+        let library = session.library().display().to_string();
+        let unsupported = |reason: String| {
+            AgentError::Unsupported(format!(
+                "{library} ({}): {reason}; this driver does not know how to use this build of ROCR safely; use Debian's \
+                 libhsa-runtime64-1 7.2, AMD's ROCm 7.2, or a ROCR with kernel dispatch packets",
+                session.version()
+            ))
+        };
+        if discovered.queue_packets as usize != PACKETS {
+            return Err(unsupported(format!("queues have {} packets, expected {PACKETS}", discovered.queue_packets)));
+        }
+        let gate = Gate::install(session.api()).map_err(|cause| unsupported(cause.to_string()))?;
+        let info = AgentInfo {
+            name: discovered.name.clone(),
+            library: session.library().to_owned(),
+            runtime: session.version().to_string(),
+            interface: session.interface(),
+            data_bytes: discovered.data_bytes,
+            data_granule: discovered.data_granule,
+            heap_bytes: discovered.heap_bytes,
+        };
+        let data_bytes = usize::try_from(discovered.data_bytes).unwrap_or(usize::MAX / ARENA_FACTOR);
+        let arena =
+            Arena::reserve(data_bytes.saturating_mul(ARENA_FACTOR), data_bytes.min(1 << 30)).map_err(|cause| {
+                AgentError::OutOfMemory(format!("addresses for data buffers: {cause} (see `ulimit -v`)"))
+            })?;
+        let api = session.api();
+        let allocate = |pool, bytes: usize| {
+            let mut address: *mut c_void = std::ptr::null_mut();
+            // SAFETY: the pool is the agent's, and `address` a place for one pointer.
+            let status = unsafe { (api.hsa_amd_memory_pool_allocate)(pool, bytes, 0, &raw mut address) };
+            session.check("hsa_amd_memory_pool_allocate", status)?;
+            NonNull::new(address).ok_or_else(|| unsupported("an allocation without an address".into()))
+        };
+        // The first of these is seen by the gate, which needs ROCR's descriptor.
+        let payloads = allocate(discovered.kernarg, PACKETS * PAYLOAD_BYTES)?;
+        let free = |memory: NonNull<c_void>| {
+            // SAFETY: it was allocated just now and nobody has used it.
+            let status = unsafe { (api.hsa_amd_memory_pool_free)(memory.as_ptr()) };
+            if let Err(cause) = session.check("hsa_amd_memory_pool_free", status) {
+                tracing::debug!("{cause}");
+            }
+        };
+        let imagined_pdi = gate
+            .imagine(|| allocate(discovered.heap, 4096).map_err(|cause| cause.to_string()), free)
+            .map_err(unsupported)?;
+        let imagined_instructions = allocate(discovered.heap, 4096)?;
+        let mut queue: *mut hsa_queue_t = std::ptr::null_mut();
+        // SAFETY: the agent is of this session, and `queue` a place for one pointer.
+        let status = unsafe {
+            let (packets, kind) = (discovered.queue_packets, HSA_QUEUE_TYPE_SINGLE);
+            (api.hsa_queue_create)(discovered.agent, packets, kind, None, std::ptr::null_mut(), 0, 0, &raw mut queue)
+        };
+        session.check("hsa_queue_create", status)?;
+        let queue = NonNull::new(queue).ok_or_else(|| unsupported("a queue without an address".into()))?;
+        let tiles = gate.core_tiles().map_err(|cause| AgentError::Lost(format!("GET_INFO: {cause}")))?;
+        let ring = Ring {
+            queue,
+            payloads: payloads.cast(),
+            imagined_pdi,
+            imagined_instructions,
+            buffers: CommandBuffers::default(),
+            tiles,
+            contexts: HashMap::new(),
+            next_context: 0,
+            heap: HashMap::new(),
+            data: HashMap::new(),
+        };
+        let agent = Self {
+            info,
+            discovered,
+            gate,
+            arena,
+            limit,
+            ring: Mutex::new(ring),
+            lost: OnceLock::new(),
+            contexts_created: AtomicU64::new(0),
+            doorbells: AtomicU64::new(0),
+            allocations: AtomicU64::new(0),
+            session,
+        };
+        agent.place_last_buffer()?;
+        agent.rehearse().map_err(|reason| {
+            AgentError::Unsupported(format!(
+                "{} ({}): {reason}; this driver does not know how to use this build of ROCR safely",
+                agent.info.library.display(),
+                agent.info.runtime
+            ))
+        })?;
+        Ok(agent)
+    }
+
+    /// Why the agent is lost, if it is.
+    fn alive(&self) -> Result<(), AgentError> {
+        self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
+    }
+
+    fn lose(&self, cause: String) -> AgentError {
+        AgentError::Lost(self.lost.get_or_init(|| cause).clone())
+    }
+
+    /// The lock, for no longer than a doorbell can take.
+    fn lock(&self) -> Result<MutexGuard<'_, Ring>, AgentError> {
+        let patience = self.limit.saturating_mul(2);
+        let ring = self.ring.try_lock_for(patience);
+        ring.ok_or_else(|| self.lose(format!("a call into ROCR has not returned for {patience:?}")))
+    }
+
+    /// The buffer that lies above all others in the arena.
+    fn place_last_buffer(&self) -> Result<(), AgentError> {
+        let mut ring = self.lock()?;
+        let place =
+            self.arena.take_last().ok_or_else(|| AgentError::OutOfMemory("no addresses for a last buffer".into()))?;
+        self.map_data(&mut ring, place, 4096).map(drop)
+    }
+
+    /// Allocates `bytes` of data memory at `place`.
+    fn map_data(
+        &self,
+        ring: &mut MutexGuard<'_, Ring>,
+        place: std::ops::Range<usize>,
+        bytes: usize,
+    ) -> Result<NonNull<u8>, AgentError> {
+        let api = self.session.api();
+        let mut address: *mut c_void = std::ptr::null_mut();
+        let (status, _) = self.gate.observe(Some(place.clone()), || {
+            // SAFETY: the pool is the agent's, and `address` a place for one pointer. The place is the arena's and free.
+            unsafe { (api.hsa_amd_memory_pool_allocate)(self.discovered.data, bytes, 0, &raw mut address) }
+        });
+        let allocated = self.session.check(&format!("{bytes} bytes of data memory"), status);
+        if allocated.is_err() {
+            // SAFETY: nothing came to lie there, or nothing refers to it.
+            unsafe { self.arena.give_back(place.clone()) };
+        }
+        allocated?;
+        ring.data.insert(address.addr(), place.len());
+        match NonNull::new(address) {
+            Some(at) if address.addr() == place.start => Ok(at.cast()),
+            _ => Err(AgentError::Unsupported(format!(
+                "{}: memory came to lie at {address:p}, not where it was mapped",
+                self.info.library.display()
+            ))),
+        }
+    }
+
+    /// Sends two packets through ROCR that stop at the gate, and looks at what ROCR made of them.
+    fn rehearse(&self) -> Result<(), String> {
+        let mut ring = self.lock().map_err(|cause| cause.to_string())?;
+        let ring = &mut *ring;
+        let text = |cause: io::Error| format!("command buffers: {cause}");
+        self.gate.reserve(&mut ring.buffers, 2).map_err(text)?;
+        let instructions = ring.imagined_instructions.addr().get() as u64;
+        for slot in 0..2 {
+            self.write_packet(ring, slot, instructions, 16, &[]);
+        }
+        let queue = ring.queue;
+        self.gate
+            .ring(&mut ring.buffers, None, [0, 0].into_iter(), self.limit, || self.ring_bell(queue, 2))
+            .map_err(|problem| format!("in a rehearsal of a dispatch: {problem}"))?;
+        // SAFETY: the queue exists as long as the agent.
+        let read = unsafe { (self.session.api().hsa_queue_load_read_index_scacquire)(queue.as_ptr()) };
+        if read != 2 {
+            return Err(format!("after a doorbell for 2 packets the read index is {read}"));
+        }
+        self.rewind(queue);
+        // SAFETY: as above.
+        let read = unsafe { (self.session.api().hsa_queue_load_read_index_scacquire)(queue.as_ptr()) };
+        match read {
+            0 => Ok(()),
+            _ => {
+                Err(format!("the read index is not where `amd_hsa_queue.h` has it: it is {read} after setting it to 0"))
+            }
+        }
+    }
+
+    /// Writes the packet and payload in `slot`.
+    fn write_packet(
+        &self,
+        ring: &Ring,
+        slot: usize,
+        instructions: u64,
+        instruction_words: u32,
+        arguments: &[crate::agent::Argument],
+    ) {
+        let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
+        assert!(slot < PACKETS && 8 + 4 * (2 + count as usize) <= PAYLOAD_BYTES, "the caller keeps to the limits");
+        // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
+        unsafe {
+            let payload = ring.payloads.add(slot * PAYLOAD_BYTES);
+            payload.cast::<*mut c_void>().write(ring.imagined_pdi.as_ptr());
+            let mut word = payload.add(8).cast::<u32>();
+            let mut push = |value: u32| {
+                word.write(value);
+                word = word.add(1);
+            };
+            push(TRANSACTION);
+            push(0);
+            push(instructions as u32);
+            push((instructions >> 32) as u32);
+            push(instruction_words);
+            for argument in arguments {
+                push(argument.address as u32);
+                push((argument.address >> 32) as u32);
+            }
+            for argument in arguments {
+                push(argument.bytes);
+            }
+            let header = hsa_amd_vendor_packet_header_t {
+                header: packet_header(HSA_PACKET_TYPE_VENDOR_SPECIFIC, HSA_FENCE_SCOPE_NONE, HSA_FENCE_SCOPE_NONE),
+                AmdFormat: HSA_AMD_PACKET_TYPE_AIE_ERT,
+                reserved: 0,
+            };
+            let packet = hsa_amd_aie_ert_packet_t {
+                header,
+                command: ert_command(HSA_AMD_AIE_ERT_START_CU, count).unwrap_or_default(),
+                reserved0: 0,
+                reserved1: 0,
+                reserved2: 0,
+                reserved3: 0,
+                reserved4: 0,
+                reserved5: 0,
+                payload_data: payload.as_ptr().expose_provenance() as u64,
+            };
+            // The queue's ring has PACKETS packets.
+            ring.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
+        }
+    }
+
+    /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.
+    fn ring_bell(&self, queue: NonNull<hsa_queue_t>, packets: usize) {
+        let api = self.session.api();
+        // SAFETY: the queue exists as long as the agent, and its packets are written.
+        unsafe {
+            (api.hsa_queue_store_write_index_screlease)(queue.as_ptr(), packets as u64);
+            (api.hsa_signal_store_screlease)(queue.as_ref().doorbell_signal, packets as i64 - 1);
+        }
+    }
+
+    /// Sets an empty queue back to its first packet.
+    fn rewind(&self, queue: NonNull<hsa_queue_t>) {
+        // SAFETY: `hsa_queue_t` is the beginning of AMD's queue structure, whose read index is an aligned 64-bit word that
+        // only the packet processor writes, and it runs only inside a doorbell. The rehearsal has checked its place.
+        unsafe {
+            let read_index = queue.as_ptr().cast::<u8>().add(READ_INDEX_OFFSET).cast::<AtomicU64>();
+            (*read_index).store(0, Ordering::Release);
+            (self.session.api().hsa_queue_store_write_index_screlease)(queue.as_ptr(), 0);
+        }
+    }
+
+    fn failure(&self, problem: Problem) -> AgentError {
+        let reason = problem.to_string();
+        match problem {
+            Problem::State { command, .. } if problem.is_timeout() => AgentError::Timeout { command, reason },
+            Problem::State { command, .. } => AgentError::Failed { command, reason },
+            Problem::Call { errno: libc::ENODEV | libc::EIO | libc::ENXIO, .. } => self.lose(reason),
+            Problem::Call { errno: libc::ENOMEM, .. } => AgentError::OutOfMemory(reason),
+            Problem::Call { errno: libc::ETIME | libc::ETIMEDOUT, .. } => AgentError::Timeout { command: None, reason },
+            Problem::Call { .. } => AgentError::Failed { command: None, reason },
+            Problem::Unexpected(_) | Problem::Stuck(_) => self.lose(reason),
+        }
+    }
+}
+
+impl Agent for ErtAgent {
+    fn info(&self) -> &AgentInfo {
+        &self.info
+    }
+
+    fn counts(&self) -> AgentCounts {
+        AgentCounts {
+            doorbells: self.doorbells.load(Ordering::Relaxed),
+            contexts_created: self.contexts_created.load(Ordering::Relaxed),
+            allocations: self.allocations.load(Ordering::Relaxed),
+        }
+    }
+
+    fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
+        self.alive()?;
+        let mut ring = self.lock()?;
+        let host = match pool {
+            MemoryPool::Data => {
+                let granule = self.info.data_granule.max(1);
+                let place = bytes.checked_next_multiple_of(granule).and_then(|bytes| self.arena.take(bytes));
+                let place =
+                    place.ok_or_else(|| AgentError::OutOfMemory(format!("no addresses for {bytes} bytes of data")))?;
+                self.map_data(&mut ring, place, bytes)?
+            }
+            MemoryPool::DeviceHeap => {
+                let api = self.session.api();
+                let mut address: *mut c_void = std::ptr::null_mut();
+                let (status, observed) = self.gate.observe(None, || {
+                    // SAFETY: the pool is the agent's, and `address` a place for one pointer.
+                    unsafe { (api.hsa_amd_memory_pool_allocate)(self.discovered.heap, bytes, 0, &raw mut address) }
+                });
+                self.session.check(&format!("{bytes} bytes of the device heap"), status)?;
+                let handle = observed.buffer.filter(|_| !address.is_null());
+                let handle = handle.ok_or_else(|| AgentError::Unsupported("an allocation without a buffer".into()))?;
+                ring.heap.insert(address.addr() as u64, handle);
+                NonNull::new(address.cast()).ok_or_else(|| AgentError::OutOfMemory("device heap".into()))?
+            }
+        };
+        self.allocations.fetch_add(1, Ordering::Relaxed);
+        // ROCR's device works with the addresses of the process.
+        let device_address = host.as_ptr().expose_provenance() as u64;
+        Ok(Allocation { pool, host, length: bytes, device_address })
+    }
+
+    fn free(&self, allocation: Allocation) {
+        let Ok(mut ring) = self.lock() else {
+            tracing::warn!("{} bytes are not given back to a runtime that does not answer", allocation.length);
+            return;
+        };
+        let start = allocation.host.addr().get();
+        let place = ring.data.remove(&start).map(|length| start..start + length);
+        ring.heap.remove(&allocation.device_address);
+        let api = self.session.api();
+        let (status, _) = self.gate.observe(place.clone(), || {
+            // SAFETY: the allocation came from this function's counterpart and is given up by its owner.
+            unsafe { (api.hsa_amd_memory_pool_free)(allocation.host.as_ptr().cast()) }
+        });
+        if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
+            tracing::warn!("{cause}");
+        }
+        if let Some(place) = place {
+            // SAFETY: the range came from the arena, and the owner has given up what was there.
+            unsafe { self.arena.give_back(place) };
+        }
+    }
+
+    fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError> {
+        self.alive()?;
+        let mut ring = self.lock()?;
+        let handles = pdis.iter().map(|pdi| ring.heap.get(&pdi.address).copied()).collect::<Option<Vec<_>>>();
+        let handles = handles.ok_or_else(|| AgentError::Failed {
+            command: None,
+            reason: "a PDI that is not in the device heap of this agent".into(),
+        })?;
+        let handle = self.gate.create_context(ring.tiles, &handles).map_err(|(call, cause)| {
+            let reason = format!("{call} with {} PDIs: {cause}", pdis.len());
+            match cause.raw_os_error() {
+                Some(libc::EBUSY | libc::ENOSPC | libc::EAGAIN | libc::EMFILE) => AgentError::ContextsExhausted(reason),
+                Some(libc::ENOMEM) => AgentError::OutOfMemory(reason),
+                Some(libc::ENODEV | libc::EIO | libc::ENXIO) => self.lose(reason),
+                _ => AgentError::Failed { command: None, reason },
+            }
+        })?;
+        let context = ContextId(ring.next_context);
+        ring.next_context += 1;
+        ring.contexts.insert(context, handle);
+        self.contexts_created.fetch_add(1, Ordering::Relaxed);
+        Ok(context)
+    }
+
+    fn destroy_context(&self, context: ContextId) {
+        let Ok(mut ring) = self.lock() else { return };
+        if let Some(handle) = ring.contexts.remove(&context)
+            && let Err(cause) = self.gate.destroy_context(handle)
+        {
+            tracing::warn!("DESTROY_HWCTX: {cause}");
+        }
+    }
+
+    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
+        self.alive()?;
+        let mut ring = self.lock()?;
+        let ring = &mut *ring;
+        let Some(handle) = ring.contexts.get(&context).copied() else {
+            return Err(AgentError::Failed { command: None, reason: format!("context {} does not exist", context.0) });
+        };
+        if chain.packets.is_empty() || chain.packets.len() > PACKETS {
+            let reason = format!("a chain of {} packets; 1 to {PACKETS} are possible", chain.packets.len());
+            return Err(AgentError::Failed { command: None, reason });
+        }
+        if let Err(cause) = self.gate.reserve(&mut ring.buffers, chain.packets.len()) {
+            let reason = format!("command buffers for {} packets: {cause}", chain.packets.len());
+            return Err(match cause.raw_os_error() {
+                Some(libc::ENODEV | libc::EIO | libc::ENXIO) => self.lose(reason),
+                _ => AgentError::OutOfMemory(reason),
+            });
+        }
+        for (slot, packet) in chain.packets.iter().enumerate() {
+            let words = (packet.instruction_bytes / 4) as u32;
+            self.write_packet(ring, slot, packet.instructions, words, chain.arguments_of(packet));
+        }
+        let (queue, count) = (ring.queue, chain.packets.len());
+        let units = chain.packets.iter().map(|packet| packet.pdi_index as u8);
+        let outcome =
+            self.gate.ring(&mut ring.buffers, Some(handle), units, self.limit, || self.ring_bell(queue, count));
+        self.doorbells.fetch_add(1, Ordering::Relaxed);
+        self.rewind(queue);
+        outcome.map_err(|problem| self.failure(problem))
+    }
+}
+
+impl Drop for ErtAgent {
+    fn drop(&mut self) {
+        let ring = self.ring.get_mut();
+        for (_, handle) in ring.contexts.drain() {
+            if let Err(cause) = self.gate.destroy_context(handle) {
+                tracing::debug!("DESTROY_HWCTX: {cause}");
+            }
+        }
+        self.gate.release(&mut ring.buffers);
+        let api = self.session.api();
+        // SAFETY: the queue and the memory are this agent's, and nobody uses them any more.
+        unsafe {
+            let status = (api.hsa_queue_destroy)(ring.queue.as_ptr());
+            if let Err(cause) = self.session.check("hsa_queue_destroy", status) {
+                tracing::debug!("{cause}");
+            }
+            for memory in [ring.payloads.cast(), ring.imagined_pdi, ring.imagined_instructions] {
+                let status = (api.hsa_amd_memory_pool_free)(memory.as_ptr());
+                if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
+                    tracing::debug!("{cause}");
+                }
+            }
+            for (start, length) in ring.data.drain() {
+                let status = (api.hsa_amd_memory_pool_free)(std::ptr::with_exposed_provenance_mut(start));
+                if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
+                    tracing::debug!("{cause}");
+                }
+                self.arena.give_back(start..start + length);
+            }
+        }
+        self.gate.forget_descriptor();
+    }
+}

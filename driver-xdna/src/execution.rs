@@ -1,0 +1,470 @@
+//! Running submissions: dispatches are gathered into chains, across submissions, and everything else runs on the host.
+//!
+//! A doorbell is the expensive thing here, so a chain ends only where it has to: at the limits of the generation (commands, and
+//! bytes of the command buffer), where the next dispatch needs another context, and where the host has to see memory (a host
+//! call or a transfer; ROCR has no transfers for NPUs). Barriers do not end a chain, because a chain runs in order. Between two
+//! barriers the order is free, and dispatches of one context are put together, so that contexts switch less often.
+//!
+//! Submissions of a batch share chains. They are finished in order, each as soon as its last command has run.
+
+use crate::agent::{AgentError, Argument, Chain, ContextId, Packet};
+use crate::buffer::XdnaBuffer;
+use crate::device::DeviceShared;
+use crate::executable::{LoadedPdi, XdnaExecutable};
+use crate::npu::{Array, device_error};
+use aie_device_memory::{Snapshots, Span};
+use aie_hal::command_list::{BindingTable, BufferRef, Command};
+use aie_hal::context_planner::{PlannedPdi, Residence};
+use aie_hal::device::chain_command_bytes;
+use aie_hal::error::DeviceError;
+use aie_hal::executable::Executable;
+use aie_hal::kernel::{Kernel, run_guarded};
+use aie_hal::submission_queue::{Engine, Work};
+use parking_lot::MutexGuard;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Submissions that are looked at for one chain.
+const GATHER: usize = 256;
+/// Spans of one call without an allocation up to this number of inputs.
+const INLINE_SPANS: usize = 16;
+
+/// What a queue's thread keeps between submissions, so that running one seldom allocates.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    snapshots: Snapshots,
+    chain: Chain,
+    /// Work and command of each packet of the chain.
+    origins: Vec<Origin>,
+    /// Order of the commands between two barriers.
+    order: Vec<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    work: usize,
+    command: usize,
+}
+
+impl Engine for DeviceShared {
+    type Scratch = Scratch;
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn lost(&self) -> Option<DeviceError> {
+        self.npu.lost()
+    }
+
+    fn count_submission(&self) {
+        self.counters.submissions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn gather(&self) -> usize {
+        GATHER
+    }
+
+    fn run(&self, scratch: &mut Scratch, batch: &mut VecDeque<Work>) {
+        scratch.chain.clear();
+        scratch.origins.clear();
+        let mut end = Run::new(self, scratch, batch).all();
+        // Works that ended with the batch, and the one that failed. What stays was not started.
+        for _ in 0..end.finished {
+            if let Some(work) = batch.pop_front() {
+                work.finish(Ok(()));
+            }
+        }
+        if let Some((cause, works)) = end.failure.take() {
+            for _ in 0..works {
+                if let Some(work) = batch.pop_front() {
+                    work.finish(Err(cause.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// How far a batch came.
+#[derive(Debug, Default)]
+struct End {
+    /// Works at the front that have run.
+    finished: usize,
+    /// Why the next ones failed, and how many.
+    failure: Option<(DeviceError, usize)>,
+}
+
+/// Why a work stops, and which.
+struct Stop {
+    work: usize,
+    /// Works from that one on that may have been started.
+    started: usize,
+    cause: DeviceError,
+}
+
+impl Stop {
+    fn end(self) -> End {
+        End { finished: self.work, failure: Some((self.cause, self.started)) }
+    }
+}
+
+struct Run<'a> {
+    device: &'a DeviceShared,
+    scratch: &'a mut Scratch,
+    works: &'a VecDeque<Work>,
+    /// The execution lock. While it is open, the chain is empty.
+    array: MutexGuard<'a, Array>,
+    context: Option<ContextId>,
+    chain_bytes: usize,
+}
+
+impl<'a> Run<'a> {
+    fn new(device: &'a DeviceShared, scratch: &'a mut Scratch, works: &'a VecDeque<Work>) -> Self {
+        Self { device, scratch, works, array: device.npu.array.lock(), context: None, chain_bytes: 0 }
+    }
+
+    /// Runs the works up to the first that cannot share the batch's end.
+    fn all(&mut self) -> End {
+        let works = self.works;
+        for (index, work) in works.iter().enumerate() {
+            // Finishing a work may be what a host call of the next one waits for.
+            let calls_host = |command: &Command| matches!(command, Command::HostCall { .. });
+            if index > 0 && work.commands().iter().any(calls_host) {
+                return self.end(index);
+            }
+            let stopped = match self.work(index, work) {
+                Ok(()) => None,
+                // What was gathered before belongs to commands that run before this one.
+                Err(stop) if self.scratch.chain.packets.is_empty() => Some(stop),
+                Err(stop) => Some(self.send().err().unwrap_or(stop)),
+            };
+            if let Some(stop) = stopped {
+                return stop.end();
+            }
+        }
+        self.end(works.len())
+    }
+
+    fn end(&mut self, finished: usize) -> End {
+        match self.send() {
+            Ok(()) => End { finished, failure: None },
+            Err(stop) => stop.end(),
+        }
+    }
+
+    fn work(&mut self, index: usize, work: &'a Work) -> Result<(), Stop> {
+        let stop = |cause| Stop { work: index, started: 1, cause };
+        self.place_pdis(index, work)?;
+        let commands = work.commands();
+        let mut start = 0;
+        while start < commands.len() {
+            let length = commands[start..].iter().position(|c| matches!(c, Command::Barrier));
+            let end = length.map_or(commands.len(), |length| start + length);
+            self.group(index, work, start, end).map_err(|failed| match failed {
+                Ok(cause) => stop(cause),
+                Err(elsewhere) => elsewhere,
+            })?;
+            start = end + 1;
+        }
+        Ok(())
+    }
+
+    /// Runs the commands between two barriers, those of one context together.
+    fn group(
+        &mut self,
+        index: usize,
+        work: &'a Work,
+        start: usize,
+        end: usize,
+    ) -> Result<(), Result<DeviceError, Stop>> {
+        let commands = work.commands();
+        if end - start < 3 {
+            return (start..end).try_for_each(|command| self.command(index, work, command));
+        }
+        let mut order = std::mem::take(&mut self.scratch.order);
+        order.clear();
+        order.extend(start..end);
+        let rank = |context: Option<ContextId>| match context {
+            // Not dispatches, and PDIs that have to be placed on the way: last.
+            None => (2, 0),
+            // The context that is being gathered, or that ran last, goes on.
+            context if context == self.context.or(self.array.active) => (0, 0),
+            Some(context) => (1, context.0),
+        };
+        order.sort_by_key(|command| match &commands[*command] {
+            Command::Dispatch { executable, .. } => {
+                let number = executable.as_any().downcast_ref::<XdnaExecutable>().map(|e| e.pdi.number());
+                rank(number.and_then(|number| self.array.planner.locate(number)).map(|at| at.context))
+            }
+            _ => rank(None),
+        });
+        let result = order.iter().try_for_each(|command| self.command(index, work, *command));
+        self.scratch.order = order;
+        result
+    }
+
+    /// Finds contexts for all PDIs of a list at once, so that they are put together well.
+    fn place_pdis(&mut self, index: usize, work: &'a Work) -> Result<(), Stop> {
+        let stop = |cause| Stop { work: index, started: 1, cause };
+        let mut homeless = false;
+        for (position, command) in work.commands().iter().enumerate() {
+            if let Command::Dispatch { executable, .. } = command {
+                let pdi = &self.executable(position, executable).map_err(stop)?.pdi;
+                match self.array.planner.locate(pdi.number()) {
+                    Some(at) => self.array.planner.touch(at.context),
+                    None => homeless = true,
+                }
+            }
+        }
+        if !homeless {
+            return Ok(());
+        }
+        // Placing may destroy the context that the gathered chain is for.
+        self.send()?;
+        let mut wanted: Vec<&Arc<LoadedPdi>> = Vec::new();
+        for (position, command) in work.commands().iter().enumerate() {
+            if let Command::Dispatch { executable, .. } = command {
+                let pdi = &self.executable(position, executable).map_err(stop)?.pdi;
+                if wanted.iter().all(|w| w.number() != pdi.number()) {
+                    wanted.push(pdi);
+                }
+            }
+        }
+        self.planning(|array, device| array.planner.prepare(&device.npu.contexts, &wanted)).map_err(stop)
+    }
+
+    /// Runs a step of the planner, counting the contexts it creates.
+    fn planning<T>(
+        &mut self,
+        step: impl FnOnce(&mut Array, &DeviceShared) -> Result<T, AgentError>,
+    ) -> Result<T, DeviceError> {
+        let created = || self.device.npu.agent.counts().contexts_created;
+        let before = created();
+        let result = step(&mut self.array, self.device);
+        self.device.counters.contexts_created.fetch_add(created().saturating_sub(before), Ordering::Relaxed);
+        result.map_err(|cause| device_error(&self.device.npu, "a hardware context for the kernels", cause))
+    }
+
+    /// Runs one command. An inner `Ok` is a failure of this very work.
+    fn command(&mut self, index: usize, work: &'a Work, position: usize) -> Result<(), Result<DeviceError, Stop>> {
+        match &work.commands()[position] {
+            Command::Barrier => Ok(()),
+            Command::Dispatch { executable, bindings } => self.gather(index, work, position, executable, bindings),
+            other => {
+                self.send().map_err(Err)?;
+                self.on_host(work, position, other).map_err(Ok)
+            }
+        }
+    }
+
+    /// Adds a dispatch to the chain, after sending the chain when it does not fit.
+    fn gather(
+        &mut self,
+        index: usize,
+        work: &'a Work,
+        position: usize,
+        executable: &'a Arc<dyn Executable>,
+        bindings: &[BufferRef],
+    ) -> Result<(), Result<DeviceError, Stop>> {
+        let executable = self.executable(position, executable).map_err(Ok)?;
+        let Residence { context, slot } = match self.array.planner.locate(executable.pdi.number()) {
+            Some(at) => at,
+            None => {
+                self.send().map_err(Err)?;
+                let pdi = &executable.pdi;
+                let found = self.planning(|array, device| array.planner.require(&device.npu.contexts, pdi));
+                found.map_err(Ok)?
+            }
+        };
+        let bytes = chain_command_bytes(bindings.len());
+        let limits = &self.device.npu.limits;
+        let fits = self.context.is_none_or(|c| c == context)
+            && self.scratch.chain.packets.len() < self.device.chain_commands
+            && self.chain_bytes + bytes <= limits.chain_buffer_bytes;
+        if !fits {
+            self.send().map_err(Err)?;
+        }
+        let start = self.scratch.chain.arguments.len();
+        for reference in bindings {
+            let (buffer, offset, length) = self.find(work.bindings(), position, reference).map_err(Ok)?;
+            let bytes = u32::try_from(length).map_err(|_| {
+                Ok(DeviceError::InvalidArgument(format!(
+                    "command {position}: an argument of {length} bytes; a packet can name {} at most",
+                    u32::MAX
+                )))
+            })?;
+            buffer.span(offset, length).map_err(Ok)?;
+            let address = buffer.block.device_address + offset as u64;
+            self.scratch.chain.arguments.push(Argument { address, bytes });
+        }
+        self.context = Some(context);
+        self.chain_bytes += bytes;
+        self.scratch.origins.push(Origin { work: index, command: position });
+        self.scratch.chain.packets.push(Packet {
+            pdi_index: slot,
+            pdi: executable.pdi.reference(),
+            instructions: executable.instructions.device_address,
+            instruction_bytes: executable.artifact.instructions().len(),
+            arguments: (start, bindings.len()),
+        });
+        Ok(())
+    }
+
+    /// Rings the doorbell for the gathered chain.
+    fn send(&mut self) -> Result<(), Stop> {
+        let Some(context) = self.context.take() else { return Ok(()) };
+        let result = self.device.npu.agent.submit(context, &self.scratch.chain);
+        let counters = &self.device.counters;
+        counters.chains.fetch_add(1, Ordering::Relaxed);
+        if self.array.active.replace(context).is_some_and(|active| active != context) {
+            counters.context_switches.fetch_add(1, Ordering::Relaxed);
+        }
+        let count = self.scratch.chain.packets.len();
+        // Without a culprit all of the chain may have run.
+        let culprit = match &result {
+            Err(AgentError::Timeout { command, .. } | AgentError::Failed { command, .. }) => {
+                command.filter(|c| *c < count)
+            }
+            _ => None,
+        };
+        counters.dispatches.fetch_add(culprit.map_or(count, |culprit| culprit + 1) as u64, Ordering::Relaxed);
+        let origin = self.scratch.origins[culprit.unwrap_or(0)];
+        let last = if culprit.is_some() { origin } else { self.scratch.origins[count - 1] };
+        self.scratch.chain.clear();
+        self.scratch.origins.clear();
+        self.chain_bytes = 0;
+        result.map_err(|cause| {
+            if matches!(cause, AgentError::Timeout { .. } | AgentError::Failed { .. }) {
+                // What a context did after a failure is unknown; the next use makes another.
+                if let Err(second) = self.array.planner.discard(&self.device.npu.contexts, context) {
+                    tracing::warn!("a context that failed: {second}");
+                }
+                self.array.active = None;
+            }
+            let name = match self.works[origin.work].commands().get(origin.command) {
+                Some(Command::Dispatch { executable, .. }) => executable.artifact().name(),
+                _ => "a kernel",
+            };
+            let what = format!("dispatch of `{name}` (command {}) in a chain of {count}", origin.command);
+            let started = last.work - origin.work + 1;
+            Stop { work: origin.work, started, cause: device_error(&self.device.npu, &what, cause) }
+        })
+    }
+
+    /// Runs what is not a dispatch. The chain is empty.
+    fn on_host(&mut self, work: &'a Work, position: usize, command: &'a Command) -> Result<(), DeviceError> {
+        let table = work.bindings();
+        match command {
+            Command::Barrier | Command::Dispatch { .. } => Ok(()),
+            Command::Fill { pattern, target } => {
+                let target = self.span(table, position, target)?;
+                self.scratch.snapshots.call(&[], target, |_, bytes| match **pattern {
+                    [byte] => bytes.fill(byte),
+                    _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
+                });
+                self.copied(target);
+                Ok(())
+            }
+            Command::Update { data, target } => {
+                let target = self.span(table, position, target)?;
+                same_length(position, data.len(), target.length())?;
+                target.write(data);
+                self.copied(target);
+                Ok(())
+            }
+            Command::Copy { source, target } => {
+                let (source, target) = (self.span(table, position, source)?, self.span(table, position, target)?);
+                same_length(position, source.length(), target.length())?;
+                target.copy_from(source);
+                self.copied(target);
+                Ok(())
+            }
+            Command::HostCall { function, inputs, output } => {
+                self.host_call(table, position, &**function, inputs, output)
+            }
+        }
+    }
+
+    fn copied(&self, target: Span<'_>) {
+        self.device.counters.bytes_copied.fetch_add(target.length() as u64, Ordering::Relaxed);
+    }
+
+    fn host_call(
+        &mut self,
+        table: &'a BindingTable,
+        position: usize,
+        function: &dyn Kernel,
+        inputs: &'a [BufferRef],
+        output: &'a BufferRef,
+    ) -> Result<(), DeviceError> {
+        self.device.counters.host_calls.fetch_add(1, Ordering::Relaxed);
+        let output = self.span(table, position, output)?;
+        let mut inline = [output; INLINE_SPANS];
+        let mut many = Vec::new();
+        let spans: &[Span<'_>] = if inputs.len() <= INLINE_SPANS {
+            for (span, reference) in inline.iter_mut().zip(inputs) {
+                *span = self.span(table, position, reference)?;
+            }
+            &inline[..inputs.len()]
+        } else {
+            for reference in inputs {
+                many.push(self.span(table, position, reference)?);
+            }
+            &many
+        };
+        let snapshots = &mut self.scratch.snapshots;
+        let call = || snapshots.call(spans, output, |inputs, output| run_guarded(function, inputs, output));
+        // Without the lock, so that a function may itself use the device.
+        let result = MutexGuard::unlocked(&mut self.array, call);
+        let name = function.name();
+        result.map_err(|e| DeviceError::Execution(format!("host call of `{name}` (command {position}): {e}")))
+    }
+
+    fn span(
+        &self,
+        table: &'a BindingTable,
+        position: usize,
+        reference: &'a BufferRef,
+    ) -> Result<Span<'a>, DeviceError> {
+        let (buffer, offset, length) = self.find(table, position, reference)?;
+        buffer.span(offset, length)
+    }
+
+    /// The buffer, offset and length of a reference. Does what [`BufferRef::resolve`] does without counting references.
+    fn find<'b>(
+        &self,
+        table: &'b BindingTable,
+        position: usize,
+        reference: &'b BufferRef,
+    ) -> Result<(&'b XdnaBuffer, usize, usize), DeviceError> {
+        let invalid = |reason: String| DeviceError::InvalidArgument(format!("command {position}: {reason}"));
+        let (buffer, offset, length) = reference.locate(table).map_err(|cause| invalid(cause.to_string()))?;
+        match buffer.as_any().downcast_ref::<XdnaBuffer>() {
+            Some(found) if std::ptr::eq(&*found.device, self.device) => Ok((found, offset, length)),
+            _ => Err(invalid(format!("a buffer of another device than {}", self.device.name))),
+        }
+    }
+
+    fn executable<'b>(
+        &self,
+        position: usize,
+        executable: &'b Arc<dyn Executable>,
+    ) -> Result<&'b XdnaExecutable, DeviceError> {
+        match executable.as_any().downcast_ref::<XdnaExecutable>() {
+            Some(found) if found.device == self.device.number => Ok(found),
+            _ => Err(DeviceError::InvalidArgument(format!(
+                "command {position}: kernel `{}` was loaded on another device than {}",
+                executable.artifact().name(),
+                self.device.name
+            ))),
+        }
+    }
+}
+
+fn same_length(position: usize, source: usize, target: usize) -> Result<(), DeviceError> {
+    if source == target {
+        return Ok(());
+    }
+    Err(DeviceError::InvalidArgument(format!("command {position}: {source} bytes for a target of {target}")))
+}

@@ -1,0 +1,167 @@
+//! What libhsa calls instead of `ioctl`, `mmap` and `munmap`.
+//!
+//! A call of a thread that is not in an activity of the gate goes straight on. None of these functions panics: what they
+//! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
+
+use super::{ACTIVITY, Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, uapi};
+use std::ffi::{c_int, c_ulong, c_void};
+use std::sync::atomic::Ordering;
+use uapi::Call;
+
+/// # Safety
+/// As `ioctl`: `argument` points to the structure of `request`.
+pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    if let (Some(gate), Some(call)) = (GATE.get(), Call::of(request)) {
+        if call != Call::CloseBuffer {
+            gate.descriptor.store(descriptor, Ordering::Relaxed);
+        }
+        if call == Call::GetInfo {
+            // SAFETY: ROCR passes the structure of the request.
+            if unsafe { (*argument.cast::<uapi::GetInfo>()).param } == uapi::QUERY_VERSION {
+                gate.imagined.lock().clear();
+            }
+        }
+        // SAFETY: ROCR passes the structure of the request.
+        let answered = ACTIVITY.with_borrow_mut(|activity| match activity {
+            // SAFETY: as above.
+            Activity::Ringing(ringing) => unsafe { in_doorbell(gate, ringing, descriptor, request, call, argument) },
+            // ROCR destroys its imagined context along with its queue.
+            // SAFETY: as above.
+            _ if call == Call::DestroyContext => unsafe {
+                (*argument.cast::<uapi::DestroyContext>()).handle == IMAGINED_CONTEXT
+            },
+            _ => false,
+        });
+        if answered {
+            return 0;
+        }
+    }
+    // SAFETY: the caller's own arguments.
+    let result = unsafe { libc::ioctl(descriptor, request as _, argument) };
+    if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
+        ACTIVITY.with_borrow_mut(|activity| {
+            if let Activity::Observing(observation) = activity {
+                // SAFETY: the kernel has filled ROCR's structure of this request.
+                observation.observed.buffer = Some(unsafe { (*argument.cast::<uapi::CreateBuffer>()).handle });
+            }
+        });
+    }
+    result
+}
+
+/// Answers a call of a doorbell, if it is one the gate answers.
+///
+/// # Safety
+/// `argument` points to the structure of `request`.
+unsafe fn in_doorbell(
+    gate: &Gate,
+    ringing: &mut Ringing,
+    descriptor: c_int,
+    request: c_ulong,
+    call: Call,
+    argument: *mut c_void,
+) -> bool {
+    match call {
+        Call::CreateBuffer => {
+            // SAFETY: as the caller promises.
+            let create = unsafe { &mut *argument.cast::<uapi::CreateBuffer>() };
+            let fits = create.kind == uapi::BO_CMD && create.size <= COMMAND_BUFFER_BYTES as u64;
+            let Some(buffer) = ringing.buffers.get(ringing.taken).filter(|_| fits) else { return false };
+            // What the last doorbell left must not be taken for a state of this one.
+            (0..uapi::chain::HANDLES).for_each(|index| buffer.set_word(index, 0));
+            create.handle = buffer.handle;
+            ringing.taken += 1;
+            true
+        }
+        Call::BufferInfo => {
+            // SAFETY: as the caller promises.
+            let info = unsafe { &mut *argument.cast::<uapi::BufferInfo>() };
+            let Some(buffer) = ringing.find(u64::from(info.handle)) else { return false };
+            info.map_offset = buffer.map_offset;
+            info.vaddr = buffer.address.as_ptr().addr() as u64;
+            true
+        }
+        Call::CloseBuffer => {
+            // SAFETY: as the caller promises.
+            let close = unsafe { &*argument.cast::<uapi::CloseBuffer>() };
+            ringing.find(u64::from(close.handle)).is_some()
+        }
+        Call::CreateContext => {
+            // SAFETY: as the caller promises.
+            unsafe { (*argument.cast::<uapi::CreateContext>()).handle = IMAGINED_CONTEXT };
+            true
+        }
+        Call::ConfigContext | Call::DestroyContext => true,
+        Call::Execute => {
+            // SAFETY: as the caller promises.
+            let execute = unsafe { &mut *argument.cast::<uapi::Execute>() };
+            ringing.execute(gate, descriptor, request, execute);
+            true
+        }
+        Call::Wait => {
+            ringing.wait(gate);
+            true
+        }
+        Call::GetInfo | Call::Other => false,
+    }
+}
+
+/// # Safety
+/// As `mmap`.
+pub(super) unsafe extern "C" fn mmap(
+    address: *mut c_void,
+    length: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: c_int,
+    offset: Offset,
+) -> *mut c_void {
+    let mut place = None;
+    if let Some(gate) = GATE.get()
+        && descriptor >= 0
+        && descriptor == gate.descriptor.load(Ordering::Relaxed)
+    {
+        let known = ACTIVITY.with_borrow_mut(|activity| match activity {
+            Activity::Ringing(ringing) => {
+                let same = |b: &&super::CommandBuffer| b.map_offset == offset as u64;
+                ringing.buffers.iter().find(same).map(|buffer| buffer.address.as_ptr().cast::<c_void>())
+            }
+            Activity::Observing(observation) => {
+                place = observation.place.take().filter(|place| place.len() >= length);
+                None
+            }
+            Activity::None => None,
+        });
+        if let Some(known) = known {
+            return known;
+        }
+    }
+    match place {
+        // SAFETY: whoever named the place owns its range, and only has it reserved; otherwise the caller's own arguments.
+        Some(place) => unsafe {
+            let address = std::ptr::with_exposed_provenance_mut(place.start);
+            libc::mmap(address, length, protection, flags | libc::MAP_FIXED, descriptor, offset)
+        },
+        // SAFETY: the caller's own arguments.
+        None => unsafe { libc::mmap(address, length, protection, flags, descriptor, offset) },
+    }
+}
+
+/// # Safety
+/// As `munmap`.
+pub(super) unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
+    let keep = ACTIVITY.with_borrow_mut(|activity| match activity {
+        Activity::Ringing(ringing) => ringing.buffers.iter().any(|buffer| buffer.address.as_ptr().cast() == address),
+        Activity::Observing(observation) => {
+            observation.observed.unmapped = true;
+            // In a place of the caller's, who reserves the range again.
+            observation.place.as_ref().is_some_and(|place| place.contains(&address.addr()))
+        }
+        Activity::None => false,
+    });
+    if keep {
+        return 0;
+    }
+    // SAFETY: the caller's own arguments.
+    unsafe { libc::munmap(address, length) }
+}

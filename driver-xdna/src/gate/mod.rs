@@ -1,0 +1,553 @@
+//! The gate between ROCR 7.0 to 7.2 and the kernel driver.
+//!
+//! The XDNA part of these releases cannot be used as it is. Each of these was reproduced with Debian's 7.2.4:
+//!
+//! 1. It makes a new hardware context for every doorbell, because it files its list of PDIs under the old context's handle.
+//! 2. Handles wrap at 255. After that a stale list is found: commands name the wrong PDI, or the list overflows and an assert
+//!    ends the process.
+//! 3. The first doorbell of a second queue finds the first queue's list, makes no context, and an assert ends the process. So a
+//!    queue cannot be replaced.
+//! 4. An address inside a buffer is not found when no other buffer lies above it; an assert ends the process.
+//! 5. The state of a command is never looked at: a chain that timed out or was aborted counts as done.
+//! 6. An error of any kernel call in a doorbell ends the process.
+//!
+//! All of them sit between the packet processor and the kernel calls it makes. So this driver takes that place: the slots
+//! through which libhsa imports `ioctl`, `mmap` and `munmap` lead here ([`imports`]). The library itself is the one that is
+//! installed, unchanged, and its calls pass through, with these exceptions, all of them in a thread that has asked for it:
+//!
+//! - While a doorbell is rung, command buffers come from a [`CommandBuffers`] pool that was filled before, so that nothing in
+//!   the doorbell can fail but the execution itself. This also saves five kernel calls per dispatch.
+//! - ROCR's context calls are answered here with one constant handle, and every packet names one and the same PDI, so its
+//!   list has one entry for ever. The contexts that exist are made by this driver, when its planner wants them.
+//! - At `EXEC_CMD` the real context and the real compute units are filled in. After `WAIT_CMD` the states are read. The
+//!   outcome goes to the caller of the doorbell; ROCR always hears of success.
+//! - Buffers that are sub-allocated are mapped at an address of this driver's choice, below a last buffer ([`Observed`]).
+//!
+//! Later releases of ROCR, which use another packet interface, are used without a gate.
+
+mod hooks;
+mod imports;
+mod uapi;
+
+use hsa_sys::HsaApi;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::ffi::{c_int, c_long, c_void};
+use std::io;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+use uapi::Request;
+
+/// Handle that ROCR gets for its one imagined context. Not 0, which is none.
+const IMAGINED_CONTEXT: u32 = 1;
+/// Bytes of a command buffer. The largest command (16 arguments) takes 220 bytes, the longest chain 540.
+const COMMAND_BUFFER_BYTES: usize = 4096;
+/// Sessions that one start of ROCR can serve: the entries of its list of PDIs.
+const SESSIONS: usize = 31;
+/// How often an interrupted or postponed kernel call is made again before its error counts.
+const ATTEMPTS: usize = 100;
+
+/// Why the gate could not be put in place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GateError {
+    /// The library does not import what the gate replaces.
+    #[error("the library does not import {0}")]
+    NoImport(&'static str),
+    /// The slot could not be written.
+    #[error("the import of {name} cannot be replaced: {cause}")]
+    Sealed {
+        /// The function.
+        name: &'static str,
+        /// The system's message.
+        cause: String,
+    },
+}
+
+/// The gate of this process. It stays in place for the rest of it; sessions come and go.
+#[derive(Debug)]
+pub struct Gate {
+    /// ROCR's descriptor of the accel node; -1 until its first request.
+    descriptor: AtomicI32,
+    /// Buffers that served as imagined PDI since ROCR opened the node: it remembers them even after a session has ended, when
+    /// somebody else in the process keeps it running.
+    imagined: Mutex<Vec<u32>>,
+}
+
+static GATE: OnceLock<Gate> = OnceLock::new();
+static INSTALL: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static ACTIVITY: RefCell<Activity> = const { RefCell::new(Activity::None) };
+}
+
+/// What this thread asked ROCR for, and the gate has to know.
+enum Activity {
+    None,
+    Observing(Observation),
+    Ringing(Box<Ringing>),
+}
+
+#[derive(Default)]
+struct Observation {
+    /// Where the mapping has to lie.
+    place: Option<Range<usize>>,
+    observed: Observed,
+}
+
+/// What an allocation of ROCR's did below.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Handle of the buffer object it made.
+    pub buffer: Option<u32>,
+    /// Whether ROCR unmapped memory itself.
+    pub unmapped: bool,
+}
+
+/// A command buffer: a buffer object of one page, mapped.
+#[derive(Debug)]
+struct CommandBuffer {
+    handle: u32,
+    map_offset: u64,
+    address: NonNull<u32>,
+}
+
+// SAFETY: the mapping belongs to no thread; who has the object has the page to himself.
+unsafe impl Send for CommandBuffer {}
+
+impl CommandBuffer {
+    const WORDS: usize = COMMAND_BUFFER_BYTES / size_of::<u32>();
+
+    fn word(&self, index: usize) -> u32 {
+        assert!(index < Self::WORDS);
+        // SAFETY: the page is mapped while `self` lives and the index is inside. Kernel and device write it too: volatile.
+        unsafe { self.address.add(index).read_volatile() }
+    }
+
+    fn set_word(&self, index: usize, value: u32) {
+        assert!(index < Self::WORDS);
+        // SAFETY: as for `word`.
+        unsafe { self.address.add(index).write_volatile(value) }
+    }
+
+    fn state(&self) -> u32 {
+        self.word(0) & 0xf
+    }
+}
+
+/// Command buffers that are kept for the doorbells of one session.
+#[derive(Debug, Default)]
+pub struct CommandBuffers {
+    free: Vec<CommandBuffer>,
+}
+
+/// A doorbell in progress.
+struct Ringing {
+    buffers: Vec<CommandBuffer>,
+    /// How many ROCR has taken. They are taken and asked about one after the other.
+    taken: usize,
+    /// The context to run in; `None` in a rehearsal, which reaches no device.
+    context: Option<u32>,
+    /// Compute unit of each command.
+    units: Vec<u8>,
+    limit: Duration,
+    sequence: u64,
+    executed: bool,
+    waited: bool,
+    /// First thing that went wrong.
+    problem: Option<Problem>,
+}
+
+/// How a doorbell ended when it did not end well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// The runtime did something this gate does not know.
+    Unexpected(String),
+    /// A kernel call failed.
+    Call {
+        /// Its name.
+        name: &'static str,
+        /// Its error.
+        errno: i32,
+    },
+    /// The chain ended in another state than completed.
+    State {
+        /// The state's number.
+        state: u32,
+        /// The command that failed, when the kernel driver says.
+        command: Option<usize>,
+    },
+    /// The kernel driver did not end the chain within the limit. The device may still work on it.
+    Stuck(Duration),
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unexpected(what) => f.write_str(what),
+            Self::Call { name, errno } => write!(f, "{name}: {}", io::Error::from_raw_os_error(*errno)),
+            Self::State { state, .. } => {
+                write!(f, "the kernel driver ended the chain as `{}`", uapi::state::name(*state))
+            }
+            Self::Stuck(limit) => write!(f, "the kernel driver did not end the chain within {limit:?}"),
+        }
+    }
+}
+
+impl Problem {
+    /// Whether the chain was given up on because it never signalled.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::State { state: uapi::state::TIMEOUT | uapi::state::NO_RESPONSE, .. })
+    }
+}
+
+impl Gate {
+    /// Puts the gate in place, once per process. `api` is that of the library whose calls are to pass here.
+    ///
+    /// # Errors
+    /// [`GateError`]; nothing was replaced then, or only what passes calls through.
+    pub fn install(api: &HsaApi) -> Result<&'static Self, GateError> {
+        let _one_at_a_time = INSTALL.lock();
+        if let Some(gate) = GATE.get() {
+            return Ok(gate);
+        }
+        const NAMES: [&str; 3] = ["ioctl", "mmap", "munmap"];
+        let slots = imports::find(api.hsa_init as *const () as usize, NAMES);
+        let hooks = [
+            hooks::ioctl as *const () as usize,
+            hooks::mmap as *const () as usize,
+            hooks::munmap as *const () as usize,
+        ];
+        for (name, slot) in NAMES.into_iter().zip(slots) {
+            slot.ok_or(GateError::NoImport(name))?;
+        }
+        let gate = GATE.get_or_init(|| Self { descriptor: AtomicI32::new(-1), imagined: Mutex::default() });
+        for ((name, slot), hook) in NAMES.into_iter().zip(slots.into_iter().flatten()).zip(hooks) {
+            // SAFETY: each hook has the type of the function it stands for, and this library is never unloaded while ROCR is
+            // in use: it holds ROCR.
+            unsafe { slot.set(hook) }.map_err(|cause| GateError::Sealed { name, cause: cause.to_string() })?;
+        }
+        Ok(gate)
+    }
+
+    /// ROCR has closed its descriptor, or is about to open a new one.
+    pub fn forget_descriptor(&self) {
+        self.descriptor.store(-1, Ordering::Relaxed);
+    }
+
+    /// Allocates with `allocate` until the buffer is one that ROCR has not seen as a PDI, gives the others back with `free`.
+    /// ROCR makes no context for a queue whose first PDIs it knows, and then ends the process.
+    ///
+    /// # Errors
+    /// That of `allocate`, and a text when ROCR's list has no room for another.
+    pub fn imagine<T>(
+        &self,
+        mut allocate: impl FnMut() -> Result<T, String>,
+        mut free: impl FnMut(T),
+    ) -> Result<T, String> {
+        let mut rejected = Vec::new();
+        let result = loop {
+            if self.imagined.lock().len() >= SESSIONS {
+                break Err(format!(
+                    "it has served {SESSIONS} sessions in this process and can serve no more; restart it"
+                ));
+            }
+            let (made, observed) = self.observe(None, &mut allocate);
+            match (made, observed.buffer) {
+                (Err(cause), _) => break Err(cause),
+                (Ok(made), Some(buffer)) if !self.imagined.lock().contains(&buffer) => {
+                    self.imagined.lock().push(buffer);
+                    break Ok(made);
+                }
+                (Ok(made), Some(_)) => rejected.push(made),
+                (Ok(made), None) => {
+                    rejected.push(made);
+                    break Err("an allocation made no buffer".into());
+                }
+            }
+        };
+        rejected.into_iter().for_each(&mut free);
+        result
+    }
+
+    /// Runs `call`, an allocation or a release of ROCR's in this thread, and tells what it did below. With a `place`, memory
+    /// that it maps from the accel node lies there, over what is mapped there now; the caller owns that range.
+    pub fn observe<R>(&self, place: Option<Range<usize>>, call: impl FnOnce() -> R) -> (R, Observed) {
+        ACTIVITY.set(Activity::Observing(Observation { place, observed: Observed::default() }));
+        let result = call();
+        let observed = match ACTIVITY.replace(Activity::None) {
+            Activity::Observing(observation) => observation.observed,
+            Activity::None | Activity::Ringing(_) => Observed::default(),
+        };
+        (result, observed)
+    }
+
+    /// Makes sure that a doorbell with `commands` commands finds its command buffers.
+    ///
+    /// # Errors
+    /// The kernel driver's.
+    pub fn reserve(&self, buffers: &mut CommandBuffers, commands: usize) -> io::Result<()> {
+        while buffers.free.len() < commands + 1 {
+            let mut made =
+                uapi::CreateBuffer { size: COMMAND_BUFFER_BYTES as u64, kind: uapi::BO_CMD, ..Default::default() };
+            self.request(&mut made)?;
+            let close = || self.request(&mut uapi::CloseBuffer { handle: made.handle, pad: 0 });
+            let mut info = uapi::BufferInfo { handle: made.handle, ..Default::default() };
+            if let Err(cause) = self.request(&mut info) {
+                close().ok();
+                return Err(cause);
+            }
+            // SAFETY: a new mapping at a place the kernel chooses touches no memory in use.
+            let address = unsafe {
+                let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+                let descriptor = self.descriptor.load(Ordering::Relaxed);
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    COMMAND_BUFFER_BYTES,
+                    protection,
+                    flags,
+                    descriptor,
+                    info.map_offset as i64,
+                )
+            };
+            let mapped = (address != libc::MAP_FAILED).then(|| NonNull::new(address.cast())).flatten();
+            let Some(address) = mapped else {
+                let cause = io::Error::last_os_error();
+                close().ok();
+                return Err(cause);
+            };
+            buffers.free.push(CommandBuffer { handle: made.handle, map_offset: info.map_offset, address });
+        }
+        Ok(())
+    }
+
+    /// Gives the command buffers back.
+    pub fn release(&self, buffers: &mut CommandBuffers) {
+        for CommandBuffer { handle, address, .. } in buffers.free.drain(..) {
+            // SAFETY: the page was mapped by `reserve` and nobody uses it any more.
+            unsafe { libc::munmap(address.as_ptr().cast(), COMMAND_BUFFER_BYTES) };
+            if let Err(cause) = self.request(&mut uapi::CloseBuffer { handle, pad: 0 }) {
+                tracing::debug!("a command buffer was not closed: {cause}");
+            }
+        }
+    }
+
+    /// Runs `ring`, which rings the doorbell in this thread, for commands that use the compute units `units` of `context`;
+    /// without a context it is a rehearsal that reaches no device. [`Gate::reserve`] has been called for as many.
+    ///
+    /// # Errors
+    /// What went wrong; the state of the device is unknown after [`Problem::Stuck`].
+    pub fn ring(
+        &self,
+        buffers: &mut CommandBuffers,
+        context: Option<u32>,
+        units: impl Iterator<Item = u8>,
+        limit: Duration,
+        ring: impl FnOnce(),
+    ) -> Result<(), Problem> {
+        let units: Vec<u8> = units.collect();
+        let first = buffers.free.len().checked_sub(units.len() + 1);
+        let first = first.ok_or_else(|| Problem::Unexpected("command buffers were not reserved".into()))?;
+        let taken: Vec<CommandBuffer> = buffers.free.drain(first..).collect();
+        let ringing = Ringing {
+            buffers: taken,
+            taken: 0,
+            context,
+            units,
+            limit,
+            sequence: 0,
+            executed: false,
+            waited: false,
+            problem: None,
+        };
+        ACTIVITY.set(Activity::Ringing(Box::new(ringing)));
+        ring();
+        let Activity::Ringing(ringing) = ACTIVITY.replace(Activity::None) else {
+            return Err(Problem::Unexpected("the gate lost its doorbell".into()));
+        };
+        let Ringing { buffers: taken, executed, waited, problem, .. } = *ringing;
+        match problem {
+            // The device may still read these.
+            Some(Problem::Stuck(_)) => std::mem::forget(taken),
+            _ => buffers.free.extend(taken),
+        }
+        match problem {
+            Some(problem) => Err(problem),
+            None if !executed => Err(Problem::Unexpected("the doorbell reached no EXEC_CMD".into())),
+            None if !waited => Err(Problem::Unexpected("the doorbell did not wait for its command".into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Rows of cores times columns: the tiles of a context that has the whole array.
+    ///
+    /// # Errors
+    /// The kernel driver's.
+    pub fn core_tiles(&self) -> io::Result<u32> {
+        let mut metadata = uapi::Metadata::default();
+        let (buffer, bytes) = ((&raw mut metadata).addr() as u64, size_of::<uapi::Metadata>() as u32);
+        // The kernel writes through the number; the compiler has to know that the structure is reachable.
+        (&raw mut metadata).expose_provenance();
+        self.request(&mut uapi::GetInfo { param: uapi::QUERY_METADATA, buffer_bytes: bytes, buffer })?;
+        Ok(u32::from(metadata.cols) * u32::from(metadata.core.row_count))
+    }
+
+    /// Creates a context of `tiles` core tiles that holds the PDIs in these buffer objects.
+    ///
+    /// # Errors
+    /// The kernel driver's, with the call's name; nothing is left then.
+    pub fn create_context(&self, tiles: u32, pdis: &[u32]) -> Result<u32, (&'static str, io::Error)> {
+        let qos = uapi::QualityOfService::default();
+        let mut create = uapi::CreateContext {
+            qos: (&raw const qos).expose_provenance() as u64,
+            max_opc: uapi::MAX_OPC,
+            num_tiles: tiles,
+            ..Default::default()
+        };
+        self.request(&mut create).map_err(|cause| (uapi::CreateContext::NAME, cause))?;
+        // Number of PDIs in the first two bytes, then one entry for each.
+        let mut config = vec![uapi::ComputeUnit { buffer: pdis.len() as u32, ..Default::default() }];
+        config.extend(pdis.iter().map(|buffer| uapi::ComputeUnit { buffer: *buffer, ..Default::default() }));
+        let mut configure = uapi::ConfigContext {
+            handle: create.handle,
+            param: uapi::CONFIG_CU,
+            value: config.as_ptr().expose_provenance() as u64,
+            value_bytes: size_of_val(config.as_slice()) as u32,
+            pad: 0,
+        };
+        self.request(&mut configure).map_err(|cause| {
+            if let Err(second) = self.destroy_context(create.handle) {
+                tracing::warn!("a context that could not be configured was not destroyed either: {second}");
+            }
+            (uapi::ConfigContext::NAME, cause)
+        })?;
+        Ok(create.handle)
+    }
+
+    /// Destroys a context.
+    ///
+    /// # Errors
+    /// The kernel driver's.
+    pub fn destroy_context(&self, handle: u32) -> io::Result<()> {
+        self.request(&mut uapi::DestroyContext { handle, pad: 0 })
+    }
+
+    /// Makes a request of this driver's own on ROCR's descriptor.
+    fn request<T: Request>(&self, structure: &mut T) -> io::Result<()> {
+        let descriptor = self.descriptor.load(Ordering::Relaxed);
+        // SAFETY: the structure is the one of this request.
+        unsafe { self.call(descriptor, T::REQUEST, (structure as *mut T).cast()) }
+    }
+
+    /// A kernel call that is made again when it was interrupted.
+    ///
+    /// # Safety
+    /// `argument` points to the structure of `request`.
+    unsafe fn call(&self, descriptor: c_int, request: std::ffi::c_ulong, argument: *mut c_void) -> io::Result<()> {
+        for _ in 0..ATTEMPTS {
+            // SAFETY: as the caller promises.
+            if unsafe { libc::ioctl(descriptor, request as _, argument) } >= 0 {
+                return Ok(());
+            }
+            let cause = io::Error::last_os_error();
+            if !matches!(cause.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) {
+                return Err(cause);
+            }
+        }
+        Err(io::Error::from_raw_os_error(libc::EAGAIN))
+    }
+}
+
+impl Ringing {
+    fn problem(&mut self, problem: Problem) {
+        self.problem.get_or_insert(problem);
+    }
+
+    fn find(&self, handle: u64) -> Option<&CommandBuffer> {
+        self.buffers.iter().find(|buffer| u64::from(buffer.handle) == handle)
+    }
+
+    /// Fills in what ROCR does not know. Returns the chain's buffer when all is as expected.
+    fn complete(&self, request: &uapi::Execute) -> Result<(), String> {
+        if request.command_count != 1 {
+            return Err(format!("EXEC_CMD with {} commands, expected 1 chain", request.command_count));
+        }
+        let chain = self.find(request.commands).ok_or("EXEC_CMD of a buffer that is no command buffer")?;
+        let opcode = (chain.word(0) >> 23) & 0x1f;
+        if opcode != uapi::chain::OPCODE {
+            return Err(format!("a command with opcode {opcode}, expected a chain"));
+        }
+        let count = chain.word(uapi::chain::COMMAND_COUNT) as usize;
+        if count != self.units.len() {
+            return Err(format!("a chain of {count} commands, expected {}", self.units.len()));
+        }
+        for (index, unit) in self.units.iter().enumerate() {
+            let at = uapi::chain::HANDLES + 2 * index;
+            let handle = u64::from(chain.word(at)) | u64::from(chain.word(at + 1)) << 32;
+            let command = self.find(handle).ok_or_else(|| format!("command {index} is in an unknown buffer"))?;
+            // One entry of ROCR's list: the first, or a later one in a process that has had sessions before.
+            if !command.word(uapi::CU_MASK).is_power_of_two() {
+                return Err(format!("command {index} names compute units {:#x}", command.word(uapi::CU_MASK)));
+            }
+            command.set_word(uapi::CU_MASK, 1 << unit);
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, gate: &Gate, descriptor: c_int, number: std::ffi::c_ulong, request: &mut uapi::Execute) {
+        self.executed = true;
+        if let Err(reason) = self.complete(request) {
+            return self.problem(Problem::Unexpected(reason));
+        }
+        let Some(context) = self.context else { return };
+        request.context = context;
+        // SAFETY: it is ROCR's structure for this very request.
+        match unsafe { gate.call(descriptor, number, (request as *mut uapi::Execute).cast()) } {
+            Ok(()) => self.sequence = request.sequence,
+            Err(cause) => {
+                self.problem(Problem::Call {
+                    name: uapi::Execute::NAME,
+                    errno: cause.raw_os_error().unwrap_or_default(),
+                });
+            }
+        }
+    }
+
+    /// Waits as long as the limit allows, and reads the states.
+    fn wait(&mut self, gate: &Gate) {
+        self.waited = true;
+        let (Some(context), None) = (self.context, &self.problem) else { return };
+        let start = Instant::now();
+        loop {
+            let left = self.limit.saturating_sub(start.elapsed());
+            // 0 would be for ever.
+            let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
+            match gate.request(&mut uapi::Wait { context, timeout, sequence: self.sequence }) {
+                Ok(()) => break,
+                Err(cause) if cause.raw_os_error() == Some(libc::ETIME) && start.elapsed() >= self.limit => {
+                    return self.problem(Problem::Stuck(self.limit));
+                }
+                Err(cause) if cause.raw_os_error() == Some(libc::ETIME) => {}
+                Err(cause) => {
+                    let errno = cause.raw_os_error().unwrap_or_default();
+                    return self.problem(Problem::Call { name: uapi::Wait::NAME, errno });
+                }
+            }
+        }
+        // The chain is the last buffer that was taken.
+        let Some(chain) = self.taken.checked_sub(1).and_then(|last| self.buffers.get(last)) else { return };
+        match chain.state() {
+            uapi::state::COMPLETED => {}
+            state => {
+                let index = chain.word(uapi::chain::ERROR_INDEX) as usize;
+                let command = (index < self.units.len()).then_some(index);
+                self.problem(Problem::State { state, command });
+            }
+        }
+    }
+}
+
+/// Offset of a mapping, as C has it.
+type Offset = c_long;

@@ -1,0 +1,159 @@
+//! The runtime of this process: found, loaded and started once, and shared by everything that is open.
+//!
+//! ROCR is one per process, and starting it a second time while the first start is being undone would meet what the first one
+//! left behind. So there is one session at a time: it lives as long as an NPU of it is open, and opening waits until a session
+//! that ends has ended.
+
+use crate::agent::{Agent, AgentError, PacketInterface};
+use crate::ert::ErtAgent;
+use crate::library::{self, LibraryError};
+use crate::npu::Npu;
+use crate::session::Session;
+use aie_hal::Arch;
+use hsa_sys::HsaApi;
+use parking_lot::{Condvar, Mutex};
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Environment variable with the most milliseconds one doorbell, or one request to a helper process, may take.
+pub const TIME_LIMIT_VARIABLE: &str = "AIE_HAL_TIME_LIMIT_MS";
+/// The default. The kernel driver's own watchdog gives up after about two seconds without progress.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// How long opening waits for an earlier session to end.
+const CLOSING_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why no runtime can be used.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RuntimeError {
+    /// No library, or not the one that was named.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// The library is no HSA runtime.
+    #[error("{}: {cause}", path.display())]
+    Symbols {
+        /// Its file.
+        path: PathBuf,
+        /// What is missing.
+        cause: hsa_sys::MissingSymbols,
+    },
+    /// It cannot be used, and why.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// It is used by a session that does not end.
+    #[error("an earlier session with ROCR has not ended after {0:?}; start the program again")]
+    Closing(Duration),
+}
+
+/// What is open in this process.
+struct Open {
+    session: Weak<Runtime>,
+    /// Whether a session exists, also while it is ending.
+    busy: bool,
+}
+
+static OPEN: Mutex<Open> = Mutex::new(Open { session: Weak::new(), busy: false });
+static ENDED: Condvar = Condvar::new();
+
+/// A session with its agents.
+#[derive(Debug)]
+pub(crate) struct Runtime {
+    /// Emptied before the session is declared ended.
+    agents: Vec<Arc<dyn Agent>>,
+    npus: Mutex<Vec<(usize, Weak<Npu>)>>,
+}
+
+impl Runtime {
+    /// The runtime of this process, started when it is not running. The machine has been checked by the discovery.
+    ///
+    /// # Errors
+    /// [`RuntimeError`].
+    pub(crate) fn open() -> Result<Arc<Self>, RuntimeError> {
+        let mut open = OPEN.lock();
+        loop {
+            if let Some(runtime) = open.session.upgrade() {
+                return Ok(runtime);
+            }
+            if !open.busy {
+                break;
+            }
+            if ENDED.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
+                return Err(RuntimeError::Closing(CLOSING_LIMIT));
+            }
+        }
+        let runtime = Arc::new(Self { agents: start()?, npus: Mutex::default() });
+        open.session = Arc::downgrade(&runtime);
+        open.busy = true;
+        Ok(runtime)
+    }
+
+    /// Agent number `index` as an NPU of generation `arch`. All logical devices on it share the NPU; the first decides on
+    /// `memory`, the most bytes of data memory.
+    pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>, memory: Option<usize>) -> Option<Arc<Npu>> {
+        let agent = self.agents.get(index)?;
+        let mut npus = self.npus.lock();
+        if let Some(npu) = npus.iter().find(|(i, _)| *i == index).and_then(|(_, npu)| npu.upgrade()) {
+            return Some(npu);
+        }
+        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), memory, Arc::clone(self));
+        npus.retain(|(i, _)| *i != index);
+        npus.push((index, Arc::downgrade(&npu)));
+        Some(npu)
+    }
+
+    /// Its agents.
+    pub(crate) fn agents(&self) -> &[Arc<dyn Agent>] {
+        &self.agents
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.agents.clear();
+        OPEN.lock().busy = false;
+        ENDED.notify_all();
+    }
+}
+
+/// How long a doorbell may take.
+pub(crate) fn time_limit() -> Duration {
+    let text = std::env::var(TIME_LIMIT_VARIABLE).unwrap_or_default();
+    match text.trim().parse::<u64>() {
+        Ok(ms) if ms > 0 => Duration::from_millis(ms),
+        _ if text.trim().is_empty() => TIME_LIMIT,
+        _ => {
+            tracing::warn!("{TIME_LIMIT_VARIABLE}: `{text}` is not a number of milliseconds; {TIME_LIMIT:?} it is");
+            TIME_LIMIT
+        }
+    }
+}
+
+/// Finds and starts the library in this process.
+pub(crate) fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
+    let found = library::find(None, |name| std::env::var_os(name))?;
+    tracing::info!("HSA runtime: {}", found.path.display());
+    let path = found.path;
+    // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.
+    let api = unsafe { HsaApi::load(found.library) };
+    let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
+    let session = Arc::new(Session::start(api, &path)?);
+    let limit = time_limit();
+    let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
+    for discovered in session.agents()? {
+        let session = Arc::clone(&session);
+        agents.push(match session.interface() {
+            PacketInterface::Ert => Arc::new(ErtAgent::open(session, discovered, limit)?),
+            PacketInterface::KernelDispatch => {
+                return Err(RuntimeError::Agent(AgentError::Unsupported("kernel dispatch packets".into())));
+            }
+        });
+    }
+    if agents.is_empty() {
+        return Err(RuntimeError::Agent(AgentError::Lost(format!(
+            "{} ({}) offers no agent of an NPU, though the kernel driver does; this is a bug of one of them or of this driver",
+            session.library().display(),
+            session.version()
+        ))));
+    }
+    Ok(agents)
+}

@@ -1,0 +1,203 @@
+//! A started HSA runtime: `hsa_init` to `hsa_shut_down`, its AIE agents and their pools.
+
+use crate::agent::{AgentError, PacketInterface};
+use crate::interface::{self, RuntimeVersion};
+use hsa_sys::*;
+use std::ffi::c_void;
+use std::path::{Path, PathBuf};
+
+/// A started runtime. Shut down when dropped.
+#[derive(Debug)]
+pub struct Session {
+    api: HsaApi,
+    library: PathBuf,
+    version: RuntimeVersion,
+    interface: PacketInterface,
+}
+
+/// An AIE agent with its pools.
+#[derive(Debug, Clone)]
+pub struct Discovered {
+    /// The agent.
+    pub agent: hsa_agent_t,
+    /// `aie2`, `aie2p`.
+    pub name: String,
+    /// For kernel arguments.
+    pub kernarg: hsa_amd_memory_pool_t,
+    /// For PDIs and instructions.
+    pub heap: hsa_amd_memory_pool_t,
+    /// For tensors.
+    pub data: hsa_amd_memory_pool_t,
+    /// Size of the data pool in bytes.
+    pub data_bytes: u64,
+    /// Allocation granule of the data pool in bytes.
+    pub data_granule: usize,
+    /// Size of the device heap in bytes.
+    pub heap_bytes: usize,
+    /// Packets of a queue.
+    pub queue_packets: u32,
+}
+
+impl Session {
+    /// Starts the runtime of `api`, the library at `library`. `prepare` runs after the packet interface is known to be one
+    /// that can be used, and before the runtime opens a device if it has not been started yet by somebody else.
+    ///
+    /// The caller has checked that the machine has what the runtime asserts: see the discovery.
+    ///
+    /// # Errors
+    /// [`AgentError::Lost`] with the runtime's message, [`AgentError::Unsupported`] as [`interface::detect`].
+    pub fn start(api: HsaApi, library: &Path) -> Result<Self, AgentError> {
+        // SAFETY: may be called at any time; counts its users.
+        let status = unsafe { (api.hsa_init)() };
+        if status != HSA_STATUS_SUCCESS {
+            return Err(AgentError::Lost(format!(
+                "{} found no device to work with (hsa_init: {})",
+                library.display(),
+                api.describe(status)
+            )));
+        }
+        // From here on dropping shuts down.
+        let unknown =
+            RuntimeVersion { extension: interface::ExtensionVersion { major: 0, minor: 0 }, build: String::new() };
+        let library = library.to_owned();
+        let mut session = Self { api, library, version: unknown, interface: PacketInterface::Ert };
+        let refused = |cause: AgentError| match cause {
+            AgentError::Unsupported(reason) => {
+                AgentError::Unsupported(format!("{}: {reason}", session.library.display()))
+            }
+            other => other,
+        };
+        let version = RuntimeVersion::of(&session.api).map_err(refused)?;
+        let interface = interface::detect(&session.api).map_err(refused)?;
+        (session.version, session.interface) = (version, interface);
+        Ok(session)
+    }
+
+    /// The runtime's functions.
+    pub fn api(&self) -> &HsaApi {
+        &self.api
+    }
+
+    /// The library's file.
+    pub fn library(&self) -> &Path {
+        &self.library
+    }
+
+    /// What the runtime says of itself.
+    pub fn version(&self) -> &RuntimeVersion {
+        &self.version
+    }
+
+    /// The packets it takes.
+    pub fn interface(&self) -> PacketInterface {
+        self.interface
+    }
+
+    /// The AIE agents, in the runtime's order.
+    ///
+    /// # Errors
+    /// [`AgentError::Lost`] when the runtime does not answer, [`AgentError::Unsupported`] for an agent without the known
+    /// pools.
+    pub fn agents(&self) -> Result<Vec<Discovered>, AgentError> {
+        let mut agents: Vec<hsa_agent_t> = Vec::new();
+        // SAFETY: `collect` takes the vector it is passed with.
+        let status = unsafe { (self.api.hsa_iterate_agents)(Some(collect::<hsa_agent_t>), (&raw mut agents).cast()) };
+        self.check("hsa_iterate_agents", status)?;
+        let mut found = Vec::new();
+        for agent in agents {
+            let mut kind = HSA_DEVICE_TYPE_CPU;
+            self.agent_info(agent, HSA_AGENT_INFO_DEVICE, &mut kind)?;
+            if kind == HSA_DEVICE_TYPE_AIE {
+                found.push(self.discover(agent)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Turns a status into an error that names the call.
+    ///
+    /// # Errors
+    /// [`AgentError::OutOfMemory`] or [`AgentError::Failed`].
+    pub fn check(&self, call: &str, status: hsa_status_t) -> Result<(), AgentError> {
+        let text = || format!("{call}: {}", self.api.describe(status));
+        match status {
+            HSA_STATUS_SUCCESS | HSA_STATUS_INFO_BREAK => Ok(()),
+            HSA_STATUS_ERROR_OUT_OF_RESOURCES => Err(AgentError::OutOfMemory(text())),
+            _ => Err(AgentError::Failed { command: None, reason: text() }),
+        }
+    }
+
+    fn discover(&self, agent: hsa_agent_t) -> Result<Discovered, AgentError> {
+        let mut name = [0_u8; 64];
+        self.agent_info(agent, HSA_AGENT_INFO_NAME, &mut name)?;
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        let name = String::from_utf8_lossy(&name[..end]).into_owned();
+        let mut queue_packets = 0_u32;
+        self.agent_info(agent, HSA_AGENT_INFO_QUEUE_MAX_SIZE, &mut queue_packets)?;
+        let mut pools: Vec<hsa_amd_memory_pool_t> = Vec::new();
+        let callback = Some(collect::<hsa_amd_memory_pool_t> as unsafe extern "C" fn(_, _) -> _);
+        // SAFETY: `collect` takes the vector it is passed with.
+        let status = unsafe { (self.api.hsa_amd_agent_iterate_memory_pools)(agent, callback, (&raw mut pools).cast()) };
+        self.check("hsa_amd_agent_iterate_memory_pools", status)?;
+        let (mut kernarg, mut heap, mut data) = (None, None, None);
+        for pool in pools {
+            let (mut flags, mut granule, mut size) = (0_u32, 0_usize, 0_usize);
+            self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &mut flags)?;
+            self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE, &mut granule)?;
+            self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_SIZE, &mut size)?;
+            // The device heap is told by its granule of 0 (mlir-aie's HSA runtime does the same).
+            let kind = match (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT != 0, granule) {
+                (true, _) => &mut kernarg,
+                (false, 0) => &mut heap,
+                (false, _) => &mut data,
+            };
+            kind.get_or_insert((pool, size, granule));
+        }
+        let missing = |what: &str| {
+            AgentError::Unsupported(format!(
+                "{}: agent `{name}` has no {what} pool; this driver knows the three pools of ROCR 7",
+                self.library.display()
+            ))
+        };
+        let (kernarg, ..) = kernarg.ok_or_else(|| missing("kernel argument"))?;
+        let (heap, heap_bytes, _) = heap.ok_or_else(|| missing("device heap"))?;
+        let (data, data_bytes, data_granule) = data.ok_or_else(|| missing("data"))?;
+        let data_bytes = data_bytes as u64;
+        Ok(Discovered { agent, name, kernarg, heap, data, data_bytes, data_granule, heap_bytes, queue_packets })
+    }
+
+    /// Reads an attribute of an agent into `value`, whose type is the attribute's.
+    fn agent_info<T>(&self, agent: hsa_agent_t, attribute: hsa_agent_info_t, value: &mut T) -> Result<(), AgentError> {
+        // SAFETY: every caller passes the attribute's type.
+        let status = unsafe { (self.api.hsa_agent_get_info)(agent, attribute, (value as *mut T).cast()) };
+        self.check("hsa_agent_get_info", status)
+    }
+
+    fn pool_info<T>(
+        &self,
+        pool: hsa_amd_memory_pool_t,
+        attribute: hsa_amd_memory_pool_info_t,
+        value: &mut T,
+    ) -> Result<(), AgentError> {
+        // SAFETY: every caller passes the attribute's type.
+        let status = unsafe { (self.api.hsa_amd_memory_pool_get_info)(pool, attribute, (value as *mut T).cast()) };
+        self.check("hsa_amd_memory_pool_get_info", status)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: the counterpart of the call in `start`.
+        let status = unsafe { (self.api.hsa_shut_down)() };
+        if status != HSA_STATUS_SUCCESS {
+            tracing::warn!("hsa_shut_down: {}", self.api.describe(status));
+        }
+    }
+}
+
+/// Collects what an iteration shows.
+unsafe extern "C" fn collect<T: Copy>(item: T, data: *mut c_void) -> hsa_status_t {
+    // SAFETY: the data is the vector that the iteration was started with, and nobody else uses it meanwhile.
+    unsafe { &mut *data.cast::<Vec<T>>() }.push(item);
+    HSA_STATUS_SUCCESS
+}
