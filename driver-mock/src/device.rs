@@ -219,6 +219,7 @@ impl MockDevice {
             driver: crate::SCHEME,
             arch: arch.name.clone(),
             coherent: options.coherent,
+            host_import: true,
         };
         let shared = DeviceShared {
             info,

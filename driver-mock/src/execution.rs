@@ -13,16 +13,15 @@ use crate::contexts::NpuContexts;
 use crate::device::DeviceShared;
 use crate::executable::{LoadedPdi, MockExecutable};
 use crate::faults::FaultKind;
-use crate::npu::{ChainCommand, ContextId, command_bytes};
+use crate::npu::{ChainCommand, ContextId};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
 use aie_hal::context_planner::{ContextPlanner, Residence};
+use aie_hal::device::chain_command_bytes;
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::{Kernel, KernelError};
+use aie_hal::kernel::{Kernel, run_guarded};
 use parking_lot::MutexGuard;
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -205,7 +204,7 @@ impl<'a> Run<'a> {
         };
         let limits = self.device.npu.limits();
         let (most, most_bytes) = (limits.commands_per_chain, limits.chain_buffer_bytes);
-        let bytes = command_bytes(bindings.len());
+        let bytes = chain_command_bytes(bindings.len());
         let chain = &self.scratch.chain;
         let fits = chain.context.is_none_or(|c| c == context)
             && chain.commands.len() < most
@@ -275,7 +274,7 @@ impl<'a> Run<'a> {
         let mut many = Vec::new();
         let spans = self.spans(index, inputs, &mut inline, &mut many, Self::device_span)?;
         self.scratch.snapshots.call(spans, output, |inputs, output| {
-            let result = guarded(&**kernel, inputs, output);
+            let result = run_guarded(&**kernel, inputs, output);
             match fault {
                 Some(FaultKind::Zero) => output.fill(0),
                 Some(FaultKind::Garbage) => garbage(output),
@@ -308,7 +307,7 @@ impl<'a> Run<'a> {
         let mut many = Vec::new();
         let spans = self.spans(index, inputs, &mut inline, &mut many, Self::host_span)?;
         let snapshots = &mut self.scratch.snapshots;
-        let call = || snapshots.call(spans, target, |inputs, output| guarded(function, inputs, output));
+        let call = || snapshots.call(spans, target, |inputs, output| run_guarded(function, inputs, output));
         // Without the lock, so that a function may itself use the device.
         let result = MutexGuard::unlocked(&mut self.contexts, call);
         if !coherent {
@@ -352,20 +351,7 @@ impl<'a> Run<'a> {
     /// The buffer, offset and length of a reference. Does what [`BufferRef::resolve`] does without counting references.
     fn find(&self, index: usize, reference: &'a BufferRef) -> Result<(&'a MockBuffer, usize, usize), DeviceError> {
         let invalid = |reason: String| DeviceError::InvalidArgument(format!("command {index}: {reason}"));
-        let (buffer, offset, length) = match reference {
-            BufferRef::Direct { buffer, offset, length } => (buffer, *offset, *length),
-            BufferRef::Slot { slot, offset, length } => {
-                let Some(binding) = self.bindings.bindings.get(*slot) else {
-                    let bound = self.bindings.bindings.len();
-                    return Err(invalid(format!("slot {slot} is not bound; the table has {bound} bindings")));
-                };
-                let inside = offset.checked_add(*length).is_some_and(|end| end <= binding.length);
-                let start = binding.offset.checked_add(*offset).filter(|_| inside).ok_or_else(|| {
-                    invalid(format!("range {offset}+{length} leaves the {} bytes bound to slot {slot}", binding.length))
-                })?;
-                (&binding.buffer, start, *length)
-            }
-        };
+        let (buffer, offset, length) = reference.locate(self.bindings).map_err(|cause| invalid(cause.to_string()))?;
         match buffer.as_any().downcast_ref::<MockBuffer>() {
             Some(found) if std::ptr::eq(&*found.device, self.device) => Ok((found, offset, length)),
             _ => Err(invalid(format!("a buffer of another device than {}", self.device.name()))),
@@ -381,18 +367,6 @@ impl<'a> Run<'a> {
                 self.device.name()
             ))),
         }
-    }
-}
-
-/// Runs a function; one that panics has failed, and its thread goes on.
-fn guarded(function: &dyn Kernel, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), String> {
-    let text = |panic: Box<dyn Any + Send>| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
-    };
-    match catch_unwind(AssertUnwindSafe(|| function.run(inputs, output))) {
-        Ok(result) => result.map_err(|e: KernelError| e.to_string()),
-        Err(panic) => Err(format!("it panicked: {}", text(panic))),
     }
 }
 

@@ -62,7 +62,7 @@ impl XdnaDevice {
         let name = uri.to_string();
         let arch = npu.arch.name.clone();
         // See the module docs of `buffer` for why the memory counts as coherent.
-        let info = DeviceInfo { uri, name: title, driver: crate::SCHEME, arch, coherent: true };
+        let info = DeviceInfo { uri, name: title, driver: crate::SCHEME, arch, coherent: true, host_import: false };
         let limit = npu.limits.commands_per_chain;
         let shared = DeviceShared {
             info,

@@ -25,6 +25,8 @@ pub struct DeviceInfo {
     pub arch: String,
     /// Whether host and device views of data memory always agree.
     pub coherent: bool,
+    /// Whether it can use host memory of others in place ([`Device::import`]).
+    pub host_import: bool,
 }
 
 /// What a device refuses to exceed. Taken from its arch file, possibly narrowed by the driver.

@@ -227,5 +227,5 @@ fn foreign_objects_and_bad_slots_are_errors() {
         list.fill(&[1], BufferRef::slot(0, 60, 8)).unwrap();
     });
     let error = rig.run(&fill, one_slot(&rig)).unwrap_err().to_string();
-    assert!(error.contains("range 60+8 leaves the 64 bytes bound to slot 0"), "{error}");
+    assert!(error.contains("range 60+8 leaves the 64 bytes it refers to"), "{error}");
 }

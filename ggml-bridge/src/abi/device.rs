@@ -278,13 +278,18 @@ unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> b
     })
 }
 
-/// Our own buffers, and all host memory that does not belong to another of our devices.
+/// Our own buffers, and, where the device can import it, all host memory that does not belong to another of our devices.
 unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bool {
     guard("supports_buft", false, || {
         let Ok(ggml) = ggml() else { return false };
         // SAFETY: ggml passes a valid buffer type.
         let (owner, is_host) = unsafe { inspect(ggml.symbols.layout, buft) };
-        owner == device || (is_host && npu_of(owner).is_none())
+        if owner == device {
+            return true;
+        }
+        // SAFETY: ggml asks with a device of ours.
+        let imports = unsafe { of(device) }.npu.device().info().host_import;
+        is_host && imports && npu_of(owner).is_none()
     })
 }
 
