@@ -121,6 +121,12 @@ impl Session {
         Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
     }
 
+    /// The same session with reports of its own, for a program that runs at the same time as others.
+    pub fn apart(&self) -> Result<Self> {
+        let simulation = self.simulation.as_ref().map(Simulation::apart).transpose()?;
+        Ok(Self { simulation, ..self.clone() })
+    }
+
     /// The model: the user's or the testbed's own.
     pub fn model(&self, given: Option<&Path>) -> Result<PathBuf> {
         model::locate(given, &self.testbed, self.offline)

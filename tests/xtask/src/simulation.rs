@@ -22,6 +22,7 @@ use tempfile::TempDir;
 const HELPER: &str = "aie-runtime-host";
 const REPORT: &str = "report.json";
 const HELPER_REPORT: &str = "helper-report.json";
+const HELPER_SCRIPT: &str = "helper.sh";
 
 /// A simulated kernel device for the programs of one session.
 #[derive(Debug, Clone)]
@@ -29,8 +30,8 @@ pub struct Simulation {
     preload: PathBuf,
     rocr: PathBuf,
     npus: String,
-    /// Script that starts the helper process with the runtime.
-    helper: Option<PathBuf>,
+    /// Words that start the helper process with the runtime.
+    helper: Option<Vec<String>>,
     dir: Arc<TempDir>,
 }
 
@@ -46,9 +47,20 @@ impl Simulation {
         let (preload, npus) = (library::preload(offline)?, options.npus.clone());
         let mut simulation = Self { preload, rocr, npus, helper: None, dir };
         if options.isolate {
-            simulation.helper = Some(simulation.write_helper(testbed, offline)?);
+            let program =
+                build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
+            let words = testbed.line(&program, Some(&simulation.preload));
+            simulation.helper = Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
         }
+        simulation.write_helper()?;
         Ok(simulation)
+    }
+
+    /// The same simulation with reports of its own.
+    pub fn apart(&self) -> Result<Self> {
+        let other = Self { dir: Arc::new(tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?), ..self.clone() };
+        other.write_helper()?;
+        Ok(other)
     }
 
     /// A command for a program of the testbed, or one linked to its libraries, on the simulated device. What an earlier
@@ -63,21 +75,21 @@ impl Simulation {
             .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
             .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
-        if let Some(helper) = &self.helper {
-            command.env("GGML_HSA_ISOLATE", "1").env("AIE_HAL_RUNTIME_HOST", helper);
+        if self.helper.is_some() {
+            command.env("GGML_HSA_ISOLATE", "1").env("AIE_HAL_RUNTIME_HOST", self.dir.path().join(HELPER_SCRIPT));
         }
         command
     }
 
-    fn write_helper(&self, testbed: &Testbed, offline: bool) -> Result<PathBuf> {
-        let program = build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
-        let words = testbed.line(&program, Some(&self.preload));
-        let words: Vec<String> = words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+    /// Writes the script that starts the helper process, if there is to be one.
+    fn write_helper(&self) -> Result<()> {
+        let Some(words) = &self.helper else { return Ok(()) };
+        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         let report = quoted(&self.dir.path().join(HELPER_REPORT).to_string_lossy());
-        let path = self.dir.path().join("helper.sh");
+        let path = self.dir.path().join(HELPER_SCRIPT);
         fs::write(&path, format!("#!/bin/sh\nAMDXDNA_SIM_REPORT={report} exec {} \"$@\"\n", words.join(" ")))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        Ok(path)
+        Ok(())
     }
 
     /// What the program that ended last did.

@@ -6,6 +6,7 @@ pub mod bad_input;
 pub mod bench;
 pub mod conformance;
 pub mod demo;
+pub mod faults;
 pub mod hsa_headers;
 pub mod kld;
 pub mod rpc;

@@ -99,6 +99,11 @@ const STAGES: &[Stage] = &[
     },
     Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
     Stage {
+        name: "faults",
+        about: "every kernel call fails once under llama.cpp, with ROCR in its process and beside it",
+        program: Program::Xtask(&["faults"]),
+    },
+    Stage {
         name: "bad-input",
         about: "clear messages for mistakes, no abort",
         program: Program::Xtask(&["bad-input"]),

@@ -6,11 +6,12 @@
 //! one.
 
 use crate::build;
-use crate::generation::{self, Request};
+use crate::generation::{self, Request, StatsFile};
 use crate::output;
 use crate::process;
 use crate::session::{Options, Session};
 use crate::simulation::KernelReport;
+use crate::stats::Stats;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +48,9 @@ pub struct TokenCosts {
     pub calls: BTreeMap<String, f64>,
     /// Doorbells: submissions of a chain to the kernel.
     pub doorbells: f64,
+    /// The least doorbells the limits allow: a chain ends at a limit of the generation, and where the host has to compute
+    /// in between. Counted on the simulated device without ROCR, which has the same limits.
+    pub least_doorbells: f64,
     /// Commands in them.
     pub commands: f64,
     /// Hardware contexts made.
@@ -92,7 +96,10 @@ impl KernelCosts {
             return Ok(None);
         }
         let run = |tokens| decode(session, model, threads, tokens);
-        let token = TokenCosts::between(&run(TOKENS.0)?, &run(TOKENS.1)?, TOKENS.1 - TOKENS.0);
+        let chains = |tokens| least_chains(session, model, threads, tokens);
+        let tokens = TOKENS.1 - TOKENS.0;
+        let least = (chains(TOKENS.1)? - chains(TOKENS.0)?) / tokens as f64;
+        let token = TokenCosts::between(&run(TOKENS.0)?, &run(TOKENS.1)?, tokens, least);
         let program =
             build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
         let dispatch = WAYS
@@ -109,6 +116,7 @@ impl KernelCosts {
         let mut table = output::table(&["at the kernel, for a decoded token", "#number"]);
         let numbers = [
             ("doorbells", token.doorbells),
+            ("the least the limits allow", token.least_doorbells),
             ("commands in them", token.commands),
             ("contexts made", token.contexts_created),
             ("context switches", token.context_switches),
@@ -160,7 +168,7 @@ fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Res
 
 impl TokenCosts {
     /// What `longer` did more than `shorter`, for each of `tokens`.
-    fn between(shorter: &KernelReport, longer: &KernelReport, tokens: usize) -> Self {
+    fn between(shorter: &KernelReport, longer: &KernelReport, tokens: usize, least_doorbells: f64) -> Self {
         let each = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / tokens as f64;
         let calls = longer.calls.iter().map(|(name, calls)| {
             let before = shorter.calls.get(name).map_or(0, |calls| calls.count);
@@ -172,6 +180,7 @@ impl TokenCosts {
         Self {
             calls: calls.filter(|(_, count)| *count != 0.0).collect(),
             doorbells: each(shorter.doorbells, longer.doorbells),
+            least_doorbells,
             commands: each(shorter.commands, longer.commands),
             contexts_created: each(shorter.contexts_created, longer.contexts_created),
             context_switches: each(shorter.context_switches, longer.context_switches),
@@ -215,7 +224,7 @@ mod tests {
         longer.doorbells += 8;
         longer.virtual_ns += 12_000_000;
         longer.calls.get_mut("EXEC_CMD").unwrap().count += 8;
-        let costs = TokenCosts::between(&shorter, &longer, 4);
+        let costs = TokenCosts::between(&shorter, &longer, 4, 2.0);
         assert_eq!((costs.doorbells, costs.contexts_created, costs.virtual_ms), (2.0, 0.0, 3.0));
         assert_eq!(costs.calls, BTreeMap::from([("EXEC_CMD".to_owned(), 2.0)]));
         assert_eq!(costs.bos_created["CMD"], 0.0);

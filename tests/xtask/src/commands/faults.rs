@@ -1,0 +1,415 @@
+//! `cargo xtask faults`: every kernel call fails once, and llama.cpp must be told, not ended.
+//!
+//! A first run without faults counts the kernel calls by name. Then stock llama.cpp is run again and again, each time with
+//! one planned fault: a call at its first, second and last occurrence with each error code the kernel can return there,
+//! commands that time out, abort or return with the device gone. Each case is run with the runtime in llama.cpp's
+//! process and in a helper process.
+
+use crate::generation::{Request, library_messages};
+use crate::output;
+use crate::process::{self, Finished};
+use crate::session::{DeviceOptions, DriverName, DriverOptions, Options, Session, SimulationOptions};
+use crate::simulation::KernelReport;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// The longest a case may take, in seconds. Far above the driver's own limits in [`LIMITS`].
+const SECONDS: u64 = 60;
+/// Time limits for the driver, in milliseconds: long enough for every command of a run without faults.
+const LIMITS: (&str, &str) = ("AIE_HAL_TIME_LIMIT_MS", "10000");
+const PROMPT: &str = "Water is";
+
+/// Error codes the kernel returns from a call. Source: the amdxdna kernel driver, and open(2), mmap(2) and munmap(2).
+const CODES: &[(&str, &[&str])] = &[
+    ("OPEN_ACCEL", &["ENOENT", "EACCES", "EMFILE", "ENODEV"]),
+    ("OPEN_KFD", &["ENOENT", "EACCES", "EMFILE", "ENODEV"]),
+    ("VERSION", &["EFAULT"]),
+    ("GET_CAP", &["EINVAL"]),
+    ("GET_INFO", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "ETIME", "EOPNOTSUPP"]),
+    ("GET_ARRAY", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "EOPNOTSUPP"]),
+    ("SET_STATE", &["EPERM", "EINVAL", "ENODEV", "EOPNOTSUPP"]),
+    ("CREATE_HWCTX", &["EINVAL", "ENODEV", "ENOMEM", "EFAULT", "EBUSY", "ENOSPC", "ETIME"]),
+    ("DESTROY_HWCTX", &["EINVAL", "ENODEV"]),
+    ("CONFIG_HWCTX", &["EINVAL", "E2BIG", "ENOMEM", "EFAULT", "EOPNOTSUPP", "ETIME"]),
+    ("CREATE_BO", &["EINVAL", "EBUSY", "ENOMEM"]),
+    ("GET_BO_INFO", &["EINVAL", "ENOENT"]),
+    ("SYNC_BO", &["EINVAL", "ENOENT", "ETIME"]),
+    ("EXEC_CMD", &["EINVAL", "ENOENT", "ENOMEM", "EFAULT", "EINTR", "ENODEV", "ETIME"]),
+    ("WAIT_CMD", &["EINVAL", "EINTR", "ETIME", "EOPNOTSUPP"]),
+    ("GEM_CLOSE", &["EINVAL"]),
+    ("PRIME_HANDLE_TO_FD", &["ENOENT", "EMFILE", "ENOMEM"]),
+    ("PRIME_FD_TO_HANDLE", &["EBADF", "EINVAL", "ENOMEM"]),
+    ("MMAP", &["EINVAL", "EAGAIN", "ENOMEM"]),
+    ("MUNMAP", &["EINVAL", "ENOMEM"]),
+    ("CLOSE", &["EIO"]),
+    ("KFD_GET_VERSION", &["EFAULT"]),
+    ("KFD_CREATE_EVENT", &["EINVAL", "ENOMEM"]),
+    ("KFD_DESTROY_EVENT", &["EINVAL"]),
+    ("KFD_SET_EVENT", &["EINVAL"]),
+    ("KFD_RESET_EVENT", &["EINVAL"]),
+    ("KFD_WAIT_EVENTS", &["EIO", "EINTR"]),
+    ("KFD_GET_PROCESS_APERTURES_NEW", &["EFAULT", "ENOMEM"]),
+    ("KFD_SET_XNACK_MODE", &["EPERM", "EINVAL"]),
+    ("KFD_RUNTIME_ENABLE", &["EINVAL", "EBUSY"]),
+];
+
+/// Faults of commands: what they do is in the simulated device's description.
+const COMMAND_FAULTS: [&str; 3] = ["timeout", "abort", "lost"];
+
+/// Calls in which ROCR ends the process itself when they fail, and its words. Builds of ROCR with asserts do so; with the
+/// runtime in a helper process llama.cpp is spared.
+const RUNTIME_ABORTS: &[(&str, &str)] = &[];
+
+/// Let every kernel call fail once under stock llama.cpp, with ROCR in its process and beside it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask faults
+  cargo xtask faults --call CREATE_HWCTX,EXEC_CMD
+  cargo xtask faults --mode isolated --json
+
+Exit code 1 if llama.cpp hung, was ended by a signal that is not a documented abort of the runtime, or, with the runtime
+in a helper process, by any signal or with something left open.")]
+pub struct FaultsArgs {
+    /// Only these calls or command faults, separated by commas
+    #[arg(long, value_name = "CALL", value_delimiter = ',')]
+    call: Vec<String>,
+    /// Only this mode
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Cases at a time
+    #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
+    jobs: usize,
+    /// GGUF model; by default the small one of the testbed
+    #[arg(long, value_name = "GGUF")]
+    model: Option<PathBuf>,
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Where the runtime is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+enum Mode {
+    /// In llama.cpp's process.
+    Direct,
+    /// In a helper process.
+    Isolated,
+}
+
+/// What came of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Outcome {
+    /// The text is the one without faults.
+    Unharmed,
+    /// The library or llama.cpp said what failed.
+    Error,
+    /// The helper process died; llama.cpp was told.
+    IsolatedDeath,
+    /// The runtime ended the process, as documented.
+    RuntimeAbort,
+    /// None of these: the problem says what.
+    Wrong,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    fault: String,
+    mode: Mode,
+    outcome: Outcome,
+    seconds: f64,
+    /// The message that told the user.
+    message: String,
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    cases: usize,
+    outcomes: BTreeMap<String, usize>,
+    rows: Vec<Row>,
+}
+
+/// Runs the command.
+pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
+    let modes = args.mode.map_or_else(|| vec![Mode::Direct, Mode::Isolated], |mode| vec![mode]);
+    let mut rows = Vec::new();
+    for mode in modes {
+        rows.extend(run_mode(mode, args, options)?);
+    }
+    let mut outcomes = BTreeMap::new();
+    for row in &rows {
+        *outcomes.entry(format!("{:?} {:?}", row.mode, row.outcome).to_lowercase()).or_default() += 1;
+    }
+    let problems = rows.iter().filter(|row| row.outcome == Outcome::Wrong).count();
+    let report = Report { ok: problems == 0, cases: rows.len(), outcomes, rows };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if problems > 0 {
+        bail!("faults: {problems} of {} cases did not end as they should, listed above", report.cases);
+    }
+    Ok(())
+}
+
+fn run_mode(mode: Mode, args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
+    let driver = DriverOptions {
+        driver: DriverName::Xdna,
+        simulation: SimulationOptions {
+            npus: "aie2p".to_owned(),
+            rocr: "new".to_owned(),
+            isolate: mode == Mode::Isolated,
+        },
+        device: DeviceOptions { device: None, library: None },
+    };
+    let session = Session::open_with(options, &driver)?;
+    let model = session.model(args.model.as_deref())?;
+    let request = Request { model, prompt: PROMPT.to_owned(), tokens: 2, threads: Some(1) };
+    let (text, reference) = healthy(&session, &request)?;
+    let wanted =
+        |fault: &str| args.call.is_empty() || args.call.iter().any(|call| fault.split('@').next() == Some(call));
+    let faults: Vec<String> = plan(&reference)?.into_iter().filter(|fault| wanted(fault)).collect();
+    if faults.is_empty() {
+        bail!("no such call in a run without faults; there are {}", names(&reference));
+    }
+    let bar = output::progress(faults.len() as u64)?;
+    bar.set_message(format!("{mode:?}").to_lowercase());
+    let rows = in_parallel(&faults, args.jobs, &bar, |fault| case(fault, mode, &session.apart()?, &request, &text))?;
+    bar.finish_and_clear();
+    Ok(rows)
+}
+
+/// A run without faults: its text and its kernel calls.
+fn healthy(session: &Session, request: &Request) -> Result<(String, KernelReport)> {
+    let finished = request.run(command(session, None)?, |_| ())?;
+    crate::generation::require_success(&finished).context("without a fault")?;
+    let report = session.kernel_report()?.context("the session has a simulated kernel device")?;
+    Ok((finished.stdout, report))
+}
+
+fn command(session: &Session, fault: Option<&str>) -> Result<std::process::Command> {
+    let mut command = session.on_device("llama-completion", None)?;
+    command.arg("--no-warmup").env(LIMITS.0, LIMITS.1);
+    if let Some(fault) = fault {
+        command.env("AMDXDNA_SIM_FAULTS", fault);
+    }
+    Ok(command)
+}
+
+fn names(report: &KernelReport) -> String {
+    report.calls.keys().map(String::as_str).chain(COMMAND_FAULTS).collect::<Vec<_>>().join(", ")
+}
+
+/// The faults to plan: for each call of a run without faults, and for its commands.
+fn plan(report: &KernelReport) -> Result<Vec<String>> {
+    let mut faults = Vec::new();
+    for (name, calls) in &report.calls {
+        let (_, codes) = CODES
+            .iter()
+            .find(|(known, _)| known == name)
+            .with_context(|| format!("the run makes the kernel call {name}, and no error code of it is known"))?;
+        for occurrence in occurrences(calls.count) {
+            faults.extend(codes.iter().map(|code| format!("{name}@{occurrence}={code}")));
+        }
+    }
+    for name in COMMAND_FAULTS {
+        faults.extend(occurrences(report.commands).map(|occurrence| format!("{name}@{occurrence}")));
+    }
+    Ok(faults)
+}
+
+/// First, second and last, each once.
+fn occurrences(count: u64) -> impl Iterator<Item = u64> {
+    (1..=count.min(2)).chain((count > 2).then_some(count))
+}
+
+/// Runs `work` for each item in `jobs` threads; the rows come in the order of the items.
+fn in_parallel(
+    items: &[String],
+    jobs: usize,
+    bar: &ProgressBar,
+    work: impl Fn(&str) -> Result<Row> + Sync,
+) -> Result<Vec<Row>> {
+    let next = AtomicUsize::new(0);
+    let rows = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { break };
+                    let row = work(item);
+                    bar.inc(1);
+                    if let Ok(mut rows) = rows.lock() {
+                        rows.push((index, row));
+                    }
+                }
+            });
+        }
+    });
+    let mut rows = rows.into_inner().map_err(|_| anyhow::anyhow!("a case panicked"))?;
+    rows.sort_by_key(|(index, _)| *index);
+    rows.into_iter().map(|(_, row)| row).collect()
+}
+
+fn case(fault: &str, mode: Mode, session: &Session, request: &Request, text: &str) -> Result<Row> {
+    let mut command = command(session, Some(fault))?;
+    request.arguments(&mut command);
+    let finished = process::run(&mut command, Duration::from_secs(SECONDS))?;
+    let left_open = session.kernel_report().err().map(|error| format!("{error:#}"));
+    let (outcome, problem) = judge(fault, mode, &finished, text, left_open);
+    let message = library_messages(&finished.stderr).into_iter().next_back().unwrap_or_default();
+    Ok(Row { fault: fault.to_owned(), mode, outcome, seconds: finished.elapsed.as_secs_f64(), message, problem })
+}
+
+/// What came of a run, and why that is wrong if it is. `left_open` is what is wrong with the kernel's report.
+fn judge(
+    fault: &str,
+    mode: Mode,
+    finished: &Finished,
+    text: &str,
+    left_open: Option<String>,
+) -> (Outcome, Option<String>) {
+    let wrong = |why: String| (Outcome::Wrong, Some(format!("{why}\n{}", finished.last_words(6))));
+    if finished.timed_out {
+        return wrong(format!("llama.cpp hung for {SECONDS} s"));
+    }
+    let told = library_messages(&finished.stderr);
+    if finished.status.code().is_none() {
+        let call = fault.split('@').next().unwrap_or(fault);
+        let documented = RUNTIME_ABORTS.iter().any(|(name, words)| *name == call && finished.stderr.contains(words));
+        return match mode {
+            Mode::Direct if documented => (Outcome::RuntimeAbort, None),
+            _ => wrong(format!("llama.cpp was {}", finished.describe())),
+        };
+    }
+    let death = mode == Mode::Isolated && finished.stderr.contains("helper process");
+    if let Some(left_open) = left_open
+        && !death
+    {
+        return wrong(left_open);
+    }
+    if death {
+        return (Outcome::IsolatedDeath, None);
+    }
+    if finished.success() && finished.stdout == text && told.is_empty() {
+        return (Outcome::Unharmed, None);
+    }
+    if told.is_empty() {
+        return wrong(format!(
+            "llama.cpp: {}, with another text or none, and no word from the library",
+            finished.describe()
+        ));
+    }
+    if finished.success() && finished.stdout != text && !told.iter().any(|line| line.contains(" E ")) {
+        return wrong("llama.cpp printed another text, and the library reported no error".to_owned());
+    }
+    (Outcome::Error, None)
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&["fault", "mode", "outcome", "#s", "message"]);
+    for row in &report.rows {
+        let outcome = match row.outcome {
+            Outcome::Wrong => output::bad("WRONG"),
+            other => format!("{other:?}"),
+        };
+        let mode = format!("{:?}", row.mode).to_lowercase();
+        table.add_row([row.fault.clone(), mode, outcome, format!("{:.1}", row.seconds), row.message.clone()]);
+    }
+    println!("{table}");
+    for row in &report.rows {
+        if let Some(problem) = &row.problem {
+            println!("{} {} ({:?}): {problem}", output::bad("problem:"), row.fault, row.mode);
+        }
+    }
+    let counts: Vec<String> = report.outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    println!("{} cases: {}", report.cases, counts.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn end(status: i32, stdout: &str, stderr: &str) -> Finished {
+        Finished {
+            status: std::process::ExitStatus::from_raw(status),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            elapsed: Duration::ZERO,
+            timed_out: false,
+        }
+    }
+
+    fn outcome(mode: Mode, finished: &Finished, left_open: Option<&str>) -> Outcome {
+        judge("EXEC_CMD@1=EIO", mode, finished, "text", left_open.map(str::to_owned)).0
+    }
+
+    const TOLD: &str = "0.01 E ggml-hsa: HSA0: a command failed";
+
+    #[test]
+    fn every_call_fails_first_second_and_last() {
+        let report: KernelReport = serde_json::from_str(&crate::simulation::tests::sample(0)).unwrap();
+        let faults = plan(&report).unwrap();
+        assert!(
+            faults.contains(&"EXEC_CMD@3=EINTR".to_owned()) && faults.contains(&"MMAP@4=EAGAIN".to_owned()),
+            "{faults:?}"
+        );
+        assert_eq!(occurrences(1).collect::<Vec<_>>(), [1]);
+        assert_eq!(occurrences(2).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(occurrences(9).collect::<Vec<_>>(), [1, 2, 9]);
+    }
+
+    #[test]
+    fn errors_that_are_told_are_right_and_silence_is_wrong() {
+        for mode in [Mode::Direct, Mode::Isolated] {
+            assert_eq!(outcome(mode, &end(0, "text", ""), None), Outcome::Unharmed);
+            assert_eq!(outcome(mode, &end(256, "", TOLD), None), Outcome::Error);
+            assert_eq!(outcome(mode, &end(256, "", "other"), None), Outcome::Wrong);
+            assert_eq!(outcome(mode, &end(0, "another", "0.01 I ggml-hsa: fine"), None), Outcome::Wrong);
+            assert_eq!(outcome(mode, &end(0, "text", ""), Some("2 contexts")), Outcome::Wrong);
+        }
+    }
+
+    #[test]
+    fn a_signal_is_wrong_and_a_dead_helper_is_not() {
+        for mode in [Mode::Direct, Mode::Isolated] {
+            assert_eq!(outcome(mode, &end(6, "", TOLD), None), Outcome::Wrong);
+        }
+        let told = "0.01 E ggml-hsa: the helper process ended with signal 6 (SIGABRT)";
+        assert_eq!(outcome(Mode::Isolated, &end(256, "", told), Some("no report")), Outcome::IsolatedDeath);
+        let mut hung = end(0, "text", "");
+        hung.timed_out = true;
+        assert_eq!(outcome(Mode::Isolated, &hung, None), Outcome::Wrong);
+    }
+
+    #[test]
+    fn rows_come_in_order_from_several_threads() {
+        let items: Vec<String> = (0..20).map(|index| index.to_string()).collect();
+        let work = |fault: &str| {
+            Ok(Row {
+                fault: fault.to_owned(),
+                mode: Mode::Direct,
+                outcome: Outcome::Error,
+                seconds: 0.0,
+                message: String::new(),
+                problem: None,
+            })
+        };
+        let rows = in_parallel(&items, 4, &ProgressBar::hidden(), work).unwrap();
+        assert_eq!(rows.iter().map(|row| row.fault.clone()).collect::<Vec<_>>(), items);
+    }
+}
