@@ -159,11 +159,22 @@ impl KernelCosts {
 
 /// Decodes so many tokens, whatever the model says of the end.
 fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<KernelReport> {
-    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
-    let mut command = session.on_device("llama-completion", None)?;
-    command.arg("--ignore-eos");
-    generation::require_success(&request.run(command, |_| ())?)?;
+    generate(session, model, threads, tokens, None)?;
     session.kernel_report()?.context("the session has a simulated kernel device")
+}
+
+/// Chains the simulated device without ROCR takes for the same run.
+fn least_chains(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<f64> {
+    let file = StatsFile::new()?;
+    generate(&session.on_mock(), model, threads, tokens, Some(&file.path()))?;
+    Ok(Stats::read(&file.path())?.used()?.counters.chains as f64)
+}
+
+fn generate(session: &Session, model: &Path, threads: usize, tokens: usize, stats: Option<&Path>) -> Result<()> {
+    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
+    let mut command = session.on_device("llama-completion", stats)?;
+    command.arg("--ignore-eos");
+    generation::require_success(&request.run(command, |_| ())?)
 }
 
 impl TokenCosts {
