@@ -105,7 +105,8 @@ impl KernelDispatchAgent {
             next: 0,
             kernargs,
             signals: Vec::with_capacity(packets_per_doorbell),
-            doorbell: Doorbell::new(Arc::clone(&session)).map_err(|error| AgentError::OutOfMemory(error.to_string()))?,
+            doorbell: Doorbell::new(Arc::clone(&session))
+                .map_err(|error| AgentError::OutOfMemory(error.to_string()))?,
         };
         let failed = (0..packets_per_doorbell).find_map(|_| match create_signal(&session) {
             Ok(signal) => {
@@ -154,7 +155,8 @@ impl KernelDispatchAgent {
         self.alive()?;
         let patience = self.limit.saturating_mul(4);
         let state = self.state.try_lock_for(patience);
-        let state = state.ok_or_else(|| self.lose(format!("a call into the runtime has not returned for {patience:?}")))?;
+        let state =
+            state.ok_or_else(|| self.lose(format!("a call into the runtime has not returned for {patience:?}")))?;
         self.alive()?;
         Ok(state)
     }
@@ -165,7 +167,14 @@ impl KernelDispatchAgent {
     }
 
     /// Sends `packets`, the first of which is number `first` of its chain, with one doorbell.
-    fn send(&self, state: &mut State, context: ContextId, chain: &Chain, packets: &[Packet], first: usize) -> Result<(), AgentError> {
+    fn send(
+        &self,
+        state: &mut State,
+        context: ContextId,
+        chain: &Chain,
+        packets: &[Packet],
+        first: usize,
+    ) -> Result<(), AgentError> {
         let State { contexts, kernargs, signals, doorbell, .. } = state;
         let Some(Context { queue, seen }) = contexts.get_mut(&context) else {
             return Err(AgentError::Failed { command: None, reason: format!("there is no context {}", context.0) });
@@ -186,8 +195,9 @@ impl KernelDispatchAgent {
             unsafe { (self.session.api().hsa_signal_store_relaxed)(*signal, 1) };
             queue.write(slot as u64, packet, *signal, arguments);
         }
-        let renewed = packets.iter().fold(false, |renewed, packet| seen.insert(packet.pdi.address) || renewed);
-        self.contexts_created.fetch_add(u64::from(renewed), Ordering::Relaxed);
+        let known = seen.len();
+        seen.extend(packets.iter().map(|packet| packet.pdi.address));
+        self.contexts_created.fetch_add(u64::from(seen.len() > known), Ordering::Relaxed);
         self.doorbells.fetch_add(1, Ordering::Relaxed);
         let last = queue.publish(packets.len() as u64);
         if !doorbell.ring(queue.doorbell(), last, self.limit) {
@@ -201,7 +211,14 @@ impl KernelDispatchAgent {
     }
 
     /// Waits until every packet has ended.
-    fn wait(&self, queue: &Queue, signals: &[hsa_signal_t], before: u64, first: usize, end: Instant) -> Result<(), AgentError> {
+    fn wait(
+        &self,
+        queue: &Queue,
+        signals: &[hsa_signal_t],
+        before: u64,
+        first: usize,
+        end: Instant,
+    ) -> Result<(), AgentError> {
         let started = Instant::now();
         let mut completed = 0;
         loop {
@@ -216,7 +233,11 @@ impl KernelDispatchAgent {
             };
             let value = self.load(*signal);
             if value < 0 {
-                return Err(failed_signal(first + completed, value, error.map(|status| self.session.api().describe(status))));
+                return Err(failed_signal(
+                    first + completed,
+                    value,
+                    error.map(|status| self.session.api().describe(status)),
+                ));
             }
             if let Some(status) = error {
                 // Without an earlier packet that completed, the failing one may be any.
@@ -244,7 +265,8 @@ impl KernelDispatchAgent {
                     self.limit
                 )));
             }
-            let ticks = u64::try_from(GLANCE.as_nanos() * u128::from(self.frequency) / 1_000_000_000).unwrap_or(u64::MAX);
+            let ticks =
+                u64::try_from(GLANCE.as_nanos() * u128::from(self.frequency) / 1_000_000_000).unwrap_or(u64::MAX);
             let (condition, state) = (HSA_SIGNAL_CONDITION_LT, HSA_WAIT_STATE_BLOCKED);
             // SAFETY: As in `load`.
             unsafe { (self.session.api().hsa_signal_wait_scacquire)(*signal, condition, 1, ticks, state) };
@@ -296,7 +318,12 @@ impl Agent for KernelDispatchAgent {
         let mut address: *mut c_void = std::ptr::null_mut();
         // SAFETY: The pool is the agent's, and `address` a place for one pointer.
         let status = unsafe {
-            (self.session.api().hsa_amd_memory_pool_allocate)(from, bytes, HSA_AMD_MEMORY_POOL_STANDARD_FLAG, &raw mut address)
+            (self.session.api().hsa_amd_memory_pool_allocate)(
+                from,
+                bytes,
+                HSA_AMD_MEMORY_POOL_STANDARD_FLAG,
+                &raw mut address,
+            )
         };
         let host = NonNull::new(address.cast::<u8>()).filter(|_| status == HSA_STATUS_SUCCESS).ok_or_else(|| {
             AgentError::OutOfMemory(format!(
@@ -323,19 +350,20 @@ impl Agent for KernelDispatchAgent {
     fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError> {
         let mut state = self.lock()?;
         tracing::debug!("a queue for {} PDIs", pdis.len());
-        let queue = Queue::create(&self.session, self.discovered.agent, self.discovered.queue_packets).map_err(|status| {
-            let reason = format!(
-                "the runtime makes no further queue beside {} of this program: {}",
-                state.contexts.len(),
-                self.session.api().describe(status)
-            );
-            // The kernel driver's refusal of a context reaches a program as an unspecific error.
-            if status == HSA_STATUS_ERROR_OUT_OF_RESOURCES || !state.contexts.is_empty() {
-                AgentError::ContextsExhausted(reason)
-            } else {
-                AgentError::Failed { command: None, reason }
-            }
-        })?;
+        let queue =
+            Queue::create(&self.session, self.discovered.agent, self.discovered.queue_packets).map_err(|status| {
+                let reason = format!(
+                    "the runtime makes no further queue beside {} of this program: {}",
+                    state.contexts.len(),
+                    self.session.api().describe(status)
+                );
+                // The kernel driver's refusal of a context reaches a program as an unspecific error.
+                if status == HSA_STATUS_ERROR_OUT_OF_RESOURCES || !state.contexts.is_empty() {
+                    AgentError::ContextsExhausted(reason)
+                } else {
+                    AgentError::Failed { command: None, reason }
+                }
+            })?;
         let id = ContextId(state.next);
         state.next += 1;
         state.contexts.insert(id, Context { queue, seen: HashSet::new() });
@@ -354,7 +382,8 @@ impl Agent for KernelDispatchAgent {
     fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
         let mut state = self.lock()?;
         if let Some(at) = chain.packets.iter().position(|packet| packet.arguments.1 > ARGUMENTS) {
-            let reason = format!("command {at} has {} arguments, this driver sends {ARGUMENTS}", chain.packets[at].arguments.1);
+            let reason =
+                format!("command {at} has {} arguments, this driver sends {ARGUMENTS}", chain.packets[at].arguments.1);
             return Err(AgentError::Failed { command: Some(at), reason });
         }
         let mut first = 0;
@@ -373,7 +402,8 @@ impl Drop for KernelDispatchAgent {
             return;
         }
         // SAFETY: Both are taken once, here, and not used again.
-        let (mut state, session) = unsafe { (ManuallyDrop::take(self.state.get_mut()), ManuallyDrop::take(&mut self.session)) };
+        let (mut state, session) =
+            unsafe { (ManuallyDrop::take(self.state.get_mut()), ManuallyDrop::take(&mut self.session)) };
         state.contexts.clear();
         for signal in state.signals.drain(..) {
             // SAFETY: The signal is the agent's, and no packet has it.

@@ -22,12 +22,13 @@ mod executable;
 mod execution;
 mod gate;
 pub mod interface;
+pub mod kernel_dispatch;
 pub mod library;
 mod npu;
 mod pool;
 mod runtime;
 pub mod selection;
-mod session;
+pub mod session;
 pub mod sysfs;
 
 use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Listing};

@@ -6,6 +6,7 @@
 
 use crate::agent::{Agent, AgentError, PacketInterface};
 use crate::ert::ErtAgent;
+use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError};
 use crate::npu::Npu;
 use crate::session::Session;
@@ -143,9 +144,7 @@ pub(crate) fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {
             PacketInterface::Ert => Arc::new(ErtAgent::open(session, discovered, limit)?),
-            PacketInterface::KernelDispatch => {
-                return Err(RuntimeError::Agent(AgentError::Unsupported("kernel dispatch packets".into())));
-            }
+            PacketInterface::KernelDispatch => Arc::new(KernelDispatchAgent::open(session, discovered, limit)?),
         });
     }
     if agents.is_empty() {

@@ -30,12 +30,17 @@ impl Kernargs {
     ///
     /// # Errors
     /// [`AgentError::OutOfMemory`].
-    pub(super) fn allocate(session: &Arc<Session>, pool: hsa_amd_memory_pool_t, slots: usize) -> Result<Self, AgentError> {
+    pub(super) fn allocate(
+        session: &Arc<Session>,
+        pool: hsa_amd_memory_pool_t,
+        slots: usize,
+    ) -> Result<Self, AgentError> {
         let bytes = slots * SLOT_WORDS * size_of::<u64>();
         let mut address: *mut c_void = std::ptr::null_mut();
         // SAFETY: The pool is one of the session's, and `address` a place for one pointer.
         let status = unsafe { (session.api().hsa_amd_memory_pool_allocate)(pool, bytes, 0, &raw mut address) };
-        let words = NonNull::new(address.cast::<u64>()).filter(|words| status == HSA_STATUS_SUCCESS && words.is_aligned());
+        let words =
+            NonNull::new(address.cast::<u64>()).filter(|words| status == HSA_STATUS_SUCCESS && words.is_aligned());
         let none = || {
             AgentError::OutOfMemory(format!(
                 "the runtime has no {bytes} bytes for kernel arguments: {}",
