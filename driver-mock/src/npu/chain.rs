@@ -33,6 +33,15 @@ pub struct ChainCommand {
 
 /// Checks a chain against the limits.
 pub(super) fn check(chain: &[ChainCommand], limits: &ArchLimits) -> Result<(), Refusal> {
+    let limit = limits.kernel_arguments;
+    if let Some(command) = chain.iter().find(|c| c.arguments > limit) {
+        return Err(Refusal::Limit { what: "kernel arguments", requested: command.arguments, limit });
+    }
+    check_encoded(chain, chain.iter().map(|c| command_bytes(c.arguments)).sum(), limits)
+}
+
+/// Checks a chain whose commands take `bytes` of the command buffer.
+pub(super) fn check_encoded(chain: &[ChainCommand], bytes: usize, limits: &ArchLimits) -> Result<(), Refusal> {
     let over = |what, requested, limit| Err(Refusal::Limit { what, requested, limit });
     if chain.is_empty() {
         return Err(Refusal::EmptyChain);
@@ -40,10 +49,6 @@ pub(super) fn check(chain: &[ChainCommand], limits: &ArchLimits) -> Result<(), R
     if chain.len() > limits.commands_per_chain {
         return over("commands per chain", chain.len(), limits.commands_per_chain);
     }
-    if let Some(command) = chain.iter().find(|c| c.arguments > limits.kernel_arguments) {
-        return over("kernel arguments", command.arguments, limits.kernel_arguments);
-    }
-    let bytes: usize = chain.iter().map(|c| command_bytes(c.arguments)).sum();
     if bytes > limits.chain_buffer_bytes {
         return over("bytes of a chain's command buffer", bytes, limits.chain_buffer_bytes);
     }

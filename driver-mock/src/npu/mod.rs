@@ -189,8 +189,30 @@ impl Npu {
     /// [`Refusal::UnknownContext`], [`Refusal::UnknownPdi`]; nothing is charged then.
     pub fn submit_chain(&self, context: ContextId, chain: &[ChainCommand]) -> Result<(), Refusal> {
         chain::check(chain, &self.limits)?;
+        self.accept(context, chain).map(|_| ())
+    }
+
+    /// As [`Npu::submit_chain`] for a chain whose commands somebody has encoded, into `buffer_bytes` of the chain's command
+    /// buffer: that number counts, not the one that follows from the arguments, and any number of arguments is possible.
+    /// Returns the nanoseconds that were charged.
+    ///
+    /// # Errors
+    /// As [`Npu::submit_chain`].
+    pub fn submit_encoded(
+        &self,
+        context: ContextId,
+        chain: &[ChainCommand],
+        buffer_bytes: usize,
+    ) -> Result<u64, Refusal> {
+        chain::check_encoded(chain, buffer_bytes, &self.limits)?;
+        self.accept(context, chain)
+    }
+
+    /// Charges a chain that passed the checks; returns the nanoseconds.
+    fn accept(&self, context: ContextId, chain: &[ChainCommand]) -> Result<u64, Refusal> {
         let mut state = self.state.lock();
         let state = &mut *state;
+        let before = state.clock.now_ns();
         let entry = state.contexts.get(&context).ok_or(Refusal::UnknownContext(context.0))?;
         let configured = entry.pdis.as_ref().map_or(0, Vec::len);
         if let Some(command) = chain.iter().find(|c| c.pdi >= configured) {
@@ -204,12 +226,17 @@ impl Npu {
         state.counts.chains += 1;
         state.counts.commands += chain.len() as u64;
         state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());
-        Ok(())
+        Ok(state.clock.now_ns() - before)
     }
 
     /// Charges memory traffic outside the array, such as a copy.
     pub fn charge_bytes(&self, bytes: u64) {
         self.state.lock().clock.move_bytes(bytes);
+    }
+
+    /// Charges time in which the array does nothing, in nanoseconds.
+    pub fn charge_idle(&self, ns: u64) {
+        self.state.lock().clock.pass(ns);
     }
 
     /// Charges the time until the watchdog gives up on a command.

@@ -1,0 +1,186 @@
+//! Functions that take a descriptor, and memory mappings.
+
+use super::result;
+use crate::errno::Errno;
+use crate::node;
+use crate::process::{Open, Process, simulated};
+use crate::real::{self, set_errno};
+use libc::{c_int, c_ulong, c_void, size_t};
+
+/// `close`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn close(fd: c_int) -> c_int {
+    let planned = simulated(|process| {
+        let open = process.table.take(fd)?;
+        let planned = if matches!(open, Open::Accel(_)) { process.journal.enter("CLOSE") } else { Ok(()) };
+        drop(open);
+        process.journal.leave("CLOSE", String::new, &planned);
+        Some(planned)
+    });
+    // SAFETY: the caller's descriptor. As in Linux it is closed whatever is returned.
+    let closed = unsafe { real::close(fd) };
+    match planned {
+        Some(Err(errno)) => result(Err(errno)),
+        _ => closed,
+    }
+}
+
+/// `copy` is a second descriptor of what `fd` is.
+fn copied(fd: c_int, copy: c_int) -> c_int {
+    if copy >= 0 && copy != fd {
+        simulated(|process| {
+            match process.table.get(fd) {
+                Some(open) => process.table.set(copy, open),
+                None => drop(process.table.take(copy)),
+            }
+            Some(())
+        });
+    }
+    copy
+}
+
+/// `dup`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn dup(fd: c_int) -> c_int {
+    // SAFETY: the caller's argument.
+    copied(fd, unsafe { real::dup(fd) })
+}
+
+/// `dup2`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn dup2(fd: c_int, target: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    copied(fd, unsafe { real::dup2(fd, target) })
+}
+
+/// `dup3`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    copied(fd, unsafe { real::dup3(fd, target, flags) })
+}
+
+/// `fcntl`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: the caller's arguments.
+    let found = unsafe { real::fcntl64(fd, command, argument) };
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, found) } else { found }
+}
+
+/// `ioctl`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let address = argument.expose_provenance() as u64;
+    let ours = simulated(|process| match process.table.get(fd)? {
+        // SAFETY: the caller's arguments.
+        Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.table, request, address) }),
+        // SAFETY: the caller's arguments.
+        Open::Kfd => Some(unsafe { process.kfd.ioctl(request, address) }),
+        Open::Bo(_) => Some(Err(Errno::ENOTTY)),
+    });
+    match ours {
+        Some(ours) => result(ours.map(|()| 0)),
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::ioctl(fd, request, argument) },
+    }
+}
+
+/// What `mmap` was asked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    address: usize,
+    length: usize,
+    prot: c_int,
+    flags: c_int,
+    offset: i64,
+}
+
+fn map(process: &Process, open: &Open, wanted: Wanted) -> Result<usize, Errno> {
+    let Wanted { address, length, prot, flags, offset } = wanted;
+    let (bo, start) = match open {
+        Open::Accel(file) => (file.mappable(offset as u64, length, flags)?, 0),
+        Open::Bo(bo) => (bo.clone(), usize::try_from(offset).map_err(|_| Errno::EINVAL)?),
+        Open::Kfd => return Err(Errno::ENODEV),
+    };
+    let (memory, _) = bo.memory().ok_or(Errno::EINVAL)?;
+    if start.checked_add(length).is_none_or(|end| end.next_multiple_of(crate::abi::limits::PAGE) > bo.length()) {
+        return Err(Errno::EINVAL);
+    }
+    let found = memory.map(address, length, prot, flags, start)?;
+    process.mappings.insert(found, length, bo, start, prot & libc::PROT_WRITE != 0);
+    Ok(found)
+}
+
+/// `mmap`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn mmap(
+    address: *mut c_void,
+    length: size_t,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    offset: i64,
+) -> *mut c_void {
+    let wanted = Wanted { address: address.expose_provenance(), length, prot, flags, offset };
+    let ours = simulated(|process| {
+        let open = if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 { process.table.get(fd) } else { None };
+        let Some(open) = open else {
+            // Something else takes the place of a BO.
+            if flags & libc::MAP_FIXED != 0 {
+                process.mappings.remove(wanted.address, length);
+            }
+            return None;
+        };
+        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, wanted));
+        process.journal.leave("MMAP", || format!("length={length}"), &mapped);
+        Some(mapped)
+    });
+    match ours {
+        Some(Ok(found)) => std::ptr::with_exposed_provenance_mut(found),
+        Some(Err(errno)) => {
+            set_errno(errno.code());
+            libc::MAP_FAILED
+        }
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::mmap(address, length, prot, flags, fd, offset) },
+    }
+}
+
+/// `munmap`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn munmap(address: *mut c_void, length: size_t) -> c_int {
+    let start = address.expose_provenance();
+    let planned = simulated(|process| {
+        if !process.mappings.may_contain(start, length) || !process.mappings.contains(start, length) {
+            return None;
+        }
+        let planned = process.journal.enter("MUNMAP");
+        process.journal.leave("MUNMAP", || format!("length={length}"), &planned);
+        if planned.is_ok() {
+            process.mappings.remove(start, length);
+        }
+        Some(planned)
+    });
+    match planned {
+        Some(Err(errno)) => result(Err(errno)),
+        // SAFETY: the caller's arguments.
+        _ => unsafe { real::munmap(address, length) },
+    }
+}

@@ -1,0 +1,47 @@
+//! Ends of a process that no exit handler sees.
+
+use crate::process::finish;
+use crate::real;
+use libc::{c_char, c_int, c_uint};
+
+/// Ends the process when the C library's function has not.
+fn over() -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::syscall(libc::SYS_exit_group, 134) };
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// `abort`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn abort() -> ! {
+    finish();
+    // SAFETY: as in C.
+    unsafe { real::abort() };
+    over()
+}
+
+/// `_exit`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn _exit(code: c_int) -> ! {
+    let code = finish().unwrap_or(code);
+    // SAFETY: as in C.
+    unsafe { real::_exit(code) };
+    over()
+}
+
+/// `__assert_fail`, which C's `assert` calls.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn assert_fail(text: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) -> ! {
+    finish();
+    // SAFETY: the caller's arguments.
+    unsafe { real::__assert_fail(text, file, line, function) };
+    over()
+}

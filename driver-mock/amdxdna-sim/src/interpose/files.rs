@@ -1,0 +1,204 @@
+//! Functions that take a path.
+
+use super::result;
+use crate::errno::Errno;
+use crate::process::{Process, simulated, with_files};
+use crate::real::{self, set_errno};
+use crate::settings::Presence;
+use crate::tree::{Node, Target};
+use libc::{c_char, c_int, mode_t, size_t, ssize_t};
+use std::ffi::CStr;
+
+/// Where a path of the caller leads, when it is redirected.
+///
+/// # Safety
+/// `path` is null or a C string.
+pub(super) unsafe fn target(process: &Process, path: *const c_char) -> Option<Target> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: a C string, as the caller promises.
+    let path = unsafe { CStr::from_ptr(path) };
+    // Most paths are others; the tree is made only when it is needed.
+    let start = path.to_bytes();
+    if !start.starts_with(b"/sys/") && !start.starts_with(b"/dev/") {
+        return None;
+    }
+    process.tree().redirect(path)
+}
+
+fn presence(process: &Process, node: Node) -> Presence {
+    match node {
+        Node::Kfd => process.settings.machine.kfd,
+        Node::Accel(_) => process.settings.machine.node,
+    }
+}
+
+fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -> Result<i32, Errno> {
+    let plain = || {
+        // SAFETY: the path is a C string.
+        let fd = unsafe { real::open(target.path.as_ptr(), flags, mode) };
+        if fd < 0 { Err(Errno::last()) } else { Ok(fd) }
+    };
+    let Some(node) = target.node else { return plain() };
+    let name = match node {
+        Node::Kfd => "OPEN_KFD",
+        Node::Accel(_) => "OPEN_ACCEL",
+    };
+    let open = || {
+        process.journal.enter(name)?;
+        if presence(process, node) == Presence::Forbidden {
+            return Err(Errno::EACCES);
+        }
+        // What is behind the node must not be changed by how it is opened.
+        let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_APPEND);
+        // SAFETY: the path is a C string.
+        let fd = unsafe { real::open(target.path.as_ptr(), flags, mode) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        process.opened(fd, node)?;
+        Ok(fd)
+    };
+    let result = open();
+    process.journal.leave(name, String::new, &result);
+    result
+}
+
+/// `open`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's path.
+    let ours = simulated(|process| Some(open_target(process, &unsafe { target(process, path) }?, flags, mode)));
+    match ours {
+        Some(ours) => result(ours),
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::open(path, flags, mode) },
+    }
+}
+
+/// `openat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's path.
+    let ours = simulated(|process| Some(open_target(process, &unsafe { target(process, path) }?, flags, mode)));
+    match ours {
+        Some(ours) => result(ours),
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::openat(folder, path, flags, mode) },
+    }
+}
+
+/// `fopen`. A device node opened so is a plain file: nothing makes ioctls on one.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    // SAFETY: the caller's path.
+    let ours = with_files(|process| unsafe { target(process, path) });
+    // SAFETY: a C string of ours, or the caller's; the caller's mode.
+    unsafe { real::fopen(ours.as_ref().map_or(path, |target| target.path.as_ptr()), mode) }
+}
+
+/// `opendir`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn opendir(path: *const c_char) -> *mut libc::DIR {
+    // SAFETY: the caller's path.
+    let ours = with_files(|process| unsafe { target(process, path) });
+    // SAFETY: a C string of ours, or the caller's.
+    unsafe { real::opendir(ours.as_ref().map_or(path, |target| target.path.as_ptr())) }
+}
+
+/// `access`, and its relatives for the effective user.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn access(path: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { access_in(path, mode, |path| real::access(path, mode)) }
+}
+
+/// `faccessat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { access_in(path, mode, |path| real::faccessat(folder, path, mode, flags)) }
+}
+
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn access_in(path: *const c_char, mode: c_int, real: impl Fn(*const c_char) -> c_int) -> c_int {
+    let ours = with_files(|process| {
+        // SAFETY: the caller's path.
+        let target = unsafe { target(process, path) }?;
+        let forbidden = target.node.is_some_and(|node| presence(process, node) == Presence::Forbidden);
+        Some((target, forbidden && mode != libc::F_OK))
+    });
+    match ours {
+        Some((_, true)) => result(Err(Errno::EACCES)),
+        Some((target, false)) => real(target.path.as_ptr()),
+        None => real(path),
+    }
+}
+
+/// `readlink`. Links in the tree are relative, so their text is right as it is.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn readlink(path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
+    // SAFETY: the caller's path.
+    let ours = with_files(|process| unsafe { target(process, path) });
+    // SAFETY: a C string of ours, or the caller's; the caller's buffer.
+    unsafe { real::readlink(ours.as_ref().map_or(path, |target| target.path.as_ptr()), buffer, length) }
+}
+
+/// `readlinkat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn readlinkat(folder: c_int, path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
+    // SAFETY: the caller's path.
+    let ours = with_files(|process| unsafe { target(process, path) });
+    // SAFETY: a C string of ours, or the caller's; the caller's buffer.
+    unsafe { real::readlinkat(folder, ours.as_ref().map_or(path, |target| target.path.as_ptr()), buffer, length) }
+}
+
+/// `realpath`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
+    // SAFETY: the caller's path.
+    let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::realpath(path, resolved) };
+    };
+    // SAFETY: a C string of ours; the caller's buffer, or null.
+    let found = unsafe { real::realpath(ours.path.as_ptr(), resolved) };
+    if found.is_null() {
+        return found;
+    }
+    let outside = with_files(|process| {
+        // SAFETY: a C string that `realpath` has written.
+        let text = unsafe { CStr::from_ptr(found) };
+        process.tree().outside(text.to_bytes()).map(<[u8]>::to_vec)
+    });
+    if let Some(outside) = outside {
+        // SAFETY: the text of the tree's path is longer than what is left without its root, so there is room, also for the
+        // end of the string.
+        unsafe {
+            std::ptr::copy_nonoverlapping(outside.as_ptr().cast(), found, outside.len());
+            *found.add(outside.len()) = 0;
+        }
+    }
+    set_errno(0);
+    found
+}

@@ -1,0 +1,93 @@
+//! The `stat` family. The stand-ins of device nodes are plain files; here they become character devices.
+
+use super::files::target;
+use crate::process::with_files;
+use crate::real;
+use crate::tree::Node;
+use libc::{c_char, c_int, c_uint};
+
+/// # Safety
+/// `path` is null or a C string; `status` is what `real` fills.
+unsafe fn in_tree(path: *const c_char, status: *mut libc::stat64, real: impl Fn(*const c_char) -> c_int) -> c_int {
+    // SAFETY: the caller's path.
+    let Some(ours) = with_files(|process| unsafe { target(process, path) }) else { return real(path) };
+    let result = real(ours.path.as_ptr());
+    if let (0, Some(node)) = (result, ours.node) {
+        let (major, minor) = node.numbers();
+        // SAFETY: the caller's structure, which has just been filled.
+        unsafe {
+            (*status).st_mode = (*status).st_mode & !libc::S_IFMT | libc::S_IFCHR;
+            (*status).st_rdev = libc::makedev(major, minor);
+            (*status).st_size = 0;
+        }
+    }
+    result
+}
+
+/// `stat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn stat(path: *const c_char, status: *mut libc::stat64) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { in_tree(path, status, |path| real::stat64(path, status)) }
+}
+
+/// `lstat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn lstat(path: *const c_char, status: *mut libc::stat64) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { in_tree(path, status, |path| real::lstat64(path, status)) }
+}
+
+/// `fstatat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn fstatat(folder: c_int, path: *const c_char, status: *mut libc::stat64, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { in_tree(path, status, |path| real::fstatat64(folder, path, status, flags)) }
+}
+
+/// `__fxstatat`, as programs built against an old C library call it.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn fstatat_versioned(
+    _version: c_int,
+    folder: c_int,
+    path: *const c_char,
+    status: *mut libc::stat64,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { fstatat(folder, path, status, flags) }
+}
+
+/// `statx`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int {
+    // SAFETY: the caller's path.
+    let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::statx(folder, path, flags, mask, status) };
+    };
+    // SAFETY: a C string of ours; the caller's other arguments.
+    let result = unsafe { real::statx(folder, ours.path.as_ptr(), flags, mask, status) };
+    if let (0, Some(node)) = (result, ours.node) {
+        // SAFETY: the caller's structure, which has just been filled.
+        unsafe { mark(&mut *status, node) };
+    }
+    result
+}
+
+fn mark(status: &mut libc::statx, node: Node) {
+    let format = libc::S_IFMT as u16;
+    status.stx_mode = status.stx_mode & !format | libc::S_IFCHR as u16;
+    (status.stx_rdev_major, status.stx_rdev_minor) = node.numbers();
+    status.stx_size = 0;
+}

@@ -1,0 +1,239 @@
+//! `/dev/kfd`, as far as a machine without a GPU needs it: the version, and events.
+//!
+//! ROCR's host agent waits for events in a thread of its own; so waiting really waits, until an event is set or the time is up.
+
+use crate::abi::{KFD_TYPE, ioctl_number, ioctl_size, ioctl_type};
+use crate::errno::Errno;
+use crate::journal::Journal;
+use crate::node::ioctl_prefix as prefix;
+use crate::user;
+use bytemuck::{Pod, Zeroable, bytes_of};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The ioctls that are answered, by name in reports and by number.
+pub const KFD_CALLS: &[(&str, u32)] = &[
+    ("KFD_GET_VERSION", 0x01),
+    ("KFD_CREATE_EVENT", 0x08),
+    ("KFD_DESTROY_EVENT", 0x09),
+    ("KFD_SET_EVENT", 0x0a),
+    ("KFD_RESET_EVENT", 0x0b),
+    ("KFD_WAIT_EVENTS", 0x0c),
+    ("KFD_GET_PROCESS_APERTURES_NEW", 0x14),
+    ("KFD_SET_XNACK_MODE", 0x21),
+    ("KFD_RUNTIME_ENABLE", 0x25),
+];
+
+/// Interface version that is reported.
+const VERSION: (u32, u32) = (1, 18);
+/// Results of a wait.
+const COMPLETE: u32 = 0;
+const TIMED_OUT: u32 = 1;
+
+/// `kfd_ioctl_create_event_args`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Zeroable, Pod)]
+struct CreateEvent {
+    page_offset: u64,
+    trigger: u32,
+    kind: u32,
+    auto_reset: u32,
+    node: u32,
+    id: u32,
+    slot: u32,
+}
+
+/// `kfd_ioctl_wait_events_args`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Zeroable, Pod)]
+struct WaitEvents {
+    events: u64,
+    count: u32,
+    all: u32,
+    timeout: u32,
+    result: u32,
+}
+
+/// Bytes of `kfd_event_data`, and where the event's number is in it.
+const EVENT_BYTES: usize = 48;
+const EVENT_ID: usize = 40;
+/// More events than a process can have.
+const MOST_EVENTS: u32 = 4096;
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Event {
+    auto_reset: bool,
+    set: bool,
+}
+
+/// KFD of a process.
+#[derive(Debug)]
+pub struct Kfd {
+    events: Mutex<BTreeMap<u32, Event>>,
+    changed: Condvar,
+    journal: Arc<Journal>,
+}
+
+impl Kfd {
+    /// KFD without events.
+    pub fn new(journal: Arc<Journal>) -> Self {
+        Self { events: Mutex::default(), changed: Condvar::new(), journal }
+    }
+
+    /// Makes an ioctl.
+    ///
+    /// # Safety
+    /// `address`, and the addresses in the structure, are ones the caller of `ioctl` gave.
+    ///
+    /// # Errors
+    /// ENOTTY for what is not KFD's, EINVAL for what is not simulated, and those of the call.
+    pub unsafe fn ioctl(&self, request: u64, address: u64) -> Result<(), Errno> {
+        let number = ioctl_number(request);
+        if ioctl_type(request) != KFD_TYPE {
+            return Err(Errno::ENOTTY);
+        }
+        let Some((name, _)) = KFD_CALLS.iter().find(|call| call.1 == number) else {
+            self.journal.log(|| format!("ioctl {number:#x} of KFD is not simulated"));
+            return Err(Errno::EINVAL);
+        };
+        let result = self.journal.enter(name).and_then(|()| {
+            // SAFETY: the caller's structure, as long as the request says.
+            let mut bytes = unsafe { user::read(address, ioctl_size(request)) }?;
+            // SAFETY: the addresses in it are the caller's.
+            unsafe { self.dispatch(number, &mut bytes) }?;
+            // SAFETY: the caller's structure again.
+            unsafe { user::write(address, &bytes) }
+        });
+        self.journal.leave(name, String::new, &result);
+        result
+    }
+
+    /// # Safety
+    /// As for [`Kfd::ioctl`].
+    unsafe fn dispatch(&self, number: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+        match number {
+            0x01 => {
+                let version = [VERSION.0, VERSION.1];
+                let length = bytes.len().min(8);
+                bytes[..length].copy_from_slice(&bytes_of(&version)[..length]);
+            }
+            0x08 => {
+                let mut event: CreateEvent = prefix(bytes);
+                let mut events = self.events.lock();
+                let free = (1..=MOST_EVENTS).find(|id| !events.contains_key(id)).ok_or(Errno::ENOSPC)?;
+                events.insert(free, Event { auto_reset: event.auto_reset != 0, set: false });
+                (event.id, event.slot, event.trigger, event.page_offset) = (free, free, free, 0);
+                let length = bytes.len().min(size_of::<CreateEvent>());
+                bytes[..length].copy_from_slice(&bytes_of(&event)[..length]);
+            }
+            0x09 => {
+                self.events.lock().remove(&prefix(bytes)).ok_or(Errno::EINVAL)?;
+                self.changed.notify_all();
+            }
+            0x0a | 0x0b => {
+                let mut events = self.events.lock();
+                events.get_mut(&prefix(bytes)).ok_or(Errno::EINVAL)?.set = number == 0x0a;
+                self.changed.notify_all();
+            }
+            0x0c => {
+                let mut wait: WaitEvents = prefix(bytes);
+                // SAFETY: the address of the caller's list.
+                wait.result = unsafe { self.wait(&wait) }?;
+                let length = bytes.len().min(size_of::<WaitEvents>());
+                bytes[..length].copy_from_slice(&bytes_of(&wait)[..length]);
+            }
+            // No GPU: there is nothing to set or to list.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Kfd::ioctl`].
+    unsafe fn wait(&self, wait: &WaitEvents) -> Result<u32, Errno> {
+        if wait.count > MOST_EVENTS {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's list of events.
+        let list = unsafe { user::read(wait.events, wait.count as usize * EVENT_BYTES) }?;
+        let ids: Vec<u32> = list.chunks_exact(EVENT_BYTES).map(|event| prefix(&event[EVENT_ID..])).collect();
+        let forever = wait.timeout == u32::MAX;
+        let deadline = Instant::now() + Duration::from_millis(u64::from(wait.timeout));
+        let mut events = self.events.lock();
+        loop {
+            let is_set = |id: &u32| events.get(id).map(|event| event.set);
+            let states: Option<Vec<bool>> = ids.iter().map(is_set).collect();
+            let states = states.ok_or(Errno::EINVAL)?;
+            let done = if wait.all != 0 { states.iter().all(|set| *set) } else { states.contains(&true) };
+            if done || ids.is_empty() {
+                for id in &ids {
+                    if let Some(event) = events.get_mut(id).filter(|event| event.set && event.auto_reset) {
+                        event.set = false;
+                    }
+                }
+                return Ok(COMPLETE);
+            }
+            if forever {
+                self.changed.wait(&mut events);
+            } else if self.changed.wait_until(&mut events, deadline).timed_out() {
+                return Ok(TIMED_OUT);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn kfd() -> Kfd {
+        Kfd::new(Arc::new(Journal::new(Arc::new(Settings::default())).unwrap()))
+    }
+
+    fn request(number: u32, bytes: usize) -> u64 {
+        3 << 30 | (bytes as u64) << 16 | u64::from(KFD_TYPE) << 8 | u64::from(number)
+    }
+
+    fn make<T: Pod>(kfd: &Kfd, number: u32, value: &mut T) -> Result<(), Errno> {
+        let address = std::ptr::from_mut(value).expose_provenance() as u64;
+        // SAFETY: the address of `value`, with its size.
+        unsafe { kfd.ioctl(request(number, size_of::<T>()), address) }
+    }
+
+    #[test]
+    fn events_wake_those_who_wait() {
+        let kfd = kfd();
+        let mut version = [0_u32; 2];
+        make(&kfd, 0x01, &mut version).unwrap();
+        assert_eq!(version, [1, 18]);
+        let mut create = CreateEvent { auto_reset: 1, ..CreateEvent::zeroed() };
+        make(&kfd, 0x08, &mut create).unwrap();
+        let mut data = [0_u8; EVENT_BYTES];
+        data[EVENT_ID..EVENT_ID + 4].copy_from_slice(&create.id.to_le_bytes());
+        let events = data.as_ptr().expose_provenance() as u64;
+        let mut wait = WaitEvents { events, count: 1, all: 0, timeout: 1, result: 9 };
+        make(&kfd, 0x0c, &mut wait).unwrap();
+        assert_eq!(wait.result, TIMED_OUT);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut wait = WaitEvents { timeout: u32::MAX, ..wait };
+                make(&kfd, 0x0c, &mut wait).map(|()| wait.result)
+            });
+            make(&kfd, 0x0a, &mut [create.id, 0]).unwrap();
+            assert_eq!(waiter.join().unwrap(), Ok(COMPLETE));
+        });
+        make(&kfd, 0x0c, &mut wait).unwrap();
+        assert_eq!(wait.result, TIMED_OUT, "the event has been reset");
+        make(&kfd, 0x09, &mut [create.id, 0]).unwrap();
+        assert_eq!(make(&kfd, 0x0a, &mut [create.id, 0]), Err(Errno::EINVAL));
+        assert_eq!(make(&kfd, 0x0c, &mut wait), Err(Errno::EINVAL));
+    }
+
+    #[test]
+    fn what_is_not_simulated_is_refused() {
+        assert_eq!(make(&kfd(), 0x02, &mut [0_u32; 2]), Err(Errno::EINVAL));
+    }
+}

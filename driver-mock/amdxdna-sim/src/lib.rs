@@ -1,0 +1,63 @@
+//! A simulated NPU behind the kernel ABI of amdxdna.
+//!
+//! AMD's ROCR library finds an NPU through files and drives it through ioctls. This crate is the body of a library for
+//! `LD_PRELOAD` that answers both, so that the unmodified ROCR library, and everything on top of it, runs on a machine without
+//! an NPU, up to completed dispatches. What executes the kernels comes from outside, as a
+//! [`KernelExecutor`](aie_hal::KernelExecutor); the silicon behind the node, with its limits and its clock, is
+//! [`aie_driver_mock::npu`].
+//!
+//! # Layers
+//! - [`node`] is the kernel driver: open files, BOs, contexts, commands, with its checks, limits and error codes.
+//! - [`kfd`] is `/dev/kfd`, as far as the CPU's agent needs it; [`tree`] the files below `/sys` and `/dev`.
+//! - [`interpose`] stands in front of the C library's functions; [`preload!`] exports them.
+//!
+//! # Environment
+//! Read once, when the process starts. A value that cannot be used ends the process with exit code 2 and a message.
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN` | `aie2p` |
+//! | `AMDXDNA_SIM_MACHINE` | comma list of defects, see below | none |
+//! | `AMDXDNA_SIM_FAULTS` | planned failures, see [`faults`] | none |
+//! | `AMDXDNA_SIM_REPORT` | file for the report at exit; `%p` becomes the process id | none |
+//! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see [`stream`] | none |
+//! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is told and makes the exit code 3 | none |
+//! | `AMDXDNA_SIM_ROOT` | folder for the simulated files, which stays | a temporary one |
+//! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
+//!
+//! Defects: `kfd=missing`, `kfd=forbidden`, `node=missing`, `node=forbidden`, `pci=DEVICE:REVISION` (hexadecimal),
+//! `firmware=A.B.C.D`, `heap=BYTES` (how much of the 64 MiB device heap can be handed out), `contexts=N`.
+//!
+//! # Processes
+//! Every process has a machine of its own: two processes with the library do not compete for contexts, as they would on
+//! hardware. A program that is started by another has a machine of its own too; a child that goes on after `fork` without `exec`
+//! has no devices. The report, and the comparison of streams, are made by processes that have opened an accel node.
+//!
+//! # Report
+//! JSON with these fields: `pid`; `devices`, a list with `arch`, `pci`, `contexts_created`, `context_switches`, `chains`,
+//! `commands`, `virtual_ns`, `lost` for each; the sums of these; `calls`, by name, each with `count` and `errors` (by name);
+//! `doorbells` (accepted EXEC_CMDs); `commands_run`, `commands_timed_out`, `commands_aborted`, `commands_failed`;
+//! `chains_not_run` (accepted, then dropped because they were malformed or too long); `bos_created` by type; `peak` and
+//! `open_at_exit`, both with `bos`, `bo_bytes`, `mappings`, `contexts`, `files`; `messages`, the first 200.
+//! It is written at exit, at `_exit`, `abort` and a failed `assert`, but not when a signal ends the process.
+//!
+//! # Not simulated
+//! Synchronisation objects, user pointers as BOs, debug BOs, AIE status, telemetry, sensors, firmware logs, coredumps, commands
+//! other than START_CU and chains of it, exporting command BOs of one page. All of these are refused with the kernel's error for
+//! a feature that is not there. KFD has no GPU. Directories above the redirected ones, such as `/dev`, list what the host has.
+
+pub mod abi;
+pub mod errno;
+pub mod faults;
+#[doc(hidden)]
+pub mod interpose;
+pub mod journal;
+pub mod kfd;
+pub mod memory;
+pub mod node;
+mod process;
+mod real;
+pub mod settings;
+pub mod stream;
+pub mod tree;
+mod user;

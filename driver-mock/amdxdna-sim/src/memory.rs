@@ -1,0 +1,285 @@
+//! Memory that host and device share: memory files, and the simulator's own view of them.
+//!
+//! A BO is a memory file (`memfd`), so a user can map it at any address, and an exported one can be mapped by another process.
+//! Command BOs are one page, and a program makes thousands of them in a second; they share larger memory files, an [`Arena`].
+//! The simulator looks at a BO through a mapping of its own, so that nothing a user unmaps can take a page away from it.
+//!
+//! This file makes its system calls directly: the C functions of the same names lead back into this library.
+
+use crate::errno::Errno;
+use aie_device_memory::{Region, Span};
+use parking_lot::Mutex;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+/// A file descriptor of this process, closed when dropped.
+#[derive(Debug)]
+pub struct Descriptor(i32);
+
+impl Descriptor {
+    /// Takes over an open descriptor.
+    pub fn new(fd: i32) -> Self {
+        Self(fd)
+    }
+
+    /// The number.
+    pub fn number(&self) -> i32 {
+        self.0
+    }
+
+    /// A second descriptor of the same file, closed on exec if `close_on_exec`, for somebody else to own.
+    ///
+    /// # Errors
+    /// What the kernel returns.
+    pub fn duplicate(&self, close_on_exec: bool) -> Result<i32, Errno> {
+        let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
+        // SAFETY: duplicating a descriptor touches no memory.
+        let fd = unsafe { libc::syscall(libc::SYS_fcntl, self.0, command, 0) };
+        if fd < 0 { Err(Errno::last()) } else { Ok(fd as i32) }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: this object owns the descriptor, and this is the only time it is closed.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+/// Pages mapped into this process, unmapped when dropped.
+#[derive(Debug)]
+struct Pages {
+    address: usize,
+    length: usize,
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `Backing::region` for this object alone.
+        unsafe { libc::syscall(libc::SYS_munmap, self.address, self.length) };
+    }
+}
+
+/// A memory file.
+#[derive(Debug)]
+struct Backing {
+    file: Descriptor,
+    length: usize,
+    /// The simulator's view; `None` when it cannot be had.
+    region: OnceLock<Option<Region>>,
+}
+
+impl Backing {
+    fn create(length: usize) -> Result<Self, Errno> {
+        // SAFETY: the name is a C string, and the call touches nothing else.
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"amdxdna-bo".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(Errno::last());
+        }
+        let file = Descriptor::new(fd as i32);
+        // SAFETY: changes the length of a file that nobody has mapped yet.
+        if unsafe { libc::syscall(libc::SYS_ftruncate, file.number(), length) } < 0 {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(Self { file, length, region: OnceLock::new() })
+    }
+
+    fn region(&self) -> Option<&Region> {
+        let map = || {
+            let address =
+                map_pages(0, self.length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, &self.file, 0).ok()?;
+            let owner = Arc::new(Pages { address, length: self.length });
+            let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
+            // SAFETY: the range is mapped readable and writable until `owner` unmaps it, pages of a memory file are always
+            // initialised, and the simulator refers to them through this region only.
+            Some(unsafe { Region::mapped(base, self.length, owner) })
+        };
+        self.region.get_or_init(map).as_ref()
+    }
+}
+
+/// Maps pages of `file`; returns their address.
+fn map_pages(
+    address: usize,
+    length: usize,
+    prot: i32,
+    flags: i32,
+    file: &Descriptor,
+    offset: usize,
+) -> Result<usize, Errno> {
+    // SAFETY: a mapping is made at a free address, or where the caller of `mmap` asked for it with MAP_FIXED, which is for
+    // the caller to answer for, as it is without this library.
+    let found = unsafe { libc::syscall(libc::SYS_mmap, address, length, prot, flags, file.number(), offset) };
+    if found == -1 { Err(Errno::last()) } else { Ok(found as usize) }
+}
+
+/// Bytes of an arena's memory file.
+const ARENA_BYTES: usize = 4 << 20;
+const PAGE: usize = crate::abi::limits::PAGE;
+
+/// Single pages out of larger memory files.
+#[derive(Debug, Default)]
+pub struct Arena {
+    free: Mutex<Vec<(Arc<Backing>, usize)>>,
+}
+
+/// A page of an arena, given back when dropped.
+#[derive(Debug)]
+struct Slot {
+    arena: Arc<Arena>,
+    backing: Arc<Backing>,
+    offset: usize,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.arena.free.lock().push((self.backing.clone(), self.offset));
+    }
+}
+
+/// The memory of one BO.
+#[derive(Debug)]
+pub struct Memory {
+    backing: Arc<Backing>,
+    offset: usize,
+    length: usize,
+    /// Keeps the page when it is part of an arena.
+    slot: Option<Slot>,
+}
+
+impl Memory {
+    /// Zeroed memory of its own memory file. `length` is a multiple of the page.
+    ///
+    /// # Errors
+    /// [`Errno::ENOMEM`], or what the kernel returns.
+    pub fn create(length: usize) -> Result<Self, Errno> {
+        Ok(Self { backing: Arc::new(Backing::create(length)?), offset: 0, length, slot: None })
+    }
+
+    /// A zeroed page of `arena`.
+    ///
+    /// # Errors
+    /// As [`Memory::create`].
+    pub fn page(arena: &Arc<Arena>) -> Result<Self, Errno> {
+        let mut free = arena.free.lock();
+        if free.is_empty() {
+            let backing = Arc::new(Backing::create(ARENA_BYTES)?);
+            free.extend((0..ARENA_BYTES / PAGE).rev().map(|page| (backing.clone(), page * PAGE)));
+        }
+        let (backing, offset) = free.pop().ok_or(Errno::ENOMEM)?;
+        drop(free);
+        let slot = Slot { arena: arena.clone(), backing: backing.clone(), offset };
+        let memory = Self { backing, offset, length: PAGE, slot: Some(slot) };
+        memory.span(0, PAGE).ok_or(Errno::ENOMEM)?.write(&[0; PAGE]);
+        Ok(memory)
+    }
+
+    /// The memory of a descriptor that came from somewhere else.
+    ///
+    /// # Errors
+    /// [`Errno::EINVAL`] when it is not a file with a length.
+    pub fn import(fd: i32) -> Result<Self, Errno> {
+        let file = Descriptor::new(fd).duplicate(true).map(Descriptor::new);
+        // SAFETY: seeking touches no memory. A shared memory file has no position that anybody depends on.
+        let length = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END) };
+        let length =
+            usize::try_from(length).ok().filter(|length| *length > 0 && length % PAGE == 0).ok_or(Errno::EINVAL)?;
+        let backing = Arc::new(Backing { file: file?, length, region: OnceLock::new() });
+        Ok(Self { backing, offset: 0, length, slot: None })
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// A new descriptor of the memory file, for somebody else to own.
+    ///
+    /// # Errors
+    /// [`Errno::EOPNOTSUPP`] for a page of an arena.
+    pub fn export(&self, close_on_exec: bool) -> Result<i32, Errno> {
+        if self.slot.is_some() {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        self.backing.file.duplicate(close_on_exec)
+    }
+
+    /// Maps `length` bytes from `offset` for a user; returns the address.
+    ///
+    /// # Errors
+    /// What the kernel returns.
+    pub fn map(&self, address: usize, length: usize, prot: i32, flags: i32, offset: usize) -> Result<usize, Errno> {
+        map_pages(address, length, prot, flags, &self.backing.file, self.offset + offset)
+    }
+
+    /// A range in the simulator's own view; `None` when it leaves the memory, or there is no room for a view.
+    pub fn span(&self, offset: usize, length: usize) -> Option<Span<'_>> {
+        let end = offset.checked_add(length)?;
+        if end > self.length {
+            return None;
+        }
+        self.backing.region()?.span(self.offset + offset, length)
+    }
+
+    /// Reads a little-endian word.
+    pub fn word(&self, offset: usize) -> Option<u32> {
+        let mut bytes = [0; 4];
+        self.span(offset, 4)?.read(&mut bytes);
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    /// Writes a little-endian word; outside of the memory nothing happens.
+    pub fn set_word(&self, offset: usize, word: u32) {
+        if let Some(span) = self.span(offset, 4) {
+            span.write(&word.to_le_bytes());
+        }
+    }
+
+    /// A copy of a range.
+    pub fn copy(&self, offset: usize, length: usize) -> Option<Vec<u8>> {
+        let span = self.span(offset, length)?;
+        let mut bytes = vec![0; length];
+        span.read(&mut bytes);
+        Some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_and_words() {
+        let memory = Memory::create(2 * PAGE).unwrap();
+        memory.set_word(4, 0x1234_5678);
+        memory.set_word(2 * PAGE - 2, 1);
+        assert_eq!(memory.word(4), Some(0x1234_5678));
+        assert_eq!(memory.word(2 * PAGE - 2), None);
+        assert_eq!(memory.copy(4, 2), Some(vec![0x78, 0x56]));
+        assert!(memory.span(usize::MAX, 2).is_none());
+    }
+
+    #[test]
+    fn exports_share_the_memory() {
+        let memory = Memory::create(PAGE).unwrap();
+        let fd = Descriptor::new(memory.export(true).unwrap());
+        let other = Memory::import(fd.number()).unwrap();
+        other.set_word(8, 7);
+        assert_eq!((memory.word(8), other.length()), (Some(7), PAGE));
+        let arena = Arc::new(Arena::default());
+        assert_eq!(Memory::page(&arena).unwrap().export(true), Err(Errno::EOPNOTSUPP));
+    }
+
+    #[test]
+    fn pages_are_zeroed_and_used_again() {
+        let arena = Arc::new(Arena::default());
+        let page = Memory::page(&arena).unwrap();
+        let other = Memory::page(&arena).unwrap();
+        page.set_word(0, 1);
+        assert_eq!(other.word(0), Some(0));
+        let offset = page.offset;
+        drop(page);
+        let again = Memory::page(&arena).unwrap();
+        assert_eq!((again.offset, again.word(0)), (offset, Some(0)));
+    }
+}

@@ -1,0 +1,416 @@
+//! One open file of the accel node: handles, device heap, contexts.
+
+use super::bo::{Bo, Kind};
+use super::chain::Submission;
+use super::context::{Context, Pdi};
+use super::heap::HeapAccount;
+use super::{Device, run};
+use crate::abi::{ConfigCuHeader, CreateBo, CreateHwctx, CuConfig, GetBoInfo, bo_type, limits};
+use crate::errno::Errno;
+use crate::memory::Memory;
+use aie_hal::artifact::Digest;
+use bytemuck::Zeroable;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The heap of a file.
+#[derive(Debug, Clone)]
+struct DeviceHeap {
+    bo: Arc<Bo>,
+    account: Arc<Mutex<HeapAccount>>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    handles: BTreeMap<u32, Arc<Bo>>,
+    /// Handles that are free and below one that is not.
+    free: BTreeSet<u32>,
+    /// Handles by the offset for `mmap`.
+    offsets: HashMap<u64, u32>,
+    heap: Option<DeviceHeap>,
+    pub(super) contexts: BTreeMap<u32, Context>,
+    /// The handle that the next context gets if it is free.
+    next_context: u32,
+}
+
+/// An open file. Dropping it releases everything that was made through it.
+#[derive(Debug)]
+pub struct File {
+    pub(super) device: Arc<Device>,
+    number: u64,
+    pub(super) state: Mutex<State>,
+}
+
+impl State {
+    pub(super) fn bo(&self, handle: u32) -> Option<&Arc<Bo>> {
+        self.handles.get(&handle)
+    }
+
+    /// Gives a BO the lowest free handle, from 1.
+    fn insert(&mut self, bo: Arc<Bo>) -> u32 {
+        let next = self.handles.last_key_value().map_or(1, |(last, _)| last + 1);
+        let handle = self.free.pop_first().unwrap_or(next);
+        if bo.map_offset() != limits::INVALID_ADDRESS {
+            self.offsets.insert(bo.map_offset(), handle);
+        }
+        self.handles.insert(handle, bo);
+        handle
+    }
+
+    fn remove(&mut self, handle: u32) -> Option<Arc<Bo>> {
+        let bo = self.handles.remove(&handle)?;
+        self.offsets.remove(&bo.map_offset());
+        // Only what is below a handle in use is a gap.
+        self.free.insert(handle);
+        let last = self.handles.last_key_value().map_or(0, |(last, _)| *last);
+        self.free.split_off(&last);
+        Some(bo)
+    }
+
+    fn dev_bo(&self, device: &Device, size: u64) -> Result<Arc<Bo>, Errno> {
+        let length = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(limits::PAGE));
+        let heap = self.heap.as_ref().ok_or(Errno::EINVAL)?;
+        if heap.bo.user_address().is_none() {
+            device.journal.log(|| "CREATE_BO: the device heap is not mapped".into());
+            return Err(Errno::EINVAL);
+        }
+        let length = length.filter(|length| *length > 0 && *length <= heap.bo.length()).ok_or(Errno::EINVAL)?;
+        let offset = heap.account.lock().take(length).ok_or(Errno::ENOSPC)?;
+        let kind = Kind::Dev { heap: heap.bo.clone(), offset, account: heap.account.clone() };
+        Ok(Bo::new(kind, length, None, limits::INVALID_ADDRESS, device.journal.clone()))
+    }
+}
+
+/// Bytes of memory the machine has.
+fn machine_memory() -> u64 {
+    // SAFETY: asking for a number.
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
+}
+
+impl File {
+    /// Opens the node of `device`.
+    pub fn open(device: &Arc<Device>) -> Arc<Self> {
+        device.journal.counts.files.change(1);
+        let number = device.next_file.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self {
+            device: device.clone(),
+            number,
+            state: Mutex::new(State { next_context: 1, ..State::default() }),
+        })
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Number of the file among those of its device, from 1.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// CREATE_BO.
+    ///
+    /// # Errors
+    /// EINVAL for flags, a user address, an unknown type or a size that cannot be; EBUSY for a second heap; EINVAL for a part
+    /// of a heap that is missing or not mapped, ENOSPC for one that is full; ENOMEM.
+    pub fn create_bo(&self, arguments: &mut CreateBo) -> Result<(), Errno> {
+        if arguments.flags != 0 || arguments.vaddr != 0 || arguments.size == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let bo = match arguments.kind {
+            bo_type::SHMEM => self.own_memory(Kind::Shmem, arguments.size)?,
+            bo_type::CMD if arguments.size < 4 || arguments.size > limits::CMD_BO_BYTES as u64 => {
+                return Err(Errno::EINVAL);
+            }
+            bo_type::CMD => self.own_memory(Kind::Cmd, arguments.size)?,
+            bo_type::DEV => state.dev_bo(&self.device, arguments.size)?,
+            bo_type::DEV_HEAP => {
+                if arguments.size != limits::DEV_MEM_SIZE as u64 {
+                    return Err(Errno::EINVAL);
+                }
+                if state.heap.is_some() {
+                    return Err(Errno::EBUSY);
+                }
+                let bo = self.own_memory(Kind::Heap, arguments.size)?;
+                let account = Arc::new(Mutex::new(HeapAccount::new(self.device.heap_bytes)));
+                state.heap = Some(DeviceHeap { bo: bo.clone(), account });
+                bo
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        arguments.handle = state.insert(bo);
+        Ok(())
+    }
+
+    fn own_memory(&self, kind: Kind, size: u64) -> Result<Arc<Bo>, Errno> {
+        if size > machine_memory() {
+            return Err(Errno::ENOMEM);
+        }
+        let length = (size as usize).next_multiple_of(limits::PAGE);
+        let small = matches!(kind, Kind::Cmd) && length == limits::PAGE;
+        let memory = if small { Memory::page(&self.device.arena)? } else { Memory::create(length)? };
+        let offset = self.device.map_offset(length);
+        Ok(Bo::new(kind, length, Some(memory), offset, self.device.journal.clone()))
+    }
+
+    /// GET_BO_INFO.
+    ///
+    /// # Errors
+    /// EINVAL for an extension, ENOENT for an unknown handle.
+    pub fn get_bo_info(&self, arguments: &mut GetBoInfo) -> Result<(), Errno> {
+        if arguments.ext != 0 || arguments.ext_flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let bo = self.bo(arguments.handle).ok_or(Errno::ENOENT)?;
+        arguments.vaddr = bo.user_address().unwrap_or(limits::INVALID_ADDRESS);
+        arguments.xdna_addr = bo.device_address();
+        arguments.map_offset = bo.map_offset();
+        Ok(())
+    }
+
+    /// SYNC_BO. Memory is coherent here, so there is nothing to do but to check.
+    ///
+    /// # Errors
+    /// ENOENT for an unknown handle, EINVAL for a range outside.
+    pub fn sync_bo(&self, handle: u32, offset: u64, size: u64) -> Result<(), Errno> {
+        let bo = self.bo(handle).ok_or(Errno::ENOENT)?;
+        let inside = offset.checked_add(size).is_some_and(|end| end <= bo.length() as u64);
+        if inside { Ok(()) } else { Err(Errno::EINVAL) }
+    }
+
+    /// GEM_CLOSE.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown handle.
+    pub fn gem_close(&self, handle: u32) -> Result<(), Errno> {
+        let bo = self.state.lock().remove(handle);
+        bo.map(drop).ok_or(Errno::EINVAL)
+    }
+
+    /// The BO behind a handle.
+    pub fn bo(&self, handle: u32) -> Option<Arc<Bo>> {
+        self.state.lock().bo(handle).cloned()
+    }
+
+    /// Makes a handle of a BO, or finds the one there is.
+    pub fn import(&self, bo: &Arc<Bo>) -> u32 {
+        let mut state = self.state.lock();
+        let known = state.handles.iter().find(|(_, found)| Arc::ptr_eq(found, bo)).map(|(handle, _)| *handle);
+        known.unwrap_or_else(|| state.insert(bo.clone()))
+    }
+
+    /// Makes a BO of a descriptor that came from somewhere else, and a handle of it.
+    ///
+    /// # Errors
+    /// EINVAL when it is not shared memory.
+    pub fn import_descriptor(&self, fd: i32) -> Result<u32, Errno> {
+        let memory = Memory::import(fd)?;
+        let length = memory.length();
+        let offset = self.device.map_offset(length);
+        let bo = Bo::new(Kind::Imported, length, Some(memory), offset, self.device.journal.clone());
+        Ok(self.state.lock().insert(bo))
+    }
+
+    /// Finds the BO that `mmap` at an offset means.
+    ///
+    /// # Errors
+    /// EINVAL for an offset that no BO of this file has, or a length beyond it; EINVAL for a private mapping.
+    pub fn mappable(&self, offset: u64, length: usize, flags: i32) -> Result<Arc<Bo>, Errno> {
+        if flags & libc::MAP_TYPE != libc::MAP_SHARED {
+            return Err(Errno::EINVAL);
+        }
+        let state = self.state.lock();
+        let bo = state.offsets.get(&offset).and_then(|handle| state.bo(*handle));
+        let bo = bo.filter(|bo| length > 0 && length.next_multiple_of(limits::PAGE) <= bo.length());
+        bo.cloned().ok_or(Errno::EINVAL)
+    }
+
+    /// CREATE_HWCTX, after the caller's QoS structure was read.
+    ///
+    /// # Errors
+    /// EINVAL for an extension, no tiles or less than a column; EBUSY when all 255 handles are taken; ENOENT without a heap
+    /// and when the device has no more contexts; EINVAL for a heap that is not mapped at a multiple of its size; ENOSPC when
+    /// the heap has no room for the kernel's chain buffers, or for more columns than there are.
+    pub fn create_hwctx(&self, arguments: &mut CreateHwctx, priority: u32) -> Result<(), Errno> {
+        if arguments.ext != 0 || arguments.ext_flags != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let free = |handle: &u32| !state.contexts.contains_key(handle);
+        let handle = (state.next_context..=limits::CONTEXT_HANDLE).chain(1..state.next_context).find(free);
+        let handle = handle.ok_or(Errno::EBUSY)?;
+        let array = &self.device.arch.array;
+        let columns = arguments.num_tiles as usize / array.core_rows;
+        if columns == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let heap = state.heap.as_ref().ok_or(Errno::ENOENT)?;
+        if heap.bo.user_address().is_none_or(|address| address % limits::DEV_MEM_SIZE as u64 != 0) {
+            self.device.journal.log(|| "CREATE_HWCTX: the device heap is not mapped at a multiple of 64 MiB".into());
+            return Err(Errno::EINVAL);
+        }
+        let buffer = || state.dev_bo(&self.device, self.device.arch.limits.chain_buffer_bytes as u64);
+        let chain_buffers = (0..limits::CHAIN_BUFFERS).map(|_| buffer()).collect::<Result<_, _>>()?;
+        if columns > array.columns {
+            return Err(Errno::ENOSPC);
+        }
+        let npu = self.device.npu.create_context(columns).map_err(|refusal| {
+            self.device.journal.log(|| format!("CREATE_HWCTX: {refusal}"));
+            Errno::ENOENT
+        })?;
+        self.device.journal.counts.contexts.change(1);
+        let completed = Arc::new(AtomicU64::new(0));
+        let context =
+            Context { npu, columns, priority, units: None, _chain_buffers: chain_buffers, submitted: 0, completed };
+        state.contexts.insert(handle, context);
+        state.next_context = if handle == limits::CONTEXT_HANDLE { 1 } else { handle + 1 };
+        arguments.handle = handle;
+        arguments.syncobj_handle = 0;
+        arguments.umq_doorbell = u32::MAX;
+        Ok(())
+    }
+
+    /// CONFIG_HWCTX with the list of compute units.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown context, one that is configured, an empty or too long list, and a PDI that is not a part of the
+    /// device heap.
+    pub fn config_cu(&self, handle: u32, list: &[u8]) -> Result<(), Errno> {
+        let mut state = self.state.lock();
+        let context = state.contexts.get(&handle).ok_or(Errno::EINVAL)?;
+        if context.units.is_some() {
+            return Err(Errno::EINVAL);
+        }
+        let header: ConfigCuHeader = prefix(list);
+        let (count, limit) = (usize::from(header.num_cus), self.device.arch.limits.pdis_per_context);
+        let configs = list.get(size_of::<ConfigCuHeader>()..).unwrap_or_default();
+        if count == 0 || configs.len() < count * size_of::<CuConfig>() {
+            return Err(Errno::EINVAL);
+        }
+        if count > limit {
+            self.device.journal.log(|| format!("CONFIG_HWCTX: {count} compute units, the limit is {limit}"));
+            return Err(Errno::EINVAL);
+        }
+        let configs = configs.chunks_exact(size_of::<CuConfig>()).take(count).map(prefix::<CuConfig>);
+        let units: Vec<Arc<Pdi>> = configs.map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
+        let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
+        let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
+        self.device.npu.configure_context(context.npu, &digests).map_err(|_| Errno::EINVAL)?;
+        context.units = Some(units);
+        Ok(())
+    }
+
+    /// The PDI in a BO, as it is now.
+    fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<Arc<Pdi>, Errno> {
+        let bo = bo.filter(|bo| matches!(bo.kind(), Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
+        let (memory, start) = bo.memory().ok_or(Errno::EINVAL)?;
+        let length = run::pdi_length(bo);
+        let bytes = memory.copy(start, length).ok_or(Errno::EINVAL)?;
+        Ok(Arc::new(Pdi { digest: Digest::of(&bytes), bytes: bytes.into() }))
+    }
+
+    /// DESTROY_HWCTX. What the context still runs is ended by the watchdog first.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown context.
+    pub fn destroy_hwctx(&self, handle: u32) -> Result<(), Errno> {
+        let context = self.state.lock().contexts.remove(&handle).ok_or(Errno::EINVAL)?;
+        self.release_context(context)
+    }
+
+    fn release_context(&self, context: Context) -> Result<(), Errno> {
+        run::settle(&self.device, context.npu);
+        self.device.journal.counts.contexts.change(-1);
+        self.device.npu.destroy_context(context.npu).map_err(|_| Errno::EINVAL)
+    }
+
+    /// EXEC_CMD with one command and its argument BOs; returns the sequence number.
+    ///
+    /// # Errors
+    /// EINVAL for a command that is not a command BO, and an unknown or not configured context; ENOENT for an unknown argument
+    /// BO, EALREADY for one that is given twice.
+    pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
+        // One submission at a time, in the order of sequence numbers.
+        let mut array = self.device.array.lock();
+        let submission = {
+            let mut state = self.state.lock();
+            let chain = state.bo(command).filter(|bo| matches!(bo.kind(), Kind::Cmd)).ok_or(Errno::EINVAL)?.clone();
+            let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
+            let bos: Vec<_> = bos.collect::<Result<_, _>>()?;
+            let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
+            let units = found.units.clone().ok_or(Errno::EINVAL)?;
+            let mut addresses: Vec<_> = bos.iter().map(Arc::as_ptr).collect();
+            addresses.sort_unstable();
+            if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(Errno::EALREADY);
+            }
+            let heap = state.heap.as_ref().map(|heap| heap.bo.clone()).ok_or(Errno::EINVAL)?;
+            let (npu, completed) = (found.npu, found.completed.clone());
+            let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
+            let sequence = found.submitted;
+            found.submitted += 1;
+            Submission { npu, units, heap, sequence, completed, chain, arguments: bos }
+        };
+        self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
+        let sequence = submission.sequence;
+        array.run(&self.device, self, submission);
+        Ok(sequence)
+    }
+
+    /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown context or a sequence number that it has not given out; ETIME.
+    pub fn wait_cmd(&self, context: u32, sequence: u64, timeout: u32) -> Result<(), Errno> {
+        let npu = {
+            let state = self.state.lock();
+            let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
+            if sequence >= found.submitted {
+                return Err(Errno::EINVAL);
+            }
+            found.npu
+        };
+        self.device.array.lock().wait(&self.device, npu, sequence, timeout)
+    }
+
+    /// Bytes of the heap that are taken.
+    pub(super) fn heap_used(&self) -> usize {
+        self.state.lock().heap.as_ref().map_or(0, |heap| heap.account.lock().used())
+    }
+
+    /// Bytes of all BOs with memory of their own, and of those that are no user's data.
+    pub(super) fn bo_usage(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        let own = state.handles.values().filter(|bo| !matches!(bo.kind(), Kind::Dev { .. }));
+        own.fold((0, 0), |(total, internal), bo| {
+            let inside = if matches!(bo.kind(), Kind::Heap | Kind::Cmd) { bo.length() } else { 0 };
+            (total + bo.length(), internal + inside)
+        })
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let contexts = std::mem::take(&mut self.state.get_mut().contexts);
+        for context in contexts.into_values() {
+            // A context that is in the table exists; there is nobody to tell an error anyway.
+            let _ = self.release_context(context);
+        }
+        self.device.journal.counts.files.change(-1);
+    }
+}
+
+/// The structure at the start of `bytes`; what is missing is zero.
+pub(crate) fn prefix<T: Zeroable + bytemuck::Pod>(bytes: &[u8]) -> T {
+    let mut value = T::zeroed();
+    let target = bytemuck::bytes_of_mut(&mut value);
+    let length = target.len().min(bytes.len());
+    target[..length].copy_from_slice(&bytes[..length]);
+    value
+}

@@ -1,0 +1,288 @@
+//! The simulated machine of this process: made at its start, reported on at its end.
+//!
+//! A child that goes on after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
+//! file to it, as the state of the simulator is its parent's.
+
+use crate::errno::Errno;
+use crate::journal::{Journal, print};
+use crate::kfd::Kfd;
+use crate::node::ioctl::Descriptors;
+use crate::node::{Bo, Device, File, Mappings};
+use crate::settings::Settings;
+use crate::tree::Tree;
+use aie_hal::kernel::KernelExecutor;
+use parking_lot::RwLock;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What a descriptor is, if it is ours.
+#[derive(Debug, Clone)]
+pub enum Open {
+    /// An accel node.
+    Accel(Arc<File>),
+    /// KFD.
+    Kfd,
+    /// An exported BO.
+    Bo(Arc<Bo>),
+}
+
+/// Descriptors below this number are recognised without a lock.
+const QUICK: usize = 4096;
+
+/// The descriptors that are ours.
+#[derive(Debug)]
+pub struct Table {
+    open: RwLock<HashMap<i32, Open>>,
+    quick: [AtomicU64; QUICK / 64],
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { open: RwLock::default(), quick: [const { AtomicU64::new(0) }; QUICK / 64] }
+    }
+
+    fn bit(&self, fd: i32) -> Option<(&AtomicU64, u64)> {
+        let fd = usize::try_from(fd).ok()?;
+        self.quick.get(fd / 64).map(|word| (word, 1 << (fd % 64)))
+    }
+
+    /// What `fd` is.
+    pub fn get(&self, fd: i32) -> Option<Open> {
+        if let Some((word, bit)) = self.bit(fd)
+            && word.load(Ordering::Acquire) & bit == 0
+        {
+            return None;
+        }
+        self.open.read().get(&fd).cloned()
+    }
+
+    /// `fd` is `open` now.
+    pub fn set(&self, fd: i32, open: Open) {
+        let before = self.open.write().insert(fd, open);
+        if let Some((word, bit)) = self.bit(fd) {
+            word.fetch_or(bit, Ordering::Release);
+        }
+        // Closing a file takes other locks.
+        drop(before);
+    }
+
+    /// `fd` is not ours any more; what it was.
+    pub fn take(&self, fd: i32) -> Option<Open> {
+        self.get(fd)?;
+        if let Some((word, bit)) = self.bit(fd) {
+            word.fetch_and(!bit, Ordering::Release);
+        }
+        self.open.write().remove(&fd)
+    }
+}
+
+impl Descriptors for Table {
+    fn exported(&self, fd: i32, bo: Arc<Bo>) {
+        self.set(fd, Open::Bo(bo));
+    }
+
+    fn bo(&self, fd: i32) -> Option<Arc<Bo>> {
+        match self.get(fd) {
+            Some(Open::Bo(bo)) => Some(bo),
+            _ => None,
+        }
+    }
+}
+
+/// The machine.
+#[derive(Debug)]
+pub struct Process {
+    /// What the environment asked for.
+    pub settings: Arc<Settings>,
+    /// Counts and messages.
+    pub journal: Arc<Journal>,
+    /// The devices, by number.
+    pub devices: Vec<Arc<Device>>,
+    /// `/dev/kfd`.
+    pub kfd: Kfd,
+    /// Descriptors.
+    pub table: Table,
+    /// Mappings.
+    pub mappings: Arc<Mappings>,
+    tree: OnceLock<Tree>,
+    /// Whether an accel node was opened.
+    used: AtomicBool,
+    finished: AtomicBool,
+}
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+/// Whether this is a child that has not called `exec`.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Exit code for settings that cannot be used.
+const BAD_SETTINGS: i32 = 2;
+/// Exit code for a run that differs from the recorded one.
+const DIFFERENT: i32 = 3;
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the thread as inside of the simulator until dropped: what it calls of the C library then is for itself.
+struct Inside;
+
+impl Inside {
+    fn enter() -> Option<Self> {
+        // At the end of a thread its marks are gone; then it is only cleaning up.
+        let was = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
+        (!was).then(|| Self)
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        let _ = INSIDE.try_with(|inside| inside.set(false));
+    }
+}
+
+/// Does `work` with the machine; `None` when the call is none of the simulator's business. A panic inside is told, and the call
+/// goes to the C library.
+pub fn simulated<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
+    let process = PROCESS.get()?;
+    if FORKED.load(Ordering::Relaxed) {
+        return None;
+    }
+    inside(process, work)
+}
+
+/// As [`simulated`], in a forked child too.
+pub fn with_files<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
+    inside(PROCESS.get()?, work)
+}
+
+fn inside<R>(process: &Process, work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
+    let _inside = Inside::enter()?;
+    match catch_unwind(AssertUnwindSafe(|| work(process))) {
+        Ok(result) => result,
+        Err(_) => {
+            print("a mistake in the simulator; this call goes to the system");
+            None
+        }
+    }
+}
+
+/// Makes the machine. Ends the process with code 2 when the environment asks for something that cannot be.
+pub fn start(executor: Arc<dyn KernelExecutor>) {
+    let Some(_inside) = Inside::enter() else { return };
+    let made = Settings::read(|name| std::env::var(name).ok()).and_then(|settings| Process::new(settings, executor));
+    let process = match made {
+        Ok(process) => process,
+        Err(why) => {
+            print(&why);
+            exit_now(BAD_SETTINGS);
+        }
+    };
+    if PROCESS.set(process).is_ok() {
+        // SAFETY: both functions may be called at any time after this library was loaded.
+        unsafe {
+            libc::atexit(at_exit);
+            libc::pthread_atfork(None, None, Some(forked));
+        }
+    }
+}
+
+fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process.
+    unsafe {
+        libc::syscall(libc::SYS_exit_group, code);
+    }
+    std::process::abort()
+}
+
+extern "C" fn forked() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn at_exit() {
+    if let Some(code) = finish() {
+        // SAFETY: flushes what the program has written; null means all streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        exit_now(code);
+    }
+}
+
+/// Ends the machine: writes the report, compares the stream of calls, removes the files. The exit code that the process should
+/// have instead of its own, if any.
+pub fn finish() -> Option<i32> {
+    let process = PROCESS.get()?;
+    if FORKED.load(Ordering::Relaxed) || process.finished.swap(true, Ordering::Relaxed) {
+        return None;
+    }
+    let _inside = Inside::enter();
+    catch_unwind(AssertUnwindSafe(|| process.finish())).unwrap_or(None)
+}
+
+impl Process {
+    fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, String> {
+        let settings = Arc::new(settings);
+        let journal = Arc::new(Journal::new(settings.clone())?);
+        let mappings = Mappings::new(journal.clone());
+        let device =
+            |device| Device::new(device, &settings.machine, executor.clone(), journal.clone(), mappings.clone());
+        Ok(Self {
+            devices: settings.devices.iter().map(device).collect(),
+            kfd: Kfd::new(journal.clone()),
+            table: Table::new(),
+            mappings,
+            tree: OnceLock::new(),
+            used: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+            journal,
+            settings,
+        })
+    }
+
+    /// The files, which are made when they are first needed.
+    pub fn tree(&self) -> &Tree {
+        self.tree.get_or_init(|| {
+            let settings = &self.settings;
+            let made = Tree::create(settings.root.as_deref(), &settings.devices, &settings.machine);
+            made.unwrap_or_else(|error| {
+                print(&format!("AMDXDNA_SIM_ROOT: the simulated files cannot be made: {error}"));
+                exit_now(BAD_SETTINGS)
+            })
+        })
+    }
+
+    /// Registers what was opened as a device node.
+    ///
+    /// # Errors
+    /// ENXIO for a device that there is not.
+    pub fn opened(&self, fd: i32, node: crate::tree::Node) -> Result<(), Errno> {
+        let open = match node {
+            crate::tree::Node::Kfd => Open::Kfd,
+            crate::tree::Node::Accel(index) => {
+                self.used.store(true, Ordering::Relaxed);
+                Open::Accel(File::open(self.devices.get(index).ok_or(Errno::ENXIO)?))
+            }
+        };
+        self.table.set(fd, open);
+        Ok(())
+    }
+
+    fn finish(&self) -> Option<i32> {
+        if let Some(path) = self.settings.report.as_ref().filter(|_| self.used.load(Ordering::Relaxed)) {
+            let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
+            let report = format!("{:#}\n", self.journal.report(&self.devices));
+            if let Err(error) = std::fs::write(&path, report) {
+                print(&format!("AMDXDNA_SIM_REPORT: {path} cannot be written: {error}"));
+            }
+        }
+        if let Some(tree) = self.tree.get() {
+            tree.remove();
+        }
+        let difference = if self.used.load(Ordering::Relaxed) { self.journal.difference() } else { None };
+        difference.map(|difference| {
+            print(&format!("AMDXDNA_SIM_REPLAY: {difference}"));
+            DIFFERENT
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
+
+use crate::abi::CALLS;
+use crate::faults::{FaultPlan, OTHER_CALLS};
+use crate::kfd::KFD_CALLS;
+use aie_hal::arch::{Arch, ArchRegistry};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The variables and their values, for messages.
+pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE \
+                             (comma list of kfd=missing, kfd=forbidden, node=missing, node=forbidden, pci=DEVICE:REVISION, \
+                             firmware=A.B.C.D, heap=BYTES, contexts=N), AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_REPORT, \
+                             AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
+
+/// Whether something exists and may be used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// It is there.
+    #[default]
+    Usable,
+    /// It does not exist.
+    Missing,
+    /// It exists, and opening it gives EACCES, even for root.
+    Forbidden,
+}
+
+/// How the simulated machine differs from one in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// `/dev/kfd`.
+    pub kfd: Presence,
+    /// `/dev/accel/accelN`.
+    pub node: Presence,
+    /// PCI device id and revision of every device instead of its generation's.
+    pub pci: Option<(u16, u8)>,
+    /// Firmware version of every device.
+    pub firmware: Option<[u32; 4]>,
+    /// Bytes of the device heap that can be handed out.
+    pub heap: Option<usize>,
+    /// Contexts a device has.
+    pub contexts: Option<usize>,
+}
+
+/// One simulated device.
+#[derive(Debug, Clone)]
+pub struct DeviceSettings {
+    /// Its generation.
+    pub arch: Arc<Arch>,
+    /// Its PCI address.
+    pub address: String,
+}
+
+/// Everything.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// The devices, by the number of their accel node.
+    pub devices: Vec<DeviceSettings>,
+    /// Defects.
+    pub machine: Machine,
+    /// Where the files are made; a temporary directory if not given.
+    pub root: Option<PathBuf>,
+    /// Planned faults.
+    pub faults: FaultPlan,
+    /// Where the report goes.
+    pub report: Option<PathBuf>,
+    /// Where the stream of calls is written.
+    pub record: Option<PathBuf>,
+    /// The stream of calls to compare with.
+    pub replay: Option<PathBuf>,
+    /// Whether to log to standard error.
+    pub log: bool,
+}
+
+impl Settings {
+    /// Reads the variables through `variable`.
+    ///
+    /// # Errors
+    /// The variable that cannot be used, why, and what there is.
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let get = |name: &str| variable(&format!("AMDXDNA_SIM_{name}")).filter(|value| !value.is_empty());
+        let wrong = |name: &str, why: String| format!("AMDXDNA_SIM_{name}: {why}. The variables are {VARIABLES}");
+        let devices = get("DEVICES").unwrap_or_else(|| "aie2p".into());
+        let known = |name: &str| {
+            CALLS.iter().any(|call| call.name == name)
+                || OTHER_CALLS.contains(&name)
+                || KFD_CALLS.iter().any(|c| c.0 == name)
+        };
+        Ok(Self {
+            devices: read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
+            machine: read_machine(&get("MACHINE").unwrap_or_default()).map_err(|why| wrong("MACHINE", why))?,
+            faults: FaultPlan::parse(&get("FAULTS").unwrap_or_default(), known).map_err(|why| wrong("FAULTS", why))?,
+            root: get("ROOT").map(PathBuf::from),
+            report: get("REPORT").map(PathBuf::from),
+            record: get("RECORD").map(PathBuf::from),
+            replay: get("REPLAY").map(PathBuf::from),
+            log: match get("LOG").as_deref() {
+                None | Some("0") => false,
+                Some("1") => true,
+                Some(other) => return Err(wrong("LOG", format!("`{other}` is neither 0 nor 1"))),
+            },
+        })
+    }
+}
+
+fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
+    let registry = ArchRegistry::builtin();
+    let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let mut devices: Vec<DeviceSettings> = Vec::new();
+    for (index, entry) in entries.enumerate() {
+        let (name, address) = entry.split_once('@').map_or((entry, None), |(name, address)| (name, Some(address)));
+        let arch =
+            registry.get(name).ok_or_else(|| format!("no generation is called `{name}`; there are aie2 and aie2p"))?;
+        let address = address.map_or_else(|| format!("0000:{:02x}:00.1", 0xc5 + index), str::to_owned);
+        if !is_pci_address(&address) {
+            return Err(format!("`{address}` is no PCI address such as 0000:c5:00.1"));
+        }
+        if devices.iter().any(|device| device.address == address) {
+            return Err(format!("two devices have the PCI address {address}"));
+        }
+        devices.push(DeviceSettings { arch: arch.clone(), address });
+    }
+    if devices.len() > 32 {
+        return Err(format!("{} devices, at most 32 are possible", devices.len()));
+    }
+    Ok(devices)
+}
+
+/// Whether `text` is domain:bus:device.function in hexadecimal.
+fn is_pci_address(text: &str) -> bool {
+    let shape = "0000:00:00.0";
+    text.len() == shape.len()
+        && text
+            .chars()
+            .zip(shape.chars())
+            .all(|(c, s)| if s == '0' { c.is_ascii_hexdigit() && !c.is_uppercase() } else { c == s })
+}
+
+fn read_machine(text: &str) -> Result<Machine, String> {
+    let mut machine = Machine::default();
+    for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let wrong = || format!("`{entry}` is not understood");
+        let (name, value) = entry.split_once('=').ok_or_else(wrong)?;
+        let presence = match value {
+            "missing" => Some(Presence::Missing),
+            "forbidden" => Some(Presence::Forbidden),
+            _ => None,
+        };
+        match name {
+            "kfd" => machine.kfd = presence.ok_or_else(wrong)?,
+            "node" => machine.node = presence.ok_or_else(wrong)?,
+            "pci" => {
+                let (device, revision) = value.split_once(':').ok_or_else(wrong)?;
+                let device = u16::from_str_radix(device, 16).map_err(|_| wrong())?;
+                machine.pci = Some((device, u8::from_str_radix(revision, 16).map_err(|_| wrong())?));
+            }
+            "firmware" => {
+                let numbers: Result<Vec<u32>, _> = value.split('.').map(str::parse).collect();
+                machine.firmware = Some(numbers.ok().and_then(|n| n.try_into().ok()).ok_or_else(wrong)?);
+            }
+            "heap" => machine.heap = Some(value.parse().map_err(|_| wrong())?),
+            "contexts" => machine.contexts = Some(value.parse().map_err(|_| wrong())?),
+            _ => return Err(wrong()),
+        }
+    }
+    Ok(machine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
+        Settings::read(|name| {
+            let found = variables.iter().find(|(known, _)| name == format!("AMDXDNA_SIM_{known}"));
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_variables_there_is_one_device() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.devices.len(), 1);
+        assert_eq!(settings.devices[0].arch.name, "aie2p");
+        assert_eq!(settings.devices[0].address, "0000:c5:00.1");
+        assert_eq!(settings.machine, Machine::default());
+        assert!(!settings.log);
+    }
+
+    #[test]
+    fn devices_and_defects_are_read() {
+        let devices = "aie2p,aie2@0000:0a:00.2";
+        let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3";
+        let settings = read(&[("DEVICES", devices), ("MACHINE", machine), ("LOG", "1")]).unwrap();
+        assert_eq!(settings.devices[1].arch.name, "aie2");
+        assert_eq!(settings.devices[1].address, "0000:0a:00.2");
+        let expected = Machine {
+            kfd: Presence::Forbidden,
+            node: Presence::Missing,
+            pci: Some((0x17f9, 0x0a)),
+            firmware: Some([1, 0, 2, 3]),
+            heap: Some(65536),
+            contexts: Some(3),
+        };
+        assert_eq!(settings.machine, expected);
+        assert!(settings.log);
+    }
+
+    #[rstest]
+    #[case("DEVICES", "aie9", "no generation is called `aie9`")]
+    #[case("DEVICES", "aie2p@c5:00.1", "is no PCI address")]
+    #[case("DEVICES", "aie2@0000:c5:00.1,aie2@0000:c5:00.1", "two devices")]
+    #[case("MACHINE", "kfd=gone", "`kfd=gone` is not understood")]
+    #[case("MACHINE", "firmware=1.2", "`firmware=1.2` is not understood")]
+    #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is no error code")]
+    #[case("LOG", "yes", "neither 0 nor 1")]
+    fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
+        let error = read(&[(name, value)]).unwrap_err();
+        assert!(error.starts_with(&format!("AMDXDNA_SIM_{name}: ")) && error.contains(expected), "{error}");
+        assert!(error.contains("The variables are"), "{error}");
+    }
+}

@@ -1,0 +1,349 @@
+//! The files of the simulated machine: device nodes, sysfs, and KFD's topology, as a real directory tree.
+//!
+//! Paths below a few prefixes are redirected into the tree; listing, links and permissions then come from the file system. It
+//! is laid out as in Linux: `/sys/class/accel/accelN` is a link into the folder of the PCI device, which has the attributes.
+
+use crate::settings::{DeviceSettings, Machine, Presence};
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// Prefixes that are redirected whatever the devices are.
+const PREFIXES: [&str; 6] =
+    ["/sys/class/accel", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdxdna", "/dev/accel", "/dev/kfd"];
+/// Where PCI devices hang: the bridge that they are behind on these machines.
+const BRIDGE: &str = "sys/devices/pci0000:00/0000:00:08.2";
+/// Character device numbers: accel is a fixed one, KFD's is handed out at boot.
+const ACCEL_MAJOR: u32 = 261;
+const KFD_MAJOR: u32 = 235;
+
+/// A device node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Node {
+    /// `/dev/accel/accelN`.
+    Accel(usize),
+    /// `/dev/kfd`.
+    Kfd,
+}
+
+impl Node {
+    /// Device numbers, major and minor.
+    pub fn numbers(self) -> (u32, u32) {
+        match self {
+            Self::Accel(index) => (ACCEL_MAJOR, index as u32),
+            Self::Kfd => (KFD_MAJOR, 0),
+        }
+    }
+}
+
+/// Where a path leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The path in the tree.
+    pub path: CString,
+    /// The device node it is.
+    pub node: Option<Node>,
+}
+
+/// The tree.
+#[derive(Debug)]
+pub struct Tree {
+    /// Without links in it.
+    root: PathBuf,
+    prefixes: Vec<String>,
+    devices: usize,
+    /// Whether it is to be removed.
+    temporary: bool,
+}
+
+impl Tree {
+    /// Makes the tree below `root`, or in a temporary directory.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create(root: Option<&Path>, devices: &[DeviceSettings], machine: &Machine) -> io::Result<Self> {
+        let (folder, temporary) = match root {
+            Some(root) => {
+                fs::create_dir_all(root)?;
+                (root.to_owned(), false)
+            }
+            None => (temporary_folder()?, true),
+        };
+        let root = fs::canonicalize(folder)?;
+        let mut prefixes: Vec<String> = PREFIXES.map(str::to_owned).to_vec();
+        let bridge = format!("/{BRIDGE}");
+        for device in devices {
+            prefixes.push(format!("{bridge}/{}", device.address));
+            prefixes.push(format!("/sys/bus/pci/devices/{}", device.address));
+        }
+        prefixes.push("/sys/bus/pci/drivers/amdxdna".into());
+        let tree = Self { root, prefixes, devices: devices.len(), temporary };
+        tree.kfd(machine)?;
+        tree.folder("dev/accel")?;
+        tree.folder("sys/class/accel")?;
+        tree.folder("sys/bus/pci/devices")?;
+        tree.folder("sys/bus/pci/drivers/amdxdna")?;
+        tree.file("sys/module/amdxdna/version", "0.7.0\n")?;
+        tree.file("sys/module/amdxdna/refcnt", "0\n")?;
+        for (index, device) in devices.iter().enumerate() {
+            tree.accel(index, device, machine)?;
+        }
+        Ok(tree)
+    }
+
+    fn folder(&self, path: &str) -> io::Result<()> {
+        fs::create_dir_all(self.root.join(path))
+    }
+
+    fn file(&self, path: &str, content: &str) -> io::Result<()> {
+        let path = self.root.join(path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(path, content)
+    }
+
+    fn link(&self, path: &str, to: &str) -> io::Result<()> {
+        match symlink(to, self.root.join(path)) {
+            // A root that is used again.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            result => result,
+        }
+    }
+
+    fn node(&self, path: &str, presence: Presence) -> io::Result<()> {
+        if presence == Presence::Missing {
+            return match fs::remove_file(self.root.join(path)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let target = self.root.join(path);
+        if !target.exists() {
+            self.file(path, "")?;
+        }
+        let mode = if presence == Presence::Forbidden { 0o600 } else { 0o666 };
+        fs::set_permissions(target, fs::Permissions::from_mode(mode))
+    }
+
+    fn accel(&self, index: usize, device: &DeviceSettings, machine: &Machine) -> io::Result<()> {
+        let arch = &device.arch;
+        let product = arch.pci.first();
+        let own = product.map_or((0, 0), |id| (id.device, id.revision.unwrap_or(0)));
+        let (id, revision) = machine.pci.unwrap_or(own);
+        let firmware = machine.firmware.unwrap_or_else(|| crate::node::default_firmware(arch));
+        let [major, minor, patch, build] = firmware;
+        let name =
+            if arch.dev_gen == 3 { "NPU Phoenix".into() } else { format!("NPU {}", product.map_or("", |id| &id.name)) };
+        let address = &device.address;
+        let folder = format!("{BRIDGE}/{address}");
+        let write = |name: &str, content: String| self.file(&format!("{folder}/{name}"), &content);
+        write("vendor", "0x1022\n".into())?;
+        write("device", format!("0x{id:04x}\n"))?;
+        write("revision", format!("0x{revision:02x}\n"))?;
+        write("subsystem_vendor", "0x1022\n".into())?;
+        write("subsystem_device", format!("0x{id:04x}\n"))?;
+        write("class", "0x118000\n".into())?;
+        write("vbnv", format!("{name}\n"))?;
+        write("device_type", "0\n".into())?;
+        write("fw_version", format!("{major}.{minor}.{patch}.{build}\n"))?;
+        write("numa_node", "-1\n".into())?;
+        let uevent = format!(
+            "DRIVER=amdxdna\nPCI_CLASS=118000\nPCI_ID=1022:{id:04X}\nPCI_SUBSYS_ID=1022:{id:04X}\nPCI_SLOT_NAME={address}\n"
+        );
+        write("uevent", uevent)?;
+        write("power/runtime_status", "active\n".into())?;
+        self.link(&format!("{folder}/driver"), "../../../../bus/pci/drivers/amdxdna")?;
+        self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../../{folder}"))?;
+        self.link(&format!("sys/bus/pci/drivers/amdxdna/{address}"), &format!("../../../../../{folder}"))?;
+        let accel = format!("{folder}/accel/accel{index}");
+        let (node_major, node_minor) = Node::Accel(index).numbers();
+        self.file(&format!("{accel}/dev"), &format!("{node_major}:{node_minor}\n"))?;
+        let uevent =
+            format!("MAJOR={node_major}\nMINOR={node_minor}\nDEVNAME=accel/accel{index}\nDEVTYPE=accel_minor\n");
+        self.file(&format!("{accel}/uevent"), &uevent)?;
+        self.link(&format!("{accel}/device"), "../..")?;
+        self.link(&format!("sys/class/accel/accel{index}"), &format!("../../../{accel}"))?;
+        self.node(&format!("dev/accel/accel{index}"), machine.node)
+    }
+
+    /// KFD with one node, a CPU: as much as ROCR needs for its host agent.
+    fn kfd(&self, machine: &Machine) -> io::Result<()> {
+        let present = machine.kfd != Presence::Missing;
+        self.node("dev/kfd", machine.kfd).or_else(|_| {
+            self.folder("dev")?;
+            self.node("dev/kfd", machine.kfd)
+        })?;
+        self.folder("sys/class/kfd")?;
+        if !present {
+            return Ok(());
+        }
+        let topology = "sys/devices/virtual/kfd/kfd/topology";
+        self.file(&format!("{topology}/generation_id"), "1\n")?;
+        self.file(&format!("{topology}/system_properties"), "platform_oem 0\nplatform_id 0\nplatform_rev 0\n")?;
+        let node = format!("{topology}/nodes/0");
+        self.file(&format!("{node}/gpu_id"), "0\n")?;
+        self.file(&format!("{node}/name"), "\n")?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let zeros = [
+            "simd_count",
+            "caches_count",
+            "io_links_count",
+            "p2p_links_count",
+            "cpu_core_id_base",
+            "simd_id_base",
+            "max_waves_per_simd",
+            "lds_size_in_kb",
+            "gds_size_in_kb",
+            "num_gws",
+            "wave_front_size",
+            "array_count",
+            "simd_arrays_per_engine",
+            "cu_per_simd_array",
+            "simd_per_cu",
+            "max_slots_scratch_cu",
+            "gfx_target_version",
+            "vendor_id",
+            "device_id",
+            "location_id",
+            "domain",
+            "drm_render_minor",
+            "hive_id",
+            "num_sdma_engines",
+            "num_sdma_xgmi_engines",
+            "num_sdma_queues_per_engine",
+            "num_cp_queues",
+            "max_engine_clk_fcompute",
+        ];
+        let mut properties = format!("cpu_cores_count {cores}\nmem_banks_count 1\nmax_engine_clk_ccompute 3000\n");
+        zeros.iter().for_each(|name| properties.push_str(&format!("{name} 0\n")));
+        self.file(&format!("{node}/properties"), &properties)?;
+        let bytes = 1_u64 << 34;
+        let bank = format!("heap_type 0\nsize_in_bytes {bytes}\nflags 0\nwidth 64\nmem_clk_max 2400\n");
+        self.file(&format!("{node}/mem_banks/0/properties"), &bank)?;
+        for empty in ["caches", "io_links", "p2p_links"] {
+            self.folder(&format!("{node}/{empty}"))?;
+        }
+        self.link("sys/class/kfd/kfd", "../../devices/virtual/kfd/kfd")
+    }
+
+    /// Where `path` leads; `None` when it is not redirected.
+    pub fn redirect(&self, path: &CStr) -> Option<Target> {
+        let path = path.to_str().ok()?;
+        if !path.starts_with("/sys/") && !path.starts_with("/dev/") {
+            return None;
+        }
+        let below = |prefix: &String| {
+            path.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if !self.prefixes.iter().any(below) {
+            return None;
+        }
+        let node = match path.strip_prefix("/dev/") {
+            None => None,
+            Some("kfd") => Some(Node::Kfd),
+            Some(rest) => {
+                let index = rest.strip_prefix("accel/accel").and_then(|index| index.parse::<usize>().ok());
+                index.filter(|index| *index < self.devices).map(Node::Accel)
+            }
+        };
+        Some(Target { path: self.inside(path)?, node })
+    }
+
+    fn inside(&self, path: &str) -> Option<CString> {
+        let mut bytes = self.root.as_os_str().as_bytes().to_vec();
+        bytes.extend_from_slice(path.as_bytes());
+        CString::new(bytes).ok()
+    }
+
+    /// The path that leads to a place in the tree: the inverse of [`Tree::redirect`], for results.
+    pub fn outside<'a>(&self, path: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = path.strip_prefix(self.root.as_os_str().as_bytes())?;
+        rest.starts_with(b"/").then_some(rest)
+    }
+
+    /// Removes a temporary tree.
+    pub fn remove(&self) {
+        if self.temporary {
+            // A file that stays behind in the temporary folder is not worth an error at exit.
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+fn temporary_folder() -> io::Result<PathBuf> {
+    let template = std::env::temp_dir().join("amdxdna-sim-XXXXXX");
+    let mut template = CString::new(template.as_os_str().as_bytes())?.into_bytes_with_nul();
+    // SAFETY: a C string that is changed in place, in its length.
+    if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    template.pop();
+    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&template)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    fn tree(machine: &str) -> Tree {
+        let settings = Settings::read(|name| match name {
+            "AMDXDNA_SIM_DEVICES" => Some("aie2p,aie2".into()),
+            "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
+            _ => None,
+        });
+        let settings = settings.unwrap();
+        Tree::create(None, &settings.devices, &settings.machine).unwrap()
+    }
+
+    fn follow(tree: &Tree, path: &str) -> io::Result<String> {
+        let target = tree.redirect(&CString::new(path).unwrap()).unwrap();
+        fs::read_to_string(Path::new(std::ffi::OsStr::from_bytes(target.path.as_bytes())))
+    }
+
+    #[test]
+    fn sysfs_is_laid_out_as_in_linux() {
+        let tree = tree("");
+        assert_eq!(follow(&tree, "/sys/class/accel/accel0/device/device").unwrap(), "0x17f0\n");
+        assert_eq!(follow(&tree, "/sys/class/accel/accel1/device/device").unwrap(), "0x1502\n");
+        assert_eq!(follow(&tree, "/sys/class/accel/accel0/device/vbnv").unwrap(), "NPU Strix\n");
+        assert_eq!(follow(&tree, "/sys/bus/pci/devices/0000:c6:00.1/fw_version").unwrap(), "1.5.5.391\n");
+        assert!(follow(&tree, "/sys/class/kfd/kfd/topology/nodes/0/properties").unwrap().contains("mem_banks_count 1"));
+        let target = tree.redirect(c"/sys/class/accel/accel0/device").unwrap();
+        let real = fs::canonicalize(Path::new(target.path.to_str().unwrap())).unwrap();
+        let outside = tree.outside(real.as_os_str().as_bytes()).unwrap();
+        assert_eq!(outside, b"/sys/devices/pci0000:00/0000:00:08.2/0000:c5:00.1");
+        tree.remove();
+        assert!(!tree.root.exists());
+    }
+
+    #[test]
+    fn only_the_simulated_paths_are_redirected() {
+        let tree = tree("");
+        for path in
+            [c"/dev/null", c"/sys/class/accelerated", c"relative", c"/sys/devices/system/cpu", c"/dev/accelerator"]
+        {
+            assert_eq!(tree.redirect(path), None, "{path:?}");
+        }
+        assert_eq!(tree.redirect(c"/dev/accel/accel1").unwrap().node, Some(Node::Accel(1)));
+        assert_eq!(tree.redirect(c"/dev/accel/accel2").unwrap().node, None);
+        assert_eq!(tree.redirect(c"/dev/kfd").unwrap().node, Some(Node::Kfd));
+        tree.remove();
+    }
+
+    #[test]
+    fn defects_show_in_the_files() {
+        let tree = tree("kfd=missing,node=forbidden,pci=17f9:0a,firmware=1.0.0.0");
+        assert!(follow(&tree, "/dev/kfd").is_err());
+        assert!(follow(&tree, "/sys/class/kfd/kfd/topology/generation_id").is_err());
+        assert_eq!(follow(&tree, "/sys/class/accel/accel0/device/device").unwrap(), "0x17f9\n");
+        assert_eq!(follow(&tree, "/sys/class/accel/accel0/device/fw_version").unwrap(), "1.0.0.0\n");
+        let mode = fs::metadata(tree.root.join("dev/accel/accel0")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        tree.remove();
+    }
+}
