@@ -41,11 +41,15 @@ const FIRST_SIGN: Duration = Duration::from_secs(1);
 /// How long a wait for a signal lasts before the error callback is looked at again.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A context: its queue, and the PDIs the runtime has seen in it.
+/// A context: its queue, its PDIs, and which of them the runtime has seen.
+///
+/// Packets name a PDI by the address it had when the context was created. The runtime counts addresses, and a kernel that was
+/// unloaded and loaded again has another one for the same PDI.
 #[derive(Debug)]
 struct Context {
     queue: Queue,
-    seen: HashSet<u64>,
+    pdis: Vec<PdiRef>,
+    seen: HashSet<usize>,
 }
 
 /// What a thread at a time may use: contexts, and what one doorbell needs.
@@ -176,9 +180,14 @@ impl KernelDispatchAgent {
         first: usize,
     ) -> Result<(), AgentError> {
         let State { contexts, kernargs, signals, doorbell, .. } = state;
-        let Some(Context { queue, seen }) = contexts.get_mut(&context) else {
+        let Some(Context { queue, pdis, seen }) = contexts.get_mut(&context) else {
             return Err(AgentError::Failed { command: None, reason: format!("there is no context {}", context.0) });
         };
+        if let Some(at) = packets.iter().position(|packet| packet.pdi_index >= pdis.len()) {
+            let (asked, held) = (packets[at].pdi_index, pdis.len());
+            let reason = format!("command {} asks for PDI {asked} of a context that holds {held}", first + at);
+            return Err(AgentError::Failed { command: Some(first + at), reason });
+        }
         let signals = &signals[..packets.len()];
         let end = Instant::now() + self.limit;
         while queue.pending() + packets.len() as u64 > queue.size() {
@@ -193,10 +202,10 @@ impl KernelDispatchAgent {
             let arguments = kernargs.write(slot, chain.arguments_of(packet));
             // SAFETY: The signal is the agent's, and nothing waits for it: the packet that had it before has ended.
             unsafe { (self.session.api().hsa_signal_store_relaxed)(*signal, 1) };
-            queue.write(slot as u64, packet, *signal, arguments);
+            queue.write(slot as u64, packet, pdis[packet.pdi_index], *signal, arguments);
         }
         let known = seen.len();
-        seen.extend(packets.iter().map(|packet| packet.pdi.address));
+        seen.extend(packets.iter().map(|packet| packet.pdi_index));
         self.contexts_created.fetch_add(u64::from(seen.len() > known), Ordering::Relaxed);
         self.doorbells.fetch_add(1, Ordering::Relaxed);
         let last = queue.publish(packets.len() as u64);
@@ -366,7 +375,7 @@ impl Agent for KernelDispatchAgent {
             })?;
         let id = ContextId(state.next);
         state.next += 1;
-        state.contexts.insert(id, Context { queue, seen: HashSet::new() });
+        state.contexts.insert(id, Context { queue, pdis: pdis.to_vec(), seen: HashSet::new() });
         self.contexts_created.fetch_add(1, Ordering::Relaxed);
         Ok(id)
     }

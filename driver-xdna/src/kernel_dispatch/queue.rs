@@ -1,6 +1,6 @@
 //! A queue of the runtime and the kernel arguments of its packets: the places where bytes are written for it.
 
-use crate::agent::{AgentError, Argument, Packet};
+use crate::agent::{AgentError, Argument, Packet, PdiRef};
 use crate::session::Session;
 use hsa_sys::*;
 use std::ffi::c_void;
@@ -165,8 +165,15 @@ impl Queue {
         self.write_index().saturating_sub(self.read_index())
     }
 
-    /// Writes a packet `ahead` of the write index; the ring has room for it.
-    pub(super) fn write(&mut self, ahead: u64, packet: &Packet, signal: hsa_signal_t, arguments: *mut c_void) {
+    /// Writes a packet for `pdi`, `ahead` of the write index; the ring has room for it.
+    pub(super) fn write(
+        &mut self,
+        ahead: u64,
+        packet: &Packet,
+        pdi: PdiRef,
+        signal: hsa_signal_t,
+        arguments: *mut c_void,
+    ) {
         let index = self.write_index() + ahead;
         let public = *self.public();
         let slot = (index % u64::from(public.size.max(1))) as usize;
@@ -186,7 +193,7 @@ impl Queue {
             reserved3: 0,
             kernarg_address: arguments,
             insts_size: packet.instruction_bytes as u64,
-            pdi_addr: std::ptr::with_exposed_provenance_mut(packet.pdi.address as usize),
+            pdi_addr: std::ptr::with_exposed_provenance_mut(pdi.address as usize),
             pdi_patch_offset: 0,
         };
         let place = public.base_address.cast::<hsa_amd_aie_kernel_dispatch_packet_t>();

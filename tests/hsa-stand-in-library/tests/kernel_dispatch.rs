@@ -57,10 +57,9 @@ fn a_context_keeps_32_pdis_and_is_made_anew_only_for_new_ones() {
     let kernels: Vec<Loaded> = (1..=32).map(|constant| rig.load(&TestKernel::Add8(constant))).collect();
     let context = rig.context(&kernels).unwrap();
     let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
-    rig.run(context, &kernels[..16], &buffer).unwrap();
-    rig.run(context, &kernels, &buffer).unwrap();
-    for _ in 0..5 {
-        rig.run(context, &kernels, &buffer).unwrap();
+    rig.run_of((context, &kernels), &kernels[..16], &buffer).unwrap();
+    for _ in 0..6 {
+        rig.run_of((context, &kernels), &kernels, &buffer).unwrap();
     }
     let sum: u32 = (1..=16).sum::<u32>() + 6 * (1..=32).sum::<u32>();
     assert_eq!(rig.bytes(&buffer), [sum as u8; BYTES]);
@@ -72,11 +71,12 @@ fn a_context_keeps_32_pdis_and_is_made_anew_only_for_new_ones() {
 fn the_33rd_pdi_of_a_queue_is_an_error_and_another_context_goes_on() {
     let rig = Rig::new(&[]);
     let kernels: Vec<Loaded> = (1..=33).map(|constant| rig.load(&TestKernel::Add8(constant))).collect();
-    let context = rig.context(&kernels[..32]).unwrap();
+    // One more than the planner of a driver would ask for.
+    let context = rig.context(&kernels).unwrap();
     let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
-    rig.run(context, &kernels[..32], &buffer).unwrap();
+    rig.run_of((context, &kernels), &kernels[..32], &buffer).unwrap();
     let before = rig.bytes(&buffer);
-    let error = rig.run(context, &kernels[32..], &buffer).unwrap_err();
+    let error = rig.run_of((context, &kernels), &kernels[32..], &buffer).unwrap_err();
     assert!(matches!(&error, AgentError::Failed { .. }), "{error:?}");
     assert!(error.to_string().contains("OUT_OF_RESOURCES"), "{error}");
     assert_eq!(rig.bytes(&buffer), before);
@@ -84,6 +84,17 @@ fn the_33rd_pdi_of_a_queue_is_an_error_and_another_context_goes_on() {
     let context = rig.context(&kernels[32..]).unwrap();
     rig.run(context, &kernels[32..], &buffer).unwrap();
     assert_eq!(rig.bytes(&buffer), [before[0].wrapping_add(33); BYTES]);
+}
+
+#[test]
+fn a_pdi_that_its_context_does_not_hold_reaches_no_doorbell() {
+    let rig = Rig::new(&[]);
+    let kernels = [rig.load(&TestKernel::Add8(1)), rig.load(&TestKernel::Add8(2))];
+    let context = rig.context(&kernels[..1]).unwrap();
+    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let error = rig.run(context, &kernels, &buffer).unwrap_err();
+    assert!(matches!(error, AgentError::Failed { command: Some(1), .. }), "{error:?}");
+    assert_eq!((rig.counts().doorbells, rig.bytes(&buffer)), (0, vec![0; BYTES]));
 }
 
 #[rstest]
@@ -127,7 +138,7 @@ fn a_kernel_that_fails_is_not_a_timeout() {
     let kernels = [rig.load(&TestKernel::Add8(1)), rig.load(&TestKernel::Fail)];
     let context = rig.context(&kernels).unwrap();
     let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
-    let error = rig.run(context, &kernels, &buffer).unwrap_err();
+    let error = rig.run_of((context, &kernels), &kernels, &buffer).unwrap_err();
     assert!(matches!(error, AgentError::Failed { command: Some(1), .. }), "{error:?}");
 }
 

@@ -136,10 +136,16 @@ impl Rig {
         self.agent.create_context(&kernels.iter().map(|kernel| kernel.pdi).collect::<Vec<_>>())
     }
 
-    /// Runs kernels one after the other on `buffer`, in place.
-    pub fn run(&self, context: ContextId, kernels: &[Loaded], buffer: &Allocation) -> Result<(), AgentError> {
+    /// Runs kernels one after the other on `buffer`, in place. `held` are the context's, in its order.
+    pub fn run_of(
+        &self,
+        (context, held): (ContextId, &[Loaded]),
+        kernels: &[Loaded],
+        buffer: &Allocation,
+    ) -> Result<(), AgentError> {
         let mut chain = Chain::default();
-        for (index, kernel) in kernels.iter().enumerate() {
+        for kernel in kernels {
+            let index = held.iter().position(|held| held.pdi == kernel.pdi).unwrap_or(held.len());
             let start = chain.arguments.len();
             let whole = Argument { address: buffer.device_address, bytes: buffer.length as u32 };
             chain.arguments.extend([whole, whole]);
@@ -152,6 +158,11 @@ impl Rig {
             });
         }
         self.agent.submit(context, &chain)
+    }
+
+    /// As [`Rig::run_of`] in a context that holds nothing but the first of `kernels`.
+    pub fn run(&self, context: ContextId, kernels: &[Loaded], buffer: &Allocation) -> Result<(), AgentError> {
+        self.run_of((context, &kernels[..1]), kernels, buffer)
     }
 
     pub fn counts(&self) -> AgentCounts {
