@@ -39,8 +39,9 @@ struct Args {
     /// Dispatches for one doorbell, or for one submission
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=32))]
     chain: u16,
-    /// Rounds that are timed, of one doorbell or submission each
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Rounds that are timed, of one doorbell or submission each. ROCR 7.2.4 makes a context for each doorbell of `plain`,
+    /// and from the 256th on it believes old ones to be alive
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Rounds before them
     #[arg(long, default_value_t = 20)]

@@ -129,6 +129,10 @@ pub struct KernelReport {
     pub messages: Vec<String>,
 }
 
+/// What ROCR 7.2.4 leaves open at the end of a program that only calls `hsa_init` and `hsa_shut_down` (measured): it does not
+/// close its file of the device, and the kernel keeps the file's device heap as long as the file.
+const KEPT_BY_ROCR: Levels = Levels { bos: 1, bo_bytes: 64 << 20, mappings: 0, contexts: 0, files: 1 };
+
 /// How often a kernel call was made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Calls {
@@ -171,13 +175,16 @@ impl KernelReport {
         self.calls.values().map(|calls| calls.count).sum()
     }
 
-    /// Errors if anything is left open.
+    /// Errors if the program left more open than ROCR itself does; see [`KEPT_BY_ROCR`].
     pub fn nothing_open(&self) -> Result<()> {
         let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
-        if self.open_at_exit != Levels::default() {
+        let kept = KEPT_BY_ROCR;
+        if bos > kept.bos || mappings > kept.mappings || contexts > kept.contexts || files > kept.files {
             bail!(
                 "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \
-                 {contexts} contexts, {files} files"
+                 {contexts} contexts, {files} files; ROCR's own are {} buffer object and {} file",
+                kept.bos,
+                kept.files
             );
         }
         Ok(())
@@ -187,7 +194,7 @@ impl KernelReport {
     pub fn summary(&self) -> String {
         format!(
             "kernel device: {} calls, {} doorbells with {} commands, {} contexts made, {} switches, {:.1} ms of its own \
-             time, nothing left open",
+             time, nothing left open that ROCR does not always leave",
             self.total_calls(),
             self.doorbells,
             self.commands,
@@ -227,6 +234,11 @@ pub mod tests {
     fn what_is_left_open_is_an_error() {
         let report: KernelReport = serde_json::from_str(&sample(2)).unwrap();
         assert!(report.nothing_open().unwrap_err().to_string().contains("2 contexts"));
+        let mut report: KernelReport = serde_json::from_str(&sample(0)).unwrap();
+        report.open_at_exit = KEPT_BY_ROCR;
+        report.nothing_open().unwrap();
+        report.open_at_exit.mappings += 1;
+        assert!(report.nothing_open().unwrap_err().to_string().contains("1 mappings"));
     }
 
     #[test]
