@@ -262,3 +262,22 @@ fn several_agents_work_at_once() {
         }
     });
 }
+
+#[test]
+fn a_hundred_thousand_dispatches_on_one_context() {
+    let rig = Rig::new(&[]);
+    let kernels: Vec<Loaded> = (1..=32).map(|constant| rig.load(&TestKernel::Add8(constant))).collect();
+    let context = rig.context(&kernels).unwrap();
+    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let rounds = 100_000 / kernels.len();
+    for _ in 0..rounds {
+        rig.run_of((context, &kernels), &kernels, &buffer).unwrap();
+    }
+    let sum = (1..=32).sum::<usize>() * rounds;
+    assert_eq!(rig.bytes(&buffer), [sum as u8; BYTES]);
+    let report = rig.report();
+    assert_eq!((&report["packets"], &report["doorbells"]), (&(32 * rounds).into(), &rounds.into()));
+    // One for the queue and one for its PDIs.
+    assert_eq!((rig.counts().contexts_created, &report["contexts_created"]), (2, &2.into()));
+    assert_eq!((&report["open"]["queues"], &report["open"]["signals"]), (&1.into(), &32.into()));
+}
