@@ -28,6 +28,9 @@ pub(crate) struct XdnaBuffer {
 impl Drop for XdnaBuffer {
     fn drop(&mut self) {
         self.device.counters.allocated.fetch_sub(self.accounted as u64, Ordering::Relaxed);
+        if self.pool == MemoryPool::Data {
+            self.device.used.fetch_sub(self.accounted, Ordering::Relaxed);
+        }
     }
 }
 

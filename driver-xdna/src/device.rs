@@ -39,6 +39,10 @@ pub(crate) struct DeviceShared {
     pub(crate) info: DeviceInfo,
     pub(crate) npu: Arc<Npu>,
     pub(crate) counters: CounterCells,
+    /// Bytes of data memory.
+    pub(crate) capacity: usize,
+    /// Bytes of data memory in use, in granules.
+    pub(crate) used: AtomicUsize,
     /// Most commands of a chain.
     pub(crate) chain_commands: usize,
     /// Tells the logical devices of this process apart.
@@ -46,6 +50,22 @@ pub(crate) struct DeviceShared {
     /// The URI, for messages.
     pub(crate) name: String,
     queues: Mutex<Vec<QueueHandle>>,
+}
+
+impl DeviceShared {
+    /// Takes data memory from the account.
+    fn charge(&self, params: &BufferParams, accounted: usize) -> Result<(), DeviceError> {
+        let add = |used: usize| used.checked_add(accounted).filter(|used| *used <= self.capacity);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => Ok(()),
+            Err(used) => Err(DeviceError::OutOfMemory {
+                pool: params.pool.name(),
+                requested: params.size,
+                available: self.capacity.saturating_sub(used),
+                capacity: self.capacity,
+            }),
+        }
+    }
 }
 
 static NEXT_NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -57,17 +77,26 @@ pub(crate) struct XdnaDevice {
 }
 
 impl XdnaDevice {
-    /// A logical device on `npu`. `chain_commands`: at most as many dispatches in one doorbell.
-    pub(crate) fn new(uri: DeviceUri, title: String, npu: Arc<Npu>, chain_commands: Option<usize>) -> Self {
+    /// A logical device on `npu`. `memory`: most bytes of data memory; `chain`: most dispatches in one doorbell.
+    pub(crate) fn new(
+        uri: DeviceUri,
+        title: String,
+        npu: Arc<Npu>,
+        memory: Option<usize>,
+        chain: Option<usize>,
+    ) -> Self {
         let name = uri.to_string();
         let arch = npu.arch.name.clone();
         // See the module docs of `buffer` for why the memory counts as coherent.
         let info = DeviceInfo { uri, name: title, driver: crate::SCHEME, arch, coherent: true, host_import: false };
         let limit = npu.limits.commands_per_chain;
+        let pool = usize::try_from(npu.agent.info().data_bytes).unwrap_or(usize::MAX);
         let shared = DeviceShared {
             info,
             counters: CounterCells::default(),
-            chain_commands: chain_commands.unwrap_or(limit).clamp(1, limit.max(1)),
+            capacity: memory.unwrap_or(pool).min(pool),
+            used: AtomicUsize::new(0),
+            chain_commands: chain.unwrap_or(limit).clamp(1, limit.max(1)),
             number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
             name,
             queues: Mutex::default(),
@@ -91,8 +120,8 @@ impl Device for XdnaDevice {
     }
 
     fn memory(&self) -> MemoryReport {
-        let pool = &self.shared.npu.pool;
-        MemoryReport { total: pool.capacity() as u64, free: pool.capacity().saturating_sub(pool.used()) as u64 }
+        let DeviceShared { capacity, used, .. } = &*self.shared;
+        MemoryReport { total: *capacity as u64, free: capacity.saturating_sub(used.load(Ordering::Relaxed)) as u64 }
     }
 
     fn counters(&self) -> Counters {
@@ -136,7 +165,15 @@ impl Device for XdnaDevice {
             return over("bytes of one buffer", params.size, npu.limits.max_buffer_bytes);
         }
         let (block, accounted) = match params.pool {
-            MemoryPool::Data => (npu.pool.allocate(params), params.size.next_multiple_of(npu.limits.granule.max(1))),
+            MemoryPool::Data => {
+                let accounted = params.size.next_multiple_of(npu.limits.granule.max(1));
+                shared.charge(params, accounted)?;
+                let block = npu.pool.allocate(params);
+                if block.is_err() {
+                    shared.used.fetch_sub(accounted, Ordering::Relaxed);
+                }
+                (block, accounted)
+            }
             MemoryPool::DeviceHeap => (npu.heap(params), params.size),
         };
         let block = block.map_err(|cause| match cause {

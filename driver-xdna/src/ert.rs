@@ -7,14 +7,14 @@
 //!
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
+use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
-use crate::gate::{CommandBuffers, Gate, Problem};
+use crate::gate::{CommandBuffers, Completion, Gate, Problem};
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use hsa_sys::*;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
 use std::fmt::{Debug, Formatter};
 use std::io;
@@ -36,6 +36,10 @@ const FIXED_COUNT: u32 = 3;
 const ARGUMENT_COUNT: u32 = 3;
 /// Opcode of a payload: run a transaction.
 const TRANSACTION: u32 = 3;
+/// Where the device sees the first byte of its heap (`AIE2_DEVM_BASE` of the amdxdna kernel driver).
+const DEVICE_HEAP: u64 = 0x0400_0000;
+/// Size of the heap, and alignment of its mapping in the process.
+const HEAP_ALIGNMENT: u64 = 64 << 20;
 /// Addresses reserved for data, as a multiple of the pool: buffers of different sizes come and go.
 const ARENA_FACTOR: usize = 4;
 
@@ -68,7 +72,7 @@ struct Ring {
     contexts: HashMap<ContextId, u32>,
     next_context: u64,
     /// Handles of the buffer objects of the device heap, by address.
-    heap: HashMap<u64, u32>,
+    heap: BTreeMap<u64, u32>,
     /// Addresses that data buffers take in the arena, by their start.
     data: HashMap<usize, usize>,
 }
@@ -155,7 +159,7 @@ impl ErtAgent {
             tiles,
             contexts: HashMap::new(),
             next_context: 0,
-            heap: HashMap::new(),
+            heap: BTreeMap::new(),
             data: HashMap::new(),
         };
         let agent = Self {
@@ -242,12 +246,10 @@ impl ErtAgent {
         let text = |cause: io::Error| format!("command buffers: {cause}");
         self.gate.reserve(&mut ring.buffers, 2).map_err(text)?;
         let instructions = ring.imagined_instructions.addr().get() as u64;
-        for slot in 0..2 {
-            self.write_packet(ring, slot, instructions, 16, &[]);
-        }
+        let completions = [0, 1].map(|slot| self.write_packet(ring, slot, instructions, 16, &[]));
         let queue = ring.queue;
         self.gate
-            .ring(&mut ring.buffers, None, [0, 0].into_iter(), self.limit, || self.ring_bell(queue, 2))
+            .ring(&mut ring.buffers, None, completions.to_vec(), self.limit, || self.ring_bell(queue, 2))
             .map_err(|problem| format!("in a rehearsal of a dispatch: {problem}"))?;
         // SAFETY: the queue exists as long as the agent.
         let read = unsafe { (self.session.api().hsa_queue_load_read_index_scacquire)(queue.as_ptr()) };
@@ -265,17 +267,22 @@ impl ErtAgent {
         }
     }
 
-    /// Writes the packet and payload in `slot`.
+    /// Writes the packet and payload in `slot`. Returns what ROCR leaves out of the command it makes of them.
     fn write_packet(
         &self,
         ring: &Ring,
         slot: usize,
         instructions: u64,
         instruction_words: u32,
-        arguments: &[crate::agent::Argument],
-    ) {
+        arguments: &[Argument],
+    ) -> Completion {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
-        assert!(slot < PACKETS && 8 + 4 * (2 + count as usize) <= PAYLOAD_BYTES, "the caller keeps to the limits");
+        // The opcode's two words are not counted.
+        let words = 2 + count as usize;
+        assert!(slot < PACKETS && 8 + 4 * words <= PAYLOAD_BYTES, "the caller keeps to the limits");
+        let mut tail = [0; 2];
+        // ROCR finds a buffer by its first byte; the gate puts in where the instructions are.
+        let buffer = ring.heap.range(..=instructions).next_back().map_or(instructions, |(start, _)| *start);
         // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
         unsafe {
             let payload = ring.payloads.add(slot * PAYLOAD_BYTES);
@@ -284,11 +291,12 @@ impl ErtAgent {
             let mut push = |value: u32| {
                 word.write(value);
                 word = word.add(1);
+                tail = [tail[1], value];
             };
             push(TRANSACTION);
             push(0);
-            push(instructions as u32);
-            push((instructions >> 32) as u32);
+            push(buffer as u32);
+            push((buffer >> 32) as u32);
             push(instruction_words);
             for argument in arguments {
                 push(argument.address as u32);
@@ -316,6 +324,7 @@ impl ErtAgent {
             // The queue's ring has PACKETS packets.
             ring.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
         }
+        Completion { unit: 0, words, tail, instructions: DEVICE_HEAP + instructions % HEAP_ALIGNMENT }
     }
 
     /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.
@@ -470,14 +479,15 @@ impl Agent for ErtAgent {
                 _ => AgentError::OutOfMemory(reason),
             });
         }
+        let (queue, count) = (ring.queue, chain.packets.len());
+        let mut completions = Vec::with_capacity(count);
         for (slot, packet) in chain.packets.iter().enumerate() {
             let words = (packet.instruction_bytes / 4) as u32;
-            self.write_packet(ring, slot, packet.instructions, words, chain.arguments_of(packet));
+            let written = self.write_packet(ring, slot, packet.instructions, words, chain.arguments_of(packet));
+            completions.push(Completion { unit: packet.pdi_index as u8, ..written });
         }
-        let (queue, count) = (ring.queue, chain.packets.len());
-        let units = chain.packets.iter().map(|packet| packet.pdi_index as u8);
-        let outcome =
-            self.gate.ring(&mut ring.buffers, Some(handle), units, self.limit, || self.ring_bell(queue, count));
+        let bell = || self.ring_bell(queue, count);
+        let outcome = self.gate.ring(&mut ring.buffers, Some(handle), completions, self.limit, bell);
         self.doorbells.fetch_add(1, Ordering::Relaxed);
         self.rewind(queue);
         outcome.map_err(|problem| self.failure(problem))

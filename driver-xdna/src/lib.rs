@@ -77,15 +77,22 @@ impl Driver for XdnaDriver {
         let runtime = Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?;
         let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
-        for _ in 0..params.devices {
-            for npu in &selected {
-                let arch = npu.arch.as_ref().ok_or_else(|| unusable(npu.disabled().unwrap_or_default()))?;
-                // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
-                let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
-                let opened = runtime.npu(index, arch, params.memory);
-                let opened = opened.ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?;
-                let uri = npu.uri()?;
-                devices.push(Arc::new(XdnaDevice::new(uri, npu.name.clone(), opened, params.chain)));
+        let logical = params.logical.map_or(0..params.devices, |number| number..number + 1);
+        for npu in &selected {
+            let arch = npu.arch.as_ref().ok_or_else(|| unusable(npu.disabled().unwrap_or_default()))?;
+            // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
+            let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
+            let opened =
+                runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?;
+            for number in logical.clone() {
+                let uri = params.uri_of(npu, number)?;
+                devices.push(Arc::new(XdnaDevice::new(
+                    uri,
+                    npu.name.clone(),
+                    Arc::clone(&opened),
+                    params.memory,
+                    params.chain,
+                )));
             }
         }
         Ok(devices)

@@ -45,17 +45,11 @@ impl Debug for Npu {
 }
 
 impl Npu {
-    /// `agent` as an NPU of generation `arch`, of which at most `memory` bytes of data memory are used.
-    pub(crate) fn new(
-        agent: Arc<dyn Agent>,
-        arch: Arc<Arch>,
-        memory: Option<usize>,
-        runtime: Arc<Runtime>,
-    ) -> Arc<Self> {
+    /// `agent` as an NPU of generation `arch`.
+    pub(crate) fn new(agent: Arc<dyn Agent>, arch: Arc<Arch>, runtime: Arc<Runtime>) -> Arc<Self> {
         let mut limits = Limits::from_arch(&arch);
-        limits.device_heap_bytes = limits.device_heap_bytes.min(agent.info().heap_bytes);
-        let pool_bytes = usize::try_from(agent.info().data_bytes).unwrap_or(usize::MAX);
-        let pool = Pool::new(Arc::clone(&agent), memory.unwrap_or(pool_bytes).min(pool_bytes), limits.granule);
+        let pool = Pool::new(Arc::clone(&agent), limits.contexts);
+        limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
         let contexts = Contexts { agent: Arc::clone(&agent), limits, held: Mutex::default() };
         Arc::new(Self {
             agent,
@@ -103,32 +97,43 @@ impl Npu {
         artifact: &KernelArtifact,
         device: usize,
     ) -> Result<XdnaExecutable, DeviceError> {
-        let pdi = self.pdis.lock().load(artifact, |bytes| self.upload(bytes))?;
-        let instructions = self.upload(artifact.instructions())?;
+        let pdi = self.pdis.lock().load(artifact, |bytes| {
+            let params = BufferParams { size: bytes.len(), alignment: 4096, pool: MemoryPool::DeviceHeap };
+            self.upload(bytes, || self.pool.allocate(&params))
+        })?;
+        let instructions = artifact.instructions();
+        let instructions = self.upload(instructions, || self.pool.instructions(instructions.len()))?;
         Ok(XdnaExecutable { artifact: artifact.clone(), pdi, instructions, device, _npu: Arc::clone(self) })
     }
 
-    /// Memory of the device heap; when it is full, that of PDIs which only contexts still hold is taken back first.
+    /// Memory of the device heap.
     ///
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     pub(crate) fn heap(&self, params: &BufferParams) -> Result<Block, DeviceError> {
-        match self.pool.allocate(params) {
+        self.with_room(|| self.pool.allocate(params))
+    }
+
+    /// Allocates from the device heap; when it is full, takes back first what only contexts hold of unloaded PDIs.
+    fn with_room(&self, allocate: impl Fn() -> Result<Block, DeviceError>) -> Result<Block, DeviceError> {
+        match allocate() {
             Err(DeviceError::OutOfMemory { .. }) => {
                 let stale = self.array.lock().planner.discard_unloaded(&self.contexts);
                 if let Err(cause) = stale {
                     tracing::warn!("contexts with unloaded PDIs: {cause}");
                 }
-                self.pool.allocate(params)
+                allocate()
             }
             other => other,
         }
     }
 
-    fn upload(&self, bytes: &[u8]) -> Result<Block, DeviceError> {
-        let block = self.heap(&BufferParams { size: bytes.len(), alignment: 4096, pool: MemoryPool::DeviceHeap })?;
+    fn upload(&self, bytes: &[u8], allocate: impl Fn() -> Result<Block, DeviceError>) -> Result<Block, DeviceError> {
+        let block = self.with_room(allocate)?;
         if let Some(span) = block.region.span(0, bytes.len()) {
             span.write(bytes);
+            // The runtime writes back arguments, and not what it does not know.
+            span.write_back();
         }
         Ok(block)
     }

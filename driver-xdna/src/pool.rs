@@ -2,10 +2,13 @@
 //!
 //! Every allocation of the runtime is a buffer object of the kernel driver, with its own handle, mapping and pinned pages, and
 //! each command names those it uses. Thousands of small tensors would make thousands of them. So data memory comes from slabs,
-//! and only what is large has one of its own. The device heap is not cut: what lies there (PDIs, instructions) is page-sized
-//! at least, and ROCR finds a PDI by the address of its buffer object.
+//! and only what is large has one of its own.
+//!
+//! The device heap is small, and the kernel driver hands it out in pieces of 32 KiB ([`HEAP_GRANULE`]), so instruction streams
+//! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap is kept free,
+//! because the kernel driver takes the command buffers of every context from it, and a full heap would stop all work.
 
-use crate::agent::{Agent, AgentError, Allocation};
+use crate::agent::{Agent, AgentError, Allocation, PacketInterface};
 use aie_device_memory::Region;
 use aie_hal::error::DeviceError;
 use aie_hal::{BufferParams, MemoryPool};
@@ -16,8 +19,16 @@ use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
-/// Bytes of a slab.
+/// Bytes of a slab of data memory.
 const SLAB_BYTES: usize = 4 << 20;
+/// Bytes of a slab of instruction streams.
+const INSTRUCTION_SLAB_BYTES: usize = 64 << 10;
+/// Granule of the device heap in bytes: the unit of PDI addresses (amdxdna kernel driver).
+pub(crate) const HEAP_GRANULE: usize = 32 << 10;
+/// Bytes of the heap that one context takes: four command buffers, a granule each (amdxdna kernel driver).
+const CONTEXT_BYTES: usize = 4 * HEAP_GRANULE;
+/// Bytes of the heap that a runtime takes for itself, rounded up.
+const RUNTIME_BYTES: usize = 1 << 20;
 /// From this size on an allocation has a slab of its own.
 const LARGE: usize = 1 << 20;
 /// Granule inside a slab in bytes: a cache line, so that maintenance of one piece never touches another.
@@ -64,22 +75,31 @@ struct Piece {
     /// In units; `None` for a whole slab.
     units: Option<Range<usize>>,
     pool: Weak<Pool>,
-    accounted: usize,
+    kind: Kind,
+}
+
+/// What a piece is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Data,
+    Instructions,
+    /// A part of the heap of its own.
+    Heap,
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        if let Some(units) = self.units.take() {
-            self.slab.cuts.lock().free.free_range(units);
-        }
-        if let Some(pool) = self.pool.upgrade() {
-            let mut state = pool.state.lock();
-            state.used -= self.accounted;
-            // One empty slab stays, for the next small buffer.
-            let empty = |slab: &Arc<Slab>| slab.cuts.lock().free.is_empty();
-            if state.slabs.iter().filter(|slab| empty(slab)).count() > 1 {
-                let mut kept = false;
-                state.slabs.retain(|slab| !empty(slab) || !std::mem::replace(&mut kept, true));
+        match self.units.take() {
+            Some(units) => {
+                self.slab.cuts.lock().free.free_range(units);
+                if let Some(pool) = self.pool.upgrade() {
+                    pool.trim(self.kind);
+                }
+            }
+            None => {
+                if let (Some(pool), Kind::Heap) = (self.pool.upgrade(), self.kind) {
+                    pool.state.lock().heap_used -= self.slab.allocation().length.next_multiple_of(HEAP_GRANULE);
+                }
             }
         }
     }
@@ -101,34 +121,36 @@ impl Debug for Block {
 
 #[derive(Default)]
 struct State {
-    slabs: Vec<Arc<Slab>>,
-    /// Bytes of data memory handed out, in granules.
-    used: usize,
+    data: Vec<Arc<Slab>>,
+    instructions: Vec<Arc<Slab>>,
+    /// Bytes of the heap handed out, in granules.
+    heap_used: usize,
+}
+
+impl State {
+    fn slabs(&mut self, kind: Kind) -> &mut Vec<Arc<Slab>> {
+        if kind == Kind::Data { &mut self.data } else { &mut self.instructions }
+    }
 }
 
 /// The memory of one NPU.
 pub(crate) struct Pool {
     agent: Arc<dyn Agent>,
-    /// Bytes of data memory.
-    capacity: usize,
-    granule: usize,
+    heap_capacity: usize,
     state: Mutex<State>,
 }
 
 impl Pool {
-    /// The pools of `agent`, of which at most `capacity` bytes of data memory are used, accounted in `granule` bytes.
-    pub(crate) fn new(agent: Arc<dyn Agent>, capacity: usize, granule: usize) -> Arc<Self> {
-        Arc::new(Self { agent, capacity, granule: granule.max(1), state: Mutex::default() })
+    /// The pools of `agent`, whose NPU has at most `contexts` contexts.
+    pub(crate) fn new(agent: Arc<dyn Agent>, contexts: usize) -> Arc<Self> {
+        let kept = contexts.saturating_mul(CONTEXT_BYTES).saturating_add(RUNTIME_BYTES);
+        let heap_capacity = agent.info().heap_bytes.saturating_sub(kept);
+        Arc::new(Self { agent, heap_capacity, state: Mutex::default() })
     }
 
-    /// Bytes of data memory in all.
-    pub(crate) fn capacity(&self) -> usize {
-        self.capacity
-    }
-
-    /// Bytes of data memory that are handed out.
-    pub(crate) fn used(&self) -> usize {
-        self.state.lock().used
+    /// Bytes of the device heap that can be handed out.
+    pub(crate) fn heap_capacity(&self) -> usize {
+        self.heap_capacity
     }
 
     /// Zeroed memory. The parameters have been checked: a size, and an alignment up to a page.
@@ -136,94 +158,119 @@ impl Pool {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     pub(crate) fn allocate(self: &Arc<Self>, params: &BufferParams) -> Result<Block, DeviceError> {
-        match params.pool {
-            MemoryPool::Data => self.data(params),
-            MemoryPool::DeviceHeap => {
-                let slab = Slab::new(&self.agent, params.pool, params.size);
-                let slab = slab.map_err(|cause| self.refused(params, cause))?;
-                let block = self.whole(slab, params.size, 0);
-                // The kernel driver hands out what others have used.
-                fill_zero(&block.region, 0..params.size);
-                Ok(block)
+        let made = match (params.pool, params.size) {
+            (MemoryPool::DeviceHeap, size) => self.heap(size, params),
+            (MemoryPool::Data, size) if size >= LARGE => {
+                Slab::new(&self.agent, params.pool, size.next_multiple_of(UNIT))
+                    .map(|slab| self.whole(slab, size, Kind::Data))
             }
-        }
+            (MemoryPool::Data, _) => self.cut(Kind::Data, params),
+        };
+        made.map_err(|cause| self.refused(params, cause))
     }
 
-    fn data(self: &Arc<Self>, params: &BufferParams) -> Result<Block, DeviceError> {
-        let accounted = params.size.checked_next_multiple_of(self.granule);
-        let accounted = accounted.ok_or_else(|| self.out_of_memory(params))?;
+    /// Memory of the device heap for an instruction stream of `bytes` bytes.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`].
+    pub(crate) fn instructions(self: &Arc<Self>, bytes: usize) -> Result<Block, DeviceError> {
+        let params = BufferParams { size: bytes, alignment: UNIT, pool: MemoryPool::DeviceHeap };
+        // Later runtimes look instructions up by the address of their buffer.
+        let shared = self.agent.info().interface == PacketInterface::Ert && bytes <= INSTRUCTION_SLAB_BYTES / 4;
+        let made = if shared { self.cut(Kind::Instructions, &params) } else { self.heap(bytes, &params) };
+        made.map_err(|cause| self.refused(&params, cause))
+    }
+
+    /// A part of the heap of its own.
+    fn heap(self: &Arc<Self>, size: usize, params: &BufferParams) -> Result<Block, AgentError> {
+        let slab = self.heap_slab(size, params)?;
+        let block = self.whole(slab, size, Kind::Heap);
+        // The kernel driver hands out what others have used.
+        fill_zero(&block.region, 0..size);
+        Ok(block)
+    }
+
+    fn heap_slab(&self, size: usize, params: &BufferParams) -> Result<Arc<Slab>, AgentError> {
+        let accounted = size.checked_next_multiple_of(HEAP_GRANULE).unwrap_or(usize::MAX);
         {
             let mut state = self.state.lock();
-            if state.used.checked_add(accounted).is_none_or(|used| used > self.capacity) {
-                drop(state);
-                return Err(self.out_of_memory(params));
-            }
-            state.used += accounted;
+            let used = state.heap_used.checked_add(accounted).filter(|used| *used <= self.heap_capacity);
+            state.heap_used =
+                used.ok_or_else(|| AgentError::OutOfMemory("the part of the heap for kernels is full".into()))?;
         }
-        let made = match params.size {
-            size if size >= LARGE => {
-                Slab::new(&self.agent, params.pool, accounted).map(|slab| self.whole(slab, size, accounted))
-            }
-            _ => self.cut(params, accounted),
-        };
-        made.map_err(|cause| {
-            self.state.lock().used -= accounted;
-            self.refused(params, cause)
-        })
+        Slab::new(&self.agent, params.pool, size).inspect_err(|_| self.state.lock().heap_used -= accounted)
     }
 
     /// A block that is all of a slab.
-    fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, accounted: usize) -> Block {
+    fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, kind: Kind) -> Block {
         let (host, device_address) = (slab.allocation().host, slab.allocation().device_address);
-        let piece = Piece { slab, units: None, pool: Arc::downgrade(self), accounted };
+        let piece = Piece { slab, units: None, pool: Arc::downgrade(self), kind };
         // SAFETY: the allocation has at least `size` initialised bytes, and the piece keeps it.
         let region = unsafe { Region::mapped(host, size, Arc::new(piece) as Arc<dyn Any + Send + Sync>) };
         Block { region, device_address }
     }
 
     /// A block from a shared slab.
-    fn cut(self: &Arc<Self>, params: &BufferParams, accounted: usize) -> Result<Block, AgentError> {
+    fn cut(self: &Arc<Self>, kind: Kind, params: &BufferParams) -> Result<Block, AgentError> {
         // Slabs are aligned to pages; inside one, more than a unit takes room for moving up.
         let wanted = (params.size + params.alignment.saturating_sub(UNIT)).div_ceil(UNIT);
-        let mut state = self.state.lock();
         let cut = |slab: &Arc<Slab>| {
             let units = slab.cuts.lock().free.allocate_range(wanted).ok()?;
             Some((Arc::clone(slab), units))
         };
-        let (slab, units) = match state.slabs.iter().find_map(cut) {
+        let found = self.state.lock().slabs(kind).iter().find_map(cut);
+        let (slab, units) = match found {
             Some(found) => found,
             None => {
-                let slab = Slab::new(&self.agent, params.pool, SLAB_BYTES)?;
+                let slab = match kind {
+                    Kind::Data => Slab::new(&self.agent, params.pool, SLAB_BYTES)?,
+                    _ => self.heap_slab(INSTRUCTION_SLAB_BYTES, params)?,
+                };
                 let found = cut(&slab).ok_or_else(|| AgentError::OutOfMemory("a slab without room".into()))?;
-                state.slabs.push(slab);
+                self.state.lock().slabs(kind).push(slab);
                 found
             }
         };
-        drop(state);
-        let old = {
+        let used = {
             let mut cuts = slab.cuts.lock();
-            let old = units.start..units.end.min(cuts.fresh).max(units.start);
+            // The heap's memory has had other users.
+            let used = if kind == Kind::Data { cuts.fresh.min(units.end) } else { units.end };
             cuts.fresh = cuts.fresh.max(units.end);
-            old
+            used
         };
         let (host, base) = (slab.allocation().host, slab.allocation().device_address);
         let offset = (units.start * UNIT).next_multiple_of(params.alignment);
-        let cleared = offset..(old.end * UNIT).min(offset + params.size).max(offset);
-        let piece = Piece { slab, units: Some(units), pool: Arc::downgrade(self), accounted };
+        let stale = (used * UNIT).saturating_sub(offset).min(params.size);
+        let piece = Piece { slab, units: Some(units), pool: Arc::downgrade(self), kind };
         // SAFETY: offset and size stay inside the units that were just taken, which are inside the allocation; nobody else
         // has them, and the piece keeps the allocation. A fresh allocation is initialised with zeros.
         let region = unsafe { Region::mapped(host.add(offset), params.size, Arc::new(piece) as _) };
-        fill_zero(&region, 0..cleared.len());
+        fill_zero(&region, 0..stale);
         Ok(Block { region, device_address: base + offset as u64 })
     }
 
-    fn out_of_memory(&self, params: &BufferParams) -> DeviceError {
-        DeviceError::OutOfMemory {
-            pool: params.pool.name(),
-            requested: params.size,
-            available: self.capacity - self.used().min(self.capacity),
-            capacity: self.capacity,
+    /// Gives empty slabs back, but one, for the next small piece.
+    fn trim(&self, kind: Kind) {
+        let empty = |slab: &Arc<Slab>| slab.cuts.lock().free.is_empty();
+        let mut state = self.state.lock();
+        let slabs = state.slabs(kind);
+        let mut kept = kind == Kind::Instructions;
+        let mut gone = Vec::new();
+        if slabs.iter().filter(|slab| empty(slab)).count() > usize::from(!kept) {
+            slabs.retain(|slab| {
+                let stays = !empty(slab) || !std::mem::replace(&mut kept, true);
+                if !stays {
+                    gone.push(Arc::clone(slab));
+                }
+                stays
+            });
         }
+        if kind == Kind::Instructions {
+            state.heap_used -= gone.len() * INSTRUCTION_SLAB_BYTES;
+        }
+        drop(state);
+        // Not under the lock: this calls the runtime.
+        drop(gone);
     }
 
     fn refused(&self, params: &BufferParams, cause: AgentError) -> DeviceError {
@@ -231,16 +278,12 @@ impl Pool {
             AgentError::Lost(cause) => DeviceError::Lost(cause),
             other => {
                 tracing::warn!("{} bytes of {} memory: {other}", params.size, params.pool.name());
-                match params.pool {
-                    MemoryPool::Data => self.out_of_memory(params),
-                    // How much of the heap others take is the kernel driver's knowledge.
-                    pool => DeviceError::OutOfMemory {
-                        pool: pool.name(),
-                        requested: params.size,
-                        available: 0,
-                        capacity: self.agent.info().heap_bytes,
-                    },
-                }
+                let (capacity, used) = match params.pool {
+                    MemoryPool::Data => (usize::try_from(self.agent.info().data_bytes).unwrap_or(usize::MAX), 0),
+                    MemoryPool::DeviceHeap => (self.heap_capacity, self.state.lock().heap_used),
+                };
+                let available = if params.pool == MemoryPool::Data { 0 } else { capacity.saturating_sub(used) };
+                DeviceError::OutOfMemory { pool: params.pool.name(), requested: params.size, available, capacity }
             }
         }
     }

@@ -88,15 +88,14 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Agent number `index` as an NPU of generation `arch`. All logical devices on it share the NPU; the first decides on
-    /// `memory`, the most bytes of data memory.
-    pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>, memory: Option<usize>) -> Option<Arc<Npu>> {
+    /// Agent number `index` as an NPU of generation `arch`. All logical devices on it share the NPU.
+    pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>) -> Option<Arc<Npu>> {
         let agent = self.agents.get(index)?;
         let mut npus = self.npus.lock();
         if let Some(npu) = npus.iter().find(|(i, _)| *i == index).and_then(|(_, npu)| npu.upgrade()) {
             return Some(npu);
         }
-        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), memory, Arc::clone(self));
+        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Arc::clone(self));
         npus.retain(|(i, _)| *i != index);
         npus.push((index, Arc::downgrade(&npu)));
         Some(npu)

@@ -39,10 +39,15 @@ const DEVICES: Param = Param {
     accepted: "a number from 1 to 64",
     purpose: "opens that many logical devices on each NPU",
 };
+const LOGICAL: Param = Param {
+    name: "logical",
+    accepted: "a number below `devices`",
+    purpose: "opens that one of the logical devices on an NPU; 0 without it",
+};
 const MEMORY: Param = Param {
     name: "memory",
     accepted: "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)",
-    purpose: "caps the data memory; decided by the first device on an NPU",
+    purpose: "caps the data memory of each logical device",
 };
 const CHAIN: Param = Param {
     name: "chain",
@@ -51,7 +56,7 @@ const CHAIN: Param = Param {
 };
 
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[ISOLATE, DEVICES, MEMORY, CHAIN];
+pub const PARAMS: &[Param] = &[ISOLATE, DEVICES, LOGICAL, MEMORY, CHAIN];
 
 /// A number of bytes, as [`MEMORY`] accepts.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +84,8 @@ pub struct Params {
     pub isolate: Option<bool>,
     /// Logical devices on each NPU.
     pub devices: usize,
+    /// One of them.
+    pub logical: Option<usize>,
     /// Most bytes of data memory.
     pub memory: Option<usize>,
     /// Most dispatches in one doorbell.
@@ -97,12 +104,40 @@ impl Params {
         if !(1..=64).contains(&devices) {
             return Err(uri.invalid_param(DEVICES.name, format!("{devices} devices; expected {}", DEVICES.accepted)));
         }
+        let logical = uri.typed_param(LOGICAL.name, LOGICAL.accepted)?;
+        if logical.is_some_and(|number| number >= devices) {
+            return Err(
+                uri.invalid_param(LOGICAL.name, format!("there are {devices} logical devices; add `devices=N`"))
+            );
+        }
         let chain = uri.typed_param(CHAIN.name, CHAIN.accepted)?;
         if chain == Some(0) {
             return Err(uri.invalid_param(CHAIN.name, format!("0 dispatches; expected {}", CHAIN.accepted)));
         }
         let memory = uri.typed_param::<Bytes>(MEMORY.name, MEMORY.accepted)?.map(|bytes| bytes.0);
-        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)?, devices, memory, chain })
+        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)?, devices, logical, memory, chain })
+    }
+
+    /// The URI that opens logical device `number` of `npu` with the same parameters.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidUri`] when the PCI address cannot stand in a URI.
+    pub fn uri_of(&self, npu: &Npu, number: usize) -> Result<DeviceUri, DriverError> {
+        let mut parameters = Vec::new();
+        let mut add = |param: Param, value: Option<String>| {
+            if let Some(value) = value {
+                parameters.push(format!("{}={value}", param.name));
+            }
+        };
+        add(ISOLATE, self.isolate.map(|isolate| isolate.to_string()));
+        if self.devices > 1 {
+            add(DEVICES, Some(self.devices.to_string()));
+            add(LOGICAL, Some(number.to_string()));
+        }
+        add(MEMORY, self.memory.map(|bytes| bytes.to_string()));
+        add(CHAIN, self.chain.map(|commands| commands.to_string()));
+        let uri = npu.uri()?;
+        if parameters.is_empty() { Ok(uri) } else { DeviceUri::parse(&format!("{uri}?{}", parameters.join("&"))) }
     }
 }
 
@@ -386,7 +421,7 @@ mod tests {
         assert!(message("xdna?isolate").ends_with("`` is not valid, expected `true` or `false`"));
         assert!(
             message("xdna?isolated=true")
-                .ends_with("parameter `isolated`: unknown; `xdna` takes: isolate, devices, memory, chain")
+                .ends_with("parameter `isolated`: unknown; `xdna` takes: isolate, devices, logical, memory, chain")
         );
     }
 }

@@ -76,11 +76,11 @@ impl Limits {
 /// Bytes that a dispatch with `arguments` arguments takes in a chain's command buffer ([`Limits::chain_buffer_bytes`]).
 ///
 /// A slot has a head of 52 bytes (amdxdna's packed `cmd_chain_slot_npu`: type, three 64-bit addresses, three sizes, property
-/// count, unit index, argument count), then the payload: opcode and instruction address (two words each) and instruction size,
-/// less one word that the driver takes off, and three words for each argument. With two arguments that is 92 bytes, so
-/// that 44 dispatches fill 4 KiB, which was counted with the ROCR runtime.
+/// count, unit index, argument count), then the payload: opcode and instruction address (two words each), instruction size,
+/// and three words for each argument. With two arguments that is 96 bytes, so that 42 dispatches fill 4 KiB (the size is in the
+/// header of the commands that ROCR 7.2.4 makes).
 pub const fn chain_command_bytes(arguments: usize) -> usize {
-    52 + 4 * (4 + 3 * arguments)
+    52 + 4 * (5 + 3 * arguments)
 }
 
 /// Memory of the data pool, in bytes.

@@ -15,7 +15,7 @@ mod clock;
 mod heap;
 mod refusal;
 
-pub use chain::{ChainCommand, command_bytes};
+pub use chain::ChainCommand;
 pub use clock::VirtualClock;
 pub use heap::HEAP_BASE;
 pub use refusal::Refusal;

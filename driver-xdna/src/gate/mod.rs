@@ -10,6 +10,10 @@
 //! 4. An address inside a buffer is not found when no other buffer lies above it; an assert ends the process.
 //! 5. The state of a command is never looked at: a chain that timed out or was aborted counts as done.
 //! 6. An error of any kernel call in a doorbell ends the process.
+//! 7. The last two words of a command's payload are not copied: sizes of arguments, and without arguments the instructions'
+//!    size and half of their address.
+//! 8. Instructions in the second and in the last quarter of the device heap are looked for in the quarter before: bit 24 of
+//!    their address is lost.
 //!
 //! All of them sit between the packet processor and the kernel calls it makes. So this driver takes that place: the slots
 //! through which libhsa imports `ioctl`, `mmap` and `munmap` lead here ([`imports`]). The library itself is the one that is
@@ -19,7 +23,8 @@
 //!   the doorbell can fail but the execution itself. This also saves five kernel calls per dispatch.
 //! - ROCR's context calls are answered here with one constant handle, and every packet names one and the same PDI, so its
 //!   list has one entry for ever. The contexts that exist are made by this driver, when its planner wants them.
-//! - At `EXEC_CMD` the real context and the real compute units are filled in. After `WAIT_CMD` the states are read. The
+//! - At `EXEC_CMD` the real context, the real compute units, the missing words and the address of the
+//!   instructions are filled in. After `WAIT_CMD` the states are read. The
 //!   outcome goes to the caller of the doorbell; ROCR always hears of success.
 //! - Buffers that are sub-allocated are mapped at an address of this driver's choice, below a last buffer ([`Observed`]).
 //!
@@ -41,8 +46,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use uapi::Request;
 
-/// Handle that ROCR gets for its one imagined context. Not 0, which is none.
-const IMAGINED_CONTEXT: u32 = 1;
+/// Handle that ROCR gets for its one imagined context. Not 0, which is none, and none of the kernel driver's, which are small.
+const IMAGINED_CONTEXT: u32 = 0x4145_4931;
 /// Bytes of a command buffer. The largest command (16 arguments) takes 220 bytes, the longest chain 540.
 const COMMAND_BUFFER_BYTES: usize = 4096;
 /// Sessions that one start of ROCR can serve: the entries of its list of PDIs.
@@ -143,6 +148,19 @@ pub struct CommandBuffers {
     free: Vec<CommandBuffer>,
 }
 
+/// What ROCR does not write into a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// Index of the PDI in its context.
+    pub unit: u8,
+    /// Words of the payload.
+    pub words: usize,
+    /// The last two of them.
+    pub tail: [u32; 2],
+    /// Where the instructions are, as the device sees them.
+    pub instructions: u64,
+}
+
 /// A doorbell in progress.
 struct Ringing {
     buffers: Vec<CommandBuffer>,
@@ -150,8 +168,8 @@ struct Ringing {
     taken: usize,
     /// The context to run in; `None` in a rehearsal, which reaches no device.
     context: Option<u32>,
-    /// Compute unit of each command.
-    units: Vec<u8>,
+    /// For each command.
+    completions: Vec<Completion>,
     limit: Duration,
     sequence: u64,
     executed: bool,
@@ -334,7 +352,7 @@ impl Gate {
         }
     }
 
-    /// Runs `ring`, which rings the doorbell in this thread, for commands that use the compute units `units` of `context`;
+    /// Runs `ring`, which rings the doorbell in this thread, for commands that run in `context` and are completed as told;
     /// without a context it is a rehearsal that reaches no device. [`Gate::reserve`] has been called for as many.
     ///
     /// # Errors
@@ -343,19 +361,18 @@ impl Gate {
         &self,
         buffers: &mut CommandBuffers,
         context: Option<u32>,
-        units: impl Iterator<Item = u8>,
+        completions: Vec<Completion>,
         limit: Duration,
         ring: impl FnOnce(),
     ) -> Result<(), Problem> {
-        let units: Vec<u8> = units.collect();
-        let first = buffers.free.len().checked_sub(units.len() + 1);
+        let first = buffers.free.len().checked_sub(completions.len() + 1);
         let first = first.ok_or_else(|| Problem::Unexpected("command buffers were not reserved".into()))?;
         let taken: Vec<CommandBuffer> = buffers.free.drain(first..).collect();
         let ringing = Ringing {
             buffers: taken,
             taken: 0,
             context,
-            units,
+            completions,
             limit,
             sequence: 0,
             executed: false,
@@ -480,10 +497,10 @@ impl Ringing {
             return Err(format!("a command with opcode {opcode}, expected a chain"));
         }
         let count = chain.word(uapi::chain::COMMAND_COUNT) as usize;
-        if count != self.units.len() {
-            return Err(format!("a chain of {count} commands, expected {}", self.units.len()));
+        if count != self.completions.len() {
+            return Err(format!("a chain of {count} commands, expected {}", self.completions.len()));
         }
-        for (index, unit) in self.units.iter().enumerate() {
+        for (index, completion) in self.completions.iter().enumerate() {
             let at = uapi::chain::HANDLES + 2 * index;
             let handle = u64::from(chain.word(at)) | u64::from(chain.word(at + 1)) << 32;
             let command = self.find(handle).ok_or_else(|| format!("command {index} is in an unknown buffer"))?;
@@ -491,7 +508,12 @@ impl Ringing {
             if !command.word(uapi::CU_MASK).is_power_of_two() {
                 return Err(format!("command {index} names compute units {:#x}", command.word(uapi::CU_MASK)));
             }
-            command.set_word(uapi::CU_MASK, 1 << unit);
+            command.set_word(uapi::CU_MASK, 1 << completion.unit);
+            for (word, value) in completion.tail.into_iter().enumerate() {
+                command.set_word(uapi::PAYLOAD + completion.words - 2 + word, value);
+            }
+            command.set_word(uapi::INSTRUCTIONS, completion.instructions as u32);
+            command.set_word(uapi::INSTRUCTIONS + 1, (completion.instructions >> 32) as u32);
         }
         Ok(())
     }
@@ -542,7 +564,7 @@ impl Ringing {
             uapi::state::COMPLETED => {}
             state => {
                 let index = chain.word(uapi::chain::ERROR_INDEX) as usize;
-                let command = (index < self.units.len()).then_some(index);
+                let command = (index < self.completions.len()).then_some(index);
                 self.problem(Problem::State { state, command });
             }
         }

@@ -214,6 +214,10 @@ pub(super) mod chain {
 
 /// Where a start command has its mask of compute units, in 32-bit words.
 pub(super) const CU_MASK: usize = 1;
+/// Where its payload begins.
+pub(super) const PAYLOAD: usize = 2;
+/// Where the payload has the address of the instructions, low and high.
+pub(super) const INSTRUCTIONS: usize = PAYLOAD + 2;
 
 #[cfg(test)]
 mod tests {

@@ -176,6 +176,22 @@ impl<'a> Span<'a> {
         unsafe { std::ptr::copy(self.start.as_ptr(), target.as_mut_ptr(), self.length) };
     }
 
+    /// Writes the cache lines of the range back to memory, so that a device that does not look into the caches sees the bytes.
+    /// Does nothing where the architecture has no such instruction for programs.
+    pub fn write_back(self) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            const LINE: usize = 64;
+            let first = self.start.as_ptr().addr() % LINE;
+            for offset in (0..self.length + first).step_by(LINE) {
+                // SAFETY: each address is in a cache line that the range touches; the instruction changes no byte of it.
+                unsafe { std::arch::x86_64::_mm_clflush(self.start.as_ptr().wrapping_sub(first).wrapping_add(offset)) };
+            }
+            // SAFETY: SSE2 is part of x86-64.
+            unsafe { std::arch::x86_64::_mm_mfence() };
+        }
+    }
+
     /// The bytes as a slice.
     ///
     /// # Safety
