@@ -265,7 +265,8 @@ mod tests {
         let found: Vec<_> = CALLS.iter().map(|call| (call.name, call.bytes)).collect();
         assert_eq!(found, expected);
         assert_eq!(size_of::<AieMetadata>(), 64);
-        assert_eq!(size_of::<HwctxEntry>(), 168);
+        assert_eq!(size_of::<HwctxEntry>(), 160);
+        assert_eq!((size_of::<QueryHwctx>(), size_of::<BoUsage>(), size_of::<ClockMetadata>()), (64, 32, 48));
         assert_eq!(size_of::<CuConfig>(), 8);
     }
 

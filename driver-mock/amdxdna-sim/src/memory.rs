@@ -33,10 +33,14 @@ impl Descriptor {
     /// What the kernel returns.
     pub fn duplicate(&self, close_on_exec: bool) -> Result<i32, Errno> {
         let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
-        // SAFETY: duplicating a descriptor touches no memory.
-        let fd = unsafe { libc::syscall(libc::SYS_fcntl, self.0, command, 0) };
-        if fd < 0 { Err(Errno::last()) } else { Ok(fd as i32) }
+        duplicate(self.0, command)
     }
+}
+
+fn duplicate(fd: i32, command: i32) -> Result<i32, Errno> {
+    // SAFETY: duplicating a descriptor touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, 0) };
+    if fd < 0 { Err(Errno::last()) } else { Ok(fd as i32) }
 }
 
 impl Drop for Descriptor {
@@ -179,7 +183,7 @@ impl Memory {
     /// # Errors
     /// [`Errno::EINVAL`] when it is not a file with a length.
     pub fn import(fd: i32) -> Result<Self, Errno> {
-        let file = Descriptor::new(fd).duplicate(true).map(Descriptor::new);
+        let file = duplicate(fd, libc::F_DUPFD_CLOEXEC).map(Descriptor::new);
         // SAFETY: seeking touches no memory. A shared memory file has no position that anybody depends on.
         let length = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END) };
         let length =

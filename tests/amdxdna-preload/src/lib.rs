@@ -3,10 +3,12 @@
 //! It executes reference artifacts: those of the operations, and those of the conformance suite. How to use it is described in
 //! `amdxdna_sim`.
 
+mod codec;
+
 use aie_conformance::kernels::TestExecutor;
 use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
-use aie_ops::codec::NoCodec;
 use aie_ops::{Environment, ReferenceExecutor};
+use codec::LoadingCodec;
 use std::sync::Arc;
 
 /// The operations' executor first, then the suite's.
@@ -26,7 +28,7 @@ impl KernelExecutor for Executors {
 }
 
 fn executor() -> Arc<dyn KernelExecutor> {
-    let operations = ReferenceExecutor::new(Environment { codec: Arc::new(NoCodec) });
+    let operations = ReferenceExecutor::new(Environment { codec: Arc::new(LoadingCodec) });
     Arc::new(Executors { operations, suite: TestExecutor })
 }
 

@@ -2,7 +2,7 @@
 
 use super::result;
 use crate::errno::Errno;
-use crate::node;
+use crate::node::{self, Wanted};
 use crate::process::{Open, Process, simulated};
 use crate::real::{self, set_errno};
 use libc::{c_int, c_ulong, c_void, size_t};
@@ -98,30 +98,15 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     }
 }
 
-/// What `mmap` was asked for.
-#[derive(Clone, Copy)]
-struct Wanted {
-    address: usize,
-    length: usize,
-    prot: c_int,
-    flags: c_int,
-    offset: i64,
-}
-
-fn map(process: &Process, open: &Open, wanted: Wanted) -> Result<usize, Errno> {
-    let Wanted { address, length, prot, flags, offset } = wanted;
-    let (bo, start) = match open {
-        Open::Accel(file) => (file.mappable(offset as u64, length, flags)?, 0),
-        Open::Bo(bo) => (bo.clone(), usize::try_from(offset).map_err(|_| Errno::EINVAL)?),
-        Open::Kfd => return Err(Errno::ENODEV),
-    };
-    let (memory, _) = bo.memory().ok_or(Errno::EINVAL)?;
-    if start.checked_add(length).is_none_or(|end| end.next_multiple_of(crate::abi::limits::PAGE) > bo.length()) {
-        return Err(Errno::EINVAL);
+fn map(process: &Process, open: &Open, wanted: &Wanted, offset: i64) -> Result<usize, Errno> {
+    match open {
+        Open::Accel(file) => process.mappings.map(file.mappable(offset as u64, wanted.length, wanted.flags)?, wanted),
+        Open::Bo(bo) => {
+            let offset = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
+            process.mappings.map(bo.clone(), &Wanted { offset, ..*wanted })
+        }
+        Open::Kfd => Err(Errno::ENODEV),
     }
-    let found = memory.map(address, length, prot, flags, start)?;
-    process.mappings.insert(found, length, bo, start, prot & libc::PROT_WRITE != 0);
-    Ok(found)
 }
 
 /// `mmap`.
@@ -136,7 +121,7 @@ pub unsafe fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let wanted = Wanted { address: address.expose_provenance(), length, prot, flags, offset };
+    let wanted = Wanted { address: address.expose_provenance(), length, prot, flags, offset: 0 };
     let ours = simulated(|process| {
         let open = if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 { process.table.get(fd) } else { None };
         let Some(open) = open else {
@@ -146,7 +131,7 @@ pub unsafe fn mmap(
             }
             return None;
         };
-        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, wanted));
+        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, &wanted, offset));
         process.journal.leave("MMAP", || format!("length={length}"), &mapped);
         Some(mapped)
     });

@@ -105,12 +105,11 @@ unsafe fn dispatch(
             file.gem_close(a.handle)
         }),
         "CREATE_HWCTX" => with(bytes, |a: &mut CreateHwctx| {
+            if a.ext != 0 || a.ext_flags != 0 {
+                return Err(Errno::EINVAL);
+            }
             // SAFETY: the address of the caller's QoS structure.
-            let qos = if a.ext == 0 && a.ext_flags == 0 {
-                unsafe { user::read(a.qos_p, QOS_BYTES) }?
-            } else {
-                vec![0; QOS_BYTES]
-            };
+            let qos = unsafe { user::read(a.qos_p, QOS_BYTES) }?;
             let result = file.create_hwctx(a, prefix(&qos[QOS_PRIORITY..]));
             *detail = format!("tiles={} handle={}", a.num_tiles, a.handle);
             result

@@ -3,7 +3,9 @@
 //! The device reaches memory by user addresses, so it has to be known which BO is behind an address, and since a mapping keeps
 //! its BO alive, when it goes. Most calls of `munmap` have nothing to do with BOs; they are recognised without a lock.
 
-use super::bo::Bo;
+use super::bo::{Bo, Kind};
+use crate::abi::limits::PAGE;
+use crate::errno::Errno;
 use crate::journal::Journal;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -17,6 +19,21 @@ struct Mapping {
     /// Where in the BO the mapping starts.
     offset: usize,
     writable: bool,
+}
+
+/// What `mmap` is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Where, or 0.
+    pub address: usize,
+    /// Bytes.
+    pub length: usize,
+    /// `PROT_` bits.
+    pub prot: i32,
+    /// `MAP_` bits.
+    pub flags: i32,
+    /// Offset in the BO.
+    pub offset: usize,
 }
 
 /// What is at an address.
@@ -55,9 +72,27 @@ impl Mappings {
             && address.saturating_add(length) > self.lowest.load(Ordering::Relaxed)
     }
 
+    /// Maps a part of a BO for the user; returns the address.
+    ///
+    /// # Errors
+    /// EINVAL for a part of the heap, which is mapped with it, and for a range outside of the BO; what the kernel returns.
+    pub fn map(&self, bo: Arc<Bo>, wanted: &Wanted) -> Result<usize, Errno> {
+        let Wanted { address, length, prot, flags, offset } = *wanted;
+        if matches!(bo.kind(), Kind::Dev { .. }) {
+            return Err(Errno::EINVAL);
+        }
+        let (memory, _) = bo.memory().ok_or(Errno::EINVAL)?;
+        if offset.checked_add(length).is_none_or(|end| end.next_multiple_of(PAGE) > bo.length()) {
+            return Err(Errno::EINVAL);
+        }
+        let found = memory.map(address, length, prot, flags, offset)?;
+        self.insert(found, length, bo, offset, prot & libc::PROT_WRITE != 0);
+        Ok(found)
+    }
+
     /// A BO was mapped. What was mapped there before is not any more.
     pub fn insert(&self, address: usize, length: usize, bo: Arc<Bo>, offset: usize, writable: bool) {
-        let end = address + length.next_multiple_of(crate::abi::limits::PAGE);
+        let end = address + length.next_multiple_of(PAGE);
         self.remove(address, end - address);
         self.lowest.fetch_min(address, Ordering::Relaxed);
         self.highest.fetch_max(end, Ordering::Relaxed);
@@ -71,7 +106,7 @@ impl Mappings {
         if !self.may_contain(address, length) {
             return false;
         }
-        let end = address.saturating_add(length.next_multiple_of(crate::abi::limits::PAGE));
+        let end = address.saturating_add(length.next_multiple_of(PAGE));
         let mut table = self.table.lock();
         let overlapping = table.range(..end).rev().take_while(|(_, mapping)| mapping.end > address);
         let starts: Vec<usize> = overlapping.map(|(start, _)| *start).collect();
@@ -122,10 +157,7 @@ impl Mappings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Kind;
     use crate::settings::Settings;
-
-    const PAGE: usize = 4096;
 
     fn table() -> (Arc<Mappings>, Arc<Bo>) {
         let journal = Arc::new(Journal::new(Arc::new(Settings::default())).unwrap());

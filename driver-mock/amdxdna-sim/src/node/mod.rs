@@ -33,7 +33,7 @@ pub use file::File;
 pub(crate) use file::prefix as ioctl_prefix;
 pub use heap::HeapAccount;
 pub(crate) use info::default_firmware;
-pub use mappings::Mappings;
+pub use mappings::{Mappings, Wanted};
 
 use crate::abi::limits;
 use crate::journal::Journal;

@@ -1,1 +1,568 @@
+//! The node without any preloading: each limit, each error code, and what commands come to.
 
+use super::*;
+use crate::abi::{ConfigCuHeader, CreateBo, CreateHwctx, CuConfig, GetBoInfo, bo_type, ert, limits::*};
+use crate::errno::Errno;
+use crate::faults::FaultPlan;
+use crate::settings::Settings;
+use aie_driver_mock::npu::WATCHDOG_NS;
+use aie_hal::artifact::KernelArtifact;
+use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
+use aie_hal::format::{pdi::Pdi, reference};
+use aie_hal::kernel::{Kernel, KernelError};
+use bytemuck::{Zeroable, bytes_of};
+use rstest::rstest;
+
+/// Runs artifacts that say `add K`: one source, every byte plus K; `fail` fails, anything else cannot be executed.
+#[derive(Debug)]
+struct Executor;
+
+#[derive(Debug)]
+struct Add(Option<u8>);
+
+impl Kernel for Add {
+    fn name(&self) -> &str {
+        "add"
+    }
+
+    fn input_count(&self) -> usize {
+        1
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        let refuse = |reason: &str| KernelError::Data { kernel: "add".into(), reason: reason.into() };
+        let k = self.0.ok_or_else(|| refuse("always"))?;
+        if inputs.len() != 1 || inputs[0].len() != output.len() {
+            return Err(refuse("lengths differ"));
+        }
+        output.iter_mut().zip(inputs[0]).for_each(|(o, i)| *o = i.wrapping_add(k));
+        Ok(())
+    }
+}
+
+impl KernelExecutor for Executor {
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
+        let refuse = || KernelError::NotExecutable("no description that is known".into());
+        let pdi = Pdi::parse(artifact.pdi()).map_err(|_| refuse())?;
+        let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(refuse)?;
+        let text = String::from_utf8(text).map_err(|_| refuse())?;
+        match text.strip_prefix("add ") {
+            Some(k) => Ok(Arc::new(Add(Some(k.parse().map_err(|_| refuse())?)))),
+            None if text == "fail" => Ok(Arc::new(Add(None))),
+            None => Err(refuse()),
+        }
+    }
+}
+
+struct Rig {
+    device: Arc<Device>,
+    file: Arc<File>,
+    /// User address of the heap.
+    heap: usize,
+    data: u32,
+    /// User address of the data.
+    address: usize,
+}
+
+fn device(machine: &str, faults: &str) -> Arc<Device> {
+    let settings = Settings::read(|name| match name {
+        "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
+        "AMDXDNA_SIM_FAULTS" => Some(faults.into()),
+        _ => None,
+    });
+    let settings = Arc::new(settings.unwrap());
+    assert!(faults.is_empty() || settings.faults != FaultPlan::default());
+    let journal = Arc::new(Journal::new(settings.clone()).unwrap());
+    let mappings = Mappings::new(journal.clone());
+    Device::new(&settings.devices[0], &settings.machine, Arc::new(Executor), journal, mappings)
+}
+
+fn create(file: &File, kind: u32, size: usize) -> Result<u32, Errno> {
+    let mut arguments = CreateBo { kind, size: size as u64, ..CreateBo::zeroed() };
+    file.create_bo(&mut arguments).map(|()| arguments.handle)
+}
+
+fn map_at(file: &File, handle: u32, address: usize) -> usize {
+    let bo = file.bo(handle).unwrap();
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
+    let length = bo.length();
+    let mappable = file.mappable(bo.map_offset(), length, flags).unwrap();
+    file.device.mappings.map(mappable, &Wanted { address, length, prot, flags, offset: 0 }).unwrap()
+}
+
+/// An address that is free for a heap and at a multiple of its size. Never given back, so that tests do not meet.
+fn heap_address() -> usize {
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: new pages at an address the kernel chooses.
+    let found = unsafe { libc::mmap(std::ptr::null_mut(), 2 * DEV_MEM_SIZE, libc::PROT_NONE, anonymous, -1, 0) };
+    assert_ne!(found, libc::MAP_FAILED);
+    found.expose_provenance().next_multiple_of(DEV_MEM_SIZE)
+}
+
+fn rig_with(machine: &str, faults: &str) -> Rig {
+    let device = device(machine, faults);
+    let file = File::open(&device);
+    let heap = create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    let heap = map_at(&file, heap, heap_address());
+    let data = create(&file, bo_type::SHMEM, 2 * PAGE).unwrap();
+    let address = map_at(&file, data, 0);
+    Rig { device, file, heap, data, address }
+}
+
+fn rig() -> Rig {
+    rig_with("", "")
+}
+
+fn context(file: &File, tiles: u32) -> Result<u32, Errno> {
+    let mut arguments = CreateHwctx { num_tiles: tiles, ..CreateHwctx::zeroed() };
+    file.create_hwctx(&mut arguments, 0).map(|()| arguments.handle)
+}
+
+impl Rig {
+    fn write(&self, bo: u32, bytes: &[u8]) {
+        let bo = self.file.bo(bo).unwrap();
+        let (memory, start) = bo.memory().unwrap();
+        memory.span(start, bytes.len()).unwrap().write(bytes);
+    }
+
+    fn data(&self, offset: usize, length: usize) -> Vec<u8> {
+        self.file.bo(self.data).unwrap().memory().unwrap().0.copy(offset, length).unwrap()
+    }
+
+    fn dev(&self, bytes: &[u8]) -> u32 {
+        let bo = create(&self.file, bo_type::DEV, bytes.len()).unwrap();
+        self.write(bo, bytes);
+        bo
+    }
+
+    /// Device address of a BO.
+    fn device_address(&self, bo: u32) -> u64 {
+        self.file.bo(bo).unwrap().device_address()
+    }
+
+    fn pdi(&self, text: &str) -> u32 {
+        self.dev(&reference::wrap(text.as_bytes()).unwrap())
+    }
+
+    fn instructions(&self) -> (u32, u32) {
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        for argument in 0..2 {
+            writer.push(&Operation::AddressPatch { register: 0x1_d004, argument, offset: 0 });
+        }
+        let bytes = writer.finish().unwrap();
+        (self.dev(&bytes), bytes.len() as u32 / 4)
+    }
+
+    fn configure(&self, context: u32, pdis: &[u32]) -> Result<(), Errno> {
+        let mut list = bytes_of(&ConfigCuHeader { num_cus: pdis.len() as u16, pad: [0; 3] }).to_vec();
+        for pdi in pdis {
+            list.extend_from_slice(bytes_of(&CuConfig { cu_bo: *pdi, cu_func: 0, pad: [0; 3] }));
+        }
+        self.file.config_cu(context, &list)
+    }
+
+    fn command_bo(&self, opcode: u32, words: &[u32]) -> u32 {
+        let bo = create(&self.file, bo_type::CMD, 4 + 4 * words.len()).unwrap();
+        let header = ert::NEW | (words.len() as u32) << 12 | opcode << 23;
+        let bytes: Vec<u8> = [header].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect();
+        self.write(bo, &bytes);
+        bo
+    }
+
+    /// A command that reads `length` bytes at offset `from` of the data and writes those at `to`.
+    fn command(&self, unit: u32, instructions: (u32, u32), from: usize, to: usize, length: u32) -> u32 {
+        let (bo, count) = instructions;
+        let mut words = vec![1 << unit, ert::TRANSACTION, 0, self.device_address(bo) as u32, 0x7f00, count];
+        for address in [self.address + from, self.address + to] {
+            words.extend([address as u32, (address >> 32) as u32]);
+        }
+        words.extend([length, length]);
+        self.command_bo(ert::START_CU, &words)
+    }
+
+    fn chain(&self, commands: &[u32]) -> u32 {
+        let mut words = vec![commands.len() as u32, 0, 0, 0, 0, 0];
+        commands.iter().for_each(|handle| words.extend([*handle, 0]));
+        self.command_bo(ert::CMD_CHAIN, &words)
+    }
+
+    fn state(&self, command: u32) -> u32 {
+        self.file.bo(command).unwrap().word(0).unwrap() & 0xf
+    }
+
+    fn messages(&self) -> String {
+        self.device.journal.report(&[])["messages"].to_string()
+    }
+
+    /// A configured context with the PDI `text`, and the instructions.
+    fn ready(&self, text: &str) -> (u32, (u32, u32)) {
+        let context = context(&self.file, 32).unwrap();
+        let pdi = self.pdi(text);
+        self.configure(context, &[pdi]).unwrap();
+        (context, self.instructions())
+    }
+}
+
+#[test]
+fn bos_have_the_lowest_free_handles_of_their_file() {
+    let Rig { device, file, .. } = &rig();
+    let handles: Vec<u32> = (0..4).map(|_| create(file, bo_type::SHMEM, 1).unwrap()).collect();
+    assert_eq!(handles, [3, 4, 5, 6]);
+    file.gem_close(6).unwrap();
+    file.gem_close(4).unwrap();
+    file.gem_close(3).unwrap();
+    assert_eq!(file.gem_close(4), Err(Errno::EINVAL));
+    let again: Vec<u32> = (0..4).map(|_| create(file, bo_type::CMD, 64).unwrap()).collect();
+    assert_eq!(again, [3, 4, 6, 7]);
+    assert_eq!(create(&File::open(device), bo_type::SHMEM, 1), Ok(1));
+}
+
+#[rstest]
+#[case::empty(bo_type::SHMEM, 0, Errno::EINVAL)]
+#[case::unknown(5, 4096, Errno::EINVAL)]
+#[case::huge(bo_type::SHMEM, 1 << 60, Errno::ENOMEM)]
+#[case::long_command(bo_type::CMD, CMD_BO_BYTES + 1, Errno::EINVAL)]
+#[case::short_command(bo_type::CMD, 3, Errno::EINVAL)]
+#[case::half_heap(bo_type::DEV_HEAP, DEV_MEM_SIZE / 2, Errno::EINVAL)]
+#[case::second_heap(bo_type::DEV_HEAP, DEV_MEM_SIZE, Errno::EBUSY)]
+#[case::larger_than_the_heap(bo_type::DEV, DEV_MEM_SIZE + 1, Errno::EINVAL)]
+fn bos_that_cannot_be(#[case] kind: u32, #[case] size: usize, #[case] expected: Errno) {
+    assert_eq!(create(&rig().file, kind, size), Err(expected));
+}
+
+#[test]
+fn flags_and_user_addresses_are_refused() {
+    let Rig { file, .. } = &rig();
+    for arguments in [CreateBo { flags: 1, ..CreateBo::zeroed() }, CreateBo { vaddr: 4096, ..CreateBo::zeroed() }] {
+        let mut arguments = CreateBo { kind: bo_type::SHMEM, size: 4096, ..arguments };
+        assert_eq!(file.create_bo(&mut arguments), Err(Errno::EINVAL));
+    }
+}
+
+#[test]
+fn parts_of_the_heap_need_a_heap_that_is_mapped() {
+    let device = device("", "");
+    let file = File::open(&device);
+    assert_eq!(create(&file, bo_type::DEV, PAGE), Err(Errno::EINVAL));
+    let heap = create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    assert_eq!(create(&file, bo_type::DEV, PAGE), Err(Errno::EINVAL));
+    let address = map_at(&file, heap, heap_address());
+    let part = create(&file, bo_type::DEV, 100).unwrap();
+    let mut info = GetBoInfo { handle: part, ..GetBoInfo::zeroed() };
+    file.get_bo_info(&mut info).unwrap();
+    assert_eq!((info.vaddr, info.xdna_addr), (address as u64, DEV_MEM_BASE));
+    assert_eq!(info.map_offset, INVALID_ADDRESS);
+    // The heap outlives its handle while it has parts, and there is never a second one.
+    file.gem_close(heap).unwrap();
+    assert!(file.bo(part).unwrap().memory().is_some());
+    assert_eq!(create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE), Err(Errno::EBUSY));
+}
+
+#[test]
+fn a_small_heap_is_full_early_and_takes_back() {
+    let rig = rig_with("heap=131072", "");
+    let parts: Vec<u32> = (0..4).map(|_| create(&rig.file, bo_type::DEV, 1).unwrap()).collect();
+    assert_eq!(create(&rig.file, bo_type::DEV, 1), Err(Errno::ENOSPC));
+    assert_eq!(context(&rig.file, 4), Err(Errno::ENOSPC), "the kernel's chain buffers need room too");
+    parts.iter().for_each(|part| rig.file.gem_close(*part).unwrap());
+    assert!(context(&rig.file, 4).is_ok());
+    assert_eq!(create(&rig.file, bo_type::DEV, 1), Err(Errno::ENOSPC));
+}
+
+#[test]
+fn bos_are_mapped_by_their_offset() {
+    let Rig { device, file, data, .. } = &rig();
+    let bo = file.bo(*data).unwrap();
+    let offset = bo.map_offset();
+    assert!(file.mappable(offset, 2 * PAGE, libc::MAP_SHARED).is_ok());
+    assert!(file.mappable(offset, PAGE, libc::MAP_SHARED | libc::MAP_FIXED).is_ok());
+    let refused = |offset, length, flags| file.mappable(offset, length, flags).map(drop);
+    assert_eq!(refused(offset, 2 * PAGE + 1, libc::MAP_SHARED), Err(Errno::EINVAL));
+    assert_eq!(refused(offset + PAGE as u64, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
+    assert_eq!(refused(offset, PAGE, libc::MAP_PRIVATE), Err(Errno::EINVAL));
+    assert_eq!(refused(INVALID_ADDRESS, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
+    let other = File::open(device);
+    assert_eq!(other.mappable(offset, PAGE, libc::MAP_SHARED).map(drop), Err(Errno::EINVAL));
+    file.gem_close(*data).unwrap();
+    assert_eq!(refused(offset, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_mapping_keeps_its_bo() {
+    let Rig { device, file, data, address, .. } = &rig();
+    let before = device.journal.counts.bos.now();
+    file.gem_close(*data).unwrap();
+    assert_eq!(device.journal.counts.bos.now(), before);
+    assert!(device.mappings.remove(*address, 2 * PAGE));
+    assert_eq!(device.journal.counts.bos.now(), before - 1);
+}
+
+#[test]
+fn infos_and_syncs_are_checked() {
+    let Rig { file, data, address, .. } = &rig();
+    let mut info = GetBoInfo { handle: *data, ..GetBoInfo::zeroed() };
+    file.get_bo_info(&mut info).unwrap();
+    assert_eq!((info.vaddr, info.xdna_addr), (*address as u64, *address as u64));
+    assert_eq!(file.get_bo_info(&mut GetBoInfo { handle: 99, ..info }), Err(Errno::ENOENT));
+    assert_eq!(file.get_bo_info(&mut GetBoInfo { ext: 1, ..info }), Err(Errno::EINVAL));
+    let new = create(file, bo_type::SHMEM, 1).unwrap();
+    let mut info = GetBoInfo { handle: new, ..GetBoInfo::zeroed() };
+    file.get_bo_info(&mut info).unwrap();
+    assert_eq!((info.vaddr, info.xdna_addr), (INVALID_ADDRESS, INVALID_ADDRESS));
+    assert_eq!(file.sync_bo(*data, 0, 2 * PAGE as u64), Ok(()));
+    assert_eq!(file.sync_bo(*data, 1, 2 * PAGE as u64), Err(Errno::EINVAL));
+    assert_eq!(file.sync_bo(*data, u64::MAX, 2), Err(Errno::EINVAL));
+    assert_eq!(file.sync_bo(99, 0, 0), Err(Errno::ENOENT));
+}
+
+#[test]
+fn contexts_need_a_heap_at_a_multiple_of_its_size() {
+    let device = device("", "");
+    let file = File::open(&device);
+    assert_eq!(context(&file, 0), Err(Errno::EINVAL));
+    assert_eq!(context(&file, 4), Err(Errno::ENOENT));
+    let heap = create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    assert_eq!(context(&file, 4), Err(Errno::EINVAL));
+    map_at(&file, heap, heap_address() + PAGE);
+    assert_eq!(context(&file, 4), Err(Errno::EINVAL));
+}
+
+#[test]
+fn contexts_have_cyclic_handles_and_a_limit_over_all_files() {
+    let Rig { device, file, .. } = &rig_with("contexts=3", "");
+    assert_eq!(context(file, 3), Err(Errno::EINVAL), "less than a column");
+    assert_eq!(context(file, 36), Err(Errno::ENOSPC), "nine columns");
+    for handle in 1..=255 {
+        assert_eq!(context(file, 28), Ok(handle));
+        file.destroy_hwctx(handle).unwrap();
+    }
+    let handles: Vec<_> = (0..3).map(|_| context(file, 4).unwrap()).collect();
+    assert_eq!(handles, [1, 2, 3]);
+    assert_eq!(context(file, 4), Err(Errno::ENOENT));
+    assert_eq!(file.destroy_hwctx(9), Err(Errno::EINVAL));
+    let other = File::open(device);
+    let heap = create(&other, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    map_at(&other, heap, heap_address());
+    assert_eq!(context(&other, 4), Err(Errno::ENOENT));
+    file.destroy_hwctx(2).unwrap();
+    assert_eq!(context(&other, 4), Ok(1));
+    drop(other);
+    assert_eq!(context(file, 4), Ok(4));
+    assert_eq!(device.journal.counts.contexts.now(), 3);
+}
+
+#[test]
+fn compute_units_are_configured_once() {
+    let rig = rig();
+    let (pdi, one) = (rig.pdi("add 1"), context(&rig.file, 4).unwrap());
+    assert_eq!(rig.configure(one, &[]), Err(Errno::EINVAL));
+    assert_eq!(rig.configure(one, &[pdi; 33]), Err(Errno::EINVAL));
+    assert_eq!(rig.configure(one, &[rig.data]), Err(Errno::EINVAL), "a PDI has to be in the heap");
+    assert_eq!(rig.configure(one, &[77]), Err(Errno::EINVAL));
+    assert_eq!(rig.configure(9, &[pdi]), Err(Errno::EINVAL));
+    assert_eq!(rig.file.config_cu(one, &[2, 0, 0, 0, 0, 0, 0, 0]), Err(Errno::EINVAL), "no room for two");
+    assert_eq!(rig.configure(one, &[pdi; 32]), Ok(()));
+    assert_eq!(rig.configure(one, &[pdi]), Err(Errno::EINVAL));
+}
+
+#[test]
+fn chains_run_in_order_and_count() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 3");
+    rig.write(rig.data, &[1, 2, 3, 4]);
+    let commands = [rig.command(0, instructions, 0, 64, 4), rig.command(0, instructions, 64, 128, 4)];
+    let chain = rig.chain(&commands);
+    assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(0));
+    assert_eq!(rig.file.wait_cmd(context, 0, 50), Ok(()));
+    assert_eq!(rig.data(128, 4), [7, 8, 9, 10]);
+    assert_eq!((rig.state(chain), rig.state(commands[0])), (ert::COMPLETED, ert::NEW));
+    assert_eq!(rig.file.exec_cmd(context, commands[0], &[rig.data]), Ok(1));
+    assert_eq!(rig.state(commands[0]), ert::COMPLETED);
+    let counts = rig.device.npu.counts();
+    assert_eq!((counts.chains, counts.commands, counts.context_switches), (2, 3, 0));
+    assert!(!rig.messages().contains("command"), "{}", rig.messages());
+}
+
+#[test]
+fn submissions_are_checked() {
+    let rig = rig();
+    let (ready, instructions) = rig.ready("add 3");
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let exec = |context, command, arguments: &[u32]| rig.file.exec_cmd(context, command, arguments);
+    assert_eq!(exec(ready, rig.data, &[]), Err(Errno::EINVAL), "no command BO");
+    assert_eq!(exec(ready, 99, &[]), Err(Errno::EINVAL));
+    assert_eq!(exec(ready, command, &[99]), Err(Errno::ENOENT));
+    assert_eq!(exec(9, command, &[]), Err(Errno::EINVAL));
+    assert_eq!(exec(ready, command, &[rig.data, rig.data]), Err(Errno::EALREADY));
+    let bare = context(&rig.file, 4).unwrap();
+    assert_eq!(exec(bare, command, &[rig.data]), Err(Errno::EINVAL), "not configured");
+    assert_eq!(rig.file.wait_cmd(ready, 0, 50), Err(Errno::EINVAL), "nothing was submitted");
+    assert_eq!(exec(ready, command, &[rig.data]), Ok(0));
+    assert_eq!(rig.file.wait_cmd(ready, 1, 50), Err(Errno::EINVAL));
+    assert_eq!(rig.file.wait_cmd(9, 0, 50), Err(Errno::EINVAL));
+}
+
+/// Commands of two arguments take 52 + 4 * 11 bytes.
+#[rstest]
+#[case(42, ert::COMPLETED)]
+#[case(43, ert::NEW)]
+fn a_chain_buffer_holds_42_commands_of_two_arguments(#[case] count: usize, #[case] state: u32) {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 0");
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let chain = rig.chain(&vec![command; count]);
+    assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(0));
+    assert_eq!(rig.file.wait_cmd(context, 0, 0), Ok(()));
+    assert_eq!(rig.state(chain), state);
+    assert_eq!(rig.messages().contains("chain buffer of 4096"), state == ert::NEW, "{}", rig.messages());
+}
+
+#[test]
+fn malformed_submissions_are_dropped() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 0");
+    let good = rig.command(0, instructions, 0, 64, 4);
+    let no_unit = rig.command_bo(ert::START_CU, &[0, 3, 0, 0, 0, 0]);
+    let cases = [
+        (rig.chain(&[]), "a chain of 0 commands"),
+        (rig.chain(&[good; 65]), "a chain of 65 commands"),
+        (rig.chain(&[rig.data]), "is no command BO"),
+        (rig.chain(&[no_unit]), "no compute unit"),
+        (rig.command_bo(ert::CMD_CHAIN, &[1, 0, 0]), "do not fit into the chain's payload"),
+        (rig.command_bo(20, &[1; 8]), "opcode 20 is not simulated"),
+    ];
+    for (sequence, (chain, expected)) in cases.into_iter().enumerate() {
+        assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(sequence as u64));
+        assert_eq!(rig.file.wait_cmd(context, sequence as u64, 50), Ok(()));
+        assert_eq!(rig.state(chain), ert::NEW);
+        assert!(rig.messages().contains(expected), "{expected}: {}", rig.messages());
+    }
+    assert_eq!(rig.device.npu.counts().chains, 0);
+}
+
+#[test]
+fn a_failing_command_is_named_by_its_chain() {
+    let rig = rig();
+    let context = context(&rig.file, 32).unwrap();
+    let pdis = [rig.pdi("add 1"), rig.pdi("fail")];
+    rig.configure(context, &pdis).unwrap();
+    let instructions = rig.instructions();
+    let unit = |unit| rig.command(unit, instructions, 0, 64, 4);
+    for (bad, expected) in [(unit(1), "always"), (unit(2), "compute unit 2 of a context with 2")] {
+        let chain = rig.chain(&[unit(0), bad, unit(0)]);
+        rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+        let bo = rig.file.bo(chain).unwrap();
+        assert_eq!((rig.state(chain), bo.word(12)), (ert::ERROR, Some(1)));
+        assert!(rig.messages().contains(expected), "{}", rig.messages());
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_never_signals() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("compiled code");
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let chain = rig.chain(&[command]);
+    rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    let start = rig.device.npu.elapsed_ns();
+    assert_eq!(rig.file.wait_cmd(context, 0, 50), Err(Errno::ETIME));
+    assert_eq!(rig.state(chain), ert::NEW);
+    assert_eq!(rig.device.npu.elapsed_ns(), start + 50_000_000);
+    assert_eq!(rig.file.wait_cmd(context, 0, 0), Ok(()));
+    let restart = rig.device.arch.cost.context_create_ns;
+    assert_eq!(rig.device.npu.elapsed_ns(), start + WATCHDOG_NS + restart);
+    assert_eq!((rig.state(chain), rig.state(command)), (ert::TIMEOUT, ert::TIMEOUT));
+    assert!(rig.messages().contains("no description that is known"), "{}", rig.messages());
+    // The context works again. The health report has taken the place of the command.
+    let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
+    rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    assert_eq!(rig.file.destroy_hwctx(context), Ok(()), "the watchdog ends what still runs");
+    assert_eq!(rig.state(chain), ert::TIMEOUT);
+}
+
+#[test]
+fn arguments_have_to_be_in_named_and_mapped_bos() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 1");
+    let run = |command: u32, arguments: &[u32]| {
+        let sequence = rig.file.exec_cmd(context, command, arguments).unwrap();
+        rig.file.wait_cmd(context, sequence, 0).unwrap();
+        rig.state(command)
+    };
+    assert_eq!(run(rig.command(0, instructions, 0, 64, 4), &[]), ert::TIMEOUT);
+    assert!(rig.messages().contains("belongs to no BO of the submission"), "{}", rig.messages());
+    assert_eq!(run(rig.command(0, instructions, 0, 2 * PAGE - 2, 4), &[rig.data]), ert::TIMEOUT);
+    assert!(rig.messages().contains("argument 1 has 4 bytes, its BO 2 from there"), "{}", rig.messages());
+    let outside = rig.command(0, (rig.data, instructions.1), 0, 64, 4);
+    assert_eq!(run(outside, &[rig.data]), ert::TIMEOUT);
+    assert!(rig.messages().contains("are not in the device heap"), "{}", rig.messages());
+    assert_eq!(run(rig.command(0, instructions, 0, 64, 4), &[rig.data]), ert::COMPLETED);
+    let gone = rig.command(0, instructions, 0, 64, 4);
+    rig.device.mappings.remove(rig.address, 2 * PAGE);
+    assert_eq!(run(gone, &[rig.data]), ert::TIMEOUT);
+    assert!(rig.messages().contains("no BO is mapped at"), "{}", rig.messages());
+}
+
+#[test]
+fn parts_of_the_heap_can_be_arguments() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 1");
+    let part = rig.dev(&[5; 8]);
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let address = rig.heap as u64 + rig.device_address(part) - DEV_MEM_BASE;
+    let bo = rig.file.bo(command).unwrap();
+    bo.set_word(28, address as u32);
+    bo.set_word(32, (address >> 32) as u32);
+    rig.file.exec_cmd(context, command, &[rig.data, part]).unwrap();
+    assert_eq!((rig.state(command), rig.data(64, 4)), (ert::COMPLETED, vec![6; 4]));
+    rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    rig.file.wait_cmd(context, 1, 0).unwrap();
+    assert_eq!(rig.state(command), ert::TIMEOUT, "the part is not named");
+}
+
+#[rstest]
+#[case("timeout@1", ert::TIMEOUT)]
+#[case("abort@1", ert::ABORT)]
+#[case("garbage@1", ert::COMPLETED)]
+#[case("lost@1", ert::ABORT)]
+fn planned_faults_hit_commands(#[case] plan: &str, #[case] state: u32) {
+    let rig = rig_with("", plan);
+    let (context, instructions) = rig.ready("add 1");
+    let command = rig.command(0, instructions, 0, 64, 8);
+    rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    rig.file.wait_cmd(context, 0, 0).unwrap();
+    assert_eq!(rig.state(command), state);
+    assert_ne!(rig.data(64, 8), [1; 8], "the result is not the right one");
+    assert_eq!(rig.device.is_lost(), plan.starts_with("lost"));
+}
+
+#[test]
+fn a_wait_that_is_shorter_than_the_work_is_too_short() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 1");
+    let command = rig.command(0, instructions, 0, 64, 8);
+    let chain = rig.chain(&[command; 35]);
+    // 50 us, and 34 times 30 us more: just above a millisecond.
+    rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    assert_eq!(rig.file.wait_cmd(context, 0, 1), Err(Errno::ETIME));
+    assert_eq!(rig.file.wait_cmd(context, 0, 1), Ok(()));
+    rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    assert_eq!(rig.file.wait_cmd(context, 1, 2), Ok(()));
+}
+
+#[test]
+fn closing_a_file_releases_everything() {
+    let rig = rig();
+    let (context, instructions) = rig.ready("add 1");
+    let command = rig.command(0, instructions, 0, 64, 8);
+    rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    let Rig { device, file, heap, address, .. } = rig;
+    device.mappings.remove(heap, DEV_MEM_SIZE);
+    device.mappings.remove(address, 2 * PAGE);
+    drop(file);
+    let counts = &device.journal.counts;
+    let left =
+        [&counts.bos, &counts.bo_bytes, &counts.mappings, &counts.contexts, &counts.files].map(|level| level.now());
+    assert_eq!(left, [0; 5]);
+}
