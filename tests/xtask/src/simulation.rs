@@ -43,7 +43,7 @@ impl Simulation {
             "old" => testbed.old_rocr()?,
             file => std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?,
         };
-        let dir = Arc::new(tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?);
+        let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
         let (preload, npus) = (library::preload(offline)?, options.npus.clone());
         let mut simulation = Self { preload, rocr, npus, helper: None, dir };
         if options.isolate {
@@ -58,7 +58,7 @@ impl Simulation {
 
     /// The same simulation with reports of its own.
     pub fn apart(&self) -> Result<Self> {
-        let other = Self { dir: Arc::new(tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?), ..self.clone() };
+        let other = Self { dir: Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?), ..self.clone() };
         other.write_helper()?;
         Ok(other)
     }
