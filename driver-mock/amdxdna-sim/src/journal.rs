@@ -114,10 +114,7 @@ impl Journal {
 
     /// Notes how a call ended. `detail` describes it without addresses, for the stream.
     pub fn leave<T>(&self, name: &'static str, detail: impl FnOnce() -> String, result: &Result<T, Errno>) {
-        if let Err(errno) = result {
-            let mut calls = self.calls.lock();
-            *calls.entry(name).or_default().errors.entry(errno.to_string()).or_default() += 1;
-        }
+        self.count_error(name, result);
         if self.stream.is_none() && !self.settings.log {
             return;
         }
@@ -132,6 +129,21 @@ impl Journal {
         }
         if self.settings.log {
             print(&line);
+        }
+    }
+
+    /// As [`Journal::leave`], for a call that a thread of the runtime makes at any time: it is not part of the stream.
+    pub fn leave_unordered<T>(&self, name: &'static str, result: &Result<T, Errno>) {
+        self.count_error(name, result);
+        if self.settings.log {
+            print(&result.as_ref().map_or_else(|errno| format!("{name} = {errno}"), |_| format!("{name} = ok")));
+        }
+    }
+
+    fn count_error<T>(&self, name: &'static str, result: &Result<T, Errno>) {
+        if let Err(errno) = result {
+            let mut calls = self.calls.lock();
+            *calls.entry(name).or_default().errors.entry(errno.to_string()).or_default() += 1;
         }
     }
 

@@ -106,7 +106,7 @@ impl Kfd {
             // SAFETY: the caller's structure again.
             unsafe { user::write(address, &bytes) }
         });
-        self.journal.leave(name, String::new, &result);
+        self.journal.leave_unordered(name, &result);
         result
     }
 

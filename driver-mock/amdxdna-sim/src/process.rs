@@ -9,7 +9,7 @@ use crate::kfd::Kfd;
 use crate::node::ioctl::Descriptors;
 use crate::node::{Bo, Device, File, Mappings};
 use crate::settings::Settings;
-use crate::tree::Tree;
+use crate::tree::{Prefixes, Tree};
 use aie_hal::kernel::KernelExecutor;
 use parking_lot::RwLock;
 use std::cell::Cell;
@@ -107,6 +107,8 @@ pub struct Process {
     pub table: Table,
     /// Mappings.
     pub mappings: Arc<Mappings>,
+    /// Which paths are simulated.
+    pub prefixes: Prefixes,
     tree: OnceLock<Tree>,
     /// Whether an accel node was opened.
     used: AtomicBool,
@@ -232,6 +234,7 @@ impl Process {
             kfd: Kfd::new(journal.clone()),
             table: Table::new(),
             mappings,
+            prefixes: Prefixes::new(&settings.devices),
             tree: OnceLock::new(),
             used: AtomicBool::new(false),
             finished: AtomicBool::new(false),

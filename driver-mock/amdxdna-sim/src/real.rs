@@ -81,6 +81,7 @@ real! {
     faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int;
     stat64(path: *const c_char, status: *mut libc::stat64) -> c_int;
     lstat64(path: *const c_char, status: *mut libc::stat64) -> c_int;
+    fstat64(fd: c_int, status: *mut libc::stat64) -> c_int;
     fstatat64(folder: c_int, path: *const c_char, status: *mut libc::stat64, flags: c_int) -> c_int;
     statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int;
     readlink(path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t;

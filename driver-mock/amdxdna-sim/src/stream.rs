@@ -1,7 +1,7 @@
 //! The stream of calls: one line each, without addresses, to be written to a file or compared with one.
 //!
-//! Threads that make calls at the same time make them in no fixed order, so a comparison is of use for a run whose calls come
-//! from one thread at a time.
+//! Calls of KFD are left out, as ROCR makes them in a thread of its own at any time. Other threads that make calls at the same time
+//! make them in no fixed order, so a comparison is of use for a run whose calls come from one thread at a time.
 
 use parking_lot::Mutex;
 use std::fs;

@@ -12,10 +12,17 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Prefixes that are redirected whatever the devices are.
-const PREFIXES: [&str; 6] =
-    ["/sys/class/accel", "/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdxdna", "/dev/accel", "/dev/kfd"];
-/// Where PCI devices hang: the bridge that they are behind on these machines.
-const BRIDGE: &str = "sys/devices/pci0000:00/0000:00:08.2";
+const PREFIXES: [&str; 7] = [
+    "/sys/class/accel",
+    "/sys/class/kfd",
+    "/sys/devices/virtual/kfd",
+    "/sys/module/amdxdna",
+    "/sys/bus/pci/drivers/amdxdna",
+    "/dev/accel",
+    "/dev/kfd",
+];
+/// Where PCI devices hang, below `/sys`: the bridge that they are behind on these machines.
+const BRIDGE: &str = "devices/pci0000:00/0000:00:08.2";
 /// Character device numbers: accel is a fixed one, KFD's is handed out at boot.
 const ACCEL_MAJOR: u32 = 261;
 const KFD_MAJOR: u32 = 235;
@@ -48,12 +55,36 @@ pub struct Target {
     pub node: Option<Node>,
 }
 
+/// The paths that are simulated, known without the tree: most processes never need one.
+#[derive(Debug)]
+pub struct Prefixes(Vec<String>);
+
+impl Prefixes {
+    /// Those of these devices.
+    pub fn new(devices: &[DeviceSettings]) -> Self {
+        let mut prefixes: Vec<String> = PREFIXES.map(str::to_owned).to_vec();
+        for DeviceSettings { address, .. } in devices {
+            prefixes.push(format!("/sys/{BRIDGE}/{address}"));
+            prefixes.push(format!("/sys/bus/pci/devices/{address}"));
+        }
+        Self(prefixes)
+    }
+
+    /// Whether `path` is one of them, or below.
+    pub fn cover(&self, path: &CStr) -> bool {
+        let path = path.to_bytes();
+        let below = |prefix: &String| {
+            path.strip_prefix(prefix.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        (path.starts_with(b"/sys/") || path.starts_with(b"/dev/")) && self.0.iter().any(below)
+    }
+}
+
 /// The tree.
 #[derive(Debug)]
 pub struct Tree {
     /// Without links in it.
     root: PathBuf,
-    prefixes: Vec<String>,
     devices: usize,
     /// Whether it is to be removed.
     temporary: bool,
@@ -73,14 +104,7 @@ impl Tree {
             None => (temporary_folder()?, true),
         };
         let root = fs::canonicalize(folder)?;
-        let mut prefixes: Vec<String> = PREFIXES.map(str::to_owned).to_vec();
-        let bridge = format!("/{BRIDGE}");
-        for device in devices {
-            prefixes.push(format!("{bridge}/{}", device.address));
-            prefixes.push(format!("/sys/bus/pci/devices/{}", device.address));
-        }
-        prefixes.push("/sys/bus/pci/drivers/amdxdna".into());
-        let tree = Self { root, prefixes, devices: devices.len(), temporary };
+        let tree = Self { root, devices: devices.len(), temporary };
         tree.kfd(machine)?;
         tree.folder("dev/accel")?;
         tree.folder("sys/class/accel")?;
@@ -139,7 +163,8 @@ impl Tree {
         let name =
             if arch.dev_gen == 3 { "NPU Phoenix".into() } else { format!("NPU {}", product.map_or("", |id| &id.name)) };
         let address = &device.address;
-        let folder = format!("{BRIDGE}/{address}");
+        let below = format!("{BRIDGE}/{address}");
+        let folder = format!("sys/{below}");
         let write = |name: &str, content: String| self.file(&format!("{folder}/{name}"), &content);
         write("vendor", "0x1022\n".into())?;
         write("device", format!("0x{id:04x}\n"))?;
@@ -157,8 +182,8 @@ impl Tree {
         write("uevent", uevent)?;
         write("power/runtime_status", "active\n".into())?;
         self.link(&format!("{folder}/driver"), "../../../../bus/pci/drivers/amdxdna")?;
-        self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../../{folder}"))?;
-        self.link(&format!("sys/bus/pci/drivers/amdxdna/{address}"), &format!("../../../../../{folder}"))?;
+        self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../{below}"))?;
+        self.link(&format!("sys/bus/pci/drivers/amdxdna/{address}"), &format!("../../../../{below}"))?;
         let accel = format!("{folder}/accel/accel{index}");
         let (node_major, node_minor) = Node::Accel(index).numbers();
         self.file(&format!("{accel}/dev"), &format!("{node_major}:{node_minor}\n"))?;
@@ -166,7 +191,7 @@ impl Tree {
             format!("MAJOR={node_major}\nMINOR={node_minor}\nDEVNAME=accel/accel{index}\nDEVTYPE=accel_minor\n");
         self.file(&format!("{accel}/uevent"), &uevent)?;
         self.link(&format!("{accel}/device"), "../..")?;
-        self.link(&format!("sys/class/accel/accel{index}"), &format!("../../../{accel}"))?;
+        self.link(&format!("sys/class/accel/accel{index}"), &format!("../../{below}/accel/accel{index}"))?;
         self.node(&format!("dev/accel/accel{index}"), machine.node)
     }
 
@@ -230,18 +255,9 @@ impl Tree {
         self.link("sys/class/kfd/kfd", "../../devices/virtual/kfd/kfd")
     }
 
-    /// Where `path` leads; `None` when it is not redirected.
+    /// Where a path that the [`Prefixes`] cover leads; `None` when it cannot be a path of the tree.
     pub fn redirect(&self, path: &CStr) -> Option<Target> {
         let path = path.to_str().ok()?;
-        if !path.starts_with("/sys/") && !path.starts_with("/dev/") {
-            return None;
-        }
-        let below = |prefix: &String| {
-            path.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        if !self.prefixes.iter().any(below) {
-            return None;
-        }
         let node = match path.strip_prefix("/dev/") {
             None => None,
             Some("kfd") => Some(Node::Kfd),
@@ -313,6 +329,8 @@ mod tests {
         assert_eq!(follow(&tree, "/sys/class/accel/accel0/device/vbnv").unwrap(), "NPU Strix\n");
         assert_eq!(follow(&tree, "/sys/bus/pci/devices/0000:c6:00.1/fw_version").unwrap(), "1.5.5.391\n");
         assert!(follow(&tree, "/sys/class/kfd/kfd/topology/nodes/0/properties").unwrap().contains("mem_banks_count 1"));
+        let link = fs::read_link(tree.root.join("sys/class/accel/accel1")).unwrap();
+        assert_eq!(link, Path::new("../../devices/pci0000:00/0000:00:08.2/0000:c6:00.1/accel/accel1"));
         let target = tree.redirect(c"/sys/class/accel/accel0/device").unwrap();
         let real = fs::canonicalize(Path::new(target.path.to_str().unwrap())).unwrap();
         let outside = tree.outside(real.as_os_str().as_bytes()).unwrap();
@@ -322,13 +340,20 @@ mod tests {
     }
 
     #[test]
-    fn only_the_simulated_paths_are_redirected() {
-        let tree = tree("");
+    fn only_the_simulated_paths_are_covered() {
+        let settings = Settings::read(|_| None).unwrap();
+        let prefixes = Prefixes::new(&settings.devices);
         for path in
             [c"/dev/null", c"/sys/class/accelerated", c"relative", c"/sys/devices/system/cpu", c"/dev/accelerator"]
         {
-            assert_eq!(tree.redirect(path), None, "{path:?}");
+            assert!(!prefixes.cover(path), "{path:?}");
         }
+        for path in
+            [c"/dev/accel", c"/dev/kfd", c"/sys/class/accel/accel0", c"/sys/bus/pci/devices/0000:c5:00.1/vendor"]
+        {
+            assert!(prefixes.cover(path), "{path:?}");
+        }
+        let tree = tree("");
         assert_eq!(tree.redirect(c"/dev/accel/accel1").unwrap().node, Some(Node::Accel(1)));
         assert_eq!(tree.redirect(c"/dev/accel/accel2").unwrap().node, None);
         assert_eq!(tree.redirect(c"/dev/kfd").unwrap().node, Some(Node::Kfd));

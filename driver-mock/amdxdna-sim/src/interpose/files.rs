@@ -19,9 +19,7 @@ pub(super) unsafe fn target(process: &Process, path: *const c_char) -> Option<Ta
     }
     // SAFETY: a C string, as the caller promises.
     let path = unsafe { CStr::from_ptr(path) };
-    // Most paths are others; the tree is made only when it is needed.
-    let start = path.to_bytes();
-    if !start.starts_with(b"/sys/") && !start.starts_with(b"/dev/") {
+    if !process.prefixes.cover(path) {
         return None;
     }
     process.tree().redirect(path)

@@ -18,7 +18,7 @@ pub use descriptors::{close, dup, dup2, dup3, fcntl, ioctl, mmap, munmap};
 pub use end::{_exit, abort, assert_fail};
 pub use files::{access, faccessat, fopen, open, openat, opendir, readlink, readlinkat, realpath};
 pub use libc;
-pub use status::{fstatat, fstatat_versioned, lstat, stat, statx};
+pub use status::{fstat, fstatat, fstatat_versioned, lstat, stat, statx};
 
 use crate::errno::Errno;
 use crate::real::set_errno;
@@ -80,6 +80,10 @@ macro_rules! preload {
                 fn lstat64(path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
                 fn __lxstat(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
                 fn __lxstat64(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
+                fn fstat(fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
+                fn fstat64(fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
+                fn __fxstat(_version: c_int, fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
+                fn __fxstat64(_version: c_int, fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
                 fn fstatat(folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
                     = fstatat(folder, path, status, flags);
                 fn fstatat64(folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int

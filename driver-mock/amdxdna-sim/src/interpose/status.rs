@@ -1,10 +1,11 @@
 //! The `stat` family. The stand-ins of device nodes are plain files; here they become character devices.
 
 use super::files::target;
-use crate::process::with_files;
+use crate::process::{Open, simulated, with_files};
 use crate::real;
 use crate::tree::Node;
 use libc::{c_char, c_int, c_uint};
+use std::sync::Arc;
 
 /// # Safety
 /// `path` is null or a C string; `status` is what `real` fills.
@@ -13,13 +14,38 @@ unsafe fn in_tree(path: *const c_char, status: *mut libc::stat64, real: impl Fn(
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else { return real(path) };
     let result = real(ours.path.as_ptr());
     if let (0, Some(node)) = (result, ours.node) {
-        let (major, minor) = node.numbers();
         // SAFETY: the caller's structure, which has just been filled.
-        unsafe {
-            (*status).st_mode = (*status).st_mode & !libc::S_IFMT | libc::S_IFCHR;
-            (*status).st_rdev = libc::makedev(major, minor);
-            (*status).st_size = 0;
-        }
+        mark_old(unsafe { &mut *status }, node);
+    }
+    result
+}
+
+fn mark_old(status: &mut libc::stat64, node: Node) {
+    let (major, minor) = node.numbers();
+    status.st_mode = status.st_mode & !libc::S_IFMT | libc::S_IFCHR;
+    status.st_rdev = libc::makedev(major, minor);
+    status.st_size = 0;
+}
+
+/// The device node that is open as `fd`.
+fn open_node(fd: c_int) -> Option<Node> {
+    simulated(|process| match process.table.get(fd)? {
+        Open::Accel(file) => process.devices.iter().position(|d| Arc::ptr_eq(d, file.device())).map(Node::Accel),
+        Open::Kfd => Some(Node::Kfd),
+        Open::Bo(_) => None,
+    })
+}
+
+/// `fstat`.
+///
+/// # Safety
+/// As in C.
+pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
+    // SAFETY: the caller's arguments.
+    let result = unsafe { real::fstat64(fd, status) };
+    if let (0, Some(node)) = (result, open_node(fd)) {
+        // SAFETY: the caller's structure, which has just been filled.
+        mark_old(unsafe { &mut *status }, node);
     }
     result
 }
@@ -74,7 +100,13 @@ pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_ui
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
         // SAFETY: the caller's arguments.
-        return unsafe { real::statx(folder, path, flags, mask, status) };
+        let result = unsafe { real::statx(folder, path, flags, mask, status) };
+        // Rust's standard library asks for the status of a descriptor in this way.
+        if let (0, true, Some(node)) = (result, flags & libc::AT_EMPTY_PATH != 0, open_node(folder)) {
+            // SAFETY: the caller's structure, which has just been filled.
+            unsafe { mark(&mut *status, node) };
+        }
+        return result;
     };
     // SAFETY: a C string of ours; the caller's other arguments.
     let result = unsafe { real::statx(folder, ours.path.as_ptr(), flags, mask, status) };

@@ -126,6 +126,11 @@ impl Rig {
         memory.span(start, bytes.len()).unwrap().write(bytes);
     }
 
+    fn write_at(&self, offset: usize, bytes: &[u8]) {
+        let bo = self.file.bo(self.data).unwrap();
+        bo.memory().unwrap().0.span(offset, bytes.len()).unwrap().write(bytes);
+    }
+
     fn data(&self, offset: usize, length: usize) -> Vec<u8> {
         self.file.bo(self.data).unwrap().memory().unwrap().0.copy(offset, length).unwrap()
     }
@@ -565,4 +570,32 @@ fn closing_a_file_releases_everything() {
     let left =
         [&counts.bos, &counts.bo_bytes, &counts.mappings, &counts.contexts, &counts.files].map(|level| level.now());
     assert_eq!(left, [0; 5]);
+}
+
+#[test]
+fn threads_share_a_file() {
+    let rig = rig();
+    let (pdi, instructions) = (rig.pdi("add 1"), rig.instructions());
+    std::thread::scope(|scope| {
+        for thread in 0..4_usize {
+            let rig = &rig;
+            scope.spawn(move || {
+                for round in 0..100_u64 {
+                    let context = context(&rig.file, 4).unwrap();
+                    rig.configure(context, &[pdi]).unwrap();
+                    let at = 512 * thread;
+                    rig.write_at(at, &[round as u8; 4]);
+                    let command = rig.command(0, instructions, at, at + 64, 4);
+                    let chain = rig.chain(&[command]);
+                    assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(0));
+                    assert_eq!(rig.file.wait_cmd(context, 0, 50), Ok(()));
+                    assert_eq!(rig.data(at + 64, 4), [round as u8 + 1; 4]);
+                    [command, chain].iter().for_each(|bo| rig.file.gem_close(*bo).unwrap());
+                    rig.file.destroy_hwctx(context).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(rig.device.npu.counts().chains, 400);
+    assert_eq!(rig.device.journal.counts.contexts.now(), 0);
 }
