@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 /// Memory that another process can map.
 pub trait Export {
     /// A descriptor that can be mapped shared and writable, and the offset in it at which `allocation` starts, in bytes. The
-    /// file must cover the whole allocation. It is asked for once per allocation, from the thread that allocated.
+    /// file must cover the whole allocation; it is mapped from its start to the end of the allocation. It is asked for once per allocation, from the thread that allocated.
     ///
     /// # Errors
     /// What the runtime says; the allocation is then given back.

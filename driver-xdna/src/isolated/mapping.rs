@@ -1,9 +1,12 @@
 //! Mappings of memory that the other process allocated: the one place here that maps and unmaps.
+//!
+//! Files are mapped from their first byte, whatever the offset of the range: the amdxdna kernel driver puts a buffer's first
+//! page at the start of a mapping of its DMA buffer even when an offset was asked for (its `amdxdna_gem_dmabuf_mmap`). That
+//! costs addresses, but no memory.
 
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::param::page_size;
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -54,13 +57,13 @@ impl Mapping {
         if end.is_none_or(|end| end > size) {
             return Err(fail(format!("it has {size} bytes")));
         }
-        let lead = usize::try_from(offset % page_size() as u64).map_err(|e| fail(e.to_string()))?;
+        let lead = usize::try_from(offset).map_err(|e| fail(e.to_string()))?;
         let mapped =
             length.checked_add(lead).ok_or_else(|| fail("it does not fit into the address space".to_owned()))?;
         let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: The kernel chooses the address (no hint, no MAP_FIXED), so no existing mapping is touched. The offset is
-        // a multiple of the page size, and the file covers the range.
-        let base = unsafe { mmap(std::ptr::null_mut(), mapped, flags, MapFlags::SHARED, file, offset - lead as u64) }
+        // SAFETY: The kernel chooses the address (no hint, no MAP_FIXED), so no existing mapping is touched. The file
+        // covers the range.
+        let base = unsafe { mmap(std::ptr::null_mut(), mapped, flags, MapFlags::SHARED, file, 0) }
             .map_err(|e| fail(e.to_string()))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| fail("the system gave address 0".to_owned()))?;
         Ok(Self { base, mapped, lead })
