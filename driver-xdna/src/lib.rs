@@ -22,6 +22,7 @@ mod executable;
 mod execution;
 mod gate;
 pub mod interface;
+pub mod isolated;
 pub mod kernel_dispatch;
 pub mod library;
 mod npu;

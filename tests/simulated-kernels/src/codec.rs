@@ -3,8 +3,8 @@
 //! A process that holds the runtime for another one has no ggml. There, ggml's base library is loaded from where the loader
 //! finds it.
 
-use ggml_hsa::codec::GgmlCodec;
 use aie_ops::{BlockCodec, DataType};
+use ggml_hsa::codec::GgmlCodec;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LAZY};
 use std::sync::Once;
 
