@@ -192,4 +192,8 @@ pub trait Agent: Send + Sync + Debug {
     /// [`AgentError::Timeout`] and [`AgentError::Failed`] (commands before the named one have run, those behind it have
     /// not), [`AgentError::OutOfMemory`], [`AgentError::Lost`].
     fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError>;
+    /// The process ends: gives back what the runtime and the kernel driver hold for this agent, as far as nobody can be using
+    /// it. Data memory that is still allocated stays mapped, because its owner may still look at it. Afterwards every call
+    /// is an error, and giving memory back does nothing.
+    fn close(&self) {}
 }

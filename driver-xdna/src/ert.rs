@@ -7,9 +7,12 @@
 //!
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
+mod export;
+
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
 use crate::gate::{CommandBuffers, Completion, Gate, Problem};
+use crate::runtime::AT_EXIT_LIMIT;
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use hsa_sys::*;
@@ -75,6 +78,8 @@ struct Ring {
     heap: BTreeMap<u64, u32>,
     /// Addresses that data buffers take in the arena, by their start.
     data: HashMap<usize, usize>,
+    /// Nothing is left but perhaps data memory.
+    closed: bool,
 }
 
 // SAFETY: the pointers are to ROCR's queue and to memory of its pools, which belong to no thread.
@@ -161,6 +166,7 @@ impl ErtAgent {
             next_context: 0,
             heap: BTreeMap::new(),
             data: HashMap::new(),
+            closed: false,
         };
         let agent = Self {
             info,
@@ -411,6 +417,9 @@ impl Agent for ErtAgent {
             tracing::warn!("{} bytes are not given back to a runtime that does not answer", allocation.length);
             return;
         };
+        if ring.closed {
+            return;
+        }
         let start = allocation.host.addr().get();
         let place = ring.data.remove(&start).map(|length| start..start + length);
         ring.heap.remove(&allocation.device_address);
@@ -492,11 +501,24 @@ impl Agent for ErtAgent {
         self.rewind(queue);
         outcome.map_err(|problem| self.failure(problem))
     }
+
+    fn close(&self) {
+        // A call that is under way has the lock, and what it uses stays.
+        if let Some(mut ring) = self.ring.try_lock_for(AT_EXIT_LIMIT)
+            && !ring.closed
+        {
+            self.lost.get_or_init(|| "the process is ending".to_owned());
+            self.end(&mut ring, false);
+            if ring.data.is_empty() {
+                self.session.end();
+            }
+        }
+    }
 }
 
-impl Drop for ErtAgent {
-    fn drop(&mut self) {
-        let ring = self.ring.get_mut();
+impl ErtAgent {
+    /// Gives back everything but data memory, which it gives back when `data` says so, or when nobody has any.
+    fn end(&self, ring: &mut Ring, data: bool) {
         for (_, handle) in ring.contexts.drain() {
             if let Err(cause) = self.gate.destroy_context(handle) {
                 tracing::debug!("DESTROY_HWCTX: {cause}");
@@ -504,25 +526,43 @@ impl Drop for ErtAgent {
         }
         self.gate.release(&mut ring.buffers);
         let api = self.session.api();
-        // SAFETY: the queue and the memory are this agent's, and nobody uses them any more.
-        unsafe {
-            let status = (api.hsa_queue_destroy)(ring.queue.as_ptr());
-            if let Err(cause) = self.session.check("hsa_queue_destroy", status) {
+        // SAFETY: the queue is this agent's, and nobody uses it any more.
+        let status = unsafe { (api.hsa_queue_destroy)(ring.queue.as_ptr()) };
+        if let Err(cause) = self.session.check("hsa_queue_destroy", status) {
+            tracing::debug!("{cause}");
+        }
+        let free = |address: *mut c_void| {
+            // SAFETY: the memory is of this agent's pools and was not given back before.
+            let status = unsafe { (api.hsa_amd_memory_pool_free)(address) };
+            if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
                 tracing::debug!("{cause}");
             }
-            for memory in [ring.payloads.cast(), ring.imagined_pdi, ring.imagined_instructions] {
-                let status = (api.hsa_amd_memory_pool_free)(memory.as_ptr());
-                if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
-                    tracing::debug!("{cause}");
-                }
-            }
+        };
+        free(ring.payloads.as_ptr().cast());
+        free(ring.imagined_pdi.as_ptr());
+        free(ring.imagined_instructions.as_ptr());
+        // Nobody reads the heap but the device.
+        for (address, _) in std::mem::take(&mut ring.heap) {
+            free(std::ptr::with_exposed_provenance_mut(address as usize));
+        }
+        // One is the last buffer of the arena.
+        if data || ring.data.len() <= 1 {
             for (start, length) in ring.data.drain() {
-                let status = (api.hsa_amd_memory_pool_free)(std::ptr::with_exposed_provenance_mut(start));
-                if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
-                    tracing::debug!("{cause}");
-                }
-                self.arena.give_back(start..start + length);
+                free(std::ptr::with_exposed_provenance_mut(start));
+                // SAFETY: the range came from the arena, and nobody has the memory.
+                unsafe { self.arena.give_back(start..start + length) };
             }
+        }
+        ring.closed = true;
+    }
+}
+
+impl Drop for ErtAgent {
+    fn drop(&mut self) {
+        if let Ok(mut ring) = self.lock()
+            && !ring.closed
+        {
+            self.end(&mut ring, true);
         }
         self.gate.forget_descriptor();
     }

@@ -3,7 +3,7 @@
 use crate::agent::{Agent, AgentError, ContextId, PdiRef};
 use crate::executable::{LoadedPdi, PdiTable, XdnaExecutable};
 use crate::pool::{Block, Pool};
-use crate::runtime::Runtime;
+use crate::runtime::{AT_EXIT_LIMIT, Runtime};
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::context_planner::{ContextHost, ContextPlanner};
 use aie_hal::error::DeviceError;
@@ -82,6 +82,17 @@ impl Npu {
         let queues = self.queues.lock().clone();
         queues.iter().for_each(QueueHandle::wake);
         first
+    }
+
+    /// The process ends: gives contexts and unused memory back. Work that is still under way is not waited for.
+    pub(crate) fn close(&self) {
+        if let Some(mut array) = self.array.try_lock_for(AT_EXIT_LIMIT)
+            && let Err(cause) = array.planner.clear(&self.contexts)
+        {
+            tracing::debug!("contexts: {cause}");
+        }
+        self.lose("the process is ending".to_owned());
+        self.pool.close();
     }
 
     /// Remembers a queue, so that it hears of a loss.

@@ -273,6 +273,23 @@ impl Pool {
         drop(gone);
     }
 
+    /// Gives all empty slabs back.
+    pub(crate) fn close(&self) {
+        let mut gone = Vec::new();
+        let mut state = self.state.lock();
+        for kind in [Kind::Data, Kind::Instructions] {
+            state.slabs(kind).retain(|slab| {
+                let empty = slab.cuts.lock().free.is_empty();
+                if empty {
+                    gone.push(Arc::clone(slab));
+                }
+                !empty
+            });
+        }
+        drop(state);
+        drop(gone);
+    }
+
     fn refused(&self, params: &BufferParams, cause: AgentError) -> DeviceError {
         match cause {
             AgentError::Lost(cause) => DeviceError::Lost(cause),

@@ -1,11 +1,14 @@
-//! The runtime of this process: found, loaded and started once, and shared by everything that is open.
+//! The runtime: found, loaded and started once, in this process or in a helper process, and shared by everything that is open.
 //!
 //! ROCR is one per process, and starting it a second time while the first start is being undone would meet what the first one
 //! left behind. So there is one session at a time: it lives as long as an NPU of it is open, and opening waits until a session
-//! that ends has ended.
+//! that ends has ended. The session in this process and the one in a [helper process](crate::isolated) know nothing of each
+//! other, and both may be open.
 
 use crate::agent::{Agent, AgentError, PacketInterface};
 use crate::ert::ErtAgent;
+use crate::gate::Gate;
+use crate::isolated::{HostOptions, HostedAgent, IsolatedAgent, StartError};
 use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError};
 use crate::npu::Npu;
@@ -14,13 +17,15 @@ use aie_hal::Arch;
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
 /// Environment variable with the most milliseconds one doorbell, or one request to a helper process, may take.
 pub const TIME_LIMIT_VARIABLE: &str = "AIE_HAL_TIME_LIMIT_MS";
 /// The default. The kernel driver's own watchdog gives up after about two seconds without progress.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
+/// How long the end of the process waits for a call that is under way.
+pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
 /// How long opening waits for an earlier session to end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 
@@ -41,36 +46,64 @@ pub enum RuntimeError {
     /// It cannot be used, and why.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// The helper process does not serve.
+    #[error("the runtime in a helper process: {0}")]
+    Isolated(String),
     /// It is used by a session that does not end.
     #[error("an earlier session with ROCR has not ended after {0:?}; start the program again")]
     Closing(Duration),
 }
 
-/// What is open in this process.
+impl From<StartError> for RuntimeError {
+    fn from(cause: StartError) -> Self {
+        Self::Isolated(cause.to_string())
+    }
+}
+
+/// What is open of one kind.
 struct Open {
     session: Weak<Runtime>,
     /// Whether a session exists, also while it is ending.
     busy: bool,
 }
 
-static OPEN: Mutex<Open> = Mutex::new(Open { session: Weak::new(), busy: false });
-static ENDED: Condvar = Condvar::new();
+/// The place of one session.
+struct Slot {
+    open: Mutex<Open>,
+    ended: Condvar,
+}
+
+impl Slot {
+    const fn empty() -> Self {
+        Self { open: Mutex::new(Open { session: Weak::new(), busy: false }), ended: Condvar::new() }
+    }
+
+    fn of(isolated: bool) -> &'static Self {
+        &SLOTS[usize::from(isolated)]
+    }
+}
+
+/// In this process, and in a helper process.
+static SLOTS: [Slot; 2] = [Slot::empty(), Slot::empty()];
 
 /// A session with its agents.
 #[derive(Debug)]
 pub(crate) struct Runtime {
+    isolated: bool,
     /// Emptied before the session is declared ended.
     agents: Vec<Arc<dyn Agent>>,
     npus: Mutex<Vec<(usize, Weak<Npu>)>>,
 }
 
 impl Runtime {
-    /// The runtime of this process, started when it is not running. The machine has been checked by the discovery.
+    /// The runtime of this process, or the one in a helper process when it is to be `isolated`; started when it is not
+    /// running. The machine has been checked by the discovery.
     ///
     /// # Errors
     /// [`RuntimeError`].
-    pub(crate) fn open() -> Result<Arc<Self>, RuntimeError> {
-        let mut open = OPEN.lock();
+    pub(crate) fn open(isolated: bool) -> Result<Arc<Self>, RuntimeError> {
+        let slot = Slot::of(isolated);
+        let mut open = slot.open.lock();
         loop {
             if let Some(runtime) = open.session.upgrade() {
                 return Ok(runtime);
@@ -78,13 +111,25 @@ impl Runtime {
             if !open.busy {
                 break;
             }
-            if ENDED.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
+            if slot.ended.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
                 return Err(RuntimeError::Closing(CLOSING_LIMIT));
             }
         }
-        let runtime = Arc::new(Self { agents: start()?, npus: Mutex::default() });
+        let runtime = Arc::new(Self {
+            isolated,
+            agents: if isolated { start_isolated()? } else { start()? },
+            npus: Mutex::default(),
+        });
         open.session = Arc::downgrade(&runtime);
         open.busy = true;
+        drop(open);
+        static AT_EXIT: Once = Once::new();
+        AT_EXIT.call_once(|| {
+            // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.
+            if unsafe { libc::atexit(close_at_exit) } != 0 {
+                tracing::debug!("what is open at the end of the process is left to the kernel");
+            }
+        });
         Ok(runtime)
     }
 
@@ -107,11 +152,26 @@ impl Runtime {
     }
 }
 
+/// Devices in statics are never dropped; what the kernel driver holds for them is given back here.
+extern "C" fn close_at_exit() {
+    // A panic must not cross into C, and at this point nobody could do anything about one.
+    let _ = std::panic::catch_unwind(|| {
+        for slot in &SLOTS {
+            let runtime = slot.open.try_lock_for(AT_EXIT_LIMIT).and_then(|open| open.session.upgrade());
+            let Some(runtime) = runtime else { continue };
+            let npus: Vec<_> = runtime.npus.lock().iter().filter_map(|(_, npu)| npu.upgrade()).collect();
+            npus.iter().for_each(|npu| npu.close());
+            runtime.agents.iter().for_each(|agent| agent.close());
+        }
+    });
+}
+
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.agents.clear();
-        OPEN.lock().busy = false;
-        ENDED.notify_all();
+        let slot = Slot::of(self.isolated);
+        slot.open.lock().busy = false;
+        slot.ended.notify_all();
     }
 }
 
@@ -129,16 +189,46 @@ pub(crate) fn time_limit() -> Duration {
 }
 
 /// Finds and starts the library in this process.
-pub(crate) fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
+fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
+    let agents = start_library(|_| ())?;
+    Ok(agents.into_iter().map(|agent| agent as Arc<dyn Agent>).collect())
+}
+
+/// Starts a helper process that does so.
+fn start_isolated() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
+    let agents = IsolatedAgent::start(&HostOptions::from_env()?)?;
+    if let Some(agent) = agents.first() {
+        tracing::info!("HSA runtime: {} in process {:?}", agent.info().library.display(), agent.host_process_id());
+    }
+    Ok(agents.into_iter().map(|agent| agent as Arc<dyn Agent>).collect())
+}
+
+/// Finds and starts the library in this process, which is a helper process: what `aie-runtime-host` serves.
+///
+/// # Errors
+/// [`RuntimeError`].
+pub fn start_hosted() -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
+    start_library(|api| {
+        // The device heap is exported through the gate, and made when the runtime starts. A runtime that does without a gate
+        // exports it itself, and for one that needs it and cannot have it, opening the agent says so.
+        if let Err(cause) = Gate::install(api) {
+            tracing::debug!("no gate: {cause}");
+        }
+    })
+}
+
+/// `prepare` runs before the library is started.
+fn start_library(prepare: impl FnOnce(&HsaApi)) -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
     let found = library::find(None, |name| std::env::var_os(name))?;
     tracing::info!("HSA runtime: {}", found.path.display());
     let path = found.path;
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.
     let api = unsafe { HsaApi::load(found.library) };
     let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
+    prepare(&api);
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
-    let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
+    let mut agents: Vec<Arc<dyn HostedAgent>> = Vec::new();
     for discovered in session.agents()? {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {

@@ -5,6 +5,7 @@ use crate::interface::{self, RuntimeVersion};
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A started runtime. Shut down when dropped.
 #[derive(Debug)]
@@ -13,6 +14,7 @@ pub struct Session {
     library: PathBuf,
     version: RuntimeVersion,
     interface: PacketInterface,
+    ended: AtomicBool,
 }
 
 /// An AIE agent with its pools.
@@ -60,7 +62,8 @@ impl Session {
         let unknown =
             RuntimeVersion { extension: interface::ExtensionVersion { major: 0, minor: 0 }, build: String::new() };
         let library = library.to_owned();
-        let mut session = Self { api, library, version: unknown, interface: PacketInterface::Ert };
+        let mut session =
+            Self { api, library, version: unknown, interface: PacketInterface::Ert, ended: AtomicBool::new(false) };
         let refused = |cause: AgentError| match cause {
             AgentError::Unsupported(reason) => {
                 AgentError::Unsupported(format!("{}: {reason}", session.library.display()))
@@ -185,13 +188,23 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
+impl Session {
+    /// Shuts the runtime down, once. Nothing of it may be used afterwards.
+    pub(crate) fn end(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
         // SAFETY: the counterpart of the call in `start`.
         let status = unsafe { (self.api.hsa_shut_down)() };
         if status != HSA_STATUS_SUCCESS {
             tracing::warn!("hsa_shut_down: {}", self.api.describe(status));
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

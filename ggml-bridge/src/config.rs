@@ -10,10 +10,14 @@
 //! | `GGML_HSA_ENABLE_LOG` | a truthy word turns information messages on | off |
 //! | `GGML_HSA_VALIDATION` | a truthy word has every call to a driver checked | off |
 //! | `GGML_HSA_KERNEL_DIR` | directory of compiled kernels | none |
+//! | `GGML_HSA_ISOLATE` | a truthy word has the runtime of real NPUs in a helper process: its death is an error then | off |
+//!
+//! `GGML_HSA_ISOLATE` is for `xdna` URIs that do not say `isolate=true` or `isolate=false` themselves.
 //!
 //! A value that cannot be understood is an error message and the default, never the end of the program.
 
 use crate::device_type::DeviceType;
+use crate::log::is_truthy;
 use aie_ops::F16Policy;
 use std::path::PathBuf;
 
@@ -30,6 +34,8 @@ pub struct Config {
     pub f16: F16Policy,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
+    /// Whether the runtime of real NPUs is in a helper process when a URI does not say.
+    pub isolate: bool,
 }
 
 impl Config {
@@ -63,6 +69,7 @@ impl Config {
             }
         }
         config.statistics = variable("GGML_HSA_STATS").filter(|t| !t.is_empty()).map(PathBuf::from);
+        config.isolate = variable("GGML_HSA_ISOLATE").is_some_and(|text| is_truthy(&text));
         (config, problems)
     }
 }
@@ -161,6 +168,7 @@ mod tests {
             "GGML_HSA_WEIGHTS_MAX" => Some("1G".into()),
             "GGML_HSA_F16" => Some("bf16".into()),
             "GGML_HSA_STATS" => Some("out.json".into()),
+            "GGML_HSA_ISOLATE" => Some("1".into()),
             _ => None,
         });
         let expected = Config {
@@ -169,6 +177,7 @@ mod tests {
             weights_max: Some(1 << 30),
             f16: F16Policy::Bf16,
             statistics: Some("out.json".into()),
+            isolate: true,
         };
         assert_eq!((config, problems), (expected, vec![]));
     }

@@ -26,6 +26,11 @@ impl Kernels {
         Self { store, device, loaded: Mutex::default() }
     }
 
+    /// Unloads those that no plan uses.
+    pub fn clear(&self) {
+        self.loaded.lock().clear();
+    }
+
     /// The kernel of the normalised `node`.
     ///
     /// # Errors

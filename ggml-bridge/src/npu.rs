@@ -179,6 +179,18 @@ impl Npu {
         self.streams().iter().for_each(|stream| stream.settle());
     }
 
+    /// Gives back what is kept for later graphs: plans, converted weights, kernels, the queue. For the end of the process, when
+    /// nothing of this is dropped by itself. Buffers that ggml has stay.
+    pub fn let_go(&self) {
+        for stream in self.streams() {
+            stream.settle();
+            stream.forget_all();
+        }
+        self.weights.drop_range(&(0..usize::MAX));
+        self.kernels.clear();
+        drop(self.queue.lock().take());
+    }
+
     /// Writes from the host, after all work in flight.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
         return (Vec::new(), config.device_type, statistics);
     }
     let validate = std::env::var("GGML_HSA_VALIDATION").is_ok_and(|v| log::is_truthy(&v));
-    let drivers = drivers::registry(arches, validate);
+    let drivers = drivers::registry(arches, validate, config.isolate);
     let mut opened: Vec<Arc<dyn Device>> = Vec::new();
     for uri in &uris {
         match drivers.open(uri) {

@@ -192,6 +192,13 @@ impl Stream {
     }
 }
 
+impl Stream {
+    /// Drops all plans.
+    pub fn forget_all(&self) {
+        self.plans.lock().recent.clear();
+    }
+}
+
 impl Drop for Stream {
     fn drop(&mut self) {
         self.settle();

@@ -4,6 +4,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     aie_driver_xdna::isolated::host_main(std::env::args_os(), || {
-        Err("this build has no runtime that can be opened in a helper process".to_owned())
+        aie_driver_xdna::start_hosted().map_err(|cause| cause.to_string())
     })
 }

@@ -19,6 +19,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             // SAFETY: ROCR passes the structure of the request.
             if unsafe { (*argument.cast::<uapi::GetInfo>()).param } == uapi::QUERY_VERSION {
                 gate.imagined.lock().clear();
+                gate.heap_made(0);
             }
         }
         // SAFETY: ROCR passes the structure of the request.
@@ -39,10 +40,14 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     // SAFETY: the caller's own arguments.
     let result = unsafe { libc::ioctl(descriptor, request as _, argument) };
     if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
+        // SAFETY: the kernel has filled ROCR's structure of this request.
+        let made = unsafe { *argument.cast::<uapi::CreateBuffer>() };
+        if let (Some(gate), uapi::BO_DEV_HEAP) = (GATE.get(), made.kind) {
+            gate.heap_made(made.handle);
+        }
         ACTIVITY.with_borrow_mut(|activity| {
             if let Activity::Observing(observation) = activity {
-                // SAFETY: the kernel has filled ROCR's structure of this request.
-                observation.observed.buffer = Some(unsafe { (*argument.cast::<uapi::CreateBuffer>()).handle });
+                observation.observed.buffer = Some(made.handle);
             }
         });
     }

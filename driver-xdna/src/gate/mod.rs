@@ -30,6 +30,7 @@
 //!
 //! Later releases of ROCR, which use another packet interface, are used without a gate.
 
+mod export;
 mod hooks;
 mod imports;
 mod uapi;
@@ -42,7 +43,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use uapi::Request;
 
@@ -76,6 +77,8 @@ pub enum GateError {
 pub struct Gate {
     /// ROCR's descriptor of the accel node; -1 until its first request.
     descriptor: AtomicI32,
+    /// Handle of the device heap on it; 0 when it was made before the gate was there.
+    heap: AtomicU32,
     /// Buffers that served as imagined PDI since ROCR opened the node: it remembers them even after a session has ended, when
     /// somebody else in the process keeps it running.
     imagined: Mutex<Vec<u32>>,
@@ -241,7 +244,11 @@ impl Gate {
         for (name, slot) in NAMES.into_iter().zip(slots) {
             slot.ok_or(GateError::NoImport(name))?;
         }
-        let gate = GATE.get_or_init(|| Self { descriptor: AtomicI32::new(-1), imagined: Mutex::default() });
+        let gate = GATE.get_or_init(|| Self {
+            descriptor: AtomicI32::new(-1),
+            heap: AtomicU32::new(0),
+            imagined: Mutex::default(),
+        });
         for ((name, slot), hook) in NAMES.into_iter().zip(slots.into_iter().flatten()).zip(hooks) {
             // SAFETY: each hook has the type of the function it stands for, and this library is never unloaded while ROCR is
             // in use: it holds ROCR.

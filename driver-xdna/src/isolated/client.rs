@@ -189,4 +189,9 @@ impl Agent for IsolatedAgent {
     fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
         self.done(Call::submit(context, chain))
     }
+
+    /// Ends the helper, and so all of its agents: they are closed together, when the process ends.
+    fn close(&self) {
+        self.connection.close();
+    }
 }

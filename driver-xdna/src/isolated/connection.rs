@@ -220,10 +220,10 @@ impl Connection {
     pub fn lost(&self) -> Option<String> {
         self.shared.state.lock().lost.clone()
     }
-}
 
-impl Drop for Connection {
-    fn drop(&mut self) {
+    /// Tells the helper to end and waits for it, and kills it when that takes longer than its limit. Once; later it does
+    /// nothing.
+    pub fn close(&self) {
         let deadline = Instant::now() + self.limits.close;
         let bye = Request { id: 0, agent: 0, call: Call::Bye };
         if self.lost().is_none() && self.send(&bye, deadline).is_ok() {
@@ -236,6 +236,12 @@ impl Drop for Connection {
         }
         self.shared.lose(format!("{} was closed", self.shared.name()));
         self.shared.wait_ended(EXIT_WAIT);
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -43,6 +43,7 @@ mod server;
 mod wire;
 
 pub use client::{HostOptions, IsolatedAgent};
+pub(crate) use export::export_dmabuf;
 pub use export::{Export, HostedAgent};
 pub use host::{host_main, serve_stdin};
 pub use limits::{CALL_LIMIT, CLOSE_LIMIT, SUBMIT_LIMIT, TIME_LIMIT_VARIABLE, TimeLimits};

@@ -112,6 +112,11 @@ impl Registry {
             file.write(&npus);
         }
     }
+
+    /// Gives back what the devices keep for later graphs, because the process ends.
+    pub fn let_go(&self) {
+        self.records.iter().for_each(|record| record.npu.let_go());
+    }
 }
 
 /// The registry, if there is one.

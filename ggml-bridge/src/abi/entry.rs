@@ -22,7 +22,7 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
     guard("ggml_backend_init", null_mut(), || match prepare() {
         Ok(ggml) => Registry::get_or_make(ggml, || {
             let devices = setup::devices();
-            if devices.2.is_some() {
+            if !devices.0.is_empty() || devices.2.is_some() {
                 // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
                 unsafe { libc::atexit(at_exit) };
             }
@@ -57,6 +57,7 @@ extern "C" fn at_exit() {
     guard("exit", (), || {
         if let Some(registry) = registry() {
             registry.write_statistics();
+            registry.let_go();
         }
     });
 }
