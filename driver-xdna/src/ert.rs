@@ -509,9 +509,6 @@ impl Agent for ErtAgent {
         {
             self.lost.get_or_init(|| "the process is ending".to_owned());
             self.end(&mut ring, false);
-            if ring.data.is_empty() {
-                self.session.end();
-            }
         }
     }
 }
@@ -538,7 +535,12 @@ impl ErtAgent {
                 tracing::debug!("{cause}");
             }
         };
-        free(ring.payloads.as_ptr().cast());
+        let ((), freed) = self.gate.observe(None, || free(ring.payloads.as_ptr().cast()));
+        if !freed.unmapped {
+            // ROCR 7.2.4 closes the buffer and leaves its mapping.
+            // SAFETY: the memory was this agent's, and nobody has it any more.
+            unsafe { libc::munmap(ring.payloads.as_ptr().cast(), PACKETS * PAYLOAD_BYTES) };
+        }
         free(ring.imagined_pdi.as_ptr());
         free(ring.imagined_instructions.as_ptr());
         // Nobody reads the heap but the device.

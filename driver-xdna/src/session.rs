@@ -5,7 +5,6 @@ use crate::interface::{self, RuntimeVersion};
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A started runtime. Shut down when dropped.
 #[derive(Debug)]
@@ -14,7 +13,6 @@ pub struct Session {
     library: PathBuf,
     version: RuntimeVersion,
     interface: PacketInterface,
-    ended: AtomicBool,
 }
 
 /// An AIE agent with its pools.
@@ -62,8 +60,7 @@ impl Session {
         let unknown =
             RuntimeVersion { extension: interface::ExtensionVersion { major: 0, minor: 0 }, build: String::new() };
         let library = library.to_owned();
-        let mut session =
-            Self { api, library, version: unknown, interface: PacketInterface::Ert, ended: AtomicBool::new(false) };
+        let mut session = Self { api, library, version: unknown, interface: PacketInterface::Ert };
         let refused = |cause: AgentError| match cause {
             AgentError::Unsupported(reason) => {
                 AgentError::Unsupported(format!("{}: {reason}", session.library.display()))
@@ -188,23 +185,13 @@ impl Session {
     }
 }
 
-impl Session {
-    /// Shuts the runtime down, once. Nothing of it may be used afterwards.
-    pub(crate) fn end(&self) {
-        if self.ended.swap(true, Ordering::AcqRel) {
-            return;
-        }
+impl Drop for Session {
+    fn drop(&mut self) {
         // SAFETY: the counterpart of the call in `start`.
         let status = unsafe { (self.api.hsa_shut_down)() };
         if status != HSA_STATUS_SUCCESS {
             tracing::warn!("hsa_shut_down: {}", self.api.describe(status));
         }
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
