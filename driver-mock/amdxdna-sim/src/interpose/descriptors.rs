@@ -102,8 +102,12 @@ fn map(process: &Process, open: &Open, wanted: &Wanted, offset: i64) -> Result<u
     match open {
         Open::Accel(file) => process.mappings.map(file.mappable(offset as u64, wanted.length, wanted.flags)?, wanted),
         Open::Bo(bo) => {
-            let offset = usize::try_from(offset).map_err(|_| Errno::EINVAL)?;
-            process.mappings.map(bo.clone(), &Wanted { offset, ..*wanted })
+            let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(wanted.length));
+            if end.is_none_or(|end| end > bo.length()) {
+                return Err(Errno::EINVAL);
+            }
+            // As in amdxdna, which puts the BO's pages from the first one on into any mapping of an exported BO.
+            process.mappings.map(bo.clone(), wanted)
         }
         Open::Kfd => Err(Errno::ENODEV),
     }
