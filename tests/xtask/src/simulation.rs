@@ -58,7 +58,8 @@ impl Simulation {
 
     /// The same simulation with reports of its own.
     pub fn apart(&self) -> Result<Self> {
-        let other = Self { dir: Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?), ..self.clone() };
+        let other =
+            Self { dir: Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?), ..self.clone() };
         other.write_helper()?;
         Ok(other)
     }
