@@ -1,0 +1,210 @@
+//! A device with an open file, a mapped heap and data, and writers of commands.
+
+use crate::abi::{ConfigCuHeader, CreateBo, CreateHwctx, CuConfig, bo_type, ert, limits::*};
+use crate::errno::Errno;
+use crate::faults::FaultPlan;
+use crate::journal::Journal;
+use crate::node::{Device, File, Mappings, Wanted};
+use crate::settings::Settings;
+use aie_hal::artifact::KernelArtifact;
+use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
+use aie_hal::format::{pdi::Pdi, reference};
+use aie_hal::kernel::{Kernel, KernelError, KernelExecutor};
+use bytemuck::{Zeroable, bytes_of};
+use std::sync::Arc;
+
+/// Runs artifacts that say `add K`: one source, every byte plus K; `fail` fails, anything else cannot be executed.
+#[derive(Debug)]
+pub(super) struct Executor;
+
+#[derive(Debug)]
+pub(super) struct Add(Option<u8>);
+
+impl Kernel for Add {
+    fn name(&self) -> &str {
+        "add"
+    }
+
+    fn input_count(&self) -> usize {
+        1
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        let refuse = |reason: &str| KernelError::Data { kernel: "add".into(), reason: reason.into() };
+        let k = self.0.ok_or_else(|| refuse("always"))?;
+        if inputs.len() != 1 || inputs[0].len() != output.len() {
+            return Err(refuse("lengths differ"));
+        }
+        output.iter_mut().zip(inputs[0]).for_each(|(o, i)| *o = i.wrapping_add(k));
+        Ok(())
+    }
+}
+
+impl KernelExecutor for Executor {
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
+        let refuse = || KernelError::NotExecutable("no description that is known".into());
+        let pdi = Pdi::parse(artifact.pdi()).map_err(|_| refuse())?;
+        let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(refuse)?;
+        let text = String::from_utf8(text).map_err(|_| refuse())?;
+        match text.strip_prefix("add ") {
+            Some(k) => Ok(Arc::new(Add(Some(k.parse().map_err(|_| refuse())?)))),
+            None if text == "fail" => Ok(Arc::new(Add(None))),
+            None => Err(refuse()),
+        }
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) device: Arc<Device>,
+    pub(super) file: Arc<File>,
+    /// User address of the heap.
+    pub(super) heap: usize,
+    pub(super) data: u32,
+    /// User address of the data.
+    pub(super) address: usize,
+}
+
+pub(super) fn device(machine: &str, faults: &str) -> Arc<Device> {
+    let settings = Settings::read(|name| match name {
+        "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
+        "AMDXDNA_SIM_FAULTS" => Some(faults.into()),
+        _ => None,
+    });
+    let settings = Arc::new(settings.unwrap());
+    assert!(faults.is_empty() || settings.faults != FaultPlan::default());
+    let journal = Arc::new(Journal::new(settings.clone()).unwrap());
+    let mappings = Mappings::new(journal.clone());
+    Device::new(&settings.devices[0], &settings.machine, Arc::new(Executor), journal, mappings)
+}
+
+pub(super) fn create(file: &File, kind: u32, size: usize) -> Result<u32, Errno> {
+    let mut arguments = CreateBo { kind, size: size as u64, ..CreateBo::zeroed() };
+    file.create_bo(&mut arguments).map(|()| arguments.handle)
+}
+
+pub(super) fn map_at(file: &File, handle: u32, address: usize) -> usize {
+    let bo = file.bo(handle).unwrap();
+    let fixed = if address == 0 { 0 } else { libc::MAP_FIXED };
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
+    let length = bo.length();
+    let mappable = file.mappable(bo.map_offset(), length, flags).unwrap();
+    file.device.mappings.map(mappable, &Wanted { address, length, prot, flags, offset: 0 }).unwrap()
+}
+
+/// An address that is free for a heap and at a multiple of its size. Never given back, so that tests do not meet.
+pub(super) fn heap_address() -> usize {
+    let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: new pages at an address the kernel chooses.
+    let found = unsafe { libc::mmap(std::ptr::null_mut(), 2 * DEV_MEM_SIZE, libc::PROT_NONE, anonymous, -1, 0) };
+    assert_ne!(found, libc::MAP_FAILED);
+    found.expose_provenance().next_multiple_of(DEV_MEM_SIZE)
+}
+
+pub(super) fn rig_with(machine: &str, faults: &str) -> Rig {
+    let device = device(machine, faults);
+    let file = File::open(&device);
+    let heap = create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    let heap = map_at(&file, heap, heap_address());
+    let data = create(&file, bo_type::SHMEM, 2 * PAGE).unwrap();
+    let address = map_at(&file, data, 0);
+    Rig { device, file, heap, data, address }
+}
+
+pub(super) fn rig() -> Rig {
+    rig_with("", "")
+}
+
+pub(super) fn context(file: &File, tiles: u32) -> Result<u32, Errno> {
+    let mut arguments = CreateHwctx { num_tiles: tiles, ..CreateHwctx::zeroed() };
+    file.create_hwctx(&mut arguments, 0).map(|()| arguments.handle)
+}
+
+impl Rig {
+    pub(super) fn write(&self, bo: u32, bytes: &[u8]) {
+        let bo = self.file.bo(bo).unwrap();
+        let (memory, start) = bo.memory().unwrap();
+        memory.span(start, bytes.len()).unwrap().write(bytes);
+    }
+
+    pub(super) fn write_at(&self, offset: usize, bytes: &[u8]) {
+        let bo = self.file.bo(self.data).unwrap();
+        bo.memory().unwrap().0.span(offset, bytes.len()).unwrap().write(bytes);
+    }
+
+    pub(super) fn data(&self, offset: usize, length: usize) -> Vec<u8> {
+        self.file.bo(self.data).unwrap().memory().unwrap().0.copy(offset, length).unwrap()
+    }
+
+    pub(super) fn dev(&self, bytes: &[u8]) -> u32 {
+        let bo = create(&self.file, bo_type::DEV, bytes.len()).unwrap();
+        self.write(bo, bytes);
+        bo
+    }
+
+    /// Device address of a BO.
+    pub(super) fn device_address(&self, bo: u32) -> u64 {
+        self.file.bo(bo).unwrap().device_address()
+    }
+
+    pub(super) fn pdi(&self, text: &str) -> u32 {
+        self.dev(&reference::wrap(text.as_bytes()).unwrap())
+    }
+
+    pub(super) fn instructions(&self) -> (u32, u32) {
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        for argument in 0..2 {
+            writer.push(&Operation::AddressPatch { register: 0x1_d004, argument, offset: 0 });
+        }
+        let bytes = writer.finish().unwrap();
+        (self.dev(&bytes), bytes.len() as u32 / 4)
+    }
+
+    pub(super) fn configure(&self, context: u32, pdis: &[u32]) -> Result<(), Errno> {
+        let mut list = bytes_of(&ConfigCuHeader { num_cus: pdis.len() as u16, pad: [0; 3] }).to_vec();
+        for pdi in pdis {
+            list.extend_from_slice(bytes_of(&CuConfig { cu_bo: *pdi, cu_func: 0, pad: [0; 3] }));
+        }
+        self.file.config_cu(context, &list)
+    }
+
+    pub(super) fn command_bo(&self, opcode: u32, words: &[u32]) -> u32 {
+        let bo = create(&self.file, bo_type::CMD, 4 + 4 * words.len()).unwrap();
+        let header = ert::NEW | (words.len() as u32) << 12 | opcode << 23;
+        let bytes: Vec<u8> = [header].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect();
+        self.write(bo, &bytes);
+        bo
+    }
+
+    /// A command that reads `length` bytes at offset `from` of the data and writes those at `to`.
+    pub(super) fn command(&self, unit: u32, instructions: (u32, u32), from: usize, to: usize, length: u32) -> u32 {
+        let (bo, count) = instructions;
+        let mut words = vec![1 << unit, ert::TRANSACTION, 0, self.device_address(bo) as u32, 0x7f00, count];
+        for address in [self.address + from, self.address + to] {
+            words.extend([address as u32, (address >> 32) as u32]);
+        }
+        words.extend([length, length]);
+        self.command_bo(ert::START_CU, &words)
+    }
+
+    pub(super) fn chain(&self, commands: &[u32]) -> u32 {
+        let mut words = vec![commands.len() as u32, 0, 0, 0, 0, 0];
+        commands.iter().for_each(|handle| words.extend([*handle, 0]));
+        self.command_bo(ert::CMD_CHAIN, &words)
+    }
+
+    pub(super) fn state(&self, command: u32) -> u32 {
+        self.file.bo(command).unwrap().word(0).unwrap() & 0xf
+    }
+
+    pub(super) fn messages(&self) -> String {
+        self.device.journal.report(&[])["messages"].to_string()
+    }
+
+    /// A configured context with the PDI `text`, and the instructions.
+    pub(super) fn ready(&self, text: &str) -> (u32, (u32, u32)) {
+        let context = context(&self.file, 32).unwrap();
+        let pdi = self.pdi(text);
+        self.configure(context, &[pdi]).unwrap();
+        (context, self.instructions())
+    }
+}
