@@ -1,5 +1,6 @@
 //! The node without any preloading: each limit, each error code, and what commands come to.
 
+mod ioctl;
 mod rig;
 
 use crate::abi::{CreateBo, GetBoInfo, bo_type, ert, limits::*};
