@@ -3,7 +3,7 @@
 use crate::rig::Rig;
 use aie_hal::{Driver, validation};
 use std::fmt::{Display, Formatter};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use std::time::Duration;
 
 /// What a case needs and a mode may have. The case `enumeration::tags_match_the_device` checks a mode's tags.
@@ -62,6 +62,8 @@ pub struct Backend {
     pub(crate) malformed_parameters: Vec<&'static str>,
     pub(crate) deadline: Duration,
     pub(crate) shared: OnceLock<Rig>,
+    /// Written by cases that run alone.
+    pub(crate) turns: RwLock<()>,
 }
 
 impl Backend {
@@ -76,6 +78,7 @@ impl Backend {
             malformed_parameters: Vec::new(),
             deadline: Duration::from_secs(120),
             shared: OnceLock::new(),
+            turns: RwLock::new(()),
         }
     }
 

@@ -24,7 +24,11 @@ const EXCLUSIONS: &[Exclusion] = &[Exclusion {
 
 fn xdna(name: &str, uri: &str) -> Backend {
     Backend::new(name, Arc::new(XdnaDriver::new(ArchRegistry::builtin())), uri)
-        .tags(TAGS).exclusions(EXCLUSIONS).malformed_parameters(MALFORMED)
+        .tags(TAGS)
+        .exclusions(EXCLUSIONS)
+        .malformed_parameters(MALFORMED)
 }
 
 conformance_suite!(rocr, xdna("rocr", "xdna:0"));
+// The same with ROCR in a helper process.
+conformance_suite!(rocr_isolated, xdna("rocr_isolated", "xdna:0?isolate=true"));
