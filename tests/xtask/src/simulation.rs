@@ -31,7 +31,9 @@ pub struct Simulation {
     rocr: PathBuf,
     npus: String,
     /// Words that start the helper process with the runtime.
-    helper: Option<Vec<String>>,
+    helper: Vec<String>,
+    /// Whether programs are asked to use it.
+    isolate: bool,
     dir: Arc<TempDir>,
 }
 
@@ -44,14 +46,12 @@ impl Simulation {
             file => std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?,
         };
         let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
-        let (preload, npus) = (library::preload(offline)?, options.npus.clone());
-        let mut simulation = Self { preload, rocr, npus, helper: None, dir };
-        if options.isolate {
-            let program =
-                build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
-            let words = testbed.line(&program, Some(&simulation.preload));
-            simulation.helper = Some(words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
-        }
+        let preload = library::preload(offline)?;
+        let helper = build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
+        let helper = testbed.line(&helper, Some(&preload));
+        let helper = helper.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        let npus = options.npus.clone();
+        let simulation = Self { preload, rocr, npus, helper, isolate: options.isolate, dir };
         simulation.write_helper()?;
         Ok(simulation)
     }
@@ -75,17 +75,17 @@ impl Simulation {
         command
             .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
-            .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
-        if self.helper.is_some() {
-            command.env("GGML_HSA_ISOLATE", "1").env("AIE_HAL_RUNTIME_HOST", self.dir.path().join(HELPER_SCRIPT));
+            .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT))
+            .env("AIE_HAL_RUNTIME_HOST", self.dir.path().join(HELPER_SCRIPT));
+        if self.isolate {
+            command.env("GGML_HSA_ISOLATE", "1");
         }
         command
     }
 
-    /// Writes the script that starts the helper process, if there is to be one.
+    /// Writes the script that starts the helper process.
     fn write_helper(&self) -> Result<()> {
-        let Some(words) = &self.helper else { return Ok(()) };
-        let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let words: Vec<String> = self.helper.iter().map(|word| quoted(word)).collect();
         let report = quoted(&self.dir.path().join(HELPER_REPORT).to_string_lossy());
         let path = self.dir.path().join(HELPER_SCRIPT);
         fs::write(&path, format!("#!/bin/sh\nAMDXDNA_SIM_REPORT={report} exec {} \"$@\"\n", words.join(" ")))?;
@@ -95,7 +95,7 @@ impl Simulation {
 
     /// What the program that ended last did.
     pub fn report(&self) -> Result<KernelReport> {
-        let name = if self.helper.is_some() { HELPER_REPORT } else { REPORT };
+        let name = if self.isolate { HELPER_REPORT } else { REPORT };
         KernelReport::read(&self.dir.path().join(name))
     }
 }
