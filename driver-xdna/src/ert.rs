@@ -31,6 +31,8 @@ use std::time::Duration;
 const READ_INDEX_OFFSET: usize = 0x80;
 /// Packets of a queue; ROCR allows no other number.
 const PACKETS: usize = 64;
+/// PDIs that the mask of a command can name.
+const COMPUTE_UNITS: usize = 32;
 /// Bytes kept for the payload of one packet. The largest, with 16 arguments, takes 220.
 const PAYLOAD_BYTES: usize = 512;
 /// Words of a payload without arguments that the packet counts: instruction address, two words, and size.
@@ -203,7 +205,8 @@ impl ErtAgent {
 
     /// The lock, for no longer than a doorbell can take.
     fn lock(&self) -> Result<MutexGuard<'_, Ring>, AgentError> {
-        let patience = self.limit.saturating_mul(2);
+        // Nobody waits again for a runtime that was lost because it does not return.
+        let patience = if self.lost.get().is_some() { Duration::ZERO } else { self.limit.saturating_mul(2) };
         let ring = self.ring.try_lock_for(patience);
         ring.ok_or_else(|| self.lose(format!("a call into ROCR has not returned for {patience:?}")))
     }
@@ -235,14 +238,15 @@ impl ErtAgent {
             unsafe { self.arena.give_back(place.clone()) };
         }
         allocated?;
-        ring.data.insert(address.addr(), place.len());
-        match NonNull::new(address) {
-            Some(at) if address.addr() == place.start => Ok(at.cast()),
-            _ => Err(AgentError::Unsupported(format!(
-                "{}: memory came to lie at {address:p}, not where it was mapped",
-                self.info.library.display()
-            ))),
+        if let Some(at) = NonNull::new(address).filter(|at| at.addr().get() == place.start) {
+            ring.data.insert(place.start, place.len());
+            return Ok(at.cast());
         }
+        // It stays where it is and is never used; its place stays taken, because it may be mapped there all the same.
+        Err(AgentError::Unsupported(format!(
+            "{}: memory came to lie at {address:p}, not where it was mapped",
+            self.info.library.display()
+        )))
     }
 
     /// Sends two packets through ROCR that stop at the gate, and looks at what ROCR made of them.
@@ -360,7 +364,7 @@ impl ErtAgent {
             Problem::State { command, .. } if problem.is_timeout() => AgentError::Timeout { command, reason },
             Problem::State { command, .. } => AgentError::Failed { command, reason },
             Problem::Call { errno: libc::ENODEV | libc::EIO | libc::ENXIO, .. } => self.lose(reason),
-            Problem::Call { errno: libc::ENOMEM, .. } => AgentError::OutOfMemory(reason),
+            ref problem if problem.is_out_of_memory() => AgentError::OutOfMemory(reason),
             Problem::Call { errno: libc::ETIME | libc::ETIMEDOUT, .. } => AgentError::Timeout { command: None, reason },
             Problem::Call { .. } => AgentError::Failed { command: None, reason },
             Problem::Unexpected(_) | Problem::Stuck(_) => self.lose(reason),
@@ -429,9 +433,9 @@ impl Agent for ErtAgent {
             unsafe { (api.hsa_amd_memory_pool_free)(allocation.host.as_ptr().cast()) }
         });
         if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
+            // ROCR still has it, so its addresses stay taken.
             tracing::warn!("{cause}");
-        }
-        if let Some(place) = place {
+        } else if let Some(place) = place {
             // SAFETY: the range came from the arena, and the owner has given up what was there.
             unsafe { self.arena.give_back(place) };
         }
@@ -479,6 +483,10 @@ impl Agent for ErtAgent {
         };
         if chain.packets.is_empty() || chain.packets.len() > PACKETS {
             let reason = format!("a chain of {} packets; 1 to {PACKETS} are possible", chain.packets.len());
+            return Err(AgentError::Failed { command: None, reason });
+        }
+        if let Some(packet) = chain.packets.iter().find(|packet| packet.pdi_index >= COMPUTE_UNITS) {
+            let reason = format!("PDI number {} of a context; {COMPUTE_UNITS} are possible", packet.pdi_index);
             return Err(AgentError::Failed { command: None, reason });
         }
         if let Err(cause) = self.gate.reserve(&mut ring.buffers, chain.packets.len()) {
@@ -550,9 +558,11 @@ impl ErtAgent {
         // One is the last buffer of the arena.
         if data || ring.data.len() <= 1 {
             for (start, length) in ring.data.drain() {
-                free(std::ptr::with_exposed_provenance_mut(start));
+                let place = start..start + length;
+                // With its place, or the addresses would be anybody's until they are reserved again.
+                self.gate.observe(Some(place.clone()), || free(std::ptr::with_exposed_provenance_mut(start)));
                 // SAFETY: the range came from the arena, and nobody has the memory.
-                unsafe { self.arena.give_back(start..start + length) };
+                unsafe { self.arena.give_back(place) };
             }
         }
         ring.closed = true;

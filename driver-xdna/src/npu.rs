@@ -127,6 +127,12 @@ impl Npu {
 
     /// Allocates from the device heap; when it is full, takes back first what only contexts hold of unloaded PDIs.
     fn with_room(&self, allocate: impl Fn() -> Result<Block, DeviceError>) -> Result<Block, DeviceError> {
+        let allocate = || {
+            allocate().map_err(|cause| match cause {
+                DeviceError::Lost(cause) => self.lose(cause),
+                other => other,
+            })
+        };
         match allocate() {
             Err(DeviceError::OutOfMemory { .. }) => {
                 let stale = self.array.lock().planner.discard_unloaded(&self.contexts);

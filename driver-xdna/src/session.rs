@@ -39,8 +39,8 @@ pub struct Discovered {
 }
 
 impl Session {
-    /// Starts the runtime of `api`, the library at `library`. `prepare` runs after the packet interface is known to be one
-    /// that can be used, and before the runtime opens a device if it has not been started yet by somebody else.
+    /// Starts the runtime of `api`, the library at `library`. If nobody in the process has started it, it opens its devices
+    /// now; only after that it can be asked for its version.
     ///
     /// The caller has checked that the machine has what the runtime asserts: see the discovery.
     ///

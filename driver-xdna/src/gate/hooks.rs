@@ -3,7 +3,7 @@
 //! A call of a thread that is not in an activity of the gate goes straight on. None of these functions panics: what they
 //! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
 
-use super::{ACTIVITY, Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, uapi};
+use super::{Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, uapi, with_activity};
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::Ordering;
 use uapi::Call;
@@ -23,7 +23,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             }
         }
         // SAFETY: ROCR passes the structure of the request.
-        let answered = ACTIVITY.with_borrow_mut(|activity| match activity {
+        let answered = with_activity(|activity| match activity {
             // SAFETY: as above.
             Activity::Ringing(ringing) => unsafe { in_doorbell(gate, ringing, descriptor, request, call, argument) },
             // ROCR destroys its imagined context along with its queue.
@@ -45,7 +45,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
         if let (Some(gate), uapi::BO_DEV_HEAP) = (GATE.get(), made.kind) {
             gate.heap_made(made.handle);
         }
-        ACTIVITY.with_borrow_mut(|activity| {
+        with_activity(|activity| {
             if let Activity::Observing(observation) = activity {
                 observation.observed.buffer = Some(made.handle);
             }
@@ -126,13 +126,15 @@ pub(super) unsafe extern "C" fn mmap(
         && descriptor >= 0
         && descriptor == gate.descriptor.load(Ordering::Relaxed)
     {
-        let known = ACTIVITY.with_borrow_mut(|activity| match activity {
+        let known = with_activity(|activity| match activity {
             Activity::Ringing(ringing) => {
                 let same = |b: &&super::CommandBuffer| b.map_offset == offset as u64;
                 ringing.buffers.iter().find(same).map(|buffer| buffer.address.as_ptr().cast::<c_void>())
             }
             Activity::Observing(observation) => {
-                place = observation.place.take().filter(|place| place.len() >= length);
+                // One mapping; and the place stays known, because a release of what is in it stops here too.
+                place = observation.place.clone().filter(|place| place.len() >= length && !observation.mapped);
+                observation.mapped |= place.is_some();
                 None
             }
             Activity::None => None,
@@ -155,7 +157,7 @@ pub(super) unsafe extern "C" fn mmap(
 /// # Safety
 /// As `munmap`.
 pub(super) unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
-    let keep = ACTIVITY.with_borrow_mut(|activity| match activity {
+    let keep = with_activity(|activity| match activity {
         Activity::Ringing(ringing) => ringing.buffers.iter().any(|buffer| buffer.address.as_ptr().cast() == address),
         Activity::Observing(observation) => {
             observation.observed.unmapped = true;

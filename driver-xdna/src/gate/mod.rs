@@ -40,6 +40,7 @@ use parking_lot::Mutex;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_long, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -88,7 +89,19 @@ static GATE: OnceLock<Gate> = OnceLock::new();
 static INSTALL: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    static ACTIVITY: RefCell<Activity> = const { RefCell::new(Activity::None) };
+    // Without a destructor: one would end it before the handlers that run at the end of the process, and libhsa's calls there
+    // come through here too.
+    static ACTIVITY: RefCell<ManuallyDrop<Activity>> = const { RefCell::new(ManuallyDrop::new(Activity::None)) };
+}
+
+/// Looks at what this thread is doing, for a hook. The hooks do not call each other, so nobody else looks at the time.
+fn with_activity<R>(look: impl FnOnce(&mut Activity) -> R) -> R {
+    ACTIVITY.with_borrow_mut(|activity| look(activity))
+}
+
+/// Puts another activity in place; returns what was there.
+fn set_activity(activity: Activity) -> Activity {
+    ManuallyDrop::into_inner(ACTIVITY.replace(ManuallyDrop::new(activity)))
 }
 
 /// What this thread asked ROCR for, and the gate has to know.
@@ -102,6 +115,8 @@ enum Activity {
 struct Observation {
     /// Where the mapping has to lie.
     place: Option<Range<usize>>,
+    /// Whether there is a mapping in it.
+    mapped: bool,
     observed: Observed,
 }
 
@@ -222,6 +237,11 @@ impl Problem {
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::State { state: uapi::state::TIMEOUT | uapi::state::NO_RESPONSE, .. })
     }
+
+    /// Whether the kernel driver had no memory to start the chain. While it waits for one that runs, that is another problem.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::Call { name: uapi::Execute::NAME, errno: libc::ENOMEM })
+    }
 }
 
 impl Gate {
@@ -300,9 +320,9 @@ impl Gate {
     /// Runs `call`, an allocation or a release of ROCR's in this thread, and tells what it did below. With a `place`, memory
     /// that it maps from the accel node lies there, over what is mapped there now; the caller owns that range.
     pub fn observe<R>(&self, place: Option<Range<usize>>, call: impl FnOnce() -> R) -> (R, Observed) {
-        ACTIVITY.set(Activity::Observing(Observation { place, observed: Observed::default() }));
+        set_activity(Activity::Observing(Observation { place, ..Observation::default() }));
         let result = call();
-        let observed = match ACTIVITY.replace(Activity::None) {
+        let observed = match set_activity(Activity::None) {
             Activity::Observing(observation) => observation.observed,
             Activity::None | Activity::Ringing(_) => Observed::default(),
         };
@@ -386,9 +406,9 @@ impl Gate {
             waited: false,
             problem: None,
         };
-        ACTIVITY.set(Activity::Ringing(Box::new(ringing)));
+        set_activity(Activity::Ringing(Box::new(ringing)));
         ring();
-        let Activity::Ringing(ringing) = ACTIVITY.replace(Activity::None) else {
+        let Activity::Ringing(ringing) = set_activity(Activity::None) else {
             return Err(Problem::Unexpected("the gate lost its doorbell".into()));
         };
         let Ringing { buffers: taken, executed, waited, problem, .. } = *ringing;
@@ -555,10 +575,14 @@ impl Ringing {
             let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
             match gate.request(&mut uapi::Wait { context, timeout, sequence: self.sequence }) {
                 Ok(()) => break,
-                Err(cause) if cause.raw_os_error() == Some(libc::ETIME) && start.elapsed() >= self.limit => {
+                Err(cause)
+                    if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN))
+                        && start.elapsed() >= self.limit =>
+                {
                     return self.problem(Problem::Stuck(self.limit));
                 }
-                Err(cause) if cause.raw_os_error() == Some(libc::ETIME) => {}
+                // Also when signals interrupt it all the time: the command still runs.
+                Err(cause) if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN)) => {}
                 Err(cause) => {
                     let errno = cause.raw_os_error().unwrap_or_default();
                     return self.problem(Problem::Call { name: uapi::Wait::NAME, errno });
