@@ -180,7 +180,12 @@ impl KernelReport {
     pub fn nothing_open(&self) -> Result<()> {
         let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
         let kept = KEPT_BY_ROCR;
-        if bos > kept.bos || mappings > kept.mappings || contexts > kept.contexts || files > kept.files {
+        let within = bos <= kept.bos
+            && bo_bytes <= kept.bo_bytes
+            && mappings <= kept.mappings
+            && contexts <= kept.contexts
+            && files <= kept.files;
+        if !within {
             bail!(
                 "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \
                  {contexts} contexts, {files} files; ROCR's own are {} buffer objects and {} file",
@@ -239,7 +244,10 @@ pub mod tests {
         report.open_at_exit = KEPT_BY_ROCR;
         report.nothing_open().unwrap();
         report.open_at_exit.mappings += 1;
-        assert!(report.nothing_open().unwrap_err().to_string().contains("1 mappings"));
+        assert!(report.nothing_open().unwrap_err().to_string().contains("3 mappings"));
+        report.open_at_exit = KEPT_BY_ROCR;
+        report.open_at_exit.bo_bytes += 1;
+        assert!(report.nothing_open().is_err());
     }
 
     #[test]
