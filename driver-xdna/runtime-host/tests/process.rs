@@ -198,6 +198,21 @@ fn everything_in_flight_ends_with_the_helper() {
 }
 
 #[test]
+fn a_closed_agent_has_no_helper_and_keeps_its_memory() {
+    let agent = start("none", PATIENT);
+    let pid = pid_of(&agent);
+    let mut memory = agent.allocate(MemoryPool::Data, 4096).unwrap();
+    bytes(&mut memory).fill(7);
+    for _ in 0..2 {
+        agent.close();
+        assert!(is_gone(pid));
+        assert!(lost(reach(&agent, "submit")).contains("was told to end"));
+    }
+    assert!(bytes(&mut memory).iter().all(|&byte| byte == 7));
+    agent.free(memory);
+}
+
+#[test]
 fn a_helper_that_dies_idle_is_noticed_without_a_call() {
     let agent = start("none", PATIENT);
     let pid = pid_of(&agent);

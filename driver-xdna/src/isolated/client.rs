@@ -1,19 +1,21 @@
 //! An agent that lives in a helper process.
 
 use super::connection::{Answered, Connection};
+use super::heap::WholeFiles;
 use super::locate::Places;
 use super::process::HostProcess;
 use super::wire::{Answer, Call};
-use super::{Mapping, StartError, TimeLimits};
+use super::{Mapping, MappingError, StartError, TimeLimits};
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
 use aie_hal::MemoryPool;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// How the helper is started.
@@ -48,6 +50,8 @@ pub struct IsolatedAgent {
     index: u32,
     info: AgentInfo,
     counts: Mutex<AgentCounts>,
+    /// The device heap.
+    heap: WholeFiles,
     /// By address of the first byte.
     allocations: Mutex<HashMap<NonZeroUsize, Held>>,
 }
@@ -56,7 +60,8 @@ pub struct IsolatedAgent {
 struct Held {
     /// The server's number of it.
     id: u64,
-    mapping: Mapping,
+    /// Where it lies, or the heap that it lies in.
+    mapping: Arc<Mapping>,
 }
 
 impl IsolatedAgent {
@@ -93,6 +98,7 @@ impl IsolatedAgent {
                 index,
                 info,
                 counts: Mutex::default(),
+                heap: WholeFiles::default(),
                 allocations: Mutex::default(),
             })
         };
@@ -114,6 +120,24 @@ impl IsolatedAgent {
             Answer::Done => Ok(()),
             other => Err(self.connection.breach(name, &format!("with {other:?}"))),
         }
+    }
+
+    /// Maps `bytes` bytes from byte `offset` of `file`.
+    fn map(
+        &self,
+        pool: MemoryPool,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<(Arc<Mapping>, NonNull<u8>), MappingError> {
+        if bytes > 0 && pool == MemoryPool::DeviceHeap {
+            let heap = self.heap.map(file)?;
+            let first = heap.part(offset, bytes)?;
+            return Ok((heap, first));
+        }
+        let mapping = Mapping::shared(file, offset, bytes)?;
+        let first = mapping.first_byte();
+        Ok((Arc::new(mapping), first))
     }
 
     /// Problems of calls that give no result.
@@ -148,9 +172,8 @@ impl Agent for IsolatedAgent {
         if length != bytes as u64 {
             return Err(self.connection.breach(name, &format!("of {bytes} bytes with {length} bytes")));
         }
-        match Mapping::shared(descriptor.as_fd(), offset, bytes) {
-            Ok(mapping) => {
-                let host = mapping.first_byte();
+        match self.map(pool, descriptor.as_fd(), offset, bytes) {
+            Ok((mapping, host)) => {
                 self.allocations.lock().insert(host.addr(), Held { id, mapping });
                 Ok(Allocation { pool, host, length: bytes, device_address })
             }

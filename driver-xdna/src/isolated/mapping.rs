@@ -41,6 +41,17 @@ impl fmt::Display for MappingError {
 
 impl std::error::Error for MappingError {}
 
+impl MappingError {
+    /// Nothing is known of the file.
+    pub(super) fn unknown_file(reason: &str) -> Self {
+        Self { offset: 0, length: 0, reason: reason.to_owned() }
+    }
+}
+
+fn size_of_file(file: BorrowedFd<'_>) -> Result<u64, String> {
+    seek(file, SeekFrom::End(0)).map_err(|error: Errno| format!("its size is unknown: {error}"))
+}
+
 impl Mapping {
     /// Maps `length` bytes from byte `offset` of `file`. The offset need not be a multiple of the page size.
     ///
@@ -52,7 +63,7 @@ impl Mapping {
         if length == 0 {
             return Err(fail("there is nothing to map".to_owned()));
         }
-        let size = seek(file, SeekFrom::End(0)).map_err(|e: Errno| fail(format!("its size is unknown: {e}")))?;
+        let size = size_of_file(file).map_err(fail)?;
         let end = u64::try_from(length).ok().and_then(|length| offset.checked_add(length));
         if end.is_none_or(|end| end > size) {
             return Err(fail(format!("it has {size} bytes")));
@@ -67,6 +78,28 @@ impl Mapping {
             .map_err(|e| fail(e.to_string()))?;
         let base = NonNull::new(base.cast::<u8>()).ok_or_else(|| fail("the system gave address 0".to_owned()))?;
         Ok(Self { base, mapped, lead })
+    }
+
+    /// Maps all of `file`.
+    ///
+    /// # Errors
+    /// As [`Mapping::shared`].
+    pub fn whole(file: BorrowedFd<'_>) -> Result<Self, MappingError> {
+        let size = size_of_file(file).map_err(|reason| MappingError::unknown_file(&reason))?;
+        Self::shared(file, 0, usize::try_from(size).unwrap_or(usize::MAX))
+    }
+
+    /// Byte `offset` of the range, with `length` bytes from there on, as long as the mapping exists.
+    ///
+    /// # Errors
+    /// When that leaves the range.
+    pub fn part(&self, offset: u64, length: usize) -> Result<NonNull<u8>, MappingError> {
+        let bytes = self.mapped - self.lead;
+        let start =
+            usize::try_from(offset).ok().filter(|start| start.checked_add(length).is_some_and(|end| end <= bytes));
+        let start = start.ok_or_else(|| MappingError { offset, length, reason: format!("it has {bytes} bytes") })?;
+        // SAFETY: the range has at least `start` bytes.
+        Ok(unsafe { self.first_byte().add(start) })
     }
 
     /// The first byte of the range. Valid until the mapping is dropped.
@@ -116,6 +149,21 @@ mod tests {
         let mut last = [0];
         pread(&file, &mut last, offset + length as u64 - 1).unwrap();
         assert_eq!(last, [7]);
+    }
+
+    #[test]
+    fn parts_of_a_whole_file_stay_inside() {
+        let file = memory(8192);
+        pwrite(&file, b"there", 5000).unwrap();
+        let mapping = Mapping::whole(file.as_fd()).unwrap();
+        let part = mapping.part(5000, 8192 - 5000).unwrap();
+        // SAFETY: The part has more than 5 bytes and no one writes them.
+        assert_eq!(unsafe { std::slice::from_raw_parts(part.as_ptr(), 5) }, b"there");
+        for (offset, length) in [(5000, 8193 - 5000), (8193, 0), (1, usize::MAX), (u64::MAX, 1)] {
+            let error = mapping.part(offset, length).unwrap_err().to_string();
+            assert!(error.contains("it has 8192 bytes"), "{error}");
+        }
+        assert!(Mapping::whole(memory(0).as_fd()).unwrap_err().to_string().contains("nothing to map"));
     }
 
     #[rstest]

@@ -32,6 +32,7 @@ mod client;
 mod connection;
 mod export;
 mod frame;
+mod heap;
 mod host;
 mod host_log;
 mod limits;
