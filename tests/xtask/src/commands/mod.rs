@@ -11,5 +11,6 @@ pub mod hsa_headers;
 pub mod kld;
 pub mod rpc;
 pub mod splits;
+pub mod stress;
 pub mod test;
 pub mod testbed;

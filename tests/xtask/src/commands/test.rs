@@ -104,6 +104,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["faults"]),
     },
     Stage {
+        name: "stress",
+        about: "AMD's ROCR under load: results, flat memory, nothing left open",
+        program: Program::Xtask(&["stress", "--seconds", "15"]),
+    },
+    Stage {
         name: "bad-input",
         about: "clear messages for mistakes, no abort",
         program: Program::Xtask(&["bad-input"]),

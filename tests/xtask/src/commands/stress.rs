@@ -1,0 +1,217 @@
+//! `cargo xtask stress`: AMD's ROCR under load, on the simulated kernel device.
+//!
+//! Three loads, each in a process of its own: very many dispatches on one queue, graphs with more PDIs than a context holds,
+//! and four queues used from eight threads. The program checks every result, that its memory and descriptors stay flat, and that
+//! all device memory was given back; this command checks what the kernel device saw: that every dispatch arrived there, how
+//! many contexts were made, that no call failed, and that nothing was left open.
+
+use crate::build;
+use crate::output;
+use crate::process;
+use crate::session::{Options, SimulationOptions};
+use crate::simulation::{KernelReport, Simulation};
+use crate::testbed::Testbed;
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+const PACKAGE: &str = "xdna-stress";
+/// Longest time for a load, on top of what was asked for.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// A load, by the program's word for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Load {
+    /// 100,000 dispatches on one queue, one by one and in lists of 1000
+    Dispatches,
+    /// Graphs with 200 distinct PDIs, repeated 50 times
+    Pdis,
+    /// Four queues used from eight threads, with semaphores between them
+    Queues,
+}
+
+/// Put load on the driver for real NPUs: results, memory, and what is left open at the kernel.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask stress
+  cargo xtask stress --load queues --seconds 600
+  cargo xtask stress --npus aie2
+  cargo xtask stress --isolate          with the runtime in a helper process
+  cargo xtask stress --rocr target/release/libhsa_stand_in.so
+
+Exit code 1 if a result was wrong, memory or descriptors grew in the second half of a load, a kernel call failed, or
+anything was left open.")]
+pub struct StressArgs {
+    /// Only these loads, separated by commas
+    #[arg(long, value_enum, value_name = "LOAD", value_delimiter = ',')]
+    load: Vec<Load>,
+    /// Seconds of the load `queues`
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
+    seconds: u64,
+    #[command(flatten)]
+    simulation: SimulationOptions,
+}
+
+/// What the program prints.
+#[derive(Debug, Serialize, Deserialize)]
+struct Printed {
+    load: Load,
+    seconds: f64,
+    submissions: u64,
+    dispatches: u64,
+    contexts_created: u64,
+    context_switches: u64,
+    later_contexts: Option<u64>,
+    footprints: Footprints,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Footprints {
+    early: Footprint,
+    middle: Footprint,
+    end: Footprint,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Footprint {
+    resident_kib: i64,
+    descriptors: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    #[serde(flatten)]
+    printed: Printed,
+    kernel: KernelReport,
+}
+
+/// Runs the command.
+pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
+    let testbed = Testbed::ensure(&options.testbed, options.offline)?;
+    let simulation = Simulation::new(&testbed, &args.simulation, options.offline)?;
+    let program =
+        build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
+    let all = [Load::Dispatches, Load::Pdis, Load::Queues];
+    let loads = all.into_iter().filter(|load| args.load.is_empty() || args.load.contains(load));
+    let rows = loads
+        .map(|load| measure(&testbed, &simulation, &program, load, args).with_context(|| format!("load {load:?}")))
+        .collect::<Result<Vec<_>>>()?;
+    if options.json { output::json(&rows) } else { print(&rows) }
+}
+
+fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Load, args: &StressArgs) -> Result<Row> {
+    let mut command = simulation.command(testbed, program);
+    let word = load.to_possible_value().context("every load has a word")?;
+    command.arg(word.get_name()).args(["--seconds", &args.seconds.to_string()]);
+    let finished = process::run(&mut command, LIMIT + Duration::from_secs(args.seconds))?;
+    ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
+    let printed: Printed = serde_json::from_str(&finished.stdout)
+        .with_context(|| format!("{PACKAGE} printed no report but {:?}", finished.stdout))?;
+    let kernel = simulation.report()?;
+    kernel.nothing_open()?;
+    let row = Row { printed, kernel };
+    row.arrived(args.simulation.rocr == "new")?;
+    Ok(row)
+}
+
+impl Row {
+    /// Errors unless the kernel device did what the driver says it asked for. `through_kernel`: the runtime is known to use the
+    /// kernel device, which the stand-in for later runtimes does not.
+    fn arrived(&self, through_kernel: bool) -> Result<()> {
+        let Self { printed, kernel } = self;
+        if let Some((name, calls)) = kernel.calls.iter().find(|(_, calls)| !calls.errors.is_empty()) {
+            bail!("the kernel call {name} failed: {:?}", calls.errors);
+        }
+        if !through_kernel && kernel.doorbells == 0 {
+            return Ok(());
+        }
+        ensure!(
+            kernel.commands == printed.dispatches,
+            "the driver counts {} dispatches, the kernel device {} commands",
+            printed.dispatches,
+            kernel.commands
+        );
+        ensure!(
+            kernel.contexts_created == printed.contexts_created,
+            "the driver counts {} contexts, the kernel device {}",
+            printed.contexts_created,
+            kernel.contexts_created
+        );
+        Ok(())
+    }
+}
+
+fn print(rows: &[Row]) -> Result<()> {
+    let mut table = output::table(&[
+        "load",
+        "#seconds",
+        "#submissions",
+        "#dispatches",
+        "#doorbells",
+        "#contexts",
+        "#later",
+        "#switches",
+        "#KiB at half",
+        "#KiB more",
+        "#descriptors",
+    ]);
+    for Row { printed, kernel } in rows {
+        let Footprints { middle, end, .. } = printed.footprints;
+        table.add_row([
+            format!("{:?}", printed.load).to_lowercase(),
+            format!("{:.1}", printed.seconds),
+            printed.submissions.to_string(),
+            printed.dispatches.to_string(),
+            kernel.doorbells.to_string(),
+            kernel.contexts_created.to_string(),
+            printed.later_contexts.map_or_else(String::new, |later| later.to_string()),
+            kernel.context_switches.to_string(),
+            middle.resident_kib.to_string(),
+            (end.resident_kib - middle.resident_kib).to_string(),
+            end.descriptors.to_string(),
+        ]);
+    }
+    println!("{table}\nevery result was right, all device memory was given back, nothing was left open at the kernel");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(dispatches: u64, contexts: u64) -> Row {
+        let look = r#"{"resident_kib":9,"descriptors":3}"#;
+        let printed = format!(
+            r#"{{"load":"pdis","seconds":1.5,"submissions":4,"dispatches":{dispatches},"chains":3,
+            "contexts_created":{contexts},"context_switches":0,"later_contexts":0,
+            "footprints":{{"early":{look},"middle":{look},"end":{look}}}}}"#
+        );
+        // 9 commands, 1 context, and an EXEC_CMD that failed.
+        let kernel = crate::simulation::tests::sample(0);
+        let mut kernel: KernelReport = serde_json::from_str(&kernel).unwrap();
+        kernel.calls.values_mut().for_each(|calls| calls.errors.clear());
+        Row { printed: serde_json::from_str(&printed).unwrap(), kernel }
+    }
+
+    #[test]
+    fn what_did_not_arrive_is_an_error() {
+        row(9, 1).arrived(true).unwrap();
+        assert!(row(10, 1).arrived(false).unwrap_err().to_string().contains("9 commands"));
+        assert!(row(9, 2).arrived(true).unwrap_err().to_string().contains("2 contexts"));
+        let mut unused = row(10, 1);
+        (unused.kernel.doorbells, unused.kernel.commands) = (0, 0);
+        unused.arrived(false).unwrap();
+        unused.arrived(true).unwrap_err();
+    }
+
+    #[test]
+    fn a_call_that_failed_is_an_error() {
+        let mut row = row(9, 1);
+        row.kernel.calls.get_mut("EXEC_CMD").unwrap().errors.insert("EINTR".to_owned(), 1);
+        let error = row.arrived(true).unwrap_err().to_string();
+        assert!(error.contains("EXEC_CMD") && error.contains("EINTR"), "{error}");
+    }
+}
