@@ -212,7 +212,8 @@ impl<'a> Run<'a> {
             if let Command::Dispatch { executable, .. } = command {
                 let pdi = &self.executable(position, executable).map_err(stop)?.pdi;
                 match self.array.planner.locate(pdi.number()) {
-                    Some(at) => self.array.planner.touch(at.context),
+                    // This notes that the context is used now and the PDI loaded; it cannot fail.
+                    Some(_) => drop(self.array.planner.require(&self.device.npu.contexts, pdi)),
                     None => homeless = true,
                 }
             }
@@ -286,17 +287,10 @@ impl<'a> Run<'a> {
             self.send().map_err(Err)?;
         }
         let start = self.scratch.chain.arguments.len();
-        for reference in bindings {
-            let (buffer, offset, length) = self.find(work.bindings(), position, reference).map_err(Ok)?;
-            let bytes = u32::try_from(length).map_err(|_| {
-                Ok(DeviceError::InvalidArgument(format!(
-                    "command {position}: an argument of {length} bytes; a packet can name {} at most",
-                    u32::MAX
-                )))
-            })?;
-            buffer.span(offset, length).map_err(Ok)?;
-            let address = buffer.block.device_address + offset as u64;
-            self.scratch.chain.arguments.push(Argument { address, bytes });
+        if let Err(cause) = self.arguments(work, position, bindings) {
+            // The chain goes without this dispatch.
+            self.scratch.chain.arguments.truncate(start);
+            return Err(Ok(cause));
         }
         self.context = Some(context);
         self.chain_bytes += bytes;
@@ -308,6 +302,23 @@ impl<'a> Run<'a> {
             instruction_bytes: executable.artifact.instructions().len(),
             arguments: (start, bindings.len()),
         });
+        Ok(())
+    }
+
+    /// Adds the arguments of one dispatch to the chain.
+    fn arguments(&mut self, work: &'a Work, position: usize, bindings: &[BufferRef]) -> Result<(), DeviceError> {
+        for reference in bindings {
+            let (buffer, offset, length) = self.find(work.bindings(), position, reference)?;
+            let bytes = u32::try_from(length).map_err(|_| {
+                DeviceError::InvalidArgument(format!(
+                    "command {position}: an argument of {length} bytes; a packet can name {} at most",
+                    u32::MAX
+                ))
+            })?;
+            buffer.span(offset, length)?;
+            let address = buffer.block.device_address + offset as u64;
+            self.scratch.chain.arguments.push(Argument { address, bytes });
+        }
         Ok(())
     }
 
@@ -468,3 +479,6 @@ fn same_length(position: usize, source: usize, target: usize) -> Result<(), Devi
     }
     Err(DeviceError::InvalidArgument(format!("command {position}: {source} bytes for a target of {target}")))
 }
+
+#[cfg(test)]
+mod tests;
