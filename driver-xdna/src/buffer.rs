@@ -99,3 +99,6 @@ impl Buffer for XdnaBuffer {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;

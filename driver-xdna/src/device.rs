@@ -245,3 +245,6 @@ impl Device for XdnaDevice {
         Ok(Arc::new(TimelineSemaphore::new(initial)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -70,3 +70,6 @@ impl Executable for XdnaExecutable {
         self
     }
 }
+
+#[cfg(test)]
+mod tests;

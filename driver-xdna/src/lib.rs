@@ -17,6 +17,8 @@
 pub mod agent;
 mod arena;
 mod buffer;
+#[cfg(test)]
+mod cpu_agent;
 mod device;
 pub mod discovery;
 mod ert;

@@ -222,3 +222,6 @@ pub(crate) fn device_error(npu: &Npu, what: &str, cause: AgentError) -> DeviceEr
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -312,3 +312,6 @@ fn fill_zero(region: &Region, range: Range<usize>) {
         unsafe { span.as_mut_slice() }.fill(0);
     }
 }
+
+#[cfg(test)]
+mod tests;

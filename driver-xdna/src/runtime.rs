@@ -146,6 +146,12 @@ impl Runtime {
         Some(npu)
     }
 
+    /// A session with these agents, which is none of the process's.
+    #[cfg(test)]
+    pub(crate) fn with(agents: Vec<Arc<dyn Agent>>) -> Arc<Self> {
+        Arc::new(Self { isolated: false, agents, npus: Mutex::default() })
+    }
+
     /// Its agents.
     pub(crate) fn agents(&self) -> &[Arc<dyn Agent>] {
         &self.agents

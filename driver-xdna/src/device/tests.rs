@@ -1,0 +1,210 @@
+use super::*;
+use crate::agent::AgentError;
+use crate::cpu_agent::Call;
+use crate::cpu_agent::rig::*;
+use aie_hal::{Submission, SubmitError, TimelinePoint};
+use rstest::rstest;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU8;
+
+#[rstest]
+#[case::empty(0, 64, "a size of at least 1 byte")]
+#[case::odd_alignment(1, 48, "alignment 48 is not a power of two")]
+#[case::no_alignment(1, 0, "alignment 0 is not a power of two")]
+#[case::alignment(1, 8192, "alignment: asked for 8192, the limit of xdna:0 is 4096")]
+#[case::size((4 << 30) + 1, 64, "bytes of one buffer: asked for 4294967297, the limit of xdna:0 is 4294967296")]
+fn wrong_parameters_are_refused(
+    #[case] size: usize,
+    #[case] alignment: usize,
+    #[case] reason: &str,
+    #[values(MemoryPool::Data, MemoryPool::DeviceHeap)] pool: MemoryPool,
+) {
+    let rig = Rig::new();
+    let error = rig.device.allocate(&BufferParams { size, alignment, pool }).unwrap_err().to_string();
+    assert!(error.contains(reason), "{error}");
+    assert_eq!(rig.device.counters().allocations, 0);
+}
+
+#[test]
+fn data_memory_is_accounted_in_granules() {
+    let rig = Rig::with(|_| {}, |info| info.data_bytes = 16 << 20, None);
+    let total = 16 << 20;
+    assert_eq!(rig.device.memory(), MemoryReport { total, free: total });
+    let (one, two) = (rig.buffer(1), rig.buffer(4097));
+    let heap = BufferParams { size: 100, alignment: 64, pool: MemoryPool::DeviceHeap };
+    let heap = rig.device.allocate(&heap).unwrap();
+    assert_eq!(rig.device.memory().free, total - 3 * 4096);
+    let counters = rig.device.counters();
+    let counted = (counters.allocations, counters.allocated_bytes, counters.peak_bytes);
+    assert_eq!(counted, (3, 3 * 4096 + 100, 3 * 4096 + 100));
+    let error = rig.device.allocate(&BufferParams::data(total as usize)).unwrap_err();
+    let available = total as usize - 3 * 4096;
+    let (requested, capacity) = (total as usize, total as usize);
+    assert_eq!(error, DeviceError::OutOfMemory { pool: "data", requested, available, capacity });
+    drop((one, two, heap));
+    let counters = rig.device.counters();
+    assert_eq!((counters.allocated_bytes, counters.peak_bytes), (0, 3 * 4096 + 100));
+    assert_eq!(rig.device.memory().free, total);
+}
+
+#[test]
+fn what_the_runtime_refuses_is_given_back_to_the_account() {
+    let rig = Rig::new();
+    let before = rig.device.memory();
+    for size in [100, 8 << 20] {
+        rig.agent.fail(Call::AllocateData, 1, AgentError::OutOfMemory("as planned".into()), 0);
+        assert!(matches!(rig.device.allocate(&BufferParams::data(size)), Err(DeviceError::OutOfMemory { .. })));
+        assert_eq!(rig.device.memory(), before);
+    }
+    assert_eq!(rig.device.counters().allocations, 0);
+}
+
+#[test]
+fn queues_are_limited_and_a_dropped_one_makes_room() {
+    let rig = Rig::with(|limits| limits.queues = 2, |_| {}, None);
+    let (one, _two) = (rig.queue(), rig.queue());
+    let error = rig.device.create_queue().unwrap_err();
+    let device = "xdna:0".to_owned();
+    assert_eq!(error, DeviceError::LimitExceeded { what: "queues", requested: 3, limit: 2, device });
+    drop(one);
+    rig.queue();
+}
+
+#[test]
+fn kernels_that_do_not_fit_are_refused() {
+    let rig = Rig::new();
+    let other = artifact("other", 1);
+    let other = KernelArtifact::new("other", "aie9", 4, other.pdi(), other.instructions()).unwrap();
+    let error = rig.device.load_executable(&other).unwrap_err().to_string();
+    assert!(error.contains("it is for `aie9`, xdna:0 is `aie2p`; compile it for that"), "{error}");
+    let error = rig.device.load_executable(&artifact("long", 17)).unwrap_err().to_string();
+    assert_eq!(error, "kernel arguments: asked for 17, the limit of xdna:0 is 16");
+    assert_eq!(rig.agent.calls(Call::AllocateHeap), 0);
+}
+
+struct Bytes(Vec<AtomicU8>);
+
+impl HostMemory for Bytes {
+    fn bytes(&self) -> &[AtomicU8] {
+        &self.0
+    }
+}
+
+#[test]
+fn memory_of_others_is_refused_with_what_to_do() {
+    let rig = Rig::new();
+    let memory = Arc::new(Bytes(vec![AtomicU8::new(0), AtomicU8::new(0)]));
+    let error = rig.device.import(memory).unwrap_err().to_string();
+    assert!(error.contains("import of 2 bytes") && error.contains("copy it into a buffer of xdna:0"), "{error}");
+}
+
+/// Everything that a lost device is asked says why it was lost, the first cause, and nobody waits for ever.
+#[test]
+fn a_lost_device_says_why() {
+    let rig = Rig::new();
+    let journal = rig.buffer(JOURNAL);
+    let kernel = rig.writer(1);
+    let queue = rig.queue();
+    let (waiting, never) = (rig.semaphore(), rig.semaphore());
+    let waits = vec![TimelinePoint { semaphore: never, value: 1 }];
+    let signals = vec![TimelinePoint { semaphore: Arc::clone(&waiting), value: 1 }];
+    let commands = Some(writes(&[&kernel], &journal));
+    queue.submit(Submission { waits, commands: commands.clone(), signals, ..Submission::default() }).unwrap();
+
+    rig.agent.fail(Call::Submit, 1, AgentError::Lost("first".into()), 0);
+    let lost = DeviceError::Lost("first".into());
+    assert_eq!(run(&rig, writes(&[&kernel], &journal)), Err(lost.clone()));
+    assert_eq!(outcome(&waiting, 1), Err(lost.clone()), "a work on another queue, waiting for what never comes");
+    assert_eq!(rig.npu.lose("second".into()), lost);
+
+    let device = &rig.device;
+    let heap = BufferParams { size: 1, alignment: 64, pool: MemoryPool::DeviceHeap };
+    assert_eq!(device.allocate(&BufferParams::data(1)).unwrap_err(), lost);
+    assert_eq!(device.allocate(&heap).unwrap_err(), lost);
+    assert_eq!(device.create_queue().unwrap_err(), lost);
+    assert_eq!(device.create_semaphore(0).unwrap_err(), lost);
+    assert_eq!(device.load_executable(kernel.artifact()).unwrap_err(), lost);
+    assert_eq!(device.import(Arc::new(Bytes(Vec::new()))).unwrap_err(), lost);
+    assert_eq!(rig.second_device().allocate(&BufferParams::data(1)).unwrap_err(), lost);
+    let refused = queue.submit(Submission { commands, ..Submission::default() });
+    assert_eq!(refused, Err(SubmitError::Device(lost.clone())));
+    assert_eq!(queue.wait_idle(Some(LONG)), Err(lost.clone()));
+    assert_eq!(queue.flush(), Err(lost.clone()));
+    assert_eq!(futures::executor::block_on(queue.idle()), Err(lost));
+    // What was there can still be looked at.
+    assert_eq!(entries(&journal), []);
+    // Nothing was asked of the agent after the loss.
+    assert_eq!((rig.agent.calls(Call::Submit), rig.agent.calls(Call::AllocateData)), (1, 1));
+}
+
+/// Memory that the runtime loses itself over is a loss of the device too.
+#[rstest]
+#[case(Call::AllocateData, MemoryPool::Data)]
+#[case(Call::AllocateHeap, MemoryPool::DeviceHeap)]
+fn allocating_notices_a_loss(#[case] call: Call, #[case] pool: MemoryPool) {
+    let rig = Rig::new();
+    rig.agent.fail(call, 1, AgentError::Lost("as planned".into()), 0);
+    let lost = DeviceError::Lost("as planned".into());
+    assert_eq!(rig.device.allocate(&BufferParams { size: 1, alignment: 64, pool }).unwrap_err(), lost);
+    assert_eq!(rig.npu.lost(), Some(lost));
+    assert_eq!(rig.device.memory().free, rig.device.memory().total);
+}
+
+/// Eight threads work on queues of two logical devices, with kernels of more contexts than there are, until the device is
+/// lost in the middle. Every work before has its result, every later one the first cause.
+#[test]
+fn a_loss_among_eight_threads_reaches_all_of_them() {
+    let limits = |limits: &mut aie_hal::arch::ArchLimits| (limits.contexts, limits.pdis_per_context) = (2, 2);
+    let rig = Rig::with(limits, |_| {}, None);
+    rig.agent.fail(Call::Submit, 200, AgentError::Lost("first".into()), 0);
+    rig.agent.fail(Call::Submit, 201, AgentError::Lost("second".into()), 0);
+    let lost = DeviceError::Lost("first".into());
+    let second = rig.second_device();
+    // All start together.
+    let start = Barrier::new(8);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8_u8)
+            .map(|thread| {
+                let (rig, second, start) = (&rig, &second, &start);
+                scope.spawn(move || {
+                    let device = if thread % 2 == 0 { &rig.device } else { second };
+                    let teacher = rig.adder(thread);
+                    let add = device.load_executable(teacher.artifact()).unwrap();
+                    let data = device.allocate(&BufferParams::data(64)).unwrap();
+                    let queue = device.create_queue().unwrap();
+                    let semaphore = device.create_semaphore(0).unwrap();
+                    start.wait();
+                    let mut done = 0_u64;
+                    loop {
+                        let commands = list(|builder| {
+                            builder.dispatch(&add, vec![whole(&data), whole(&data)]).unwrap();
+                        });
+                        let signals = vec![TimelinePoint { semaphore: Arc::clone(&semaphore), value: done + 1 }];
+                        let commands = Some(commands);
+                        let submission = Submission { commands, signals, ..Submission::default() };
+                        if let Err(cause) = queue.submit(submission) {
+                            break (done, cause.to_string());
+                        }
+                        // Memory comes and goes meanwhile.
+                        let other = device.allocate(&BufferParams::data(1000));
+                        if let Err(cause) = outcome(&semaphore, done + 1) {
+                            break (done, cause.to_string());
+                        }
+                        done += 1;
+                        assert_eq!(bytes(&data), [thread.wrapping_mul(done as u8); 64]);
+                        drop(other);
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        // The chain that met the loss is the only one of the 200 that is not a result.
+        assert_eq!(results.iter().map(|(done, _)| done).sum::<u64>(), 199);
+        assert!(results.iter().all(|(_, cause)| *cause == lost.to_string()), "{results:?}");
+    });
+    assert_eq!(rig.npu.lost(), Some(lost.clone()));
+    // The next chain would be lost for another cause; none was sent.
+    assert_eq!(rig.agent.calls(Call::Submit), 200);
+    rig.agent.forget_faults();
+    drop(second);
+}
