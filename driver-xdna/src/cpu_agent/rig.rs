@@ -245,7 +245,9 @@ pub(crate) fn hold(rig: &Rig, queue: &Arc<dyn Queue>) -> Held {
         Ok(())
     });
     let output = rig.buffer(1);
-    let commands = list(|builder| drop(builder.host_call(&function, vec![], whole(&output)).unwrap()));
+    let commands = list(|builder| {
+        builder.host_call(&function, vec![], whole(&output)).unwrap();
+    });
     queue.submit(Submission { commands: Some(commands), ..Submission::default() }).unwrap();
     runs.recv_timeout(LONG).unwrap();
     Held { _go: go }

@@ -5,7 +5,7 @@ use crate::pool::Pool;
 use aie_hal::{BufferParams, MemoryPool};
 
 struct Setup {
-    agent: Arc<crate::cpu_agent::CpuAgent>,
+    agent: Arc<CpuAgent>,
     pool: Arc<Pool>,
     table: PdiTable,
 }

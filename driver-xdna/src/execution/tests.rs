@@ -234,7 +234,9 @@ fn a_host_call_ends_a_batch() {
     });
     let held = hold(&rig, &queue);
     submit(&queue, writes(&[&first], &journal), &semaphores[0], 1);
-    let middle = list(|builder| drop(builder.host_call(&look, vec![whole(&journal)], whole(&seen)).unwrap()));
+    let middle = list(|builder| {
+        builder.host_call(&look, vec![whole(&journal)], whole(&seen)).unwrap();
+    });
     submit(&queue, middle, &semaphores[1], 1);
     submit(&queue, writes(&[&second], &journal), &semaphores[2], 1);
     drop(held);

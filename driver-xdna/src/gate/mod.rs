@@ -604,3 +604,6 @@ impl Ringing {
 
 /// Offset of a mapping, as C has it.
 type Offset = c_long;
+
+#[cfg(test)]
+mod tests;

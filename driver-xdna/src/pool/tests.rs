@@ -78,7 +78,7 @@ fn some_instruction_streams_have_a_buffer_of_their_own(#[case] interface: Packet
     let (agent, pool) = pool_with(|info| info.interface = interface);
     let blocks: Vec<_> = (0..10).map(|_| pool.instructions(bytes).unwrap()).collect();
     assert_eq!(agent.calls(Call::AllocateHeap), 10);
-    assert!(blocks.iter().all(|block| block.device_address as usize % HEAP_GRANULE == 0));
+    assert!(blocks.iter().all(|block| (block.device_address as usize).is_multiple_of(HEAP_GRANULE)));
     drop((blocks, pool));
     agent.assert_clean();
 }
