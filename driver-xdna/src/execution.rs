@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
         result
     }
 
-    /// Finds contexts for all PDIs of a list at once, so that they are put together well.
+    /// Finds contexts for all PDIs of a list at once, and for those of the works behind it, so that they are put together well.
     fn place_pdis(&mut self, index: usize, work: &'a Work) -> Result<(), Stop> {
         let stop = |cause| Stop { work: index, started: 1, cause };
         let mut homeless = false;
@@ -223,12 +223,16 @@ impl<'a> Run<'a> {
         }
         // Placing may destroy the context that the gathered chain is for.
         self.send()?;
+        // The PDIs of this list come first. Those of the works behind it would otherwise each make a context anew.
         let mut wanted: Vec<&Arc<LoadedPdi>> = Vec::new();
-        for (position, command) in work.commands().iter().enumerate() {
-            if let Command::Dispatch { executable, .. } = command {
-                let pdi = &self.executable(position, executable).map_err(stop)?.pdi;
-                if wanted.iter().all(|w| w.number() != pdi.number()) {
-                    wanted.push(pdi);
+        for work in self.works.range(index..) {
+            for command in work.commands() {
+                if let Command::Dispatch { executable, .. } = command
+                    && let Some(found) = executable.as_any().downcast_ref::<XdnaExecutable>()
+                    && found.device == self.device.number
+                    && wanted.iter().all(|w| w.number() != found.pdi.number())
+                {
+                    wanted.push(&found.pdi);
                 }
             }
         }

@@ -44,14 +44,11 @@ fn works_of_a_batch_share_a_chain() {
     assert!(batch(&rig, &works, &journal).iter().all(Result::is_ok));
     let expected: Vec<u8> = (0..10).flat_map(|number| [number; 3]).collect();
     assert_eq!(entries(&journal), expected);
-    // Each of them found its PDI without a place, and placing ends a chain.
+    // One chain, although none of the PDIs had a place before: they are placed together.
+    assert_eq!(chains(&rig), [30]);
     let counters = rig.device.counters();
-    assert_eq!((counters.dispatches, counters.doorbells), (30, chains(&rig).len() as u64));
-    assert_eq!(counters.submissions, 11);
-    // Once all have their place, the batch is one chain.
-    let before = chains(&rig).len();
-    assert!(batch(&rig, &works, &journal).iter().all(Result::is_ok));
-    assert_eq!(chains(&rig)[before..], [30]);
+    assert_eq!((counters.submissions, counters.dispatches), (11, 30));
+    assert_eq!((counters.doorbells, counters.contexts_created), (1, 1));
 }
 
 #[rstest]
@@ -113,8 +110,8 @@ fn only_the_work_with_the_culprit_fails(#[case] error: AgentError, #[case] timed
     assert_eq!(entries(&journal), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
     // The context that failed is gone.
     let submitted = rig.agent.submitted();
-    // Each work that runs again places its PDIs anew.
-    assert_eq!(chains(&rig)[1..], [10, 2, 2]);
+    // The works that run again have their PDIs placed together.
+    assert_eq!(chains(&rig)[1..], [10, 4]);
     assert!(submitted[2..].iter().all(|good| good.context != submitted[1].context));
     assert_eq!(rig.agent.contexts().len(), 1);
 }
