@@ -329,7 +329,11 @@ impl<'a> Run<'a> {
     /// Rings the doorbell for the gathered chain.
     fn send(&mut self) -> Result<(), Stop> {
         let Some(context) = self.context.take() else { return Ok(()) };
-        let result = self.device.npu.agent.submit(context, &self.scratch.chain);
+        let result = match self.device.npu.lost() {
+            None => self.device.npu.agent.submit(context, &self.scratch.chain),
+            // Another queue lost the device while this one waited for the execution lock.
+            Some(cause) => Err(AgentError::Lost(cause.to_string())),
+        };
         let counters = &self.device.counters;
         counters.chains.fetch_add(1, Ordering::Relaxed);
         if self.array.active.replace(context).is_some_and(|active| active != context) {
