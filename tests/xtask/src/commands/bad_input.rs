@@ -164,7 +164,11 @@ fn machines(absent: &Path) -> Vec<Case> {
         machine("an NPU whose node nobody may use", "node=forbidden", &["no permission", "accel0"]),
         machine("an NPU of another generation", "pci=17f9:00", &["unknown generation", "AIE_HAL_ARCH_PATH"]),
         machine("an NPU with old firmware", "firmware=0.0.0.1", &["firmware", "update linux-firmware"]),
-        rocr("an HSA runtime that never processes packets", "old", &["libhsa-runtime64", "never processes", "7.0 or newer"]),
+        rocr(
+            "an HSA runtime that never processes packets",
+            "old",
+            &["libhsa-runtime64", "never processes", "7.0 or newer"],
+        ),
         rocr("an HSA runtime that is not there", &absent, &[&absent]),
     ]
 }
