@@ -280,6 +280,32 @@ fn a_client_that_is_killed() {
     std::thread::sleep(Duration::from_secs(600));
 }
 
+/// Not a test of its own: `a_helper_that_dies_in_its_tear_down_is_told` starts it.
+#[test]
+fn a_client_that_closes() {
+    if let Ok(fault) = std::env::var("AIE_TEST_CLOSING_CLIENT") {
+        let agent = start(&fault, PATIENT);
+        let _left_to_the_helper = agent.allocate(MemoryPool::Data, 4096).unwrap();
+        agent.close();
+    }
+}
+
+#[rstest]
+#[case::clean("none", None)]
+#[case::abort("abort@free", Some("ended with signal 6 (SIGABRT) while no call was in flight"))]
+#[case::hang("hang@free", Some("ended with signal 9 (SIGKILL) while no call was in flight"))]
+fn a_helper_that_dies_in_its_tear_down_is_told(#[case] fault: &str, #[case] told: Option<&str>) {
+    let client = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_client_that_closes", "--nocapture"])
+        .env("AIE_TEST_CLOSING_CLIENT", fault)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&client.stderr);
+    assert!(client.status.success(), "it is no error of the client: {text}");
+    assert_eq!(text.contains(", after it was told to end"), told.is_some(), "{text}");
+    assert!(told.is_none_or(|told| text.contains(told)), "{text}");
+}
+
 #[rstest]
 fn the_helper_ends_with_its_client(#[values("none", "hang@submit")] fault: &str) {
     let mut client = Command::new(std::env::current_exe().unwrap())

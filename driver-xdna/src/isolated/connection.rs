@@ -10,6 +10,7 @@ use super::{MAX_IN_FLIGHT, StartError, quiet_thread};
 use crate::agent::{AgentError, AgentInfo};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
+use std::io::Write;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -65,6 +66,8 @@ struct State {
     lost: Option<String>,
     pending: HashMap<u64, Pending>,
     welcome: Option<SyncSender<Welcome>>,
+    /// The helper was told to end.
+    closing: bool,
     ended: bool,
 }
 
@@ -227,7 +230,11 @@ impl Connection {
         let deadline = Instant::now() + self.limits.close;
         let bye = Request { id: 0, agent: 0, call: Call::Bye };
         if self.lost().is_none() && self.send(&bye, deadline).is_ok() {
-            self.shared.state.lock().lost = Some(format!("{} was told to end", self.shared.name()));
+            {
+                let mut state = self.shared.state.lock();
+                state.lost = Some(format!("{} was told to end", self.shared.name()));
+                state.closing = true;
+            }
             let _ = self.shared.stream.shutdown(Shutdown::Write);
             if self.shared.wait_ended(deadline.saturating_duration_since(Instant::now())) {
                 return;
@@ -308,6 +315,10 @@ impl Shared {
                 Some(Gone::Stuck) => format!("{name} left{during} and does not end, although it was killed{words}"),
                 None => format!("{name} is gone{during}: {end}"),
             };
+            if state.closing && gone.is_some_and(|gone| !gone.is_clean()) {
+                // No call is left that could return it.
+                let _ = writeln!(std::io::stderr(), "{cause}, after it was told to end");
+            }
             state.lost.get_or_insert(cause);
             state.pending.clear();
             state.welcome = None;
@@ -369,6 +380,13 @@ fn end_process(process: &HostProcess) -> Gone {
         return Gone::Killed;
     }
     Gone::Stuck
+}
+
+impl Gone {
+    /// Whether it ended by itself and without complaint.
+    fn is_clean(self) -> bool {
+        matches!(self, Self::Ended(Some(status)) if status.success())
+    }
 }
 
 impl State {

@@ -67,6 +67,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["conformance", "--driver", "xdna"]),
     },
     Stage {
+        name: "conformance-xdna-isolated",
+        about: "the same with ROCR in a helper process",
+        program: Program::Xtask(&["conformance", "--driver", "xdna", "--isolate"]),
+    },
+    Stage {
         name: "demo",
         about: "stock llama.cpp generates text on the simulated NPU",
         program: Program::Xtask(&["demo"]),
@@ -75,6 +80,11 @@ const STAGES: &[Stage] = &[
         name: "demo-xdna",
         about: "the same text through AMD's ROCR",
         program: Program::Xtask(&["demo", "--driver", "xdna"]),
+    },
+    Stage {
+        name: "demo-xdna-isolated",
+        about: "the same text with ROCR in a helper process",
+        program: Program::Xtask(&["demo", "--driver", "xdna", "--isolate"]),
     },
     Stage {
         name: "backend-ops",
