@@ -36,7 +36,7 @@ impl Arena {
         }
     }
 
-    /// Addresses for `bytes` bytes, from the lowest that fit.
+    /// Addresses for `bytes` bytes.
     pub fn take(&self, bytes: usize) -> Option<Range<usize>> {
         let pages = self.pages.lock().allocate_range(bytes.div_ceil(PAGE).max(1)).ok()?;
         Some(self.base + pages.start * PAGE..self.base + pages.end * PAGE)

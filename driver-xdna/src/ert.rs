@@ -94,13 +94,19 @@ impl Debug for ErtAgent {
 }
 
 impl ErtAgent {
-    /// Opens an agent of `session`. `limit` is how long one doorbell may take.
+    /// Opens an agent of `session`. `columns`: those of its generation's arch file; the kernel driver may report more, and then
+    /// has one without a way to memory (npu1 has five, and four are for contexts). `limit` is how long one doorbell may take.
     ///
     /// Ends with a rehearsal: a doorbell that reaches no device, in which everything this driver relies on is looked at.
     ///
     /// # Errors
     /// [`AgentError::Unsupported`] when this build of ROCR is not as known; [`AgentError::OutOfMemory`].
-    pub fn open(session: Arc<Session>, discovered: Discovered, limit: Duration) -> Result<Self, AgentError> {
+    pub fn open(
+        session: Arc<Session>,
+        discovered: Discovered,
+        columns: Option<usize>,
+        limit: Duration,
+    ) -> Result<Self, AgentError> {
         let library = session.library().display().to_string();
         let unsupported = |reason: String| {
             AgentError::Unsupported(format!(
@@ -156,7 +162,7 @@ impl ErtAgent {
         };
         session.check("hsa_queue_create", status)?;
         let queue = NonNull::new(queue).ok_or_else(|| unsupported("a queue without an address".into()))?;
-        let tiles = gate.core_tiles().map_err(|cause| AgentError::Lost(format!("GET_INFO: {cause}")))?;
+        let tiles = gate.core_tiles(columns).map_err(|cause| AgentError::Lost(format!("GET_INFO: {cause}")))?;
         let ring = Ring {
             queue,
             payloads: payloads.cast(),

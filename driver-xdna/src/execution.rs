@@ -5,7 +5,8 @@
 //! call or a transfer; ROCR has no transfers for NPUs). Barriers do not end a chain, because a chain runs in order. Between two
 //! barriers the order is free, and dispatches of one context are put together, so that contexts switch less often.
 //!
-//! Submissions of a batch share chains. They are finished in order, each as soon as its last command has run.
+//! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which somebody may
+//! wait for earlier ones, begins a batch.
 
 use crate::agent::{AgentError, Argument, Chain, ContextId, Packet};
 use crate::buffer::XdnaBuffer;

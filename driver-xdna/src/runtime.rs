@@ -13,7 +13,7 @@ use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError};
 use crate::npu::Npu;
 use crate::session::Session;
-use aie_hal::Arch;
+use aie_hal::{Arch, ArchRegistry};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
@@ -234,11 +234,15 @@ fn start_library(prepare: impl FnOnce(&HsaApi)) -> Result<Vec<Arc<dyn HostedAgen
     prepare(&api);
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
+    let (arches, _) = ArchRegistry::from_environment();
     let mut agents: Vec<Arc<dyn HostedAgent>> = Vec::new();
     for discovered in session.agents()? {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {
-            PacketInterface::Ert => Arc::new(ErtAgent::open(session, discovered, limit)?),
+            PacketInterface::Ert => {
+                let columns = arches.get(&discovered.name).map(|arch| arch.array.columns);
+                Arc::new(ErtAgent::open(session, discovered, columns, limit)?)
+            }
             PacketInterface::KernelDispatch => Arc::new(KernelDispatchAgent::open(session, discovered, limit)?),
         });
     }

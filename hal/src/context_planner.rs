@@ -104,6 +104,7 @@ impl<H: ContextHost> ContextPlanner<H> {
 
     /// Marks a context as used now.
     pub fn touch(&mut self, context: H::Context) {
+        self.round += 1;
         if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == context) {
             planned.last_used = self.round;
         }

@@ -30,10 +30,14 @@
 //!
 //! Later releases of ROCR, which use another packet interface, are used without a gate.
 
+mod doorbell;
 mod export;
 mod hooks;
 mod imports;
 mod uapi;
+
+use doorbell::{CommandBuffer, Ringing};
+pub use doorbell::{CommandBuffers, Completion, Problem};
 
 use hsa_sys::HsaApi;
 use parking_lot::Mutex;
@@ -45,7 +49,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use uapi::Request;
 
 /// Handle that ROCR gets for its one imagined context. Not 0, which is none, and none of the kernel driver's, which are small.
@@ -63,6 +67,9 @@ pub enum GateError {
     /// The library does not import what the gate replaces.
     #[error("the library does not import {0}")]
     NoImport(&'static str),
+    /// There is a gate for one library in a process, and another one has it.
+    #[error("another HSA runtime library is in use in this process")]
+    AnotherLibrary,
     /// The slot could not be written.
     #[error("the import of {name} cannot be replaced: {cause}")]
     Sealed {
@@ -86,7 +93,8 @@ pub struct Gate {
 }
 
 static GATE: OnceLock<Gate> = OnceLock::new();
-static INSTALL: Mutex<()> = Mutex::new(());
+/// Address of `hsa_init` of the library whose calls pass here, once all of them do.
+static INSTALLED: Mutex<Option<usize>> = Mutex::new(None);
 
 thread_local! {
     // Without a destructor: one would end it before the handlers that run at the end of the process, and libhsa's calls there
@@ -129,133 +137,26 @@ pub struct Observed {
     pub unmapped: bool,
 }
 
-/// A command buffer: a buffer object of one page, mapped.
-#[derive(Debug)]
-struct CommandBuffer {
-    handle: u32,
-    map_offset: u64,
-    address: NonNull<u32>,
-}
-
-// SAFETY: the mapping belongs to no thread; who has the object has the page to himself.
-unsafe impl Send for CommandBuffer {}
-
-impl CommandBuffer {
-    const WORDS: usize = COMMAND_BUFFER_BYTES / size_of::<u32>();
-
-    fn word(&self, index: usize) -> u32 {
-        assert!(index < Self::WORDS);
-        // SAFETY: the page is mapped while `self` lives and the index is inside. Kernel and device write it too: volatile.
-        unsafe { self.address.add(index).read_volatile() }
-    }
-
-    fn set_word(&self, index: usize, value: u32) {
-        assert!(index < Self::WORDS);
-        // SAFETY: as for `word`.
-        unsafe { self.address.add(index).write_volatile(value) }
-    }
-
-    fn state(&self) -> u32 {
-        self.word(0) & 0xf
-    }
-}
-
-/// Command buffers that are kept for the doorbells of one session.
-#[derive(Debug, Default)]
-pub struct CommandBuffers {
-    free: Vec<CommandBuffer>,
-}
-
-/// What ROCR does not write into a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
-    /// Index of the PDI in its context.
-    pub unit: u8,
-    /// Words of the payload.
-    pub words: usize,
-    /// The last two of them.
-    pub tail: [u32; 2],
-    /// Where the instructions are, as the device sees them.
-    pub instructions: u64,
-}
-
-/// A doorbell in progress.
-struct Ringing {
-    buffers: Vec<CommandBuffer>,
-    /// How many ROCR has taken. They are taken and asked about one after the other.
-    taken: usize,
-    /// The context to run in; `None` in a rehearsal, which reaches no device.
-    context: Option<u32>,
-    /// For each command.
-    completions: Vec<Completion>,
-    limit: Duration,
-    sequence: u64,
-    executed: bool,
-    waited: bool,
-    /// First thing that went wrong.
-    problem: Option<Problem>,
-}
-
-/// How a doorbell ended when it did not end well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Problem {
-    /// The runtime did something this gate does not know.
-    Unexpected(String),
-    /// A kernel call failed.
-    Call {
-        /// Its name.
-        name: &'static str,
-        /// Its error.
-        errno: i32,
-    },
-    /// The chain ended in another state than completed.
-    State {
-        /// The state's number.
-        state: u32,
-        /// The command that failed, when the kernel driver says.
-        command: Option<usize>,
-    },
-    /// The kernel driver did not end the chain within the limit. The device may still work on it.
-    Stuck(Duration),
-}
-
-impl std::fmt::Display for Problem {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unexpected(what) => f.write_str(what),
-            Self::Call { name, errno } => write!(f, "{name}: {}", io::Error::from_raw_os_error(*errno)),
-            Self::State { state, .. } => {
-                write!(f, "the kernel driver ended the chain as `{}`", uapi::state::name(*state))
-            }
-            Self::Stuck(limit) => write!(f, "the kernel driver did not end the chain within {limit:?}"),
-        }
-    }
-}
-
-impl Problem {
-    /// Whether the chain was given up on because it never signalled.
-    pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::State { state: uapi::state::TIMEOUT | uapi::state::NO_RESPONSE, .. })
-    }
-
-    /// Whether the kernel driver had no memory to start the chain. While it waits for one that runs, that is another problem.
-    pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Call { name: uapi::Execute::NAME, errno: libc::ENOMEM })
-    }
-}
-
 impl Gate {
     /// Puts the gate in place, once per process. `api` is that of the library whose calls are to pass here.
     ///
     /// # Errors
     /// [`GateError`]; nothing was replaced then, or only what passes calls through.
     pub fn install(api: &HsaApi) -> Result<&'static Self, GateError> {
-        let _one_at_a_time = INSTALL.lock();
-        if let Some(gate) = GATE.get() {
-            return Ok(gate);
-        }
         const NAMES: [&str; 3] = ["ioctl", "mmap", "munmap"];
-        let slots = imports::find(api.hsa_init as *const () as usize, NAMES);
+        let mut installed = INSTALLED.lock();
+        let library = api.hsa_init as *const () as usize;
+        let gate = GATE.get_or_init(|| Self {
+            descriptor: AtomicI32::new(-1),
+            heap: AtomicU32::new(0),
+            imagined: Mutex::default(),
+        });
+        match *installed {
+            Some(earlier) if earlier == library => return Ok(gate),
+            Some(_) => return Err(GateError::AnotherLibrary),
+            None => {}
+        }
+        let slots = imports::find(library, NAMES);
         let hooks = [
             hooks::ioctl as *const () as usize,
             hooks::mmap as *const () as usize,
@@ -264,16 +165,12 @@ impl Gate {
         for (name, slot) in NAMES.into_iter().zip(slots) {
             slot.ok_or(GateError::NoImport(name))?;
         }
-        let gate = GATE.get_or_init(|| Self {
-            descriptor: AtomicI32::new(-1),
-            heap: AtomicU32::new(0),
-            imagined: Mutex::default(),
-        });
         for ((name, slot), hook) in NAMES.into_iter().zip(slots.into_iter().flatten()).zip(hooks) {
             // SAFETY: each hook has the type of the function it stands for, and this library is never unloaded while ROCR is
             // in use: it holds ROCR.
             unsafe { slot.set(hook) }.map_err(|cause| GateError::Sealed { name, cause: cause.to_string() })?;
         }
+        *installed = Some(library);
         Ok(gate)
     }
 
@@ -402,6 +299,7 @@ impl Gate {
             completions,
             limit,
             sequence: 0,
+            chain: 0,
             executed: false,
             waited: false,
             problem: None,
@@ -425,17 +323,18 @@ impl Gate {
         }
     }
 
-    /// Rows of cores times columns: the tiles of a context that has the whole array.
+    /// Rows of cores times columns, of which there are `most`: the tiles of a context that has the whole array.
     ///
     /// # Errors
     /// The kernel driver's.
-    pub fn core_tiles(&self) -> io::Result<u32> {
+    pub fn core_tiles(&self, most: Option<usize>) -> io::Result<u32> {
         let mut metadata = uapi::Metadata::default();
         let (buffer, bytes) = ((&raw mut metadata).addr() as u64, size_of::<uapi::Metadata>() as u32);
         // The kernel writes through the number; the compiler has to know that the structure is reachable.
         (&raw mut metadata).expose_provenance();
         self.request(&mut uapi::GetInfo { param: uapi::QUERY_METADATA, buffer_bytes: bytes, buffer })?;
-        Ok(u32::from(metadata.cols) * u32::from(metadata.core.row_count))
+        let columns = most.map_or(usize::from(metadata.cols), |most| most.min(metadata.cols.into()));
+        Ok(columns as u32 * u32::from(metadata.core.row_count))
     }
 
     /// Creates a context of `tiles` core tiles that holds the PDIs in these buffer objects.
@@ -501,104 +400,6 @@ impl Gate {
             }
         }
         Err(io::Error::from_raw_os_error(libc::EAGAIN))
-    }
-}
-
-impl Ringing {
-    fn problem(&mut self, problem: Problem) {
-        self.problem.get_or_insert(problem);
-    }
-
-    fn find(&self, handle: u64) -> Option<&CommandBuffer> {
-        self.buffers.iter().find(|buffer| u64::from(buffer.handle) == handle)
-    }
-
-    /// Fills in what ROCR does not know. Returns the chain's buffer when all is as expected.
-    fn complete(&self, request: &uapi::Execute) -> Result<(), String> {
-        if request.command_count != 1 {
-            return Err(format!("EXEC_CMD with {} commands, expected 1 chain", request.command_count));
-        }
-        let chain = self.find(request.commands).ok_or("EXEC_CMD of a buffer that is no command buffer")?;
-        let opcode = (chain.word(0) >> 23) & 0x1f;
-        if opcode != uapi::chain::OPCODE {
-            return Err(format!("a command with opcode {opcode}, expected a chain"));
-        }
-        let count = chain.word(uapi::chain::COMMAND_COUNT) as usize;
-        if count != self.completions.len() {
-            return Err(format!("a chain of {count} commands, expected {}", self.completions.len()));
-        }
-        for (index, completion) in self.completions.iter().enumerate() {
-            let at = uapi::chain::HANDLES + 2 * index;
-            let handle = u64::from(chain.word(at)) | u64::from(chain.word(at + 1)) << 32;
-            let command = self.find(handle).ok_or_else(|| format!("command {index} is in an unknown buffer"))?;
-            // One entry of ROCR's list: the first, or a later one in a process that has had sessions before.
-            if !command.word(uapi::CU_MASK).is_power_of_two() {
-                return Err(format!("command {index} names compute units {:#x}", command.word(uapi::CU_MASK)));
-            }
-            command.set_word(uapi::CU_MASK, 1 << completion.unit);
-            for (word, value) in completion.tail.into_iter().enumerate() {
-                command.set_word(uapi::PAYLOAD + completion.words - 2 + word, value);
-            }
-            command.set_word(uapi::INSTRUCTIONS, completion.instructions as u32);
-            command.set_word(uapi::INSTRUCTIONS + 1, (completion.instructions >> 32) as u32);
-        }
-        Ok(())
-    }
-
-    fn execute(&mut self, gate: &Gate, descriptor: c_int, number: std::ffi::c_ulong, request: &mut uapi::Execute) {
-        self.executed = true;
-        if let Err(reason) = self.complete(request) {
-            return self.problem(Problem::Unexpected(reason));
-        }
-        let Some(context) = self.context else { return };
-        request.context = context;
-        // SAFETY: it is ROCR's structure for this very request.
-        match unsafe { gate.call(descriptor, number, (request as *mut uapi::Execute).cast()) } {
-            Ok(()) => self.sequence = request.sequence,
-            Err(cause) => {
-                self.problem(Problem::Call {
-                    name: uapi::Execute::NAME,
-                    errno: cause.raw_os_error().unwrap_or_default(),
-                });
-            }
-        }
-    }
-
-    /// Waits as long as the limit allows, and reads the states.
-    fn wait(&mut self, gate: &Gate) {
-        self.waited = true;
-        let (Some(context), None) = (self.context, &self.problem) else { return };
-        let start = Instant::now();
-        loop {
-            let left = self.limit.saturating_sub(start.elapsed());
-            // 0 would be for ever.
-            let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
-            match gate.request(&mut uapi::Wait { context, timeout, sequence: self.sequence }) {
-                Ok(()) => break,
-                Err(cause)
-                    if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN))
-                        && start.elapsed() >= self.limit =>
-                {
-                    return self.problem(Problem::Stuck(self.limit));
-                }
-                // Also when signals interrupt it all the time: the command still runs.
-                Err(cause) if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN)) => {}
-                Err(cause) => {
-                    let errno = cause.raw_os_error().unwrap_or_default();
-                    return self.problem(Problem::Call { name: uapi::Wait::NAME, errno });
-                }
-            }
-        }
-        // The chain is the last buffer that was taken.
-        let Some(chain) = self.taken.checked_sub(1).and_then(|last| self.buffers.get(last)) else { return };
-        match chain.state() {
-            uapi::state::COMPLETED => {}
-            state => {
-                let index = chain.word(uapi::chain::ERROR_INDEX) as usize;
-                let command = (index < self.completions.len()).then_some(index);
-                self.problem(Problem::State { state, command });
-            }
-        }
     }
 }
 

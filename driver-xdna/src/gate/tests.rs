@@ -214,6 +214,7 @@ fn an_error_of_the_kernel_reaches_the_caller_and_not_rocr() {
         completions: Vec::new(),
         limit: LIMIT,
         sequence: 1,
+        chain: 0,
         executed: true,
         waited: false,
         problem: None,
