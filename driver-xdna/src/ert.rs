@@ -162,14 +162,13 @@ impl ErtAgent {
         };
         session.check("hsa_queue_create", status)?;
         let queue = NonNull::new(queue).ok_or_else(|| unsupported("a queue without an address".into()))?;
-        let tiles = gate.core_tiles(columns).map_err(|cause| AgentError::Lost(format!("GET_INFO: {cause}")))?;
         let ring = Ring {
             queue,
             payloads: payloads.cast(),
             imagined_pdi,
             imagined_instructions,
             buffers: CommandBuffers::default(),
-            tiles,
+            tiles: 0,
             contexts: HashMap::new(),
             next_context: 0,
             heap: BTreeMap::new(),
@@ -189,6 +188,9 @@ impl ErtAgent {
             allocations: AtomicU64::new(0),
             session,
         };
+        // From here on an error gives back what there is.
+        let tiles = gate.core_tiles(columns).map_err(|cause| AgentError::Lost(format!("GET_INFO: {cause}")))?;
+        agent.lock()?.tiles = tiles;
         agent.place_last_buffer()?;
         agent.rehearse().map_err(|reason| {
             AgentError::Unsupported(format!(

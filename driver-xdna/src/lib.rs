@@ -28,6 +28,7 @@ mod gate;
 pub mod interface;
 pub mod isolated;
 pub mod kernel_dispatch;
+mod kfd;
 pub mod library;
 mod npu;
 mod pool;

@@ -10,6 +10,7 @@ use crate::ert::ErtAgent;
 use crate::gate::Gate;
 use crate::isolated::{HostOptions, HostedAgent, IsolatedAgent, StartError};
 use crate::kernel_dispatch::KernelDispatchAgent;
+use crate::kfd;
 use crate::library::{self, LibraryError};
 use crate::npu::Npu;
 use crate::session::Session;
@@ -232,6 +233,7 @@ fn start_library(prepare: impl FnOnce(&HsaApi)) -> Result<Vec<Arc<dyn HostedAgen
     let api = unsafe { HsaApi::load(found.library) };
     let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
     prepare(&api);
+    kfd::probe().map_err(AgentError::Lost)?;
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
     let (arches, _) = ArchRegistry::from_environment();

@@ -39,6 +39,14 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     }
     // SAFETY: the caller's own arguments.
     let result = unsafe { libc::ioctl(descriptor, request as _, argument) };
+    if result < 0 && Call::of(request) == Some(Call::CloseBuffer) {
+        let ours = |gate: &Gate| gate.descriptor.load(Ordering::Relaxed) == descriptor;
+        if GATE.get().is_some_and(ours) {
+            // ROCR ends the process when it hears of this, and it could do nothing about it.
+            tracing::warn!("a buffer of the NPU was not closed: {}", std::io::Error::last_os_error());
+            return 0;
+        }
+    }
     if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
         // SAFETY: the kernel has filled ROCR's structure of this request.
         let made = unsafe { *argument.cast::<uapi::CreateBuffer>() };

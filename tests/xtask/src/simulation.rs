@@ -178,13 +178,18 @@ impl KernelReport {
 
     /// Errors if the program left more open than ROCR itself does; see [`KEPT_BY_ROCR`].
     pub fn nothing_open(&self) -> Result<()> {
+        self.nothing_open_but(Levels::default())
+    }
+
+    /// Errors if the program left more open than ROCR itself does and `more`.
+    pub fn nothing_open_but(&self, more: Levels) -> Result<()> {
         let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
         let kept = KEPT_BY_ROCR;
-        let within = bos <= kept.bos
-            && bo_bytes <= kept.bo_bytes
-            && mappings <= kept.mappings
-            && contexts <= kept.contexts
-            && files <= kept.files;
+        let within = bos <= kept.bos.saturating_add(more.bos)
+            && bo_bytes <= kept.bo_bytes.saturating_add(more.bo_bytes)
+            && mappings <= kept.mappings.saturating_add(more.mappings)
+            && contexts <= kept.contexts.saturating_add(more.contexts)
+            && files <= kept.files.saturating_add(more.files);
         if !within {
             bail!(
                 "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \
