@@ -301,7 +301,7 @@ fn left_open(fault: &str, session: &Session) -> Option<String> {
         Ok(Some(report)) => report,
         Ok(None) => return None,
         // A program that never opened the device leaves nothing and writes no report.
-        Err(_) if fault.starts_with("OPEN_") => return None,
+        Err(_) if fault.starts_with("OPEN_") || fault.starts_with("KFD_GET_VERSION@1=") => return None,
         Err(error) => return Some(format!("{error:#}")),
     };
     report.nothing_open_but(leaves(fault)).err().map(|error| format!("{error:#}"))
