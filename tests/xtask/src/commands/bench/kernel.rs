@@ -149,6 +149,21 @@ impl KernelCosts {
             ]);
         }
         println!("{table}");
+        let mut table = output::table(&["a decoded token", "#doorbells", "#contexts", "#kernel calls", "#device ms"]);
+        let row = |name: &str, numbers: [f64; 4]| {
+            std::iter::once(name.to_owned()).chain(numbers.map(|number| format!("{number:.1}"))).collect::<Vec<_>>()
+        };
+        let calls: f64 = token.calls.values().sum();
+        table.add_row(row("HAL", [token.doorbells, token.contexts_created, calls, token.virtual_ms]));
+        if let Some(each) = self.dispatch.iter().find(|way| way.chain == 1) {
+            // The model cannot be run this way: after 255 contexts ROCR 7.2.4 takes wrong PDIs. So it is what its dispatches
+            // cost above.
+            let times = token.commands;
+            let numbers =
+                [times, each.contexts_per_doorbell * times, each.calls * times, each.virtual_us * times / 1000.0];
+            table.add_row(row("its dispatches with a doorbell each, at the cost above", numbers));
+        }
+        println!("{table}");
         println!(
             "host time of a dispatch through the HAL: {:.2} times that of the runtime's functions, chains of 32 on both \
              sides, the simulated kernel device's share included",
