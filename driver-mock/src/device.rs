@@ -140,25 +140,6 @@ impl DeviceShared {
         }
     }
 
-    fn check(&self, params: &BufferParams) -> Result<(), DeviceError> {
-        let over = |what, requested, limit| {
-            Err(DeviceError::LimitExceeded { what, requested, limit, device: self.name.clone() })
-        };
-        if params.size == 0 {
-            return Err(DeviceError::InvalidArgument("a buffer needs a size of at least 1 byte".into()));
-        }
-        if !params.alignment.is_power_of_two() {
-            return Err(DeviceError::InvalidArgument(format!("alignment {} is not a power of two", params.alignment)));
-        }
-        if params.alignment > self.limits.max_alignment {
-            return over("alignment", params.alignment, self.limits.max_alignment);
-        }
-        if params.size > self.limits.max_buffer_bytes {
-            return over("bytes of one buffer", params.size, self.limits.max_buffer_bytes);
-        }
-        Ok(())
-    }
-
     /// The device's view of imported memory that is not coherent. It starts equal to the host's, as pinning pages writes their
     /// cache lines back. Imports inside one another share a view, as they share the memory.
     fn import_view(&self, host: &Region) -> Result<DeviceView, DeviceError> {
@@ -292,7 +273,7 @@ impl Device for MockDevice {
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {
         let shared = &self.shared;
         shared.alive()?;
-        shared.check(params)?;
+        shared.limits.check_buffer(params, &shared.name)?;
         if shared.faults.allocation() {
             let (pool, requested) = (params.pool.name(), params.size);
             return Err(DeviceError::OutOfMemory { pool, requested, available: 0, capacity: shared.capacity });
@@ -341,22 +322,7 @@ impl Device for MockDevice {
     fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {
         let shared = &self.shared;
         shared.alive()?;
-        if artifact.arch() != shared.info.arch {
-            return Err(DeviceError::InvalidArtifact {
-                name: artifact.name().to_owned(),
-                reason: format!(
-                    "it is for `{}`, {} is `{}`; compile it for that",
-                    artifact.arch(),
-                    shared.name,
-                    shared.info.arch
-                ),
-            });
-        }
-        let (requested, limit) = (artifact.argument_count(), shared.limits.kernel_arguments);
-        if requested > limit {
-            let device = shared.name.clone();
-            return Err(DeviceError::LimitExceeded { what: "kernel arguments", requested, limit, device });
-        }
+        shared.limits.check_kernel(artifact, &shared.info.arch, &shared.name)?;
         let pdi = shared.pdis.lock().load(&shared.npu, artifact, &shared.name)?;
         let instructions = HeapAllocation::new(&shared.npu, artifact.instructions().len(), &shared.name)?;
         let kernel = shared.executor.prepare(artifact);

@@ -149,21 +149,7 @@ impl Device for XdnaDevice {
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {
         let (shared, npu) = (&self.shared, &self.shared.npu);
         npu.alive()?;
-        let over = |what, requested, limit| {
-            Err(DeviceError::LimitExceeded { what, requested, limit, device: shared.name.clone() })
-        };
-        if params.size == 0 {
-            return Err(DeviceError::InvalidArgument("a buffer needs a size of at least 1 byte".into()));
-        }
-        if !params.alignment.is_power_of_two() {
-            return Err(DeviceError::InvalidArgument(format!("alignment {} is not a power of two", params.alignment)));
-        }
-        if params.alignment > npu.limits.max_alignment {
-            return over("alignment", params.alignment, npu.limits.max_alignment);
-        }
-        if params.size > npu.limits.max_buffer_bytes {
-            return over("bytes of one buffer", params.size, npu.limits.max_buffer_bytes);
-        }
+        npu.limits.check_buffer(params, &shared.name)?;
         let (block, accounted) = match params.pool {
             MemoryPool::Data => {
                 let accounted = params.size.next_multiple_of(npu.limits.granule.max(1));
@@ -199,22 +185,7 @@ impl Device for XdnaDevice {
     fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {
         let (shared, npu) = (&self.shared, &self.shared.npu);
         npu.alive()?;
-        if artifact.arch() != shared.info.arch {
-            return Err(DeviceError::InvalidArtifact {
-                name: artifact.name().to_owned(),
-                reason: format!(
-                    "it is for `{}`, {} is `{}`; compile it for that",
-                    artifact.arch(),
-                    shared.name,
-                    shared.info.arch
-                ),
-            });
-        }
-        let (requested, limit) = (artifact.argument_count(), npu.limits.kernel_arguments);
-        if requested > limit {
-            let device = shared.name.clone();
-            return Err(DeviceError::LimitExceeded { what: "kernel arguments", requested, limit, device });
-        }
+        npu.limits.check_kernel(artifact, &shared.info.arch, &shared.name)?;
         if !artifact.has_completion_token() {
             tracing::warn!(
                 "kernel `{}` waits for no transfer; it completes before its output is written",

@@ -8,14 +8,16 @@
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
 mod export;
+mod packets;
 
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, PdiRef};
+use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
 use crate::gate::{CommandBuffers, Completion, Gate, Problem};
 use crate::runtime::AT_EXIT_LIMIT;
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use hsa_sys::*;
+use packets::{PACKETS, PAYLOAD_BYTES, PacketQueue};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::c_void;
@@ -27,24 +29,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where AMD's queue structure has the read index: `amd_queue_t::read_dispatch_id` of `amd_hsa_queue.h`.
-const READ_INDEX_OFFSET: usize = 0x80;
-/// Packets of a queue; ROCR allows no other number.
-const PACKETS: usize = 64;
 /// PDIs that the mask of a command can name.
 const COMPUTE_UNITS: usize = 32;
-/// Bytes kept for the payload of one packet. The largest, with 16 arguments, takes 220.
-const PAYLOAD_BYTES: usize = 512;
-/// Words of a payload without arguments that the packet counts: instruction address, two words, and size.
-const FIXED_COUNT: u32 = 3;
-/// Words of one argument.
-const ARGUMENT_COUNT: u32 = 3;
-/// Opcode of a payload: run a transaction.
-const TRANSACTION: u32 = 3;
-/// Where the device sees the first byte of its heap (`AIE2_DEVM_BASE` of the amdxdna kernel driver).
-const DEVICE_HEAP: u64 = 0x0400_0000;
-/// Size of the heap, and alignment of its mapping in the process.
-const HEAP_ALIGNMENT: u64 = 64 << 20;
 /// Addresses reserved for data, as a multiple of the pool: buffers of different sizes come and go.
 const ARENA_FACTOR: usize = 4;
 
@@ -66,10 +52,7 @@ pub struct ErtAgent {
 
 /// What one doorbell needs, and what a thread at a time may use.
 struct Ring {
-    queue: NonNull<hsa_queue_t>,
-    payloads: NonNull<u8>,
-    /// What every packet names for ROCR; the gate puts the real one in.
-    imagined_pdi: NonNull<c_void>,
+    packets: PacketQueue,
     /// An instruction stream for the rehearsal.
     imagined_instructions: NonNull<c_void>,
     buffers: CommandBuffers,
@@ -163,9 +146,7 @@ impl ErtAgent {
         session.check("hsa_queue_create", status)?;
         let queue = NonNull::new(queue).ok_or_else(|| unsupported("a queue without an address".into()))?;
         let ring = Ring {
-            queue,
-            payloads: payloads.cast(),
-            imagined_pdi,
+            packets: PacketQueue { queue, payloads: payloads.cast(), imagined_pdi },
             imagined_instructions,
             buffers: CommandBuffers::default(),
             tiles: 0,
@@ -264,105 +245,22 @@ impl ErtAgent {
         let text = |cause: io::Error| format!("command buffers: {cause}");
         self.gate.reserve(&mut ring.buffers, 2).map_err(text)?;
         let instructions = ring.imagined_instructions.addr().get() as u64;
-        let completions = [0, 1].map(|slot| self.write_packet(ring, slot, instructions, 16, &[]));
-        let queue = ring.queue;
+        let (packets, api) = (&ring.packets, self.session.api());
+        let completions = [0, 1].map(|slot| packets.write(slot, instructions, instructions, 16, &[]));
         self.gate
-            .ring(&mut ring.buffers, None, completions.to_vec(), self.limit, || self.ring_bell(queue, 2))
+            .ring(&mut ring.buffers, None, completions.to_vec(), self.limit, || packets.ring(api, 2))
             .map_err(|problem| format!("in a rehearsal of a dispatch: {problem}"))?;
-        // SAFETY: the queue exists as long as the agent.
-        let read = unsafe { (self.session.api().hsa_queue_load_read_index_scacquire)(queue.as_ptr()) };
+        let read = packets.read_index(api);
         if read != 2 {
             return Err(format!("after a doorbell for 2 packets the read index is {read}"));
         }
-        self.rewind(queue);
-        // SAFETY: as above.
-        let read = unsafe { (self.session.api().hsa_queue_load_read_index_scacquire)(queue.as_ptr()) };
+        packets.rewind(api);
+        let read = packets.read_index(api);
         match read {
             0 => Ok(()),
             _ => {
                 Err(format!("the read index is not where `amd_hsa_queue.h` has it: it is {read} after setting it to 0"))
             }
-        }
-    }
-
-    /// Writes the packet and payload in `slot`. Returns what ROCR leaves out of the command it makes of them.
-    fn write_packet(
-        &self,
-        ring: &Ring,
-        slot: usize,
-        instructions: u64,
-        instruction_words: u32,
-        arguments: &[Argument],
-    ) -> Completion {
-        let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
-        // The opcode's two words are not counted.
-        let words = 2 + count as usize;
-        assert!(slot < PACKETS && 8 + 4 * words <= PAYLOAD_BYTES, "the caller keeps to the limits");
-        let mut tail = [0; 2];
-        // ROCR finds a buffer by its first byte; the gate puts in where the instructions are.
-        let buffer = ring.heap.range(..=instructions).next_back().map_or(instructions, |(start, _)| *start);
-        // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
-        unsafe {
-            let payload = ring.payloads.add(slot * PAYLOAD_BYTES);
-            payload.cast::<*mut c_void>().write(ring.imagined_pdi.as_ptr());
-            let mut word = payload.add(8).cast::<u32>();
-            let mut push = |value: u32| {
-                word.write(value);
-                word = word.add(1);
-                tail = [tail[1], value];
-            };
-            push(TRANSACTION);
-            push(0);
-            push(buffer as u32);
-            push((buffer >> 32) as u32);
-            push(instruction_words);
-            for argument in arguments {
-                push(argument.address as u32);
-                push((argument.address >> 32) as u32);
-            }
-            for argument in arguments {
-                push(argument.bytes);
-            }
-            let header = hsa_amd_vendor_packet_header_t {
-                header: packet_header(HSA_PACKET_TYPE_VENDOR_SPECIFIC, HSA_FENCE_SCOPE_NONE, HSA_FENCE_SCOPE_NONE),
-                AmdFormat: HSA_AMD_PACKET_TYPE_AIE_ERT,
-                reserved: 0,
-            };
-            let packet = hsa_amd_aie_ert_packet_t {
-                header,
-                command: ert_command(HSA_AMD_AIE_ERT_START_CU, count).unwrap_or_default(),
-                reserved0: 0,
-                reserved1: 0,
-                reserved2: 0,
-                reserved3: 0,
-                reserved4: 0,
-                reserved5: 0,
-                payload_data: payload.as_ptr().expose_provenance() as u64,
-            };
-            // The queue's ring has PACKETS packets.
-            ring.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
-        }
-        Completion { unit: 0, words, tail, instructions: DEVICE_HEAP + instructions % HEAP_ALIGNMENT }
-    }
-
-    /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.
-    fn ring_bell(&self, queue: NonNull<hsa_queue_t>, packets: usize) {
-        let api = self.session.api();
-        // SAFETY: the queue exists as long as the agent, and its packets are written.
-        unsafe {
-            (api.hsa_queue_store_write_index_screlease)(queue.as_ptr(), packets as u64);
-            (api.hsa_signal_store_screlease)(queue.as_ref().doorbell_signal, packets as i64 - 1);
-        }
-    }
-
-    /// Sets an empty queue back to its first packet.
-    fn rewind(&self, queue: NonNull<hsa_queue_t>) {
-        // SAFETY: `hsa_queue_t` is the beginning of AMD's queue structure, whose read index is an aligned 64-bit word that
-        // only the packet processor writes, and it runs only inside a doorbell. The rehearsal has checked its place.
-        unsafe {
-            let read_index = queue.as_ptr().cast::<u8>().add(READ_INDEX_OFFSET).cast::<AtomicU64>();
-            (*read_index).store(0, Ordering::Release);
-            (self.session.api().hsa_queue_store_write_index_screlease)(queue.as_ptr(), 0);
         }
     }
 
@@ -504,17 +402,19 @@ impl Agent for ErtAgent {
                 _ => AgentError::OutOfMemory(reason),
             });
         }
-        let (queue, count) = (ring.queue, chain.packets.len());
+        let (packets, api, count) = (&ring.packets, self.session.api(), chain.packets.len());
         let mut completions = Vec::with_capacity(count);
         for (slot, packet) in chain.packets.iter().enumerate() {
+            let instructions = packet.instructions;
+            let buffer = ring.heap.range(..=instructions).next_back().map_or(instructions, |(start, _)| *start);
             let words = (packet.instruction_bytes / 4) as u32;
-            let written = self.write_packet(ring, slot, packet.instructions, words, chain.arguments_of(packet));
+            let written = packets.write(slot, buffer, instructions, words, chain.arguments_of(packet));
             completions.push(Completion { unit: packet.pdi_index as u8, ..written });
         }
-        let bell = || self.ring_bell(queue, count);
+        let bell = || packets.ring(api, count);
         let outcome = self.gate.ring(&mut ring.buffers, Some(handle), completions, self.limit, bell);
         self.doorbells.fetch_add(1, Ordering::Relaxed);
-        self.rewind(queue);
+        packets.rewind(api);
         outcome.map_err(|problem| self.failure(problem))
     }
 
@@ -540,7 +440,7 @@ impl ErtAgent {
         self.gate.release(&mut ring.buffers);
         let api = self.session.api();
         // SAFETY: the queue is this agent's, and nobody uses it any more.
-        let status = unsafe { (api.hsa_queue_destroy)(ring.queue.as_ptr()) };
+        let status = unsafe { (api.hsa_queue_destroy)(ring.packets.queue.as_ptr()) };
         if let Err(cause) = self.session.check("hsa_queue_destroy", status) {
             tracing::debug!("{cause}");
         }
@@ -551,13 +451,13 @@ impl ErtAgent {
                 tracing::debug!("{cause}");
             }
         };
-        let ((), freed) = self.gate.observe(None, || free(ring.payloads.as_ptr().cast()));
+        let ((), freed) = self.gate.observe(None, || free(ring.packets.payloads.as_ptr().cast()));
         if !freed.unmapped {
             // ROCR 7.2.4 closes the buffer and leaves its mapping.
             // SAFETY: the memory was this agent's, and nobody has it any more.
-            unsafe { libc::munmap(ring.payloads.as_ptr().cast(), PACKETS * PAYLOAD_BYTES) };
+            unsafe { libc::munmap(ring.packets.payloads.as_ptr().cast(), PACKETS * PAYLOAD_BYTES) };
         }
-        free(ring.imagined_pdi.as_ptr());
+        free(ring.packets.imagined_pdi.as_ptr());
         free(ring.imagined_instructions.as_ptr());
         // Nobody reads the heap but the device.
         for (address, _) in std::mem::take(&mut ring.heap) {

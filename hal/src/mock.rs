@@ -203,7 +203,14 @@ mod tests {
 
     fn info() -> DeviceInfo {
         let uri = DeviceUri::parse("double:0").unwrap();
-        DeviceInfo { uri, name: "Double".into(), driver: "double", arch: "aie2p".into(), coherent: true, host_import: true }
+        DeviceInfo {
+            uri,
+            name: "Double".into(),
+            driver: "double",
+            arch: "aie2p".into(),
+            coherent: true,
+            host_import: true,
+        }
     }
 
     fn device() -> MockDevice {

@@ -1,6 +1,7 @@
 //! Memory of this agent for another process.
 
-use super::{ErtAgent, HEAP_ALIGNMENT};
+use super::ErtAgent;
+use super::packets::HEAP_ALIGNMENT;
 use crate::agent::{AgentError, Allocation};
 use crate::isolated::{Export, export_dmabuf};
 use aie_hal::MemoryPool;

@@ -114,7 +114,14 @@ impl FakeDevice {
     pub(super) fn new(path: &str) -> Arc<Self> {
         let uri = DeviceUri::parse(&format!("fake:{path}")).unwrap();
         let arch = ArchRegistry::builtin().get("aie2p").unwrap();
-        let info = DeviceInfo { uri, name: "Fake".into(), driver: "fake", arch: arch.name.clone(), coherent: true, host_import: true };
+        let info = DeviceInfo {
+            uri,
+            name: "Fake".into(),
+            driver: "fake",
+            arch: arch.name.clone(),
+            coherent: true,
+            host_import: true,
+        };
         let limits = Limits::from_arch(&arch);
         Arc::new(Self { info, arch, limits, log: Arc::default(), next_address: Mutex::new(0x1000) })
     }

@@ -1,0 +1,124 @@
+//! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
+
+use crate::agent::Argument;
+use crate::gate::Completion;
+use hsa_sys::*;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where AMD's queue structure has the read index.
+const READ_INDEX_OFFSET: usize = AMD_QUEUE_READ_DISPATCH_ID;
+/// Packets of a queue; ROCR allows no other number.
+pub(super) const PACKETS: usize = 64;
+/// Bytes kept for the payload of one packet. The largest, with 16 arguments, takes 220.
+pub(super) const PAYLOAD_BYTES: usize = 512;
+/// Words of a payload without arguments that the packet counts: instruction address, two words, and size.
+const FIXED_COUNT: u32 = 3;
+/// Words of one argument.
+const ARGUMENT_COUNT: u32 = 3;
+/// Opcode of a payload: run a transaction.
+const TRANSACTION: u32 = 3;
+/// Where the device sees the first byte of its heap (`AIE2_DEVM_BASE` of the amdxdna kernel driver).
+const DEVICE_HEAP: u64 = 0x0400_0000;
+/// Size of the heap, and alignment of its mapping in the process.
+pub(super) const HEAP_ALIGNMENT: u64 = 64 << 20;
+
+/// ROCR's queue with the memory its packets point to.
+pub(super) struct PacketQueue {
+    pub(super) queue: NonNull<hsa_queue_t>,
+    /// [`PACKETS`] slots of [`PAYLOAD_BYTES`].
+    pub(super) payloads: NonNull<u8>,
+    /// What every packet names for ROCR; the gate puts the real one in.
+    pub(super) imagined_pdi: NonNull<c_void>,
+}
+
+impl PacketQueue {
+    /// The index behind the last packet that was processed.
+    pub(super) fn read_index(&self, api: &HsaApi) -> u64 {
+        // SAFETY: the queue exists as long as the agent.
+        unsafe { (api.hsa_queue_load_read_index_scacquire)(self.queue.as_ptr()) }
+    }
+
+    /// Writes the packet and payload in `slot`. The instructions are at `instructions`, in the buffer that begins at `buffer`:
+    /// ROCR finds a buffer by its first byte, and the gate puts in where the instructions are. Returns what ROCR leaves out of
+    /// the command it makes of them.
+    pub(super) fn write(
+        &self,
+        slot: usize,
+        buffer: u64,
+        instructions: u64,
+        instruction_words: u32,
+        arguments: &[Argument],
+    ) -> Completion {
+        let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
+        // The opcode's two words are not counted.
+        let words = 2 + count as usize;
+        assert!(slot < PACKETS && 8 + 4 * words <= PAYLOAD_BYTES, "the caller keeps to the limits");
+        let mut tail = [0; 2];
+        // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
+        unsafe {
+            let payload = self.payloads.add(slot * PAYLOAD_BYTES);
+            payload.cast::<*mut c_void>().write(self.imagined_pdi.as_ptr());
+            let mut word = payload.add(8).cast::<u32>();
+            let mut push = |value: u32| {
+                word.write(value);
+                word = word.add(1);
+                tail = [tail[1], value];
+            };
+            push(TRANSACTION);
+            push(0);
+            push(buffer as u32);
+            push((buffer >> 32) as u32);
+            push(instruction_words);
+            for argument in arguments {
+                push(argument.address as u32);
+                push((argument.address >> 32) as u32);
+            }
+            for argument in arguments {
+                push(argument.bytes);
+            }
+            let header = hsa_amd_vendor_packet_header_t {
+                header: packet_header(HSA_PACKET_TYPE_VENDOR_SPECIFIC, HSA_FENCE_SCOPE_NONE, HSA_FENCE_SCOPE_NONE),
+                AmdFormat: HSA_AMD_PACKET_TYPE_AIE_ERT,
+                reserved: 0,
+            };
+            let packet = hsa_amd_aie_ert_packet_t {
+                header,
+                command: ert_command(HSA_AMD_AIE_ERT_START_CU, count).unwrap_or_default(),
+                reserved0: 0,
+                reserved1: 0,
+                reserved2: 0,
+                reserved3: 0,
+                reserved4: 0,
+                reserved5: 0,
+                payload_data: payload.as_ptr().expose_provenance() as u64,
+            };
+            // The queue's ring has PACKETS packets.
+            self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
+        }
+        Completion { unit: 0, words, tail, instructions: DEVICE_HEAP + instructions % HEAP_ALIGNMENT }
+    }
+
+    /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.
+    pub(super) fn ring(&self, api: &HsaApi, packets: usize) {
+        let queue = self.queue;
+        // SAFETY: the queue exists as long as the agent, and its packets are written.
+        unsafe {
+            (api.hsa_queue_store_write_index_screlease)(queue.as_ptr(), packets as u64);
+            (api.hsa_signal_store_screlease)(queue.as_ref().doorbell_signal, packets as i64 - 1);
+        }
+    }
+
+    /// Sets an empty queue back to its first packet.
+    pub(super) fn rewind(&self, api: &HsaApi) {
+        let queue = self.queue;
+        // SAFETY: `hsa_queue_t` is the beginning of AMD's queue structure, whose read index is an aligned 64-bit word that
+        // only the packet processor writes, and it runs only inside a doorbell. The rehearsal has checked its place.
+        unsafe {
+            let read_index = queue.as_ptr().cast::<u8>().add(READ_INDEX_OFFSET).cast::<AtomicU64>();
+            (*read_index).store(0, Ordering::Release);
+            (api.hsa_queue_store_write_index_screlease)(queue.as_ptr(), 0);
+        }
+    }
+}
