@@ -7,7 +7,7 @@
 //! A chain becomes packets in the queue's ring, all or none, and one doorbell; a long one is split at [`PACKETS_PER_DOORBELL`].
 //! Every packet has a completion signal of its own, so that the failing command is known. Publications differ in how a failure
 //! is told, and all three ways are understood: a negative signal, the queue's error callback while signals stay as they are,
-//! and a doorbell that does not return, which is why it is rung in a [thread of its own](doorbell). An agent whose runtime
+//! and a doorbell that does not return, which is why it is rung in a thread of its own. An agent whose runtime
 //! has not answered within the time limit is lost: nothing of it is called or freed any more.
 //!
 //! No released runtime takes these packets yet. What was tested is a stand-in library that follows the published header and

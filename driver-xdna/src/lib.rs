@@ -6,7 +6,7 @@
 //!   process where it should return an error. What it lists as usable, ROCR can open.
 //! - A logical device, its buffers and queues are the same for every runtime. Memory is cut from few large allocations;
 //!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few doorbells.
-//! - An [`agent::Agent`] is one NPU as a runtime offers it: [`ert`] for ROCR 7.0 to 7.2, with the [`gate`] that keeps it off its
+//! - An [`agent::Agent`] is one NPU as a runtime offers it: `ert` for ROCR 7.0 to 7.2, with the `gate` that keeps it off its
 //!   defects, and kernel dispatch packets for later ones. [`interface`] tells which a library speaks, [`library`] finds it.
 //! - The runtime is in this process, or, when a URI has `isolate=true`, in a helper process: [`isolated`] is an agent that passes
 //!   every call on and shares the memory, so that nothing above it notices the difference.
