@@ -116,7 +116,7 @@ const STAGES: &[Stage] = &[
     Stage {
         name: "stress",
         about: "AMD's ROCR under load: results, flat memory, nothing left open",
-        program: Program::Xtask(&["stress", "--seconds", "15"]),
+        program: Program::Xtask(&["stress", "--seconds", "60"]),
     },
     Stage {
         name: "bad-input",
