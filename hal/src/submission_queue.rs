@@ -51,8 +51,9 @@ pub trait Engine: Send + Sync + 'static {
     /// Runs `batch`: at least one submission, in order of submission, with at most [`Engine::gather`]. Blocks until they have
     /// ended.
     ///
-    /// Takes works from the front and calls [`Work::finish`] for each in that order, as soon as it has ended: somebody may
-    /// wait for its signals, perhaps a host call of a later work. Every work runs as if those before it were complete.
+    /// Takes works from the front and calls [`Work::finish`] for each in that order: before a host call of a later work runs,
+    /// because that may wait for its signals, and at the latest when the batch ends. Sooner is better: somebody waits. Every
+    /// work runs as if those before it were complete.
     ///
     /// Works that stay in `batch` must not have been started. The queue takes them back, fails those whose waits have
     /// failed, and hands over the others again. At least one has to be taken, or the first one fails. An engine that cannot

@@ -1,6 +1,7 @@
 //! The gate between ROCR 7.0 to 7.2 and the kernel driver.
 //!
-//! The XDNA part of these releases cannot be used as it is. Each of these was reproduced with Debian's 7.2.4:
+//! The XDNA part of these releases cannot be used as it is. Found with Debian's 7.2.4, by running it; number 4 by reading its
+//! code, and of number 2 what follows from a stale list:
 //!
 //! 1. It makes a new hardware context for every doorbell, because it files its list of PDIs under the old context's handle.
 //! 2. Handles wrap at 255. After that a stale list is found: commands name the wrong PDI, or the list overflows and an assert
