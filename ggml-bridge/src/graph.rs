@@ -36,12 +36,7 @@ pub struct GraphNode {
 impl GraphNode {
     /// The node without its memory.
     pub fn node(&self) -> Node {
-        Node {
-            op: self.op.into(),
-            params: self.params,
-            output: self.output.tensor,
-            sources: self.sources.iter().map(|s| s.map(|s| s.tensor)).collect(),
-        }
+        Node::new(self.op, self.params, self.output.tensor, self.sources.iter().map(|s| s.map(|s| s.tensor)).collect())
     }
 
     /// The sources that are present.

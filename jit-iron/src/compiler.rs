@@ -62,7 +62,7 @@ mod tests {
 
     fn product(dtype: DataType) -> Node {
         let tensor = Tensor::contiguous(dtype, [64, 64, 1, 1]);
-        Node { op: "MUL_MAT".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] }
+        Node::new("MUL_MAT", OpParams::default(), tensor, vec![Some(tensor); 2])
     }
 
     #[test]

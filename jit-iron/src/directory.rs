@@ -153,8 +153,7 @@ pub(crate) mod tests {
 
     pub(crate) fn sum(elements: usize) -> (&'static dyn Operation, Node) {
         let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
-        let node =
-            Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] };
+        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
         (table::lookup("ADD").unwrap(), node)
     }
 

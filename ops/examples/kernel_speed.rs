@@ -16,7 +16,7 @@ fn numbers(bytes: usize) -> Vec<u8> {
 }
 
 fn seconds(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]) -> (f64, usize) {
-    let node = Node { op: op.into(), params: OpParams(params), output, sources: sources.to_vec() };
+    let node = Node::new(op, OpParams(params), output, sources.to_vec());
     let environment = Environment { codec: Arc::new(NoCodec) };
     let operation = table::lookup(op).expect("the operation is in the table");
     let kernel = operation.reference(&node, &environment).expect("the node is supported");

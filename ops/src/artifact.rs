@@ -217,7 +217,7 @@ mod tests {
 
     fn sum() -> Node {
         let tensor = Tensor::contiguous(F32, [576, 1, 1, 1]);
-        Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] }
+        Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
     }
 
     fn artifact(node: &Node, generation: &str) -> KernelArtifact {
@@ -246,16 +246,16 @@ mod tests {
     #[test]
     fn every_argument_has_a_channel_and_the_output_is_waited_for() {
         let heads = Tensor::contiguous(BF16, [64, 9, 2, 1]);
-        let node = Node {
-            op: "ROPE".into(),
-            params: OpParams(std::array::from_fn(|i| if i == 1 { 64 } else { 0 })),
-            output: heads,
-            sources: vec![
+        let node = Node::new(
+            "ROPE",
+            OpParams(std::array::from_fn(|i| if i == 1 { 64 } else { 0 })),
+            heads,
+            vec![
                 Some(heads),
                 Some(Tensor::contiguous(I32, [2, 1, 1, 1])),
                 Some(Tensor::contiguous(F32, [32, 1, 1, 1])),
             ],
-        };
+        );
         let arch = arch("aie2p");
         let design = crate::design::rowwise("ROPE", &node, &arch, 1).unwrap();
         let bytes = instructions("rope", &node, &design, &arch).unwrap();

@@ -103,8 +103,7 @@ mod tests {
 
     fn sum() -> KernelArtifact {
         let tensor = Tensor::contiguous(DataType::F32, [4, 1, 1, 1]);
-        let node =
-            Node { op: "ADD".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor); 2] };
+        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
         reference_artifact(table::lookup("ADD").unwrap(), &node, &arch("aie2p")).unwrap()
     }
 

@@ -80,7 +80,7 @@ mod tests {
     fn node(op: &str, params: &[i32], output: Tensor, sources: &[Option<Tensor>]) -> Node {
         let mut words = [0; 16];
         words[..params.len()].copy_from_slice(params);
-        Node { op: op.into(), params: OpParams(words), output, sources: sources.to_vec() }
+        Node::new(op, OpParams(words), output, sources.to_vec())
     }
 
     /// Both values were computed by g++ with libstdc++ on x86-64.

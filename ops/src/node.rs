@@ -42,6 +42,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// A node with one result.
+    pub fn new(op: impl Into<String>, params: OpParams, output: Tensor, sources: Vec<Option<Tensor>>) -> Self {
+        Self { op: op.into(), params, output, sources }
+    }
+
     /// Source `index`, if present.
     pub fn source(&self, index: usize) -> Option<&Tensor> {
         self.sources.get(index).and_then(Option::as_ref)

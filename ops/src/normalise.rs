@@ -106,8 +106,7 @@ pub fn normalise(op: &dyn Operation, node: &Node, policy: F16Policy) -> Result<N
         }
     }
 
-    let mut array =
-        Node { op: node.op.clone(), params: node.params, output: node.output, sources: node.sources.clone() };
+    let mut array = node.clone();
     for argument in &arguments {
         match argument.role {
             Role::Source(slot) => array.sources[slot] = Some(argument.array),
@@ -157,7 +156,7 @@ mod tests {
     use rstest::rstest;
 
     fn node(op: &str, output: Tensor, sources: Vec<Option<Tensor>>) -> Node {
-        Node { op: op.into(), params: OpParams::default(), output, sources }
+        Node::new(op, OpParams::default(), output, sources)
     }
 
     fn flags(normalised: &Normalised) -> Vec<(Role, DataType, bool)> {

@@ -102,6 +102,11 @@ pub trait Operation: Sync + Send + Debug {
         let _ = (node, index);
         default
     }
+    /// Nodes with `dtype` for source 0 (or for the result, without sources) in every form the operation has. The rules are
+    /// asked which of them they accept, for the documentation's table. The default are the forms most operations share.
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        crate::table::examples(self.name(), dtype)
+    }
     /// Tiles, buffers and channels for a normalised node, checked against the generation's resources.
     ///
     /// # Errors

@@ -23,6 +23,19 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::mul_mat::OPERATIONS,
     family::rows::OPERATIONS,
     family::copy::OPERATIONS,
+    family::clamp::OPERATIONS,
+    family::reduce::OPERATIONS,
+    family::loss::OPERATIONS,
+    family::attention::OPERATIONS,
+    family::mixture::OPERATIONS,
+    family::ssm::OPERATIONS,
+    family::delta_net::OPERATIONS,
+    family::repeat::OPERATIONS,
+    family::concat::OPERATIONS,
+    family::pad::OPERATIONS,
+    family::sort::OPERATIONS,
+    family::mask::OPERATIONS,
+    family::fill::OPERATIONS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static dyn Operation>> =
@@ -47,7 +60,7 @@ pub fn markdown() -> String {
     for op in all() {
         let mut rows: BTreeMap<String, Vec<DataType>> = BTreeMap::new();
         for dtype in DataType::ALL {
-            let accepted = examples(op.name(), *dtype).into_iter().find(|node| op.check(node).is_ok());
+            let accepted = op.examples(*dtype).into_iter().find(|node| op.check(node).is_ok());
             if let Some(node) = accepted {
                 let place = match op.placement(&node) {
                     Placement::Array => "array".into(),
@@ -74,7 +87,7 @@ pub(crate) fn examples(op: &str, dtype: DataType) -> Vec<Node> {
     let params = OpParams(std::array::from_fn(|index| if index == 1 { 64 } else { 0 }));
     let node = |params, output, sources: &[Tensor]| {
         let sources = sources.iter().copied().map(Some).collect();
-        Node { op: op.into(), params, output, sources }
+        Node::new(op, params, output, sources)
     };
     let plain = OpParams::default();
     let mut nodes = Vec::new();

@@ -58,7 +58,7 @@ pub unsafe fn node(ggml: &Ggml, raw: &RawTensor) -> Result<Option<Node>, String>
     while matches!(sources.last(), Some(None)) {
         sources.pop();
     }
-    Ok(Some(Node { op: op.into(), params: OpParams(raw.op_params), output: tensor(ggml, raw)?, sources }))
+    Ok(Some(Node::new(op, OpParams(raw.op_params), tensor(ggml, raw)?, sources)))
 }
 
 /// Whether a tensor lies in a buffer that holds weights.

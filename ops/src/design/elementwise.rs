@@ -90,12 +90,12 @@ mod tests {
     }
 
     fn node(output: [usize; 4], sources: &[[usize; 4]]) -> Node {
-        Node {
-            op: "ADD".into(),
-            params: OpParams::default(),
-            output: Tensor::contiguous(F32, output),
-            sources: sources.iter().map(|ne| Some(Tensor::contiguous(F32, *ne))).collect(),
-        }
+        Node::new(
+            "ADD",
+            OpParams::default(),
+            Tensor::contiguous(F32, output),
+            sources.iter().map(|ne| Some(Tensor::contiguous(F32, *ne))).collect(),
+        )
     }
 
     #[test]

@@ -147,15 +147,12 @@ mod tests {
     use rstest::rstest;
 
     fn node(types: [DataType; 3], m: usize, n: usize, k: usize) -> Node {
-        Node {
-            op: "MUL_MAT".into(),
-            params: OpParams::default(),
-            output: Tensor::contiguous(types[2], [m, n, 1, 1]),
-            sources: vec![
-                Some(Tensor::contiguous(types[0], [k, m, 1, 1])),
-                Some(Tensor::contiguous(types[1], [k, n, 1, 1])),
-            ],
-        }
+        Node::new(
+            "MUL_MAT",
+            OpParams::default(),
+            Tensor::contiguous(types[2], [m, n, 1, 1]),
+            vec![Some(Tensor::contiguous(types[0], [k, m, 1, 1])), Some(Tensor::contiguous(types[1], [k, n, 1, 1]))],
+        )
     }
 
     /// Extents are M, N and K; expected are columns, cores in each and passes.

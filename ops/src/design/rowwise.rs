@@ -81,12 +81,7 @@ mod tests {
 
     fn node(row: usize, rows: usize, sources: usize) -> Node {
         let tensor = Tensor::contiguous(F32, [row, rows, 1, 1]);
-        Node {
-            op: "SOFT_MAX".into(),
-            params: OpParams::default(),
-            output: tensor,
-            sources: vec![Some(tensor); sources],
-        }
+        Node::new("SOFT_MAX", OpParams::default(), tensor, vec![Some(tensor); sources])
     }
 
     /// 63 KiB are free beside the stack, and a mem tile has 512 KiB.

@@ -97,7 +97,7 @@ impl Operation for Copy {
 /// # Errors
 /// [`Unsupported`] when the element counts differ, a tensor cannot be addressed, or a type is not known.
 pub fn convert(from: &Tensor, to: &Tensor, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
-    let node = Node { op: CONVERT.to_owned(), params: OpParams::default(), output: *to, sources: vec![Some(*from)] };
+    let node = Node::new(CONVERT.to_owned(), OpParams::default(), *to, vec![Some(*from)]);
     addressable(CONVERT, &node, 1)?;
     check_layout(CONVERT, from, to)?;
     let plan = Plan::new(CONVERT, from, to, environment)?;

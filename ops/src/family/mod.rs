@@ -19,15 +19,28 @@
 //! function would stop the process: any source layout is read; the result needs rows without gaps, except in copies.
 //! Extents and strides whose span overflows the address space are refused, so that a node from a damaged file does no harm.
 
+pub mod attention;
 pub mod binary;
+pub mod clamp;
+pub mod concat;
 pub mod copy;
+pub mod delta_net;
+pub mod fill;
 pub mod glu;
+pub mod loss;
+pub mod mask;
+pub mod mixture;
 pub mod mul_mat;
 pub mod norm;
+pub mod pad;
+pub mod reduce;
+pub mod repeat;
 pub mod rope;
 pub mod rows;
 pub mod scale;
 pub mod soft_max;
+pub mod sort;
+pub mod ssm;
 pub mod unary;
 
 mod cpu;

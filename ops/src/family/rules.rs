@@ -108,7 +108,7 @@ mod tests {
     use rstest::rstest;
 
     fn node(tensor: Tensor) -> Node {
-        Node { op: "DUP".into(), params: OpParams::default(), output: tensor, sources: vec![Some(tensor)] }
+        Node::new("DUP", OpParams::default(), tensor, vec![Some(tensor)])
     }
 
     #[rstest]

@@ -158,7 +158,7 @@ pub fn find(name: &str) -> &'static dyn Operation {
 }
 
 pub fn node(op: &str, params: OpParams, output: Tensor, sources: &[Option<Tensor>]) -> Node {
-    Node { op: op.into(), params, output, sources: sources.to_vec() }
+    Node::new(op, params, output, sources.to_vec())
 }
 
 /// Runs a node on shifted, hence unaligned, copies of its sources too and asserts that nothing changes.

@@ -1,0 +1,6 @@
+//! REPEAT: a tensor repeated to larger extents.
+
+use crate::operation::Operation;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[];
