@@ -5,12 +5,14 @@
 //! ```text
 //! name   := op "-" tensor ( "-" source )* [ "-" hash ]
 //! source := "null" | tensor
-//! tensor := ne0 ("x" ne1 ("x" ne2 ("x" ne3))) type [ "n" ]
+//! tensor := ne0 ("x" ne1 ("x" ne2 ("x" ne3))) type [ "n" nb0 ("x" nb1 ("x" nb2 ("x" nb3))) ]
 //! ```
 //!
 //! The output comes first, then the sources by slot. Extents are innermost first, as many as the tensor has dimensions; `n`
-//! marks a tensor that is not contiguous. The hash is there when a parameter word is not zero and the operation is not
-//! unary in the C++ backend's sense ([`Operation::params_in_name`]).
+//! marks a tensor that is not contiguous. Where an operation reads sources with the strides they have
+//! ([`Operation::keeps_strides`], unknown to the C++ backend, which packs all tensors), the strides in bytes follow the mark.
+//! The hash is there when a parameter word is not zero and the operation is not unary in the C++ backend's sense
+//! ([`Operation::params_in_name`]).
 
 use crate::node::{Node, OpParams};
 use crate::operation::Operation;
@@ -20,10 +22,10 @@ use std::fmt::Write as _;
 /// The name of the kernel that computes a normalised node.
 pub fn kernel_name(op: &dyn Operation, node: &Node) -> String {
     let mut name = op.name().to_ascii_lowercase();
-    push_tensor(&mut name, Some(&node.output));
+    push_tensor(&mut name, Some(&node.output), false);
     let slots = node.sources.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
-    for source in &node.sources[..slots] {
-        push_tensor(&mut name, source.as_ref());
+    for (slot, source) in node.sources[..slots].iter().enumerate() {
+        push_tensor(&mut name, source.as_ref(), op.keeps_strides(node, slot));
     }
     if op.params_in_name() && node.params.0.iter().any(|word| *word != 0) {
         // Writing to a string cannot fail.
@@ -32,7 +34,7 @@ pub fn kernel_name(op: &dyn Operation, node: &Node) -> String {
     name
 }
 
-fn push_tensor(name: &mut String, tensor: Option<&Tensor>) {
+fn push_tensor(name: &mut String, tensor: Option<&Tensor>, strides: bool) {
     name.push('-');
     let Some(tensor) = tensor else {
         name.push_str("null");
@@ -45,6 +47,10 @@ fn push_tensor(name: &mut String, tensor: Option<&Tensor>) {
     name.push_str(tensor.dtype.name());
     if !tensor.is_contiguous() {
         name.push('n');
+        for (index, stride) in tensor.nb[..tensor.dimensions()].iter().enumerate().filter(|_| strides) {
+            let separator = if index == 0 { "" } else { "x" };
+            let _ = write!(name, "{separator}{stride}");
+        }
     }
 }
 

@@ -142,6 +142,9 @@ fn argument(
             "{operand} would become {dtype}, but its rows of {row} are not whole blocks of {block}"
         )));
     }
+    if dtype == original.dtype && slot.is_some_and(|slot| op.keeps_strides(node, slot)) {
+        return Ok(Argument { role, original: *original, array: *original, conversion: false });
+    }
     let array = Tensor::contiguous(dtype, original.ne);
     let conversion = dtype != original.dtype || !original.is_contiguous();
     Ok(Argument { role, original: *original, array, conversion })

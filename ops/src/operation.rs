@@ -102,6 +102,12 @@ pub trait Operation: Sync + Send + Debug {
         let _ = (node, index);
         default
     }
+    /// Whether the kernel reads source `index` with the strides it has, as a shim DMA can, so that no packed copy is made.
+    /// Only for types that stay as they are. The strides are then part of the kernel's name.
+    fn keeps_strides(&self, node: &Node, index: usize) -> bool {
+        let _ = (node, index);
+        false
+    }
     /// Nodes with `dtype` for source 0 (or for the result, without sources) in every form the operation has. The rules are
     /// asked which of them they accept, for the documentation's table. The default are the forms most operations share.
     fn examples(&self, dtype: DataType) -> Vec<Node> {
