@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod artifact;
+pub mod blocks;
 pub mod codec;
 pub mod design;
 pub mod executor;

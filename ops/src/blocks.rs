@@ -1,0 +1,216 @@
+//! The block formats of GGUF: every quantised type's bytes as numbers, and numbers as bytes.
+//!
+//! A format is a unit type with the trait [`Block`], which decodes one block between fixed-size arrays. A kernel that reads
+//! quantised rows is generic over it, decodes a block at a time into registers or the first cache, and is compiled once per
+//! format; [`visit`] finds the format of a type at run time. Whole rows go through [`decode`] and [`encode`].
+//!
+//! Decoding equals ggml's `to_float` bit for bit, encoding ggml's reference quantisation (`quantize_row_*_ref`) byte for
+//! byte, as `cargo xtask block-formats` checks against the stock library. Both are for finite numbers: which NaN a block
+//! with a NaN scale decodes to, and what rows with NaN or infinity encode to, is not defined.
+//!
+//! Layouts and grids are facts of the format. Sources: ggml-common.h and ggml-quants.c, and gguf-py's quants.py.
+
+mod conversion;
+mod k_quants;
+mod simple;
+
+use crate::codec::BlockCodec;
+use crate::tensor::DataType;
+use pulp::Arch;
+
+pub use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K};
+pub use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+
+/// A block format. Stateless; the functions are pure.
+pub trait Block: Copy + Send + Sync + 'static {
+    /// The type whose rows consist of these blocks.
+    const TYPE: DataType;
+    /// Numbers in a block.
+    const ELEMENTS: usize;
+    /// Bytes of a block.
+    const BYTES: usize;
+    /// A block's bytes: `[u8; BYTES]`.
+    type Bytes: Copy + AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static;
+    /// A block's numbers, in the order of the row: `[f32; ELEMENTS]`.
+    type Values: Copy + AsRef<[f32]> + AsMut<[f32]> + Send + Sync + 'static;
+    /// All zero, to decode into.
+    const ZERO: Self::Values;
+
+    /// The whole blocks of `bytes`; what is left over at its end is not among them.
+    fn blocks(bytes: &[u8]) -> &[Self::Bytes];
+    /// As [`Block::blocks`], to write to.
+    fn blocks_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
+    /// The runs of [`Block::ELEMENTS`] numbers in `values`; what is left over at its end is not among them.
+    fn values(values: &[f32]) -> &[Self::Values];
+    /// As [`Block::values`], to write to.
+    fn values_mut(values: &mut [f32]) -> &mut [Self::Values];
+
+    /// Decodes a block. Always inlined and free of branches in the formats that matter: within
+    /// `pulp`'s dispatch it becomes straight vector code.
+    fn decode(bytes: &Self::Bytes, out: &mut Self::Values);
+}
+
+/// A format that can be written: those which ggml's CPU backend converts to.
+pub trait Encode: Block {
+    /// Encodes a block. Writes all bytes.
+    fn encode(values: &Self::Values, bytes: &mut Self::Bytes);
+}
+
+/// Declares the unit types of formats.
+macro_rules! formats {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $($(#[$doc])* #[derive(Debug, Clone, Copy, PartialEq, Eq)] pub struct $name;)*
+    };
+}
+use formats;
+
+/// The items of [`Block`] that follow from type, bytes and elements.
+macro_rules! layout {
+    ($variant:ident, $bytes:literal, $elements:literal) => {
+        const TYPE: $crate::tensor::DataType = $crate::tensor::DataType::$variant;
+        const ELEMENTS: usize = $elements;
+        const BYTES: usize = $bytes;
+        type Bytes = [u8; $bytes];
+        type Values = [f32; $elements];
+        const ZERO: Self::Values = [0.0; $elements];
+
+        #[inline(always)]
+        fn blocks(bytes: &[u8]) -> &[Self::Bytes] {
+            bytes.as_chunks().0
+        }
+        #[inline(always)]
+        fn blocks_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
+            bytes.as_chunks_mut().0
+        }
+        #[inline(always)]
+        fn values(values: &[f32]) -> &[Self::Values] {
+            values.as_chunks().0
+        }
+        #[inline(always)]
+        fn values_mut(values: &mut [f32]) -> &mut [Self::Values] {
+            values.as_chunks_mut().0
+        }
+    };
+}
+use layout;
+
+/// Something to do with a format that is known at run time only.
+pub trait Visitor {
+    /// What comes of it.
+    type Output;
+    /// Does it.
+    fn visit<F: Block>(self) -> Self::Output;
+}
+
+/// As [`Visitor`], for formats that can be written.
+trait EncodeVisitor {
+    fn visit<F: Encode>(self) -> bool;
+}
+
+/// Declares which formats are known.
+macro_rules! known {
+    (read: $($read:ident)*; write: $($write:ident)*;) => {
+        /// Calls `visitor` with the format of `dtype`. `None` when the type is not quantised.
+        #[inline(always)]
+        pub fn visit<V: Visitor>(dtype: DataType, visitor: V) -> Option<V::Output> {
+            match dtype {
+                $(<$read as Block>::TYPE => Some(visitor.visit::<$read>()),)*
+                _ => None,
+            }
+        }
+
+        fn visit_encode(dtype: DataType, visitor: impl EncodeVisitor) -> bool {
+            match dtype {
+                $(<$write as Block>::TYPE => visitor.visit::<$write>(),)*
+                _ => false,
+            }
+        }
+
+        /// Whether [`decode`] knows `dtype`: every quantised type.
+        pub fn can_decode(dtype: DataType) -> bool {
+            [$(<$read as Block>::TYPE),*].contains(&dtype)
+        }
+
+        /// Whether [`encode`] knows `dtype`: the types ggml's CPU backend converts to.
+        pub fn can_encode(dtype: DataType) -> bool {
+            [$(<$write as Block>::TYPE),*].contains(&dtype)
+        }
+    };
+}
+
+known! {
+    read: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K;
+    write: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0;
+}
+
+/// Whether lengths are whole blocks and fit each other.
+fn fits<F: Block>(bytes: usize, elements: usize) -> bool {
+    elements.is_multiple_of(F::ELEMENTS) && elements / F::ELEMENTS * F::BYTES == bytes && bytes.is_multiple_of(F::BYTES)
+}
+
+/// Decodes `target.len()` numbers, a multiple of the block, from exactly their blocks, at any alignment. Returns false when
+/// the type is not quantised or the lengths do not fit; `target` is then unchanged.
+pub fn decode(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
+    struct Row<'a>(&'a [u8], &'a mut [f32]);
+    impl Visitor for Row<'_> {
+        type Output = bool;
+        #[inline(always)]
+        fn visit<F: Block>(self) -> bool {
+            let fits = fits::<F>(self.0.len(), self.1.len());
+            if fits {
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for (bytes, values) in F::blocks(self.0).iter().zip(F::values_mut(self.1)) {
+                            F::decode(bytes, values);
+                        }
+                    },
+                );
+            }
+            fits
+        }
+    }
+    visit(dtype, Row(source, target)).unwrap_or(false)
+}
+
+/// The reverse of [`decode`], same rules. Returns false also for types that can only be read.
+pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
+    struct Row<'a>(&'a [f32], &'a mut [u8]);
+    impl EncodeVisitor for Row<'_> {
+        #[inline(always)]
+        fn visit<F: Encode>(self) -> bool {
+            let fits = fits::<F>(self.1.len(), self.0.len());
+            if fits {
+                Arch::new().dispatch(
+                    #[inline(always)]
+                    || {
+                        for (values, bytes) in F::values(self.0).iter().zip(F::blocks_mut(self.1)) {
+                            F::encode(values, bytes);
+                        }
+                    },
+                );
+            }
+            fits
+        }
+    }
+    visit_encode(dtype, Row(source, target))
+}
+
+/// The formats of this module as a codec.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Blocks;
+
+impl BlockCodec for Blocks {
+    fn can_decode(&self, dtype: DataType) -> bool {
+        can_decode(dtype)
+    }
+    fn can_encode(&self, dtype: DataType) -> bool {
+        can_encode(dtype)
+    }
+    fn decode(&self, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
+        decode(dtype, source, target)
+    }
+    fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
+        encode(dtype, source, target)
+    }
+}
