@@ -2,8 +2,8 @@
 //!
 //! A design is a plan, not compiled code. It decides whether a node may be claimed for the array at all, it is what a kernel
 //! compiler starts from, and a simulated device can account for it. The planners in the submodules cover the ways in which
-//! data passes an array: [`elementwise`], [`rowwise`] and [`matmul`]. Each returns a design that fits the generation or says
-//! what is short.
+//! data passes an array: [`elementwise`], [`rowwise`], [`matmul`] and [`recurrent`]. Each returns a design that fits the
+//! generation or says what is short.
 //!
 //! Rules of the hardware (mlir-aie's target model): a core has two input and two output DMA channels, so a third source shares
 //! a stream by being joined with another in the mem tile; every ObjectFifo element takes a buffer descriptor and a fifo two
@@ -11,10 +11,12 @@
 
 mod elementwise;
 mod matmul;
+mod recurrent;
 mod rowwise;
 
 pub use elementwise::elementwise;
 pub use matmul::matmul;
+pub use recurrent::{Recurrence, recurrent};
 pub use rowwise::rowwise;
 
 use crate::node::Node;
