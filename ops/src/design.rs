@@ -12,11 +12,13 @@
 mod elementwise;
 mod matmul;
 mod recurrent;
+mod reduction;
 mod rowwise;
 
 pub use elementwise::elementwise;
 pub use matmul::matmul;
 pub use recurrent::{Recurrence, recurrent};
+pub use reduction::{row_reduction, whole_reduction};
 pub use rowwise::rowwise;
 
 use crate::node::Node;

@@ -7,7 +7,7 @@ use super::cpu::exp::sigmoid;
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::for_each_piece;
 use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
-use super::unary::{gelu, relu, silu};
+use super::unary::{gelu, gelu_erf, gelu_quick, relu, silu};
 use crate::design::{Design, rowwise};
 use crate::node::Node;
 use crate::operation::{Environment, Operation, Placement, Unsupported};
@@ -95,10 +95,8 @@ impl Operation for Glu {
             Function::Relu => gated(node, 1, |x, g| relu(x) * g),
             Function::Gelu => gated(node, 8, |x, g| gelu(x) * g),
             Function::Silu => gated(node, 8, |x, g| silu(x) * g),
-            Function::GeluErf => {
-                gated(node, 16, |x, g| 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * g)
-            }
-            Function::GeluQuick => gated(node, 8, |x, g| x * sigmoid(1.702 * x) * g),
+            Function::GeluErf => gated(node, 16, |x, g| gelu_erf(x) * g),
+            Function::GeluQuick => gated(node, 8, |x, g| gelu_quick(x) * g),
             Function::Oai => gated(node, 8, move |x, g| {
                 let x = below(x);
                 x * sigmoid(alpha * x) * (within(g) + 1.0)

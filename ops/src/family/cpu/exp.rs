@@ -1,21 +1,23 @@
-//! An exponential that the compiler can vectorise.
+//! The exponential and its relatives, in forms that the compiler can vectorise: no branches, no tables.
 
-/// `exp(x)` to about one unit in the last place. Inputs beyond the range give 0 and infinity; NaN stays NaN.
-///
-/// x = n ln 2 + r with |r| <= ln 2 / 2, exp(x) = 2^n exp(r). The series of exp(r) to the seventh power leaves an error below
-/// 6e-9. The power of two is applied in two halves, so that neither leaves the range of normal numbers.
+/// Adding this leaves the rounded integer in the low bits of the sum.
+const ROUND: f32 = 12_582_912.0;
+
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`: the remainder, and the integer.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
-    // Adding this leaves the rounded integer in the low bits of the sum.
-    const ROUND: f32 = 12_582_912.0;
+fn reduce(x: f32) -> (f32, i32) {
     // ln 2 in two parts; the product of the first with a small integer is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    let x = if x > 89.0 { 89.0 } else { x };
-    let x = if x < -104.0 { -104.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     let r = (x - n * LN2_HIGH) - n * LN2_LOW;
+    (r, shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed())
+}
+
+/// `exp(r) - 1` for a remainder. The series to the seventh power leaves an error below 6e-9, relative to exp(r).
+#[inline(always)]
+fn series(r: f32) -> f32 {
     let mut p = 1.0 / 5040.0;
     p = p * r + 1.0 / 720.0;
     p = p * r + 1.0 / 120.0;
@@ -23,11 +25,64 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * r + 1.0;
-    p = p * r + 1.0;
-    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-    let half = n >> 1;
+    p * r
+}
+
+/// `x` times two to the power `n`, in two halves, so that neither leaves the range of normal numbers.
+#[inline(always)]
+fn scale(x: f32, n: i32) -> f32 {
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned());
-    p * power(half) * power(n - half)
+    let half = n >> 1;
+    x * power(half) * power(n.wrapping_sub(half))
+}
+
+/// `exp(x)` to about one unit in the last place. Inputs beyond the range give 0 and infinity; NaN stays NaN.
+#[inline(always)]
+pub fn exp(x: f32) -> f32 {
+    let x = if x > 89.0 { 89.0 } else { x };
+    let x = if x < -104.0 { -104.0 } else { x };
+    let (r, n) = reduce(x);
+    scale(series(r) + 1.0, n)
+}
+
+/// `exp(x) - 1` without the loss near zero, to about two units in the last place. NaN stays NaN.
+///
+/// With x = n ln 2 + r it is 2^n ((exp(r) - 1) + (1 - 2^-n)), where the second term is zero for n = 0.
+#[inline(always)]
+pub fn expm1(x: f32) -> f32 {
+    let x = if x > 89.0 { 89.0 } else { x };
+    // Below, the result is -1 in this precision.
+    let x = if x < -20.0 { -20.0 } else { x };
+    let (r, n) = reduce(x);
+    scale(series(r) + (1.0 - scale(1.0, n.wrapping_neg())), n)
+}
+
+/// `tanh(x)`, by `expm1(-2 |x|)`.
+#[inline(always)]
+pub fn tanh(x: f32) -> f32 {
+    let e = expm1(-2.0 * x.abs());
+    (-e / (2.0 + e)).copysign(x)
+}
+
+/// `exp(x)` of a double to ten digits, for results that are rounded to f32 in the end. Zero below -700, as for f32; not
+/// meant for arguments above 700. NaN stays NaN.
+#[inline(always)]
+pub fn exp_double(x: f64) -> f64 {
+    const ROUND: f64 = 6_755_399_441_055_744.0;
+    let x = if x < -700.0 { -700.0 } else { x };
+    let shifted = x * std::f64::consts::LOG2_E + ROUND;
+    let r = x - (shifted - ROUND) * std::f64::consts::LN_2;
+    let mut p = 1.0 / 40320.0;
+    p = p * r + 1.0 / 5040.0;
+    p = p * r + 1.0 / 720.0;
+    p = p * r + 1.0 / 120.0;
+    p = p * r + 1.0 / 24.0;
+    p = p * r + 1.0 / 6.0;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits());
+    p * f64::from_bits(n.wrapping_add(1023) << 52)
 }
 
 /// `1 / (1 + exp(-x))`.
@@ -38,26 +93,49 @@ pub fn sigmoid(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::exp;
+    use super::*;
+
+    fn sweep(from: f32, to: f32, step: f32) -> impl Iterator<Item = f32> {
+        (0..((to - from) / step) as i32).map(move |i| from + i as f32 * step)
+    }
 
     #[test]
-    fn is_within_two_units_in_the_last_place() {
-        let mut x = -87.0_f32;
-        while x < 88.7 {
+    fn exp_is_within_two_units_in_the_last_place() {
+        for x in sweep(-87.0, 88.7, 0.001_37) {
             let exact = f64::from(x).exp();
             let error = (f64::from(exp(x)) - exact).abs() / exact;
             assert!(error < 2.5e-7, "exp({x}) is off by {error}");
-            x += 0.001_37;
         }
     }
 
     #[test]
-    fn keeps_its_manners_at_the_ends() {
+    fn expm1_and_tanh_are_exact_near_zero_too() {
+        for x in sweep(-30.0, 88.7, 0.001_37).chain(sweep(-1e-3, 1e-3, 1.3e-6)) {
+            for (found, exact) in [(expm1(x), f64::from(x).exp_m1()), (tanh(x), f64::from(x).tanh())] {
+                let error = (f64::from(found) - exact).abs();
+                assert!(error <= 3e-7 * exact.abs(), "at {x}: {found}, expected {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn doubles_have_nine_digits() {
+        for x in sweep(-600.0, 600.0, 0.037) {
+            let exact = f64::from(x).exp();
+            assert!((exp_double(x.into()) / exact - 1.0).abs() < 1e-9, "at {x}");
+        }
+        assert!(exp_double(f64::NEG_INFINITY) < 1e-300 && exp_double(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn all_keep_their_manners_at_the_ends() {
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
         assert_eq!(exp(-1000.0), 0.0);
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);
         assert_eq!(exp(1000.0), f32::INFINITY);
-        assert!(exp(f32::NAN).is_nan());
+        assert_eq!([expm1(0.0), expm1(f32::NEG_INFINITY), expm1(1e9)], [0.0, -1.0, f32::INFINITY]);
+        assert_eq!([tanh(0.0), tanh(f32::NEG_INFINITY), tanh(f32::INFINITY), tanh(1e-30)], [0.0, -1.0, 1.0, 1e-30]);
+        assert!([exp(f32::NAN), expm1(f32::NAN), tanh(f32::NAN)].iter().all(|y| y.is_nan()));
     }
 }

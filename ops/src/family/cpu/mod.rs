@@ -7,7 +7,11 @@
 
 pub mod dot;
 pub mod element;
+pub mod erf;
 pub mod exp;
+pub mod fold;
 pub mod kernel;
+pub mod log;
 pub mod rows;
 pub mod sum;
+pub mod trigonometry;
