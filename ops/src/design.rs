@@ -11,15 +11,19 @@
 
 mod elementwise;
 mod matmul;
+mod movement;
 mod recurrent;
 mod reduction;
 mod rowwise;
+mod sort;
 
 pub use elementwise::elementwise;
 pub use matmul::matmul;
+pub use movement::{Movement, movement, whole_words};
 pub use recurrent::{Recurrence, recurrent};
 pub use reduction::{row_reduction, whole_reduction};
 pub use rowwise::rowwise;
+pub use sort::{select, sort};
 
 use crate::node::Node;
 use crate::operation::Unsupported;
@@ -116,7 +120,9 @@ impl Design {
             let (list, available) = (list(&self.mem_tile_buffers), arch.mem_tile.data_bytes);
             short.push(format!("a mem tile needs {mem_bytes} bytes ({list}), it has {available}"));
         }
-        if self.columns == 0 || self.cores_per_column == 0 {
+        // What only moves data has no cores, and nothing in them.
+        let moves = self.core_buffers.is_empty() && !self.mem_tile_buffers.is_empty();
+        if self.columns == 0 || self.cores_per_column == 0 && !moves {
             short.push("the design uses no core".into());
         }
         short

@@ -1,6 +1,183 @@
-//! DIAG_MASK_INF and TRI: triangles of matrices.
+//! DIAG_MASK_INF and TRI: matrices that keep one side of a diagonal.
 
-use crate::operation::Operation;
+use super::cpu::element::{read_row, write};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::for_each_row;
+use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
+use crate::design::{Design, rowwise};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&Mask { name: "DIAG_MASK_INF" }, &Mask { name: "TRI" }];
+
+/// Which elements of a row stay.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// Those up to and including the diagonal, which begins after so many columns. The others become minus infinity.
+    Past(usize),
+    /// Those on one side of the diagonal (`enum ggml_tri_type`). The others become 0.
+    Triangle { upper: bool, diagonal: bool },
+}
+
+impl Kept {
+    fn of(node: &Node) -> Result<Self, Unsupported> {
+        let word = node.params.int(0);
+        if node.op == "TRI" {
+            require("TRI", (0..4).contains(&word), || {
+                format!("type {word}; possible: 0 (upper with diagonal), 1 (upper), 2 (lower with diagonal), 3 (lower)")
+            })?;
+            return Ok(Self::Triangle { upper: word < 2, diagonal: word % 2 == 0 });
+        }
+        match usize::try_from(word) {
+            Ok(past) => Ok(Self::Past(past)),
+            Err(_) => super::rules::shape("DIAG_MASK_INF", format!("{word} columns before the diagonal; at least 0")),
+        }
+    }
+
+    /// The part of row `row` of `length` elements that stays.
+    #[inline(always)]
+    fn range(self, row: usize, length: usize) -> Range<usize> {
+        match self {
+            Self::Past(past) => 0..past.saturating_add(row).saturating_add(1).min(length),
+            Self::Triangle { upper: true, diagonal } => (row + usize::from(!diagonal)).min(length)..length,
+            Self::Triangle { upper: false, diagonal } => 0..(row + usize::from(diagonal)).min(length),
+        }
+    }
+
+    fn value(self) -> f32 {
+        if matches!(self, Self::Past(_)) { f32::NEG_INFINITY } else { 0.0 }
+    }
+}
+
+#[derive(Debug)]
+struct Mask {
+    name: &'static str,
+}
+
+impl Operation for Mask {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(self.name, node, 1)?;
+        let a = source(self.name, node, 0)?;
+        for (operand, tensor) in [("source 0", a), ("the result", &node.output)] {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(self.name, operand, tensor.dtype, "f32");
+            }
+        }
+        same_shape(self.name, "source 0", a, &node.output)?;
+        Kept::of(node)?;
+        dense_rows(self.name, &node.output)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let square = Tensor::contiguous(dtype, [512, 512, 2, 1]);
+        vec![Node::new(self.name, OpParams::default(), square, vec![Some(square)])]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        rowwise(self.name, node, arch, 1)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+        let (out, kept) = (node.output, Kept::of(node)?);
+        Ok(kernel(node, None, move |inputs, output| {
+            for_each_row(
+                &out,
+                output,
+                out.elements() / 4,
+                #[inline(always)]
+                |scratch, row, target| {
+                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
+                    let range = kept.range(row.0[0], x.len());
+                    write(
+                        out.dtype,
+                        target,
+                        &mut scratch.out,
+                        #[inline(always)]
+                        |y| {
+                            y[..range.start].fill(kept.value());
+                            y[range.end..].fill(kept.value());
+                            y[range.clone()].copy_from_slice(&x[range]);
+                        },
+                    );
+                    Ok(())
+                },
+            )
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    fn word(value: i32) -> OpParams {
+        OpParams(std::array::from_fn(|word| if word == 0 { value } else { 0 }))
+    }
+
+    #[rstest]
+    fn triangles(
+        #[values(0, 1, 2, 3)] kind: i32,
+        #[values([1, 1, 1, 1], [10, 10, 4, 3], [9, 5, 1, 1], [5, 9, 2, 1], [300, 300, 2, 1])] ne: [usize; 4],
+    ) {
+        let a = Data::random(Tensor::contiguous(DataType::F32, ne), &mut Random(15));
+        let result = run("TRI", word(kind), a.tensor, &[Some(&a)]).unwrap();
+        let values = a.values();
+        let exact = indices(ne).map(|index| {
+            let [i, row, ..] = index;
+            let kept = [i >= row, i > row, i <= row, i < row][kind as usize];
+            if kept { a.get(&values, index) } else { 0.0 }
+        });
+        assert_close(&result.values(), exact, 0.0);
+    }
+
+    #[rstest]
+    fn the_future_is_masked(
+        #[values(0, 1, 5, 100, i32::MAX)] past: i32,
+        #[values([10, 10, 1, 1], [10, 10, 3, 2], [20, 7, 1, 1], [300, 300, 2, 1])] ne: [usize; 4],
+        #[values(false, true)] transposed: bool,
+    ) {
+        let mut tensor = Tensor::contiguous(DataType::F32, ne);
+        if transposed {
+            tensor = permuted(&Tensor::contiguous(DataType::F32, [ne[1], ne[0], ne[2], ne[3]]), [1, 0, 2, 3]);
+        }
+        let a = Data::random(tensor, &mut Random(16));
+        let result = run("DIAG_MASK_INF", word(past), Tensor::contiguous(DataType::F32, ne), &[Some(&a)]).unwrap();
+        let values = a.values();
+        for (index, found) in indices(ne).zip(result.values()) {
+            let [i, row, ..] = index;
+            if i as i64 > i64::from(past) + row as i64 {
+                assert_eq!(found, f32::NEG_INFINITY);
+            } else {
+                assert_eq!(f64::from(found), a.get(&values, index));
+            }
+        }
+    }
+
+    #[rstest]
+    #[case("TRI", 4, DataType::F32)]
+    #[case("TRI", -1, DataType::F32)]
+    #[case("TRI", 0, DataType::F16)]
+    #[case("DIAG_MASK_INF", -1, DataType::F32)]
+    #[case("DIAG_MASK_INF", 0, DataType::BF16)]
+    fn refuses(#[case] op: &str, #[case] value: i32, #[case] dtype: DataType) {
+        let tensor = Tensor::contiguous(dtype, [4, 4, 1, 1]);
+        assert!(find(op).check(&node(op, word(value), tensor, &[Some(tensor)])).is_err());
+    }
+}

@@ -44,6 +44,7 @@ pub mod ssm;
 pub mod unary;
 
 mod cpu;
+mod moving;
 mod rules;
 #[cfg(test)]
 mod testing;

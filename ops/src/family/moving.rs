@@ -1,0 +1,113 @@
+//! Elements moved as they are: what joining, repeating and padding share.
+//!
+//! No value is looked at, so a type is only a number of bytes. A tensor is seen in units that are moved as a whole; rows of
+//! blocks have no gaps and are seen as bytes.
+
+use super::rules::require;
+use crate::operation::Unsupported;
+use crate::tensor::{DataType, Tensor};
+
+/// Why tensors whose rows are not whole words stay on the host.
+pub(super) const NOT_WORDS: &str = "shim DMAs move whole 32-bit words, and its rows or strides are not whole words";
+
+/// `tensor` in units: itself, or for quantised types a tensor of bytes.
+pub(super) fn units(tensor: &Tensor) -> Tensor {
+    if !tensor.dtype.is_quantised() {
+        return *tensor;
+    }
+    let [_, b, c, d] = tensor.ne;
+    let [_, second, third, fourth] = tensor.nb;
+    Tensor { dtype: DataType::I8, ne: [tensor.dtype.row_bytes(tensor.ne[0]), b, c, d], nb: [1, second, third, fourth] }
+}
+
+/// Rows of blocks have no gaps; single elements can lie anywhere.
+pub(super) fn dense_blocks(op: &'static str, operand: &str, tensor: &Tensor) -> Result<(), Unsupported> {
+    let dense = !tensor.dtype.is_quantised()
+        || tensor.ne[0] <= tensor.dtype.block_elements()
+        || tensor.nb[0] == tensor.dtype.block_bytes();
+    require(op, dense, || {
+        format!("rows of {operand} have gaps (stride {}); rows of {} must be contiguous", tensor.nb[0], tensor.dtype)
+    })
+}
+
+/// Fills `target`, which has no gaps, with the units from number `start` of the row at `offset` of `tensor`.
+#[inline(always)]
+pub(super) fn copy_run(tensor: &Tensor, bytes: &[u8], offset: usize, start: usize, target: &mut [u8]) {
+    #[inline(always)]
+    fn gather<const SIZE: usize>(stride: usize, source: &[u8], target: &mut [u8]) {
+        for (i, unit) in target.as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
+            unit.copy_from_slice(&source[i * stride..i * stride + SIZE]);
+        }
+    }
+    let (size, stride) = (tensor.dtype.block_bytes(), tensor.nb[0]);
+    if target.is_empty() {
+        return;
+    }
+    if stride == size || target.len() == size {
+        let first = offset + start * stride;
+        return target.copy_from_slice(&bytes[first..first + target.len()]);
+    }
+    let source = &bytes[offset + start * stride..];
+    match size {
+        1 => gather::<1>(stride, source, target),
+        2 => gather::<2>(stride, source, target),
+        4 => gather::<4>(stride, source, target),
+        _ => gather::<8>(stride, source, target),
+    }
+}
+
+/// Repeats the first `run` bytes of `target` until it is full.
+#[inline(always)]
+pub(super) fn repeat_run(target: &mut [u8], run: usize) {
+    let mut done = run.max(1);
+    while done < target.len() {
+        let count = done.min(target.len() - done);
+        target.copy_within(..count, done);
+        done += count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(DataType::I8)]
+    #[case(DataType::F16)]
+    #[case(DataType::F32)]
+    #[case(DataType::I64)]
+    fn runs_are_taken_with_and_without_gaps(#[case] dtype: DataType, #[values(1, 3)] gap: usize) {
+        let size = dtype.block_bytes();
+        let tensor = Tensor { dtype, ne: [7, 2, 1, 1], nb: [size * gap, size * gap * 7, 0, 0] };
+        let bytes: Vec<u8> = (0..tensor.span_bytes()).map(|i| i as u8).collect();
+        let mut target = vec![0; 4 * size];
+        copy_run(&tensor, &bytes, tensor.nb[1], 2, &mut target);
+        for (i, unit) in target.chunks(size).enumerate() {
+            let first = tensor.nb[1] + (2 + i) * tensor.nb[0];
+            assert_eq!(unit, &bytes[first..first + size]);
+        }
+        copy_run(&tensor, &[], 0, 0, &mut []);
+    }
+
+    #[rstest]
+    #[case(3, 12)]
+    #[case(3, 3)]
+    #[case(1, 17)]
+    #[case(4, 100)]
+    fn a_run_fills_the_rest(#[case] run: usize, #[case] length: usize) {
+        let mut target: Vec<u8> = (0..length).map(|i| if i < run { i as u8 + 1 } else { 0 }).collect();
+        repeat_run(&mut target, run);
+        assert!(target.iter().enumerate().all(|(i, value)| usize::from(*value) == i % run + 1), "{target:?}");
+    }
+
+    #[test]
+    fn blocks_are_bytes() {
+        let blocks = Tensor::contiguous(DataType::Q4_0, [64, 3, 2, 1]);
+        assert_eq!(units(&blocks), Tensor::contiguous(DataType::I8, [36, 3, 2, 1]));
+        let halves = Tensor::contiguous(DataType::F16, [64, 3, 2, 1]);
+        assert_eq!(units(&halves), halves);
+        assert!(dense_blocks("CONCAT", "source 0", &blocks).is_ok());
+        assert!(dense_blocks("CONCAT", "source 0", &Tensor { nb: [36, 72, 216, 432], ..blocks }).is_err());
+    }
+}
