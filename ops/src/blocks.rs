@@ -11,15 +11,27 @@
 //! Layouts and grids are facts of the format. Sources: ggml-common.h and ggml-quants.c, and gguf-py's quants.py.
 
 mod conversion;
+mod fp4;
+mod k_encode;
+mod k_fit;
 mod k_quants;
+mod lattice;
+mod low_bit;
+mod nonlinear;
 mod simple;
+mod ternary;
 
 use crate::codec::BlockCodec;
 use crate::tensor::DataType;
 use pulp::Arch;
 
+pub use fp4::{MXFP4, NVFP4};
 pub use k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K};
+pub use lattice::{IQ1M, IQ1S, IQ2S, IQ2XS, IQ2XXS, IQ3S, IQ3XXS};
+pub use low_bit::{Q1_0, Q2_0};
+pub use nonlinear::{IQ4NL, IQ4XS};
 pub use simple::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub use ternary::{TQ1_0, TQ2_0};
 
 /// A block format. Stateless; the functions are pure.
 pub trait Block: Copy + Send + Sync + 'static {
@@ -139,8 +151,9 @@ macro_rules! known {
 }
 
 known! {
-    read: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K;
-    write: Q4_0 Q4_1 Q5_0 Q5_1 Q8_0;
+    read: Q1_0 Q2_0 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K IQ1S IQ1M IQ2XXS IQ2XS IQ2S IQ3XXS IQ3S IQ4NL IQ4XS
+        TQ1_0 TQ2_0 MXFP4 NVFP4;
+    write: Q1_0 Q2_0 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2K Q3K Q4K Q5K Q6K IQ4NL IQ4XS TQ1_0 TQ2_0 MXFP4 NVFP4;
 }
 
 /// Whether lengths are whole blocks and fit each other.
@@ -212,5 +225,88 @@ impl BlockCodec for Blocks {
     }
     fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
         encode(dtype, source, target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quantised() -> impl Iterator<Item = DataType> {
+        DataType::ALL.iter().copied().filter(|dtype| dtype.is_quantised())
+    }
+
+    #[test]
+    fn layouts_are_those_of_the_types() {
+        struct Sizes;
+        impl Visitor for Sizes {
+            type Output = (DataType, usize, usize, usize, usize);
+            fn visit<F: Block>(self) -> Self::Output {
+                let bytes = F::blocks(&[0; 1000])[0].as_ref().len();
+                (F::TYPE, F::ELEMENTS, F::BYTES, F::ZERO.as_ref().len(), bytes)
+            }
+        }
+        for dtype in quantised() {
+            let (elements, bytes) = (dtype.block_elements(), dtype.block_bytes());
+            assert_eq!(visit(dtype, Sizes), Some((dtype, elements, bytes, elements, bytes)));
+        }
+        assert_eq!(visit(DataType::F16, Sizes), None);
+    }
+
+    #[test]
+    fn all_quantised_types_can_be_read_and_some_written() {
+        for dtype in DataType::ALL {
+            assert_eq!(can_decode(*dtype), dtype.is_quantised(), "{dtype}");
+            let lattice = ["iq1", "iq2", "iq3"].iter().any(|prefix| dtype.name().starts_with(prefix));
+            assert_eq!(can_encode(*dtype), dtype.is_quantised() && !lattice, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn wrong_lengths_and_types_are_refused() {
+        for dtype in quantised() {
+            let (elements, bytes) = (dtype.block_elements(), dtype.block_bytes());
+            let mut values = vec![7.0; 2 * elements];
+            assert!(!decode(dtype, &vec![0; 2 * bytes - 1], &mut values), "{dtype}");
+            assert!(!decode(dtype, &vec![0; bytes], &mut values), "{dtype}");
+            assert!(!decode(dtype, &vec![0; 2 * bytes], &mut values[1..]), "{dtype}");
+            assert!(values.iter().all(|value| *value == 7.0), "{dtype}");
+            let mut target = vec![0xaa; 2 * bytes];
+            assert!(!encode(dtype, &values[1..], &mut target), "{dtype}");
+            assert!(!encode(dtype, &values, &mut target[1..]), "{dtype}");
+            assert!(target.iter().all(|byte| *byte == 0xaa), "{dtype}");
+            assert!(decode(dtype, &[], &mut []), "{dtype}");
+        }
+        assert!(!decode(DataType::F32, &[0; 4], &mut [0.0]));
+        assert!(!encode(DataType::IQ2_XS, &[0.0; 256], &mut [0; 74]));
+    }
+
+    #[test]
+    fn rows_begin_at_any_byte() {
+        for dtype in quantised() {
+            let length = dtype.row_bytes(512);
+            let bytes: Vec<u8> = (0..length + 3).map(|i| (i * 7 % 113) as u8).collect();
+            let (mut aligned, mut shifted) = (vec![0.0; 512], vec![1.0; 512]);
+            assert!(decode(dtype, &bytes[3..].to_vec(), &mut aligned) && decode(dtype, &bytes[3..], &mut shifted));
+            assert_eq!(
+                aligned.iter().map(|v| v.to_bits()).collect::<Vec<_>>(),
+                shifted.iter().map(|v| v.to_bits()).collect::<Vec<_>>()
+            );
+        }
+    }
+
+    /// What a block decodes to is encoded to a block that decodes to the same, within half a step of the format.
+    #[test]
+    fn codec_and_round_trip() {
+        for dtype in quantised().filter(|dtype| can_encode(*dtype)) {
+            let values: Vec<f32> = (0..512).map(|i| [0.5, -0.5, 0.0][i % 3]).collect();
+            let (mut bytes, mut back) = (vec![0; dtype.row_bytes(512)], vec![9.0; 512]);
+            assert!(Blocks.can_encode(dtype) && Blocks.encode(dtype, &values, &mut bytes), "{dtype}");
+            assert!(Blocks.can_decode(dtype) && Blocks.decode(dtype, &bytes, &mut back), "{dtype}");
+            // One bit cannot hold three levels; the four of q2_K are a third apart.
+            let limit = if dtype == DataType::Q1_0 { 0.35 } else { 0.17 };
+            let worst = values.iter().zip(&back).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(worst <= limit, "{dtype}: {worst}");
+        }
     }
 }

@@ -45,10 +45,11 @@ pub fn nearest(value: f32) -> i32 {
     ((value + 12_582_912.0).to_bits() & 0x007f_ffff).cast_signed() - 0x0040_0000
 }
 
-/// The largest magnitude; by bits, because an order of integers vectorises.
+/// The largest magnitude of those that are numbers; by bits, because an order of integers vectorises.
 #[inline(always)]
 pub fn magnitude<const N: usize>(values: &[f32; N]) -> f32 {
-    f32::from_bits(values.iter().fold(0, |most, value| most.max(value.abs().to_bits())))
+    let number = |bits: u32| if bits <= f32::INFINITY.to_bits() { bits } else { 0 };
+    f32::from_bits(values.iter().fold(0, |most, value| most.max(number(value.abs().to_bits()))))
 }
 
 /// The first value of the largest magnitude, with its sign.
@@ -100,7 +101,7 @@ mod tests {
     fn extremes_keep_the_sign_of_the_first() {
         assert_eq!(extreme(&[1.0, -3.0, 3.0, 2.0]), -3.0);
         assert_eq!(extreme(&[-0.0; 4]).to_bits(), 0);
-        assert_eq!(magnitude(&[1.0, -3.0, 2.0]), 3.0);
+        assert_eq!(magnitude(&[1.0, -3.0, f32::NAN, 2.0]), 3.0);
         assert_eq!((reciprocal(0.0), reciprocal(-4.0)), (0.0, -0.25));
     }
 }

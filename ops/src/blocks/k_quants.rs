@@ -175,3 +175,77 @@ impl Block for Q6K {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scale 1 and minimum 2 as f16.
+    const ONE: [u8; 2] = [0x00, 0x3c];
+    const TWO: [u8; 2] = [0x00, 0x40];
+
+    #[test]
+    fn packed_scales() {
+        let mut packed = [0; 12];
+        // Pair 1: 33 and 18. Pair 6: 45 = 0b10_1101 and 27 = 0b01_1011.
+        (packed[1], packed[5]) = (33, 18);
+        (packed[2], packed[6], packed[10]) = (0b10 << 6, 0b01 << 6, 0xbd);
+        let (scales, minimums) = six_bit_pairs(&packed);
+        assert_eq!((scales[1], minimums[1], scales[6], minimums[6]), (33, 18, 45, 27));
+        assert_eq!((scales.iter().sum::<u8>(), minimums.iter().sum::<u8>()), (78, 45));
+
+        // Scales 2, 9 and 15 of sixteen: 0b11_0101, 0b01_1010, 0b10_0001, about 32.
+        let mut packed = [0; 12];
+        (packed[2], packed[1], packed[7]) = (0x05, 0xa0, 0x10);
+        (packed[10], packed[9], packed[11]) = (0b11, 0b01 << 4, 0b10 << 6);
+        let scales = six_bit_scales(&packed);
+        assert_eq!((scales[2], scales[9], scales[15], scales[0]), (53 - 32, 26 - 32, 33 - 32, -32));
+    }
+
+    #[test]
+    fn two_and_three_bits_by_hand() {
+        let mut out = [0.0; 256];
+        let mut block = [0; 84];
+        block[80..].copy_from_slice(&[ONE, TWO].concat());
+        // Sub-block 5 (values 80 to 95 of the first half): 3 of scale 4 less 2 times 1.
+        block[5] = 0x14;
+        block[16 + 16 + 7] = 3 << 4;
+        Q2K::decode(&block, &mut out);
+        assert_eq!((out[87], out[86], out[71]), (10.0, -2.0, 0.0));
+
+        let mut block = [0; 110];
+        block[108..].copy_from_slice(&ONE);
+        // Sub-block 15: scale 33 - 32; quants 2 with and without the third bit.
+        (block[96 + 7], block[96 + 11]) = (0x10, 0b10 << 6);
+        (block[32 + 63], block[32 + 62], block[31]) = (2 << 6, 2 << 6, 0x80);
+        Q3K::decode(&block, &mut out);
+        assert_eq!((out[255], out[254], out[253]), (2.0, -2.0, -4.0));
+    }
+
+    #[test]
+    fn four_to_six_bits_by_hand() {
+        let mut out = [0.0; 256];
+        let mut block = [0; 144];
+        block[..4].copy_from_slice(&[ONE, TWO].concat());
+        // Run 3: scale 10, minimum 1.
+        (block[4 + 3], block[4 + 7]) = (10, 1);
+        block[16 + 32 + 31] = 0x7f;
+        Q4K::decode(&block, &mut out);
+        assert_eq!((out[127], out[126], out[95]), (68.0, -2.0, 0.0));
+
+        let mut block = [0; 176];
+        block[..4].copy_from_slice(&[ONE, TWO].concat());
+        (block[4 + 3], block[4 + 7]) = (10, 1);
+        (block[16 + 31], block[48 + 32 + 31]) = (1 << 3, 0x7f);
+        Q5K::decode(&block, &mut out);
+        assert_eq!((out[127], out[126]), (228.0, -2.0));
+
+        let mut block = [0; 210];
+        block[208..].copy_from_slice(&ONE);
+        // Value 1 of run 7 in sub-block 14 with scale -3: 5 and top bits 3.
+        block[192 + 14] = 0xfd;
+        (block[64 + 32 + 1], block[128 + 32 + 1]) = (0x50, 3 << 6);
+        Q6K::decode(&block, &mut out);
+        assert_eq!((out[225], out[224]), (-63.0, 96.0));
+    }
+}
