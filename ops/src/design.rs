@@ -15,6 +15,7 @@ mod movement;
 mod recurrent;
 mod reduction;
 mod rowwise;
+mod selected;
 mod sort;
 
 pub use elementwise::elementwise;
@@ -23,6 +24,7 @@ pub use movement::{Movement, movement, whole_words};
 pub use recurrent::{Recurrence, recurrent};
 pub use reduction::{row_reduction, whole_reduction};
 pub use rowwise::rowwise;
+pub use selected::{selected_products, selected_rows};
 pub use sort::{select, sort};
 
 use crate::node::Node;

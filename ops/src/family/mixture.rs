@@ -1,6 +1,215 @@
 //! MUL_MAT_ID and ADD_ID: mixtures of experts.
+//!
+//! Source 0 of the product holds a matrix of weights for each expert, and the ids say for each token which experts see it. Which
+//! weights are needed is known only when the graph runs, so they keep their type on the array and in the kernel: turning all of
+//! them into bf16 would read every expert, a product reads those that were chosen. The same holds for the rows that ADD_ID adds.
+//! Shapes: ggml.h (`ggml_mul_mat_id`, `ggml_add_id`).
 
-use crate::operation::Operation;
+mod experts;
+
+use super::cpu::element::{is_plain, read_row, write};
+use super::cpu::kernel::{Argument, kernel, out_of_range};
+use super::cpu::rows::{Row, for_each_row};
+use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, separate_rows, source, wrong_type};
+use crate::design::{Design, selected_products, selected_rows};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel, KernelError};
+use experts::Experts;
+use std::sync::Arc;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&MulMatId, &AddId];
+
+const PRODUCT: &str = "MUL_MAT_ID";
+const ADD: &str = "ADD_ID";
+
+#[derive(Debug)]
+struct MulMatId;
+
+#[derive(Debug)]
+struct AddId;
+
+/// The id at `place` of the ids' bytes, below `end`.
+fn chosen(op: &'static str, bytes: &[u8], place: usize, end: usize) -> Result<usize, KernelError> {
+    let bytes = &bytes[place..place + 4];
+    let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let valid = usize::try_from(id).ok().filter(|id| *id < end);
+    valid.ok_or_else(|| out_of_range(op, "expert", i64::from(id), end))
+}
+
+impl Operation for MulMatId {
+    fn name(&self) -> &'static str {
+        PRODUCT
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        use DataType::{BF16, F16, F32, I32};
+        addressable(PRODUCT, node, 3)?;
+        let [weights, x, ids] = [source(PRODUCT, node, 0)?, source(PRODUCT, node, 1)?, source(PRODUCT, node, 2)?];
+        let out = &node.output;
+        match (weights.dtype, x.dtype) {
+            (w, F32) if w.is_quantised() || FLOATS.contains(&w) => {}
+            (F16, F16) | (BF16, BF16) => {}
+            (w, other) if w.is_quantised() || FLOATS.contains(&w) => {
+                return wrong_type(PRODUCT, "source 1", other, "f32; f16 with f16; bf16 with bf16");
+            }
+            (w, _) => return wrong_type(PRODUCT, "source 0", w, "f32, f16, bf16, quantised"),
+        }
+        if ids.dtype != I32 {
+            return wrong_type(PRODUCT, "the ids", ids.dtype, "i32");
+        }
+        if out.dtype != F32 {
+            return wrong_type(PRODUCT, "the result", out.dtype, "f32");
+        }
+        let flat = weights.ne[3] == 1 && x.ne[3] == 1 && ids.ne[2] == 1 && ids.ne[3] == 1;
+        require(PRODUCT, flat, || {
+            let (weights, x, ids) = (weights.ne, x.ne, ids.ne);
+            format!("weights {weights:?}, source 1 {x:?} and ids {ids:?} may have 3, 3 and 2 dimensions")
+        })?;
+        require(PRODUCT, weights.ne[0] == x.ne[0], || {
+            format!("rows of {} and {} elements cannot be multiplied", weights.ne[0], x.ne[0])
+        })?;
+        let [used, tokens, ..] = ids.ne;
+        require(PRODUCT, tokens == x.ne[2] && x.ne[1] > 0 && used.is_multiple_of(x.ne[1]), || {
+            format!("ids with extents {:?} do not fit source 1 with {:?}", ids.ne, x.ne)
+        })?;
+        let expected = [weights.ne[1], used, tokens, 1];
+        require(PRODUCT, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        require(PRODUCT, weights.has_contiguous_rows(), || {
+            "rows of source 0 have gaps; they must be contiguous".into()
+        })?;
+        separate_rows(PRODUCT, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
+        // A conversion would read the weights of all experts; the cores decode those that were chosen.
+        match (index, node.source(0)) {
+            (Some(0), Some(weights)) => weights.dtype,
+            _ => default,
+        }
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let weights = Some(Tensor::contiguous(dtype, [512, 8, 4, 1]));
+        let x = Some(Tensor::contiguous(DataType::F32, [512, 1, 3, 1]));
+        let ids = Some(Tensor::contiguous(DataType::I32, [2, 3, 1, 1]));
+        let output = Tensor::contiguous(DataType::F32, [8, 2, 3, 1]);
+        vec![Node::new(PRODUCT, OpParams::default(), output, vec![weights, x, ids])]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        selected_products(PRODUCT, node, arch)
+    }
+
+    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (Some(weights), Some(x), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
+        else {
+            unreachable!("check finds the sources");
+        };
+        let (codec, dtype) = (environment.codec.clone(), weights.tensor.dtype);
+        if !is_plain(dtype) && !codec.can_decode(dtype) {
+            return wrong_type(PRODUCT, "source 0", dtype, "f32, f16, bf16 and the types the host can decode");
+        }
+        let experts = Experts { weights: weights.tensor, x: x.tensor, ids: ids.tensor, out: node.output, codec };
+        Ok(kernel(node, None, move |inputs, output| {
+            experts.run(inputs[weights.position], inputs[x.position], inputs[ids.position], output)
+        }))
+    }
+}
+
+impl Operation for AddId {
+    fn name(&self) -> &'static str {
+        ADD
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(ADD, node, 3)?;
+        let [a, b, ids] = [source(ADD, node, 0)?, source(ADD, node, 1)?, source(ADD, node, 2)?];
+        for (operand, tensor) in [("source 0", a), ("source 1", b), ("the result", &node.output)] {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(ADD, operand, tensor.dtype, "f32");
+            }
+        }
+        if ids.dtype != DataType::I32 {
+            return wrong_type(ADD, "the ids", ids.dtype, "i32");
+        }
+        require(ADD, a.ne[0] == b.ne[0], || format!("rows of {} and {} elements cannot be added", a.ne[0], b.ne[0]))?;
+        let fits = a.ne[1] == ids.ne[0] && a.ne[2] == ids.ne[1];
+        require(ADD, fits, || format!("ids with extents {:?} do not fit source 0 with {:?}", ids.ne, a.ne))?;
+        // Only the first matrix of ids and of rows is used; empty ones have none.
+        require(ADD, ids.ne[2..].iter().chain(&b.ne[2..]).all(|extent| *extent == 1), || {
+            format!("ids {:?} and rows {:?} must be matrices", ids.ne, b.ne)
+        })?;
+        same_shape(ADD, "source 0", a, &node.output)?;
+        dense_rows(ADD, &node.output)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let a = Tensor::contiguous(dtype, [64, 2, 3, 1]);
+        let rows = Some(Tensor::contiguous(dtype, [64, 8, 1, 1]));
+        let ids = Some(Tensor::contiguous(DataType::I32, [2, 3, 1, 1]));
+        vec![Node::new(ADD, OpParams::default(), a, vec![Some(a), rows, ids])]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        selected_rows(ADD, node, arch)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (Some(a), Some(b), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
+        else {
+            unreachable!("check finds the sources");
+        };
+        let out = node.output;
+        Ok(kernel(node, None, move |inputs, output| {
+            for_each_row(
+                &out,
+                output,
+                out.elements(),
+                #[inline(always)]
+                |scratch, row, target| {
+                    let Row([slot, token, _]) = row;
+                    let place = slot * ids.tensor.nb[0] + token * ids.tensor.nb[1];
+                    let expert = chosen(ADD, inputs[ids.position], place, b.tensor.ne[1])?;
+                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
+                    let bias = read_row(&b, inputs, expert * b.tensor.nb[1], &mut scratch.b);
+                    write(
+                        out.dtype,
+                        target,
+                        &mut scratch.out,
+                        #[inline(always)]
+                        |y| {
+                            for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
+                                *y = x + bias;
+                            }
+                        },
+                    );
+                    Ok(())
+                },
+            )
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
