@@ -31,11 +31,21 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::ssm::OPERATIONS,
     family::delta_net::OPERATIONS,
     family::repeat::OPERATIONS,
+    family::repeat_back::OPERATIONS,
     family::concat::OPERATIONS,
     family::pad::OPERATIONS,
+    family::reflect::OPERATIONS,
+    family::window::OPERATIONS,
+    family::diagonal::OPERATIONS,
+    family::solve::OPERATIONS,
+    family::outer_product::OPERATIONS,
     family::sort::OPERATIONS,
     family::mask::OPERATIONS,
     family::fill::OPERATIONS,
+    family::im2col::OPERATIONS,
+    family::pool::OPERATIONS,
+    family::upscale::OPERATIONS,
+    family::timestep::OPERATIONS,
 ];
 
 static BY_NAME: LazyLock<HashMap<&'static str, &'static dyn Operation>> =

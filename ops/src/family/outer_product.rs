@@ -1,0 +1,193 @@
+//! OUT_PROD: the sum of outer products, a matrix times a transposed one: `y[i, j] = sum of a[i, k] * b[j, k]` over `k`.
+//!
+//! A row of the result is a sum of rows of source 0, each times one number, so rows are added up in place. Source 0 is
+//! decoded first, all of it: each of its rows goes into many rows of the result.
+
+use super::cpu::element::{is_plain, load, load_one, write};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::{Row, for_each_row};
+use super::rules::{addressable, dense_rows, require, source, wrong_type};
+use crate::design::{Design, rowwise};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel, KernelError};
+use std::sync::Arc;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[&OuterProduct];
+
+const NAME: &str = "OUT_PROD";
+
+#[derive(Debug)]
+struct OuterProduct;
+
+impl Operation for OuterProduct {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(NAME, node, 2)?;
+        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
+        if !(a.dtype == DataType::F32 || a.dtype == DataType::F16 || a.dtype.is_quantised()) {
+            return wrong_type(NAME, "source 0", a.dtype, "f32, f16, quantised");
+        }
+        for (operand, tensor) in [("source 1", b), ("the result", out)] {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(NAME, operand, tensor.dtype, "f32");
+            }
+        }
+        let repeats = |d: usize| a.ne[d] > 0 && out.ne[d].is_multiple_of(a.ne[d]);
+        let batches = if a.dtype == DataType::F32 {
+            repeats(2) && repeats(3) || out.elements() == 0
+        } else {
+            a.ne[2..] == b.ne[2..]
+        };
+        let expected = [a.ne[0], b.ne[0], b.ne[2], b.ne[3]];
+        require(NAME, a.ne[1] == b.ne[1] && batches && out.ne == expected, || {
+            format!("extents {:?} and {:?} do not make {:?}; only f32 is repeated over batches", a.ne, b.ne, out.ne)
+        })?;
+        super::moving::dense_blocks(NAME, "source 0", a)?;
+        dense_rows(NAME, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    /// Quantised rows are decoded by the host; what remains is a product of floats.
+    fn array_type(&self, _: &Node, _: Option<usize>, _: DataType) -> DataType {
+        DataType::F32
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |dtype, ne| Tensor::contiguous(dtype, ne);
+        let sources = vec![Some(tensor(dtype, [256, 16, 2, 1])), Some(tensor(DataType::F32, [8, 16, 2, 1]))];
+        vec![Node::new(NAME, OpParams::default(), tensor(DataType::F32, [256, 8, 2, 1]), sources)]
+    }
+
+    /// Rows of the result stay in a core while all rows of source 0 stream past, once for each row of the result.
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        let b = source(NAME, node, 1)?;
+        // One number of source 1 for each of them: a row of its transpose.
+        let factors = Tensor::contiguous(b.dtype, [b.ne[1].max(1), node.output.rows(), 1, 1]);
+        let sources = vec![node.source(0).copied(), Some(factors)];
+        let mut design = rowwise(NAME, &Node::new(NAME, node.params, node.output, sources), arch, 1)?;
+        design.passes = node.output.ne[1].div_ceil(design.columns).max(1);
+        Ok(design)
+    }
+
+    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
+            unreachable!("check finds both sources");
+        };
+        let (out, codec) = (node.output, environment.codec.clone());
+        if !is_plain(a.tensor.dtype) && !codec.can_decode(a.tensor.dtype) {
+            return wrong_type(NAME, "source 0", a.tensor.dtype, "the types the host can decode");
+        }
+        let decoded = Tensor::contiguous(DataType::F32, a.tensor.ne);
+        let terms = a.tensor.ne[1];
+        let repeats = [out.ne[2] / a.tensor.ne[2].max(1), out.ne[3] / a.tensor.ne[3].max(1)];
+        Ok(kernel(node, None, move |inputs, output| {
+            let mut rows = vec![0_u8; decoded.span_bytes()];
+            if decoded.elements() > 0 {
+                for_each_row(&decoded, &mut rows, decoded.elements() * 4, |scratch, row, target| {
+                    let bytes = &inputs[a.position][row.offset(&a.tensor)..];
+                    let mut known = true;
+                    write(DataType::F32, target, &mut scratch.out, |values| {
+                        if a.tensor.dtype.is_quantised() || a.tensor.nb[0] == a.tensor.dtype.block_bytes() {
+                            known = load(&*codec, a.tensor.dtype, bytes, values);
+                        } else {
+                            for (i, value) in values.iter_mut().enumerate() {
+                                *value = load_one(a.tensor.dtype, &bytes[i * a.tensor.nb[0]..]);
+                            }
+                        }
+                    });
+                    if known {
+                        return Ok(());
+                    }
+                    let reason = format!("the codec did not decode a row of {}", a.tensor.dtype);
+                    Err(KernelError::Data { kernel: NAME.to_owned(), reason })
+                })?;
+            }
+            let work = out.elements().saturating_mul(terms);
+            for_each_row(
+                &out,
+                output,
+                work,
+                #[inline(always)]
+                |scratch, Row([j, second, third]), target| {
+                    let batch = [second / repeats[0].max(1), third / repeats[1].max(1)];
+                    write(
+                        out.dtype,
+                        target,
+                        &mut scratch.out,
+                        #[inline(always)]
+                        |y| {
+                            y.fill(0.0);
+                            for k in 0..terms {
+                                let at = j * b.tensor.nb[0] + Row([k, second, third]).offset(&b.tensor);
+                                let factor = load_one(DataType::F32, &inputs[b.position][at..]);
+                                let row = &rows[Row([k, batch[0], batch[1]]).offset(&decoded)..];
+                                for (y, x) in y.iter_mut().zip(row.as_chunks::<4>().0) {
+                                    *y += f32::from_le_bytes(*x) * factor;
+                                }
+                            }
+                        },
+                    );
+                    Ok(())
+                },
+            )
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    fn is_the_definition(
+        #[values(DataType::F32, DataType::F16, DataType::Q8_0)] dtype: DataType,
+        #[values([32, 1, 1], [96, 17, 9], [256, 40, 33])] shape: [usize; 3],
+        #[values(1, 3)] repeat: usize,
+        #[values(false, true)] transposed: bool,
+    ) {
+        let [rows, columns, terms] = shape;
+        // Only f32 is repeated over batches.
+        let repeat = if dtype == DataType::F32 { repeat } else { 1 };
+        let a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, 1]), &mut Random(41));
+        let mut layout = Tensor::contiguous(DataType::F32, [columns, terms, 2 * repeat, 2]);
+        let mut a = a;
+        if transposed {
+            layout = permuted(&Tensor::contiguous(DataType::F32, [terms, columns, 2 * repeat, 2]), [1, 0, 2, 3]);
+        }
+        if dtype != DataType::F32 {
+            a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, 2]), &mut Random(41));
+        }
+        let b = Data::random(layout, &mut Random(42));
+        let out = Tensor::contiguous(DataType::F32, [rows, columns, 2 * repeat, 2]);
+        let result = run(NAME, OpParams::default(), out, &[Some(&a), Some(&b)]).unwrap();
+        let (x, y) = (a.values(), b.values());
+        let exact = indices(out.ne).map(|[i, j, c, d]| {
+            let batch = [c / repeat, d * a.tensor.ne[3] / 2];
+            (0..terms).map(|k| a.get(&x, [i, k, batch[0], batch[1]]) * b.get(&y, [j, k, c, d])).sum()
+        });
+        assert_close(&result.values(), exact, 1e-4);
+    }
+
+    #[rstest]
+    #[case::terms(DataType::F32, [32, 4, 1, 1], [8, 5, 1, 1], [32, 8, 1, 1])]
+    #[case::result(DataType::F32, [32, 4, 1, 1], [8, 4, 1, 1], [32, 9, 1, 1])]
+    #[case::repeated_halves(DataType::F16, [32, 4, 1, 1], [8, 4, 2, 1], [32, 8, 2, 1])]
+    #[case::other_type(DataType::BF16, [32, 4, 1, 1], [8, 4, 1, 1], [32, 8, 1, 1])]
+    fn refuses(#[case] dtype: DataType, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
+        let (b, out) = (Tensor::contiguous(DataType::F32, b), Tensor::contiguous(DataType::F32, out));
+        let a = Tensor::contiguous(dtype, a);
+        assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
+    }
+}

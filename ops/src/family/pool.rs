@@ -1,0 +1,217 @@
+//! POOL_1D and POOL_2D: the mean or the maximum of the elements under a window.
+//!
+//! Of what a window covers, only elements inside the source count. The mean in one dimension is over these; in two dimensions
+//! it is over the whole window (ggml-cpu/ops.cpp).
+
+use super::cpu::element::{load_one, write};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::{Row, for_each_row};
+use super::rules::{addressable, dense_rows, require, source, wrong_type};
+use crate::design::{Design, rowwise};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] =
+    &[&Pool { name: "POOL_1D", plane: false }, &Pool { name: "POOL_2D", plane: true }];
+
+#[derive(Debug)]
+struct Pool {
+    name: &'static str,
+    /// Whether windows have two dimensions.
+    plane: bool,
+}
+
+/// One direction of the windows.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    length: i64,
+    stride: i64,
+    padding: i64,
+}
+
+impl Window {
+    /// The elements of a source of `extent` under the window at position `o`.
+    #[inline(always)]
+    fn covered(self, o: usize, extent: usize) -> Range<usize> {
+        let first = o as i64 * self.stride - self.padding;
+        let bound = |place: i64| usize::try_from(place).unwrap_or(0).min(extent);
+        bound(first)..bound(first + self.length)
+    }
+}
+
+impl Pool {
+    /// Windows along rows and along columns.
+    fn windows(&self, node: &Node) -> [Window; 2] {
+        let word = |index| i64::from(node.params.int(index));
+        if self.plane {
+            [0, 1].map(|d| Window { length: word(1 + d), stride: word(3 + d), padding: word(5 + d) })
+        } else {
+            let single = Window { length: 1, stride: 1, padding: 0 };
+            [Window { length: word(1), stride: word(2), padding: word(3) }, single]
+        }
+    }
+}
+
+impl Operation for Pool {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(self.name, node, 1)?;
+        let (a, out) = (source(self.name, node, 0)?, &node.output);
+        if !matches!(a.dtype, DataType::F32 | DataType::F16) {
+            return wrong_type(self.name, "source 0", a.dtype, "f32, f16");
+        }
+        if out.dtype != DataType::F32 {
+            return wrong_type(self.name, "the result", out.dtype, "f32");
+        }
+        let kind = node.params.int(0);
+        require(self.name, (0..2).contains(&kind), || format!("kind {kind}; possible: 0 (maximum), 1 (mean)"))?;
+        let windows = self.windows(node);
+        require(self.name, windows.iter().all(|window| window.length > 0 && window.stride >= 0), || {
+            format!("windows {windows:?}; lengths are at least 1, strides at least 0")
+        })?;
+        let outer = if self.plane { 2 } else { 1 };
+        require(self.name, a.ne[outer..] == out.ne[outer..], || {
+            format!("extents {:?} and {:?} differ in dimensions that have no window", a.ne, out.ne)
+        })?;
+        // So positions stay far from the limits of 64 bits.
+        require(self.name, out.ne[0].max(out.ne[1]) < 1 << 31, || {
+            format!("{:?} positions are too many", &out.ne[..2])
+        })?;
+        dense_rows(self.name, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    /// f16 is computed in f32 under either policy: the result is f32.
+    fn array_type(&self, _: &Node, _: Option<usize>, _: DataType) -> DataType {
+        DataType::F32
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let words = if self.plane { [1, 2, 2, 2, 2, 0, 0] } else { [1, 2, 2, 0, 0, 0, 0] };
+        let params = OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)));
+        let rows = if self.plane { 16 } else { 32 };
+        let out = Tensor::contiguous(DataType::F32, [32, rows, 4, 1]);
+        vec![Node::new(self.name, params, out, vec![Some(Tensor::contiguous(dtype, [64, 32, 4, 1]))])]
+    }
+
+    /// To the planner a row of the source is what a row of windows covers.
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        let (a, [_, rows]) = (source(self.name, node, 0)?, self.windows(node));
+        let height = usize::try_from(rows.length).unwrap_or(usize::MAX).min(a.ne[1].max(1));
+        let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(height), node.output.ne[1], 1, 1]);
+        rowwise(self.name, &Node::new(self.name, node.params, node.output, vec![Some(band)]), arch, 1)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+        let (out, plane, mean) = (node.output, self.plane, node.params.int(0) == 1);
+        let [columns, rows] = self.windows(node);
+        let area = (columns.length * rows.length) as f32;
+        let tensor = a.tensor;
+        Ok(kernel(node, None, move |inputs, output| {
+            let bytes = inputs[a.position];
+            let work = out.elements().saturating_mul(area as usize);
+            for_each_row(&out, output, work, |scratch, Row([y, second, third]), target| {
+                let first = second * tensor.nb[2] + third * tensor.nb[3];
+                let covered = if plane { rows.covered(y, tensor.ne[1]) } else { y..y + 1 };
+                write(out.dtype, target, &mut scratch.out, |values| {
+                    for (x, value) in values.iter_mut().enumerate() {
+                        let across = columns.covered(x, tensor.ne[0]);
+                        let elements = covered.clone().flat_map(|j| across.clone().map(move |i| (i, j)));
+                        let elements = elements.map(|(i, j)| {
+                            load_one(tensor.dtype, &bytes[first + j * tensor.nb[1] + i * tensor.nb[0]..])
+                        });
+                        *value = if mean {
+                            let count = if plane { area } else { across.len().max(1) as f32 };
+                            elements.sum::<f32>() / count
+                        } else {
+                            elements.fold(f32::MIN, |max, x| if x > max { x } else { max })
+                        };
+                    }
+                });
+                Ok(())
+            })
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    fn words<const N: usize>(words: [i32; N]) -> OpParams {
+        OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)))
+    }
+
+    #[rstest]
+    fn planes_are_pooled(
+        #[values(0, 1)] kind: i32,
+        #[values([2, 2, 2, 2, 0, 0], [3, 1, 1, 2, 1, 0], [4, 3, 2, 1, 2, 1])] steps: [i32; 6],
+        #[values(DataType::F32, DataType::F16)] dtype: DataType,
+        #[values(false, true)] transposed: bool,
+    ) {
+        let mut layout = Tensor::contiguous(dtype, [11, 8, 3, 2]);
+        if transposed {
+            layout = permuted(&Tensor::contiguous(dtype, [8, 11, 3, 2]), [1, 0, 2, 3]);
+        }
+        let a = Data::random(layout, &mut Random(33));
+        let [width, height, across, down, left, top] = steps;
+        let out = Tensor::contiguous(
+            DataType::F32,
+            [((11 + 2 * left - width) / across + 1) as usize, ((8 + 2 * top - height) / down + 1) as usize, 3, 2],
+        );
+        let values = a.values();
+        let exact = indices(out.ne).map(|[x, y, c, d]| {
+            let mut covered = Vec::new();
+            for j in 0..height {
+                for i in 0..width {
+                    let (column, row) = (x as i32 * across - left + i, y as i32 * down - top + j);
+                    if (0..11).contains(&column) && (0..8).contains(&row) {
+                        covered.push(a.get(&values, [column as usize, row as usize, c, d]));
+                    }
+                }
+            }
+            match kind {
+                0 => covered.into_iter().fold(f64::MIN, f64::max),
+                _ => covered.iter().sum::<f64>() / f64::from(width * height),
+            }
+        });
+        let params = words([kind, width, height, across, down, left, top]);
+        let result = run("POOL_2D", params, out, &[Some(&a)]).unwrap();
+        assert_close(&result.values(), exact, 1e-6);
+    }
+
+    #[test]
+    fn rows_by_hand() {
+        let a = Data::contiguous(DataType::F32, [4, 1, 1, 1], &[1.0, -2.0, 6.0, 5.0]);
+        let out = Tensor::contiguous(DataType::F32, [3, 1, 1, 1]);
+        let pool = |kind| run("POOL_1D", words([kind, 2, 2, 1]), out, &[Some(&a)]).unwrap().values();
+        assert_eq!(pool(0), [1.0, 6.0, 5.0]);
+        // The mean is over what is there.
+        assert_eq!(pool(1), [1.0, 2.0, 5.0]);
+    }
+
+    #[rstest]
+    #[case::kind([2, 2, 2, 0], [2, 2, 1, 1])]
+    #[case::no_window([0, 0, 2, 0], [2, 2, 1, 1])]
+    #[case::backwards([0, 2, -1, 0], [2, 2, 1, 1])]
+    #[case::rows([0, 2, 2, 0], [2, 1, 1, 1])]
+    fn refuses(#[case] params: [i32; 4], #[case] ne: [usize; 4]) {
+        let (a, out) = (Tensor::contiguous(DataType::F32, [4, 2, 1, 1]), Tensor::contiguous(DataType::F32, ne));
+        assert!(find("POOL_1D").check(&node("POOL_1D", words(params), out, &[Some(a)])).is_err());
+    }
+}

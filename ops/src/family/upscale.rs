@@ -1,0 +1,259 @@
+//! UPSCALE: images resampled to other extents: nearest, bilinear with or without anti-aliasing, or bicubic.
+//!
+//! Word 0 of the parameters is the mode, with flags above its eighth bit (`enum ggml_scale_mode`, `enum ggml_scale_flag`).
+//! Every mode works along rows and columns apart: what a column of the result takes from the source, a few places and their
+//! weights, is the same in all rows. It is worked out once for each direction. The outer two dimensions take the nearest.
+
+use super::cpu::element::{load_one, write};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::{Row, for_each_row};
+use super::rules::{addressable, dense_rows, require, source, wrong_type};
+use crate::design::{Design, rowwise};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[&Upscale];
+
+const NAME: &str = "UPSCALE";
+const ALIGN_CORNERS: i32 = 1 << 8;
+const ANTI_ALIAS: i32 = 1 << 9;
+
+#[derive(Debug)]
+struct Upscale;
+
+/// How an element of the result is made from those of the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Nearest,
+    Bilinear,
+    AntiAliased,
+    Bicubic,
+}
+
+impl Mode {
+    fn of(node: &Node) -> Option<Self> {
+        let word = node.params.int(0);
+        match (word & 0xff, word & ANTI_ALIAS != 0) {
+            (0, false) => Some(Self::Nearest),
+            (1, false) => Some(Self::Bilinear),
+            (1, true) => Some(Self::AntiAliased),
+            (2, false) => Some(Self::Bicubic),
+            _ => None,
+        }
+    }
+}
+
+/// What one element of the result takes in one direction: places in the source and their weights.
+type Taps = Vec<(usize, f32)>;
+
+impl Operation for Upscale {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(NAME, node, 1)?;
+        let (a, out) = (source(NAME, node, 0)?, &node.output);
+        for (operand, tensor) in [("source 0", a), ("the result", out)] {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(NAME, operand, tensor.dtype, "f32");
+            }
+        }
+        require(NAME, Mode::of(node).is_some(), || {
+            let mode = node.params.int(0);
+            format!(
+                "mode {mode:#x}; possible: 0 (nearest), 1 (bilinear), 2 (bicubic), anti-aliasing (0x200) with 1 only"
+            )
+        })?;
+        require(NAME, a.elements() > 0 || out.elements() == 0, || {
+            format!("a source with extents {:?} has no elements to make {:?} of", a.ne, out.ne)
+        })?;
+        dense_rows(NAME, out)
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |extent| Tensor::contiguous(dtype, [extent, extent, 3, 1]);
+        vec![Node::new(NAME, OpParams::default(), tensor(128), vec![Some(tensor(64))])]
+    }
+
+    /// To the planner a row of the source is the rows that a row of the result takes.
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        let a = source(NAME, node, 0)?;
+        let taps = directions(node, a).map_or(1, |[_, rows, ..]| rows.iter().map(Vec::len).max().unwrap_or(1));
+        let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(taps), node.output.rows(), 1, 1]);
+        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(band)]), arch, 1)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+        let out = node.output;
+        let [columns, rows, third, fourth] = directions(node, &a.tensor).unwrap_or_default();
+        let work = out.elements().saturating_mul(columns.first().map_or(1, Vec::len) * 4);
+        Ok(kernel(node, None, move |inputs, output| {
+            let (bytes, tensor) = (inputs[a.position], a.tensor);
+            for_each_row(&out, output, work, |scratch, Row([y, c, d]), target| {
+                let first = third[c][0].0 * tensor.nb[2] + fourth[d][0].0 * tensor.nb[3];
+                // The rows are mixed first, then the columns of the mixture.
+                let mixed = &mut scratch.a;
+                mixed.clear();
+                mixed.resize(tensor.ne[0], 0.0);
+                for (row, weight) in &rows[y] {
+                    let row = first + row * tensor.nb[1];
+                    for (i, mixed) in mixed.iter_mut().enumerate() {
+                        *mixed += weight * load_one(tensor.dtype, &bytes[row + i * tensor.nb[0]..]);
+                    }
+                }
+                write(out.dtype, target, &mut scratch.out, |values| {
+                    for (value, taps) in values.iter_mut().zip(&columns) {
+                        *value = taps.iter().map(|(place, weight)| weight * mixed[*place]).sum();
+                    }
+                });
+                Ok(())
+            })
+        }))
+    }
+}
+
+/// The taps of each element in each dimension.
+fn directions(node: &Node, a: &Tensor) -> Option<[Vec<Taps>; 4]> {
+    let mode = Mode::of(node)?;
+    let corners = node.params.int(0) & ALIGN_CORNERS != 0;
+    Some(std::array::from_fn(|d| {
+        let (from, to) = (a.ne[d], node.output.ne[d]);
+        let plain = to as f32 / from as f32;
+        if d < 2 {
+            // The outermost elements of both lie on each other, or the edges do.
+            let aligned = (to as f32 - 1.0) / (from as f32 - 1.0);
+            let scale = if corners && to > 1 && from > 1 { aligned } else { plain };
+            let middle = if corners { 0.0 } else { 0.5 };
+            (0..to).map(|i| taps(mode, i, scale, middle, from)).collect()
+        } else {
+            (0..to).map(|i| taps(Mode::Nearest, i, plain, 0.0, from)).collect()
+        }
+    }))
+}
+
+/// What element `i` takes from a source of `extent`, with so many elements of the result for one of the source. `middle` is
+/// where an element's middle lies in it.
+fn taps(mode: Mode, i: usize, scale: f32, middle: f32, extent: usize) -> Taps {
+    let last = extent.saturating_sub(1) as i64;
+    let inside = |place: i64| place.clamp(0, last) as usize;
+    let centre = (i as f32 + middle) / scale;
+    match mode {
+        Mode::Nearest => vec![(inside((i as f32 / scale) as i64), 1.0)],
+        Mode::Bilinear => {
+            let x = centre - middle;
+            let (low, high) = (inside(x.floor() as i64), inside((x.floor() as i64).saturating_add(1)));
+            let part = (x - low as f32).clamp(0.0, 1.0);
+            vec![(low, 1.0 - part), (high, part)]
+        }
+        Mode::AntiAliased => {
+            let support = (1.0 / scale).max(1.0);
+            let first = ((centre - support + middle) as i64).clamp(0, extent as i64) as usize;
+            let end = ((centre + support + middle) as i64).clamp(0, extent as i64) as usize;
+            let mut taps: Taps = (first..end)
+                .map(|place| (place, (1.0 - ((place as f32 - centre + middle) / support).abs()).max(0.0)))
+                .collect();
+            let total: f32 = taps.iter().map(|(_, weight)| weight).sum();
+            if total > 0.0 {
+                taps.iter_mut().for_each(|(_, weight)| *weight /= total);
+            }
+            taps
+        }
+        Mode::Bicubic => {
+            // The coefficient of Keys' kernel that ggml and PyTorch use.
+            const SHARPNESS: f32 = -0.75;
+            let near = |x: f32| ((SHARPNESS + 2.0) * x - (SHARPNESS + 3.0)) * x * x + 1.0;
+            let far = |x: f32| ((SHARPNESS * x - 5.0 * SHARPNESS) * x + 8.0 * SHARPNESS) * x - 4.0 * SHARPNESS;
+            let x = centre - middle;
+            let (place, part) = (x.floor() as i64, x - x.floor());
+            let weights = [far(part + 1.0), near(part), near(1.0 - part), far(2.0 - part)];
+            (-1..).zip(weights).map(|(step, weight)| (inside(place.saturating_add(step)), weight)).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    fn mode(word: i32) -> OpParams {
+        OpParams(std::array::from_fn(|index| if index == 0 { word } else { 0 }))
+    }
+
+    fn row(values: &[f32], to: usize, word: i32) -> Vec<f32> {
+        let a = Data::contiguous(DataType::F32, [values.len(), 1, 1, 1], values);
+        run(NAME, mode(word), Tensor::contiguous(DataType::F32, [to, 1, 1, 1]), &[Some(&a)]).unwrap().values()
+    }
+
+    #[test]
+    fn by_hand() {
+        assert_eq!(row(&[1.0, 2.0, 3.0], 6, 0), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0]);
+        assert_eq!(row(&[1.0, 2.0, 3.0, 4.0], 2, 0), [1.0, 3.0]);
+        assert_eq!(row(&[0.0, 4.0], 4, 1), [0.0, 1.0, 3.0, 4.0]);
+        assert_eq!(row(&[0.0, 3.0], 4, 1 | ALIGN_CORNERS), [0.0, 1.0, 2.0, 3.0]);
+        // Half the elements: each is the mean of the ones around it, weighted by a triangle of twice the width.
+        let found = row(&[0.0, 8.0, 8.0, 0.0], 2, 1 | ANTI_ALIAS);
+        let expected = (3.0 * 0.0 + 3.0 * 8.0 + 8.0) / 7.0;
+        assert_close(&found, [expected, expected], 1e-6);
+    }
+
+    #[test]
+    fn constants_stay_and_outer_dimensions_repeat() {
+        for word in [0, 1, 2, 1 | ALIGN_CORNERS, 2 | ALIGN_CORNERS, 1 | ANTI_ALIAS] {
+            let a = Data::contiguous(DataType::F32, [5, 7, 2, 1], &[[2.5; 35], [-1.0; 35]].concat());
+            let out = Tensor::contiguous(DataType::F32, [12, 3, 4, 2]);
+            let found = run(NAME, mode(word), out, &[Some(&a)]).unwrap();
+            let exact = indices(out.ne).map(|[_, _, c, _]| if c < 2 { 2.5 } else { -1.0 });
+            assert_close(&found.values(), exact, 1e-5);
+        }
+    }
+
+    #[rstest]
+    fn a_plane_stays_a_plane(#[values(1, 2)] word: i32, #[values(false, true)] transposed: bool) {
+        // Linear functions are reproduced away from the edges.
+        let mut layout = Tensor::contiguous(DataType::F32, [8, 6, 1, 1]);
+        if transposed {
+            layout = permuted(&Tensor::contiguous(DataType::F32, [6, 8, 1, 1]), [1, 0, 2, 3]);
+        }
+        let values: Vec<f32> = indices(layout.ne).map(|[i, j, ..]| 3.0 * i as f32 - 2.0 * j as f32).collect();
+        let a = Data::new(layout, &values);
+        let out = Tensor::contiguous(DataType::F32, [24, 12, 1, 1]);
+        let found = run(NAME, mode(word), out, &[Some(&a)]).unwrap().values();
+        for ([i, j, ..], found) in indices(out.ne).zip(found) {
+            if (5..19).contains(&i) && (4..8).contains(&j) {
+                let (x, y) = ((i as f64 + 0.5) / 3.0 - 0.5, (j as f64 + 0.5) / 2.0 - 0.5);
+                assert!((f64::from(found) - (3.0 * x - 2.0 * y)).abs() < 1e-4, "{i} {j}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn directions_are_independent() {
+        let a = Data::random(Tensor::contiguous(DataType::F32, [4, 5, 1, 1]), &mut Random(35));
+        let both = run(NAME, mode(1), Tensor::contiguous(DataType::F32, [9, 5, 1, 1]), &[Some(&a)]).unwrap().values();
+        for (from, to) in a.values().chunks(4).zip(both.chunks(9)) {
+            assert_close(to, row(from, 9, 1).into_iter().map(f64::from), 1e-6);
+        }
+    }
+
+    #[rstest]
+    #[case::mode(3, DataType::F32)]
+    #[case::aliased_cubic(2 | ANTI_ALIAS, DataType::F32)]
+    #[case::halves(0, DataType::F16)]
+    fn refuses(#[case] word: i32, #[case] dtype: DataType) {
+        let (a, out) = (Tensor::contiguous(dtype, [4, 4, 1, 1]), Tensor::contiguous(dtype, [8, 8, 1, 1]));
+        assert!(find(NAME).check(&node(NAME, mode(word), out, &[Some(a)])).is_err());
+    }
+}

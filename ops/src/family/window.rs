@@ -1,0 +1,211 @@
+//! SET and ACC: a tensor with a part of it replaced by another one, or increased by it.
+//!
+//! The part is described by the parameters: words 0 to 2 are its strides in bytes beyond its rows, word 3 is its offset in
+//! bytes; its extents are those of source 1 (ggml.h). Word 4 says that source 0 already lies in the memory of the result,
+//! which makes no difference to the values.
+
+use super::cpu::element::{read_row, store};
+use super::cpu::kernel::{Argument, kernel};
+use super::cpu::rows::{Row, for_each_piece, vectorised};
+use super::moving::copy_run;
+use super::rules::{addressable, require, same_shape, separate_rows, source, wrong_type};
+use crate::codec::NoCodec;
+use crate::design::{Design, Movement, elementwise, movement, whole_words};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[&Window { name: "SET", adds: false }, &Window { name: "ACC", adds: true }];
+
+#[derive(Debug)]
+struct Window {
+    name: &'static str,
+    /// Whether source 1 is added to what is there.
+    adds: bool,
+}
+
+impl Window {
+    /// The part of the result that source 1 goes to, and its offset.
+    fn part(&self, node: &Node) -> Result<(Tensor, usize), Unsupported> {
+        let (b, out) = (source(self.name, node, 1)?, &node.output);
+        let [second, third, fourth, offset] = std::array::from_fn(|word| usize::try_from(node.params.int(word)));
+        let (Ok(second), Ok(third), Ok(fourth), Ok(offset)) = (second, third, fourth, offset) else {
+            return super::rules::shape(self.name, "a stride or the offset is negative");
+        };
+        let part = Tensor { dtype: out.dtype, ne: b.ne, nb: [out.dtype.block_bytes(), second, third, fourth] };
+        // Both have been found to be addressable; strides are below 2^31, so the span can be computed.
+        let fits = part.elements() == 0 || part.span_bytes().saturating_add(offset) <= out.span_bytes();
+        require(self.name, fits, || {
+            let (ne, bytes) = (b.ne, out.span_bytes());
+            format!("{ne:?} with strides {:?} from byte {offset} exceed the {bytes} bytes of the result", part.nb)
+        })?;
+        separate_rows(self.name, &part)?;
+        let aligned = (1..4).all(|d| part.ne[d] <= 1 || part.nb[d].is_multiple_of(4)) && offset.is_multiple_of(4);
+        require(self.name, aligned, || format!("strides {:?} or offset {offset} are not whole elements", part.nb))?;
+        Ok((part, offset))
+    }
+}
+
+impl Operation for Window {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(self.name, node, 2)?;
+        let (a, b, out) = (source(self.name, node, 0)?, source(self.name, node, 1)?, &node.output);
+        match a.dtype {
+            DataType::F32 => {}
+            DataType::I32 if !self.adds => {}
+            other if self.adds => return wrong_type(self.name, "source 0", other, "f32"),
+            other => return wrong_type(self.name, "source 0", other, "f32, i32"),
+        }
+        for (operand, tensor) in [("source 1", b), ("the result", out)] {
+            if tensor.dtype != a.dtype {
+                return wrong_type(self.name, operand, tensor.dtype, "the type of source 0");
+            }
+        }
+        same_shape(self.name, "source 0", a, out)?;
+        require(self.name, out.is_contiguous(), || {
+            format!("the result has strides {:?}; it must be contiguous", out.nb)
+        })?;
+        self.part(node).map(|_| ())
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn keeps_strides(&self, node: &Node, index: usize) -> bool {
+        !self.adds && node.source(index).is_some_and(whole_words)
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |rows| Tensor::contiguous(dtype, [512, rows, 2, 1]);
+        let whole = tensor(8);
+        let mut params = OpParams::default();
+        for (word, stride) in params.0.iter_mut().zip(&whole.nb[1..]) {
+            *word = i32::try_from(*stride).unwrap_or(i32::MAX);
+        }
+        vec![Node::new(self.name, params, whole, vec![Some(whole), Some(tensor(4))])]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        if self.adds {
+            // Source 1 is cut into the tiles of the result that it covers.
+            return elementwise(self.name, node, arch);
+        }
+        movement(self.name, node, arch, Movement { constant: false, parts: 2, passes: 1 })
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
+            unreachable!("check finds both sources");
+        };
+        let (out, adds, (part, offset)) = (node.output, self.adds, self.part(node)?);
+        let row_bytes = part.dtype.row_bytes(part.ne[0]);
+        Ok(kernel(node, None, move |inputs, output| {
+            for_each_piece(
+                &out,
+                output,
+                out.elements() / 4,
+                #[inline(always)]
+                |_, row, start, target| {
+                    copy_run(&a.tensor, inputs[a.position], row.offset(&a.tensor), start, target);
+                    Ok(())
+                },
+            )?;
+            if part.elements() == 0 {
+                return Ok(());
+            }
+            vectorised(
+                #[inline(always)]
+                || {
+                    let mut scratch = Vec::new();
+                    let mut sums = Vec::new();
+                    for index in 0..part.rows() {
+                        let row = Row::nth(&part.ne, index);
+                        let first = offset + row.offset(&part);
+                        let target = &mut output[first..first + row_bytes];
+                        let from = row.offset(&b.tensor);
+                        if !adds {
+                            copy_run(&b.tensor, inputs[b.position], from, 0, target);
+                            continue;
+                        }
+                        let x = read_row(&b, inputs, from, &mut scratch);
+                        sums.clear();
+                        sums.extend(
+                            target.as_chunks::<4>().0.iter().zip(x).map(|(old, x)| f32::from_le_bytes(*old) + x),
+                        );
+                        store(&NoCodec, DataType::F32, &sums, target);
+                    }
+                },
+            );
+            Ok(())
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+    use super::*;
+    use rstest::rstest;
+
+    fn window(strides: [usize; 3], offset: usize, inplace: bool) -> OpParams {
+        let [second, third, fourth] = strides;
+        let words = [second, third, fourth, offset, usize::from(inplace)];
+        OpParams(std::array::from_fn(|word| words.get(word).map_or(0, |word| *word as i32)))
+    }
+
+    fn integers(tensor: Tensor, seed: u64) -> Data {
+        let values: Vec<f32> = Random(seed).floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
+        Data::new(tensor, &values)
+    }
+
+    #[rstest]
+    fn a_part_is_replaced_or_increased(
+        #[values(("SET", DataType::F32), ("SET", DataType::I32), ("ACC", DataType::F32))] op: (&str, DataType),
+        #[values(([6, 5, 4, 3], [6, 2, 4, 3]), ([6, 5, 4, 3], [3, 5, 1, 2]), ([300, 300, 2, 1], [100, 7, 2, 1]))]
+        shapes: ([usize; 4], [usize; 4]),
+        #[values(0, 4)] offset: usize,
+        #[values(false, true)] transposed: bool,
+    ) {
+        let (name, dtype) = op;
+        let (whole, [n0, n1, n2, n3]) = (Tensor::contiguous(dtype, shapes.0), shapes.1);
+        let a = integers(whole, 22);
+        let mut part = Tensor::contiguous(dtype, shapes.1);
+        if transposed {
+            part = permuted(&Tensor::contiguous(dtype, [n1, n0, n2, n3]), [1, 0, 2, 3]);
+        }
+        let b = integers(part, 23);
+        let [_, second, third, fourth] = whole.nb;
+        let params = window([second, third, fourth], offset, transposed);
+        let result = run(name, params, whole, &[Some(&a), Some(&b)]).unwrap();
+        let mut exact: Vec<f64> = a.values().into_iter().map(f64::from).collect();
+        for (index, value) in b.values().into_iter().enumerate() {
+            let [i, j, k, l] = [index % n0, index / n0 % n1, index / (n0 * n1) % n2, index / (n0 * n1 * n2)];
+            let at = &mut exact[offset / 4 + i + (j * second + k * third + l * fourth) / 4];
+            *at = f64::from(value) + if name == "ACC" { *at } else { 0.0 };
+        }
+        assert_close(&result.values(), exact, 1e-6);
+    }
+
+    #[rstest]
+    #[case::behind_the_end("SET", DataType::F32, [16, 64, 64], 20)]
+    #[case::far_behind("SET", DataType::F32, [1 << 30, 64, 64], 0)]
+    #[case::overlapping_rows("ACC", DataType::F32, [8, 64, 64], 0)]
+    #[case::between_elements("SET", DataType::F32, [18, 64, 64], 0)]
+    #[case::sums_of_integers("ACC", DataType::I32, [16, 64, 64], 0)]
+    #[case::halves("SET", DataType::F16, [8, 32, 32], 0)]
+    fn refuses(#[case] op: &str, #[case] dtype: DataType, #[case] strides: [usize; 3], #[case] offset: usize) {
+        let (tensor, part) = (Tensor::contiguous(dtype, [4, 4, 1, 1]), Tensor::contiguous(dtype, [4, 3, 1, 1]));
+        let check = |params| find(op).check(&node(op, params, tensor, &[Some(tensor), Some(part)]));
+        assert!(check(window(strides, offset, false)).is_err());
+        assert!(check(OpParams([-16; 16])).is_err());
+    }
+}
