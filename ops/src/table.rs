@@ -30,6 +30,7 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::mixture::OPERATIONS,
     family::ssm::OPERATIONS,
     family::delta_net::OPERATIONS,
+    family::recurrence::OPERATIONS,
     family::repeat::OPERATIONS,
     family::repeat_back::OPERATIONS,
     family::concat::OPERATIONS,

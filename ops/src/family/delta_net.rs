@@ -1,6 +1,213 @@
 //! GATED_DELTA_NET: the recurrent state of gated delta networks.
+//!
+//! A head keeps a square matrix. With every token it decays by the gate, is corrected towards the value along the key, by as much
+//! as beta says, and is read out along the query. The gate is one number for a head, or one for each element of the key (Kimi's
+//! delta attention). Queries and keys repeat over heads and sequences. Shapes: ggml.h (`ggml_gated_delta_net`); the result is the
+//! outputs of all tokens, then the states after the last tokens, the newest first.
 
-use crate::operation::Operation;
+use super::cpu::element::{load_one, read};
+use super::cpu::exp::exp;
+use super::cpu::kernel::kernel;
+use super::cpu::states::{Block, States, update};
+use super::rules::{addressable, require, source, wrong_type};
+use crate::design::{Design, Recurrence, recurrent};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel};
+use std::sync::Arc;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[];
+pub static OPERATIONS: &[&dyn Operation] = &[&GatedDeltaNet];
+
+const NAME: &str = "GATED_DELTA_NET";
+
+#[derive(Debug)]
+struct GatedDeltaNet;
+
+fn sources(node: &Node) -> Result<[&Tensor; 6], Unsupported> {
+    let tensor = |slot| source(NAME, node, slot);
+    Ok([tensor(0)?, tensor(1)?, tensor(2)?, tensor(3)?, tensor(4)?, tensor(5)?])
+}
+
+impl Operation for GatedDeltaNet {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        addressable(NAME, node, 6)?;
+        let [q, k, v, gate, beta, state] = sources(node)?;
+        for (slot, tensor) in node.inputs().enumerate() {
+            if tensor.dtype != DataType::F32 {
+                return wrong_type(NAME, format!("source {slot}"), tensor.dtype, "f32");
+            }
+        }
+        if node.output.dtype != DataType::F32 {
+            return wrong_type(NAME, "the result", node.output.dtype, "f32");
+        }
+        let slots = node.params.int(0);
+        require(NAME, slots >= 1, || format!("{slots} states are to be kept for each sequence; at least 1 is needed"))?;
+        let [size, heads, tokens, sequences] = v.ne;
+        for (what, tensor) in [("queries", q), ("keys", k)] {
+            let [length, repeated, count, batches] = tensor.ne;
+            let fits = length == size && repeated > 0 && count == tokens;
+            require(NAME, fits && batches > 0 && sequences.is_multiple_of(batches), || {
+                format!("{what} with extents {:?} do not fit values with {:?}", tensor.ne, v.ne)
+            })?;
+        }
+        let extents = |what: &str, found: [usize; 4], expected: [usize; 4]| {
+            require(NAME, found == expected, || format!("{what} has extents {found:?}, not {expected:?}"))
+        };
+        extents("the gate", gate.ne, [if gate.ne[0] == 1 { 1 } else { size }, heads, tokens, sequences])?;
+        extents("beta", beta.ne, [1, heads, tokens, sequences])?;
+        extents("the state", state.ne, [size, size, heads, sequences])?;
+        let states = [size, size, heads, sequences, slots.unsigned_abs() as usize];
+        let states = states.into_iter().try_fold(1_usize, usize::checked_mul);
+        let expected = states.and_then(|states| states.checked_add(v.elements()));
+        let elements = node.output.elements();
+        require(NAME, expected == Some(elements) && node.output.is_contiguous(), || {
+            format!("the result has {elements} elements; it must hold outputs and states without gaps")
+        })
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |ne| Some(Tensor::contiguous(dtype, ne));
+        let mut params = OpParams::default();
+        params.0[0] = 1;
+        let node = |gates| {
+            let [q, v] = [tensor([32, 2, 3, 1]), tensor([32, 4, 3, 1])];
+            let [gate, beta, state] = [[gates, 4, 3, 1], [1, 4, 3, 1], [32, 32, 4, 1]].map(tensor);
+            let output = Tensor::contiguous(dtype, [32 * 4, 3 + 32, 1, 1]);
+            Node::new(NAME, params, output, vec![q, q, v, gate, beta, state])
+        };
+        vec![node(1), node(32)]
+    }
+
+    /// Rows of the state stay in the cores over all tokens. Query, key, gate and beta of a token reach all cores of a head, a
+    /// value only the core that keeps its row.
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        let [_, _, v, gate, ..] = sources(node)?;
+        let [size, heads, _, sequences] = v.ne;
+        let recurrence = Recurrence {
+            units: heads * sequences,
+            rows: size,
+            row_bytes: size * 4,
+            resident_bytes: 0,
+            shared_bytes: (2 * size + gate.ne[0] + 1) * 4,
+            input_bytes: 4,
+            output_bytes: 4,
+        };
+        recurrent(NAME, &recurrence, arch)
+    }
+
+    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let [q, k, v, gate, beta, state] = sources(node)?.map(|tensor| *tensor);
+        let rule = DeltaRule { q, k, v, gate, beta, state };
+        let [size, heads, tokens, sequences] = v.ne;
+        let slots = node.params.int(0).unsigned_abs() as usize;
+        let states = States { length: size, rows: size * heads, together: 1, tokens, sequences, slots };
+        // All six sources are present, so slots are positions.
+        Ok(kernel(node, None, move |inputs, output| {
+            states.for_each_block(
+                output,
+                #[inline(always)]
+                |block| rule.block(block, inputs),
+            );
+            Ok(())
+        }))
+    }
+}
+
+/// The layouts of a network that passed the rules.
+struct DeltaRule {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    gate: Tensor,
+    beta: Tensor,
+    state: Tensor,
+}
+
+impl DeltaRule {
+    /// One block over all tokens. A row of the state, as it is stored, belongs to one element of the value and runs along the key.
+    #[inline(always)]
+    fn block(&self, block: &mut Block, inputs: &[&[u8]]) {
+        let [size, _, tokens, sequences] = self.v.ne;
+        let (sequence, first, rows) = (block.sequence, block.first, block.rows);
+        let scale = 1.0 / (size as f32).sqrt();
+        let [mut q_scratch, mut k_scratch, mut gate_scratch, mut row_scratch] = [const { Vec::new() }; 4];
+        let mut decay = Vec::new();
+
+        let mut state = Vec::with_capacity(rows * size);
+        for row in first..first + rows {
+            let offset = row % size * self.state.nb[1] + row / size * self.state.nb[2] + sequence * self.state.nb[3];
+            state.extend_from_slice(read(&self.state, inputs[5], offset, 0, size, &mut row_scratch));
+        }
+        for token in 0..tokens {
+            let outputs = block.outputs(token);
+            let mut row = first;
+            while row < first + rows {
+                // The rows of the block that belong to one head.
+                let head = row / size;
+                let end = ((head + 1) * size).min(first + rows);
+                let own = |t: &Tensor| head * t.nb[1] + token * t.nb[2] + sequence * t.nb[3];
+                let repeated = |t: &Tensor| {
+                    let batch = sequence / (sequences / t.ne[3]);
+                    head % t.ne[1] * t.nb[1] + token * t.nb[2] + batch * t.nb[3]
+                };
+                let q = read(&self.q, inputs[0], repeated(&self.q), 0, size, &mut q_scratch);
+                let k = read(&self.k, inputs[1], repeated(&self.k), 0, size, &mut k_scratch);
+                let gate = read(&self.gate, inputs[3], own(&self.gate), 0, self.gate.ne[0], &mut gate_scratch);
+                let beta = load_one(DataType::F32, &inputs[4][own(&self.beta)..]);
+                decay.clear();
+                decay.extend(gate.iter().map(|gate| exp(*gate)));
+                for row in row..end {
+                    let place = row % size * self.v.nb[0] + own(&self.v);
+                    let value = load_one(DataType::F32, &inputs[2][place..]);
+                    let state = &mut state[(row - first) * size..][..size];
+                    let found = if let [decay] = decay[..] {
+                        update(
+                            state,
+                            k,
+                            [],
+                            #[inline(always)]
+                            |old, []| old * decay,
+                        )
+                    } else {
+                        update(
+                            state,
+                            k,
+                            [&decay],
+                            #[inline(always)]
+                            |old, [decay]| old * decay,
+                        )
+                    };
+                    let correction = (value - found) * beta;
+                    let read_out = update(
+                        state,
+                        q,
+                        [k],
+                        #[inline(always)]
+                        |old, [k]| old + k * correction,
+                    );
+                    outputs[row - first] = (read_out * scale).to_le_bytes();
+                }
+                row = end;
+            }
+            block.keep(token, &state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,7 @@ pub mod norm;
 pub mod outer_product;
 pub mod pad;
 pub mod pool;
+pub mod recurrence;
 pub mod reduce;
 pub mod reflect;
 pub mod repeat;

@@ -13,5 +13,6 @@ pub mod fold;
 pub mod kernel;
 pub mod log;
 pub mod rows;
+pub mod states;
 pub mod sum;
 pub mod trigonometry;
