@@ -48,7 +48,7 @@ fn pack(quants: &[u8; 32]) -> [u8; 16] {
 /// The level nearest to `value`, by its number; the upper of two as near.
 #[inline(always)]
 fn nearest_level(value: f32) -> u8 {
-    let above = 1 + LEVELS[1..15].iter().map(|level| u8::from(!(value < f32::from(*level)))).sum::<u8>();
+    let above = 15 - LEVELS[1..15].iter().map(|level| u8::from(value < f32::from(*level))).sum::<u8>();
     let (lower, upper) = (f32::from(LEVELS[usize::from(above) - 1]), f32::from(LEVELS[usize::from(above)]));
     if value - lower < upper - value { above - 1 } else { above }
 }

@@ -18,7 +18,7 @@ formats! {
 #[inline(always)]
 fn digit(byte: u8, position: usize) -> i8 {
     let fraction = byte.wrapping_mul([1, 3, 9, 27, 81][position]);
-    (u16::from(fraction) * 3 >> 8) as i8
+    ((u16::from(fraction) * 3) >> 8) as i8
 }
 
 /// The byte whose digits are `digits`: the smallest fraction of 256 that is not below the number.

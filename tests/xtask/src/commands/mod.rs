@@ -4,6 +4,7 @@ pub mod abi;
 pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;
+pub mod block_formats;
 pub mod conformance;
 pub mod demo;
 pub mod faults;

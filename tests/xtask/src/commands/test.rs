@@ -62,6 +62,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["hsa-headers"]),
     },
     Stage {
+        name: "block-formats",
+        about: "quantised blocks are read and written as stock ggml does",
+        program: Program::Xtask(&["block-formats"]),
+    },
+    Stage {
         name: "conformance-xdna",
         about: "the conformance suite through AMD's ROCR, on a simulated kernel device",
         program: Program::Xtask(&["conformance", "--driver", "xdna"]),
