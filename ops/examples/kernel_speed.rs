@@ -4,7 +4,7 @@
 //! point operations per second (many columns), the other kernels in bytes touched per second. The best of several runs counts,
 //! because other processes can only slow a run down.
 
-use aie_ops::codec::NoCodec;
+use aie_ops::blocks::Blocks;
 use aie_ops::{DataType, Environment, Node, OpParams, Tensor, table};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn numbers(bytes: usize) -> Vec<u8> {
 
 fn seconds(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]) -> (f64, usize) {
     let node = Node::new(op, OpParams(params), output, sources.to_vec());
-    let environment = Environment { codec: Arc::new(NoCodec) };
+    let environment = Environment { codec: Arc::new(Blocks) };
     let operation = table::lookup(op).expect("the operation is in the table");
     let kernel = operation.reference(&node, &environment).expect("the node is supported");
     let inputs: Vec<Vec<u8>> = node
@@ -64,10 +64,18 @@ fn other(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]
 }
 
 fn main() {
-    use DataType::{BF16, F16, F32, I64};
+    use DataType::{BF16, F16, F32, I64, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0};
     println!("{} threads", rayon::current_num_threads());
     for (m, k) in [(576, 576), (192, 576), (1536, 576), (576, 1536), (49152, 576), (4096, 4096), (14336, 4096)] {
         product(BF16, m, k, 1, [1, 1]);
+    }
+    for dtype in [Q4_0, Q4_1, Q8_0, Q4_K, Q6_K] {
+        for (m, k) in [(192, 576), (576, 576), (1536, 576), (576, 1536), (49152, 576)] {
+            product(dtype, m, k / dtype.block_elements() * dtype.block_elements(), 1, [1, 1]);
+        }
+        for n in [2, 4, 8, 16, 32, 128] {
+            product(dtype, 1536, 512, n, [1, 1]);
+        }
     }
     for n in [2, 4, 8, 16, 32, 128, 512] {
         product(BF16, 1536, 576, n, [1, 1]);

@@ -45,6 +45,8 @@ pub fn matmul(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsu
 fn native_shape(left: DataType, right: DataType, arch: &Arch) -> Option<&Mmul> {
     let unit = |dtype: DataType| match dtype {
         DataType::F32 | DataType::F16 | DataType::BF16 => "bf16",
+        // The cores decode blocks to bf16 before they multiply.
+        blocks if blocks.is_quantised() => "bf16",
         other => other.name(),
     };
     let types = format!("{} x {}", unit(left), unit(right));

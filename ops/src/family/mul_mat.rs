@@ -4,11 +4,13 @@
 //! are multiplied together, so that weights are read, and decoded, once. With few columns rows of bf16 or f32 weights are
 //! used where they lie; with many, or for other types, blocks of rows are first turned into f32.
 
+use super::cpu::block_dot::BlockProducts;
 use super::cpu::dot::{COLUMNS, Element, Products, ROWS};
 use super::cpu::element::{is_plain, load, load_one, read};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
 use super::rules::{FLOATS, addressable, require, separate_rows, source, wrong_type};
+use crate::blocks;
 use crate::codec::BlockCodec;
 use crate::design::{Design, matmul};
 use crate::node::Node;
@@ -79,7 +81,7 @@ impl Operation for MulMat {
         };
         match original {
             Some(DataType::F16) => DataType::BF16,
-            Some(dtype) if dtype.is_quantised() => DataType::BF16,
+            Some(dtype) if dtype.is_quantised() => dtype,
             _ => default,
         }
     }
@@ -246,7 +248,16 @@ impl Product {
         {
             multiply(&rows, columns, &mut task.out, length);
             return Ok(());
-        } else if short && let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
+        }
+        if dtype.is_quantised() && columns.len() < MANY_COLUMNS {
+            let size = dtype.row_bytes(length);
+            let rows: Vec<&[u8]> = (0..task.rows).map(|row| &weights[offset(row)..][..size]).collect();
+            let products = BlockProducts { rows: &rows, columns, out: &mut task.out };
+            if blocks::visit(dtype, products).is_some() {
+                return Ok(());
+            }
+        }
+        if short && let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
             multiply(&rows, columns, &mut task.out, length);
             return Ok(());
         }

@@ -75,7 +75,7 @@ impl<E: Element> WithSimd for Products<'_, '_, E> {
 
 /// Writes a tile to elements `first..first + R` of its columns.
 #[inline(always)]
-fn put<const R: usize, const C: usize>(first: usize, out: &mut [&mut [u8]], tile: [[f32; R]; C]) {
+pub fn put<const R: usize, const C: usize>(first: usize, out: &mut [&mut [u8]], tile: [[f32; R]; C]) {
     for (out, values) in out.iter_mut().zip(tile) {
         let target = &mut out[first * 4..(first + R) * 4];
         for (target, value) in target.as_chunks_mut::<4>().0.iter_mut().zip(values) {

@@ -1,5 +1,6 @@
 //! A kernel from a closure: the signature is checked once, in one place.
 
+use super::threads::join_pool;
 use crate::node::Node;
 use crate::tensor::Tensor;
 use aie_hal::{Kernel, KernelError};
@@ -58,6 +59,7 @@ where
         if self.output_bytes == 0 {
             return Ok(());
         }
+        join_pool();
         (self.body)(inputs, &mut output[..self.output_bytes])
     }
 }

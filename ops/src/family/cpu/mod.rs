@@ -5,6 +5,7 @@
 //! arithmetic is done on `&[f32]`, borrowed from the argument when it is one and converted otherwise ([`element`]).
 //! Loops run inside `pulp`'s run-time dispatch, so that the compiler vectorises them for the machine at hand.
 
+pub mod block_dot;
 pub mod dot;
 pub mod element;
 pub mod erf;
@@ -15,4 +16,5 @@ pub mod log;
 pub mod rows;
 pub mod states;
 pub mod sum;
+mod threads;
 pub mod trigonometry;

@@ -1,0 +1,135 @@
+//! Dot products of quantised rows with columns of f32: the inner loop of products with few columns.
+//!
+//! A block of weights is decoded where it is multiplied, into a few registers, so that a token reads the weights once and in
+//! the size they have in the file. With many columns that would decode each block many times; [`super::dot`] then multiplies
+//! rows that were decoded once.
+//!
+//! Rows are taken one after the other: weights come from memory, and memory is fastest when it is read in order.
+
+use super::dot::put;
+use crate::blocks::{Block, Visitor};
+use pulp::{Simd, WithSimd};
+
+/// Columns for which a decoded block is used.
+const COLUMNS: usize = 4;
+
+/// Computes `out[j][i]`, the dot product of the quantised `rows[i]` and `columns[j]`, little-endian f32 without gaps. To be
+/// visited with the format of the rows.
+pub struct BlockProducts<'a, 'o> {
+    /// Rows of whole blocks, all of one length.
+    pub rows: &'a [&'a [u8]],
+    /// Columns with as many elements as a row.
+    pub columns: &'a [&'a [f32]],
+    /// For each column the elements of the result, at least as many as rows.
+    pub out: &'a mut [&'o mut [u8]],
+}
+
+impl Visitor for BlockProducts<'_, '_> {
+    type Output = ();
+
+    fn visit<F: Block>(self) {
+        pulp::Arch::new().dispatch(InFormat::<F> { products: self, format: std::marker::PhantomData });
+    }
+}
+
+struct InFormat<'a, 'o, F> {
+    products: BlockProducts<'a, 'o>,
+    format: std::marker::PhantomData<F>,
+}
+
+impl<F: Block> WithSimd for InFormat<'_, '_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        let BlockProducts { rows, columns, out } = self.products;
+        for (columns, out) in columns.chunks(COLUMNS).zip(out.chunks_mut(COLUMNS)) {
+            for (i, row) in rows.iter().enumerate() {
+                match columns {
+                    &[w] => put(i, out, row_times::<S, F, 1>(simd, row, [w])),
+                    &[w, x] => put(i, out, row_times::<S, F, 2>(simd, row, [w, x])),
+                    &[w, x, y] => put(i, out, row_times::<S, F, 3>(simd, row, [w, x, y])),
+                    &[w, x, y, z] => put(i, out, row_times::<S, F, 4>(simd, row, [w, x, y, z])),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// The dot products of a row with columns.
+#[inline(always)]
+fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&[f32]; C]) -> [[f32; 1]; C] {
+    let columns: [&[F::Values]; C] = columns.map(
+        #[inline(always)]
+        |column| F::values(column),
+    );
+    let count = columns[0].len();
+    let row = &F::blocks(row)[..count];
+    let columns = columns.map(
+        #[inline(always)]
+        |column| &column[..count],
+    );
+    // Four sums for a column, because an addition takes longer than the next product. Which one a product joins is known at
+    // compile time only within a pair of blocks.
+    let mut even = [[simd.splat_f32s(0.0); 2]; C];
+    let mut odd = even;
+    let (pairs, last) = row.as_chunks::<2>();
+    for (pair, blocks) in pairs.iter().enumerate() {
+        block_times::<S, F, C>(
+            simd,
+            &blocks[0],
+            columns.map(
+                #[inline(always)]
+                |column| &column[2 * pair],
+            ),
+            &mut even,
+        );
+        block_times::<S, F, C>(
+            simd,
+            &blocks[1],
+            columns.map(
+                #[inline(always)]
+                |column| &column[2 * pair + 1],
+            ),
+            &mut odd,
+        );
+    }
+    if let [block] = last {
+        block_times::<S, F, C>(
+            simd,
+            block,
+            columns.map(
+                #[inline(always)]
+                |column| &column[count - 1],
+            ),
+            &mut even,
+        );
+    }
+    let mut result = [[0.0; 1]; C];
+    for j in 0..C {
+        let sum = simd.add_f32s(simd.add_f32s(even[j][0], even[j][1]), simd.add_f32s(odd[j][0], odd[j][1]));
+        result[j][0] = simd.reduce_sum_f32s(sum);
+    }
+    result
+}
+
+/// Adds the products of a block. Blocks are multiples of twice every register's length: nothing is left over.
+#[inline(always)]
+fn block_times<S: Simd, F: Block, const C: usize>(
+    simd: S,
+    block: &F::Bytes,
+    columns: [&F::Values; C],
+    sums: &mut [[S::f32s; 2]; C],
+) {
+    let mut values = F::ZERO;
+    F::decode(block, &mut values);
+    let left = S::as_simd_f32s(values.as_ref()).0.as_chunks::<2>().0;
+    for j in 0..C {
+        let right = S::as_simd_f32s(columns[j].as_ref()).0.as_chunks::<2>().0;
+        for (left, right) in left.iter().zip(right) {
+            sums[j][0] = simd.mul_add_e_f32s(left[0], right[0], sums[j][0]);
+            sums[j][1] = simd.mul_add_e_f32s(left[1], right[1], sums[j][1]);
+        }
+    }
+}
