@@ -179,16 +179,16 @@ mod tests {
     }
 
     #[rstest]
-    #[case(F16)]
-    #[case(Q4_1)]
-    fn weights_of_products_become_bf16(#[case] weights: DataType) {
+    #[case(F16, BF16)]
+    #[case(Q4_1, Q4_1)]
+    fn weights_of_products_become_bf16_unless_they_come_in_blocks(#[case] weights: DataType, #[case] array: DataType) {
         let weights = Tensor::contiguous(weights, [256, 16, 1, 1]);
         let input = Tensor::contiguous(F32, [256, 4, 1, 1]);
         let product = Tensor::contiguous(F32, [16, 4, 1, 1]);
         let node = node("MUL_MAT", product, vec![Some(weights), Some(input)]);
         let normalised = normalise(lookup("MUL_MAT").unwrap(), &node, F16Policy::F32).unwrap();
-        assert_eq!(normalised.arguments[0].array, Tensor::contiguous(BF16, weights.ne));
-        assert!(normalised.arguments[0].conversion);
+        assert_eq!(normalised.arguments[0].array, Tensor::contiguous(array, weights.ne));
+        assert_eq!(normalised.arguments[0].conversion, array == BF16);
         assert_eq!(normalised.arguments[2].array, product);
         assert!(!normalised.arguments[2].conversion);
     }

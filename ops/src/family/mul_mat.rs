@@ -27,6 +27,8 @@ const NAME: &str = "MUL_MAT";
 
 /// From this number of columns on, weights are turned into f32 before they are multiplied.
 const MANY_COLUMNS: usize = 12;
+/// The same for quantised weights, which are decoded once for every four columns until then.
+const MANY_COLUMNS_OF_BLOCKS: usize = 24;
 /// Bytes of a block of rows as f32: half of a second-level cache.
 const BLOCK_BYTES: usize = 256 * 1024;
 /// ggml's hint, in the second parameter, that source 0 is a Hadamard matrix.
@@ -249,7 +251,7 @@ impl Product {
             multiply(&rows, columns, &mut task.out, length);
             return Ok(());
         }
-        if dtype.is_quantised() && columns.len() < MANY_COLUMNS {
+        if dtype.is_quantised() && columns.len() < MANY_COLUMNS_OF_BLOCKS {
             let size = dtype.row_bytes(length);
             let rows: Vec<&[u8]> = (0..task.rows).map(|row| &weights[offset(row)..][..size]).collect();
             let products = BlockProducts { rows: &rows, columns, out: &mut task.out };

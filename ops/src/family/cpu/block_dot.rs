@@ -46,10 +46,10 @@ impl<F: Block> WithSimd for InFormat<'_, '_, F> {
         for (columns, out) in columns.chunks(COLUMNS).zip(out.chunks_mut(COLUMNS)) {
             for (i, row) in rows.iter().enumerate() {
                 match columns {
-                    &[w] => put(i, out, row_times::<S, F, 1>(simd, row, [w])),
-                    &[w, x] => put(i, out, row_times::<S, F, 2>(simd, row, [w, x])),
-                    &[w, x, y] => put(i, out, row_times::<S, F, 3>(simd, row, [w, x, y])),
-                    &[w, x, y, z] => put(i, out, row_times::<S, F, 4>(simd, row, [w, x, y, z])),
+                    [w] => put(i, out, row_times::<S, F, 1>(simd, row, [w])),
+                    [w, x] => put(i, out, row_times::<S, F, 2>(simd, row, [w, x])),
+                    [w, x, y] => put(i, out, row_times::<S, F, 3>(simd, row, [w, x, y])),
+                    [w, x, y, z] => put(i, out, row_times::<S, F, 4>(simd, row, [w, x, y, z])),
                     _ => {}
                 }
             }

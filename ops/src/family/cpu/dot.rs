@@ -2,7 +2,7 @@
 //!
 //! Both operands of ggml's product have their common dimension innermost, so an element of the result is the dot product of
 //! two rows. A tile of 4 x 4 dot products loads eight vectors for sixteen multiply-adds, which keeps the multipliers busy
-//! without any packing; with one column it streams four rows of weights and is limited by memory. Each product is summed in
+//! without any packing. With one column rows are streamed one after the other, and memory is the limit. Each product is summed in
 //! lanes, and the lanes are added at the end.
 
 use pulp::{Simd, WithSimd};
@@ -52,11 +52,16 @@ impl<E: Element> WithSimd for Products<'_, '_, E> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, columns, out } = self;
+        if let ([column], [out]) = (columns, &mut *out) {
+            for (row, target) in rows.iter().zip(out.as_chunks_mut::<4>().0) {
+                *target = streamed(simd, row, column).to_le_bytes();
+            }
+            return;
+        }
         for (columns, out) in columns.chunks(COLUMNS).zip(out.chunks_mut(COLUMNS)) {
             for (block, rows) in rows.chunks(ROWS).enumerate() {
                 let first = block * ROWS;
                 match (rows, columns) {
-                    (&[a, b, c, d], &[w]) => put(first, out, tile(simd, [a, b, c, d], [w])),
                     (&[a, b, c, d], &[w, x]) => put(first, out, tile(simd, [a, b, c, d], [w, x])),
                     (&[a, b, c, d], &[w, x, y]) => put(first, out, tile(simd, [a, b, c, d], [w, x, y])),
                     (&[a, b, c, d], &[w, x, y, z]) => put(first, out, tile(simd, [a, b, c, d], [w, x, y, z])),
@@ -71,6 +76,36 @@ impl<E: Element> WithSimd for Products<'_, '_, E> {
             }
         }
     }
+}
+
+/// The dot product of a row that is used once: rows are then read in order, which is when memory is fastest, and a row has
+/// four sums, because an addition takes longer than the next product.
+#[inline(always)]
+fn streamed<S: Simd, E: Element>(simd: S, row: &[E], column: &[f32]) -> f32 {
+    let zero = simd.splat_f32s(0.0);
+    let (mut a, mut b, mut c, mut d) = (zero, zero, zero, zero);
+    let (row_runs, row_rest) = row.as_chunks::<{ 4 * LANES }>();
+    let (column_runs, column_rest) = column.as_chunks::<{ 4 * LANES }>();
+    for (row, column) in row_runs.iter().zip(column_runs) {
+        let left = row.map(
+            #[inline(always)]
+            |element| element.value(),
+        );
+        let left = S::as_simd_f32s(&left).0.as_chunks::<4>().0;
+        let right = S::as_simd_f32s(column).0.as_chunks::<4>().0;
+        for (left, right) in left.iter().zip(right) {
+            a = simd.mul_add_e_f32s(left[0], right[0], a);
+            b = simd.mul_add_e_f32s(left[1], right[1], b);
+            c = simd.mul_add_e_f32s(left[2], right[2], c);
+            d = simd.mul_add_e_f32s(left[3], right[3], d);
+        }
+    }
+    let sum = simd.add_f32s(simd.add_f32s(a, b), simd.add_f32s(c, d));
+    let mut sum = simd.reduce_sum_f32s(sum);
+    for (a, b) in row_rest.iter().zip(column_rest) {
+        sum += a.value() * b;
+    }
+    sum
 }
 
 /// Writes a tile to elements `first..first + R` of its columns.
