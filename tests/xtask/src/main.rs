@@ -15,6 +15,7 @@ mod ops_table;
 mod output;
 mod process;
 mod python;
+mod schedule;
 mod session;
 mod simulation;
 mod stats;
@@ -45,6 +46,8 @@ enum Command {
     BlockFormats(commands::block_formats::BlockFormatsArgs),
     Kld(commands::kld::KldArgs),
     Splits(commands::splits::SplitsArgs),
+    Models(commands::models::ModelsArgs),
+    Archs(commands::archs::ArchsArgs),
     Faults(commands::faults::FaultsArgs),
     Stress(commands::stress::StressArgs),
     Bench(commands::bench::BenchArgs),
@@ -66,6 +69,8 @@ fn main() -> ExitCode {
         Command::Abi(args) => commands::abi::run(args, options),
         Command::Kld(args) => commands::kld::run(args, options),
         Command::Splits(args) => commands::splits::run(args, options),
+        Command::Models(args) => commands::models::run(args, options),
+        Command::Archs(args) => commands::archs::run(args, options),
         Command::Faults(args) => commands::faults::run(args, options),
         Command::Stress(args) => commands::stress::run(args, options),
         Command::Bench(args) => commands::bench::run(args, options),

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 pub mod abi;
+pub mod archs;
 pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;
@@ -10,6 +11,7 @@ pub mod demo;
 pub mod faults;
 pub mod hsa_headers;
 pub mod kld;
+pub mod models;
 pub mod rpc;
 pub mod splits;
 pub mod stress;

@@ -7,11 +7,11 @@
 
 use crate::generation::{self, Request, StatsFile};
 use crate::output;
+use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use crate::stats::{GraphEntry, Stats};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use regex::Regex;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -122,15 +122,7 @@ fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(
 /// The graphs the scheduler cut after the generation began.
 fn generated_graphs(stderr: &str) -> Result<Vec<Graph>> {
     let start = stderr.find("generate: n_ctx").context("llama-completion did not announce the generation")?;
-    let split = Regex::new(r"## SPLIT #(\d+): (\S+) #")?;
-    let mut graphs: Vec<Graph> = Vec::new();
-    for found in split.captures_iter(&stderr[start..]) {
-        if &found[1] == "0" {
-            graphs.push(Vec::new());
-        }
-        graphs.last_mut().context("a split without a first one")?.push(found[2].to_owned());
-    }
-    Ok(graphs)
+    Ok(schedule::graphs(&stderr[start..])?.into_iter().map(|graph| graph.splits).collect())
 }
 
 fn split_problems(kind: &str, graph: &Graph) -> Vec<String> {

@@ -108,6 +108,16 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["splits"]),
     },
     Stage {
+        name: "models",
+        about: "logits and splits of models of further families, against the CPU backend",
+        program: Program::Xtask(&["models"]),
+    },
+    Stage {
+        name: "archs",
+        about: "llama.cpp's own tests of architectures, threads and states on our device",
+        program: Program::Xtask(&["archs"]),
+    },
+    Stage {
         name: "abi",
         about: "the same library on ggml of every structure layout",
         program: Program::Xtask(&["abi"]),

@@ -1,0 +1,284 @@
+//! `cargo xtask archs`: llama.cpp's own test programs on our device.
+//!
+//! `test-llama-archs` builds a model with random weights for nearly every architecture llama.cpp knows, and compares the
+//! logits of a device with the CPU backend's, the model with itself after it was saved and loaded, and a batch of tokens
+//! and embeddings mixed. `test-thread-safety` computes in several contexts at once, `test-llama-context` saves, restores
+//! and rewinds their states. None of them requires our device: that it was used is read from the statistics. A program
+//! or an architecture that is left out is left out with a reason, which the table prints.
+
+mod programs;
+mod rows;
+
+use crate::generation::StatsFile;
+use crate::output;
+use crate::process::{self, Finished};
+use crate::schedule;
+use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
+use crate::stats::Stats;
+use anyhow::{Result, bail};
+use clap::Args;
+use rows::{Row, Verdict};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(1800);
+const SEED: &str = "1";
+/// The bound on the normalised mean squared error that test-llama-archs has.
+const BOUND: f64 = 1e-4;
+
+/// Architectures left out, with the reason.
+const EXCLUDED: &[(&str, &str)] = &[];
+
+/// One architecture of each kind, for CI: the kinds differ in their operations.
+const FEW: &[&str] = &[
+    "apertus",
+    "bloom",
+    "cohere2",
+    "deepseek2",
+    "falcon-h1",
+    "gemma3",
+    "gemma3n",
+    "gpt-oss",
+    "granitehybrid",
+    "grok",
+    "jais",
+    "kimi-linear",
+    "lfm2moe",
+    "llama",
+    "llama4",
+    "mamba",
+    "mamba2",
+    "minicpm3",
+    "mpt",
+    "nemotron_h",
+    "phimoe",
+    "plamo2",
+    "qwen3",
+    "qwen3moe",
+    "qwen3next",
+    "starcoder2",
+    "t5",
+];
+
+/// Run llama.cpp's own tests of architectures, threads and states on our device.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask archs
+  cargo xtask archs --few
+  cargo xtask archs --arch 'qwen3.*|gpt-oss'
+  cargo xtask archs --splits --arch mamba2
+  cargo xtask archs --json
+
+Exit code 1 if a test failed, a program ended badly, or our device was not used.")]
+pub struct ArchsArgs {
+    /// Only an architecture of each kind instead of all
+    #[arg(long, conflicts_with = "arch")]
+    few: bool,
+    /// Only architectures whose name matches this expression
+    #[arg(long, value_name = "REGEX")]
+    arch: Option<String>,
+    /// Also say how the graphs were split and what did not run on our device (slower: much is printed)
+    #[arg(long)]
+    splits: bool,
+    #[command(flatten)]
+    driver: DriverOptions,
+}
+
+#[derive(Serialize)]
+struct Report {
+    architectures: Vec<Row>,
+    /// Architecture to operations that were not on our device, with `--splits`.
+    elsewhere: BTreeMap<String, BTreeMap<String, usize>>,
+    programs: Vec<programs::Outcome>,
+    left_out: Vec<(&'static str, &'static str)>,
+    array: u64,
+    host: u64,
+    seconds: f64,
+    ok: bool,
+    problems: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
+    let session = Session::open_with(options, &args.driver)?;
+    let started = Instant::now();
+    let pattern = match (&args.arch, args.few) {
+        (Some(pattern), _) => pattern.clone(),
+        (None, true) => format!("^({})$", FEW.join("|")),
+        (None, false) => everything(),
+    };
+    let file = StatsFile::new()?;
+    let mut command = session.on_device("test-llama-archs", Some(&file.path()))?;
+    command.args(["-s", SEED, "-b", DEVICE_NAME, "-a", &pattern]);
+    if args.splits {
+        command.args(["-v", "5"]).env("GGML_SCHED_DEBUG", "2");
+    }
+    let finished = run_quietly(&mut command)?;
+    session.kernel_report()?;
+    let architectures = rows::parse(&finished.stdout)?;
+    let mut problems = judge(&finished, &architectures);
+    let (array, host) = match Stats::read(&file.path()).and_then(|stats| {
+        let device = stats.used()?;
+        Ok((device.array(), device.host()))
+    }) {
+        Ok(counts) => counts,
+        Err(error) => {
+            problems.push(format!("test-llama-archs: {error:#}"));
+            (0, 0)
+        }
+    };
+    let elsewhere = if args.splits { elsewhere(&finished)? } else { BTreeMap::new() };
+    let mut programs = Vec::new();
+    if args.arch.is_none() {
+        for program in programs::all() {
+            let outcome = program.run(&session, options.offline)?;
+            problems.extend(outcome.problem.iter().map(|problem| format!("{}: {problem}", outcome.name)));
+            programs.push(outcome);
+        }
+    }
+    let left_out = EXCLUDED.iter().chain(programs::LEFT_OUT).copied().collect();
+    let seconds = started.elapsed().as_secs_f64();
+    let ok = problems.is_empty();
+    let report = Report { architectures, elsewhere, programs, left_out, array, host, seconds, ok, problems };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if !ok {
+        bail!("archs: {} problem(s), listed above", report.problems.len());
+    }
+    Ok(())
+}
+
+/// All architectures but those left out, as the program's (ECMAScript) expression.
+fn everything() -> String {
+    let names: Vec<&str> = EXCLUDED.iter().map(|(name, _)| *name).collect();
+    if names.is_empty() { ".*".to_owned() } else { format!("^(?!({})$).*$", names.join("|")) }
+}
+
+/// Runs a program whose threads wait without spinning: these tests start more threads than there are processors.
+fn run_quietly(command: &mut Command) -> Result<Finished> {
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).to_string();
+    command.env("OMP_WAIT_POLICY", "passive").env("OMP_THREAD_LIMIT", &threads);
+    process::run(command, LIMIT)
+}
+
+fn judge(finished: &Finished, rows: &[Row]) -> Vec<String> {
+    let mut problems = Vec::new();
+    if !finished.success() {
+        problems.push(format!("test-llama-archs: {}; it said\n{}", finished.describe(), finished.last_words(6)));
+    }
+    if !rows.iter().any(|row| row.logits == Verdict::Ok) {
+        problems.push("test-llama-archs compared no logits: no architecture matches, or all were skipped".to_owned());
+    }
+    for row in rows {
+        let parts = [("logits", row.logits), ("saved and loaded", row.roundtrip), ("mixed batch", row.mixed)];
+        for (part, _) in parts.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Failed | Verdict::Missing)) {
+            problems.push(format!("{} ({}, {}): {part} failed", row.arch, row.config, row.device));
+        }
+        if row.logits == Verdict::Ok && row.nmse.is_none_or(|nmse| nmse.is_nan() || nmse > BOUND) {
+            problems.push(format!("{} ({}): its NMSE is not at most {BOUND:e}", row.arch, row.config));
+        }
+    }
+    problems
+}
+
+/// By architecture, the operations of computed and reserved graphs that another backend got. The CPU backend's own run,
+/// for comparison, has graphs without any split on our device and does not count.
+fn elsewhere(finished: &Finished) -> Result<BTreeMap<String, BTreeMap<String, usize>>> {
+    let mut found: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    let name = regex::Regex::new(r"llama_model_init_from_user|arch\s+= (\S+)")?;
+    let mut arch = String::from("?");
+    let mut start = 0;
+    let log = &finished.stderr;
+    let mut count = |arch: &str, part: &str| -> Result<()> {
+        let Some(first) = part.find("## SPLIT #0") else { return Ok(()) };
+        for graph in schedule::graphs(&part[first..])? {
+            if graph.splits.iter().any(|split| split == DEVICE_NAME) {
+                let entry = found.entry(arch.to_owned()).or_default();
+                for (op, nodes) in graph.not_on(DEVICE_NAME) {
+                    *entry.entry(op.to_owned()).or_default() += nodes;
+                }
+            }
+        }
+        Ok(())
+    };
+    for captures in name.captures_iter(log) {
+        let Some(new) = captures.get(1) else { continue };
+        if new.as_str() != arch {
+            count(&arch, &log[start..new.start()])?;
+            (arch, start) = (new.as_str().to_owned(), new.start());
+        }
+    }
+    count(&arch, &log[start..])?;
+    Ok(found)
+}
+
+fn print(report: &Report) {
+    let mut table =
+        output::table(&["architecture", "kind", "device", "#NMSE", "logits", "saved, loaded", "mixed batch"]);
+    for row in report.architectures.iter().filter(|row| row.logits != Verdict::Skipped) {
+        table.add_row([
+            row.arch.clone(),
+            row.config.clone(),
+            row.device.clone(),
+            row.nmse.map_or_else(String::new, |nmse| format!("{nmse:.1e}")),
+            row.logits.word().to_owned(),
+            row.roundtrip.word().to_owned(),
+            row.mixed.word().to_owned(),
+        ]);
+    }
+    println!("{table}");
+    for (arch, ops) in report.elsewhere.iter().filter(|(_, ops)| !ops.is_empty()) {
+        let ops: Vec<String> = ops.iter().map(|(op, count)| format!("{op} {count}")).collect();
+        println!("not on {DEVICE_NAME}, {arch}: {}", ops.join(", "));
+    }
+    let whole = report.elsewhere.values().filter(|ops| ops.is_empty()).count();
+    if !report.elsewhere.is_empty() {
+        println!("{whole} of {} architectures ran whole on {DEVICE_NAME}", report.elsewhere.len());
+    }
+    let mut table = output::table(&["program", "result", "#operations on our device", "#seconds", "what it says"]);
+    let count = |verdict| report.architectures.iter().filter(|row| row.logits == verdict).count();
+    table.add_row([
+        "test-llama-archs".to_owned(),
+        if count(Verdict::Failed) + count(Verdict::Missing) == 0 { "ok" } else { "FAIL" }.to_owned(),
+        (report.array + report.host).to_string(),
+        String::new(),
+        format!("{} models compared, {} skipped by the program itself", count(Verdict::Ok), count(Verdict::Skipped)),
+    ]);
+    for outcome in &report.programs {
+        table.add_row([
+            outcome.name.to_owned(),
+            if outcome.problem.is_none() { output::good("ok") } else { output::bad("FAIL") },
+            outcome.operations.to_string(),
+            format!("{:.1}", outcome.seconds),
+            outcome.says.clone(),
+        ]);
+    }
+    for (name, reason) in &report.left_out {
+        table.add_row([(*name).to_owned(), "left out".to_owned(), String::new(), String::new(), (*reason).to_owned()]);
+    }
+    println!("{table}");
+    for problem in &report.problems {
+        println!("{} {problem}", output::bad("problem:"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn architectures_left_out_do_not_match() {
+        assert!(everything() == ".*" || everything().contains("(?!"));
+        assert!(EXCLUDED.iter().all(|(name, reason)| !FEW.contains(name) && reason.len() > 20));
+    }
+
+    #[test]
+    fn the_few_are_sorted_and_unique() {
+        assert!(FEW.is_sorted() && FEW.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,150 @@
+//! llama.cpp's test programs that are given a model, and the ones that are left out.
+
+use crate::commands::models::making;
+use crate::generation::StatsFile;
+use crate::process::Finished;
+use crate::session::Session;
+use crate::stats::Stats;
+use anyhow::{Context, Result};
+use regex::Regex;
+use serde::Serialize;
+use std::path::Path;
+use std::time::Instant;
+
+/// Programs of Debian's llama.cpp-tests that could use a device and are not run, with the reason. The others there have
+/// no device at all: they test tokenizers, grammars, templates, argument parsers.
+pub const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "test-opt",
+        "its schedulers want the CPU backend last, and a backend loaded through GGML_BACKEND_PATH comes after it: ggml \
+         aborts before our device is asked for anything",
+    ),
+    ("test-tiled-mulmat", "tests the tiles of the CPU backend's own matrix product and opens no other device"),
+    (
+        "test-fusion",
+        "compares counters of ggml's generic fusion debugging functions, which this backend does not export",
+    ),
+    ("test-export-graph-ops", "writes a model's operations to a file and computes nothing"),
+    ("test-backend-ops", "has commands of its own: cargo xtask backend-ops"),
+];
+
+/// A program, its model, and how its success is recognised.
+pub struct Program {
+    name: &'static str,
+    /// One of the random models.
+    model: &'static str,
+    arguments: &'static [&'static str],
+    /// What it must print; with a group, the number in it must be above 0.
+    expected: &'static str,
+}
+
+/// All that are run.
+pub fn all() -> &'static [Program] {
+    const THREADS: &[&str] = &["-p", "the quick brown fox", "-n", "16", "-np", "2", "-c", "256", "-ngl", "99"];
+    &[
+        Program {
+            name: "test-thread-safety",
+            model: "qwen3",
+            arguments: THREADS,
+            expected: r"All threads finished without errors",
+        },
+        Program {
+            name: "test-thread-safety",
+            model: "mamba2",
+            arguments: THREADS,
+            expected: r"All threads finished without errors",
+        },
+        Program { name: "test-llama-context", model: "qwen3", arguments: &[], expected: PASSED },
+        Program { name: "test-llama-context", model: "falcon-h1", arguments: &[], expected: PASSED },
+        Program { name: "test-llama-context", model: "mamba2", arguments: &[], expected: PASSED },
+    ]
+}
+
+const PASSED: &str = r"passed   : (\d+)\n(?:.*\n)?failed   : 0\b";
+
+/// How a program ended.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub name: &'static str,
+    pub model: &'static str,
+    /// The line that says so.
+    pub says: String,
+    /// Operations that ran on our device, on its array or its host.
+    pub operations: u64,
+    pub seconds: f64,
+    pub problem: Option<String>,
+}
+
+impl Program {
+    /// Runs it. An error is a missing program or model; a failed test is in the outcome.
+    pub fn run(&self, session: &Session, offline: bool) -> Result<Outcome> {
+        let files = making::ensure(&[self.model], &session.testbed, offline)?;
+        let model = files.first().context("no model was made")?;
+        let file = StatsFile::new()?;
+        let mut command = session.on_device(self.name, Some(&file.path()))?;
+        command.arg("-m").arg(model).args(self.arguments);
+        let started = Instant::now();
+        let finished = super::run_quietly(&mut command)?;
+        session.kernel_report()?;
+        let used = operations(&file.path());
+        let says = self.says(&finished);
+        let problem = match (&says, &used) {
+            _ if !finished.success() => Some(format!("{}; it said\n{}", finished.describe(), finished.last_words(6))),
+            (None, _) => Some(format!("it does not say that all passed; it said\n{}", finished.last_words(6))),
+            (_, Err(error)) => Some(format!("{error:#}")),
+            _ => None,
+        };
+        Ok(Outcome {
+            name: self.name,
+            model: self.model,
+            says: format!("{}: {}", self.model, says.unwrap_or_else(|| "-".to_owned())),
+            operations: used.unwrap_or(0),
+            seconds: started.elapsed().as_secs_f64(),
+            problem,
+        })
+    }
+
+    fn says(&self, finished: &Finished) -> Option<String> {
+        let pattern = Regex::new(self.expected).ok()?;
+        let found = [&finished.stdout, &finished.stderr].into_iter().find_map(|text| pattern.captures(text))?;
+        match found.get(1).map(|number| number.as_str().parse::<u64>()) {
+            Some(Ok(1..)) | None => {}
+            _ => return None,
+        }
+        Some(found[0].split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
+fn operations(stats: &Path) -> Result<u64> {
+    let stats = Stats::read(stats)?;
+    let device = stats.used()?;
+    Ok(device.array() + device.host())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process;
+    use std::process::Command;
+    use std::time::Duration;
+
+    fn said(text: &str) -> Option<String> {
+        let program = Program { name: "p", model: "m", arguments: &[], expected: PASSED };
+        let finished = process::run(Command::new("printf").arg(text), Duration::from_secs(20)).unwrap();
+        program.says(&finished)
+    }
+
+    #[test]
+    fn the_count_must_be_above_zero_and_nothing_failed() {
+        assert_eq!(said("passed   : 12\nskipped  : 3\nfailed   : 0\n").unwrap(), "passed : 12 skipped : 3 failed : 0");
+        assert_eq!(said("passed   : 12\nskipped  : 3\nfailed   : 1\n"), None);
+        assert_eq!(said("passed   : 0\nskipped  : 3\nfailed   : 0\n"), None);
+        assert_eq!(said("nothing"), None);
+    }
+
+    #[test]
+    fn every_program_left_out_has_a_reason() {
+        assert!(LEFT_OUT.iter().all(|(name, reason)| name.starts_with("test-") && reason.len() > 20));
+        assert!(all().iter().all(|program| LEFT_OUT.iter().all(|(name, _)| *name != program.name)));
+    }
+}
