@@ -3,7 +3,7 @@
 //! ggml has it as an operation with a result of its own and as one on a view of its source (`ggml_clamp_inplace`). The second
 //! differs by where the result lies, which is not a matter of the node: source and result have the same extents in both.
 
-use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
+use super::rules::{addressable, dense_rows, even_rows, same_shape, source, wrong_type};
 use super::unary::map;
 use crate::design::{Design, elementwise};
 use crate::node::Node;
@@ -36,6 +36,8 @@ impl Operation for Clamp {
             return wrong_type(NAME, "the result", node.output.dtype, "the type of source 0");
         }
         same_shape(NAME, "source 0", a, &node.output)?;
+        even_rows(NAME, "source 0", a)?;
+        even_rows(NAME, "the result", &node.output)?;
         dense_rows(NAME, &node.output)
     }
 
@@ -69,7 +71,7 @@ mod tests {
 
     #[rstest]
     #[case::contiguous([10, 5, 4, 3], [0, 1, 2, 3])]
-    #[case::permuted([10, 5, 4, 3], [2, 0, 1, 3])]
+    #[case::transposed([10, 5, 1, 1], [1, 0, 2, 3])]
     #[case::long([100_000, 1, 1, 1], [0, 1, 2, 3])]
     fn elements_are_held(
         #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
@@ -115,5 +117,15 @@ mod tests {
         let source = Tensor::contiguous(source, [8, 2, 1, 1]);
         let node = node(NAME, params(&[(1, 1.0)]), Tensor::contiguous(result, ne), &[Some(source)]);
         assert!(find(NAME).check(&node).is_err());
+    }
+
+    #[test]
+    fn rows_at_uneven_distances_are_refused() {
+        let dense = Tensor::contiguous(DataType::F32, [8, 2, 3, 1]);
+        let even = Tensor { nb: [4, 40, 80, 240], ..dense };
+        let uneven = Tensor { nb: [4, 32, 80, 240], ..dense };
+        for (source, out, accepted) in [(even, dense, true), (uneven, dense, false), (dense, uneven, false)] {
+            assert_eq!(find(NAME).check(&node(NAME, params(&[(1, 1.0)]), out, &[Some(source)])).is_ok(), accepted);
+        }
     }
 }

@@ -5,7 +5,7 @@
 use super::cpu::element::{read, read_row, write};
 use super::cpu::fold::{Unit, fold};
 use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
+use super::cpu::rows::{Row, Scratch, for_each_row};
 use super::cpu::sum::sum;
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, row_reduction, rowwise, whole_reduction};
@@ -13,6 +13,7 @@ use crate::node::{Node, OpParams};
 use crate::operation::{Environment, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -63,15 +64,21 @@ impl Reduction {
         if !possible.contains(&a.dtype) {
             return wrong_type(self.name, "source 0", a.dtype, listed);
         }
+        // Here ggml's CPU backend takes rows without gaps, or a matrix, for granted.
+        if matches!(self.function, Function::Sum | Function::Mean | Function::ArgMax) {
+            require(self.name, a.has_contiguous_rows(), || {
+                format!("rows of source 0 have gaps (stride {}); make it contiguous", a.nb[0])
+            })?;
+        }
+        if matches!(self.function, Function::ArgMax | Function::CountEqual) {
+            require(self.name, a.ne[2] == 1 && a.ne[3] == 1, || {
+                format!("source 0 has extents {:?}; it must be a matrix", a.ne)
+            })?;
+        }
         match self.function {
-            Function::ArgMax => {
-                require(self.name, a.ne[2] == 1 && a.ne[3] == 1, || {
-                    format!("source 0 has extents {:?}; it must be a matrix", a.ne)
-                })?;
-                require(self.name, i32::try_from(a.ne[0]).is_ok(), || {
-                    format!("positions in rows of {} elements do not fit the result's i32", a.ne[0])
-                })
-            }
+            Function::ArgMax => require(self.name, i32::try_from(a.ne[0]).is_ok(), || {
+                format!("positions in rows of {} elements do not fit the result's i32", a.ne[0])
+            }),
             Function::CountEqual => {
                 let b = source(self.name, node, 1)?;
                 if b.dtype != DataType::I32 {
@@ -146,7 +153,7 @@ impl Operation for Reduction {
 fn total(a: &Tensor, bytes: &[u8]) -> f64 {
     let ne = if a.is_contiguous() { [a.elements(), 1, 1, 1] } else { a.ne };
     let whole = Tensor { ne, ..*a };
-    let body = |scratch: &mut super::cpu::rows::Scratch, row: Row, range: std::ops::Range<usize>| {
+    let body = |scratch: &mut Scratch, row: Row, range: Range<usize>| {
         sum(read(&whole, bytes, row.offset(&whole), range.start, range.len(), &mut scratch.a), |x| x)
     };
     fold(&ne, 1, Unit::Piece, body, |a, b| a + b).unwrap_or(0.0)
@@ -220,8 +227,8 @@ fn cumulate(y: &mut [f32], x: &[f32]) {
         let mut sums = chunk.map(f64::from);
         for distance in [1, 2, 4, 8] {
             let earlier = sums;
-            for i in distance..16 {
-                sums[i] += earlier[i - distance];
+            for (sum, earlier) in sums[distance..].iter_mut().zip(earlier) {
+                *sum += earlier;
             }
         }
         for (result, sum) in result.iter_mut().zip(sums) {
@@ -291,7 +298,7 @@ fn count_equal(node: &Node, a: Argument, b: Argument) -> Arc<dyn Kernel> {
             (x.ne, y.ne) = ([x.elements(), 1, 1, 1], [x.elements(), 1, 1, 1]);
         }
         let (first, second) = (inputs[a.position], inputs[b.position]);
-        let body = |_: &mut super::cpu::rows::Scratch, row: Row, range: std::ops::Range<usize>| {
+        let body = |_: &mut Scratch, row: Row, range: Range<usize>| {
             let at = |tensor: &Tensor| row.offset(tensor) + range.start * tensor.nb[0];
             let (first, second) = (&first[at(&x)..], &second[at(&y)..]);
             if x.nb[0] == 4 && y.nb[0] == 4 {
@@ -342,8 +349,10 @@ mod tests {
             };
             let [length, a, b, c] = tensor.ne;
             assert_close(&result("SUM_ROWS", [1, a, b, c]), sums.iter().copied(), 1e-6);
-            assert_close(&result("MEAN", [1, a, b, c]), sums.iter().map(|x| x / length as f64), 1e-6);
-            assert_close(&result("SUM", [1; 4]), [sums.iter().sum()], 1e-6);
+            if tensor.has_contiguous_rows() {
+                assert_close(&result("MEAN", [1, a, b, c]), sums.iter().map(|x| x / length as f64), 1e-6);
+                assert_close(&result("SUM", [1; 4]), [sums.iter().sum()], 1e-6);
+            }
             let cumulative = rows(&source).into_iter().flat_map(|row| {
                 let add = |sum: &mut f64, x: f64| {
                     *sum += x;
@@ -396,7 +405,7 @@ mod tests {
 
     #[rstest]
     #[case([500, 4, 1, 1], [0, 1, 2, 3])]
-    #[case([9, 4, 3, 2], [1, 0, 2, 3])]
+    #[case([9, 4, 1, 1], [1, 0, 2, 3])]
     #[case([70_000, 3, 1, 1], [0, 1, 2, 3])]
     #[case([1, 1, 1, 1], [0, 1, 2, 3])]
     fn equals_are_counted(#[case] ne: [usize; 4], #[case] order: [usize; 4]) {
@@ -416,6 +425,18 @@ mod tests {
         assert_eq!(result.bytes, (expected as i64).to_le_bytes());
     }
 
+    #[rstest]
+    #[case("SUM", [1; 4], DataType::F32)]
+    #[case("MEAN", [1, 4, 1, 1], DataType::F32)]
+    #[case("ARGMAX", [4, 1, 1, 1], DataType::I32)]
+    fn gaps_in_rows_are_refused(#[case] op: &str, #[case] ne: [usize; 4], #[case] result: DataType) {
+        for (nb, accepted) in [([4, 32, 128, 128], true), ([4, 40, 160, 160], true), ([8, 64, 256, 256], false)] {
+            let a = Tensor { dtype: DataType::F32, ne: [8, 4, 1, 1], nb };
+            let node = node(op, OpParams::default(), Tensor::contiguous(result, ne), &[Some(a)]);
+            assert_eq!(find(op).check(&node).is_ok(), accepted, "strides {nb:?}");
+        }
+    }
+
     #[test]
     fn integers_are_compared_exactly() {
         // As floats these were equal.
@@ -432,6 +453,7 @@ mod tests {
     #[case::wrong_extents("MEAN", DataType::F32, [8, 4, 1, 1], DataType::F32, [1, 1, 1, 1])]
     #[case::no_matrix("ARGMAX", DataType::F32, [8, 4, 2, 1], DataType::I32, [4, 1, 1, 1])]
     #[case::long_rows("ARGMAX", DataType::F32, [1 << 31, 1, 1, 1], DataType::I32, [1, 1, 1, 1])]
+    #[case::cube("COUNT_EQUAL", DataType::I32, [8, 4, 2, 1], DataType::I64, [1, 1, 1, 1])]
     #[case::one_source("COUNT_EQUAL", DataType::I32, [8, 4, 1, 1], DataType::I64, [1, 1, 1, 1])]
     fn refuses(
         #[case] op: &str,

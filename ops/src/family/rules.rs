@@ -96,6 +96,15 @@ pub fn separate_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupporte
     Ok(())
 }
 
+/// The rows of `operand` follow each other at equal distances. Some of ggml's CPU functions count on it and do not check.
+pub fn even_rows(op: &'static str, operand: &str, tensor: &Tensor) -> Result<(), Unsupported> {
+    let even = |d: usize| tensor.ne[d] <= 1 || tensor.nb[d] == tensor.ne[d - 1] * tensor.nb[d - 1];
+    require(op, even(2) && even(3), || {
+        let Tensor { ne, nb, .. } = tensor;
+        format!("rows of {operand} lie at uneven distances (extents {ne:?}, strides {nb:?}); make it contiguous")
+    })
+}
+
 /// Two tensors have the same extents.
 pub fn same_shape(op: &'static str, what: &str, a: &Tensor, b: &Tensor) -> Result<(), Unsupported> {
     require(op, a.same_shape(b), || format!("{what} has extents {:?}, the result {:?}; they must be equal", a.ne, b.ne))

@@ -11,7 +11,7 @@ use super::cpu::kernel::{Argument, kernel};
 use super::cpu::log::log;
 use super::cpu::rows::for_each_piece;
 use super::cpu::trigonometry;
-use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
+use super::rules::{addressable, dense_rows, even_rows, same_shape, source, wrong_type};
 use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
@@ -207,6 +207,10 @@ impl Operation for Unary {
             (x, _) => return wrong_type(self.name, "source 0", x, "f32, f16, bf16"),
         }
         same_shape(self.name, "source 0", a, &node.output)?;
+        if matches!(self.function, Function::LeakyRelu) {
+            even_rows(self.name, "source 0", a)?;
+            even_rows(self.name, "the result", &node.output)?;
+        }
         dense_rows(self.name, &node.output)
     }
 

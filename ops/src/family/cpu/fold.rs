@@ -74,7 +74,7 @@ mod tests {
         let body = |_: &mut Scratch, row: Row, range: Range<usize>| {
             let [a, b, c] = row.0;
             let first = ne[0] * (a + ne[1] * (b + ne[2] * c));
-            vec![first + range.start..first + range.end]
+            Vec::from_iter(std::iter::once(first + range.start..first + range.end))
         };
         let parts = fold(&ne, cost, unit, body, |a, b| [a, b].concat()).unwrap();
         assert_eq!(parts[0].start, 0);
