@@ -16,6 +16,7 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::binary::OPERATIONS,
     family::scale::OPERATIONS,
     family::unary::OPERATIONS,
+    family::silu_back::OPERATIONS,
     family::glu::OPERATIONS,
     family::norm::OPERATIONS,
     family::soft_max::OPERATIONS,

@@ -45,6 +45,7 @@ pub mod repeat_back;
 pub mod rope;
 pub mod rows;
 pub mod scale;
+pub mod silu_back;
 pub mod soft_max;
 pub mod solve;
 pub mod sort;

@@ -48,6 +48,11 @@ impl Operation for OuterProduct {
         require(NAME, a.ne[1] == b.ne[1] && batches && out.ne == expected, || {
             format!("extents {:?} and {:?} do not make {:?}; only f32 is repeated over batches", a.ne, b.ne, out.ne)
         })?;
+        // Source 0 is decoded to f32.
+        let decoded = a.ne.iter().try_fold(4_usize, |bytes, extent| bytes.checked_mul((*extent).max(1)));
+        require(NAME, decoded.is_some_and(|bytes| isize::try_from(bytes).is_ok()), || {
+            format!("source 0 with extents {:?} cannot be decoded: it exceeds any memory as f32", a.ne)
+        })?;
         super::moving::dense_blocks(NAME, "source 0", a)?;
         dense_rows(NAME, out)
     }

@@ -60,7 +60,9 @@ impl Operation for Timestep {
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, half) = (node.output, node.output.ne[0] / 2);
         let decay = -(node.params.int(1) as f32).ln();
-        let frequencies: Vec<f32> = (0..half).map(|i| (decay * i as f32 / half as f32).exp()).collect();
+        // Without times there is no row, however long it is.
+        let count = if out.elements() > 0 { half } else { 0 };
+        let frequencies: Vec<f32> = (0..count).map(|i| (decay * i as f32 / half as f32).exp()).collect();
         Ok(kernel(node, None, move |inputs, output| {
             for_each_row(&out, output, out.elements() * 16, |scratch, row, target| {
                 let time = read_row(&a, inputs, 0, &mut scratch.a)[row.0[0]];
