@@ -5,8 +5,8 @@
 //! format; [`visit`] finds the format of a type at run time. Whole rows go through [`decode`] and [`encode`].
 //!
 //! Decoding equals ggml's `to_float` bit for bit, encoding ggml's reference quantisation (`quantize_row_*_ref`) byte for
-//! byte, as `cargo xtask block-formats` checks against the stock library. Both are for finite numbers: which NaN a block
-//! with a NaN scale decodes to, and what rows with NaN or infinity encode to, is not defined.
+//! byte, as `cargo xtask block-formats` checks against the stock library. Both are for finite numbers: what a block
+//! with an infinite or NaN scale decodes to, and what rows with NaN or infinity encode to, is not defined.
 //!
 //! Layouts and grids are facts of the format. Sources: ggml-common.h and ggml-quants.c, and gguf-py's quants.py.
 

@@ -13,6 +13,13 @@ pub fn widen(bits: [u8; 2]) -> f32 {
     f32::from_bits(bits) * f32::from_bits((127 + 112) << 23)
 }
 
+/// Any f16 as f32: as [`widen`], with infinity and NaN kept. For encoders, which meet an infinite scale when values are large.
+#[inline(always)]
+pub fn widen_any(bits: [u8; 2]) -> f32 {
+    let value = widen(bits);
+    if value.abs() < 65_536.0 { value } else { half::f16::from_le_bytes(bits).to_f32() }
+}
+
 /// An f32 as f16, to nearest, ties to even, infinite beyond the range. NaN becomes the quiet NaN without payload.
 #[inline(always)]
 pub fn narrow(value: f32) -> [u8; 2] {
@@ -78,6 +85,8 @@ mod tests {
             } else {
                 assert!(found.is_finite() && found.abs() > 65_504.0, "{bits:#06x}: {found}");
             }
+            let any = widen_any(bits.to_le_bytes());
+            assert!(any.to_bits() == expected.to_bits() || any.is_nan() && expected.is_nan(), "{bits:#06x}: {any}");
         }
         assert_eq!(narrow(-f32::NAN), 0xfe00_u16.to_le_bytes());
         assert_eq!(narrow(65_520.0), 0x7c00_u16.to_le_bytes());

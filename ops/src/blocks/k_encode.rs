@@ -4,7 +4,7 @@
 //! then chosen again for the scales as they are stored. Source: ggml-quants.c (`quantize_row_*_K_ref`).
 
 use super::Encode;
-use super::conversion::{extreme, narrow, nearest, widen};
+use super::conversion::{extreme, narrow, nearest, widen_any};
 use super::k_fit::{NOTHING, Trials, improve_quants, try_scales};
 use super::k_quants::{Q2K, Q3K, Q4K, Q5K, Q6K, six_bit_pairs, six_bit_scales};
 
@@ -61,7 +61,7 @@ impl Encode for Q2K {
         }
         [*s0, *s1] = narrow(most_scale / 15.0);
         [*m0, *m1] = narrow(most_depth / 15.0);
-        let (scale, minimum) = (widen([*s0, *s1]), widen([*m0, *m1]));
+        let (scale, minimum) = (widen_any([*s0, *s1]), widen_any([*m0, *m1]));
         for ((values, quants), step) in subs.iter().zip(quants.as_chunks_mut::<16>().0).zip(steps) {
             let (scale, depth) = (scale * f32::from(*step & 15), minimum * f32::from(*step >> 4));
             choose_again(values, scale, depth, 3, quants);
@@ -98,7 +98,7 @@ impl Encode for Q3K {
         }
         packed.copy_from_slice(&steps);
         [*s0, *s1] = narrow(scale);
-        let scale = widen([*s0, *s1]);
+        let scale = widen_any([*s0, *s1]);
         let sub_quants = quants.as_chunks_mut::<16>().0.iter_mut();
         for ((values, quants), step) in subs.iter().zip(sub_quants).zip(six_bit_scales(&steps)) {
             choose_about_zero(values, scale * f32::from(step), 4, quants);
@@ -139,7 +139,7 @@ fn above_minimums(values: &[f32; 256], trials: &Trials) -> ([u8; 16], [u8; 256])
         }
     }
     let ([s0, s1], [m0, m1]) = (narrow(most_scale / 63.0), narrow(most_depth / 63.0));
-    let (scale, minimum) = (widen([s0, s1]), widen([m0, m1]));
+    let (scale, minimum) = (widen_any([s0, s1]), widen_any([m0, m1]));
     let (steps, floors) = six_bit_pairs(&packed);
     for (sub, (values, quants)) in subs.iter().zip(quants.as_chunks_mut::<32>().0).enumerate() {
         let (scale, depth) = (scale * f32::from(steps[sub]), minimum * f32::from(floors[sub]));
@@ -205,7 +205,7 @@ impl Encode for Q6K {
         let (high, steps) = rest.split_at_mut(64);
         let inverse = -128.0 / most;
         [*s0, *s1] = narrow(1.0 / inverse);
-        let scale = widen([*s0, *s1]);
+        let scale = widen_any([*s0, *s1]);
         for (sub, step) in steps.iter_mut().enumerate() {
             *step = nearest(inverse * scales[sub]).min(127) as u8;
         }

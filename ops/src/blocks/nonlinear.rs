@@ -19,23 +19,30 @@ const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 3
 /// Runs whose magnitudes are all below this are taken for zero.
 const NOTHING: f32 = 1e-15;
 
-/// The level of four bits, by choice between halves: lanes of a vector have no table.
+/// The level of four bits, by choice between halves with masks: lanes of a vector have no table.
 #[inline(always)]
 fn level(bits: u8) -> i8 {
-    let choose = |bit: u8, low: i8, high: i8| if bits & bit == 0 { low } else { high };
-    let pair = |i: usize| choose(1, LEVELS[i], LEVELS[i + 1]);
-    let four = |i: usize| choose(2, pair(i), pair(i + 2));
-    choose(8, choose(4, four(0), four(4)), choose(4, four(8), four(12)))
+    let mask = |bit: u8| (bits >> bit & 1).wrapping_neg();
+    let (first, second, third, fourth) = (mask(0), mask(1), mask(2), mask(3));
+    let choose = |mask: u8, low: u8, high: u8| low ^ (low ^ high) & mask;
+    let pair = |i: usize| choose(first, LEVELS[i].cast_unsigned(), LEVELS[i + 1].cast_unsigned());
+    let four = |i: usize| choose(second, pair(i), pair(i + 2));
+    choose(fourth, choose(third, four(0), four(4)), choose(third, four(8), four(12))).cast_signed()
 }
 
 #[inline(always)]
 fn unpack(quants: &[u8; 16], scale: f32, out: &mut [f32; 32]) {
-    let (front, back) = out.split_at_mut(16);
-    let (low, high) = (quants.map(|byte| level(byte & 15)), quants.map(|byte| level(byte >> 4)));
-    for (value, level) in front.iter_mut().zip(low) {
-        *value = scale * f32::from(level);
+    let mut bits = [0; 32];
+    for (j, byte) in quants.iter().enumerate() {
+        bits[j] = byte & 15;
+        bits[j + 16] = byte >> 4;
     }
-    for (value, level) in back.iter_mut().zip(high) {
+    // Levels first, all of them: bytes fill a vector four times as densely as the numbers.
+    let mut levels = [0; 32];
+    for (level, bits) in levels.iter_mut().zip(bits) {
+        *level = self::level(bits);
+    }
+    for (value, level) in out.iter_mut().zip(levels) {
         *value = scale * f32::from(level);
     }
 }

@@ -29,8 +29,36 @@ impl Random {
     }
 }
 
+/// The upper bytes of the f16 numbers in a block, where they lie together.
+fn upper_bytes(dtype: DataType) -> &'static [usize] {
+    match dtype {
+        DataType::Q4_1 | DataType::Q5_1 | DataType::Q4_K | DataType::Q5_K => &[1, 3],
+        DataType::Q2_K => &[81, 83],
+        DataType::Q3_K => &[109],
+        DataType::Q6_K => &[209],
+        DataType::TQ1_0 => &[53],
+        DataType::TQ2_0 => &[65],
+        DataType::MXFP4 | DataType::NVFP4 | DataType::IQ1_M => &[],
+        _ => &[1],
+    }
+}
+
+/// Takes a bit off exponents of f16 numbers that stand for infinity or NaN.
+fn make_finite(dtype: DataType, block: &mut [u8]) {
+    for &upper in upper_bytes(dtype) {
+        if block[upper] & 0x7c == 0x7c {
+            block[upper] &= !4;
+        }
+    }
+    // Here the number is in the upper halves of four bytes, its exponent in those of two.
+    if dtype == DataType::IQ1_M && block[55] & 0x70 == 0x70 && block[53] & 0xc0 == 0xc0 {
+        block[53] &= !0x40;
+    }
+}
+
 /// Blocks to decode, as rows of whole blocks: each place of a block with each value a byte can have, the rest random, so
-/// that scales are of every kind, subnormal, infinite and NaN too; then blocks of one value only.
+/// that scales are of every finite kind, subnormal ones too; then blocks of one value only. What a block with an infinite or
+/// NaN scale decodes to is not defined by the formats' module, so there are none.
 pub fn blocks(dtype: DataType) -> impl Iterator<Item = Vec<u8>> {
     let length = dtype.block_bytes();
     let places = (0..length).map(move |place| {
@@ -40,7 +68,10 @@ pub fn blocks(dtype: DataType) -> impl Iterator<Item = Vec<u8>> {
         row
     });
     let uniform = (0..=u8::MAX).flat_map(move |value| vec![value; length]).collect();
-    places.chain(std::iter::once(uniform))
+    places.chain(std::iter::once(uniform)).map(move |mut row| {
+        row.chunks_mut(length).for_each(|block| make_finite(dtype, block));
+        row
+    })
 }
 
 /// Blocks in each row to encode.
