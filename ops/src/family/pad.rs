@@ -44,9 +44,8 @@ impl Operation for Pad {
                 return wrong_type(NAME, operand, tensor.dtype, "f32");
             }
         }
-        let widths = widths(node);
-        for d in 0..4 {
-            let [before, after] = widths[d].map(i128::from);
+        for (d, widths) in widths(node).into_iter().enumerate() {
+            let [before, after] = widths.map(i128::from);
             let (from, to) = (a.ne[d] as i128, out.ne[d] as i128);
             require(NAME, from + before + after == to, || {
                 format!("dimension {d} has {from} elements, {before} before and {after} after, but the result has {to}")

@@ -215,9 +215,9 @@ fn largest(x: &[f32], k: usize) -> Vec<u64> {
     let mut bound = x[worst as u32 as usize];
     let mut start = room;
     for chunk in x[room..].chunks(LANES) {
-        let below = match chunk.as_array::<LANES>() {
-            Some(chunk) => chunk.iter().fold(true, |all, x| all & (*x <= bound)),
-            None => false,
+        let below = match <&[f32; LANES]>::try_from(chunk) {
+            Ok(chunk) => chunk.iter().fold(true, |all, x| all & (*x <= bound)),
+            Err(_) => false,
         };
         if !below {
             for (i, x) in (start..).zip(chunk) {
