@@ -19,7 +19,7 @@ mod selected;
 mod sort;
 
 pub use elementwise::elementwise;
-pub use matmul::matmul;
+pub use matmul::{Operands, matmul, matmul_with};
 pub use movement::{Movement, movement, whole_words};
 pub use recurrent::{Recurrence, recurrent};
 pub use reduction::{row_reduction, whole_reduction};

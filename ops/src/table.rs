@@ -44,6 +44,7 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::sort::OPERATIONS,
     family::mask::OPERATIONS,
     family::fill::OPERATIONS,
+    family::fused::OPERATIONS,
     family::im2col::OPERATIONS,
     family::pool::OPERATIONS,
     family::upscale::OPERATIONS,

@@ -27,15 +27,34 @@ const RESIDENT_BYTES: usize = 16 * 1024;
 /// # Errors
 /// [`Unsupported::Resources`] when the generation has no matrix unit for the types or a tile does not fit.
 pub fn matmul(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-    let (Some(weights), Some(input)) = (node.source(0), node.source(1)) else {
-        return Err(Unsupported::Shape { op, reason: "a product needs sources 0 and 1".into() });
+    matmul_with(op, node, arch, Operands { right: 1, weights: 1, results: 1 })
+}
+
+/// What a product shares its tiles with, when it is a part of a fused operation.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands {
+    /// Slot of the second operand.
+    pub right: usize,
+    /// Matrices of weights, in the slots from 0 on: tiles of them take turns on one stream.
+    pub weights: usize,
+    /// Tiles of the output's size in a core: sums, and what is added to them, which comes behind the second operand.
+    pub results: usize,
+}
+
+/// As [`matmul`], for a product that is a part of a fused operation.
+///
+/// # Errors
+/// As [`matmul`].
+pub fn matmul_with(op: &'static str, node: &Node, arch: &Arch, operands: Operands) -> Result<Design, Unsupported> {
+    let (Some(weights), Some(input)) = (node.source(0), node.source(operands.right)) else {
+        return Err(Unsupported::Shape { op, reason: format!("a product needs sources 0 and {}", operands.right) });
     };
     let mmul = native_shape(weights.dtype, input.dtype, arch).ok_or_else(|| {
         let available: Vec<_> = arch.mmul.iter().map(|mmul| mmul.types.as_str()).collect();
         let (left, right, available) = (weights.dtype, input.dtype, available.join(", "));
         resources(op, arch, format!("no matrix unit for {left} x {right}; there is {available}"))
     })?;
-    let product = Product { weights, input, output: &node.output, mmul, arch };
+    let product = Product { weights, input, output: &node.output, mmul, arch, operands };
     let design = if node.output.ne[1] <= VECTORS { product.streamed() } else { product.tiled() };
     design.check(op, arch)?;
     Ok(design)
@@ -59,6 +78,7 @@ struct Product<'a> {
     output: &'a Tensor,
     mmul: &'a Mmul,
     arch: &'a Arch,
+    operands: Operands,
 }
 
 impl Product<'_> {
@@ -71,9 +91,9 @@ impl Product<'_> {
         let mut m = TILES[0];
         loop {
             let buffers = vec![
-                TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(self.weights.dtype, k * m), 2),
+                TileBuffer::new(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2),
                 TileBuffer::new(format!("source 1, {k} x {columns}"), bytes_of(self.input.dtype, k * columns), 1),
-                TileBuffer::new(format!("output, {m} x {columns}"), bytes_of(self.output.dtype, m * columns), 2),
+                TileBuffer::new(format!("output, {m} x {columns}"), self.result_bytes(m * columns), 2),
             ];
             let blocks = rows.div_ceil(m);
             let design = self.design(buffers, blocks.div_ceil(self.arch.array.core_rows), blocks, 1);
@@ -95,10 +115,10 @@ impl Product<'_> {
             let (m, n) = (tile(rows, self.mmul.m, largest), tile(columns, self.mmul.n, largest));
             let k = tile(depth, self.mmul.k, deepest);
             let buffers = vec![
-                TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(self.weights.dtype, k * m), 2),
+                TileBuffer::new(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2),
                 TileBuffer::new(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), 2),
                 // Sums stay in the core over all of K, so a second buffer would gain little.
-                TileBuffer::new(format!("output, {m} x {n}"), bytes_of(self.output.dtype, m * n), 1),
+                TileBuffer::new(format!("output, {m} x {n}"), self.result_bytes(m * n), 1),
             ];
             let (blocks, groups) = (rows.div_ceil(m), columns.div_ceil(n));
             let width = groups.clamp(1, self.arch.array.columns);
@@ -108,6 +128,14 @@ impl Product<'_> {
         let candidates = TILES.into_iter().flat_map(|extent| [(extent, extent), (extent, extent / 2)]);
         let fitting = candidates.map(design).find(|design| design.fits(self.arch));
         fitting.unwrap_or_else(|| design((TILES[4], TILES[4])))
+    }
+
+    fn weight_bytes(&self, elements: usize) -> usize {
+        bytes_of(self.weights.dtype, elements).saturating_mul(self.operands.weights)
+    }
+
+    fn result_bytes(&self, elements: usize) -> usize {
+        bytes_of(self.output.dtype, elements).saturating_mul(self.operands.results)
     }
 
     fn all_cores(&self) -> usize {

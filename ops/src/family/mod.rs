@@ -27,6 +27,7 @@ pub mod copy;
 pub mod delta_net;
 pub mod diagonal;
 pub mod fill;
+pub mod fused;
 pub mod glu;
 pub mod im2col;
 pub mod loss;

@@ -76,16 +76,8 @@ impl Operation for MulMat {
     }
 
     fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
-        // The matrix unit multiplies bf16. What is f32 stays f32, because the caller asked for it.
-        let original = match index {
-            Some(slot) => node.source(slot).map(|tensor| tensor.dtype),
-            None => None,
-        };
-        match original {
-            Some(DataType::F16) => DataType::BF16,
-            Some(dtype) if dtype.is_quantised() => dtype,
-            _ => default,
-        }
+        let original = index.and_then(|slot| node.source(slot));
+        original.map_or(default, |tensor| array_type(tensor.dtype, default))
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
@@ -103,6 +95,16 @@ impl Operation for MulMat {
         }
         let product = Product { weights: a.tensor, right: b.tensor, out: node.output, codec };
         Ok(kernel(node, None, move |inputs, output| product.run(inputs[a.position], inputs[b.position], output)))
+    }
+}
+
+/// The type on the array of an operand of a product. The matrix unit multiplies bf16, and cores decode blocks themselves. What
+/// is f32 stays f32, because the caller asked for it.
+pub(super) fn array_type(original: DataType, default: DataType) -> DataType {
+    match original {
+        DataType::F16 => DataType::BF16,
+        blocks if blocks.is_quantised() => blocks,
+        _ => default,
     }
 }
 

@@ -1,0 +1,317 @@
+//! Several nodes of a graph as one dispatch.
+//!
+//! ggml's graph has a node for every step: a norm and the product with its weights, the two projections of a gated layer and
+//! the gate, a product and the sum that takes it. Between them values would go to memory and back, and each costs a dispatch.
+//! The operations of this family stand for such groups. No graph names them: whoever records a graph looks for the groups and
+//! makes these nodes (the ggml bridge does). Each is defined by the single operations it stands for, which its reference kernel
+//! runs one after the other, so that results do not depend on whether nodes were fused.
+//!
+//! Sources: `RMS_NORM_MUL` and `NORM_MUL` take the row and its weights; `MUL_MAT_ADD` the two sources of the product and
+//! the addend; `MUL_MAT_SWIGLU` and its kin the weights of the gate, the weights of the values, and the right operand.
+//! Parameters are those of the norm, the product or the gate. Intermediate values are f32.
+
+use super::rules::{require, shape, source};
+use crate::design::{Design, Operands, matmul_with, rowwise};
+use crate::node::{Node, OpParams};
+use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::table;
+use crate::tensor::{DataType, Tensor};
+use aie_hal::{Arch, Kernel, KernelError};
+use std::sync::Arc;
+
+/// The operations of this family.
+pub static OPERATIONS: &[&dyn Operation] = &[
+    &Fused { name: "RMS_NORM_MUL", form: Form::NormMul { norm: "RMS_NORM", row_passes: 2 } },
+    &Fused { name: "NORM_MUL", form: Form::NormMul { norm: "NORM", row_passes: 3 } },
+    &Fused { name: "MUL_MAT_ADD", form: Form::MulMatAdd },
+    &Fused { name: "MUL_MAT_REGLU", form: Form::MulMatGlu { gate: "REGLU" } },
+    &Fused { name: "MUL_MAT_GEGLU", form: Form::MulMatGlu { gate: "GEGLU" } },
+    &Fused { name: "MUL_MAT_SWIGLU", form: Form::MulMatGlu { gate: "SWIGLU" } },
+    &Fused { name: "MUL_MAT_GEGLU_ERF", form: Form::MulMatGlu { gate: "GEGLU_ERF" } },
+    &Fused { name: "MUL_MAT_GEGLU_QUICK", form: Form::MulMatGlu { gate: "GEGLU_QUICK" } },
+];
+
+/// Which nodes a fused operation stands for.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    NormMul { norm: &'static str, row_passes: usize },
+    MulMatAdd,
+    MulMatGlu { gate: &'static str },
+}
+
+/// Where a part gets a source from.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// A source of the fused node.
+    Source(usize),
+    /// The result of an earlier part.
+    Part(usize),
+}
+
+/// One of the nodes, the last of which gives the result.
+struct Part {
+    node: Node,
+    from: Vec<From>,
+}
+
+#[derive(Debug)]
+struct Fused {
+    name: &'static str,
+    form: Form,
+}
+
+impl Fused {
+    fn parts(&self, node: &Node) -> Result<Vec<Part>, Unsupported> {
+        let get = |slot| source(self.name, node, slot).copied();
+        let between = |ne| Tensor::contiguous(DataType::F32, ne);
+        let part = |op: &str, params, output, sources: &[Tensor], from: &[From]| Part {
+            node: Node::new(op, params, output, sources.iter().copied().map(Some).collect()),
+            from: from.to_vec(),
+        };
+        let plain = OpParams::default();
+        let count = if matches!(self.form, Form::NormMul { .. }) { 2 } else { 3 };
+        require(self.name, node.sources.len() == count, || {
+            format!("{} sources given, {count} needed", node.sources.len())
+        })?;
+        Ok(match self.form {
+            Form::NormMul { norm, .. } => {
+                let (x, weights) = (get(0)?, get(1)?);
+                let scaled = between(x.ne);
+                vec![
+                    part(norm, node.params, scaled, &[x], &[From::Source(0)]),
+                    part("MUL", plain, node.output, &[scaled, weights], &[From::Part(0), From::Source(1)]),
+                ]
+            }
+            Form::MulMatAdd => {
+                let (a, b, addend) = (get(0)?, get(1)?, get(2)?);
+                let product = between([a.ne[1], b.ne[1], b.ne[2], b.ne[3]]);
+                vec![
+                    part("MUL_MAT", node.params, product, &[a, b], &[From::Source(0), From::Source(1)]),
+                    part("ADD", plain, node.output, &[product, addend], &[From::Part(0), From::Source(2)]),
+                ]
+            }
+            Form::MulMatGlu { gate } => {
+                let (a, b, x) = (get(0)?, get(1)?, get(2)?);
+                let product = |weights: &Tensor| between([weights.ne[1], x.ne[1], x.ne[2], x.ne[3]]);
+                let (gates, values) = (product(&a), product(&b));
+                vec![
+                    part("MUL_MAT", plain, gates, &[a, x], &[From::Source(0), From::Source(2)]),
+                    part("MUL_MAT", plain, values, &[b, x], &[From::Source(1), From::Source(2)]),
+                    part(gate, node.params, node.output, &[gates, values], &[From::Part(0), From::Part(1)]),
+                ]
+            }
+        })
+    }
+
+    fn operation(&self, part: &Part) -> Result<&'static dyn Operation, Unsupported> {
+        table::lookup(&part.node.op).ok_or_else(|| Unsupported::Operation { op: part.node.op.clone() })
+    }
+}
+
+impl Operation for Fused {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        for part in self.parts(node)? {
+            let op = self.operation(&part)?;
+            op.check(&part.node)?;
+            if op.placement(&part.node) != Placement::Array {
+                return shape(self.name, format!("{} is not computed on the array", part.node.op));
+            }
+        }
+        Ok(())
+    }
+
+    fn placement(&self, _: &Node) -> Placement {
+        Placement::Array
+    }
+
+    /// As the product's own operands, whichever they are.
+    fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
+        let products = match self.form {
+            Form::NormMul { .. } => 0..0,
+            Form::MulMatAdd => 0..2,
+            Form::MulMatGlu { .. } => 0..3,
+        };
+        match index.and_then(|slot| node.source(slot).filter(|_| products.contains(&slot))) {
+            Some(tensor) => super::mul_mat::array_type(tensor.dtype, default),
+            None => default,
+        }
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = Tensor::contiguous;
+        let f32s = |ne| Some(tensor(DataType::F32, ne));
+        let (weights, x, out) = (Some(tensor(dtype, [512, 8, 1, 1])), f32s([512, 2, 1, 1]), [8, 2, 1, 1]);
+        let (row, plain) = (Some(tensor(dtype, [512, 2, 1, 1])), OpParams::default());
+        let (output, sources) = match self.form {
+            Form::NormMul { .. } => ([512, 2, 1, 1], vec![row, f32s([512, 1, 1, 1])]),
+            Form::MulMatAdd => (out, vec![weights, x, f32s(out)]),
+            Form::MulMatGlu { .. } => (out, vec![weights, weights, x]),
+        };
+        vec![Node::new(self.name, plain, tensor(DataType::F32, output), sources)]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        match self.form {
+            Form::NormMul { row_passes, .. } => rowwise(self.name, node, arch, row_passes),
+            Form::MulMatAdd => matmul_with(self.name, node, arch, Operands { right: 1, weights: 1, results: 2 }),
+            Form::MulMatGlu { .. } => matmul_with(self.name, node, arch, Operands { right: 2, weights: 2, results: 2 }),
+        }
+    }
+
+    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+        self.check(node)?;
+        let steps = self.parts(node)?.into_iter().map(|part| {
+            let kernel = self.operation(&part)?.reference(&part.node, environment)?;
+            Ok(Step { kernel, from: part.from, bytes: part.node.output.span_bytes() })
+        });
+        let steps = steps.collect::<Result<_, Unsupported>>()?;
+        Ok(Arc::new(Steps { name: self.name, inputs: node.sources.len(), steps }))
+    }
+}
+
+/// A part's kernel.
+#[derive(Debug)]
+struct Step {
+    kernel: Arc<dyn Kernel>,
+    from: Vec<From>,
+    /// Bytes of its result.
+    bytes: usize,
+}
+
+/// Runs the kernels of the parts.
+#[derive(Debug)]
+struct Steps {
+    name: &'static str,
+    inputs: usize,
+    steps: Vec<Step>,
+}
+
+impl Kernel for Steps {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn input_count(&self) -> usize {
+        self.inputs
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        if inputs.len() != self.inputs {
+            let reason = format!("expected {} inputs, given {}", self.inputs, inputs.len());
+            return Err(KernelError::Arguments { kernel: self.name.to_owned(), reason });
+        }
+        let Some((last, earlier)) = self.steps.split_last() else { return Ok(()) };
+        let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());
+        fn arguments<'a>(step: &Step, inputs: &[&'a [u8]], results: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+            let argument = |from: &From| match *from {
+                From::Source(slot) => inputs[slot],
+                From::Part(index) => results[index].as_slice(),
+            };
+            step.from.iter().map(argument).collect()
+        }
+        for step in earlier {
+            let mut result = vec![0; step.bytes];
+            step.kernel.run(&arguments(step, inputs, &results), &mut result)?;
+            results.push(result);
+        }
+        last.kernel.run(&arguments(last, inputs, &results), output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Data, Random, find, params, run};
+    use super::*;
+    use crate::design::tests::arch;
+    use rstest::rstest;
+
+    const F32: DataType = DataType::F32;
+
+    fn data(dtype: DataType, ne: [usize; 4], random: &mut Random) -> Data {
+        Data::random(Tensor::contiguous(dtype, ne), random)
+    }
+
+    fn single(op: &str, params: OpParams, output: &Tensor, sources: &[&Data]) -> Data {
+        let sources: Vec<_> = sources.iter().copied().map(Some).collect();
+        run(op, params, *output, &sources).unwrap()
+    }
+
+    #[rstest]
+    #[case("RMS_NORM_MUL", "RMS_NORM")]
+    #[case("NORM_MUL", "NORM")]
+    fn a_norm_with_weights_is_the_two_nodes(#[case] fused: &str, #[case] norm: &str) {
+        let mut random = Random(7);
+        let out = Tensor::contiguous(F32, [33, 3, 2, 1]);
+        let (x, weights) = (data(F32, out.ne, &mut random), data(F32, [33, 1, 1, 1], &mut random));
+        let epsilon = params(&[(0, 1e-5)]);
+        let scaled = single(norm, epsilon, &out, &[&x]);
+        let expected = single("MUL", OpParams::default(), &out, &[&scaled, &weights]);
+        assert_eq!(single(fused, epsilon, &out, &[&x, &weights]).bytes, expected.bytes);
+    }
+
+    #[rstest]
+    #[case::residual([20, 5, 1, 1])]
+    #[case::bias([20, 1, 1, 1])]
+    fn a_product_with_an_addend_is_the_two_nodes(#[case] addend: [usize; 4]) {
+        let mut random = Random(8);
+        let out = Tensor::contiguous(F32, [20, 5, 1, 1]);
+        let (a, b) = (data(DataType::Q8_0, [64, 20, 1, 1], &mut random), data(F32, [64, 5, 1, 1], &mut random));
+        let addend = data(F32, addend, &mut random);
+        let product = single("MUL_MAT", OpParams::default(), &out, &[&a, &b]);
+        let expected = single("ADD", OpParams::default(), &out, &[&product, &addend]);
+        assert_eq!(single("MUL_MAT_ADD", OpParams::default(), &out, &[&a, &b, &addend]).bytes, expected.bytes);
+    }
+
+    #[rstest]
+    fn a_gated_layer_is_the_three_nodes(
+        #[values("REGLU", "GEGLU", "SWIGLU", "GEGLU_ERF", "GEGLU_QUICK")] gate: &str,
+        #[values(F32, DataType::Q8_0)] dtype: DataType,
+    ) {
+        let mut random = Random(9);
+        let out = Tensor::contiguous(F32, [24, 3, 1, 1]);
+        let [a, b] = [0; 2].map(|_| data(dtype, [64, 24, 1, 1], &mut random));
+        let x = data(F32, [64, 3, 1, 1], &mut random);
+        let [gates, values] = [&a, &b].map(|weights| single("MUL_MAT", OpParams::default(), &out, &[weights, &x]));
+        let expected = single(gate, OpParams::default(), &out, &[&gates, &values]);
+        let fused = format!("MUL_MAT_{gate}");
+        assert_eq!(single(&fused, OpParams::default(), &out, &[&a, &b, &x]).bytes, expected.bytes);
+    }
+
+    #[test]
+    fn what_the_parts_refuse_is_refused() {
+        let tensor = |ne| Some(Tensor::contiguous(F32, ne));
+        let out = Tensor::contiguous(F32, [8, 2, 1, 1]);
+        let sources = vec![tensor([64, 8, 1, 1]), tensor([32, 2, 1, 1]), tensor([8, 2, 1, 1])];
+        let node = Node::new("MUL_MAT_ADD", OpParams::default(), out, sources.clone());
+        assert!(find("MUL_MAT_ADD").check(&node).unwrap_err().to_string().contains("64 and 32 elements"));
+        let node = Node::new("MUL_MAT_ADD", OpParams::default(), out, sources[..2].to_vec());
+        assert!(find("MUL_MAT_ADD").check(&node).unwrap_err().to_string().contains("2 sources given, 3 needed"));
+    }
+
+    /// Sizes of a small and a large language model, one and many tokens.
+    #[rstest]
+    fn fused_nodes_fit_the_array(
+        #[values("aie2", "aie2p")] generation: &str,
+        #[values([576, 1536], [4096, 14336])] sizes: [usize; 2],
+        #[values(1, 128)] tokens: usize,
+    ) {
+        let (arch, [width, inner]) = (arch(generation), sizes);
+        let tensor = |dtype, a, b| Some(Tensor::contiguous(dtype, [a, b, 1, 1]));
+        let check = |op: &str, output: [usize; 2], sources: Vec<Option<Tensor>>| {
+            let output = Tensor::contiguous(F32, [output[0], output[1], 1, 1]);
+            let node = Node::new(op, OpParams::default(), output, sources);
+            find(op).check(&node).unwrap();
+            find(op).design(&node, &arch).unwrap().check("", &arch).unwrap();
+        };
+        let x = tensor(F32, width, tokens);
+        check("RMS_NORM_MUL", [width, tokens], vec![x, tensor(F32, width, 1)]);
+        let weights = tensor(DataType::Q8_0, width, inner);
+        check("MUL_MAT_SWIGLU", [inner, tokens], vec![weights, weights, x]);
+        let down = tensor(DataType::Q8_0, inner, width);
+        check("MUL_MAT_ADD", [width, tokens], vec![down, tensor(F32, inner, tokens), x]);
+    }
+}
