@@ -6,6 +6,7 @@
 //! | `GGML_HSA_DEVICE_TYPE` | `igpu`, `gpu` or `accel`: how llama.cpp sees the devices | see [`crate::device_type`] |
 //! | `GGML_HSA_WEIGHTS_MAX` | most bytes of converted weights per device (suffixes K, M, G, T) | half of its memory |
 //! | `GGML_HSA_F16` | `f32` or `bf16`: what f16 is computed in on the array | `f32` |
+//! | `GGML_HSA_FUSION` | `0` gives every node of a graph a dispatch of its own | on |
 //! | `GGML_HSA_STATS` | file that statistics are written to when the process ends | none |
 //! | `GGML_HSA_ENABLE_LOG` | a truthy word turns information messages on | off |
 //! | `GGML_HSA_VALIDATION` | a truthy word has every call to a driver checked | off |
@@ -32,6 +33,8 @@ pub struct Config {
     pub weights_max: Option<u64>,
     /// What f16 becomes.
     pub f16: F16Policy,
+    /// Whether every node of a graph gets a dispatch of its own.
+    pub apart: bool,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
     /// Whether the runtime of real NPUs is in a helper process when a URI does not say.
@@ -68,6 +71,7 @@ impl Config {
                 Err(problem) => problems.push(format!("GGML_HSA_F16: {problem}; it is ignored")),
             }
         }
+        config.apart = variable("GGML_HSA_FUSION").is_some_and(|text| !text.is_empty() && !is_truthy(&text));
         config.statistics = variable("GGML_HSA_STATS").filter(|t| !t.is_empty()).map(PathBuf::from);
         config.isolate = variable("GGML_HSA_ISOLATE").is_some_and(|text| is_truthy(&text));
         (config, problems)
@@ -167,6 +171,7 @@ mod tests {
             "GGML_HSA_DEVICE_TYPE" => Some("ACCEL".into()),
             "GGML_HSA_WEIGHTS_MAX" => Some("1G".into()),
             "GGML_HSA_F16" => Some("bf16".into()),
+            "GGML_HSA_FUSION" => Some("0".into()),
             "GGML_HSA_STATS" => Some("out.json".into()),
             "GGML_HSA_ISOLATE" => Some("1".into()),
             _ => None,
@@ -176,6 +181,7 @@ mod tests {
             device_type: Some(DeviceType::Accel),
             weights_max: Some(1 << 30),
             f16: F16Policy::Bf16,
+            apart: true,
             statistics: Some("out.json".into()),
             isolate: true,
         };

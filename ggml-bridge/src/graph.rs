@@ -6,6 +6,8 @@ use aie_ops::{Node, OpParams, Tensor};
 /// A tensor with its memory.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorView {
+    /// Tells tensors apart within a graph.
+    pub id: usize,
     /// Type and shape.
     pub tensor: Tensor,
     /// The bytes from its first to behind its last element.
@@ -31,6 +33,8 @@ pub struct GraphNode {
     pub output: TensorView,
     /// Sources by slot, without trailing holes.
     pub sources: Vec<Option<TensorView>>,
+    /// Whether exactly one node, of this graph or another, reads the result, and the program does not.
+    pub read_once: bool,
 }
 
 impl GraphNode {

@@ -1,5 +1,6 @@
 //! One device as llama.cpp sees it: memory, weights, kernels, the streams that work on it, and the rules of access.
 
+use crate::config::Config;
 use crate::drivers;
 use crate::kernels::Kernels;
 use crate::log;
@@ -25,6 +26,7 @@ pub struct Npu {
     device: Arc<dyn Device>,
     environment: Environment,
     f16: F16Policy,
+    fusion: bool,
     kernels: Kernels,
     buffers: BufferMap,
     weights: WeightCache,
@@ -34,24 +36,19 @@ pub struct Npu {
 }
 
 impl Npu {
-    /// Number `index` of the devices of this process. `weights_max`: cap of converted weights, default half of the memory.
-    pub fn new(
-        index: usize,
-        device: Arc<dyn Device>,
-        store: Arc<KernelStore>,
-        f16: F16Policy,
-        weights_max: Option<u64>,
-    ) -> Self {
+    /// Number `index` of the devices of this process, as `config` wants it.
+    pub fn new(index: usize, device: Arc<dyn Device>, store: Arc<KernelStore>, config: &Config) -> Self {
         let info = device.info();
         let kind = if info.driver == aie_driver_mock::SCHEME { "Simulated NPU" } else { info.name.as_str() };
         Self {
             name: format!("HSA{index}"),
             description: format!("{kind} ({})", info.arch),
             environment: drivers::environment(),
-            f16,
+            f16: config.f16,
+            fusion: !config.apart,
             kernels: Kernels::new(store, Arc::clone(&device)),
             buffers: BufferMap::default(),
-            weights: WeightCache::new(weights_max.unwrap_or(device.memory().total / 2)),
+            weights: WeightCache::new(config.weights_max.unwrap_or(device.memory().total / 2)),
             statistics: Statistics::default(),
             queue: Mutex::default(),
             streams: Mutex::default(),
@@ -82,6 +79,11 @@ impl Npu {
     /// What f16 becomes on the array.
     pub fn f16(&self) -> F16Policy {
         self.f16
+    }
+
+    /// Whether nodes may share a dispatch.
+    pub fn fusion(&self) -> bool {
+        self.fusion
     }
 
     /// Loaded kernels.

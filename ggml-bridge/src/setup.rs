@@ -48,7 +48,7 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
     };
     let npu = |(index, device): (usize, Arc<dyn Device>)| {
         log::info(|| format!("HSA{index} is {}", device.info().uri));
-        Arc::new(Npu::new(index, device, Arc::clone(&store), config.f16, config.weights_max))
+        Arc::new(Npu::new(index, device, Arc::clone(&store), &config))
     };
     (opened.into_iter().enumerate().map(npu).collect(), config.device_type, statistics)
 }

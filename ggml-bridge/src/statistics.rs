@@ -3,7 +3,8 @@
 //! The file has the layout
 //! `{"version":1,"devices":[{"name","uri","arch","counters":{...},"graphs":{"computed","built","replayed"},
 //! "weights":{"converted","bytes","cap_bytes","refused"},"operations":[{"op","shape","array","host","host_reason","bytes"}],
-//! "conversions":{"host_calls","bytes"},"graph_log":[{"nodes","submissions","allocations","replayed"}]}]}`.
+//! "conversions":{"host_calls","bytes"},"fusion":{"dispatches","nodes"},
+//! "graph_log":[{"nodes","submissions","allocations","replayed"}]}]}`.
 //! `shape` is the kernel's name, which holds all extents and types. Counts are per process and device.
 
 use crate::log;
@@ -70,6 +71,15 @@ pub struct ConversionCounts {
     pub bytes: u64,
 }
 
+/// Dispatches that stand for several nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FusionCounts {
+    /// Such dispatches.
+    pub dispatches: u64,
+    /// The nodes they stand for.
+    pub nodes: u64,
+}
+
 /// Converted weights.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct WeightCounts {
@@ -98,6 +108,7 @@ struct Counts {
     operations: Vec<OperationCount>,
     index: HashMap<(String, String, Option<String>), usize>,
     conversions: ConversionCounts,
+    fusion: FusionCounts,
     log: VecDeque<GraphEntry>,
     last: Counters,
 }
@@ -117,6 +128,8 @@ pub struct RunShare {
     pub operations: Vec<OperationShare>,
     /// Conversions.
     pub conversions: ConversionCounts,
+    /// Fused nodes.
+    pub fusion: FusionCounts,
 }
 
 impl RunShare {
@@ -166,6 +179,8 @@ impl Statistics {
         }
         counts.conversions.host_calls += share.conversions.host_calls;
         counts.conversions.bytes += share.conversions.bytes;
+        counts.fusion.dispatches += share.fusion.dispatches;
+        counts.fusion.nodes += share.fusion.nodes;
         if counts.log.len() == LOG_LENGTH {
             counts.log.pop_front();
         }
@@ -185,6 +200,7 @@ struct DeviceReport {
     weights: WeightCounts,
     operations: Vec<OperationCount>,
     conversions: ConversionCounts,
+    fusion: FusionCounts,
     graph_log: Vec<GraphEntry>,
 }
 
@@ -207,6 +223,7 @@ fn report(npus: &[Arc<Npu>]) -> Report {
             weights: npu.weights().counts(),
             operations: counts.operations.clone(),
             conversions: counts.conversions,
+            fusion: counts.fusion,
             graph_log: counts.log.iter().copied().collect(),
         }
     });

@@ -2,7 +2,9 @@
 
 use super::layout::Layout;
 use super::names::OpKind;
-use super::types::{BufferV2a, BufferV2b, FLAG_COMPUTE, FLAG_INPUT, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS};
+use super::types::{
+    BufferV2a, BufferV2b, FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS,
+};
 use super::{Ggml, ggml};
 use crate::graph::{Graph, GraphNode, GraphSource, Signed, TensorView};
 use crate::host_memory::HostSpan;
@@ -12,6 +14,7 @@ use std::ffi::c_void;
 /// A graph in ggml's memory, for the time of one call.
 pub struct GraphRef<'a> {
     nodes: &'a [*mut RawTensor],
+    uses: Uses<'a>,
     ggml: &'static Ggml,
 }
 
@@ -100,6 +103,44 @@ fn buffer_span(layout: Layout, buffer: *mut c_void) -> Option<HostSpan> {
     Some(unsafe { HostSpan::new(base, size) })
 }
 
+/// How often tensors are used: by the nodes of the whole graph, of which the backend may see a part.
+struct Uses<'a> {
+    counts: &'a [i32],
+    used: &'a [u32],
+    keys: &'a [*const RawTensor],
+}
+
+impl<'a> Uses<'a> {
+    /// The tables of a graph; empty ones when it has none.
+    ///
+    /// # Safety
+    /// The tables are null or have as many entries as the set's size says, and stay valid and unchanged for `'a`.
+    unsafe fn of(graph: &'a RawGraph) -> Self {
+        let (set, size) = (&graph.visited, graph.visited.size);
+        let missing = graph.use_counts.is_null() || set.used.is_null() || set.keys.is_null();
+        if missing || isize::try_from(size.saturating_mul(size_of::<*const RawTensor>())).is_err() {
+            return Self { counts: &[], used: &[], keys: &[] };
+        }
+        // SAFETY: by the contract of this function; the bits are in words of 32.
+        unsafe {
+            Self {
+                counts: std::slice::from_raw_parts(graph.use_counts, size),
+                used: std::slice::from_raw_parts(set.used, size.div_ceil(32)),
+                keys: std::slice::from_raw_parts(set.keys, size),
+            }
+        }
+    }
+
+    /// The number of uses of `tensor`; `None` when the graph does not know it.
+    fn count(&self, tensor: *const RawTensor) -> Option<i32> {
+        let size = self.keys.len();
+        let first = (tensor.addr() >> 4).checked_rem(size)?;
+        let slots = (first..size).chain(0..first);
+        let mut occupied = slots.take_while(|slot| self.used[slot / 32] >> (slot % 32) & 1 == 1);
+        occupied.find(|slot| std::ptr::eq(self.keys[*slot], tensor)).map(|slot| self.counts[slot])
+    }
+}
+
 impl GraphRef<'_> {
     /// Takes a graph from ggml.
     ///
@@ -118,7 +159,9 @@ impl GraphRef<'_> {
             // SAFETY: `nodes` has `n_nodes` entries.
             unsafe { std::slice::from_raw_parts(graph.nodes, count) }
         };
-        Ok(Self { nodes, ggml })
+        // SAFETY: by the contract of this function the graph's tables are valid and unchanged for the life of the reference.
+        let uses = unsafe { Uses::of(graph) };
+        Ok(Self { nodes, uses, ggml })
     }
 
     /// The nodes that compute something.
@@ -156,16 +199,18 @@ impl GraphRef<'_> {
         // SAFETY: `view_src` is null or a valid tensor, as sources are.
         let origin = unsafe { raw.view_src.as_ref() };
         let input = (raw.flags | origin.map_or(0, |origin| origin.flags)) & FLAG_INPUT != 0;
-        Ok(TensorView { tensor, span, buffer, weights, input, view: origin.is_some() })
+        let id = std::ptr::from_ref(raw).addr();
+        Ok(TensorView { id, tensor, span, buffer, weights, input, view: origin.is_some() })
     }
 }
 
 impl Signed for GraphRef<'_> {
     fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
         let layout = self.ggml.symbols.layout;
-        // Tags: 0 to 9 are the slots of sources, others the operation.
+        // Tags: 0 to 9 are the slots of sources, others the operation. What is read once can be fused away.
         self.computed().all(|node| {
             tensor_words(layout, 16 + u64::from(node.op.cast_unsigned()), node, word)
+                && word(u64::from(node.flags & FLAG_OUTPUT == 0 && self.uses.count(node) == Some(1)))
                 && node
                     .op_params
                     .chunks_exact(2)
@@ -197,7 +242,8 @@ impl GraphSource for GraphRef<'_> {
                 sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
             }
             let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
-            Ok(GraphNode { op, params: OpParams(raw.op_params), output, sources })
+            let read_once = raw.flags & FLAG_OUTPUT == 0 && self.uses.count(raw) == Some(1);
+            Ok(GraphNode { op, params: OpParams(raw.op_params), output, sources, read_once })
         });
         Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
     }

@@ -11,6 +11,8 @@ pub const MAX_SRC: usize = 10;
 
 /// `GGML_TENSOR_FLAG_INPUT`.
 pub const FLAG_INPUT: i32 = 1;
+/// `GGML_TENSOR_FLAG_OUTPUT`.
+pub const FLAG_OUTPUT: i32 = 2;
 /// `GGML_TENSOR_FLAG_COMPUTE`.
 pub const FLAG_COMPUTE: i32 = 16;
 
@@ -69,6 +71,22 @@ pub struct RawGraph {
     pub n_nodes: c_int,
     pub n_leafs: c_int,
     pub nodes: *mut *mut RawTensor,
+    pub grads: *mut *mut RawTensor,
+    pub grad_accs: *mut *mut RawTensor,
+    pub leafs: *mut *mut RawTensor,
+    /// By slot of `visited`.
+    pub use_counts: *const i32,
+    pub visited: RawHashSet,
+}
+
+/// `struct ggml_hash_set`: open addressing, linear probing, the hash is the address without its last four bits.
+#[repr(C)]
+#[allow(missing_docs, reason = "the fields are ggml's, documented in ggml-impl.h")]
+pub struct RawHashSet {
+    pub size: usize,
+    /// A bit for each slot.
+    pub used: *const u32,
+    pub keys: *const *const RawTensor,
 }
 
 /// The first fields of `struct ggml_type_traits`.

@@ -6,6 +6,7 @@
 
 use super::Plan;
 use super::arena::Arena;
+use super::fusion::{Step, fuse};
 use super::hazard::HazardTracker;
 use super::memory::{GraphMemory, range};
 use crate::graph::{Graph, GraphNode, TensorView};
@@ -49,7 +50,7 @@ impl Operand {
     }
 }
 
-enum Step {
+enum Recorded {
     Barrier,
     Dispatch(Arc<dyn Executable>, Vec<BufferRef>),
     HostCall(Arc<dyn Kernel>, Vec<BufferRef>, BufferRef),
@@ -74,7 +75,7 @@ enum Prepared {
 struct Builder<'a> {
     npu: &'a Npu,
     memory: GraphMemory<'a>,
-    steps: Vec<Step>,
+    steps: Vec<Recorded>,
     hazards: HazardTracker,
     arena: Arena,
     converted: Vec<Converted>,
@@ -111,13 +112,31 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
         shared: graph.nodes.iter().any(|node| is_shared(npu, node)),
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
     };
-    for node in &graph.nodes {
+    let steps = if npu.fusion() {
+        fuse(graph, |node| builder.can_dispatch(node))
+    } else {
+        graph.nodes.iter().map(|node| Step { node: node.clone(), nodes: 1 }).collect()
+    };
+    for Step { node, nodes } in &steps {
         builder.node(node).map_err(|cause| format!("{}: {cause}", node.op))?;
+        if *nodes > 1 {
+            builder.share.fusion.dispatches += 1;
+            builder.share.fusion.nodes += *nodes as u64;
+        }
     }
     builder.finish(weights_generation)
 }
 
 impl Builder<'_> {
+    /// Whether there is a kernel for `node`.
+    fn can_dispatch(&self, node: &GraphNode) -> bool {
+        let Some(op) = table::lookup(node.op) else { return false };
+        let node = node.node();
+        op.check(&node).is_ok()
+            && normalise(op, &node, self.npu.f16())
+                .is_ok_and(|normalised| self.npu.kernels().get(op, &normalised.node).is_ok())
+    }
+
     fn node(&mut self, graph_node: &GraphNode) -> Result<(), String> {
         let node = graph_node.node();
         let op = table::lookup(graph_node.op).ok_or("not an operation of this backend; it was never claimed")?;
@@ -344,7 +363,7 @@ impl Builder<'_> {
         let reads: Vec<Range<usize>> = inputs.iter().map(Operand::addresses).collect();
         let write = output.addresses();
         if self.hazards.command(&reads, &write) {
-            self.steps.push(Step::Barrier);
+            self.steps.push(Recorded::Barrier);
         }
         if let Operand::Memory(memory) = output {
             self.written.insert(memory.clone());
@@ -356,7 +375,7 @@ impl Builder<'_> {
         let references = inputs.iter().map(|i| self.reference(i)).collect::<Result<Vec<_>, _>>()?;
         let target = self.reference(output)?;
         self.order(inputs, output);
-        self.steps.push(Step::HostCall(Arc::clone(kernel), references, target));
+        self.steps.push(Recorded::HostCall(Arc::clone(kernel), references, target));
         Ok(())
     }
 
@@ -367,7 +386,7 @@ impl Builder<'_> {
         if let Operand::Memory(memory) = output {
             self.dispatched.insert(memory.clone());
         }
-        self.steps.push(Step::Dispatch(Arc::clone(executable), references));
+        self.steps.push(Recorded::Dispatch(Arc::clone(executable), references));
         Ok(())
     }
 
@@ -415,17 +434,17 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-fn record(steps: &[Step], slots: usize) -> Result<CommandList, RecordError> {
+fn record(steps: &[Recorded], slots: usize) -> Result<CommandList, RecordError> {
     let mut list = CommandList::builder(slots);
     for step in steps {
         match step {
-            Step::Barrier => {
+            Recorded::Barrier => {
                 list.barrier();
             }
-            Step::Dispatch(executable, bindings) => {
+            Recorded::Dispatch(executable, bindings) => {
                 list.dispatch(executable, bindings.clone())?;
             }
-            Step::HostCall(kernel, inputs, output) => {
+            Recorded::HostCall(kernel, inputs, output) => {
                 list.host_call(kernel, inputs.clone(), output.clone())?;
             }
         }

@@ -5,6 +5,7 @@
 
 mod arena;
 mod build;
+mod fusion;
 mod hazard;
 mod memory;
 
