@@ -9,6 +9,7 @@
 //! a stream by being joined with another in the mem tile; every ObjectFifo element takes a buffer descriptor and a fifo two
 //! locks; transfers are whole 32-bit words.
 
+mod attention;
 mod elementwise;
 mod matmul;
 mod movement;
@@ -18,6 +19,7 @@ mod rowwise;
 mod selected;
 mod sort;
 
+pub use attention::attention;
 pub use elementwise::elementwise;
 pub use matmul::{Operands, matmul, matmul_with};
 pub use movement::{Movement, movement, whole_words};

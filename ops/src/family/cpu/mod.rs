@@ -5,6 +5,7 @@
 //! arithmetic is done on `&[f32]`, borrowed from the argument when it is one and converted otherwise ([`element`]).
 //! Loops run inside `pulp`'s run-time dispatch, so that the compiler vectorises them for the machine at hand.
 
+pub mod attention;
 pub mod block_dot;
 pub mod dot;
 pub mod element;
