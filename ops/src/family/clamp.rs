@@ -1,9 +1,10 @@
 //! CLAMP: elements held between two bounds.
 //!
 //! ggml has it as an operation with a result of its own and as one on a view of its source (`ggml_clamp_inplace`). The second
-//! differs by where the result lies, which is not a matter of the node: source and result have the same extents in both.
+//! differs by where the result lies, which is not a matter of the node: source and result have the same extents in both. The
+//! source may be a view with gaps, which the CPU backend reads right since ggml 0.27 (seen in test-backend-ops).
 
-use super::rules::{addressable, dense_rows, even_rows, same_shape, source, wrong_type};
+use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
 use super::unary::map;
 use crate::design::{Design, elementwise};
 use crate::node::Node;
@@ -36,8 +37,6 @@ impl Operation for Clamp {
             return wrong_type(NAME, "the result", node.output.dtype, "the type of source 0");
         }
         same_shape(NAME, "source 0", a, &node.output)?;
-        even_rows(NAME, "source 0", a)?;
-        even_rows(NAME, "the result", &node.output)?;
         dense_rows(NAME, &node.output)
     }
 
@@ -71,7 +70,7 @@ mod tests {
 
     #[rstest]
     #[case::contiguous([10, 5, 4, 3], [0, 1, 2, 3])]
-    #[case::transposed([10, 5, 1, 1], [1, 0, 2, 3])]
+    #[case::permuted([10, 5, 4, 3], [2, 0, 1, 3])]
     #[case::long([100_000, 1, 1, 1], [0, 1, 2, 3])]
     fn elements_are_held(
         #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
@@ -117,15 +116,5 @@ mod tests {
         let source = Tensor::contiguous(source, [8, 2, 1, 1]);
         let node = node(NAME, params(&[(1, 1.0)]), Tensor::contiguous(result, ne), &[Some(source)]);
         assert!(find(NAME).check(&node).is_err());
-    }
-
-    #[test]
-    fn rows_at_uneven_distances_are_refused() {
-        let dense = Tensor::contiguous(DataType::F32, [8, 2, 3, 1]);
-        let even = Tensor { nb: [4, 40, 80, 240], ..dense };
-        let uneven = Tensor { nb: [4, 32, 80, 240], ..dense };
-        for (source, out, accepted) in [(even, dense, true), (uneven, dense, false), (dense, uneven, false)] {
-            assert_eq!(find(NAME).check(&node(NAME, params(&[(1, 1.0)]), out, &[Some(source)])).is_ok(), accepted);
-        }
     }
 }
