@@ -29,14 +29,20 @@ const SEED: &str = "1";
 const BOUND: f64 = 1e-4;
 
 /// Architectures left out, with the reason.
-const EXCLUDED: &[(&str, &str)] = &[];
+const EXCLUDED: &[(&str, &str)] = &[(
+    "deepseek2",
+    "its third configuration, the cache of experts, is filled when the scheduler copies the table of cached experts to \
+     the device; our device reads CPU memory in place, nothing is copied, the table keeps its -1 and MUL_MAT_ID refuses \
+     that expert, which ends the program (without MUL_MAT_ID on the device, the CPU backend corrupts memory instead). \
+     mistral4 and deepseek32 have the same attention",
+)];
 
 /// One architecture of each kind, for CI: the kinds differ in their operations.
 const FEW: &[&str] = &[
     "apertus",
     "bloom",
     "cohere2",
-    "deepseek2",
+    "deepseek32",
     "falcon-h1",
     "gemma3",
     "gemma3n",
