@@ -45,20 +45,13 @@ pub struct Program {
 
 /// All that are run.
 pub fn all() -> &'static [Program] {
-    const THREADS: &[&str] = &["-p", "the quick brown fox", "-n", "16", "-np", "2", "-c", "256", "-ngl", "99"];
+    const THREADS: &[&str] =
+        &["-p", "the quick brown fox", "-n", "16", "-np", "2", "-c", "256", "-ngl", "99", "--temp", "0", "--seed", "1"];
+    // Its exit code is 1 if a thread failed. Its last words may be lost: they are logged by a thread nobody waits for.
+    const STARTED: &str = r"Creating context 2/2 for model 2/2";
     &[
-        Program {
-            name: "test-thread-safety",
-            model: "qwen3",
-            arguments: THREADS,
-            expected: r"All threads finished without errors",
-        },
-        Program {
-            name: "test-thread-safety",
-            model: "mamba2",
-            arguments: THREADS,
-            expected: r"All threads finished without errors",
-        },
+        Program { name: "test-thread-safety", model: "qwen3", arguments: THREADS, expected: STARTED },
+        Program { name: "test-thread-safety", model: "mamba2", arguments: THREADS, expected: STARTED },
         Program { name: "test-llama-context", model: "qwen3", arguments: &[], expected: PASSED },
         Program { name: "test-llama-context", model: "falcon-h1", arguments: &[], expected: PASSED },
         Program { name: "test-llama-context", model: "mamba2", arguments: &[], expected: PASSED },
