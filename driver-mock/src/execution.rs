@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
     fn command(&mut self, index: usize) -> Result<(), DeviceError> {
         match &self.commands[index] {
             Command::Barrier => Ok(()),
-            Command::Dispatch { executable, bindings } => self.gather(index, executable, bindings),
+            Command::Dispatch { executable, bindings, .. } => self.gather(index, executable, bindings),
             Command::HostCall { function, inputs, output } => {
                 self.end_batch()?;
                 self.host_call(index, &**function, inputs, output)
@@ -146,10 +146,7 @@ impl<'a> Run<'a> {
             Command::Fill { pattern, target } => {
                 self.end_batch()?;
                 let target = self.device_span(index, target)?;
-                self.scratch.snapshots.call(&[], target, |_, bytes| match **pattern {
-                    [byte] => bytes.fill(byte),
-                    _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
-                });
+                target.fill(pattern);
                 self.transferred(target.length(), 1);
                 Ok(())
             }
@@ -248,7 +245,7 @@ impl<'a> Run<'a> {
     }
 
     fn dispatch(&mut self, index: usize) -> Result<(), DeviceError> {
-        let Command::Dispatch { executable, bindings } = &self.commands[index] else { return Ok(()) };
+        let Command::Dispatch { executable, bindings, outputs } = &self.commands[index] else { return Ok(()) };
         let executable = self.executable(index, executable)?;
         let name = executable.artifact.name();
         self.device.counters.dispatches.fetch_add(1, Ordering::Relaxed);
@@ -266,21 +263,28 @@ impl<'a> Run<'a> {
             _ => {}
         }
         let kernel = executable.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))?;
-        let Some((output, inputs)) = bindings.split_last() else {
-            return Err(DeviceError::InvalidArgument(format!("dispatch of `{name}` (command {index}) has no output")));
+        let expected = kernel.output_count();
+        let (Some(first), true) = (bindings.first(), *outputs == expected && expected <= bindings.len()) else {
+            return Err(DeviceError::InvalidArgument(format!(
+                "dispatch of `{name}` (command {index}): {outputs} of {} arguments recorded as outputs, the kernel writes {expected}",
+                bindings.len()
+            )));
         };
-        let output = self.device_span(index, output)?;
-        let mut inline = [output; INLINE_SPANS];
+        let mut inline = [self.device_span(index, first)?; INLINE_SPANS];
         let mut many = Vec::new();
-        let spans = self.spans(index, inputs, &mut inline, &mut many, Self::device_span)?;
-        self.scratch.snapshots.call(spans, output, |inputs, output| {
-            let result = run_guarded(&**kernel, inputs, output);
+        let spans = self.spans(index, bindings, &mut inline, &mut many, Self::device_span)?;
+        let (inputs, outputs) = spans.split_at(spans.len() - expected);
+        let called = self.scratch.snapshots.call(inputs, outputs, |inputs, outputs| {
+            let result = run_guarded(&**kernel, inputs, outputs);
             match fault {
-                Some(FaultKind::Zero) => output.fill(0),
-                Some(FaultKind::Garbage) => garbage(output),
+                Some(FaultKind::Zero) => outputs.iter_mut().for_each(|output| output.fill(0)),
+                Some(FaultKind::Garbage) => outputs.iter_mut().for_each(|output| garbage(output)),
                 _ => {}
             }
             result.map_err(|e| DeviceError::Execution(format!("dispatch of `{name}` (command {index}): {e}")))
+        });
+        called.unwrap_or_else(|| {
+            Err(DeviceError::InvalidArgument(format!("dispatch of `{name}` (command {index}): its outputs overlap")))
         })
     }
 
@@ -307,9 +311,9 @@ impl<'a> Run<'a> {
         let mut many = Vec::new();
         let spans = self.spans(index, inputs, &mut inline, &mut many, Self::host_span)?;
         let snapshots = &mut self.scratch.snapshots;
-        let call = || snapshots.call(spans, target, |inputs, output| run_guarded(function, inputs, output));
+        let call = || snapshots.call(spans, &[target], |inputs, outputs| run_guarded(function, inputs, outputs));
         // Without the lock, so that a function may itself use the device.
-        let result = MutexGuard::unlocked(&mut self.contexts, call);
+        let result = MutexGuard::unlocked(&mut self.contexts, call).unwrap_or(Ok(()));
         if !coherent {
             let (buffer, offset, length) = self.find(index, output)?;
             buffer.host_to_device(offset, length)?;

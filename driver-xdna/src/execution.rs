@@ -256,7 +256,7 @@ impl<'a> Run<'a> {
     fn command(&mut self, index: usize, work: &'a Work, position: usize) -> Result<(), Result<DeviceError, Stop>> {
         match &work.commands()[position] {
             Command::Barrier => Ok(()),
-            Command::Dispatch { executable, bindings } => self.gather(index, work, position, executable, bindings),
+            Command::Dispatch { executable, bindings, .. } => self.gather(index, work, position, executable, bindings),
             other => {
                 self.send().map_err(Err)?;
                 self.on_host(work, position, other).map_err(Ok)
@@ -379,10 +379,7 @@ impl<'a> Run<'a> {
             Command::Barrier | Command::Dispatch { .. } => Ok(()),
             Command::Fill { pattern, target } => {
                 let target = self.span(table, position, target)?;
-                self.scratch.snapshots.call(&[], target, |_, bytes| match **pattern {
-                    [byte] => bytes.fill(byte),
-                    _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
-                });
+                target.fill(pattern);
                 self.copied(target);
                 Ok(())
             }
@@ -434,9 +431,9 @@ impl<'a> Run<'a> {
             &many
         };
         let snapshots = &mut self.scratch.snapshots;
-        let call = || snapshots.call(spans, output, |inputs, output| run_guarded(function, inputs, output));
+        let call = || snapshots.call(spans, &[output], |inputs, outputs| run_guarded(function, inputs, outputs));
         // Without the lock, so that a function may itself use the device.
-        let result = MutexGuard::unlocked(&mut self.array, call);
+        let result = MutexGuard::unlocked(&mut self.array, call).unwrap_or(Ok(()));
         let name = function.name();
         result.map_err(|e| DeviceError::Execution(format!("host call of `{name}` (command {position}): {e}")))
     }

@@ -20,6 +20,8 @@ pub struct TensorView {
     pub input: bool,
     /// Whether it is a view, so that an operation may write only a part of it.
     pub view: bool,
+    /// Whether exactly one node, of this graph or another, reads it (a view of it counts), and the program does not.
+    pub read_once: bool,
 }
 
 /// A node that computes something.
@@ -31,16 +33,24 @@ pub struct GraphNode {
     pub params: OpParams,
     /// Result.
     pub output: TensorView,
+    /// Further results, which only fused nodes have.
+    pub further_outputs: Vec<TensorView>,
     /// Sources by slot, without trailing holes.
     pub sources: Vec<Option<TensorView>>,
-    /// Whether exactly one node, of this graph or another, reads the result, and the program does not.
-    pub read_once: bool,
 }
 
 impl GraphNode {
     /// The node without its memory.
     pub fn node(&self) -> Node {
-        Node::new(self.op, self.params, self.output.tensor, self.sources.iter().map(|s| s.map(|s| s.tensor)).collect())
+        let sources = self.sources.iter().map(|s| s.map(|s| s.tensor)).collect();
+        let mut node = Node::new(self.op, self.params, self.output.tensor, sources);
+        node.further_outputs = self.further_outputs.iter().map(|view| view.tensor).collect();
+        node
+    }
+
+    /// All results.
+    pub fn outputs(&self) -> impl Iterator<Item = &TensorView> {
+        std::iter::once(&self.output).chain(&self.further_outputs)
     }
 
     /// The sources that are present.

@@ -174,8 +174,10 @@ pub enum Command {
     Dispatch {
         /// The kernel.
         executable: Arc<dyn Executable>,
-        /// The kernel's arguments in order: sources, then the one output, as many as the artifact's argument count.
+        /// The kernel's arguments in order: sources, then outputs, as many as the artifact's argument count.
         bindings: Vec<BufferRef>,
+        /// How many of them are outputs; at least 1.
+        outputs: usize,
     },
     /// Runs a function on the host, in queue order. The queue makes device writes visible to it and its writes visible to the
     /// device.
@@ -194,17 +196,15 @@ pub enum Command {
 impl Command {
     /// Every range the command touches, in argument order.
     pub fn references(&self) -> impl Iterator<Item = (&BufferRef, Access)> {
-        let (reads, write): (&[BufferRef], Option<&BufferRef>) = match self {
-            Self::Fill { target, .. } | Self::Update { target, .. } => (&[], Some(target)),
-            Self::Copy { source, target } => (std::slice::from_ref(source), Some(target)),
-            Self::Dispatch { bindings, .. } => match bindings.split_last() {
-                Some((output, sources)) => (sources, Some(output)),
-                None => (&[], None),
-            },
-            Self::HostCall { inputs, output, .. } => (inputs, Some(output)),
-            Self::Barrier => (&[], None),
+        use std::slice::from_ref;
+        let (reads, writes): (&[BufferRef], &[BufferRef]) = match self {
+            Self::Fill { target, .. } | Self::Update { target, .. } => (&[], from_ref(target)),
+            Self::Copy { source, target } => (from_ref(source), from_ref(target)),
+            Self::Dispatch { bindings, outputs, .. } => bindings.split_at(bindings.len().saturating_sub(*outputs)),
+            Self::HostCall { inputs, output, .. } => (inputs, from_ref(output)),
+            Self::Barrier => (&[], &[]),
         };
-        reads.iter().map(|r| (r, Access::Read)).chain(write.map(|w| (w, Access::Write)))
+        reads.iter().map(|r| (r, Access::Read)).chain(writes.iter().map(|w| (w, Access::Write)))
     }
 }
 
@@ -284,6 +284,24 @@ pub enum RecordError {
         /// Bindings given.
         given: usize,
         /// Bindings expected.
+        expected: usize,
+    },
+    /// A dispatch without outputs, or with more than arguments.
+    #[error("dispatch of `{kernel}`: {outputs} outputs among {arguments} arguments; there must be 1 to {arguments}")]
+    Outputs {
+        /// Kernel name.
+        kernel: String,
+        /// Outputs given.
+        outputs: usize,
+        /// Bindings given.
+        arguments: usize,
+    },
+    /// The number of outputs is not what the host function has.
+    #[error("host call of `{function}`: it has {expected} outputs, a host call has one")]
+    HostOutputs {
+        /// Function name.
+        function: String,
+        /// Its outputs.
         expected: usize,
     },
     /// The number of inputs is not what the host function takes.
@@ -377,7 +395,24 @@ impl CommandListBuilder {
         executable: &Arc<dyn Executable>,
         bindings: Vec<BufferRef>,
     ) -> Result<&mut Self, RecordError> {
+        self.dispatch_outputs(executable, bindings, 1)
+    }
+
+    /// Records [`Command::Dispatch`] of a kernel with several outputs: sources in order, then `outputs` outputs in order.
+    ///
+    /// # Errors
+    /// As [`CommandListBuilder::dispatch`]; [`RecordError::Outputs`] when there are no outputs, or more than bindings.
+    pub fn dispatch_outputs(
+        &mut self,
+        executable: &Arc<dyn Executable>,
+        bindings: Vec<BufferRef>,
+        outputs: usize,
+    ) -> Result<&mut Self, RecordError> {
         let artifact = executable.artifact();
+        if outputs == 0 || outputs > bindings.len().max(1) {
+            let (kernel, arguments) = (artifact.name().to_owned(), bindings.len());
+            return Err(RecordError::Outputs { kernel, outputs, arguments });
+        }
         if bindings.len() != artifact.argument_count() {
             return Err(RecordError::Arguments {
                 kernel: artifact.name().to_owned(),
@@ -385,13 +420,14 @@ impl CommandListBuilder {
                 expected: artifact.argument_count(),
             });
         }
-        self.push(Command::Dispatch { executable: Arc::clone(executable), bindings })
+        self.push(Command::Dispatch { executable: Arc::clone(executable), bindings, outputs })
     }
 
     /// Records [`Command::HostCall`].
     ///
     /// # Errors
-    /// [`RecordError::Inputs`] when the number of inputs is not what the function takes.
+    /// [`RecordError::Inputs`] when the number of inputs is not what the function takes, [`RecordError::HostOutputs`] when it
+    /// has several outputs.
     pub fn host_call(
         &mut self,
         function: &Arc<dyn Kernel>,
@@ -404,6 +440,10 @@ impl CommandListBuilder {
                 given: inputs.len(),
                 expected: function.input_count(),
             });
+        }
+        if function.output_count() != 1 {
+            let (function, expected) = (function.name().to_owned(), function.output_count());
+            return Err(RecordError::HostOutputs { function, expected });
         }
         self.push(Command::HostCall { function: Arc::clone(function), inputs, output })
     }

@@ -48,6 +48,23 @@ pub trait Kernel: Send + Sync + Debug {
     /// panic as a failure too. As a host call it may submit to its own device, but must not wait for it: other work of the queue
     /// starts only when the call has returned.
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError>;
+    /// Number of outputs. A kernel with more than one defines [`Kernel::run_all`] as well, and refuses [`Kernel::run`].
+    fn output_count(&self) -> usize {
+        1
+    }
+    /// As [`Kernel::run`], with every output in order. They overlap neither each other nor the inputs.
+    ///
+    /// # Errors
+    /// As [`Kernel::run`].
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+        match outputs {
+            [output] => self.run(inputs, output),
+            _ => {
+                let reason = format!("expected 1 output, given {}", outputs.len());
+                Err(KernelError::Arguments { kernel: self.name().to_owned(), reason })
+            }
+        }
+    }
 }
 
 /// Turns artifacts into kernels. Thread-safe.
@@ -63,9 +80,9 @@ pub trait KernelExecutor: Send + Sync + Debug {
 /// Runs a kernel for a driver: one that panics has failed, and its thread goes on. `Err` is the reason, for people.
 ///
 /// # Errors
-/// What [`Kernel::run`] reports, or the text of its panic.
-pub fn run_guarded(kernel: &dyn Kernel, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), String> {
-    match catch_unwind(AssertUnwindSafe(|| kernel.run(inputs, output))) {
+/// What [`Kernel::run_all`] reports, or the text of its panic.
+pub fn run_guarded(kernel: &dyn Kernel, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), String> {
+    match catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs))) {
         Ok(result) => result.map_err(|cause| cause.to_string()),
         Err(panic) => {
             let text = panic.downcast_ref::<&str>().map(ToString::to_string);

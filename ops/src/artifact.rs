@@ -124,7 +124,7 @@ pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Resul
     Ok(KernelArtifact::new(description.kernel, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
 }
 
-/// Moves every source in and the output out, each with one buffer descriptor, and waits for the output.
+/// Moves every source in and the outputs out, each with one buffer descriptor, and waits for the outputs.
 fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Result<Vec<u8>, BuildError> {
     let small = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
     let mut writer = InstructionWriter::new(Header {
@@ -137,15 +137,16 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
     let columns = design.columns.max(1);
     let inputs = node.inputs().count();
     let mut next_descriptor = vec![0u8; columns];
+    let mut outputs = Vec::new();
     for (index, tensor) in node.arguments().enumerate() {
-        let output = index == inputs;
+        let output = index >= inputs;
         let (direction, channels) = if output {
             (Direction::StreamToMemory, arch.shim.dma.s2mm)
         } else {
             (Direction::MemoryToStream, arch.shim.dma.mm2s)
         };
-        // Sources fill the channels of a column before the next one; further sources queue behind them.
-        let lane = if output { 0 } else { index };
+        // Sources fill the channels of a column before the next one; further sources queue behind them. So do outputs.
+        let lane = if output { index - inputs } else { index };
         let column = lane / channels.max(1) % columns;
         let bytes = tensor.span_bytes();
         let words = u32::try_from(bytes.div_ceil(4));
@@ -163,8 +164,12 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
         next_descriptor[column] += 1;
         writer.transfer(&transfer)?;
         if output {
-            writer.wait(&transfer);
+            outputs.push(transfer);
         }
+    }
+    // Only now: a kernel may finish its outputs in any order.
+    for transfer in &outputs {
+        writer.wait(transfer);
     }
     Ok(writer.finish()?)
 }

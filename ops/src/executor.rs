@@ -32,7 +32,7 @@ impl KernelExecutor for ReferenceExecutor {
         Ok(Arc::new(Checked {
             name: description.kernel,
             inputs: node.inputs().map(|tensor| tensor.span_bytes()).collect(),
-            output: node.output.span_bytes(),
+            outputs: node.outputs().map(|tensor| tensor.span_bytes()).collect(),
             kernel,
         }))
     }
@@ -43,7 +43,7 @@ impl KernelExecutor for ReferenceExecutor {
 struct Checked {
     name: String,
     inputs: Vec<usize>,
-    output: usize,
+    outputs: Vec<usize>,
     kernel: Arc<dyn Kernel>,
 }
 
@@ -63,23 +63,42 @@ impl Kernel for Checked {
     }
 
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
-        if inputs.len() != self.inputs.len() {
-            return Err(self.refuse(format!("expected {} inputs, found {}", self.inputs.len(), inputs.len())));
+        self.run_all(inputs, &mut [output])
+    }
+
+    fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+        for (what, expected, found) in
+            [("inputs", self.inputs.len(), inputs.len()), ("outputs", self.outputs.len(), outputs.len())]
+        {
+            if expected != found {
+                return Err(self.refuse(format!("expected {expected} {what}, found {found}")));
+            }
         }
-        let mut exact = Vec::with_capacity(inputs.len());
-        for (index, (input, size)) in inputs.iter().zip(&self.inputs).enumerate() {
-            let found = input.len();
-            exact.push(
-                input
-                    .get(..*size)
-                    .ok_or_else(|| self.refuse(format!("input {index}: expected {size} bytes, found {found}")))?,
-            );
+        let short = |what: &str, index: usize, expected: usize, found: usize| {
+            self.refuse(format!("{what} {index}: expected {expected} bytes, found {found}"))
+        };
+        let inputs =
+            inputs.iter().zip(&self.inputs).enumerate().map(|(index, (input, size))| {
+                input.get(..*size).ok_or_else(|| short("input", index, *size, input.len()))
+            });
+        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+        if let ([output], [size]) = (&mut *outputs, &self.outputs[..]) {
+            let found = output.len();
+            let output = output
+                .get_mut(..*size)
+                .ok_or_else(|| self.refuse(format!("output: expected {size} bytes, found {found}")))?;
+            return self.kernel.run(&inputs, output);
         }
-        let found = output.len();
-        let output = output
-            .get_mut(..self.output)
-            .ok_or_else(|| self.refuse(format!("output: expected {} bytes, found {found}", self.output)))?;
-        self.kernel.run(&exact, output)
+        let outputs = outputs.iter_mut().zip(&self.outputs).enumerate().map(|(index, (output, size))| {
+            let found = output.len();
+            output.get_mut(..*size).ok_or_else(|| short("output", index, *size, found))
+        });
+        let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
+        self.kernel.run_all(&inputs, &mut outputs)
     }
 }
 

@@ -8,7 +8,7 @@
 //! tensor := ne0 ("x" ne1 ("x" ne2 ("x" ne3))) type [ "n" nb0 ("x" nb1 ("x" nb2 ("x" nb3))) ]
 //! ```
 //!
-//! The output comes first, then the sources by slot. Extents are innermost first, as many as the tensor has dimensions; `n`
+//! The output comes first (fused operations may have several), then the sources by slot. Extents are innermost first, as many as the tensor has dimensions; `n`
 //! marks a tensor that is not contiguous. Where an operation reads sources with the strides they have
 //! ([`Operation::keeps_strides`], unknown to the C++ backend, which packs all tensors), the strides in bytes follow the mark.
 //! The hash is there when a parameter word is not zero and the operation is not unary in the C++ backend's sense
@@ -23,6 +23,9 @@ use std::fmt::Write as _;
 pub fn kernel_name(op: &dyn Operation, node: &Node) -> String {
     let mut name = op.name().to_ascii_lowercase();
     push_tensor(&mut name, Some(&node.output), false);
+    for further in &node.further_outputs {
+        push_tensor(&mut name, Some(further), false);
+    }
     let slots = node.sources.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     for (slot, source) in node.sources[..slots].iter().enumerate() {
         push_tensor(&mut name, source.as_ref(), op.keeps_strides(node, slot));

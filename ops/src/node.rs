@@ -39,12 +39,15 @@ pub struct Node {
     pub output: Tensor,
     /// Sources by ggml's slots; a hole is `None`. Trailing holes are cut off.
     pub sources: Vec<Option<Tensor>>,
+    /// Results behind the first, which only fused operations have. They are f32 without gaps, also on the array.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_outputs: Vec<Tensor>,
 }
 
 impl Node {
     /// A node with one result.
     pub fn new(op: impl Into<String>, params: OpParams, output: Tensor, sources: Vec<Option<Tensor>>) -> Self {
-        Self { op: op.into(), params, output, sources }
+        Self { op: op.into(), params, output, sources, further_outputs: Vec::new() }
     }
 
     /// Source `index`, if present.
@@ -57,8 +60,13 @@ impl Node {
         self.sources.iter().flatten()
     }
 
-    /// Every tensor: present sources, then the output, which is the argument order of the kernel.
+    /// The results; all nodes of ggml have one.
+    pub fn outputs(&self) -> impl Iterator<Item = &Tensor> {
+        std::iter::once(&self.output).chain(&self.further_outputs)
+    }
+
+    /// Every tensor: present sources, then the outputs, which is the argument order of the kernel.
     pub fn arguments(&self) -> impl Iterator<Item = &Tensor> {
-        self.inputs().chain(std::iter::once(&self.output))
+        self.inputs().chain(self.outputs())
     }
 }

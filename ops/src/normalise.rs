@@ -92,6 +92,13 @@ pub fn normalise(op: &dyn Operation, node: &Node, policy: F16Policy) -> Result<N
         }
     }
     arguments.push(argument(op, node, Role::Output, &node.output, policy)?);
+    if let Some(tensor) = node.further_outputs.iter().find(|t| t.dtype != DataType::F32 || !t.is_contiguous()) {
+        let reason = format!(
+            "a further output has type {} and strides {:?}; it must be f32 without gaps",
+            tensor.dtype, tensor.nb
+        );
+        return Err(Unsupported::Shape { op: op.name(), reason });
+    }
 
     let same_shape = arguments.iter().all(|argument| argument.array.same_shape(&node.output));
     let flatten = match op.flatten() {

@@ -352,17 +352,26 @@ fn execute(
     }
     let spans: Option<Vec<Span<'_>>> = command.arguments.iter().map(|(range, length)| range.span(*length)).collect();
     let spans = spans.ok_or_else(|| error("an argument leaves its allocation".into()))?;
-    let Some((output, inputs)) = spans.split_last() else { return Err(error("it has no output".into())) };
-    snapshots.call(inputs, *output, |inputs, output| {
-        let run = catch_unwind(AssertUnwindSafe(|| kernel.run(inputs, output)));
+    let outputs = kernel.output_count();
+    if outputs == 0 || outputs > spans.len() {
+        return Err(error("it has no output".into()));
+    }
+    let (inputs, outputs) = spans.split_at(spans.len() - outputs);
+    let called = snapshots.call(inputs, outputs, |inputs, outputs| {
+        let run = catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs)));
         if fault == Some(FaultKind::Garbage) {
-            output.iter_mut().zip((0..=250_u8).cycle()).for_each(|(byte, nonsense)| *byte = nonsense ^ 0xa5);
+            outputs
+                .iter_mut()
+                .flat_map(|output| output.iter_mut())
+                .zip((0..=250_u8).cycle())
+                .for_each(|(byte, nonsense)| *byte = nonsense ^ 0xa5);
         }
         match run {
             Ok(result) => result.map_err(|reason| error(reason.to_string())),
             Err(_) => Err(error(format!("`{}` panicked", kernel.name()))),
         }
-    })
+    });
+    called.unwrap_or_else(|| Err(error("its outputs overlap".into())))
 }
 
 /// What the executor makes of a PDI with instructions.

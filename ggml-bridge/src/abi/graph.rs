@@ -179,6 +179,11 @@ impl GraphRef<'_> {
         node.src.iter().enumerate().filter_map(|(slot, source)| Some((slot, unsafe { source.as_ref() }?)))
     }
 
+    /// What may be fused away.
+    fn read_once(&self, raw: &RawTensor) -> bool {
+        raw.flags & FLAG_OUTPUT == 0 && self.uses.count(raw) == Some(1)
+    }
+
     fn view(&self, raw: &RawTensor) -> Result<TensorView, String> {
         let tensor = tensor(self.ggml, raw)?;
         tensor.validate()?;
@@ -200,7 +205,8 @@ impl GraphRef<'_> {
         let origin = unsafe { raw.view_src.as_ref() };
         let input = (raw.flags | origin.map_or(0, |origin| origin.flags)) & FLAG_INPUT != 0;
         let id = std::ptr::from_ref(raw).addr();
-        Ok(TensorView { id, tensor, span, buffer, weights, input, view: origin.is_some() })
+        let read_once = self.read_once(raw);
+        Ok(TensorView { id, read_once, tensor, span, buffer, weights, input, view: origin.is_some() })
     }
 }
 
@@ -210,7 +216,7 @@ impl Signed for GraphRef<'_> {
         // Tags: 0 to 9 are the slots of sources, others the operation. What is read once can be fused away.
         self.computed().all(|node| {
             tensor_words(layout, 16 + u64::from(node.op.cast_unsigned()), node, word)
-                && word(u64::from(node.flags & FLAG_OUTPUT == 0 && self.uses.count(node) == Some(1)))
+                && word(u64::from(self.read_once(node)))
                 && node
                     .op_params
                     .chunks_exact(2)
@@ -242,8 +248,7 @@ impl GraphSource for GraphRef<'_> {
                 sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
             }
             let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
-            let read_once = raw.flags & FLAG_OUTPUT == 0 && self.uses.count(raw) == Some(1);
-            Ok(GraphNode { op, params: OpParams(raw.op_params), output, sources, read_once })
+            Ok(GraphNode { op, params: OpParams(raw.op_params), output, further_outputs: Vec::new(), sources })
         });
         Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
     }

@@ -52,7 +52,8 @@ impl Operand {
 
 enum Recorded {
     Barrier,
-    Dispatch(Arc<dyn Executable>, Vec<BufferRef>),
+    /// With the number of outputs.
+    Dispatch(Arc<dyn Executable>, Vec<BufferRef>, usize),
     HostCall(Arc<dyn Kernel>, Vec<BufferRef>, BufferRef),
 }
 
@@ -132,9 +133,13 @@ impl Builder<'_> {
     fn can_dispatch(&self, node: &GraphNode) -> bool {
         let Some(op) = table::lookup(node.op) else { return false };
         let node = node.node();
-        op.check(&node).is_ok()
-            && normalise(op, &node, self.npu.f16())
-                .is_ok_and(|normalised| self.npu.kernels().get(op, &normalised.node).is_ok())
+        let checked = op.check(&node).and_then(|()| normalise(op, &node, self.npu.f16()));
+        let kernel = checked.map_err(|cause| cause.to_string());
+        let kernel = kernel.and_then(|normalised| self.npu.kernels().get(op, &normalised.node));
+        if let Err(cause) = &kernel {
+            log::info(|| format!("{}: nodes stay apart instead of {}: {cause}", self.npu.name(), op.name()));
+        }
+        kernel.is_ok()
     }
 
     fn node(&mut self, graph_node: &GraphNode) -> Result<(), String> {
@@ -194,7 +199,8 @@ impl Builder<'_> {
                 }
             });
         }
-        self.dispatch(&executable, &operands)?;
+        operands.extend(view.further_outputs.iter().map(|further| self.output(further)));
+        self.dispatch(&executable, &operands, 1 + view.further_outputs.len())?;
         if let Some((kernel, piece, memory, output)) = back {
             self.count_conversion(&output);
             if view.output.view || !view.output.tensor.is_contiguous() {
@@ -359,34 +365,44 @@ impl Builder<'_> {
     }
 
     /// Orders a command after those it depends on, and notes what it writes.
-    fn order(&mut self, inputs: &[Operand], output: &Operand) {
-        let reads: Vec<Range<usize>> = inputs.iter().map(Operand::addresses).collect();
-        let write = output.addresses();
-        if self.hazards.command(&reads, &write) {
+    fn order(&mut self, inputs: &[Operand], outputs: &[Operand]) {
+        let addresses = |operands: &[Operand]| operands.iter().map(Operand::addresses).collect::<Vec<Range<usize>>>();
+        if self.hazards.command(&addresses(inputs), &addresses(outputs)) {
             self.steps.push(Recorded::Barrier);
         }
-        if let Operand::Memory(memory) = output {
-            self.written.insert(memory.clone());
-            self.converted.retain(|c| !overlap(&c.source, memory));
+        for output in outputs {
+            if let Operand::Memory(memory) = output {
+                self.written.insert(memory.clone());
+                self.converted.retain(|c| !overlap(&c.source, memory));
+            }
         }
     }
 
     fn host_call(&mut self, kernel: &Arc<dyn Kernel>, inputs: &[Operand], output: &Operand) -> Result<(), String> {
         let references = inputs.iter().map(|i| self.reference(i)).collect::<Result<Vec<_>, _>>()?;
         let target = self.reference(output)?;
-        self.order(inputs, output);
+        self.order(inputs, std::slice::from_ref(output));
         self.steps.push(Recorded::HostCall(Arc::clone(kernel), references, target));
         Ok(())
     }
 
-    fn dispatch(&mut self, executable: &Arc<dyn Executable>, operands: &[Operand]) -> Result<(), String> {
-        let (output, inputs) = operands.split_last().ok_or("a kernel without arguments")?;
+    /// `operands` are sources, then `outputs` outputs.
+    fn dispatch(
+        &mut self,
+        executable: &Arc<dyn Executable>,
+        operands: &[Operand],
+        outputs: usize,
+    ) -> Result<(), String> {
+        let sources = operands.len().checked_sub(outputs).ok_or("a kernel without arguments")?;
         let references = operands.iter().map(|o| self.reference(o)).collect::<Result<Vec<_>, _>>()?;
-        self.order(inputs, output);
-        if let Operand::Memory(memory) = output {
-            self.dispatched.insert(memory.clone());
+        let (inputs, written) = operands.split_at(sources);
+        self.order(inputs, written);
+        for output in written {
+            if let Operand::Memory(memory) = output {
+                self.dispatched.insert(memory.clone());
+            }
         }
-        self.steps.push(Recorded::Dispatch(Arc::clone(executable), references));
+        self.steps.push(Recorded::Dispatch(Arc::clone(executable), references, outputs));
         Ok(())
     }
 
@@ -441,8 +457,8 @@ fn record(steps: &[Recorded], slots: usize) -> Result<CommandList, RecordError> 
             Recorded::Barrier => {
                 list.barrier();
             }
-            Recorded::Dispatch(executable, bindings) => {
-                list.dispatch(executable, bindings.clone())?;
+            Recorded::Dispatch(executable, bindings, outputs) => {
+                list.dispatch_outputs(executable, bindings.clone(), *outputs)?;
             }
             Recorded::HostCall(kernel, inputs, output) => {
                 list.host_call(kernel, inputs.clone(), output.clone())?;

@@ -1,9 +1,14 @@
 //! Groups of nodes that become one dispatch.
 //!
-//! A value that only the next step reads need not go to memory. Groups are found from their last node backwards; the
+//! A value that only the next step reads need not go to memory. Such groups are found from their last node backwards; the
 //! fused node takes its place, and the earlier ones vanish. That is right when nobody else wants the values between (ggml's
 //! count of uses says so), when the inputs of the vanished nodes still hold the same bytes where the fused node stands, and when
-//! the result is not written over an input that is still being read. A group for which there is no kernel stays apart.
+//! the result is not written over an input that is still being read.
+//!
+//! The three projections of attention share their right operand, queries and keys are rotated, and there are three results:
+//! values and rotated queries are then written later than in the graph, so nobody between may want them.
+//!
+//! A group for which there is no kernel stays apart.
 
 use crate::graph::{Graph, GraphNode, TensorView};
 use aie_ops::{DataType, OpParams};
@@ -24,6 +29,9 @@ const GATES: [(&str, &str); 5] = [
 /// The name of a product in ggml's graphs.
 const PRODUCT: &str = "MUL_MAT";
 
+/// The name of a rotation by position.
+const ROTATION: &str = "ROPE";
+
 /// A node to record, and how many nodes of the graph it stands for.
 #[derive(Debug, Clone)]
 pub struct Step {
@@ -33,10 +41,13 @@ pub struct Step {
     pub nodes: usize,
 }
 
-/// A group that would be one dispatch.
+/// How many nodes the projections of attention are spread over at most.
+const REACH: usize = 12;
+
+/// A group that would be one dispatch, in the place of its last node.
 struct Group {
     fused: GraphNode,
-    /// Indices of the nodes that vanish.
+    /// Indices of the other nodes.
     members: Vec<usize>,
 }
 
@@ -46,8 +57,9 @@ pub fn fuse(graph: &Graph, mut possible: impl FnMut(&GraphNode) -> bool) -> Vec<
     let mut steps: Vec<Option<Step>> = Vec::with_capacity(nodes.len());
     for (at, node) in nodes.iter().enumerate() {
         let free = |index: usize| matches!(&steps[index], Some(Step { nodes: 1, .. }));
-        let group = group(nodes, at, free).filter(|group| sound(nodes, at, group) && possible(&group.fused));
-        let step = match group {
+        let found = [group(nodes, at, &free), attention(nodes, at, &free)];
+        let mut sound = found.into_iter().flatten().filter(|group| sound(nodes, at, group) && possible(&group.fused));
+        let step = match sound.next() {
             Some(Group { fused, members }) => {
                 members.iter().for_each(|member| steps[*member] = None);
                 Step { node: fused, nodes: members.len() + 1 }
@@ -60,7 +72,7 @@ pub fn fuse(graph: &Graph, mut possible: impl FnMut(&GraphNode) -> bool) -> Vec<
 }
 
 /// The group that ends with node `at`, by operations and connections alone.
-fn group(nodes: &[GraphNode], at: usize, free: impl Fn(usize) -> bool) -> Option<Group> {
+fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Option<Group> {
     let last = &nodes[at];
     let source = |slot: usize| last.sources.get(slot).copied().flatten();
     // The node that makes source `slot`, if only this node reads it.
@@ -69,13 +81,13 @@ fn group(nodes: &[GraphNode], at: usize, free: impl Fn(usize) -> bool) -> Option
         let index = nodes[..at].iter().rposition(|node| node.output.id == source.id)?;
         let found = &nodes[index];
         let plain = !found.output.view && source.tensor.is_contiguous() && source.tensor.dtype == DataType::F32;
-        (plain && found.read_once && free(index)).then_some(index)
+        (plain && found.output.read_once && free(index)).then_some(index)
     };
     let fused = |op, params, sources: &[TensorView]| GraphNode {
         op,
         params,
         output: last.output,
-        read_once: last.read_once,
+        further_outputs: Vec::new(),
         sources: sources.iter().copied().map(Some).collect(),
     };
     if last.op == "MUL" {
@@ -110,6 +122,55 @@ fn group(nodes: &[GraphNode], at: usize, free: impl Fn(usize) -> bool) -> Option
     None
 }
 
+/// The projections to queries, keys and values with the rotations of the first two, when `at` is the last of the five.
+fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Option<Group> {
+    let start = at.saturating_sub(REACH);
+    let first_source = |index: usize| nodes[index].sources.first().copied().flatten();
+    let f32s = |view: &TensorView| view.tensor.is_contiguous() && view.tensor.dtype == DataType::F32;
+    // The product that a rotation takes, which gets there by way of a view.
+    let rotated = |rotation: usize| {
+        let source = first_source(rotation)?;
+        let index = (start..rotation).rev().find(|index| nodes[*index].output.span == source.span)?;
+        let vanishes = nodes[index].output.read_once && source.read_once && !nodes[index].output.view;
+        (nodes[index].op == PRODUCT && vanishes && f32s(&source) && free(index)).then_some(index)
+    };
+    let last = match nodes[at].op {
+        ROTATION => rotated(at)?,
+        PRODUCT => at,
+        _ => return None,
+    };
+    let [_, x] = operands(&nodes[last])?;
+    let of_x = |index: &usize| {
+        let node = &nodes[*index];
+        let plain = node.op == PRODUCT && !hinted(node) && f32s(&node.output) && (free(*index) || *index == at);
+        plain && operands(node).is_some_and(|[a, y]| a.weights && y.id == x.id && y.tensor == x.tensor)
+    };
+    let products: Vec<usize> = (start..=at).filter(of_x).collect();
+    let rotations: Vec<(usize, usize)> = (start..=at)
+        .filter(|index| nodes[*index].op == ROTATION && (free(*index) || *index == at))
+        .filter_map(|index| Some((index, rotated(index).filter(|product| products.contains(product))?)))
+        .collect();
+    let (&[_, _, _], &[(q, query), (k, key)]) = (&products[..], &rotations[..]) else { return None };
+    let value = *products.iter().find(|index| ![query, key].contains(index))?;
+    let angles = |index: usize| nodes[index].sources[1..].iter().flatten().map(|s| (s.id, s.span)).collect::<Vec<_>>();
+    if nodes[q].params != nodes[k].params || angles(q) != angles(k) || query == key {
+        return None;
+    }
+    let weights = |index: usize| nodes[index].sources[0];
+    let mut sources = vec![weights(query), weights(key), weights(value), Some(x)];
+    sources.extend(&nodes[q].sources[1..]);
+    let fused = GraphNode {
+        op: "MUL_MAT_QKV_ROPE",
+        params: nodes[q].params,
+        output: nodes[q].output,
+        further_outputs: vec![nodes[k].output, nodes[value].output],
+        sources,
+    };
+    let mut members = vec![query, q, key, k, value];
+    members.retain(|member| *member != at);
+    (members.len() == 4).then_some(Group { fused, members })
+}
+
 /// The two sources of a product.
 fn operands(node: &GraphNode) -> Option<[TensorView; 2]> {
     Some([node.sources.first().copied().flatten()?, node.sources.get(1).copied().flatten()?])
@@ -122,22 +183,35 @@ fn hinted(node: &GraphNode) -> bool {
 
 /// Whether the fused node computes the same where it stands.
 fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
-    let untouched = group.members.iter().all(|member| {
-        let between =
-            nodes.iter().enumerate().take(at).skip(member + 1).filter(|(index, _)| !group.members.contains(index));
-        let written: Vec<Range<usize>> = between.map(|(_, node)| bytes(&node.output)).collect();
-        nodes[*member].inputs().all(|input| written.iter().all(|write| !overlap(write, &bytes(input))))
-    });
-    let output = &group.fused.output;
-    untouched
-        && group.fused.inputs().all(|input| {
-            // An element is read before it is written when both have the same place; a product's operands are read again.
-            let in_place = input.span == output.span && input.tensor == output.tensor && input.id != 0;
-            let multiplied = group.fused.op != "MUL_MAT_ADD" && group.fused.op.starts_with(PRODUCT)
-                || operands(&group.fused)
-                    .is_some_and(|[a, b]| group.fused.op.starts_with(PRODUCT) && [a.id, b.id].contains(&input.id));
-            !overlap(&bytes(input), &bytes(output)) || in_place && !multiplied
+    let Group { fused, members } = group;
+    let moved = members.iter().all(|member| {
+        let mut passed = (member + 1..at).filter(|index| !members.contains(index)).map(|index| &nodes[index]);
+        let node = &nodes[*member];
+        let survives = fused.outputs().any(|output| output.span == node.output.span && output.id == node.output.id);
+        passed.all(|passed| {
+            let written = bytes(&passed.output);
+            let result = bytes(&node.output);
+            let wanted = overlap(&written, &result) || passed.inputs().any(|input| overlap(&bytes(input), &result));
+            !node.inputs().any(|input| overlap(&bytes(input), &written)) && !(survives && wanted)
         })
+    });
+    // A norm reads a row, and a sum an element, before it is written. Operands of a product are read again and again.
+    let once: &[usize] = match fused.op {
+        "MUL_MAT_ADD" => &[2],
+        op if op.starts_with(PRODUCT) => &[],
+        _ => &[0],
+    };
+    let outputs: Vec<&TensorView> = fused.outputs().collect();
+    let kept = outputs.iter().enumerate().all(|(index, output)| {
+        let apart = outputs[..index].iter().all(|other| !overlap(&bytes(other), &bytes(output)));
+        apart
+            && fused.sources.iter().enumerate().all(|(slot, input)| {
+                let Some(input) = input else { return true };
+                let in_place = input.span == output.span && input.tensor == output.tensor;
+                !overlap(&bytes(input), &bytes(output)) || in_place && once.contains(&slot)
+            })
+    });
+    moved && kept
 }
 
 fn bytes(view: &TensorView) -> Range<usize> {

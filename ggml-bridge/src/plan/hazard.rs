@@ -14,16 +14,15 @@ pub struct HazardTracker {
 
 impl HazardTracker {
     /// Adds a command. Returns whether a barrier has to come before it; everything earlier is then forgotten.
-    pub fn command(&mut self, reads: &[Range<usize>], write: &Range<usize>) -> bool {
+    pub fn command(&mut self, reads: &[Range<usize>], writes: &[Range<usize>]) -> bool {
         let barrier = reads.iter().any(|range| self.writes.overlaps(range))
-            || self.writes.overlaps(write)
-            || self.reads.overlaps(write);
+            || writes.iter().any(|range| self.writes.overlaps(range) || self.reads.overlaps(range));
         if barrier {
             self.reads.clear();
             self.writes.clear();
         }
         reads.iter().for_each(|range| self.reads.insert(range.clone()));
-        self.writes.insert(write.clone());
+        writes.iter().for_each(|range| self.writes.insert(range.clone()));
         barrier
     }
 }
@@ -47,16 +46,23 @@ mod tests {
         #[case] barrier: bool,
     ) {
         let mut tracker = HazardTracker::default();
-        assert!(!tracker.command(&[first.0], &first.1));
-        assert_eq!(tracker.command(&[second.0], &second.1), barrier);
+        assert!(!tracker.command(&[first.0], &[first.1]));
+        assert_eq!(tracker.command(&[second.0], &[second.1]), barrier);
+    }
+
+    #[test]
+    fn every_write_counts() {
+        let mut tracker = HazardTracker::default();
+        assert!(!tracker.command(&[], &[0..4, 8..12]));
+        assert!(tracker.command(&[9..10], &[20..24]));
     }
 
     #[test]
     fn a_barrier_forgets() {
         let mut tracker = HazardTracker::default();
-        assert!(!tracker.command(&[], &(0..4)));
-        assert!(tracker.command(std::slice::from_ref(&(0..4)), &(4..8)));
-        assert!(!tracker.command(std::slice::from_ref(&(0..4)), &(8..12)), "0..4 was written before the barrier");
-        assert!(tracker.command(std::slice::from_ref(&(4..8)), &(12..16)), "4..8 was written after it");
+        assert!(!tracker.command(&[], &[0..4]));
+        assert!(tracker.command(&[0..4], &[4..8]));
+        assert!(!tracker.command(&[0..4], &[8..12]), "0..4 was written before the barrier");
+        assert!(tracker.command(&[4..8], &[12..16]), "4..8 was written after it");
     }
 }

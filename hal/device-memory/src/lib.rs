@@ -162,6 +162,16 @@ impl<'a> Span<'a> {
         unsafe { self.as_slice() == other.as_slice() }
     }
 
+    /// Repeats `pattern` as often as it fits.
+    pub fn fill(self, pattern: &[u8]) {
+        // SAFETY: The span is in bounds of a live region, and `pattern` is the caller's. Races: module docs.
+        let bytes = unsafe { self.as_mut_slice() };
+        match *pattern {
+            [byte] => bytes.fill(byte),
+            _ => bytes.chunks_exact_mut(pattern.len().max(1)).for_each(|chunk| chunk.copy_from_slice(pattern)),
+        }
+    }
+
     /// Copies bytes of the caller here. Lengths have to agree.
     pub fn write(self, source: &[u8]) {
         assert_eq!(self.length, source.len(), "writes fill their range");
@@ -221,13 +231,27 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Calls `run` with the input and output bytes. Inputs that overlap the output are seen as they were before the call.
-    pub fn call<R>(&mut self, inputs: &[Span<'_>], output: Span<'_>, run: impl FnOnce(&[&[u8]], &mut [u8]) -> R) -> R {
-        let overlapping = inputs.iter().filter(|input| input.overlaps(output)).count();
+    /// Calls `run` with the input and output bytes. Inputs that overlap an output are seen as they were before the call. `None`,
+    /// and no call, when outputs overlap each other.
+    pub fn call<R>(
+        &mut self,
+        inputs: &[Span<'_>],
+        outputs: &[Span<'_>],
+        run: impl FnOnce(&[&[u8]], &mut [&mut [u8]]) -> R,
+    ) -> Option<R> {
+        if outputs
+            .iter()
+            .enumerate()
+            .any(|(index, output)| outputs[..index].iter().any(|other| other.overlaps(*output)))
+        {
+            return None;
+        }
+        let written = |input: &Span<'_>| outputs.iter().any(|output| input.overlaps(*output));
+        let overlapping = inputs.iter().filter(|input| written(input)).count();
         if self.copies.len() < overlapping {
             self.copies.resize_with(overlapping, Vec::new);
         }
-        for (copy, input) in self.copies.iter_mut().zip(inputs.iter().filter(|input| input.overlaps(output))) {
+        for (copy, input) in self.copies.iter_mut().zip(inputs.iter().filter(|input| written(input))) {
             copy.resize(input.length, 0);
             input.read(copy);
         }
@@ -241,15 +265,20 @@ impl Snapshots {
             &mut many
         };
         for (slice, input) in slices.iter_mut().zip(inputs) {
-            *slice = match input.overlaps(output).then(|| copies.next()).flatten() {
+            *slice = match written(input).then(|| copies.next()).flatten() {
                 Some(copy) => copy,
-                // SAFETY: The input does not overlap the output, which is the only range this call writes. Other commands and the
-                // host: module docs.
+                // SAFETY: The input overlaps no output, and outputs are the only ranges this call writes. Other commands and
+                // the host: module docs.
                 None => unsafe { input.as_slice() },
             };
         }
-        // SAFETY: Every slice above is disjoint from the output. Other commands and the host: module docs.
-        run(slices, unsafe { output.as_mut_slice() })
+        if let [output] = outputs {
+            // SAFETY: Every slice above is disjoint from the output. Other commands and the host: module docs.
+            return Some(run(slices, &mut [unsafe { output.as_mut_slice() }]));
+        }
+        // SAFETY: Every slice above is disjoint from the outputs, and these from each other, as was checked first.
+        let mut targets: Vec<&mut [u8]> = outputs.iter().map(|output| unsafe { output.as_mut_slice() }).collect();
+        Some(run(slices, &mut targets))
     }
 }
 
@@ -278,11 +307,12 @@ mod tests {
         let region = Region::zeroed(8, 64).unwrap();
         region.span(0, 8).unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
         let inputs = [region.span(0, 4).unwrap(), region.span(4, 4).unwrap(), region.span(2, 4).unwrap()];
-        Snapshots::default().call(&inputs, region.span(2, 4).unwrap(), |inputs, output| {
-            output.fill(0);
+        let called = Snapshots::default().call(&inputs, &[region.span(2, 4).unwrap()], |inputs, outputs| {
+            outputs[0].fill(0);
             assert_eq!(inputs, [[1, 2, 3, 4], [5, 6, 7, 8], [3, 4, 5, 6]]);
-            output.copy_from_slice(inputs[0]);
+            outputs[0].copy_from_slice(inputs[0]);
         });
+        assert!(called.is_some());
         let mut after = [0; 8];
         region.span(0, 8).unwrap().read(&mut after);
         assert_eq!(after, [1, 2, 1, 2, 3, 4, 7, 8]);
@@ -293,11 +323,30 @@ mod tests {
         let region = Region::zeroed(64, 1).unwrap();
         region.span(0, 64).unwrap().write(&std::array::from_fn::<u8, 64, _>(|i| i as u8));
         let inputs: Vec<_> = (0..32).map(|i| region.span(i, 1).unwrap()).chain([region.span(40, 0).unwrap()]).collect();
-        Snapshots::default().call(&inputs, region.span(40, 1).unwrap(), |inputs, output| {
-            output[0] = inputs.iter().flat_map(|i| i.iter()).fold(0, |sum, byte| sum.wrapping_add(*byte));
+        let called = Snapshots::default().call(&inputs, &[region.span(40, 1).unwrap()], |inputs, outputs| {
+            outputs[0][0] = inputs.iter().flat_map(|i| i.iter()).fold(0, |sum, byte| sum.wrapping_add(*byte));
         });
+        assert!(called.is_some());
         let mut sum = [0];
         region.span(40, 1).unwrap().read(&mut sum);
         assert_eq!(u32::from(sum[0]), (0..32).sum::<u32>() % 256);
+    }
+
+    #[test]
+    fn several_outputs_are_written_unless_they_overlap() {
+        let region = Region::zeroed(8, 64).unwrap();
+        region.span(0, 8).unwrap().write(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        let span = |offset, length| region.span(offset, length).unwrap();
+        let swapped =
+            Snapshots::default().call(&[span(0, 2), span(4, 2)], &[span(4, 2), span(0, 2)], |inputs, outputs| {
+                outputs.iter_mut().zip(inputs).for_each(|(output, input)| output.copy_from_slice(input));
+            });
+        assert!(swapped.is_some());
+        let overlapping =
+            Snapshots::default().call(&[], &[span(0, 4), span(3, 2)], |_, _| unreachable!("it is not called"));
+        assert_eq!(overlapping, None::<()>);
+        let mut after = [0; 8];
+        span(0, 8).read(&mut after);
+        assert_eq!(after, [5, 6, 3, 4, 1, 2, 7, 8]);
     }
 }

@@ -398,12 +398,16 @@ impl Builder {
             Command::Fill { pattern, target } => Command::Fill { pattern: pattern.clone(), target: bare(target) },
             Command::Update { data, target } => Command::Update { data: Arc::clone(data), target: bare(target) },
             Command::Copy { source, target } => Command::Copy { source: bare(source), target: bare(target) },
-            Command::Dispatch { executable, bindings } => {
+            Command::Dispatch { executable, bindings, outputs } => {
                 let any: &dyn Any = Executable::as_any(&**executable);
                 let wrapper = any.downcast_ref::<ValidatedExecutable>();
                 self.adopt(wrapper.map(|w| &w.owner), || format!("the kernel of {}", describe(index, command)))?;
                 let inner = wrapper.map_or_else(|| Arc::clone(executable), |wrapper| Arc::clone(&wrapper.inner));
-                Command::Dispatch { executable: inner, bindings: bindings.iter().map(bare).collect() }
+                Command::Dispatch {
+                    executable: inner,
+                    bindings: bindings.iter().map(bare).collect(),
+                    outputs: *outputs,
+                }
             }
             Command::HostCall { function, inputs, output } => Command::HostCall {
                 function: Arc::clone(function),

@@ -7,8 +7,10 @@
 //! runs one after the other, so that results do not depend on whether nodes were fused.
 //!
 //! Sources: `RMS_NORM_MUL` and `NORM_MUL` take the row and its weights; `MUL_MAT_ADD` the two sources of the product and
-//! the addend; `MUL_MAT_SWIGLU` and its kin the weights of the gate, the weights of the values, and the right operand.
-//! Parameters are those of the norm, the product or the gate. Intermediate values are f32.
+//! the addend; `MUL_MAT_QKV_ROPE` the weights of queries, keys and values, the right operand they share, and what `ROPE` takes
+//! behind its first source (queries and keys are rotated, and there are three results); `MUL_MAT_SWIGLU` and its kin the weights
+//! of the gate, the weights of the values, and the right operand. Parameters are those of the norm, the product, the
+//! rotation or the gate. Intermediate values are f32.
 
 use super::rules::{require, shape, source};
 use crate::design::{Design, Operands, matmul_with, rowwise};
@@ -24,6 +26,7 @@ pub static OPERATIONS: &[&dyn Operation] = &[
     &Fused { name: "RMS_NORM_MUL", form: Form::NormMul { norm: "RMS_NORM", row_passes: 2 } },
     &Fused { name: "NORM_MUL", form: Form::NormMul { norm: "NORM", row_passes: 3 } },
     &Fused { name: "MUL_MAT_ADD", form: Form::MulMatAdd },
+    &Fused { name: "MUL_MAT_QKV_ROPE", form: Form::Projections },
     &Fused { name: "MUL_MAT_REGLU", form: Form::MulMatGlu { gate: "REGLU" } },
     &Fused { name: "MUL_MAT_GEGLU", form: Form::MulMatGlu { gate: "GEGLU" } },
     &Fused { name: "MUL_MAT_SWIGLU", form: Form::MulMatGlu { gate: "SWIGLU" } },
@@ -31,11 +34,15 @@ pub static OPERATIONS: &[&dyn Operation] = &[
     &Fused { name: "MUL_MAT_GEGLU_QUICK", form: Form::MulMatGlu { gate: "GEGLU_QUICK" } },
 ];
 
+/// Which of the projections is not rotated.
+const VALUES: usize = 2;
+
 /// Which nodes a fused operation stands for.
 #[derive(Debug, Clone, Copy)]
 enum Form {
     NormMul { norm: &'static str, row_passes: usize },
     MulMatAdd,
+    Projections,
     MulMatGlu { gate: &'static str },
 }
 
@@ -48,7 +55,7 @@ enum From {
     Part(usize),
 }
 
-/// One of the nodes, the last of which gives the result.
+/// One of the nodes, the last of which give the results.
 struct Part {
     node: Node,
     from: Vec<From>,
@@ -69,10 +76,16 @@ impl Fused {
             from: from.to_vec(),
         };
         let plain = OpParams::default();
-        let count = if matches!(self.form, Form::NormMul { .. }) { 2 } else { 3 };
-        require(self.name, node.sources.len() == count, || {
-            format!("{} sources given, {count} needed", node.sources.len())
-        })?;
+        let (count, results) = match self.form {
+            Form::NormMul { .. } => (2, 1),
+            Form::MulMatAdd | Form::MulMatGlu { .. } => (3, 1),
+            Form::Projections => (node.sources.len().clamp(5, 6), 3),
+        };
+        for (what, given, needed) in
+            [("sources", node.sources.len(), count), ("results", node.outputs().count(), results)]
+        {
+            require(self.name, given == needed, || format!("{given} {what} given, {needed} needed"))?;
+        }
         Ok(match self.form {
             Form::NormMul { norm, .. } => {
                 let (x, weights) = (get(0)?, get(1)?);
@@ -89,6 +102,33 @@ impl Fused {
                     part("MUL_MAT", node.params, product, &[a, b], &[From::Source(0), From::Source(1)]),
                     part("ADD", plain, node.output, &[product, addend], &[From::Part(0), From::Source(2)]),
                 ]
+            }
+            Form::Projections => {
+                let (x, positions) = (get(3)?, get(4)?);
+                let mut parts = Vec::new();
+                for slot in 0..3 {
+                    let weights = get(slot)?;
+                    let product = between([weights.ne[1], x.ne[1], x.ne[2], x.ne[3]]);
+                    let from = [From::Source(slot), From::Source(3)];
+                    let output = if slot == VALUES { node.further_outputs[1] } else { product };
+                    parts.push(part("MUL_MAT", plain, output, &[weights, x], &from));
+                }
+                let values = parts.pop();
+                for (index, output) in node.outputs().take(VALUES).enumerate() {
+                    // Heads are rows of the rotation, tokens its matrices: the same bytes.
+                    let heads = between(output.ne);
+                    require(self.name, heads.elements() == parts[index].node.output.elements(), || {
+                        format!("result {index} has extents {:?}, which are not its product's", output.ne)
+                    })?;
+                    let (mut sources, mut from) = (vec![heads, positions], vec![From::Part(index), From::Source(4)]);
+                    if node.sources.len() > 5 {
+                        sources.push(get(5)?);
+                        from.push(From::Source(5));
+                    }
+                    parts.push(part("ROPE", node.params, *output, &sources, &from));
+                }
+                parts.extend(values);
+                parts
             }
             Form::MulMatGlu { gate } => {
                 let (a, b, x) = (get(0)?, get(1)?, get(2)?);
@@ -134,6 +174,7 @@ impl Operation for Fused {
             Form::NormMul { .. } => 0..0,
             Form::MulMatAdd => 0..2,
             Form::MulMatGlu { .. } => 0..3,
+            Form::Projections => 0..4,
         };
         match index.and_then(|slot| node.source(slot).filter(|_| products.contains(&slot))) {
             Some(tensor) => super::mul_mat::array_type(tensor.dtype, default),
@@ -150,14 +191,32 @@ impl Operation for Fused {
             Form::NormMul { .. } => ([512, 2, 1, 1], vec![row, f32s([512, 1, 1, 1])]),
             Form::MulMatAdd => (out, vec![weights, x, f32s(out)]),
             Form::MulMatGlu { .. } => (out, vec![weights, weights, x]),
+            Form::Projections => (out, vec![weights, weights, weights, x, Some(tensor(DataType::I32, [2, 1, 1, 1]))]),
         };
-        vec![Node::new(self.name, plain, tensor(DataType::F32, output), sources)]
+        let mut node = Node::new(self.name, plain, tensor(DataType::F32, output), sources);
+        if matches!(self.form, Form::Projections) {
+            node.further_outputs = vec![node.output; 2];
+            node.output = tensor(DataType::F32, [8, 1, 2, 1]);
+            node.further_outputs[0] = node.output;
+            // Dimensions that are rotated, and the base of the angles.
+            (node.params.0[1], node.params.0[5]) = (8, 10_000f32.to_bits().cast_signed());
+        }
+        vec![node]
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         match self.form {
             Form::NormMul { row_passes, .. } => rowwise(self.name, node, arch, row_passes),
             Form::MulMatAdd => matmul_with(self.name, node, arch, Operands { right: 1, weights: 1, results: 2 }),
+            // One after the other on the same tiles: the plan of one product with the rows of all three. Sines and cosines
+            // of the positions come behind the right operand and are as large as a result's tile at most.
+            Form::Projections => {
+                let mut all = node.clone();
+                let x = source(self.name, node, 3)?;
+                let rows = node.sources[..3].iter().flatten().map(|weights| weights.ne[1]).sum();
+                all.output = Tensor::contiguous(DataType::F32, [rows, x.ne[1], x.ne[2], x.ne[3]]);
+                matmul_with(self.name, &all, arch, Operands { right: 3, weights: 1, results: 2 })
+            }
             Form::MulMatGlu { .. } => matmul_with(self.name, node, arch, Operands { right: 2, weights: 2, results: 2 }),
         }
     }
@@ -169,7 +228,8 @@ impl Operation for Fused {
             Ok(Step { kernel, from: part.from, bytes: part.node.output.span_bytes() })
         });
         let steps = steps.collect::<Result<_, Unsupported>>()?;
-        Ok(Arc::new(Steps { name: self.name, inputs: node.sources.len(), steps }))
+        let (inputs, outputs) = (node.sources.len(), node.outputs().count());
+        Ok(Arc::new(Steps { name: self.name, inputs, outputs, steps }))
     }
 }
 
@@ -187,6 +247,7 @@ struct Step {
 struct Steps {
     name: &'static str,
     inputs: usize,
+    outputs: usize,
     steps: Vec<Step>,
 }
 
@@ -200,26 +261,38 @@ impl Kernel for Steps {
     }
 
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
-        if inputs.len() != self.inputs {
-            let reason = format!("expected {} inputs, given {}", self.inputs, inputs.len());
+        self.run_all(inputs, &mut [output])
+    }
+
+    fn output_count(&self) -> usize {
+        self.outputs
+    }
+
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+        if (inputs.len(), outputs.len()) != (self.inputs, self.outputs) {
+            let (expected, given) = ([self.inputs, self.outputs], [inputs.len(), outputs.len()]);
+            let reason = format!("expected {expected:?} inputs and outputs, given {given:?}");
             return Err(KernelError::Arguments { kernel: self.name.to_owned(), reason });
         }
-        let Some((last, earlier)) = self.steps.split_last() else { return Ok(()) };
+        let (earlier, last) = self.steps.split_at(self.steps.len() - self.outputs);
         let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());
-        fn arguments<'a>(step: &Step, inputs: &[&'a [u8]], results: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
-            let argument = |from: &From| match *from {
-                From::Source(slot) => inputs[slot],
-                From::Part(index) => results[index].as_slice(),
-            };
-            step.from.iter().map(argument).collect()
-        }
         for step in earlier {
             let mut result = vec![0; step.bytes];
             step.kernel.run(&arguments(step, inputs, &results), &mut result)?;
             results.push(result);
         }
-        last.kernel.run(&arguments(last, inputs, &results), output)
+        last.iter()
+            .zip(outputs)
+            .try_for_each(|(step, output)| step.kernel.run(&arguments(step, inputs, &results), output))
     }
+}
+
+fn arguments<'a>(step: &Step, inputs: &[&'a [u8]], results: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+    let argument = |from: &From| match *from {
+        From::Source(slot) => inputs[slot],
+        From::Part(index) => results[index].as_slice(),
+    };
+    step.from.iter().map(argument).collect()
 }
 
 #[cfg(test)]
@@ -282,6 +355,42 @@ mod tests {
     }
 
     #[test]
+    fn projections_of_attention_are_the_products_and_rotations() {
+        let mut random = Random(10);
+        let (tokens, head) = (3, 8);
+        let x = data(F32, [64, tokens, 1, 1], &mut random);
+        let weights = [24, 8, 8].map(|rows| data(DataType::Q8_0, [64, rows, 1, 1], &mut random));
+        let positions = Data::contiguous(DataType::I32, [tokens, 1, 1, 1], &[4.0, 5.0, 9.0]);
+        let products = [24, 8, 8].map(|rows| Tensor::contiguous(F32, [rows, tokens, 1, 1]));
+        let heads = |rows| Tensor::contiguous(F32, [head, rows / head, tokens, 1]);
+        let outputs = [heads(24), heads(8), products[2]];
+        let mut angles = params(&[(5, 10_000.0), (6, 1.0), (8, 1.0), (9, 32.0), (10, 1.0)]);
+        angles.0[1] = 8;
+        let sources = || weights.iter().chain([&x, &positions]);
+        let mut node = Node::new("MUL_MAT_QKV_ROPE", angles, outputs[0], sources().map(|d| Some(d.tensor)).collect());
+        node.further_outputs = outputs[1..].to_vec();
+        let kernel = find("MUL_MAT_QKV_ROPE").reference(&node, &super::super::testing::environment()).unwrap();
+        let inputs: Vec<&[u8]> = sources().map(|data| data.bytes.as_slice()).collect();
+        let mut found = outputs.map(|output| vec![0; output.span_bytes()]);
+        let [q, k, v] = &mut found;
+        kernel.run_all(&inputs, &mut [q, k, v]).unwrap();
+        for index in 0..3 {
+            let product = single("MUL_MAT", OpParams::default(), &products[index], &[&weights[index], &x]);
+            let expected = if index < 2 {
+                let heads = Data { tensor: outputs[index], bytes: product.bytes };
+                single("ROPE", angles, &outputs[index], &[&heads, &positions])
+            } else {
+                product
+            };
+            assert_eq!(found[index], expected.bytes, "result {index}");
+        }
+        assert!(kernel.run_all(&inputs, &mut [&mut found[0]]).is_err());
+        let name = crate::name::kernel_name(find("MUL_MAT_QKV_ROPE"), &node);
+        let start = "mul_mat_qkv_rope-8x3x3f32-8x1x3f32-8x3f32-64x24q8_0-64x8q8_0-64x8q8_0-64x3f32-3i32-";
+        assert!(name.starts_with(start), "{name}");
+    }
+
+    #[test]
     fn what_the_parts_refuse_is_refused() {
         let tensor = |ne| Some(Tensor::contiguous(F32, ne));
         let out = Tensor::contiguous(F32, [8, 2, 1, 1]);
@@ -311,6 +420,15 @@ mod tests {
         check("RMS_NORM_MUL", [width, tokens], vec![x, tensor(F32, width, 1)]);
         let weights = tensor(DataType::Q8_0, width, inner);
         check("MUL_MAT_SWIGLU", [inner, tokens], vec![weights, weights, x]);
+        let weights = tensor(DataType::Q8_0, width, width);
+        let mut sources = vec![weights; 3];
+        sources.extend([x, tensor(DataType::I32, tokens, 1)]);
+        let heads = Tensor::contiguous(F32, [64, width / 64, tokens, 1]);
+        let mut projections = Node::new("MUL_MAT_QKV_ROPE", params(&[(5, 10_000.0)]), heads, sources);
+        projections.params.0[1] = 64;
+        projections.further_outputs = vec![heads, Tensor::contiguous(F32, [width, tokens, 1, 1])];
+        find("MUL_MAT_QKV_ROPE").check(&projections).unwrap();
+        find("MUL_MAT_QKV_ROPE").design(&projections, &arch).unwrap().check("", &arch).unwrap();
         let down = tensor(DataType::Q8_0, inner, width);
         check("MUL_MAT_ADD", [width, tokens], vec![down, tensor(F32, inner, tokens), x]);
     }

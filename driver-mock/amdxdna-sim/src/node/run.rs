@@ -260,23 +260,25 @@ impl Array {
         *bytes = arguments.iter().map(|argument| argument.length as u64).sum();
         let spans: Option<Vec<Span<'_>>> = arguments.iter().map(Argument::span).collect();
         let Some(spans) = spans else { return Outcome::Failed("no room to look at its arguments".into()) };
-        let Some((output, inputs)) = spans.split_last() else {
+        let outputs = kernel.output_count();
+        if outputs == 0 || outputs > spans.len() {
             return Outcome::Silent(format!("`{}` has no output", prepared.name));
-        };
-        if !arguments.last().is_some_and(|argument| argument.writable) {
+        }
+        let (inputs, outputs) = spans.split_at(spans.len() - outputs);
+        if !arguments[inputs.len()..].iter().all(|argument| argument.writable) {
             return Outcome::Silent(format!("`{}`: its output is mapped for reading only", prepared.name));
         }
-        let result = self.snapshots.call(inputs, *output, |inputs, output| {
-            let result = catch_unwind(AssertUnwindSafe(|| kernel.run(inputs, output)));
+        let result = self.snapshots.call(inputs, outputs, |inputs, outputs| {
+            let result = catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs)));
             if fault == Some(CommandFault::Garbage) {
-                garbage(output);
+                outputs.iter_mut().for_each(|output| garbage(output));
             }
             match result {
                 Ok(result) => result.map_err(|error| error.to_string()),
                 Err(_) => Err("its kernel panicked".into()),
             }
         });
-        match result {
+        match result.unwrap_or_else(|| Err("its outputs overlap".into())) {
             Ok(()) => Outcome::Completed,
             Err(reason) => Outcome::Failed(format!("`{}`: {reason}", prepared.name)),
         }
