@@ -142,12 +142,12 @@ fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> O
     let [_, x] = operands(&nodes[last])?;
     let of_x = |index: &usize| {
         let node = &nodes[*index];
-        let plain = node.op == PRODUCT && !hinted(node) && f32s(&node.output) && (free(*index) || *index == at);
+        let plain = node.op == PRODUCT && !hinted(node) && f32s(&node.output) && (*index == at || free(*index));
         plain && operands(node).is_some_and(|[a, y]| a.weights && y.id == x.id && y.tensor == x.tensor)
     };
     let products: Vec<usize> = (start..=at).filter(of_x).collect();
     let rotations: Vec<(usize, usize)> = (start..=at)
-        .filter(|index| nodes[*index].op == ROTATION && (free(*index) || *index == at))
+        .filter(|index| nodes[*index].op == ROTATION && (*index == at || free(*index)))
         .filter_map(|index| Some((index, rotated(index).filter(|product| products.contains(product))?)))
         .collect();
     let (&[_, _, _], &[(q, query), (k, key)]) = (&products[..], &rotations[..]) else { return None };
@@ -220,4 +220,151 @@ fn bytes(view: &TensorView) -> Range<usize> {
 
 fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host_memory::HostSpan;
+    use aie_ops::{Tensor, table};
+
+    /// A graph in made-up memory: every tensor has a page of its own unless a test says otherwise.
+    #[derive(Default)]
+    struct Builder {
+        nodes: Vec<GraphNode>,
+        tensors: usize,
+    }
+
+    impl Builder {
+        fn tensor(&mut self, dtype: DataType, ne: [usize; 4]) -> TensorView {
+            self.tensors += 1;
+            let tensor = Tensor::contiguous(dtype, ne);
+            // SAFETY: the memory is never accessed.
+            let span = unsafe { HostSpan::new(self.tensors << 24, tensor.span_bytes()) };
+            let (id, weights) = (self.tensors, dtype.is_quantised());
+            TensorView { id, tensor, span, buffer: span, weights, input: false, view: false, read_once: true }
+        }
+
+        fn weights(&mut self, columns: usize, rows: usize) -> TensorView {
+            self.tensor(DataType::Q8_0, [columns, rows, 1, 1])
+        }
+
+        fn node(&mut self, op: &'static str, ne: [usize; 4], sources: &[TensorView]) -> TensorView {
+            let output = self.tensor(DataType::F32, ne);
+            let sources = sources.iter().copied().map(Some).collect();
+            let params = OpParams::default();
+            self.nodes.push(GraphNode { op, params, output, further_outputs: Vec::new(), sources });
+            output
+        }
+
+        /// Operations after fusion. Every group has to be what its operation accepts.
+        fn fused(self) -> Vec<(&'static str, usize)> {
+            let graph = Graph { nodes: self.nodes };
+            let possible = |node: &GraphNode| table::lookup(node.op).unwrap().check(&node.node()).is_ok();
+            fuse(&graph, possible).iter().map(|step| (step.node.op, step.nodes)).collect()
+        }
+    }
+
+    fn reshaped(view: TensorView, ne: [usize; 4]) -> TensorView {
+        TensorView { id: view.id + 1000, tensor: Tensor::contiguous(view.tensor.dtype, ne), view: true, ..view }
+    }
+
+    /// One layer's beginning: norm, projections, rotations. `change` may spoil it.
+    fn attention_layer(change: impl Fn(&mut Vec<GraphNode>)) -> Vec<(&'static str, usize)> {
+        let mut graph = Builder::default();
+        let (x, scale) = (graph.tensor(DataType::F32, [64, 2, 1, 1]), graph.tensor(DataType::F32, [64, 1, 1, 1]));
+        let positions = graph.tensor(DataType::I32, [2, 1, 1, 1]);
+        let [wq, wk, wv] = [32, 16, 16].map(|rows| graph.weights(64, rows));
+        let norm = graph.node("RMS_NORM", x.tensor.ne, &[x]);
+        let scaled = TensorView { read_once: false, ..graph.node("MUL", x.tensor.ne, &[norm, scale]) };
+        let q = graph.node("MUL_MAT", [32, 2, 1, 1], &[wq, scaled]);
+        graph.node("ROPE", [16, 2, 2, 1], &[reshaped(q, [16, 2, 2, 1]), positions]);
+        let v = graph.node("MUL_MAT", [16, 2, 1, 1], &[wv, scaled]);
+        // As ggml's allocator does: the queries' product is not needed any more.
+        let last = graph.nodes.last_mut().unwrap();
+        // SAFETY: the memory is never accessed.
+        last.output.span = unsafe { HostSpan::new(q.span.address(), v.span.length()) };
+        let k = graph.node("MUL_MAT", [16, 2, 1, 1], &[wk, scaled]);
+        graph.node("ROPE", [16, 1, 2, 1], &[reshaped(k, [16, 1, 2, 1]), positions]);
+        for node in graph.nodes.iter_mut().filter(|node| node.op == ROTATION) {
+            (node.params.0[1], node.params.0[5]) = (16, 10_000f32.to_bits().cast_signed());
+        }
+        change(&mut graph.nodes);
+        graph.fused()
+    }
+
+    const APART: [(&str, usize); 6] =
+        [("RMS_NORM_MUL", 2), ("MUL_MAT", 1), ("ROPE", 1), ("MUL_MAT", 1), ("MUL_MAT", 1), ("ROPE", 1)];
+
+    #[test]
+    fn projections_and_rotations_are_one_dispatch() {
+        assert_eq!(attention_layer(|_| ()), [("RMS_NORM_MUL", 2), ("MUL_MAT_QKV_ROPE", 5)]);
+    }
+
+    #[test]
+    fn projections_stay_apart_when_somebody_else_wants_a_value() {
+        assert_eq!(attention_layer(|nodes| nodes[2].output.read_once = false), APART);
+        assert_eq!(attention_layer(|nodes| nodes[6].params.0[5] += 1), APART);
+        assert_eq!(attention_layer(|nodes| nodes[4].sources[0].as_mut().unwrap().weights = false), APART);
+        // A node between reads the rotated queries, which would come too late.
+        let early = attention_layer(|nodes| {
+            let mut reader = nodes[3].clone();
+            (reader.op, reader.sources) = ("SQR", vec![Some(nodes[3].output)]);
+            reader.output = TensorView { id: 99, ..nodes[0].output };
+            nodes.insert(4, reader);
+        });
+        assert!(early.iter().all(|(op, _)| *op != "MUL_MAT_QKV_ROPE"), "{early:?}");
+    }
+
+    /// A layer's end: a gated product and the sum with what came before.
+    fn gated_layer(change: impl Fn(&mut Vec<GraphNode>)) -> Vec<(&'static str, usize)> {
+        let mut graph = Builder::default();
+        let (x, residual) = (graph.tensor(DataType::F32, [64, 2, 1, 1]), graph.tensor(DataType::F32, [64, 2, 1, 1]));
+        let (gate, up, down) = (graph.weights(64, 96), graph.weights(64, 96), graph.weights(96, 64));
+        let gates = graph.node("MUL_MAT", [96, 2, 1, 1], &[gate, x]);
+        let values = graph.node("MUL_MAT", [96, 2, 1, 1], &[up, x]);
+        let gated = graph.node("SWIGLU", [96, 2, 1, 1], &[gates, values]);
+        let product = graph.node("MUL_MAT", [64, 2, 1, 1], &[down, gated]);
+        graph.node("ADD", [64, 2, 1, 1], &[residual, product]);
+        change(&mut graph.nodes);
+        graph.fused()
+    }
+
+    #[test]
+    fn gates_and_sums_join_their_products() {
+        assert_eq!(gated_layer(|_| ()), [("MUL_MAT_SWIGLU", 3), ("MUL_MAT_ADD", 2)]);
+        // In place: the sum goes where the residual is, element by element.
+        let in_place = gated_layer(|nodes| nodes[4].output.span = nodes[4].sources[0].unwrap().span);
+        assert_eq!(in_place, [("MUL_MAT_SWIGLU", 3), ("MUL_MAT_ADD", 2)]);
+    }
+
+    #[test]
+    fn results_are_not_written_over_operands_that_are_read_again() {
+        let over_x = gated_layer(|nodes| nodes[2].output.span = nodes[0].sources[1].unwrap().span);
+        assert_eq!(over_x[..3], [("MUL_MAT", 1), ("MUL_MAT", 1), ("SWIGLU", 1)]);
+        let over_gated = gated_layer(|nodes| nodes[4].output.span = nodes[3].sources[1].unwrap().span);
+        assert_eq!(over_gated[1..], [("MUL_MAT", 1), ("ADD", 1)]);
+    }
+
+    #[test]
+    fn inputs_must_still_be_there() {
+        let changed = gated_layer(|nodes| {
+            // Between the product and the sum the gated values are overwritten.
+            let mut other = nodes[2].clone();
+            (other.op, other.sources) = ("SQR", vec![nodes[4].sources[0]]);
+            other.output.id = 77;
+            nodes.insert(4, other);
+        });
+        assert_eq!(changed[1..], [("MUL_MAT", 1), ("SQR", 1), ("ADD", 1)]);
+    }
+
+    #[test]
+    fn a_group_without_a_kernel_stays_apart() {
+        let mut graph = Builder::default();
+        let (x, scale) = (graph.tensor(DataType::F32, [64, 2, 1, 1]), graph.tensor(DataType::F32, [64, 1, 1, 1]));
+        let norm = graph.node("RMS_NORM", x.tensor.ne, &[x]);
+        graph.node("MUL", x.tensor.ne, &[norm, scale]);
+        let steps = fuse(&Graph { nodes: graph.nodes }, |_| false);
+        assert_eq!(steps.iter().map(|step| step.nodes).collect::<Vec<_>>(), [1, 1]);
+    }
 }
