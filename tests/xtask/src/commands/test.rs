@@ -93,13 +93,13 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "backend-ops",
-        about: "stock ggml's operation tests against the checked-in table",
-        program: Program::Xtask(&["backend-ops"]),
+        about: "a fixed part of stock ggml's operation tests against the checked-in table",
+        program: Program::Xtask(&["backend-ops", "--ci"]),
     },
     Stage {
         name: "backend-ops-xdna",
         about: "the same operation tests through AMD's ROCR",
-        program: Program::Xtask(&["backend-ops", "--driver", "xdna"]),
+        program: Program::Xtask(&["backend-ops", "--ci", "--driver", "xdna"]),
     },
     Stage { name: "kld", about: "text and probabilities against the CPU backend", program: Program::Xtask(&["kld"]) },
     Stage {

@@ -1,0 +1,135 @@
+//! What is wrong with one run of test-backend-ops: nothing it does not print counts as passed.
+
+use crate::ops_output::{Listing, Outcome};
+use crate::process::Finished;
+use std::collections::HashMap;
+
+/// Everything wrong with one operation's run.
+pub fn judge(
+    operation: &str,
+    backend: &str,
+    finished: &Finished,
+    listing: &Listing,
+    wanted: &[String],
+    expected: Option<usize>,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let passed = listing.count(Outcome::Passed);
+    if !finished.success() {
+        let words = finished.last_words(6);
+        problems.push(format!(
+            "test-backend-ops: {}{}{words}",
+            finished.describe(),
+            if words.is_empty() { "" } else { "\n" }
+        ));
+    }
+    if !listing.good_backends.iter().any(|name| name == backend) {
+        let words = finished.last_words(6);
+        problems.push(format!("no line `Backend {backend}: OK`: the device was not there or failed\n{words}"));
+    }
+    match listing.summary {
+        Some((good, all)) if good != all => problems.push(format!("{good} of {all} cases passed")),
+        Some((good, _)) if good != passed => {
+            problems.push(format!("{good} cases counted by the program, {passed} lines say OK"));
+        }
+        Some(_) => {}
+        None => problems.push("no line `N/N tests passed`".to_owned()),
+    }
+    for case in listing.cases.iter().filter(|case| matches!(case.outcome, Outcome::Failed | Outcome::Unfinished)) {
+        problems.push(format!("{operation}({}): {}", case.parameters, case.detail));
+    }
+    let missing = missing_cases(listing, wanted);
+    if !missing.is_empty() {
+        problems.push(format!("{} case(s) that the CPU backend supports did not pass:", missing.len()));
+        const SHOWN: usize = 20;
+        problems.extend(missing.iter().take(SHOWN).map(|parameters| format!("{operation}({parameters})")));
+        if missing.len() > SHOWN {
+            problems.push(format!("and {} more; see them with -o {operation}", missing.len() - SHOWN));
+        }
+    }
+    if let Some(expected) = expected
+        && passed < expected
+    {
+        problems.push(format!("{passed} cases passed, the table has {expected}"));
+    }
+    problems
+}
+
+/// Cases of `wanted` that are not among the passed ones; a case printed twice must pass twice.
+fn missing_cases<'a>(listing: &Listing, wanted: &'a [String]) -> Vec<&'a str> {
+    let mut left: HashMap<&str, usize> = HashMap::new();
+    for case in listing.cases.iter().filter(|case| case.outcome == Outcome::Passed) {
+        *left.entry(case.parameters.as_str()).or_default() += 1;
+    }
+    wanted
+        .iter()
+        .map(String::as_str)
+        .filter(|parameters| match left.get_mut(parameters) {
+            Some(count @ 1..) => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::time::Duration;
+
+    fn finished(code: i32, stdout: &str) -> Finished {
+        Finished {
+            status: std::process::ExitStatus::from_raw(code << 8),
+            stdout: stdout.to_owned(),
+            stderr: String::new(),
+            elapsed: Duration::ZERO,
+            timed_out: false,
+        }
+    }
+
+    fn problems(stdout: &str, wanted: &[&str], expected: usize) -> Vec<String> {
+        let end = finished(0, stdout);
+        let wanted: Vec<String> = wanted.iter().map(|text| (*text).to_owned()).collect();
+        judge("ADD", "HSA0", &end, &Listing::parse(stdout), &wanted, Some(expected))
+    }
+
+    const GOOD: &str = "  ADD(a=1): OK\n  ADD(a=1): OK\n  2/2 tests passed\n  Backend HSA0: OK\n";
+
+    #[test]
+    fn a_good_run_has_no_problem() {
+        assert_eq!(problems(GOOD, &["a=1", "a=1"], 2), Vec::<String>::new());
+    }
+
+    #[test]
+    fn exit_code_zero_without_our_backend_is_a_problem() {
+        let found = problems("  Skipping\n2/2 backends passed\nOK\n", &["a=1"], 1);
+        assert!(found.iter().any(|problem| problem.contains("Backend HSA0: OK")));
+        assert!(found.iter().any(|problem| problem.contains("did not pass")));
+    }
+
+    #[test]
+    fn a_case_that_became_unsupported_is_named() {
+        let text = "  ADD(a=1): OK\n  ADD(a=2): not supported [HSA0]\n  1/1 tests passed\n  Backend HSA0: OK\n";
+        let found = problems(text, &["a=1", "a=2"], 2);
+        assert!(found.contains(&"ADD(a=2)".to_owned()), "{found:?}");
+        assert!(found.iter().any(|problem| problem.contains("the table has 2")));
+    }
+
+    #[test]
+    fn a_repeated_case_must_pass_as_often_as_it_is_wanted() {
+        assert!(!problems(GOOD, &["a=1", "a=1", "a=1"], 2).is_empty());
+    }
+
+    #[test]
+    fn a_failed_case_and_a_crash_are_problems() {
+        let text = "  ADD(a=1): [ADD] NMSE = 1 > 0.1 FAIL\n  0/1 tests passed\n  Backend HSA0: FAIL\n";
+        assert!(problems(text, &["a=1"], 1).iter().any(|problem| problem.contains("NMSE")));
+        let mut end = finished(0, GOOD);
+        end.status = std::process::ExitStatus::from_raw(11);
+        let found = judge("ADD", "HSA0", &end, &Listing::parse(GOOD), &[], None);
+        assert!(found[0].contains("SIGSEGV"));
+    }
+}
