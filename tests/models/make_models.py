@@ -106,9 +106,13 @@ class Model:
         self.writer.add_tensor(name, self.random.uniform(low, high, shape).astype(np.float32))
 
     def embeddings(self, kind, output=None):
-        """The first and the last matrix; without `output` the first one is both, and the residual stream is smaller."""
+        """The first and the last matrix; without `output` the first one is both.
+
+        Then the residual stream begins smaller. The branches follow half the way (in decibels): with the whole of it a
+        token would only predict itself.
+        """
         first = LOGIT_SPREAD if output is None else np.sqrt(EMBEDDING)
-        self.branch *= first / np.sqrt(EMBEDDING)
+        self.branch *= np.sqrt(first / np.sqrt(EMBEDDING))
         self.matrix("token_embd.weight", VOCABULARY, EMBEDDING, kind, gain=first)
         self.vector("output_norm.weight", EMBEDDING, centre=1.0)
         if output is not None:

@@ -67,8 +67,8 @@ pub struct ModelsArgs {
     /// Only these models, separated by commas
     #[arg(long, value_name = "MODEL", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
-    /// Threads of both sides
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Threads of both sides; the models are so small that more than one only wait for each other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     #[command(flatten)]
     driver: DriverOptions,
