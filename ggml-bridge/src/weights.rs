@@ -1,6 +1,6 @@
 //! Weights in the form the array reads, converted once.
 //!
-//! Quantised and f16 weights become bf16 copies in device memory when a plan first needs them. A copy is found again by the
+//! f16 weights become bf16 copies in device memory when a plan first needs them. A copy is found again by the
 //! address, type and shape of the original. It is dropped when the original is written or freed, and plans that use it
 //! notice by [`WeightCache::generation`]. The copies of a device together stay under a cap; what is over it is converted
 //! in every graph.
