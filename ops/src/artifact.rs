@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Version of [`Description`]. Readers accept this one only.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The first device generation whose shim DMA has bursts of 512 bytes (aie2p); before it 256 is the largest.
 const FIRST_WITH_LONG_BURSTS: u8 = 4;
@@ -311,7 +311,7 @@ mod tests {
 
     #[rstest]
     #[case::not_json(|_: &mut Description| (), "line 1", true)]
-    #[case::version(|d: &mut Description| d.version = 7, "expected version 1, found 7", false)]
+    #[case::version(|d: &mut Description| d.version = 7, "expected version 2, found 7", false)]
     #[case::generation(|d: &mut Description| d.arch = "aie2".into(), "expected generation aie2p, found aie2", false)]
     #[case::operation(|d: &mut Description| d.node.op = "FLY".into(), "operation FLY is not in the table", false)]
     #[case::arguments(|d: &mut Description| d.node.sources.push(d.node.sources[0]), "expected arguments 3, found 4", false)]

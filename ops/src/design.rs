@@ -60,9 +60,55 @@ impl TileBuffer {
     }
 }
 
+/// The way in which data passes the array: which planner made a design.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flow {
+    /// Tiles of all tensors pass side by side.
+    Elements,
+    /// Whole rows, gone over once or several times.
+    Rows,
+    /// Tiles of two matrices, on the matrix units.
+    Product,
+    /// Keys and values pass queries that stay.
+    Attention,
+    /// A state stays in a core while tokens pass.
+    Recurrence,
+    /// A running result stays in a core.
+    Reduction,
+    /// Runs that are sorted and merged.
+    Sort,
+    /// Candidates stay in a core while a row passes.
+    Selection,
+    /// Rows or matrices that ids name are fetched by the cores.
+    Picked,
+    /// Through the mem tiles, without a core.
+    Movement,
+}
+
+impl Flow {
+    /// In words, for tables.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Elements => "element by element",
+            Self::Rows => "row by row",
+            Self::Product => "matrix product",
+            Self::Attention => "keys and values past queries",
+            Self::Recurrence => "tokens past a state",
+            Self::Reduction => "running result",
+            Self::Sort => "sorted runs, merged",
+            Self::Selection => "candidates kept",
+            Self::Picked => "fetched by ids",
+            Self::Movement => "movement by DMA",
+        }
+    }
+}
+
 /// Resources of one kernel. Counts are per core or per column as stated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Design {
+    /// How data passes.
+    pub flow: Flow,
     /// Columns used.
     pub columns: usize,
     /// Cores used in each column.
@@ -184,6 +230,7 @@ pub(crate) mod tests {
 
     fn small() -> Design {
         Design {
+            flow: Flow::Elements,
             columns: 1,
             cores_per_column: 1,
             core_buffers: vec![TileBuffer::new("source 0", 1024, 2), TileBuffer::new("output", 1024, 2)],

@@ -113,6 +113,10 @@ pub trait Operation: Sync + Send + Debug {
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         crate::table::examples(self.name(), dtype)
     }
+    /// The operations of ggml's graph that a fused one stands for, in order; empty for ggml's own.
+    fn stands_for(&self) -> Vec<&'static str> {
+        Vec::new()
+    }
     /// Tiles, buffers and channels for a normalised node, checked against the generation's resources.
     ///
     /// # Errors

@@ -3,12 +3,14 @@
 //! Whoever has a node's name asks here: the ggml bridge, the kernel store, the executor of reference artifacts. A family
 //! is listed once, below.
 
+use crate::design::Design;
 use crate::family;
 use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement};
+use crate::normalise::{F16Policy, normalise};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
+use aie_hal::Arch;
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 /// The families, in the order of the documentation.
@@ -64,31 +66,52 @@ pub fn lookup(name: &str) -> Option<&'static dyn Operation> {
     BY_NAME.get(name).or_else(|| BY_NAME.get(name.to_ascii_uppercase().as_str())).copied()
 }
 
-/// The table as Markdown, for the documentation: what each operation's rules accept and where it runs.
+/// One operation as the documentation shows it.
+#[derive(Debug)]
+pub struct Row {
+    /// Name.
+    pub name: &'static str,
+    /// The operations it stands for, when it is a fused one.
+    pub stands_for: Vec<&'static str>,
+    /// Where it runs; several when that depends on the node.
+    pub places: Vec<Place>,
+}
+
+/// Where an operation runs with some types.
+#[derive(Debug)]
+pub struct Place {
+    /// Where, and why on the host.
+    pub placement: Placement,
+    /// Types of source 0 (of the result, without sources), in [`DataType::ALL`]'s order.
+    pub types: Vec<DataType>,
+    /// On the array, the plan of the example with the first of these types, or what it lacks. `None` on the host.
+    pub design: Option<Result<Design, Unsupported>>,
+}
+
+/// The table for the documentation: what each operation's rules accept, where it runs, and how on the generation `arch`.
 ///
-/// The rules are asked, not described a second time: for every operation typical nodes with every type are made up,
-/// and what [`Operation::check`] accepts is listed by placement and by the type of source 0.
-pub fn markdown() -> String {
-    let mut text = String::from("| operation | runs on | types of source 0 |\n|---|---|---|\n");
-    for op in all() {
-        let mut rows: BTreeMap<String, Vec<DataType>> = BTreeMap::new();
-        for dtype in DataType::ALL {
-            let accepted = op.examples(*dtype).into_iter().find(|node| op.check(node).is_ok());
-            if let Some(node) = accepted {
-                let place = match op.placement(&node) {
-                    Placement::Array => "array".into(),
-                    Placement::Host(reason) => format!("host: {reason}"),
-                };
-                rows.entry(place).or_default().push(*dtype);
-            }
-        }
-        for (place, types) in rows {
-            let types: Vec<_> = types.iter().map(|dtype| dtype.name()).collect();
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "| {} | {place} | {} |", op.name(), types.join(", "));
+/// The rules are asked, not described a second time: for every operation typical nodes with every type are made up
+/// ([`Operation::examples`]), and what [`Operation::check`] accepts is listed by placement and by the type of source 0.
+pub fn rows(arch: &Arch) -> Vec<Row> {
+    all().map(|op| Row { name: op.name(), stands_for: op.stands_for(), places: places(op, arch) }).collect()
+}
+
+fn places(op: &dyn Operation, arch: &Arch) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for &dtype in DataType::ALL {
+        let Some(node) = op.examples(dtype).into_iter().find(|node| op.check(node).is_ok()) else { continue };
+        let placement = op.placement(&node);
+        match places.iter_mut().find(|place| place.placement == placement) {
+            Some(place) => place.types.push(dtype),
+            None => places.push(Place { placement, types: vec![dtype], design: plan(op, &node, placement, arch) }),
         }
     }
-    text
+    places
+}
+
+fn plan(op: &dyn Operation, node: &Node, placement: Placement, arch: &Arch) -> Option<Result<Design, Unsupported>> {
+    let plan = || op.design(&normalise(op, node, F16Policy::default())?.node, arch);
+    (placement == Placement::Array).then(plan)
 }
 
 /// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.
@@ -131,6 +154,8 @@ pub(crate) fn examples(op: &str, dtype: DataType) -> Vec<Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::design::tests::arch;
+    use rstest::rstest;
     use std::collections::HashSet;
 
     #[test]
@@ -160,20 +185,26 @@ mod tests {
         assert!(missing.is_empty(), "missing: {missing:?}");
     }
 
-    #[test]
-    fn every_operation_is_documented() {
-        let text = markdown();
-        for op in all() {
-            assert!(text.contains(&format!("| {} |", op.name())), "{} accepts no example:\n{text}", op.name());
+    #[rstest]
+    fn every_operation_accepts_an_example_and_is_planned(#[values("aie2", "aie2p")] generation: &str) {
+        for row in rows(&arch(generation)) {
+            assert!(!row.places.is_empty(), "{} accepts no example", row.name);
+            for place in row.places {
+                match (place.placement, place.design) {
+                    (Placement::Array, Some(Ok(design))) => assert!(design.columns > 0),
+                    (Placement::Host(reason), None) => assert!(reason.len() > 10, "{}: {reason}", row.name),
+                    (placement, design) => panic!("{}: {placement:?} with {design:?}", row.name),
+                }
+            }
         }
     }
 
     #[test]
-    fn the_docs_carry_this_table() {
-        let docs = include_str!("../../docs/operations.md");
-        assert!(
-            docs.ends_with(markdown().trim_start()),
-            "docs/operations.md is out of date; put in what `cargo run -p aie-ops --example operations` prints"
-        );
+    fn fused_operations_stand_for_listed_ones() {
+        let fused: Vec<_> = all().filter(|op| !op.stands_for().is_empty()).collect();
+        assert!(fused.len() >= 2);
+        for op in fused {
+            assert!(op.stands_for().len() > 1 && op.stands_for().iter().all(|part| lookup(part).is_some()), "{op:?}");
+        }
     }
 }

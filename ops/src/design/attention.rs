@@ -1,6 +1,6 @@
 //! Attention: keys and values stream past queries that stay.
 
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::DataType;
@@ -58,6 +58,7 @@ pub fn attention(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, U
             core_buffers.push(TileBuffer::new("row, decoded", words(length), 1));
         }
         Design {
+            flow: Flow::Attention,
             columns,
             cores_per_column: cores,
             core_buffers,

@@ -1,6 +1,6 @@
 //! Operations that go through their output element by element.
 
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of, sources, streams};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of, sources, streams};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::DataType;
@@ -57,6 +57,7 @@ pub fn elementwise(op: &'static str, node: &Node, arch: &Arch) -> Result<Design,
     }
     core_buffers.push(TileBuffer::new("output", bytes_of(node.output.dtype, tile), 2));
     let design = Design {
+        flow: Flow::Elements,
         columns: (elements / tile).clamp(1, arch.array.columns),
         cores_per_column: 1,
         core_buffers,

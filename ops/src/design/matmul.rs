@@ -1,6 +1,6 @@
 //! Matrix products on the cores' matrix units.
 
-use super::{Design, TileBuffer, bytes_of, resources};
+use super::{Design, Flow, TileBuffer, bytes_of, resources};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::{DataType, Tensor};
@@ -156,6 +156,7 @@ impl Product<'_> {
             .map(|(index, buffer)| staged(buffer, if index == 1 { 1 } else { cores }))
             .collect();
         Design {
+            flow: Flow::Product,
             columns: wide.clamp(1, self.arch.array.columns),
             cores_per_column: cores,
             core_buffers,

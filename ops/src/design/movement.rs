@@ -3,7 +3,7 @@
 //! A transfer is one shim buffer descriptor: a run of words and three loops around it. What does not fit one descriptor is
 //! cut into several, which the instruction stream hands to the task queue one after the other. No core takes part.
 
-use super::{Design, TileBuffer, resources, sources};
+use super::{Design, Flow, TileBuffer, resources, sources};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::Tensor;
@@ -62,6 +62,7 @@ pub fn movement(op: &'static str, node: &Node, arch: &Arch, movement: Movement) 
         mem_tile_buffers.push(TileBuffer::new("constant", bytes.min(PIECE_BYTES), 1));
     }
     let design = Design {
+        flow: Flow::Movement,
         columns: bytes.div_ceil(PIECE_BYTES).clamp(1, arch.array.columns),
         cores_per_column: 0,
         core_buffers: vec![],

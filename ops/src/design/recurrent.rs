@@ -1,6 +1,6 @@
 //! Operations that carry a state from token to token: scans and delta rules.
 
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer};
 use crate::operation::Unsupported;
 use aie_hal::Arch;
 
@@ -66,6 +66,7 @@ fn plan(recurrence: &Recurrence, rows: usize, arch: &Arch) -> Design {
     ];
     let columns = blocks.div_ceil(cores).min(arch.array.columns);
     Design {
+        flow: Flow::Recurrence,
         columns,
         cores_per_column: cores,
         core_buffers,

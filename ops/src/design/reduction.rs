@@ -3,7 +3,7 @@
 //! Nothing has to be kept but a running result, so sources pass once, in tiles, however long a row is.
 
 use super::elementwise::tile_elements;
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of, sources};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of, sources};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::Tensor;
@@ -25,6 +25,7 @@ pub fn row_reduction(op: &'static str, node: &Node, arch: &Arch) -> Result<Desig
     core_buffers.push(TileBuffer::new("running result", RUNNING_BYTES, 1));
     core_buffers.push(TileBuffer::new("output", bytes_of(node.output.dtype, results), 2));
     let design = Design {
+        flow: Flow::Reduction,
         columns: rows.clamp(1, arch.array.columns),
         cores_per_column: 1,
         core_buffers,
@@ -61,6 +62,7 @@ pub fn whole_reduction(op: &'static str, node: &Node, arch: &Arch, pieces: usize
     }
     core_buffers.push(TileBuffer::new("output", RUNNING_BYTES.max(bytes_of(node.output.dtype, 1)), 1));
     let design = Design {
+        flow: Flow::Reduction,
         columns,
         cores_per_column: 1,
         core_buffers,

@@ -1,7 +1,7 @@
 //! Operations that need a whole row before they can write its first element: norms, softmax, rotary embeddings.
 
 use super::elementwise::tile_elements;
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of, sources, streams};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of, sources, streams};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use aie_hal::Arch;
@@ -34,6 +34,7 @@ pub fn rowwise(op: &'static str, node: &Node, arch: &Arch, row_passes: usize) ->
         if joined { vec![TileBuffer::new("sources joined", sum, 2)] } else { vec![] }
     };
     let mut design = Design {
+        flow: Flow::Rows,
         columns: node.output.rows().clamp(1, arch.array.columns),
         cores_per_column: 1,
         core_buffers: buffers(|row| row.bytes, 2),

@@ -5,7 +5,7 @@
 //! into the task queue of the channel that feeds the column's cores. So only what was picked leaves memory. The packets take the
 //! second output stream of one core in each column, and a buffer in it; the ids arrive on the stream of the other operand.
 
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of, resources, rowwise};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of, resources, rowwise};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use crate::tensor::DataType;
@@ -39,6 +39,7 @@ pub fn selected_rows(op: &'static str, node: &Node, arch: &Arch) -> Result<Desig
     let ids = rows.sources.get_mut(2).and_then(Option::take);
     let ids = ids.ok_or_else(|| Unsupported::Shape { op, reason: "source 2, the ids, is missing".into() })?;
     let mut design = rowwise(op, &rows, arch, 1)?;
+    design.flow = Flow::Picked;
     design.core_buffers.extend(selection(ids.elements()));
     design.core_outputs += 1;
     design.check(op, arch)?;
@@ -90,6 +91,7 @@ pub fn selected_products(op: &'static str, node: &Node, arch: &Arch) -> Result<D
         let shared = core_buffers.iter().find(|b| b.role.starts_with("source 1")).map(|b| staged(b, 1));
         let output = core_buffers.iter().find(|b| b.role.starts_with("output")).map(|b| staged(b, cores));
         Design {
+            flow: Flow::Picked,
             columns: blocks.div_ceil(cores).min(arch.array.columns),
             cores_per_column: cores,
             core_buffers,

@@ -4,7 +4,7 @@
 //! and the core merges two by two. Between two merges the whole row is kept twice, so a row that a mem tile cannot keep so
 //! would need scratch memory outside the array, which kernels do not have.
 
-use super::{DEFAULT_STACK_BYTES, Design, TileBuffer, bytes_of};
+use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of};
 use crate::node::Node;
 use crate::operation::Unsupported;
 use aie_hal::Arch;
@@ -28,6 +28,7 @@ pub fn sort(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupp
     let pairs = length.saturating_mul(PAIR_BYTES);
     let (source, output) = (source_row(node), bytes_of(node.output.dtype, length));
     let mut design = Design {
+        flow: Flow::Sort,
         columns: node.output.rows().clamp(1, arch.array.columns),
         cores_per_column: 1,
         core_buffers: vec![
@@ -64,6 +65,7 @@ pub fn sort(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupp
 pub fn select(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
     let count = node.output.ne[0];
     let design = Design {
+        flow: Flow::Selection,
         columns: node.output.rows().clamp(1, arch.array.columns),
         cores_per_column: 1,
         core_buffers: vec![

@@ -204,6 +204,14 @@ impl Operation for Fused {
         vec![node]
     }
 
+    fn stands_for(&self) -> Vec<&'static str> {
+        match self.form {
+            Form::NormMul { norm, .. } => vec![norm, "MUL"],
+            Form::MulMatAdd => vec!["MUL_MAT", "ADD"],
+            Form::MulMatGlu { gate } => vec!["MUL_MAT", "MUL_MAT", gate],
+        }
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         match self.form {
             Form::NormMul { row_passes, .. } => rowwise(self.name, node, arch, row_passes),

@@ -13,6 +13,7 @@ mod model;
 mod ops_output;
 mod ops_table;
 mod output;
+mod per_token;
 mod process;
 mod python;
 mod schedule;
@@ -41,6 +42,7 @@ enum Command {
     Testbed(commands::testbed::TestbedArgs),
     Conformance(commands::conformance::ConformanceArgs),
     BackendOps(commands::backend_ops::BackendOpsArgs),
+    Operations(commands::operations::OperationsArgs),
     Abi(commands::abi::AbiArgs),
     HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
     BlockFormats(commands::block_formats::BlockFormatsArgs),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Testbed(args) => commands::testbed::run(args, options),
         Command::Conformance(args) => commands::conformance::run(args, options),
         Command::BackendOps(args) => commands::backend_ops::run(args, options),
+        Command::Operations(args) => commands::operations::run(args, options),
         Command::HsaHeaders(args) => commands::hsa_headers::run(args, options),
         Command::BlockFormats(args) => commands::block_formats::run(args, options),
         Command::Abi(args) => commands::abi::run(args, options),

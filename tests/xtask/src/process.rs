@@ -9,6 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
+use wait4::Wait4;
 
 /// How a program ended and what it printed.
 #[derive(Debug)]
@@ -23,6 +24,9 @@ pub struct Finished {
     pub elapsed: Duration,
     /// Whether it was killed because the time limit passed.
     pub timed_out: bool,
+    /// The most memory it had resident at one time, in bytes: its own, shared and mapped files' pages alike. Linux counts
+    /// from the fork on, so this is at least what we had resident then, a few MB.
+    pub peak_resident: u64,
 }
 
 impl Finished {
@@ -110,16 +114,17 @@ pub fn run_watched(command: &mut Command, limit: Duration, mut on_stdout: impl F
             child.kill().with_context(|| format!("cannot stop {name}"))?;
         }
     }
-    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    let ended = child.wait4().with_context(|| format!("cannot wait for {name}"))?;
     for stream in streams {
         let _ = stream.join();
     }
     Ok(Finished {
-        status,
+        status: ended.status,
         stdout: String::from_utf8_lossy(&stdout).into_owned(),
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         elapsed: started.elapsed(),
         timed_out,
+        peak_resident: ended.rusage.maxrss,
     })
 }
 

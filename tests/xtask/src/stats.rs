@@ -33,6 +33,12 @@ pub struct DeviceStats {
     pub weights: Weights,
     /// What ran where, per operation and shape.
     pub operations: Vec<Operation>,
+    /// Conversions of sources and results, which are host calls.
+    #[serde(default)]
+    pub conversions: Conversions,
+    /// Dispatches that stand for several nodes.
+    #[serde(default)]
+    pub fusion: Fusion,
     /// The last graphs, oldest first.
     pub graph_log: Vec<GraphEntry>,
 }
@@ -71,6 +77,20 @@ pub struct Weights {
     pub bytes: u64,
     pub cap_bytes: u64,
     pub refused: u64,
+}
+
+/// Conversions that ran as host calls.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Conversions {
+    pub host_calls: u64,
+    pub bytes: u64,
+}
+
+/// Fused dispatches, and the nodes they stand for.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Fusion {
+    pub dispatches: u64,
+    pub nodes: u64,
 }
 
 /// One operation with one shape.
@@ -195,7 +215,8 @@ impl DeviceStats {
             ("  of them replayed", self.graphs.replayed.to_string()),
             ("submissions", format!("{} ({per_graph:.2} per graph)", counters.submissions)),
             ("kernel dispatches", counters.dispatches.to_string()),
-            ("host calls", counters.host_calls.to_string()),
+            ("  of them for several nodes", format!("{} ({} nodes)", self.fusion.dispatches, self.fusion.nodes)),
+            ("host calls", format!("{} (conversions {})", counters.host_calls, self.conversions.host_calls)),
             ("chains", counters.chains.to_string()),
             ("contexts created / switches", format!("{} / {}", counters.contexts_created, counters.context_switches)),
             ("weights converted", format!("{} ({} MB)", self.weights.converted, megabytes(self.weights.bytes))),

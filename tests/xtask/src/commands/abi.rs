@@ -309,6 +309,7 @@ mod tests {
             stderr: String::new(),
             elapsed: Duration::ZERO,
             timed_out: false,
+            peak_resident: 0,
         };
         judge(&finished, &Listing::parse(text), Some(version), Some(wanted))
     }

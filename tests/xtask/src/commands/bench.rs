@@ -1,35 +1,36 @@
-//! `cargo xtask bench`: speed as a ratio to ggml's CPU backend, and what a token costs.
+//! `cargo xtask bench`: speed and memory as ratios to ggml's CPU backend, and what a token costs.
 //!
 //! Both sides run in turn on the same machine with the same number of threads. On the simulated device the time is that
 //! of the reference kernels on this CPU and says nothing about an NPU; the counts per token hold for both.
 
 mod kernel;
+mod machine;
+mod page;
+mod speed;
 
-use crate::generation::{self, StatsFile};
 use crate::output;
-use crate::process;
+use crate::per_token::FusionCounts;
 use crate::session::{DriverOptions, Options, Session};
-use crate::stats::{DeviceStats, Stats};
-use anyhow::{Context, Result};
+use crate::stats::DeviceStats;
+use anyhow::Result;
 use clap::Args;
 use kernel::KernelCosts;
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use machine::{Machine, Programs};
+use page::{megabytes, on_or_off};
+use serde::Serialize;
+use speed::{Comparison, DECODE};
+use std::path::PathBuf;
 
-const PREFILL: u64 = 128;
-const DECODE: u64 = 32;
-
-/// Measure tokens per second against ggml's CPU backend, and submissions and allocations per token.
+/// Measure tokens per second and memory against ggml's CPU backend, and dispatches and allocations per token.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask bench
-  cargo xtask bench --threads 1 --repetitions 5
+  cargo xtask bench --threads 1 --repetitions 10
   cargo xtask bench --driver xdna       and what a token and a dispatch cost at the kernel
-  cargo xtask bench --json | jq .prefill.ratio
+  cargo xtask bench --json | jq '.comparisons[].decode.ratio'
+  cargo xtask bench --write             on an idle machine: the figures in docs/performance.md
 
-Times are reported and never asserted.")]
+Times and memory are reported and never asserted; `cargo xtask splits` checks what fusion saves.")]
 pub struct BenchArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
@@ -37,48 +38,37 @@ pub struct BenchArgs {
     /// Threads of both sides; by default one per core
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Repetitions of each measurement
-    #[arg(short, long, value_name = "N", default_value_t = 3)]
+    /// Repetitions of each measurement, both sides in turn
+    #[arg(short, long, value_name = "N", default_value_t = 5)]
     repetitions: usize,
+    /// Print the figures as docs/performance.md has them
+    #[arg(long, conflicts_with_all = ["write", "json"])]
+    markdown: bool,
+    /// Put the figures into docs/performance.md
+    #[arg(long)]
+    write: bool,
     #[command(flatten)]
     driver: DriverOptions,
 }
 
-/// What llama-bench prints for one measurement.
-#[derive(Debug, Deserialize)]
-struct Measurement {
-    n_prompt: u64,
-    n_gen: u64,
-    avg_ts: f64,
-    stddev_ts: f64,
-}
-
-#[derive(Debug, Clone, Copy, Serialize)]
-struct Speed {
-    tokens_per_second: f64,
-    deviation: f64,
-}
-
-#[derive(Serialize)]
-struct Pair {
-    tokens: u64,
-    cpu: Speed,
-    device: Speed,
-    ratio: f64,
-}
-
 #[derive(Serialize)]
 struct Report {
+    machine: Machine,
+    programs: Programs,
+    model: String,
     threads: usize,
     repetitions: usize,
-    prefill: Pair,
-    decode: Pair,
+    /// Flash attention off and on.
+    comparisons: Vec<Comparison>,
+    /// Flash attention off and on.
+    tokens: Vec<FusionCounts>,
     submissions_per_graph: f64,
     allocations_per_decoded_token: f64,
     on_array: u64,
     on_host: u64,
     /// Costs at the kernel, with `--driver xdna`.
     kernel: Option<KernelCosts>,
+    /// Counts of a run without flash attention.
     device: DeviceStats,
 }
 
@@ -87,27 +77,19 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let (cpu_prefill, cpu_decode) =
-        measure(session.on_cpu("llama-bench")?, &model, threads, args.repetitions).context("on the CPU backend")?;
-    let file = StatsFile::new()?;
-    let (prefill, decode) =
-        measure(session.on_device("llama-bench", Some(&file.path()))?, &model, threads, args.repetitions)
-            .context("on our device")?;
-    let stats = Stats::read(&file.path())?;
-    let device = stats.used()?.clone();
-    session.kernel_report()?;
+    let compare = |flash| speed::compare(&session, &model, threads, args.repetitions, flash);
+    let (off, on) = (compare(false)?, compare(true)?);
+    let tokens = [false, true].map(|flash| FusionCounts::measure(&session, &model, Some(threads), flash));
     let kernel = KernelCosts::measure(&session, &model, threads, options)?;
-    let pair = |tokens, cpu: Speed, device: Speed| Pair {
-        tokens,
-        cpu,
-        device,
-        ratio: device.tokens_per_second / cpu.tokens_per_second,
-    };
+    let device = off.device;
     let report = Report {
+        machine: Machine::read()?,
+        programs: Programs::of(session.testbed.stamp()),
+        model: model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         threads,
         repetitions: args.repetitions,
-        prefill: pair(PREFILL, cpu_prefill, prefill),
-        decode: pair(DECODE, cpu_decode, decode),
+        comparisons: vec![off.comparison, on.comparison],
+        tokens: tokens.into_iter().collect::<Result<_>>()?,
         submissions_per_graph: device.counters.submissions as f64 / device.graphs.computed.max(1) as f64,
         allocations_per_decoded_token: allocations_per_token(&device),
         on_array: device.array(),
@@ -115,7 +97,18 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
         kernel,
         device,
     };
-    if options.json { output::json(&report) } else { print(&report) }
+    if args.write {
+        page::write(&report)?;
+    }
+    if options.json {
+        output::json(&report)
+    } else if args.markdown {
+        print!("{}", page::markdown(&report));
+        Ok(())
+    } else {
+        print(&report);
+        Ok(())
+    }
 }
 
 /// Mean of the last graphs of the log: llama-bench decodes last.
@@ -125,39 +118,36 @@ fn allocations_per_token(device: &DeviceStats) -> f64 {
     tail.iter().map(|entry| entry.allocations).sum::<u64>() as f64 / tail.len().max(1) as f64
 }
 
-fn measure(mut command: Command, model: &Path, threads: usize, repetitions: usize) -> Result<(Speed, Speed)> {
-    command.arg("-m").arg(model).args(["-fa", "0", "-o", "json"]);
-    command.args(["-p", &PREFILL.to_string(), "-n", &DECODE.to_string(), "-r", &repetitions.to_string()]);
-    generation::set_threads(&mut command, Some(threads));
-    let finished = process::run(&mut command, Duration::from_secs(1800))?;
-    generation::require_success(&finished)?;
-    parse(&finished.stdout)
-}
-
-fn parse(text: &str) -> Result<(Speed, Speed)> {
-    let measurements: Vec<Measurement> = serde_json::from_str(text).context("llama-bench printed no JSON list")?;
-    let speed = |prompt, generated| {
-        measurements
-            .iter()
-            .find(|found| found.n_prompt == prompt && found.n_gen == generated)
-            .map(|found| Speed { tokens_per_second: found.avg_ts, deviation: found.stddev_ts })
-            .with_context(|| format!("llama-bench printed no measurement of {prompt} + {generated} tokens"))
-    };
-    Ok((speed(PREFILL, 0)?, speed(0, DECODE)?))
-}
-
-fn print(report: &Report) -> Result<()> {
-    let mut table = output::table(&["tokens per second", "#CPU backend", "#our device", "#ratio"]);
-    for (name, pair) in [("prefill", &report.prefill), ("decode", &report.decode)] {
-        let speed = |speed: Speed| format!("{:.1} ± {:.1}", speed.tokens_per_second, speed.deviation);
-        table.add_row([
-            format!("{name} {}", pair.tokens),
-            speed(pair.cpu),
-            speed(pair.device),
-            format!("{:.2}", pair.ratio),
-        ]);
+fn print(report: &Report) {
+    let mut table = output::table(&["tokens per second", "flash attention", "#CPU backend", "#our device", "#ratio"]);
+    let mut memory =
+        output::table(&["resident MB at most", "flash attention", "#CPU backend", "#our device", "#ratio"]);
+    for comparison in &report.comparisons {
+        let switch = on_or_off(comparison.flash_attention).to_owned();
+        for (name, pair) in [("prefill", &comparison.prefill), ("decode", &comparison.decode)] {
+            table.add_row([
+                format!("{name} {}", pair.tokens),
+                switch.clone(),
+                page::speed(&pair.cpu),
+                page::speed(&pair.device),
+                format!("{:.2}", pair.ratio),
+            ]);
+        }
+        let peak = &comparison.peak_resident;
+        let ratio = format!("{:.2}", peak.ratio);
+        memory.add_row(["process".to_owned(), switch, megabytes(peak.cpu), megabytes(peak.device), ratio]);
     }
-    println!("{table}");
+    println!("{table}\n{memory}");
+    let mut tokens = output::table(&["a decoded token", "flash attention", "#node by node", "#fused"]);
+    for token in &report.tokens {
+        for ((name, apart), (_, fused)) in token.apart.named().into_iter().zip(token.fused.named()) {
+            let switch = on_or_off(token.flash_attention).to_owned();
+            tokens.add_row([name.to_owned(), switch, format!("{apart:.1}"), format!("{fused:.1}")]);
+        }
+        let (switch, saved) = (on_or_off(token.flash_attention).to_owned(), format!("{:.1} %", 100.0 * token.saved));
+        tokens.add_row(["dispatches saved".to_owned(), switch, String::new(), saved]);
+    }
+    println!("{tokens}");
     let mut costs = output::table(&["cost", "#value"]);
     let share = 100.0 * report.on_array as f64 / (report.on_array + report.on_host).max(1) as f64;
     for (name, value) in [
@@ -172,25 +162,36 @@ fn print(report: &Report) -> Result<()> {
     if let Some(kernel) = &report.kernel {
         kernel.print();
     }
+    println!("{}; {}", report.machine.describe(), report.programs.describe());
     println!(
-        "{} threads on both sides, {} repetitions; simulated device, its kernels run on this CPU",
+        "{} threads on both sides, {} repetitions in turn; simulated device, its kernels run on this CPU",
         report.threads, report.repetitions
     );
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Stats;
 
-    #[test]
-    fn llama_bench_s_list_is_read() {
-        let text = r#"[{"n_prompt":128,"n_gen":0,"avg_ts":200.5,"stddev_ts":1.0,"n_depth":0},
-            {"n_prompt":0,"n_gen":32,"avg_ts":50.0,"stddev_ts":2.0}]"#;
-        let (prefill, decode) = parse(text).unwrap();
-        assert_eq!((prefill.tokens_per_second, decode.deviation), (200.5, 2.0));
-        assert!(parse("[]").unwrap_err().to_string().contains("128"));
-        assert!(parse("llama").is_err());
+    /// Made-up figures.
+    pub fn report() -> Report {
+        let stats: Stats = serde_json::from_str(&crate::stats::tests::sample("[]")).unwrap();
+        Report {
+            machine: machine::tests::small(),
+            programs: Programs { llama_cpp: "0.7.0".into(), ggml: "0.27.0-1".into() },
+            model: "small".into(),
+            threads: 2,
+            repetitions: 2,
+            comparisons: vec![speed::tests::half(false), speed::tests::half(true)],
+            tokens: vec![crate::per_token::tests::third()],
+            submissions_per_graph: 1.0,
+            allocations_per_decoded_token: 0.0,
+            on_array: 8,
+            on_host: 1,
+            kernel: None,
+            device: stats.devices[0].clone(),
+        }
     }
 
     #[test]

@@ -384,6 +384,7 @@ mod tests {
             stderr: stderr.to_owned(),
             elapsed: Duration::ZERO,
             timed_out: false,
+            peak_resident: 0,
         }
     }
 

@@ -12,6 +12,7 @@ pub mod faults;
 pub mod hsa_headers;
 pub mod kld;
 pub mod models;
+pub mod operations;
 pub mod rpc;
 pub mod splits;
 pub mod stress;

@@ -1,4 +1,4 @@
-//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token.
+//! `cargo xtask splits`: one split per graph, one submission per graph, no allocation per token, fewer dispatches by fusion.
 //!
 //! The scheduler's debug output (`GGML_SCHED_DEBUG=1`, shown by llama.cpp at verbosity 5) has a line for each split of a
 //! graph it cuts. Reused graphs are not cut again, so after the line that announces the generation the first graph is
@@ -7,6 +7,7 @@
 
 use crate::generation::{self, Request, StatsFile};
 use crate::output;
+use crate::per_token::FusionCounts;
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use crate::stats::{GraphEntry, Stats};
@@ -25,8 +26,8 @@ const SHORT: &str = "The capital of France is";
   cargo xtask splits --driver xdna
   cargo xtask splits --json
 
-Exit code 1 if a graph was split, took more than one submission, or a token allocated device memory after the
-second decoded one.")]
+Exit code 1 if a graph was split, took more than one submission, a token allocated device memory after the
+second decoded one, or fusion saves less than 30 % of the dispatches of a decoded token.")]
 pub struct SplitsArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
@@ -38,6 +39,8 @@ pub struct SplitsArgs {
 #[derive(Serialize)]
 struct Report {
     runs: Vec<Run>,
+    /// Flash attention off and on.
+    fusion: Vec<FusionCounts>,
     ok: bool,
     problems: Vec<String>,
 }
@@ -71,7 +74,14 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
         problems.extend(found.into_iter().map(|problem| format!("{name} prompt: {problem}")));
         runs.push(run);
     }
-    let report = Report { runs, ok: problems.is_empty(), problems };
+    let mut fusion = Vec::new();
+    for flash_attention in [false, true] {
+        let counts = FusionCounts::measure(&session, &model, None, flash_attention)?;
+        let switch = if flash_attention { "on" } else { "off" };
+        problems.extend(counts.problems().into_iter().map(|problem| format!("flash attention {switch}: {problem}")));
+        fusion.push(counts);
+    }
+    let report = Report { runs, fusion, ok: problems.is_empty(), problems };
     if options.json {
         output::json(&report)?;
     } else {
@@ -178,6 +188,16 @@ fn print(report: &Report) {
             run.decode_allocations.len().to_string(),
             run.replayed.to_string(),
             late.to_string(),
+        ]);
+    }
+    println!("{table}");
+    let mut table = output::table(&["dispatches for a decoded token", "#node by node", "#fused", "#saved"]);
+    for counts in &report.fusion {
+        table.add_row([
+            format!("flash attention {}", if counts.flash_attention { "on" } else { "off" }),
+            format!("{:.1}", counts.apart.dispatches),
+            format!("{:.1}", counts.fused.dispatches),
+            format!("{:.1} %", 100.0 * counts.saved),
         ]);
     }
     println!("{table}");

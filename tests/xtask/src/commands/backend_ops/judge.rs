@@ -87,6 +87,7 @@ mod tests {
             stderr: String::new(),
             elapsed: Duration::ZERO,
             timed_out: false,
+            peak_resident: 0,
         }
     }
 

@@ -1,5 +1,0 @@
-//! Prints the table of operations as Markdown.
-
-fn main() {
-    print!("{}", aie_ops::table::markdown());
-}
