@@ -208,6 +208,7 @@ impl Operation for Fused {
         match self.form {
             Form::NormMul { norm, .. } => vec![norm, "MUL"],
             Form::MulMatAdd => vec!["MUL_MAT", "ADD"],
+            Form::Projections => vec!["MUL_MAT", "MUL_MAT", "MUL_MAT", "ROPE", "ROPE"],
             Form::MulMatGlu { gate } => vec!["MUL_MAT", "MUL_MAT", gate],
         }
     }

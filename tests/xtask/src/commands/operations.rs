@@ -138,8 +138,8 @@ fn page(rows: &[Row], expected: &Table) -> String {
     }
     text.push_str(
         "\n## Fused\n\n\
-         No node of a graph has these names. The backend makes one dispatch of the nodes given, where a graph has them in this\n\
-         order and nothing else reads what lies between. `GGML_HSA_FUSION=0` keeps the nodes apart.\n\n\
+         No node of a graph has these names. The backend makes one dispatch of the nodes given, where nothing else reads\n\
+         what lies between. `GGML_HSA_FUSION=0` keeps the nodes apart.\n\n\
          | operation | stands for | types | runs on | plan |\n|---|---|---|---|---|\n",
     );
     for row in fused {
