@@ -140,13 +140,14 @@ fn page(rows: &[Row], expected: &Table) -> String {
         "\n## Fused\n\n\
          No node of a graph has these names. The backend makes one dispatch of the nodes given, where nothing else reads\n\
          what lies between. `GGML_HSA_FUSION=0` keeps the nodes apart.\n\n\
-         | operation | stands for | types | runs on | plan |\n|---|---|---|---|---|\n",
+         | operation | stands for | types | runs on | plan | cases |\n|---|---|---|---|---|---|\n",
     );
     for row in fused {
         for place in &row.places {
             let parts = row.stands_for.join(", ");
             let (types, host, plan) = (types(place), where_it_runs(place), plan(place).unwrap_or_default());
-            let _ = writeln!(text, "| {} | {parts} | {types} | {host} | {plan} |", row.name);
+            let (name, cases) = (row.name, cases(row.name, expected));
+            let _ = writeln!(text, "| {name} | {parts} | {types} | {host} | {plan} | {cases} |");
         }
     }
     let whole: Vec<_> = expected.operations.iter().filter(|(name, _)| !named.contains(name.as_str())).collect();
@@ -158,6 +159,12 @@ fn page(rows: &[Row], expected: &Table) -> String {
         );
         for (name, _) in whole {
             let _ = writeln!(text, "| {name} | {} |", cases(name, expected));
+        }
+    }
+    if !expected.unclaimed.is_empty() {
+        text.push_str("\n## Not claimed\n\n| test | why |\n|---|---|\n");
+        for (name, reason) in &expected.unclaimed {
+            let _ = writeln!(text, "| {name} | {reason} |");
         }
     }
     if !expected.exclusions.is_empty() {
@@ -240,6 +247,7 @@ mod tests {
             ggml = "1"
             minimum = 3
             operations = { ADD = { cpu = 2, passing = 1 }, NORM_ROPE = { cpu = 4, passing = 4 } }
+            unclaimed = { OPT_STEP_ADAMW = "trains" }
             exclusions = [{ operation = "ADD", parameters = "a|b", cases = 1, reason = "too large" }]
             "#,
         )
@@ -269,7 +277,8 @@ mod tests {
         for line in [
             "| ADD | f32 | array |  | 1 of 2 |",
             "| ADD | f16 | host: ids are known late |  |  |",
-            "| MUL_MAT_ADD | MUL_MAT, ADD | f32 | array |  |",
+            "| MUL_MAT_ADD | MUL_MAT, ADD | f32 | array |  | - |",
+            "| OPT_STEP_ADAMW | trains |",
             "| NORM_ROPE | 4 of 4 |",
             "| ADD | `a\\|b` | 1 | too large |",
             "In all 5 of 6.",

@@ -92,6 +92,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["demo", "--driver", "xdna", "--isolate"]),
     },
     Stage {
+        name: "operations",
+        about: "the docs page of operations is what their rules and the table of cases say",
+        program: Program::Xtask(&["operations", "--check"]),
+    },
+    Stage {
         name: "backend-ops",
         about: "a fixed part of stock ggml's operation tests against the checked-in table",
         program: Program::Xtask(&["backend-ops", "--ci"]),
@@ -104,7 +109,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "kld", about: "text and probabilities against the CPU backend", program: Program::Xtask(&["kld"]) },
     Stage {
         name: "splits",
-        about: "one split and one submission per graph, no allocation per token",
+        about: "one split and one submission per graph, no allocation per token, what fusion saves",
         program: Program::Xtask(&["splits"]),
     },
     Stage {
