@@ -15,10 +15,10 @@ impl Left<'_> {
     #[inline(always)]
     fn take<const R: usize>(&self, i: usize, k: usize) -> [f32; R] {
         let start = i * self.row + k * self.step;
-        if self.row == 1 {
-            if let Some(values) = self.data[start..].first_chunk() {
-                return *values;
-            }
+        if self.row == 1
+            && let Some(values) = self.data[start..].first_chunk()
+        {
+            return *values;
         }
         std::array::from_fn(|r| self.data[start + r * self.row])
     }
