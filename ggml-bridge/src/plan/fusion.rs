@@ -193,7 +193,7 @@ fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
             let result = bytes(&node.output);
             let wanted = overlap(&written, &result) || passed.inputs().any(|input| overlap(&bytes(input), &result));
             let changed = node.inputs().any(|input| overlap(&bytes(input), &written));
-            !changed && !(survives && wanted)
+            !(changed || survives && wanted)
         })
     });
     // A norm reads a row, and a sum an element, before it is written. Operands of a product are read again and again.
