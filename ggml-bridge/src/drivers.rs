@@ -1,22 +1,16 @@
 //! The drivers this library carries.
 
-use crate::codec::GgmlCodec;
 use aie_driver_mock::MockDriver;
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::driver::DriverRegistry;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{ArchRegistry, Driver};
-use aie_ops::{Environment, ReferenceExecutor};
+use aie_ops::ReferenceExecutor;
 use std::sync::Arc;
-
-/// What reference kernels get: ggml's own block formats.
-pub fn environment() -> Environment {
-    Environment { codec: Arc::new(GgmlCodec) }
-}
 
 /// The driver of simulated devices, with the reference kernels.
 pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
-    Arc::new(MockDriver::new(Arc::new(ReferenceExecutor::new(environment()))).with_registry(arches))
+    Arc::new(MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches))
 }
 
 /// All drivers of this library. `validate` puts the validation layer before each; `isolate` has the runtime of real NPUs in a

@@ -14,7 +14,6 @@
 //! it, and the stream settles it when somebody asks for results. [`config`] lists the environment variables.
 
 pub mod abi;
-pub mod codec;
 pub mod config;
 pub mod device_type;
 pub mod drivers;

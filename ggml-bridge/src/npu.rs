@@ -1,7 +1,6 @@
 //! One device as llama.cpp sees it: memory, weights, kernels, the streams that work on it, and the rules of access.
 
 use crate::config::Config;
-use crate::drivers;
 use crate::kernels::Kernels;
 use crate::log;
 use crate::memory::{BufferMap, Place};
@@ -10,7 +9,7 @@ use crate::stream::Stream;
 use crate::weights::WeightCache;
 use aie_hal::{Buffer, BufferParams, Device, DeviceError, Queue};
 use aie_jit_iron::KernelStore;
-use aie_ops::{Environment, F16Policy, Node, table};
+use aie_ops::{F16Policy, Node, table};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
@@ -24,7 +23,6 @@ pub struct Npu {
     name: String,
     description: String,
     device: Arc<dyn Device>,
-    environment: Environment,
     f16: F16Policy,
     fusion: bool,
     kernels: Kernels,
@@ -43,7 +41,6 @@ impl Npu {
         Self {
             name: format!("HSA{index}"),
             description: format!("{kind} ({})", info.arch),
-            environment: drivers::environment(),
             f16: config.f16,
             fusion: !config.apart,
             kernels: Kernels::new(store, Arc::clone(&device)),
@@ -69,11 +66,6 @@ impl Npu {
     /// The device.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
-    }
-
-    /// What reference kernels get.
-    pub fn environment(&self) -> &Environment {
-        &self.environment
     }
 
     /// What f16 becomes on the array.

@@ -4,10 +4,8 @@
 //! point operations per second (many columns), the other kernels in bytes touched per second. The best of several runs counts,
 //! because other processes can only slow a run down.
 
-use aie_ops::blocks::Blocks;
-use aie_ops::{DataType, Environment, Node, OpParams, Tensor, table};
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use std::hint::black_box;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes that are sane numbers in every float type: bf16 and f32 values around 1.
@@ -17,9 +15,8 @@ fn numbers(bytes: usize) -> Vec<u8> {
 
 fn seconds(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]) -> (f64, usize) {
     let node = Node::new(op, OpParams(params), output, sources.to_vec());
-    let environment = Environment { codec: Arc::new(Blocks) };
     let operation = table::lookup(op).expect("the operation is in the table");
-    let kernel = operation.reference(&node, &environment).expect("the node is supported");
+    let kernel = operation.reference(&node).expect("the node is supported");
     let inputs: Vec<Vec<u8>> = node
         .inputs()
         .map(|tensor| match tensor.dtype {

@@ -21,7 +21,6 @@ mod nonlinear;
 mod simple;
 mod ternary;
 
-use crate::codec::BlockCodec;
 use crate::tensor::DataType;
 use pulp::Arch;
 
@@ -209,25 +208,6 @@ pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
     visit_encode(dtype, Row(source, target))
 }
 
-/// The formats of this module as a codec.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Blocks;
-
-impl BlockCodec for Blocks {
-    fn can_decode(&self, dtype: DataType) -> bool {
-        can_decode(dtype)
-    }
-    fn can_encode(&self, dtype: DataType) -> bool {
-        can_encode(dtype)
-    }
-    fn decode(&self, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
-        decode(dtype, source, target)
-    }
-    fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
-        encode(dtype, source, target)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,12 +275,12 @@ mod tests {
 
     /// What a block decodes to is encoded to a block that decodes to the same, within half a step of the format.
     #[test]
-    fn codec_and_round_trip() {
+    fn what_is_written_is_read_again() {
         for dtype in quantised().filter(|dtype| can_encode(*dtype)) {
             let values: Vec<f32> = (0..512).map(|i| [0.5, -0.5, 0.0][i % 3]).collect();
             let (mut bytes, mut back) = (vec![0; dtype.row_bytes(512)], vec![9.0; 512]);
-            assert!(Blocks.can_encode(dtype) && Blocks.encode(dtype, &values, &mut bytes), "{dtype}");
-            assert!(Blocks.can_decode(dtype) && Blocks.decode(dtype, &bytes, &mut back), "{dtype}");
+            assert!(encode(dtype, &values, &mut bytes), "{dtype}");
+            assert!(decode(dtype, &bytes, &mut back), "{dtype}");
             // One bit cannot hold three levels; the four of q2_K are a third apart.
             let limit = if dtype == DataType::Q1_0 { 0.35 } else { 0.17 };
             let worst = values.iter().zip(&back).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -4,23 +4,13 @@
 //! description; sizes are checked on every run, because they come from whoever recorded the dispatch.
 
 use crate::artifact::read_description;
-use crate::operation::Environment;
 use crate::table;
 use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
 use std::sync::Arc;
 
 /// Executes reference artifacts with the reference kernels of the operation table. Thread-safe.
-#[derive(Debug, Clone)]
-pub struct ReferenceExecutor {
-    environment: Environment,
-}
-
-impl ReferenceExecutor {
-    /// An executor whose kernels use `environment`.
-    pub fn new(environment: Environment) -> Self {
-        Self { environment }
-    }
-}
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReferenceExecutor;
 
 impl KernelExecutor for ReferenceExecutor {
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
@@ -28,7 +18,7 @@ impl KernelExecutor for ReferenceExecutor {
         let description = read_description(artifact).map_err(|error| refuse(error.to_string()))?;
         let node = &description.node;
         let op = table::lookup(&node.op).ok_or_else(|| refuse(format!("operation {} is not in the table", node.op)))?;
-        let kernel = op.reference(node, &self.environment).map_err(|error| refuse(error.to_string()))?;
+        let kernel = op.reference(node).map_err(|error| refuse(error.to_string()))?;
         Ok(Arc::new(Checked {
             name: description.kernel,
             inputs: node.inputs().map(|tensor| tensor.span_bytes()).collect(),
@@ -106,7 +96,6 @@ impl Kernel for Checked {
 mod tests {
     use super::*;
     use crate::artifact::reference_artifact;
-    use crate::codec::NoCodec;
     use crate::design::tests::arch;
     use crate::node::{Node, OpParams};
     use crate::normalise::{F16Policy, normalise};
@@ -115,10 +104,6 @@ mod tests {
     use aie_hal::format::cdo::CdoBuilder;
     use aie_hal::format::pdi;
     use rstest::rstest;
-
-    fn executor() -> ReferenceExecutor {
-        ReferenceExecutor::new(Environment { codec: Arc::new(NoCodec) })
-    }
 
     fn sum() -> KernelArtifact {
         let tensor = Tensor::contiguous(DataType::F32, [4, 1, 1, 1]);
@@ -132,7 +117,7 @@ mod tests {
 
     #[test]
     fn an_artifact_computes_and_leaves_the_rest_alone() {
-        let kernel = executor().prepare(&sum()).unwrap();
+        let kernel = ReferenceExecutor.prepare(&sum()).unwrap();
         assert_eq!((kernel.name(), kernel.input_count()), ("add-4f32-4f32-4f32", 2));
         let mut longer = bytes([1.0, 2.0, 3.0, 4.0]);
         longer.extend([9; 5]);
@@ -147,7 +132,7 @@ mod tests {
     #[case(&[16, 15], 16, "input 1: expected 16 bytes, found 15")]
     #[case(&[16, 16], 12, "output: expected 16 bytes, found 12")]
     fn wrong_arguments_are_refused(#[case] inputs: &[usize], #[case] output: usize, #[case] expected: &str) {
-        let kernel = executor().prepare(&sum()).unwrap();
+        let kernel = ReferenceExecutor.prepare(&sum()).unwrap();
         let inputs: Vec<_> = inputs.iter().map(|size| vec![0; *size]).collect();
         let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
         let error = kernel.run(&inputs, &mut vec![0; output]).unwrap_err().to_string();
@@ -161,7 +146,7 @@ mod tests {
         cdo.write(0x0023_2000, 1);
         let pdi = pdi::write(&cdo).unwrap();
         let compiled = KernelArtifact::new(good.name(), "aie2p", 4, pdi, good.instructions()).unwrap();
-        let error = executor().prepare(&compiled).unwrap_err().to_string();
+        let error = ReferenceExecutor.prepare(&compiled).unwrap_err().to_string();
         assert!(error.starts_with("cannot execute: kernel add-4f32-4f32-4f32 holds compiled AIE code"), "{error}");
     }
 
@@ -171,8 +156,7 @@ mod tests {
     #[case("aie2")]
     #[case("aie2p")]
     fn every_array_operation_runs_as_an_artifact(#[case] generation: &str) {
-        let (environment, arch) = (Environment { codec: Arc::new(NoCodec) }, arch(generation));
-        let executor = executor();
+        let arch = arch(generation);
         let mut compared = std::collections::BTreeSet::new();
         for op in table::all() {
             for mut node in op.examples(DataType::F32) {
@@ -189,7 +173,8 @@ mod tests {
                 if normalised.needs_conversion() {
                     continue;
                 }
-                let kernel = executor.prepare(&reference_artifact(op, &normalised.node, &arch).unwrap()).unwrap();
+                let kernel =
+                    ReferenceExecutor.prepare(&reference_artifact(op, &normalised.node, &arch).unwrap()).unwrap();
                 let inputs: Vec<_> = node.inputs().enumerate().map(|(seed, tensor)| data(seed, tensor)).collect();
                 let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
                 let memory = || node.outputs().map(|output| vec![0; output.span_bytes()]).collect::<Vec<Vec<u8>>>();
@@ -198,7 +183,7 @@ mod tests {
                     let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
                     kernel.run_all(&inputs, &mut outputs).unwrap();
                 };
-                run(&*op.reference(&node, &environment).unwrap(), &mut expected);
+                run(&*op.reference(&node).unwrap(), &mut expected);
                 run(&*kernel, &mut found);
                 assert!(found == expected, "{} differs", kernel.name());
                 let zero = found.iter().any(|output| output.iter().all(|byte| *byte == 0));

@@ -11,7 +11,6 @@
 
 pub mod artifact;
 pub mod blocks;
-pub mod codec;
 pub mod design;
 pub mod executor;
 pub mod family;
@@ -22,10 +21,9 @@ pub mod operation;
 pub mod table;
 pub mod tensor;
 
-pub use codec::BlockCodec;
 pub use design::Design;
 pub use executor::ReferenceExecutor;
 pub use node::{Node, OpParams};
 pub use normalise::{F16Policy, Normalised};
-pub use operation::{Environment, Operation, Placement, Unsupported};
+pub use operation::{Operation, Placement, Unsupported};
 pub use tensor::{DataType, Tensor};

@@ -1,6 +1,5 @@
 //! What an operation has to state.
 
-use crate::codec::BlockCodec;
 use crate::design::Design;
 use crate::node::Node;
 use crate::tensor::DataType;
@@ -70,13 +69,6 @@ pub enum Flatten {
     SameShape,
 }
 
-/// What reference kernels need from their surroundings.
-#[derive(Debug, Clone)]
-pub struct Environment {
-    /// Reads and writes quantised blocks.
-    pub codec: Arc<dyn BlockCodec>,
-}
-
 /// One operation. Implementations are unit-like constants in a family file, listed once in [`crate::table`].
 pub trait Operation: Sync + Send + Debug {
     /// ggml's description in upper case.
@@ -127,5 +119,5 @@ pub trait Operation: Sync + Send + Debug {
     ///
     /// # Errors
     /// [`Unsupported`] as [`Operation::check`].
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported>;
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported>;
 }

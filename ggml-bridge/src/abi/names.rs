@@ -82,16 +82,6 @@ impl Names {
             fits.then_some(dtype)
         })
     }
-
-    /// ggml's number of a type that was seen in a tensor before, or is found below the ones every version has.
-    pub fn number(&self, symbols: &Symbols, dtype: DataType) -> Option<c_int> {
-        // 39 is MXFP4, the last type of the oldest supported version.
-        let stable = (0..40).find(|&raw| symbols.type_name(raw).is_some_and(|n| n.eq_ignore_ascii_case(dtype.name())));
-        stable.or_else(|| {
-            let seen = self.types.iter().position(|slot| slot.get().copied().flatten() == Some(dtype))?;
-            c_int::try_from(seen).ok()
-        })
-    }
 }
 
 #[cfg(test)]

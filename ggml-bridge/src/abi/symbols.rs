@@ -5,13 +5,12 @@
 //! in the global scope, then in `libggml-base` if that is loaded, then in every loaded object whose name contains `ggml`.
 
 use super::layout::{Layout, Version};
-use super::types::{BufferV2a, BufferV2b, FromFloat, RawCpuTypeTraits, RawTypeTraits};
+use super::types::{BufferV2a, BufferV2b, RawTypeTraits};
 use libc::{RTLD_DEFAULT, RTLD_LAZY, RTLD_NOLOAD, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 
 type Ptr = *mut c_void;
-type TypeTraitsCpuFn = unsafe extern "C" fn(c_int) -> *const RawCpuTypeTraits;
 type NameFn = unsafe extern "C" fn(c_int) -> *const c_char;
 
 /// The functions we use. Optional ones are `None` when the loaded ggml does not have them.
@@ -26,8 +25,6 @@ pub struct Symbols {
     unary_op_name: Option<NameFn>,
     glu_op_name: Option<NameFn>,
     type_traits: Option<unsafe extern "C" fn(c_int) -> *const RawTypeTraits>,
-    type_traits_cpu: OnceLock<Option<TypeTraitsCpuFn>>,
-    quantize_init: Option<unsafe extern "C" fn(c_int)>,
     log: Option<unsafe extern "C" fn(c_int, *const c_char, ...)>,
     device_count: Option<unsafe extern "C" fn() -> usize>,
     device_get: Option<unsafe extern "C" fn(usize) -> Ptr>,
@@ -133,8 +130,6 @@ impl Symbols {
                 unary_op_name: search.function("ggml_unary_op_name"),
                 glu_op_name: search.function("ggml_glu_op_name"),
                 type_traits: search.function("ggml_get_type_traits"),
-                type_traits_cpu: OnceLock::new(),
-                quantize_init: search.function("ggml_quantize_init"),
                 log: search.function("ggml_log_internal"),
                 device_count: search.function("ggml_backend_dev_count"),
                 device_get: search.function("ggml_backend_dev_get"),
@@ -185,31 +180,6 @@ impl Symbols {
         let traits = self.type_traits?;
         // SAFETY: ggml returns the address of an entry of a static table, or null.
         unsafe { traits(index).as_ref() }
-    }
-
-    /// The CPU backend's own function that quantises to a type, if that backend is loaded and has one. Its results can
-    /// differ from those of the functions in libggml-base in how ties are rounded.
-    pub fn from_float_cpu(&self, index: c_int) -> Option<FromFloat> {
-        let find = || {
-            // SAFETY: the type is the declaration in ggml-cpu.h, unchanged in all versions from 0.9.1 on.
-            unsafe { Search::new().function("ggml_get_type_traits_cpu") }
-        };
-        // The CPU backend is loaded before any backend from GGML_BACKEND_PATH, and stays.
-        let traits: TypeTraitsCpuFn = (*self.type_traits_cpu.get_or_init(find))?;
-        // SAFETY: ggml returns the address of an entry of a static table, or null.
-        unsafe { traits(index).as_ref() }?.from_float
-    }
-
-    /// Builds the tables that quantising to some types needs; ggml does it once per type under its own lock.
-    pub fn quantize_init(&self, index: c_int) -> bool {
-        match self.quantize_init {
-            Some(init) => {
-                // SAFETY: takes a type number and is thread-safe.
-                unsafe { init(index) };
-                true
-            }
-            None => false,
-        }
     }
 
     /// The types of all registered devices that `skip` does not recognise by address.

@@ -98,18 +98,6 @@ pub struct RawTypeTraits {
     pub blck_size_interleave: i64,
     pub type_size: usize,
     pub is_quantized: bool,
-    pub to_float: Option<unsafe extern "C" fn(*const c_void, *mut f32, i64)>,
-    pub from_float_ref: Option<FromFloat>,
-}
-
-/// A function that quantises a row (`ggml_from_float_t`).
-pub type FromFloat = unsafe extern "C" fn(*const f32, *mut c_void, i64);
-
-/// The first field of `struct ggml_type_traits_cpu`.
-#[repr(C)]
-#[allow(missing_docs, reason = "the field is ggml's, documented in ggml-cpu.h")]
-pub struct RawCpuTypeTraits {
-    pub from_float: Option<FromFloat>,
 }
 
 /// `struct ggml_backend_dev_caps`. `mmap_support` was added in 0.20; before that it fell into padding.
@@ -391,7 +379,8 @@ mod tests {
     #[case("device.supports_op", offset_of!(DeviceI, supports_op), 72)]
     #[case("device.reg", offset_of!(RawDevice, reg), 120)]
     #[case("reg.get_proc_address", 8 + offset_of!(RegistryI, get_proc_address), 32)]
-    #[case("type_traits.to_float", offset_of!(RawTypeTraits, to_float), 40)]
+    #[case("type_traits.type_size", offset_of!(RawTypeTraits, type_size), 24)]
+    #[case("type_traits.is_quantized", offset_of!(RawTypeTraits, is_quantized), 32)]
     fn offsets_are_those_of_ggml(#[case] name: &str, #[case] ours: usize, #[case] ggml: usize) {
         assert_eq!(ours, ggml, "{name}");
     }

@@ -156,7 +156,7 @@ impl Builder<'_> {
     }
 
     fn host(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node, reason: &str) -> Result<(), String> {
-        let kernel = op.reference(node, self.npu.environment()).map_err(|cause| cause.to_string())?;
+        let kernel = op.reference(node).map_err(|cause| cause.to_string())?;
         let inputs: Vec<Operand> = view.inputs().map(|v| self.input(v)).collect();
         let output = self.output(&view.output);
         self.host_call(&kernel, &inputs, &output)?;
@@ -228,7 +228,7 @@ impl Builder<'_> {
             Role::Source(_) => (&argument.original, &argument.array),
             Role::Output => (&argument.array, &argument.original),
         };
-        let kernel = copy::convert(from, to, self.npu.environment()).map_err(|cause| cause.to_string())?;
+        let kernel = copy::convert(from, to).map_err(|cause| cause.to_string())?;
         if tensor.weights
             && matches!(argument.role, Role::Source(_))
             && let Some(copy) = self.converted_weights(&kernel, &memory, argument)

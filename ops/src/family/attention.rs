@@ -4,12 +4,11 @@
 //! of the KV cache; a packed or converted copy of them would move the whole cache for every token.
 
 use super::cpu::attention::{Attention, Sources, ValueLayout};
-use super::cpu::element::is_plain;
 use super::cpu::kernel::{kernel, position};
 use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, attention as plan};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -115,15 +114,9 @@ impl Operation for FlashAttention {
         plan(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (q, k, v) = (*source(NAME, node, 0)?, *source(NAME, node, 1)?, *source(NAME, node, 2)?);
-        let codec = environment.codec.clone();
-        for (operand, tensor) in [("the keys", k), ("the values", v)] {
-            if !is_plain(tensor.dtype) && !codec.can_decode(tensor.dtype) {
-                return wrong_type(NAME, operand, tensor.dtype, "f32, f16, bf16 and what the codec decodes");
-            }
-        }
         let attention = Attention {
             q,
             k,
@@ -143,7 +136,7 @@ impl Operation for FlashAttention {
                 mask: mask.map(|position| inputs[position]),
                 sinks: sinks.map(|position| inputs[position]),
             };
-            attention.run(NAME, &*codec, sources, output)
+            attention.run(NAME, sources, output)
         }))
     }
 }

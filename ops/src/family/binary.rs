@@ -4,9 +4,10 @@ use super::cpu::element::{load, read, store, write};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{for_each_piece, for_each_row};
 use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
+use crate::blocks;
 use crate::design::{Design, elementwise};
 use crate::node::Node;
-use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use std::sync::Arc;
@@ -43,6 +44,14 @@ impl Binary {
             (F32, F32, F32) | (F16, F16, F16) | (BF16, BF16, BF16) => Ok(()),
             (F16 | BF16, F32, F32) | (F16, F32, F16) | (BF16, F32, BF16) => Ok(()),
             (x, F32, y) if matches!(self.function, Function::Add) && x.is_quantised() && (y == x || y == F32) => {
+                if y.is_quantised() && !blocks::can_encode(y) {
+                    return wrong_type(
+                        self.name,
+                        "the result",
+                        y,
+                        "f32 for a type that ggml's CPU backend cannot encode",
+                    );
+                }
                 same_shape(self.name, "quantised source 0", a, out)?;
                 same_shape(self.name, "source 1 of a quantised sum", b, out)
             }
@@ -84,13 +93,13 @@ impl Operation for Binary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
         if a.tensor.dtype.is_quantised() {
-            return quantised_sum(node, a, b, environment);
+            return quantised_sum(node, a, b);
         }
         Ok(match self.function {
             Function::Add => plain(node, a, b, |x, y| x + y),
@@ -161,19 +170,8 @@ where
 }
 
 /// ggml adds f32 to quantised blocks by decoding, adding and encoding row by row.
-fn quantised_sum(
-    node: &Node,
-    a: Argument,
-    b: Argument,
-    environment: &Environment,
-) -> Result<Arc<dyn Kernel>, Unsupported> {
-    let (codec, out) = (environment.codec.clone(), node.output);
-    if !codec.can_decode(a.tensor.dtype) {
-        return wrong_type("ADD", "source 0", a.tensor.dtype, "the types the host can decode");
-    }
-    if out.dtype.is_quantised() && !codec.can_encode(out.dtype) {
-        return wrong_type("ADD", "the result", out.dtype, "the types the host can encode");
-    }
+fn quantised_sum(node: &Node, a: Argument, b: Argument) -> Result<Arc<dyn Kernel>, Unsupported> {
+    let out = node.output;
     Ok(kernel(node, None, move |inputs, output| {
         for_each_row(&out, output, out.elements() * 8, |scratch, row, target| {
             let length = out.ne[0];
@@ -181,14 +179,14 @@ fn quantised_sum(
             let blocks = &inputs[a.position][row.offset(&a.tensor)..];
             let failed =
                 |what: &str| KernelError::Data { kernel: "ADD".into(), reason: format!("a row could not be {what}") };
-            if !load(&*codec, a.tensor.dtype, blocks, &mut scratch.a) {
+            if !load(a.tensor.dtype, blocks, &mut scratch.a) {
                 return Err(failed("decoded"));
             }
             let y = read(&b.tensor, inputs[b.position], row.offset(&b.tensor), 0, length, &mut scratch.b);
             for (x, y) in scratch.a.iter_mut().zip(y) {
                 *x += y;
             }
-            if store(&*codec, out.dtype, &scratch.a, target) { Ok(()) } else { Err(failed("encoded")) }
+            if store(out.dtype, &scratch.a, target) { Ok(()) } else { Err(failed("encoded")) }
         })
     }))
 }
@@ -287,5 +285,15 @@ mod tests {
                 .check(&node("MUL", OpParams::default(), a, &[Some(a), Some(Tensor::contiguous(dtype, b))]))
                 .is_err()
         );
+    }
+
+    #[rstest]
+    #[case(DataType::Q4_K, DataType::Q4_K, true)]
+    #[case(DataType::IQ2_XXS, DataType::F32, true)]
+    #[case(DataType::IQ2_XXS, DataType::IQ2_XXS, false)]
+    fn sums_are_written_in_types_that_can_be(#[case] a: DataType, #[case] out: DataType, #[case] possible: bool) {
+        let [a, b, out] = [a, DataType::F32, out].map(|dtype| Tensor::contiguous(dtype, [256, 2, 1, 1]));
+        let node = node("ADD", OpParams::default(), out, &[Some(a), Some(b)]);
+        assert_eq!(find("ADD").check(&node).is_ok(), possible);
     }
 }

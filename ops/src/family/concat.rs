@@ -8,7 +8,7 @@ use super::moving::{NOT_WORDS, copy_run, dense_blocks, units};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, Movement, movement, whole_words};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl Operation for Concat {
         movement(NAME, &folded, arch, plan)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(first), Some(second), Some([a, b, out]), Some(along)) =
             (Argument::of(node, 0), Argument::of(node, 1), folded(node), dimension(node))
@@ -206,9 +206,7 @@ mod tests {
             let size = dtype.block_bytes();
             let (a, b) = (Tensor::contiguous(dtype, [3, 2, 1, 1]), Tensor::contiguous(dtype, [2, 2, 1, 1]));
             let out = Tensor::contiguous(dtype, [5, 2, 1, 1]);
-            let kernel = find(NAME)
-                .reference(&node(NAME, along(0), out, &[Some(a), Some(b)]), &super::super::testing::environment())
-                .unwrap();
+            let kernel = find(NAME).reference(&node(NAME, along(0), out, &[Some(a), Some(b)])).unwrap();
             let bytes: Vec<u8> = (0..6 * size).map(|i| i as u8).collect();
             let more: Vec<u8> = (100..100 + 4 * size).map(|i| i as u8).collect();
             let mut result = vec![0; 10 * size];

@@ -8,10 +8,10 @@ use super::cpu::element::{is_plain, load, load_one, store};
 use super::cpu::kernel::kernel;
 use super::cpu::rows::{for_each_piece, for_each_row};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::codec::BlockCodec;
+use crate::blocks;
 use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use std::sync::Arc;
@@ -22,17 +22,6 @@ pub static OPERATIONS: &[&dyn Operation] =
 
 /// A conversion that is not a node of a graph, as the kernels made by [`convert`] call themselves.
 const CONVERT: &str = "CONVERT";
-
-/// Types ggml's CPU backend cannot encode to, and therefore does not copy to at all.
-pub(super) const NOT_ENCODED: &[DataType] = &[
-    DataType::IQ3_XXS,
-    DataType::IQ3_S,
-    DataType::IQ2_XXS,
-    DataType::IQ2_XS,
-    DataType::IQ2_S,
-    DataType::IQ1_S,
-    DataType::IQ1_M,
-];
 
 #[derive(Debug)]
 struct Copy {
@@ -51,13 +40,14 @@ impl Operation for Copy {
         addressable(self.name, node, self.sources)?;
         let (from, to) = (source(self.name, node, 0)?, &node.output);
         check_layout(self.name, from, to)?;
-        if self.name == "CPY" && NOT_ENCODED.contains(&to.dtype) {
+        if self.name == "CPY" && to.dtype.is_quantised() && !blocks::can_encode(to.dtype) {
+            // ggml does not copy to such a type even from itself.
             return wrong_type(self.name, "the result", to.dtype, "types ggml's CPU backend can encode");
         }
         match (from.dtype, to.dtype) {
             (a, b) if a == b => Ok(()),
             (F32 | F16 | BF16, F32 | F16 | BF16) | (F32, I32) | (I32, F32) => Ok(()),
-            (F32 | F16 | BF16, q) if q.is_quantised() && !NOT_ENCODED.contains(&q) => Ok(()),
+            (F32 | F16 | BF16, q) if blocks::can_encode(q) => Ok(()),
             (q, F32) if q.is_quantised() => Ok(()),
             (F32 | F16 | BF16, other) => wrong_type(
                 self.name,
@@ -82,25 +72,25 @@ impl Operation for Copy {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let from = source(self.name, node, 0)?;
-        let plan = Plan::new(self.name, from, &node.output, environment)?;
+        let plan = Plan::new(self.name, from, &node.output)?;
         Ok(kernel(node, Some(1), move |inputs, output| plan.run(inputs[0], output)))
     }
 }
 
 /// A copy from `from` to `to`, which have equally many elements: any strides, and any two types of f32, f16, bf16, i32 and
-/// what the environment's codec knows, or the same type of any kind. Elements keep their order; i32 truncates. The kernel has
+/// the quantised types, to those that [`blocks::can_encode`] knows, or the same type of any kind. Elements keep their order; i32 truncates. The kernel has
 /// one input.
 ///
 /// # Errors
 /// [`Unsupported`] when the element counts differ, a tensor cannot be addressed, or a type is not known.
-pub fn convert(from: &Tensor, to: &Tensor, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+pub fn convert(from: &Tensor, to: &Tensor) -> Result<Arc<dyn Kernel>, Unsupported> {
     let node = Node::new(CONVERT.to_owned(), OpParams::default(), *to, vec![Some(*from)]);
     addressable(CONVERT, &node, 1)?;
     check_layout(CONVERT, from, to)?;
-    let plan = Plan::new(CONVERT, from, to, environment)?;
+    let plan = Plan::new(CONVERT, from, to)?;
     Ok(kernel(&node, None, move |inputs, output| plan.run(inputs[0], output)))
 }
 
@@ -145,7 +135,7 @@ enum Plan {
     Reshaped { from: Tensor, to: Tensor },
     /// Rows of blocks become elements or the reverse. The first step is taken row by row, into the result when it has
     /// suitable rows, otherwise into a contiguous f32 tensor that a second plan copies.
-    Blocks { from: Tensor, to: Tensor, codec: Arc<dyn BlockCodec>, name: &'static str },
+    Blocks { from: Tensor, to: Tensor, name: &'static str },
     /// Two steps by way of a contiguous f32 tensor.
     Staged { first: Box<Plan>, bytes: usize, second: Box<Plan> },
 }
@@ -161,28 +151,32 @@ struct Strided {
 }
 
 impl Plan {
-    fn new(op: &'static str, from: &Tensor, to: &Tensor, environment: &Environment) -> Result<Self, Unsupported> {
+    fn new(op: &'static str, from: &Tensor, to: &Tensor) -> Result<Self, Unsupported> {
         if from.dtype == to.dtype {
             return Ok(Self::plain(from, to));
         }
-        let codec = &environment.codec;
         let known = |tensor: &Tensor, coded: bool| is_plain(tensor.dtype) || coded;
-        if !known(from, codec.can_decode(from.dtype)) {
-            return wrong_type(op, "source 0", from.dtype, "f32, f16, bf16, i32 and the types the host can decode");
+        if !known(from, blocks::can_decode(from.dtype)) {
+            return wrong_type(op, "source 0", from.dtype, "f32, f16, bf16, i32 and the quantised types");
         }
-        if !known(to, codec.can_encode(to.dtype)) {
-            return wrong_type(op, "the result", to.dtype, "f32, f16, bf16, i32 and the types the host can encode");
+        if !known(to, blocks::can_encode(to.dtype)) {
+            return wrong_type(
+                op,
+                "the result",
+                to.dtype,
+                "f32, f16, bf16, i32 and the types ggml's CPU backend can encode",
+            );
         }
-        let blocks = |from: Tensor, to: Tensor| Self::Blocks { from, to, codec: codec.clone(), name: op };
+        let recoded = |from: Tensor, to: Tensor| Self::Blocks { from, to, name: op };
         match (from.dtype.is_quantised(), to.dtype.is_quantised()) {
             (false, false) => Ok(Self::plain(from, to)),
             _ if from.ne == to.ne && (to.nb[0] == to.dtype.block_bytes() || to.ne[0] <= to.dtype.block_elements()) => {
-                Ok(blocks(*from, *to))
+                Ok(recoded(*from, *to))
             }
             (true, false) => {
                 let middle = Tensor::contiguous(DataType::F32, from.ne);
                 Ok(Self::Staged {
-                    first: Box::new(blocks(*from, middle)),
+                    first: Box::new(recoded(*from, middle)),
                     bytes: middle.span_bytes(),
                     second: Box::new(Self::plain(&middle, to)),
                 })
@@ -192,7 +186,7 @@ impl Plan {
                 Ok(Self::Staged {
                     first: Box::new(Self::plain(from, &middle)),
                     bytes: middle.span_bytes(),
-                    second: Box::new(blocks(middle, *to)),
+                    second: Box::new(recoded(middle, *to)),
                 })
             }
             (true, true) => {
@@ -200,9 +194,9 @@ impl Plan {
                 let middle = Tensor::contiguous(DataType::F32, from.ne);
                 let reshaped = Tensor::contiguous(DataType::F32, to.ne);
                 Ok(Self::Staged {
-                    first: Box::new(blocks(*from, middle)),
+                    first: Box::new(recoded(*from, middle)),
                     bytes: middle.span_bytes(),
-                    second: Box::new(blocks(reshaped, *to)),
+                    second: Box::new(recoded(reshaped, *to)),
                 })
             }
         }
@@ -234,7 +228,7 @@ impl Plan {
                 reshape(from, to, source, output);
                 Ok(())
             }
-            Self::Blocks { from, to, codec, name } => recode(name, &**codec, from, to, source, output),
+            Self::Blocks { from, to, name } => recode(name, from, to, source, output),
             Self::Staged { first, bytes, second } => {
                 let mut middle = vec![0; *bytes];
                 first.run(source, &mut middle)?;
@@ -301,12 +295,12 @@ impl Strided {
                     gather(from, &source[first..], target);
                 } else if from.nb[0] == from.size {
                     scratch.a.resize(count, 0.0);
-                    load(&crate::codec::NoCodec, self.from_type, &source[first..], &mut scratch.a);
-                    store(&crate::codec::NoCodec, self.to_type, &scratch.a, target);
+                    load(self.from_type, &source[first..], &mut scratch.a);
+                    store(self.to_type, &scratch.a, target);
                 } else {
                     scratch.a.clear();
                     scratch.a.extend((0..count).map(|i| load_one(self.from_type, &source[first + i * from.nb[0]..])));
-                    store(&crate::codec::NoCodec, self.to_type, &scratch.a, target);
+                    store(self.to_type, &scratch.a, target);
                 }
                 Ok(())
             },
@@ -334,7 +328,7 @@ impl Strided {
                         if same {
                             target.copy_from_slice(unit);
                         } else {
-                            store(&crate::codec::NoCodec, self.to_type, &[load_one(self.from_type, unit)], target);
+                            store(self.to_type, &[load_one(self.from_type, unit)], target);
                         }
                     }
                 }
@@ -382,38 +376,31 @@ fn reshape(from: &Tensor, to: &Tensor, source: &[u8], output: &mut [u8]) {
         if from.dtype == to.dtype {
             target.copy_from_slice(unit);
         } else {
-            store(&crate::codec::NoCodec, to.dtype, &[load_one(from.dtype, unit)], target);
+            store(to.dtype, &[load_one(from.dtype, unit)], target);
         }
     }
 }
 
 /// Decodes or encodes rows; extents are the same, and rows of the result have no gaps.
-fn recode(
-    name: &'static str,
-    codec: &dyn BlockCodec,
-    from: &Tensor,
-    to: &Tensor,
-    source: &[u8],
-    output: &mut [u8],
-) -> Result<(), KernelError> {
+fn recode(name: &'static str, from: &Tensor, to: &Tensor, source: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
     let length = to.ne[0];
     for_each_row(to, output, to.elements() * 4, |scratch, row, target| {
         let first = row.offset(from);
         let unknown = |what: &str, dtype: DataType| KernelError::Data {
             kernel: name.to_owned(),
-            reason: format!("the codec did not {what} a row of {length} elements of {dtype}"),
+            reason: format!("a row of {length} elements of {dtype} could not be {what}"),
         };
         scratch.a.resize(length, 0.0);
         if from.dtype.is_quantised() || from.nb[0] == from.dtype.block_bytes() {
-            if !load(codec, from.dtype, &source[first..], &mut scratch.a) {
-                return Err(unknown("decode", from.dtype));
+            if !load(from.dtype, &source[first..], &mut scratch.a) {
+                return Err(unknown("decoded", from.dtype));
             }
         } else {
             for (i, value) in scratch.a.iter_mut().enumerate() {
                 *value = load_one(from.dtype, &source[first + i * from.nb[0]..]);
             }
         }
-        if store(codec, to.dtype, &scratch.a, target) { Ok(()) } else { Err(unknown("encode", to.dtype)) }
+        if store(to.dtype, &scratch.a, target) { Ok(()) } else { Err(unknown("encoded", to.dtype)) }
     })
 }
 

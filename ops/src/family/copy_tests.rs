@@ -1,6 +1,6 @@
 //! Copies against an element-by-element definition.
 
-use super::super::testing::{Data, Random, assert_close, environment, find, node, permuted, run};
+use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
 use super::convert;
 use crate::node::OpParams;
 use crate::tensor::{DataType, Tensor};
@@ -123,7 +123,7 @@ fn conversions_are_wider_than_copies(#[case] from: DataType, #[case] to: DataTyp
     let values: Vec<f32> = (0..128).map(|i| if i % 32 == 31 { 127.0 } else { (i % 32) as f32 }).collect();
     let source = Data::contiguous(from, [64, 2, 1, 1], &values);
     let mut result = Data::contiguous(to, [128, 1, 1, 1], &[0.0; 128]);
-    let kernel = convert(&source.tensor, &result.tensor, &environment()).unwrap();
+    let kernel = convert(&source.tensor, &result.tensor).unwrap();
     kernel.run(&[&source.bytes], &mut result.bytes).unwrap();
     assert_close(&result.values(), exact(&source), 0.0);
 }
@@ -140,7 +140,10 @@ fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] from: DataType,
 }
 
 #[test]
-fn a_type_without_codec_is_refused_when_the_kernel_is_made() {
-    let from = Tensor::contiguous(DataType::F32, [256, 1, 1, 1]);
-    assert!(convert(&from, &Tensor::contiguous(DataType::Q4_K, from.ne), &environment()).is_err());
+fn a_type_that_can_only_be_read_is_not_converted_to() {
+    let plain = Tensor::contiguous(DataType::F32, [256, 1, 1, 1]);
+    let blocks = Tensor::contiguous(DataType::IQ2_XXS, plain.ne);
+    let error = convert(&plain, &blocks).unwrap_err().to_string();
+    assert!(error.contains("type iq2_xxs of the result"), "{error}");
+    assert!(convert(&blocks, &plain).is_ok());
 }

@@ -12,7 +12,7 @@ use super::cpu::states::{Block, States, update};
 use super::rules::{addressable, require, source, wrong_type};
 use crate::design::{Design, Recurrence, recurrent};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Operation for GatedDeltaNet {
         recurrent(NAME, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let [q, k, v, gate, beta, state] = sources(node)?.map(|tensor| *tensor);
         let rule = DeltaRule { q, k, v, gate, beta, state };

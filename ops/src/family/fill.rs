@@ -6,10 +6,9 @@ use super::cpu::element::{store, write};
 use super::cpu::kernel::kernel;
 use super::cpu::rows::for_each_piece;
 use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::codec::NoCodec;
 use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -63,12 +62,12 @@ impl Operation for Fill {
         elementwise(FILL, &sourceless, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (out, value) = (node.output, node.params.float(0));
         let size = out.dtype.block_bytes();
         let mut pattern = [0; 4];
-        store(&NoCodec, out.dtype, &[value], &mut pattern[..size]);
+        store(out.dtype, &[value], &mut pattern[..size]);
         Ok(kernel(node, None, move |_, output| {
             for_each_piece(
                 &out,
@@ -122,7 +121,7 @@ impl Operation for Arange {
         elementwise(ARANGE, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (out, start, step) = (node.output, node.params.float(0), node.params.float(2));
         Ok(kernel(node, None, move |_, output| {
@@ -152,7 +151,7 @@ impl Operation for Arange {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, environment, find, node, params, run};
+    use super::super::testing::{Data, Random, find, node, params, run};
     use super::*;
     use rstest::rstest;
 
@@ -186,7 +185,7 @@ mod tests {
     #[case(5.0, 0.0, -2.0, 3)]
     fn steps(#[case] start: f32, #[case] stop: f32, #[case] step: f32, #[case] count: usize) {
         let node = arange(start, stop, step, Tensor::contiguous(DataType::F32, [count, 1, 1, 1]));
-        let kernel = find(ARANGE).reference(&node, &environment()).unwrap();
+        let kernel = find(ARANGE).reference(&node).unwrap();
         assert_eq!(kernel.input_count(), 0);
         let mut output = vec![0xAA; count * 4 + 1];
         for shift in [0, 1] {

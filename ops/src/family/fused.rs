@@ -15,7 +15,7 @@
 use super::rules::{require, shape, source};
 use crate::design::{Design, Operands, matmul_with, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::table;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
@@ -230,10 +230,10 @@ impl Operation for Fused {
         }
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let steps = self.parts(node)?.into_iter().map(|part| {
-            let kernel = self.operation(&part)?.reference(&part.node, environment)?;
+            let kernel = self.operation(&part)?.reference(&part.node)?;
             Ok(Step { kernel, from: part.from, bytes: part.node.output.span_bytes() })
         });
         let steps = steps.collect::<Result<_, Unsupported>>()?;
@@ -378,7 +378,7 @@ mod tests {
         let sources = || weights.iter().chain([&x, &positions]);
         let mut node = Node::new("MUL_MAT_QKV_ROPE", angles, outputs[0], sources().map(|d| Some(d.tensor)).collect());
         node.further_outputs = outputs[1..].to_vec();
-        let kernel = find("MUL_MAT_QKV_ROPE").reference(&node, &super::super::testing::environment()).unwrap();
+        let kernel = find("MUL_MAT_QKV_ROPE").reference(&node).unwrap();
         let inputs: Vec<&[u8]> = sources().map(|data| data.bytes.as_slice()).collect();
         let mut found = outputs.map(|output| vec![0; output.span_bytes()]);
         let [q, k, v] = &mut found;

@@ -8,10 +8,9 @@ use super::cpu::element::{load_one, store, write};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{Row, for_each_row};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::codec::NoCodec;
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -146,7 +145,7 @@ impl Operation for Im2Col {
         rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(source)]), arch, 1)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(b) = Argument::of(node, 1) else { unreachable!("check finds the image") };
         let (out, geometry) = (node.output, Geometry::of(node)?);
@@ -187,7 +186,7 @@ impl Operation for Im2Col {
                     } else {
                         scratch.out.resize(out.ne[0], 0.0);
                         fill(&mut scratch.out);
-                        store(&NoCodec, out.dtype, &scratch.out, target);
+                        store(out.dtype, &scratch.out, target);
                     }
                     Ok(())
                 },

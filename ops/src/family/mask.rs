@@ -6,7 +6,7 @@ use super::cpu::rows::for_each_row;
 use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::ops::Range;
@@ -90,7 +90,7 @@ impl Operation for Mask {
         rowwise(self.name, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, kept) = (node.output, Kept::of(node)?);

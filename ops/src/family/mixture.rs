@@ -7,13 +7,13 @@
 
 mod experts;
 
-use super::cpu::element::{is_plain, read_row, write};
+use super::cpu::element::{read_row, write};
 use super::cpu::kernel::{Argument, kernel, out_of_range};
 use super::cpu::rows::{Row, for_each_row};
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, separate_rows, source, wrong_type};
 use crate::design::{Design, selected_products, selected_rows};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use experts::Experts;
@@ -111,17 +111,13 @@ impl Operation for MulMatId {
         selected_products(PRODUCT, node, arch)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(weights), Some(x), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
         else {
             unreachable!("check finds the sources");
         };
-        let (codec, dtype) = (environment.codec.clone(), weights.tensor.dtype);
-        if !is_plain(dtype) && !codec.can_decode(dtype) {
-            return wrong_type(PRODUCT, "source 0", dtype, "f32, f16, bf16 and the types the host can decode");
-        }
-        let experts = Experts { weights: weights.tensor, x: x.tensor, ids: ids.tensor, out: node.output, codec };
+        let experts = Experts { weights: weights.tensor, x: x.tensor, ids: ids.tensor, out: node.output };
         Ok(kernel(node, None, move |inputs, output| {
             experts.run(inputs[weights.position], inputs[x.position], inputs[ids.position], output)
         }))
@@ -174,7 +170,7 @@ impl Operation for AddId {
         selected_rows(ADD, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
         else {

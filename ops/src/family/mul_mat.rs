@@ -4,17 +4,16 @@
 //! are multiplied together, so that weights are read, and decoded, once. With few columns rows of bf16 or f32 weights are
 //! used where they lie; with many, or for other types, blocks of rows are first turned into f32.
 
-use super::cpu::block_dot::BlockProducts;
+use super::cpu::block_dot::{BlockProducts, MANY_COLUMNS_OF_BLOCKS};
 use super::cpu::dot::{COLUMNS, Element, Products, ROWS};
-use super::cpu::element::{is_plain, load, load_one, read};
+use super::cpu::element::{load, load_one, read};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
 use super::rules::{FLOATS, addressable, require, separate_rows, source, wrong_type};
 use crate::blocks;
-use crate::codec::BlockCodec;
 use crate::design::{Design, matmul};
 use crate::node::Node;
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use rayon::prelude::*;
@@ -27,8 +26,6 @@ const NAME: &str = "MUL_MAT";
 
 /// From this number of columns on, weights are turned into f32 before they are multiplied.
 const MANY_COLUMNS: usize = 12;
-/// The same for quantised weights, which are decoded once for every four columns until then.
-const MANY_COLUMNS_OF_BLOCKS: usize = 24;
 /// Bytes of a block of rows as f32: half of a second-level cache.
 const BLOCK_BYTES: usize = 256 * 1024;
 /// ggml's hint, in the second parameter, that source 0 is a Hadamard matrix.
@@ -84,16 +81,12 @@ impl Operation for MulMat {
         matmul(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
-        let codec = environment.codec.clone();
-        if !is_plain(a.tensor.dtype) && !codec.can_decode(a.tensor.dtype) {
-            return wrong_type(NAME, "source 0", a.tensor.dtype, "f32, f16, bf16 and the types the host can decode");
-        }
-        let product = Product { weights: a.tensor, right: b.tensor, out: node.output, codec };
+        let product = Product { weights: a.tensor, right: b.tensor, out: node.output };
         Ok(kernel(node, None, move |inputs, output| product.run(inputs[a.position], inputs[b.position], output)))
     }
 }
@@ -113,7 +106,6 @@ struct Product {
     weights: Tensor,
     right: Tensor,
     out: Tensor,
-    codec: Arc<dyn BlockCodec>,
 }
 
 /// Consecutive rows of one matrix of weights times some of the columns that meet it.
@@ -288,12 +280,12 @@ impl Product {
         if dtype.is_quantised() || row.len() == 1 || self.weights.nb[0] == dtype.block_bytes() {
             let loaded = vectorised(
                 #[inline(always)]
-                || load(&*self.codec, dtype, bytes, row),
+                || load(dtype, bytes, row),
             );
             if loaded {
                 return Ok(());
             }
-            let reason = format!("the codec did not decode a row of {} elements of {dtype}", row.len());
+            let reason = format!("a row of {} elements of {dtype} has no whole blocks", row.len());
             return Err(KernelError::Data { kernel: NAME.to_owned(), reason });
         }
         for (i, value) in row.iter_mut().enumerate() {

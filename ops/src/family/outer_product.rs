@@ -3,13 +3,13 @@
 //! A row of the result is a sum of rows of source 0, each times one number, so rows are added up in place. Source 0 is
 //! decoded first, all of it: each of its rows goes into many rows of the result.
 
-use super::cpu::element::{is_plain, load, load_one, write};
+use super::cpu::element::{load, load_one, write};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{Row, for_each_row};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use std::sync::Arc;
@@ -83,15 +83,12 @@ impl Operation for OuterProduct {
         Ok(design)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
-        let (out, codec) = (node.output, environment.codec.clone());
-        if !is_plain(a.tensor.dtype) && !codec.can_decode(a.tensor.dtype) {
-            return wrong_type(NAME, "source 0", a.tensor.dtype, "the types the host can decode");
-        }
+        let out = node.output;
         let decoded = Tensor::contiguous(DataType::F32, a.tensor.ne);
         let terms = a.tensor.ne[1];
         let repeats = [out.ne[2] / a.tensor.ne[2].max(1), out.ne[3] / a.tensor.ne[3].max(1)];
@@ -103,7 +100,7 @@ impl Operation for OuterProduct {
                     let mut known = true;
                     write(DataType::F32, target, &mut scratch.out, |values| {
                         if a.tensor.dtype.is_quantised() || a.tensor.nb[0] == a.tensor.dtype.block_bytes() {
-                            known = load(&*codec, a.tensor.dtype, bytes, values);
+                            known = load(a.tensor.dtype, bytes, values);
                         } else {
                             for (i, value) in values.iter_mut().enumerate() {
                                 *value = load_one(a.tensor.dtype, &bytes[i * a.tensor.nb[0]..]);
@@ -113,7 +110,7 @@ impl Operation for OuterProduct {
                     if known {
                         return Ok(());
                     }
-                    let reason = format!("the codec did not decode a row of {}", a.tensor.dtype);
+                    let reason = format!("a row of {} could not be decoded", a.tensor.dtype);
                     Err(KernelError::Data { kernel: NAME.to_owned(), reason })
                 })?;
             }

@@ -9,7 +9,7 @@ use super::moving::copy_run;
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, Movement, movement, whole_words};
 use crate::node::Node;
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Operation for Pad {
         movement(NAME, node, arch, plan)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, circular) = (node.output, circular(node));

@@ -9,7 +9,7 @@ use super::cpu::rows::{Row, for_each_row};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::ops::Range;
@@ -113,7 +113,7 @@ impl Operation for Pool {
         rowwise(self.name, &Node::new(self.name, node.params, node.output, vec![Some(band)]), arch, 1)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, plane, mean) = (node.output, self.plane, node.params.int(0) == 1);

@@ -10,7 +10,7 @@ use super::cpu::sum::sum;
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, row_reduction, rowwise, whole_reduction};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::ops::Range;
@@ -132,7 +132,7 @@ impl Operation for Reduction {
         }
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         Ok(match self.function {

@@ -6,7 +6,7 @@ use super::moving::{NOT_WORDS, copy_run, repeat_run};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, Movement, movement, whole_words};
 use crate::node::Node;
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Operation for Repeat {
         movement(NAME, node, arch, Movement { constant: false, parts, passes: parts })
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (tensor, out) = folded(&a.tensor, &node.output);

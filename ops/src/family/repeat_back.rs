@@ -6,7 +6,7 @@ use super::cpu::rows::{Row, for_each_row};
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Operation for RepeatBack {
         rowwise(NAME, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, tensor) = (node.output, a.tensor);

@@ -11,7 +11,7 @@ use super::cpu::rows::{PARALLEL_WORK, Row, for_each_row};
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use rayon::prelude::*;
@@ -78,7 +78,7 @@ impl Operation for Rope {
         rowwise(NAME, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(positions)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");

@@ -1,14 +1,13 @@
 //! GET_ROWS and SET_ROWS: gather and scatter of rows by an index tensor, converting types on the way.
 
-use super::copy::NOT_ENCODED;
 use super::cpu::element::{is_plain, load, load_one, store};
 use super::cpu::kernel::{Argument, kernel, out_of_range};
 use super::cpu::rows::{Row, for_each_row, vectorised};
 use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
-use crate::codec::BlockCodec;
+use crate::blocks;
 use crate::design::{Design, rowwise};
 use crate::node::Node;
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
 use std::sync::Arc;
@@ -76,15 +75,12 @@ impl Operation for GetRows {
         rowwise(GET, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
-        let (out, codec) = (node.output, environment.codec.clone());
-        if a.tensor.dtype.is_quantised() && !codec.can_decode(a.tensor.dtype) {
-            return wrong_type(GET, "source 0", a.tensor.dtype, "the types the host can decode");
-        }
+        let out = node.output;
         let work = out.elements() / if a.tensor.dtype.is_quantised() { 1 } else { 4 };
         Ok(kernel(node, None, move |inputs, output| {
             for_each_row(&out, output, work, |scratch, Row([i, second, third]), target| {
@@ -94,7 +90,7 @@ impl Operation for GetRows {
                 };
                 let first = Row([row, second, third]).offset(&a.tensor);
                 let bytes = &inputs[a.position][first..];
-                move_row(GET, &*codec, &a.tensor, bytes, out.dtype, target, &mut scratch.a)
+                move_row(GET, &a.tensor, bytes, out.dtype, target, &mut scratch.a)
             })
         }))
     }
@@ -111,7 +107,7 @@ impl Operation for SetRows {
         check_indices(SET, indices)?;
         match (a.dtype, out.dtype) {
             (DataType::F32 | DataType::F16, y) if FLOATS.contains(&y) => {}
-            (DataType::F32 | DataType::F16, y) if y.is_quantised() && !NOT_ENCODED.contains(&y) => {}
+            (DataType::F32 | DataType::F16, y) if blocks::can_encode(y) => {}
             (DataType::F32 | DataType::F16, y) => {
                 return wrong_type(SET, "the result", y, "f32, f16, bf16 and the types ggml's CPU backend can encode");
             }
@@ -134,15 +130,12 @@ impl Operation for SetRows {
         rowwise(SET, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node, environment: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
-        let (out, codec) = (node.output, environment.codec.clone());
-        if out.dtype.is_quantised() && !codec.can_encode(out.dtype) {
-            return wrong_type(SET, "the result", out.dtype, "the types the host can encode");
-        }
+        let out = node.output;
         let span = out.dtype.row_bytes(out.ne[0]);
         Ok(kernel(node, Some(2), move |inputs, output| {
             // In order and on one thread: of two equal indices the later row stays.
@@ -162,7 +155,7 @@ impl Operation for SetRows {
                                 let bytes = &inputs[a.position][Row([i, second, third]).offset(&a.tensor)..];
                                 let first = Row([row, second, third]).offset(&out);
                                 let target = &mut output[first..first + span];
-                                move_row(SET, &*codec, &a.tensor, bytes, out.dtype, target, &mut scratch)?;
+                                move_row(SET, &a.tensor, bytes, out.dtype, target, &mut scratch)?;
                             }
                         }
                     }
@@ -188,7 +181,6 @@ fn index(indices: &Tensor, bytes: &[u8], [i, second, third]: [usize; 3]) -> i64 
 #[inline(always)]
 fn move_row(
     name: &'static str,
-    codec: &dyn BlockCodec,
     from: &Tensor,
     bytes: &[u8],
     to: DataType,
@@ -199,7 +191,7 @@ fn move_row(
     let dense = length <= from.dtype.block_elements() || from.nb[0] == size;
     if length == 1 && is_plain(from.dtype) && is_plain(to) && from.dtype != to {
         // A transposed cache is written element by element; the general way would cost more than the element.
-        store(codec, to, &[load_one(from.dtype, bytes)], target);
+        store(to, &[load_one(from.dtype, bytes)], target);
         return Ok(());
     }
     if from.dtype == to {
@@ -214,17 +206,17 @@ fn move_row(
     }
     scratch.resize(length, 0.0);
     let loaded = if dense {
-        load(codec, from.dtype, bytes, scratch)
+        load(from.dtype, bytes, scratch)
     } else {
         for (i, value) in scratch.iter_mut().enumerate() {
             *value = load_one(from.dtype, &bytes[i * from.nb[0]..]);
         }
         true
     };
-    if loaded && store(codec, to, scratch, target) {
+    if loaded && store(to, scratch, target) {
         return Ok(());
     }
-    let reason = format!("the codec did not convert a row of {length} elements from {} to {to}", from.dtype);
+    let reason = format!("a row of {length} elements of {} could not be converted to {to}", from.dtype);
     Err(KernelError::Data { kernel: name.to_owned(), reason })
 }
 

@@ -4,7 +4,7 @@ use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
 use super::unary::map;
 use crate::design::{Design, elementwise};
 use crate::node::Node;
-use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Operation for Scale {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (scale, bias) = (node.params.float(0), node.params.float(1));
         // Without a bias ggml only multiplies, which keeps the sign of zero.

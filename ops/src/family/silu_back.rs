@@ -7,7 +7,7 @@ use super::cpu::rows::for_each_piece;
 use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
 use crate::design::{Design, elementwise};
 use crate::node::Node;
-use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl Operation for SiluBack {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(gradient), Some(x)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");

@@ -11,7 +11,7 @@ use super::cpu::sum::sum;
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::Node;
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Operation for SoftMax {
         rowwise(NAME, node, arch, 3)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (mask, sinks) = (Argument::of(node, 1), Argument::of(node, 2));

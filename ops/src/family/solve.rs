@@ -9,7 +9,7 @@ use super::cpu::rows::{Row, vectorised};
 use super::rules::{addressable, require, same_shape, separate_rows, source, wrong_type};
 use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use rayon::prelude::*;
@@ -73,7 +73,7 @@ impl Operation for SolveTri {
         Ok(design)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");

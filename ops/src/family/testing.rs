@@ -1,11 +1,10 @@
-//! What the tests of the families share: tensors with data, a run of one node, a small codec.
+//! What the tests of the families share: tensors with data, a run of one node.
 
-use crate::codec::BlockCodec;
+use crate::blocks;
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation};
+use crate::operation::Operation;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::KernelError;
-use std::sync::Arc;
 
 /// A reproducible source of numbers.
 pub struct Random(pub u64);
@@ -44,7 +43,11 @@ impl Data {
             for (row, values) in values.chunks(tensor.ne[0]).enumerate() {
                 let [_, n1, n2, _] = tensor.ne;
                 let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
-                assert!(Q8.encode(tensor.dtype, values, &mut bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])]));
+                assert!(blocks::encode(
+                    tensor.dtype,
+                    values,
+                    &mut bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])]
+                ));
             }
         } else {
             for (index, value) in values.iter().enumerate() {
@@ -81,7 +84,7 @@ impl Data {
                     let [_, n1, n2, _] = tensor.ne;
                     let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
                     let mut values = vec![0.0; tensor.ne[0]];
-                    assert!(Q8.decode(
+                    assert!(blocks::decode(
                         tensor.dtype,
                         &self.bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])],
                         &mut values
@@ -149,10 +152,6 @@ pub fn params(floats: &[(usize, f32)]) -> OpParams {
     OpParams(words)
 }
 
-pub fn environment() -> Environment {
-    Environment { codec: Arc::new(Q8) }
-}
-
 pub fn find(name: &str) -> &'static dyn Operation {
     crate::table::lookup(name).expect("the operation is in the table")
 }
@@ -170,7 +169,7 @@ pub fn run(op: &str, params: OpParams, output: Tensor, sources: &[Option<&Data>]
 pub fn run_into(op: &str, params: OpParams, output: Data, sources: &[Option<&Data>]) -> Result<Data, KernelError> {
     let tensors: Vec<Option<Tensor>> = sources.iter().map(|source| source.map(|data| data.tensor)).collect();
     let node = node(op, params, output.tensor, &tensors);
-    let kernel = find(op).reference(&node, &environment()).expect("the node is supported");
+    let kernel = find(op).reference(&node).expect("the node is supported");
     assert_eq!(kernel.input_count(), sources.iter().flatten().count());
     let inputs: Vec<&[u8]> = sources.iter().flatten().map(|data| data.bytes.as_slice()).collect();
     let mut bytes = output.bytes.clone();
@@ -204,45 +203,4 @@ pub fn assert_close(actual: &[f32], expected: impl IntoIterator<Item = f64>, tol
         count += 1;
     }
     assert_eq!(count, actual.len());
-}
-
-/// A codec of q8_0 alone: 32 signed bytes and their scale as f16.
-#[derive(Debug)]
-pub struct Q8;
-
-impl BlockCodec for Q8 {
-    fn can_decode(&self, dtype: DataType) -> bool {
-        dtype == DataType::Q8_0
-    }
-
-    fn can_encode(&self, dtype: DataType) -> bool {
-        dtype == DataType::Q8_0
-    }
-
-    fn decode(&self, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
-        if dtype != DataType::Q8_0 || source.len() != dtype.row_bytes(target.len()) {
-            return false;
-        }
-        for (block, values) in source.chunks_exact(34).zip(target.chunks_exact_mut(32)) {
-            let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
-            for (value, quant) in values.iter_mut().zip(&block[2..]) {
-                *value = f32::from(quant.cast_signed()) * scale;
-            }
-        }
-        true
-    }
-
-    fn encode(&self, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
-        if dtype != DataType::Q8_0 || target.len() != dtype.row_bytes(source.len()) {
-            return false;
-        }
-        for (values, block) in source.chunks_exact(32).zip(target.chunks_exact_mut(34)) {
-            let scale = values.iter().fold(0.0_f32, |max, value| max.max(value.abs())) / 127.0;
-            block[..2].copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());
-            for (value, quant) in values.iter().zip(&mut block[2..]) {
-                *quant = if scale == 0.0 { 0 } else { ((value / scale).round() as i8).cast_unsigned() };
-            }
-        }
-        true
-    }
 }

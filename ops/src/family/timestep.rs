@@ -6,7 +6,7 @@ use super::cpu::rows::for_each_row;
 use super::rules::{addressable, dense_rows, require, source, wrong_type};
 use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Operation for Timestep {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, half) = (node.output, node.output.ne[0] / 2);

@@ -14,7 +14,7 @@ use super::cpu::trigonometry;
 use super::rules::{addressable, dense_rows, even_rows, same_shape, source, wrong_type};
 use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Flatten, Operation, Placement, Unsupported};
+use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -230,7 +230,7 @@ impl Operation for Unary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         // Costs are the work per element, an addition being 1.
         Ok(match self.function {

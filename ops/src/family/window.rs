@@ -9,10 +9,9 @@ use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{Row, for_each_piece, vectorised};
 use super::moving::copy_run;
 use super::rules::{addressable, require, same_shape, separate_rows, source, wrong_type};
-use crate::codec::NoCodec;
 use crate::design::{Design, Movement, elementwise, movement, whole_words};
 use crate::node::{Node, OpParams};
-use crate::operation::{Environment, Operation, Placement, Unsupported};
+use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel};
 use std::sync::Arc;
@@ -101,7 +100,7 @@ impl Operation for Window {
         movement(self.name, node, arch, Movement { constant: false, parts: 2, passes: 1 })
     }
 
-    fn reference(&self, node: &Node, _: &Environment) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -141,7 +140,7 @@ impl Operation for Window {
                         sums.extend(
                             target.as_chunks::<4>().0.iter().zip(x).map(|(old, x)| f32::from_le_bytes(*old) + x),
                         );
-                        store(&NoCodec, DataType::F32, &sums, target);
+                        store(DataType::F32, &sums, target);
                     }
                 },
             );

@@ -3,15 +3,12 @@
 //! Neither knows an operation; this crate joins what they are given: the reference kernels of the operation table, and those
 //! of the conformance suite.
 
-mod codec;
-
 use aie_conformance::kernels::TestExecutor;
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
-use aie_ops::{Environment, ReferenceExecutor};
-use codec::LoadingCodec;
+use aie_ops::ReferenceExecutor;
 use std::sync::Arc;
 
 /// The operations' executor first, then the suite's.
@@ -43,6 +40,5 @@ fn with_its_name(artifact: &KernelArtifact) -> Option<KernelArtifact> {
 
 /// Executes every reference artifact of this project.
 pub fn executor() -> Arc<dyn KernelExecutor> {
-    let operations = ReferenceExecutor::new(Environment { codec: Arc::new(LoadingCodec) });
-    Arc::new(Executors { operations, suite: TestExecutor })
+    Arc::new(Executors { operations: ReferenceExecutor, suite: TestExecutor })
 }

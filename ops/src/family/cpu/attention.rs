@@ -22,7 +22,6 @@ mod tests;
 mod tile;
 
 use super::exp::exp;
-use crate::codec::BlockCodec;
 use crate::tensor::Tensor;
 use aie_hal::KernelError;
 use rayon::prelude::*;
@@ -52,7 +51,7 @@ pub enum ValueLayout {
 /// One attention: tensors, whose rows have no gaps but may lie anywhere, and parameters.
 ///
 /// Requirements, which the caller has checked: q f32 `[dk, tokens, heads, batch]`; k `[dk, keys, k heads, k batch]` and v (see
-/// [`ValueLayout`]) in f32, f16, bf16 or a type that the codec decodes; the heads and batches of k and v divide those of q,
+/// [`ValueLayout`]) in f32, f16, bf16 or any quantised type; the heads and batches of k and v divide those of q,
 /// head h uses head h / (heads / k heads); mask f32, f16 or bf16 `[>= keys, >= tokens, m2, m3]`, repeated over heads and batch;
 /// sinks f32 `[>= heads]` without gaps. dk, heads and batch are not 0.
 ///
@@ -128,14 +127,8 @@ impl Attention {
     /// threads of the current rayon pool when the work is worth it.
     ///
     /// # Errors
-    /// [`KernelError::Data`], naming `kernel`, when the codec cannot decode keys or values.
-    pub fn run(
-        &self,
-        kernel: &str,
-        codec: &dyn BlockCodec,
-        sources: Sources,
-        output: &mut [u8],
-    ) -> Result<(), KernelError> {
+    /// [`KernelError::Data`], naming `kernel`, when rows of keys or values are not whole blocks.
+    pub fn run(&self, kernel: &str, sources: Sources, output: &mut [u8]) -> Result<(), KernelError> {
         let [dk, tokens, heads, batch] = self.q.ne;
         let (keys, dv, group) = (self.k.ne[1], self.value_size(), self.group());
         let groups = heads / group;
@@ -156,7 +149,6 @@ impl Attention {
             Tile {
                 attention: self,
                 sources,
-                codec,
                 batch: index / groups,
                 heads: index % groups * group..(index % groups + 1) * group,
                 tokens: first..(first + tile_tokens).min(tokens),
@@ -165,7 +157,7 @@ impl Attention {
         };
         let undecoded = || KernelError::Data {
             kernel: kernel.to_owned(),
-            reason: format!("the codec does not decode keys of {} or values of {}", self.k.dtype, self.v.dtype),
+            reason: format!("keys of {} or values of {} cannot be decoded", self.k.dtype, self.v.dtype),
         };
 
         // The result of a group of heads for one token is one piece of memory; a tile writes some of them.

@@ -10,6 +10,8 @@ use super::dot::put;
 use crate::blocks::{Block, Visitor};
 use pulp::{Simd, WithSimd};
 
+/// From this number of columns on, rows are better decoded once and multiplied by [`super::dot`].
+pub const MANY_COLUMNS_OF_BLOCKS: usize = 24;
 /// Columns for which a decoded block is used.
 const COLUMNS: usize = 4;
 

@@ -1,11 +1,11 @@
 //! Elements as f32: reading and writing runs of any float type, i32 and quantised blocks.
 
 use super::kernel::Argument;
-use crate::codec::BlockCodec;
+use crate::blocks;
 use crate::tensor::{DataType, Tensor};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
-/// Whether [`load`] and [`store`] know the type without a codec.
+/// Whether elements of the type stand alone: those [`load`] and [`store`] know besides blocks.
 pub fn is_plain(dtype: DataType) -> bool {
     matches!(dtype, DataType::F32 | DataType::F16 | DataType::BF16 | DataType::I32)
 }
@@ -25,9 +25,10 @@ pub fn narrow(value: f32) -> u16 {
     (chosen >> 16) as u16
 }
 
-/// Reads `target.len()` elements without gaps. Returns false when the codec does not know the type.
+/// Reads `target.len()` elements without gaps. Returns false when the type is neither plain nor quantised, or the blocks are not
+/// whole.
 #[inline(always)]
-pub fn load(codec: &dyn BlockCodec, dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
+pub fn load(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
     match dtype {
         DataType::F32 => {
             for (t, s) in target.iter_mut().zip(source.as_chunks::<4>().0) {
@@ -47,7 +48,7 @@ pub fn load(codec: &dyn BlockCodec, dtype: DataType, source: &[u8], target: &mut
         }
         _ => {
             let bytes = dtype.row_bytes(target.len());
-            return source.len() >= bytes && codec.decode(dtype, &source[..bytes], target);
+            return source.len() >= bytes && blocks::decode(dtype, &source[..bytes], target);
         }
     }
     true
@@ -65,9 +66,10 @@ fn load_f16(source: &[u8], target: &mut [f32]) {
     }
 }
 
-/// Writes elements without gaps. Returns false when the codec does not know the type; i32 truncates as a C cast does.
+/// Writes elements without gaps; i32 truncates as a C cast does. Returns false when the type is neither plain nor one that
+/// [`blocks::can_encode`] knows, or the blocks are not whole.
 #[inline(always)]
-pub fn store(codec: &dyn BlockCodec, dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
+pub fn store(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
     match dtype {
         DataType::F32 => {
             for (t, s) in target.as_chunks_mut::<4>().0.iter_mut().zip(source) {
@@ -87,7 +89,7 @@ pub fn store(codec: &dyn BlockCodec, dtype: DataType, source: &[f32], target: &m
         }
         _ => {
             let bytes = dtype.row_bytes(source.len());
-            return target.len() >= bytes && codec.encode(dtype, source, &mut target[..bytes]);
+            return target.len() >= bytes && blocks::encode(dtype, source, &mut target[..bytes]);
         }
     }
     true
@@ -145,7 +147,7 @@ pub fn read<'a>(
         return values;
     }
     scratch.resize(length, 0.0);
-    load(&crate::codec::NoCodec, tensor.dtype, source, scratch);
+    load(tensor.dtype, source, scratch);
     scratch
 }
 
@@ -166,13 +168,12 @@ pub fn write(dtype: DataType, target: &mut [u8], scratch: &mut Vec<f32>, fill: i
     }
     scratch.resize(target.len() / dtype.block_bytes(), 0.0);
     fill(scratch);
-    store(&crate::codec::NoCodec, dtype, scratch, target);
+    store(dtype, scratch, target);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::NoCodec;
 
     #[test]
     fn bf16_rounds_to_nearest_even() {
@@ -196,9 +197,9 @@ mod tests {
             let size = dtype.block_bytes();
             for shift in 0..3 {
                 let mut bytes = vec![0; shift + values.len() * size];
-                assert!(store(&NoCodec, dtype, &values, &mut bytes[shift..]));
+                assert!(store(dtype, &values, &mut bytes[shift..]));
                 let mut back = [9.0; 5];
-                assert!(load(&NoCodec, dtype, &bytes[shift..], &mut back));
+                assert!(load(dtype, &bytes[shift..], &mut back));
                 for (i, (a, b)) in values.iter().zip(back).enumerate() {
                     let exact = if dtype == DataType::I32 { a.trunc() } else { *a };
                     assert!((exact - b).abs() <= exact.abs() / 128.0, "{dtype} {a} {b}");
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn an_unknown_block_type_is_reported() {
-        assert!(!load(&NoCodec, DataType::Q4_0, &[0; 18], &mut [0.0; 32]));
-        assert!(!store(&NoCodec, DataType::Q4_0, &[0.0; 32], &mut [0; 18]));
+        assert!(!load(DataType::Q4_0, &[0; 18], &mut [0.0; 32]));
+        assert!(!store(DataType::Q4_0, &[0.0; 32], &mut [0; 18]));
     }
 }

@@ -4,15 +4,15 @@
 //! nobody chose are not read at all. Work is dealt out by rows of weights: with one token the few experts in use still keep all
 //! cores busy.
 
+use super::super::cpu::block_dot::{BlockProducts, MANY_COLUMNS_OF_BLOCKS};
 use super::super::cpu::dot::{COLUMNS, Element, Products, ROWS};
 use super::super::cpu::element::{load, read};
 use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
 use super::{PRODUCT, chosen};
-use crate::codec::BlockCodec;
+use crate::blocks;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::KernelError;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// From this number of columns on, bf16 weights are turned into f32 before they are multiplied.
 const MANY_COLUMNS: usize = 12;
@@ -33,8 +33,6 @@ pub struct Experts {
     pub ids: Tensor,
     /// Rows, experts of a token, tokens.
     pub out: Tensor,
-    /// Decodes blocks.
-    pub codec: Arc<dyn BlockCodec>,
 }
 
 /// Consecutive rows of one expert times all the columns it was chosen for.
@@ -151,6 +149,13 @@ impl Experts {
             multiply(&rows, task.columns, &mut task.out, length);
             return Ok(());
         }
+        if dtype.is_quantised() && task.columns.len() < MANY_COLUMNS_OF_BLOCKS {
+            let rows: Vec<&[u8]> = (0..task.rows).map(row).collect();
+            let products = BlockProducts { rows: &rows, columns: task.columns, out: &mut task.out };
+            if blocks::visit(dtype, products).is_some() {
+                return Ok(());
+            }
+        }
         let bytes = if task.columns.len() <= COLUMNS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
         let block = (bytes / (length * 4)).clamp(1, 64).next_multiple_of(ROWS).min(task.rows);
         let mut decoded = vec![0.0_f32; block * length];
@@ -159,10 +164,10 @@ impl Experts {
             for (i, target) in decoded.chunks_exact_mut(length).take(count).enumerate() {
                 let loaded = vectorised(
                     #[inline(always)]
-                    || load(&*self.codec, dtype, row(first + i), target),
+                    || load(dtype, row(first + i), target),
                 );
                 if !loaded {
-                    let reason = format!("the codec did not decode a row of {length} elements of {dtype}");
+                    let reason = format!("a row of {length} elements of {dtype} has no whole blocks");
                     return Err(KernelError::Data { kernel: PRODUCT.to_owned(), reason });
                 }
             }

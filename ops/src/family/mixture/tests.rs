@@ -1,4 +1,4 @@
-use super::super::testing::{Data, Random, assert_close, environment, find, indices, node, permuted, run};
+use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
 use super::*;
 use crate::design::tests::arch;
 use rstest::rstest;
@@ -40,7 +40,7 @@ fn products_are_the_definition(
     #[case] rows: usize,
     #[case] tokens: usize,
     #[case] used: usize,
-    #[values(DataType::F32, DataType::F16, DataType::BF16, DataType::Q8_0)] dtype: DataType,
+    #[values(DataType::F32, DataType::F16, DataType::BF16, DataType::Q8_0, DataType::Q4_1)] dtype: DataType,
     #[values(false, true)] repeated: bool,
 ) {
     let mut random = Random(23);
@@ -100,7 +100,7 @@ fn ids_out_of_range_are_data_errors(#[case] op: &str, #[case] id: i32) {
     let second = if op == PRODUCT { f32s([8, 2, 4, 1]) } else { f32s([8, 3, 1, 1]) };
     let ids = Tensor::contiguous(DataType::I32, [2, 4, 1, 1]);
     let node = node(op, OpParams::default(), f32s([8, 2, 4, 1]), &[Some(first), Some(second), Some(ids)]);
-    let kernel = find(op).reference(&node, &environment()).unwrap();
+    let kernel = find(op).reference(&node).unwrap();
     let mut bytes = vec![0; ids.span_bytes()];
     bytes[28..].copy_from_slice(&id.to_le_bytes());
     let (first, second) = (vec![0; first.span_bytes()], vec![0; second.span_bytes()]);

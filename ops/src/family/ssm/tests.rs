@@ -1,4 +1,4 @@
-use super::super::testing::{Data, Random, assert_close, environment, find, node, permuted, run};
+use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
 use super::*;
 use crate::design::tests::arch;
 use aie_hal::KernelError;
@@ -195,7 +195,7 @@ fn states_for_which_there_is_no_token_keep_their_bytes() {
 fn ids_out_of_range_are_data_errors(#[case] id: i32) {
     let mut sources = SMALL.sources(&mut Random(93));
     sources[6].bytes[4..].copy_from_slice(&id.to_le_bytes());
-    let kernel = find(SCAN).reference(&SMALL.node(), &environment()).unwrap();
+    let kernel = find(SCAN).reference(&SMALL.node()).unwrap();
     let inputs: Vec<_> = sources.iter().map(|data| data.bytes.as_slice()).collect();
     let error = kernel.run(&inputs, &mut vec![0; SMALL.output().span_bytes()]).unwrap_err();
     assert!(matches!(&error, KernelError::Data { .. }), "{error}");

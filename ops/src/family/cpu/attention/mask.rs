@@ -3,7 +3,6 @@
 use super::super::element::load;
 use super::BLOCK;
 use super::tile::Tile;
-use crate::codec::NoCodec;
 use crate::tensor::DataType;
 use std::ops::Range;
 
@@ -48,7 +47,7 @@ impl Mask {
             let effect = if mask.dtype == DataType::F16 { halves(source) } else { Effect::Adds };
             self.effects.push(effect);
             if effect == Effect::Adds {
-                load(&NoCodec, mask.dtype, source, &mut target[..keys.len()]);
+                load(mask.dtype, source, &mut target[..keys.len()]);
                 target[keys.len()..].fill(f32::NEG_INFINITY);
                 if mask.dtype != DataType::F16
                     && let Some(last) = self.effects.last_mut()

@@ -47,7 +47,7 @@ fn transposed_values_give_the_same(
         };
         let sources = Sources { q: &q.bytes, k: &k.bytes, v: &v.bytes, mask: Some(&mask.bytes), sinks: None };
         let mut output = vec![0; tokens * 4 * dv * 4];
-        attention.run("TEST", &crate::codec::NoCodec, sources, &mut output).unwrap();
+        attention.run("TEST", sources, &mut output).unwrap();
         let values: Vec<f32> = output.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         values
     };

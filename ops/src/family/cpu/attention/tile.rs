@@ -4,7 +4,6 @@ use super::super::element::{load, write};
 use super::super::exp::exp;
 use super::half::Halves;
 use super::{Attention, Sources, ValueLayout, few, panel};
-use crate::codec::BlockCodec;
 use crate::tensor::{DataType, Tensor};
 use pulp::{Simd, WithSimd};
 use std::cell::RefCell;
@@ -17,7 +16,6 @@ pub const PADDING: usize = 16;
 pub struct Tile<'a> {
     pub attention: &'a Attention,
     pub sources: Sources<'a>,
-    pub codec: &'a dyn BlockCodec,
     pub batch: usize,
     pub heads: Range<usize>,
     pub tokens: Range<usize>,
@@ -167,7 +165,7 @@ impl Tile<'_> {
         }
         for (row, target) in target.chunks_mut(stride).take(count).enumerate() {
             let (values, padding) = target.split_at_mut(length);
-            if !load(self.codec, tensor.dtype, &source[row * distance..row * distance + bytes], values) {
+            if !load(tensor.dtype, &source[row * distance..row * distance + bytes], values) {
                 return false;
             }
             padding.fill(0.0);
