@@ -210,8 +210,10 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_block_type_is_reported() {
-        assert!(!load(DataType::Q4_0, &[0; 18], &mut [0.0; 32]));
-        assert!(!store(DataType::Q4_0, &[0.0; 32], &mut [0; 18]));
+    fn unknown_types_and_broken_blocks_are_reported() {
+        assert!(!load(DataType::I64, &[0; 256], &mut [0.0; 32]));
+        assert!(!load(DataType::Q4_0, &[0; 17], &mut [0.0; 32]));
+        assert!(!store(DataType::Q4_0, &[0.0; 32], &mut [0; 17]));
+        assert!(!store(DataType::IQ2_XXS, &[0.0; 256], &mut [0; 66]));
     }
 }
