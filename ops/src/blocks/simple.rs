@@ -181,10 +181,12 @@ impl Block for Q8_0 {
 impl Encode for Q8_0 {
     #[inline(always)]
     fn encode(values: &[f32; 32], [s0, s1, bytes @ ..]: &mut [u8; 34]) {
-        let scale = magnitude(values) / 127.0;
-        let inverse = reciprocal(scale);
-        [*s0, *s1] = narrow(scale);
-        *bytes = values.map(|value| truncate((value * inverse).round()) as u8);
+        // As ggml's CPU backend does it with AVX2, which is what a copy is compared with: the inverse without a second
+        // rounding, ties to even, saturated. Its reference (`quantize_row_q8_0_ref`) differs in ties.
+        let largest = magnitude(values);
+        let inverse = if largest == 0.0 { 0.0 } else { 127.0 / largest };
+        [*s0, *s1] = narrow(largest / 127.0);
+        *bytes = values.map(|value| truncate((value * inverse).round_ties_even()).clamp(-128, 127) as u8);
     }
 }
 
@@ -249,6 +251,6 @@ mod tests {
         values[0] = 127.0;
         values[1] = -2.5;
         Q8_0::encode(&values, &mut bytes);
-        assert_eq!((&bytes[..4], bytes[33]), (&[0x00, 0x3c, 127, 0xfd][..], 4));
+        assert_eq!((&bytes[..4], bytes[33]), (&[0x00, 0x3c, 127, 0xfe][..], 4));
     }
 }

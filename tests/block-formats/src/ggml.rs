@@ -1,6 +1,7 @@
-//! ggml's conversion functions, found in its base library by name.
+//! ggml's conversion functions, found in its libraries by name.
 //!
-//! They are those the CPU backend uses: `dequantize_row_*`, and `quantize_row_*_ref`, to which `test-backend-ops` sets it.
+//! They are those the CPU backend uses, with which `test-backend-ops` compares copies: `dequantize_row_*` of the base library,
+//! and on x86-64 `quantize_row_*` of the CPU backend. Elsewhere rows are written by the base library's `quantize_row_*_ref`.
 
 use aie_ops::DataType;
 use anyhow::{Context, Result, ensure};
@@ -9,24 +10,36 @@ use std::ffi::c_void;
 
 /// The base library under the version of its interface.
 const NAME: &str = "libggml-base.so.0";
+/// The CPU backend for AVX2, in the folder this program is started in, and how its functions end; elsewhere the base library
+/// serves.
+#[cfg(target_arch = "x86_64")]
+const WRITER: (&str, &str) = ("./libggml-cpu-haswell.so", "");
+#[cfg(not(target_arch = "x86_64"))]
+const WRITER: (&str, &str) = (NAME, "_ref");
 
 /// `void dequantize_row_*(const void * blocks, float * values, int64_t count)` (ggml-quants.h).
 type Dequantise = unsafe extern "C" fn(*const c_void, *mut f32, i64);
-/// `void quantize_row_*_ref(const float * values, void * blocks, int64_t count)` (ggml-quants.h).
+/// `void quantize_row_*(const float * values, void * blocks, int64_t count)` (ggml-cpu/quants.h), and `_ref` in ggml-quants.h.
 type Quantise = unsafe extern "C" fn(*const f32, *mut c_void, i64);
 
-/// The library, open.
-pub struct Ggml(Library);
+/// The libraries, open.
+pub struct Ggml {
+    reader: Library,
+    writer: Library,
+}
 
 impl Ggml {
-    /// Opens the library where the loader finds it.
+    /// Opens the libraries where the loader finds them.
     ///
     /// # Errors
     /// The loader's words.
     pub fn load() -> Result<Self> {
-        // SAFETY: ggml's base library has no initialisation that depends on the program.
-        let library = unsafe { Library::new(NAME) };
-        library.map(Self).with_context(|| format!("cannot load {NAME}; `cargo xtask block-formats` says where it is"))
+        let load = |name: &str| {
+            // SAFETY: ggml's libraries have no initialisation that depends on the program.
+            let library = unsafe { Library::new(name) };
+            library.with_context(|| format!("cannot load {name}; `cargo xtask block-formats` says where it is"))
+        };
+        Ok(Self { reader: load(NAME)?, writer: load(WRITER.0)? })
     }
 
     /// The numbers of whole blocks.
@@ -47,7 +60,8 @@ impl Ggml {
         // holds, and writes `count` values, the length of `values`. It keeps no pointer.
         unsafe {
             let name = format!("dequantize_row_{dtype}\0");
-            let function = self.0.get::<Dequantise>(name.as_bytes()).with_context(|| format!("ggml lacks {name}"))?;
+            let function =
+                self.reader.get::<Dequantise>(name.as_bytes()).with_context(|| format!("ggml lacks {name}"))?;
             function(aligned.as_ptr().cast(), values.as_mut_ptr(), i64::try_from(values.len())?);
         }
         Ok(values)
@@ -61,11 +75,12 @@ impl Ggml {
         ensure!(values.len().is_multiple_of(dtype.block_elements()), "{} values are not whole blocks", values.len());
         let length = dtype.row_bytes(values.len());
         let mut aligned = vec![0_u64; length.div_ceil(8)];
-        // SAFETY: the function has this type in ggml-quants.h. It reads `count` values, the length of `values`, and writes
+        // SAFETY: the function has this type in its header. It reads `count` values, the length of `values`, and writes
         // their blocks, for which `aligned` has room. It keeps no pointer.
         unsafe {
-            let name = format!("quantize_row_{dtype}_ref\0");
-            let function = self.0.get::<Quantise>(name.as_bytes()).with_context(|| format!("ggml lacks {name}"))?;
+            let name = format!("quantize_row_{dtype}{}\0", WRITER.1);
+            let function =
+                self.writer.get::<Quantise>(name.as_bytes()).with_context(|| format!("ggml lacks {name}"))?;
             function(values.as_ptr(), aligned.as_mut_ptr().cast(), i64::try_from(values.len())?);
         }
         let mut bytes: Vec<u8> = aligned.iter().flat_map(|word| word.to_ne_bytes()).collect();
