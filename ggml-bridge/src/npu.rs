@@ -1,6 +1,7 @@
 //! One device as llama.cpp sees it: memory, weights, kernels, the streams that work on it, and the rules of access.
 
 use crate::config::Config;
+use crate::host_memory::{HostSpan, TensorMemory};
 use crate::kernels::Kernels;
 use crate::log;
 use crate::memory::{BufferMap, Place};
@@ -127,6 +128,17 @@ impl Npu {
         let base = base_address(&*buffer)?;
         self.buffers.insert(base, Arc::clone(&buffer));
         Ok((base, buffer))
+    }
+
+    /// Makes memory of the program usable in place, as a buffer that starts at its address. ggml vouches for `memory` until
+    /// it frees the buffer.
+    ///
+    /// # Errors
+    /// As [`Device::import`].
+    pub fn import(&self, memory: HostSpan) -> Result<Arc<dyn Buffer>, DeviceError> {
+        let buffer = self.device.import(Arc::new(TensorMemory(memory)))?;
+        self.buffers.insert(memory.address(), Arc::clone(&buffer));
+        Ok(buffer)
     }
 
     /// Takes a buffer back: waits for work that may use it, and forgets what was derived from it.

@@ -7,6 +7,7 @@ use super::ggml;
 use super::guard::guard;
 use super::layout::Layout;
 use super::types::{BufferTypeV2, BufferTypeV3, BufferV2a, BufferV2b, RawBuffer, RawBufferType, RawTensor};
+use crate::host_memory::HostSpan;
 use crate::log;
 use crate::npu::{ALIGNMENT, Npu};
 use aie_hal::{Buffer, DeviceError};
@@ -123,6 +124,25 @@ unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void
             }
         }
     })
+}
+
+/// A buffer of type `buft` on memory of the program, which is used in place: the model loader offers the file it has mapped.
+/// Null, with a message, if the device cannot.
+///
+/// # Safety
+/// `buft` came from [`buffer_type`]; `size` bytes at `pointer` stay readable until the buffer is freed, and writable where a
+/// tensor in them is written.
+pub unsafe fn from_host(npu: &Arc<Npu>, buft: *mut c_void, pointer: *mut c_void, size: usize) -> *mut c_void {
+    let base = pointer.expose_provenance();
+    // SAFETY: by the contract of this function, for longer than any graph can name the span.
+    let span = unsafe { HostSpan::new(base, size) };
+    match npu.import(span) {
+        Ok(buffer) => wrap(buft, BufferContext { npu: Arc::clone(npu), buffer, base }, size),
+        Err(cause) => {
+            log::error(&format!("{}: {size} bytes at {base:#x} cannot be used in place: {cause}", npu.name()));
+            null_mut()
+        }
+    }
 }
 
 /// Has ggml make its buffer object, which it deletes itself.

@@ -3,7 +3,7 @@
 //! Everything here is made once and lives as long as the process: ggml keeps the pointers, and may load a backend twice.
 
 use super::backend;
-use super::buffer::{buffer_type, c_name, inspect};
+use super::buffer::{self, buffer_type, c_name, inspect};
 use super::graph;
 use super::guard::guard;
 use super::layout::Layout;
@@ -156,7 +156,7 @@ fn record(layout: Layout, reg: *mut c_void, npu: Arc<Npu>) -> &'static Record {
         init_backend: Some(init_backend),
         get_buffer_type: Some(get_buffer_type),
         get_host_buffer_type: None,
-        buffer_from_host_ptr: None,
+        buffer_from_host_ptr: Some(buffer_from_host_ptr),
         supports_op: Some(supports_op),
         supports_buft: Some(supports_buft),
         offload_op: None,
@@ -237,7 +237,7 @@ unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) 
                 caps: RawDeviceCaps {
                     async_: Registry::asynchronous(),
                     host_buffer: false,
-                    buffer_from_host_ptr: false,
+                    buffer_from_host_ptr: record.npu.device().info().host_import,
                     events: true,
                     mmap_support: true,
                 },
@@ -268,6 +268,22 @@ unsafe extern "C" fn init_backend(device: *mut c_void, _: *const c_char) -> *mut
 unsafe extern "C" fn get_buffer_type(device: *mut c_void) -> *mut c_void {
     // SAFETY: as above.
     unsafe { of(device) }.buffer_type
+}
+
+/// Where the device can import: a mapped model file then needs no second copy in device memory.
+unsafe extern "C" fn buffer_from_host_ptr(
+    device: *mut c_void,
+    pointer: *mut c_void,
+    size: usize,
+    _: usize,
+) -> *mut c_void {
+    guard("buffer_from_host_ptr", null_mut(), || {
+        // SAFETY: as above; ggml keeps the memory until it frees the buffer.
+        unsafe {
+            let record = of(device);
+            buffer::from_host(&record.npu, record.buffer_type, pointer, size)
+        }
+    })
 }
 
 unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> bool {
