@@ -61,6 +61,7 @@ thread_local! {
 
 struct Run<'t, 'a, 'e, 'f> {
     tile: &'t Tile<'a>,
+    buffers: &'t mut (few::Buffers, panel::Buffers),
     emit: &'e mut Emit<'f>,
 }
 
@@ -69,14 +70,12 @@ impl WithSimd for Run<'_, '_, '_, '_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> bool {
-        // Nothing below calls back into the thread pool, so the buffers are not in use by this thread.
-        BUFFERS.with_borrow_mut(|(few, panel)| {
-            if self.tile.rows() <= few::ROWS {
-                few::run(simd, self.tile, few, self.emit)
-            } else {
-                panel::run(simd, self.tile, panel, self.emit)
-            }
-        })
+        let (few, panel) = self.buffers;
+        if self.tile.rows() <= few::ROWS {
+            few::run(simd, self.tile, few, self.emit)
+        } else {
+            panel::run(simd, self.tile, panel, self.emit)
+        }
     }
 }
 
@@ -88,7 +87,9 @@ impl Tile<'_> {
 
     /// Computes all rows. Returns false when keys or values could not be decoded.
     pub fn compute(&self, emit: &mut Emit<'_>) -> bool {
-        pulp::Arch::new().dispatch(Run { tile: self, emit })
+        // The dispatch is inside: closures that a library function calls are not compiled for the vector unit. Nothing it runs
+        // calls back into the thread pool, so this thread does not use its buffers yet.
+        BUFFERS.with_borrow_mut(|buffers| pulp::Arch::new().dispatch(Run { tile: self, buffers, emit }))
     }
 
     /// Head and token of a row, counted in the whole attention.
