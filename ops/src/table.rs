@@ -39,6 +39,7 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::concat::OPERATIONS,
     family::pad::OPERATIONS,
     family::reflect::OPERATIONS,
+    family::roll::OPERATIONS,
     family::window::OPERATIONS,
     family::diagonal::OPERATIONS,
     family::solve::OPERATIONS,

@@ -43,6 +43,7 @@ pub mod reduce;
 pub mod reflect;
 pub mod repeat;
 pub mod repeat_back;
+pub mod roll;
 pub mod rope;
 pub mod rows;
 pub mod scale;
