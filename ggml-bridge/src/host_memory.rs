@@ -1,6 +1,7 @@
 //! Memory of others that the device uses in place: tensors in the buffers of ggml's CPU backend, files it has mapped.
 //!
-//! The only promise about such memory is that the tensors of a graph are valid while the graph is computed. A
+//! The only promise about such memory is that the tensors of a graph are valid while the graph is computed; a mapped file
+//! that ggml hands over as a buffer stays until the buffer is freed, which is longer. A
 //! [`HostSpan`] carries this promise from the ABI layer, where a tensor was read, to the driver that imports it.
 
 use aie_hal::HostMemory;

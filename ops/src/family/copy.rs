@@ -81,8 +81,8 @@ impl Operation for Copy {
 }
 
 /// A copy from `from` to `to`, which have equally many elements: any strides, and any two types of f32, f16, bf16, i32 and
-/// the quantised types, to those that [`blocks::can_encode`] knows, or the same type of any kind. Elements keep their order; i32 truncates. The kernel has
-/// one input.
+/// the quantised types, to those that [`blocks::can_encode`] knows, or the same type of any kind. Elements keep their order;
+/// i32 truncates. The kernel has one input.
 ///
 /// # Errors
 /// [`Unsupported`] when the element counts differ, a tensor cannot be addressed, or a type is not known.
