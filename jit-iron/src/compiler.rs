@@ -4,30 +4,65 @@ use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{Node, Operation, Unsupported};
 use std::fmt::Debug;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// A compiler has no artifact for a node.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum CompileError {
     /// It does not compile this operation, type, shape or generation; another compiler may.
-    #[error(transparent)]
-    Unsupported(#[from] Unsupported),
-    /// It should have, and failed.
     #[error("{0}")]
-    Failed(String),
+    Unsupported(String),
+    /// It should have, and failed. The same kernel will fail again until the compiler, its options or the sources change, so
+    /// that a store may remember it beyond the process.
+    #[error("{}", .0.cause)]
+    Failed(Failure),
+    /// It could not try: a tool is missing, a worker did not start, a disk is full. Says nothing about the kernel.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// A failed compilation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failure {
+    /// One line or a few: what went wrong.
+    pub cause: String,
+    /// All that the compiler printed, as it printed it. Empty when it printed nothing.
+    pub output: Arc<[u8]>,
+}
+
+impl CompileError {
+    /// A failure of which there is nothing but the cause.
+    pub fn failed(cause: impl Into<String>) -> Self {
+        Self::Failed(Failure { cause: cause.into(), output: Arc::default() })
+    }
+}
+
+impl From<Unsupported> for CompileError {
+    fn from(reason: Unsupported) -> Self {
+        Self::Unsupported(reason.to_string())
+    }
 }
 
 /// A compiler of kernels. Thread-safe; called once per kernel, possibly for several kernels at a time.
 pub trait KernelCompiler: Send + Sync + Debug {
     /// Short name for messages and statistics.
     fn name(&self) -> &str;
-    /// Everything besides the node and the generation that the result depends on: the compiler's version, its options, the
-    /// versions of its tools. Kernels that are kept longer than a process are kept under it.
+    /// The folder of its kernels in a cache, below the cache's root; empty for compilers whose kernels run on silicon, which
+    /// other backends may look for in the root.
+    fn folder(&self) -> &str {
+        ""
+    }
+    /// The toolchain: everything besides the node, the generation and the kernel's sources that the result depends on, such as
+    /// the versions of the tools and their options. Kernels that are kept longer than a process are kept under it.
     fn identity(&self) -> String;
+    /// A digest, in hexadecimal, of the sources that the kernel of this node is made from.
+    fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String;
     /// Makes the artifact of a normalised node.
     ///
     /// # Errors
-    /// [`CompileError::Unsupported`] when it is not this compiler's business, [`CompileError::Failed`] with the cause otherwise.
+    /// [`CompileError::Unsupported`] when it is not this compiler's business, [`CompileError::Unavailable`] when it could not
+    /// try, [`CompileError::Failed`] with the cause otherwise.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError>;
 }
 
@@ -41,14 +76,22 @@ impl KernelCompiler for ReferenceCompiler {
         "reference"
     }
 
+    fn folder(&self) -> &str {
+        "reference"
+    }
+
     fn identity(&self) -> String {
         format!("reference {}", env!("CARGO_PKG_VERSION"))
     }
 
+    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+        aie_ops::SOURCE_DIGEST.into()
+    }
+
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         reference_artifact(op, node, arch).map_err(|error| match error {
-            BuildError::Unsupported(reason) => CompileError::Unsupported(reason),
-            error => CompileError::Failed(error.to_string()),
+            BuildError::Unsupported(reason) => reason.into(),
+            error => CompileError::failed(error.to_string()),
         })
     }
 }

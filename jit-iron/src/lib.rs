@@ -11,9 +11,11 @@
 pub mod compiler;
 pub mod counters;
 pub mod directory;
+pub mod kernel_source;
 pub mod store;
 
-pub use compiler::{CompileError, KernelCompiler, ReferenceCompiler};
+pub use compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 pub use counters::StoreCounters;
 pub use directory::KernelDirectory;
+pub use kernel_source::KernelSource;
 pub use store::{KernelStore, KernelStoreBuilder, StoreError};

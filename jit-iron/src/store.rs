@@ -157,7 +157,12 @@ impl KernelStore {
                 Err(CompileError::Unsupported(reason)) => {
                     tried.push(format!("compiler {} does not support it: {reason}", compiler.name()));
                 }
-                Err(CompileError::Failed(cause)) => tried.push(format!("compiler {} failed: {cause}", compiler.name())),
+                Err(CompileError::Failed(failure)) => {
+                    tried.push(format!("compiler {} failed: {}", compiler.name(), failure.cause));
+                }
+                Err(CompileError::Unavailable(reason)) => {
+                    tried.push(format!("compiler {} is not available: {reason}", compiler.name()));
+                }
             }
         }
         if self.compilers.is_empty() {
@@ -194,11 +199,14 @@ mod tests {
         fn identity(&self) -> String {
             "slow 1".into()
         }
+        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+            "none".into()
+        }
         fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
             self.calls.fetch_add(1, SeqCst);
             std::thread::sleep(Duration::from_millis(20));
             if node.output.elements() == 13 {
-                return Err(CompileError::Failed("13 is too much".into()));
+                return Err(CompileError::failed("13 is too much"));
             }
             ReferenceCompiler.compile(op, node, arch)
         }

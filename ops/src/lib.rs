@@ -21,6 +21,9 @@ pub mod operation;
 pub mod table;
 pub mod tensor;
 
+/// SHA-256 of this crate's sources in hexadecimal. What was derived from other sources may differ.
+pub const SOURCE_DIGEST: &str = env!("AIE_OPS_SOURCE_DIGEST");
+
 pub use design::Design;
 pub use executor::ReferenceExecutor;
 pub use node::{Node, OpParams};
