@@ -4,14 +4,15 @@
 //! be on its way. Files that are there but damaged are errors: to replace a kernel that somebody put there on purpose by another
 //! one would hide the damage.
 
-use aie_hal::artifact::ArtifactError;
+use crate::cache::same_kernel;
+use crate::kernel_files::KernelFiles;
+use crate::manifest::Manifest;
+use crate::stem::{self, kernel_stem};
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::Node;
 use aie_ops::artifact::{DescriptionError, read_description};
+use aie_ops::{Node, Operation};
 use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use thiserror::Error;
 
 /// The environment variable that names a kernel directory.
@@ -69,71 +70,72 @@ impl KernelDirectory {
 
     /// The kernel `name` for a normalised node, if there is one.
     ///
-    /// Parameters of some operations are not part of the name. Compiled code does not tell its parameters, so such a kernel is
-    /// taken as it is; a reference artifact does, and one for another node is not taken.
+    /// A kernel that has a manifest has to fit it. Parameters of some operations are not part of the name: the manifest, the
+    /// longer file name of a store, or the description in a reference artifact tell them, and a kernel of other ones is not
+    /// taken. Code without any of these does not tell its parameters and is taken as it is, as by the C++ backend.
     ///
     /// # Errors
     /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
-    pub fn load(&self, name: &str, node: &Node, arch: &Arch) -> Result<Option<KernelArtifact>, DirectoryError> {
+    pub fn load(
+        &self,
+        op: &dyn Operation,
+        name: &str,
+        node: &Node,
+        arch: &Arch,
+    ) -> Result<Option<KernelArtifact>, DirectoryError> {
         let folder = self.path.join(&arch.name);
-        let pdi_path = folder.join(format!("{name}.pdi"));
-        let instructions_path = folder.join(format!("{name}_insts.bin"));
-        let limit = arch.limits.device_heap_bytes;
-        let (pdi, instructions) = match (read(&pdi_path, limit)?, read(&instructions_path, limit)?) {
-            (Some(pdi), Some(instructions)) => (pdi, instructions),
-            (None, None) => return Ok(None),
-            (pdi, _) => {
-                let [there, missing] =
-                    if pdi.is_some() { [pdi_path, instructions_path] } else { [instructions_path, pdi_path] };
-                tracing::warn!("{} is there but {} is not: the kernel is ignored", there.display(), missing.display());
-                return Ok(None);
-            }
-        };
-        let artifact =
-            KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(|error| {
-                let path = if matches!(error, ArtifactError::Pdi { .. }) { &pdi_path } else { &instructions_path };
-                file(path, error)
-            })?;
-        let expected = node.arguments().count();
-        if artifact.argument_count() > expected {
-            let found = artifact.argument_count();
-            return Err(file(&instructions_path, format!("it uses {found} arguments, the operation has {expected}")));
+        let stem = kernel_stem(op, node, name);
+        if let Some(artifact) = load(&KernelFiles::new(&folder, stem.as_str()), op, name, node, arch)? {
+            return Ok(Some(artifact));
         }
-        match read_description(&artifact) {
-            Ok(description) if description.node != *node => {
-                let path = pdi_path.display();
-                tracing::warn!("{path} describes the same operation with other parameters: the kernel is ignored");
-                Ok(None)
-            }
-            Ok(_) | Err(DescriptionError::Compiled { .. }) => Ok(Some(artifact)),
-            Err(error) => Err(file(&pdi_path, error)),
+        // A name that is longer than file names can be has no other.
+        if stem == name || name.len() > stem::LONGEST {
+            return Ok(None);
         }
+        load(&KernelFiles::new(&folder, name), op, name, node, arch)
+    }
+}
+
+fn load(
+    files: &KernelFiles,
+    op: &dyn Operation,
+    name: &str,
+    node: &Node,
+    arch: &Arch,
+) -> Result<Option<KernelArtifact>, DirectoryError> {
+    let content = files.read(arch.limits.device_heap_bytes).map_err(|(path, reason)| file(&path, reason))?;
+    let Some(content) = content else { return Ok(None) };
+    let Some(instructions) = content.instructions else {
+        let (there, missing) = (files.pdi(), files.instructions());
+        tracing::warn!("{} is there but {} is not: the kernel is ignored", there.display(), missing.display());
+        return Ok(None);
+    };
+    let artifact = files.artifact(name, arch, content.pdi, instructions).map_err(|(path, error)| file(&path, error))?;
+    let expected = node.arguments().count();
+    if artifact.argument_count() > expected {
+        let found = artifact.argument_count();
+        return Err(file(&files.instructions(), format!("it uses {found} arguments, the operation has {expected}")));
+    }
+    let other = |path: &Path| {
+        tracing::warn!("{} is the same operation with other parameters: the kernel is ignored", path.display());
+        Ok(None)
+    };
+    // A JSON file that is not a manifest is none of our business.
+    if let Some(manifest) = content.manifest.and_then(|text| Manifest::parse(&text).ok()) {
+        manifest.check(&artifact).map_err(|reason| file(&files.pdi(), reason))?;
+        if !same_kernel(op, &manifest.node, node) {
+            return other(&files.pdi());
+        }
+    }
+    match read_description(&artifact) {
+        Ok(description) if !same_kernel(op, &description.node, node) => other(&files.pdi()),
+        Ok(_) | Err(DescriptionError::Compiled { .. }) => Ok(Some(artifact)),
+        Err(error) => Err(file(&files.pdi(), error)),
     }
 }
 
 fn file(path: &Path, reason: impl ToString) -> DirectoryError {
     DirectoryError::File { path: path.into(), reason: reason.to_string() }
-}
-
-/// The content of a file, if there is one. Files larger than `limit` are refused before they are read.
-fn read(path: &Path, limit: usize) -> Result<Option<Arc<[u8]>>, DirectoryError> {
-    let opened = match fs::File::open(path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(None);
-        }
-        opened => opened.map_err(|error| file(path, error))?,
-    };
-    let metadata = opened.metadata().map_err(|error| file(path, error))?;
-    if !metadata.is_file() {
-        return Err(file(path, "it is not a regular file"));
-    }
-    let mut bytes = Vec::new();
-    // One byte more than allowed, so that a file that has grown since is noticed.
-    opened.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(|error| file(path, error))?;
-    if bytes.len() > limit {
-        return Err(file(path, format!("it is larger than the device heap of {limit} bytes")));
-    }
-    Ok(Some(bytes.into()))
 }
 
 #[cfg(test)]
@@ -144,8 +146,9 @@ pub(crate) mod tests {
     use aie_hal::format::pdi;
     use aie_ops::artifact::reference_artifact;
     use aie_ops::name::kernel_name;
-    use aie_ops::{DataType, OpParams, Operation, Tensor, table};
+    use aie_ops::{DataType, OpParams, Tensor, table};
     use rstest::rstest;
+    use std::sync::Arc;
 
     pub(crate) fn arch(name: &str) -> Arc<Arch> {
         ArchRegistry::builtin().get(name).unwrap()
@@ -173,9 +176,9 @@ pub(crate) mod tests {
         let root = tempfile::tempdir().unwrap();
         let ((op, node), arch) = (sum(64), arch("aie2"));
         let directory = KernelDirectory::open(root.path()).unwrap();
-        assert!(directory.load("add-64f32-64f32-64f32", &node, &arch).unwrap().is_none());
+        assert!(directory.load(op, "add-64f32-64f32-64f32", &node, &arch).unwrap().is_none());
         let name = put(root.path(), op, &node, &arch);
-        let artifact = directory.load(&name, &node, &arch).unwrap().unwrap();
+        let artifact = directory.load(op, &name, &node, &arch).unwrap().unwrap();
         assert_eq!((artifact.name(), artifact.arch()), ("add-64f32-64f32-64f32", "aie2"));
         assert_eq!(artifact.identity(), reference_artifact(op, &node, &arch).unwrap().identity());
     }
@@ -188,7 +191,7 @@ pub(crate) mod tests {
         let ((op, node), arch) = (sum(64), arch("aie2p"));
         let name = put(root.path(), op, &node, &arch);
         fs::remove_file(root.path().join("aie2p").join(format!("{name}{missing}"))).unwrap();
-        assert!(KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap().is_none());
+        assert!(KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap().is_none());
     }
 
     /// Every prefix of either file is refused, and the message names the file.
@@ -204,7 +207,7 @@ pub(crate) mod tests {
         let whole = fs::read(&path).unwrap();
         for length in (0..whole.len()).step_by(7) {
             fs::write(&path, &whole[..length]).unwrap();
-            let error = directory.load(&name, &node, &arch).unwrap_err().to_string();
+            let error = directory.load(op, &name, &node, &arch).unwrap_err().to_string();
             assert!(error.starts_with(&format!("kernel file {}: ", path.display())), "{length}: {error}");
             assert!(error.ends_with("replace the file or remove it"), "{error}");
         }
@@ -217,7 +220,7 @@ pub(crate) mod tests {
         let name = put(root.path(), op, &node, &arch("aie2"));
         fs::rename(root.path().join("aie2"), root.path().join("aie2p")).unwrap();
         let directory = KernelDirectory::open(root.path()).unwrap();
-        let error = directory.load(&name, &node, &arch("aie2p")).unwrap_err().to_string();
+        let error = directory.load(op, &name, &node, &arch("aie2p")).unwrap_err().to_string();
         assert!(error.contains("_insts.bin") && error.contains("generation"), "{error}");
     }
 
@@ -228,7 +231,7 @@ pub(crate) mod tests {
         let name = put(root.path(), op, &node, &arch("aie2"));
         let mut unary = node;
         unary.sources.pop();
-        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &unary, &arch("aie2")).unwrap_err();
+        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &unary, &arch("aie2")).unwrap_err();
         assert!(error.to_string().contains("it uses 3 arguments, the operation has 2"), "{error}");
     }
 
@@ -240,11 +243,11 @@ pub(crate) mod tests {
         let directory = KernelDirectory::open(root.path()).unwrap();
         let mut other = node;
         other.params.0[0] = 1;
-        assert!(directory.load(&name, &other, &arch).unwrap().is_none());
+        assert!(directory.load(op, &name, &other, &arch).unwrap().is_none());
         let mut cdo = CdoBuilder::new();
         cdo.write(0x0023_2000, 1);
         fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
-        assert!(directory.load(&name, &other, &arch).unwrap().is_some());
+        assert!(directory.load(op, &name, &other, &arch).unwrap().is_some());
     }
 
     #[test]
@@ -255,7 +258,7 @@ pub(crate) mod tests {
         let path = root.path().join("aie2").join(format!("{name}.pdi"));
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap_err();
+        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap_err();
         assert_eq!(error, file(&path, "it is not a regular file"));
     }
 
@@ -266,7 +269,7 @@ pub(crate) mod tests {
         let mut arch = Arch::clone(&arch("aie2"));
         let name = put(root.path(), op, &node, &arch);
         arch.limits.device_heap_bytes = 100;
-        let error = KernelDirectory::open(root.path()).unwrap().load(&name, &node, &arch).unwrap_err();
+        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap_err();
         assert!(error.to_string().contains("larger than the device heap of 100 bytes"), "{error}");
     }
 

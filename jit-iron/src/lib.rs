@@ -8,14 +8,28 @@
 //! simulated device. Compilers that make code for the array implement the same trait.
 #![forbid(unsafe_code)]
 
+mod background;
+pub mod cache;
+pub mod clear;
 pub mod compiler;
 pub mod counters;
 pub mod directory;
+pub mod failure;
+pub mod inventory;
+pub mod kernel_files;
 pub mod kernel_source;
+pub mod lock;
+pub mod manifest;
+pub mod ownership;
+pub mod pack;
+mod sources;
+pub mod stem;
 pub mod store;
 
+pub use cache::{CacheError, KernelCache};
 pub use compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 pub use counters::StoreCounters;
 pub use directory::KernelDirectory;
 pub use kernel_source::KernelSource;
-pub use store::{KernelStore, KernelStoreBuilder, StoreError};
+pub use pack::KernelPack;
+pub use store::{JitPolicy, KernelStore, KernelStoreBuilder, Missed, StoreError};

@@ -1,14 +1,20 @@
 //! The store: one answer per kernel, remembered.
 
-use crate::compiler::{CompileError, KernelCompiler};
-use crate::counters::{Live, StoreCounters, count};
+use crate::background::Background;
+use crate::cache::{KernelCache, Wanted};
+use crate::compiler::KernelCompiler;
+use crate::counters::{StoreCounters, count};
 use crate::directory::{DirectoryError, KERNEL_DIR_VARIABLE, KernelDirectory};
+use crate::pack::KernelPack;
+use crate::sources::Sources;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
@@ -28,11 +34,62 @@ pub enum StoreError {
         /// Every source and what it said.
         tried: String,
     },
+    /// It is being compiled in the background. The only answer that changes: ask again when [`KernelStore::arrivals`] has risen.
+    #[error("kernel {name} for {arch} is being compiled")]
+    Pending {
+        /// Kernel name.
+        name: String,
+        /// Generation.
+        arch: String,
+    },
+    /// There is nowhere a kernel of this generation could come from.
+    #[error(
+        "no kernels for {device}: available in this build: [{}], device reports: [{device}]; name a directory of kernels with \
+         {KERNEL_DIR_VARIABLE}, or let kernels be compiled (GGML_HSA_JIT)",
+        available.join(", ")
+    )]
+    NoSource {
+        /// Generations of the embedded kernels.
+        available: Vec<String>,
+        /// Generation of the device.
+        device: String,
+    },
 }
 
-type Answer = Result<KernelArtifact, StoreError>;
+/// When kernels are compiled that no other source has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum JitPolicy {
+    /// When they are asked for; who asks waits.
+    #[default]
+    Eager,
+    /// In threads of the store; who asks is told to come again.
+    Background,
+    /// Never.
+    Off,
+}
+
+/// A kernel that neither the library nor the user's kernel directory had: what a pregeneration has to make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missed {
+    /// Generation.
+    pub arch: String,
+    /// Kernel name.
+    pub kernel: String,
+    /// The normalised node.
+    pub node: Node,
+    /// Where it came from instead, or why it did not.
+    pub reason: String,
+}
+
+pub(crate) type Answer = Result<KernelArtifact, StoreError>;
+
 /// Filled once, by the first who asks; others wait for it.
-type Entry = Arc<OnceLock<Answer>>;
+#[derive(Debug, Default)]
+struct Entry {
+    answer: OnceLock<Answer>,
+    /// Whether somebody is looking for it in the background.
+    requested: AtomicBool,
+}
 
 /// Finds or makes kernels. Thread-safe.
 ///
@@ -41,20 +98,38 @@ type Entry = Arc<OnceLock<Answer>>;
 /// wait for each other. Failures are kept with their cause and not tried again.
 #[derive(Debug)]
 pub struct KernelStore {
-    directory: Option<KernelDirectory>,
-    compilers: Vec<Arc<dyn KernelCompiler>>,
-    entries: RwLock<HashMap<String, HashMap<Node, Entry>>>,
-    counters: Live,
+    shared: Arc<Shared>,
+    background: Option<Background>,
+    entries: RwLock<HashMap<String, HashMap<Node, Arc<Entry>>>>,
+}
+
+/// What the threads in the background need too.
+#[derive(Debug)]
+struct Shared {
+    sources: Sources,
+    missed: Mutex<Vec<Missed>>,
+    arrivals: AtomicU64,
 }
 
 /// Options of a [`KernelStore`].
 #[derive(Debug, Default)]
 pub struct KernelStoreBuilder {
+    embedded: Vec<KernelPack>,
     directory: Option<PathBuf>,
+    cache: Option<KernelCache>,
     compilers: Vec<Arc<dyn KernelCompiler>>,
+    policy: JitPolicy,
+    threads: Option<usize>,
+    silicon: bool,
 }
 
 impl KernelStoreBuilder {
+    /// Looks for kernels in `pack` before anywhere else.
+    pub fn embedded(mut self, pack: KernelPack) -> Self {
+        self.embedded.push(pack);
+        self
+    }
+
     /// Looks for kernels in `path` before compiling them.
     pub fn kernel_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directory = Some(path.into());
@@ -69,9 +144,33 @@ impl KernelStoreBuilder {
         self
     }
 
+    /// Looks for compiled kernels in `cache`, and keeps there what is compiled.
+    pub fn cache(mut self, cache: KernelCache) -> Self {
+        self.cache = Some(cache);
+        self
+    }
+
     /// Adds a compiler. Compilers are asked in the order in which they were added.
     pub fn compiler(mut self, compiler: Arc<dyn KernelCompiler>) -> Self {
         self.compilers.push(compiler);
+        self
+    }
+
+    /// When to compile.
+    pub fn policy(mut self, policy: JitPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// How many kernels are compiled at the same time in the background; 2 if it is not said.
+    pub fn background_threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// The kernels are for real NPUs: reference artifacts, which would do nothing there, are refused wherever they come from.
+    pub fn for_silicon(mut self) -> Self {
+        self.silicon = true;
         self
     }
 
@@ -80,12 +179,18 @@ impl KernelStoreBuilder {
     /// # Errors
     /// [`StoreError::Directory`] when the kernel directory is not a directory.
     pub fn build(self) -> Result<KernelStore, StoreError> {
-        Ok(KernelStore {
+        let sources = Sources {
+            embedded: self.embedded,
             directory: self.directory.map(KernelDirectory::open).transpose()?,
+            cache: self.cache,
             compilers: self.compilers,
-            entries: RwLock::default(),
-            counters: Live::default(),
-        })
+            policy: self.policy,
+            silicon: self.silicon,
+            counters: Default::default(),
+        };
+        let background = (self.policy == JitPolicy::Background).then(|| Background::new(self.threads.unwrap_or(2)));
+        let shared = Shared { sources, missed: Mutex::default(), arrivals: AtomicU64::new(0) };
+        Ok(KernelStore { shared: Arc::new(shared), background, entries: RwLock::default() })
     }
 }
 
@@ -96,88 +201,142 @@ impl KernelStore {
     }
 
     /// The kernel of a normalised node. One hash lookup when it was asked for before; otherwise it may read files and
-    /// compile, and blocks until that is done.
+    /// compile, and blocks until that is done. In the background policy it reads files and does not compile.
     ///
     /// # Errors
-    /// [`StoreError`], the same one for every later call with the same arguments.
+    /// [`StoreError`], the same one for every later call with the same arguments, except [`StoreError::Pending`].
     pub fn get(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, StoreError> {
         let entry = self.entry(node, arch);
-        if let Some(answer) = entry.get() {
-            count(&self.counters.memory);
+        let counters = &self.shared.sources.counters;
+        if let Some(answer) = entry.answer.get() {
+            count(&counters.memory);
             return answer.clone();
         }
+        if let Some(background) = &self.background {
+            return self.get_in(background, entry, op, node, arch);
+        }
         let mut first = false;
-        let answer = entry.get_or_init(|| {
+        let answer = entry.answer.get_or_init(|| {
             first = true;
-            let answer = self.find(op, node, arch);
-            if let Err(error) = &answer {
-                count(&self.counters.failed);
-                tracing::debug!("{error}");
-            }
-            answer
+            self.shared.find(op, node, arch)
         });
         if !first {
-            count(&self.counters.memory);
+            count(&counters.memory);
         }
         answer.clone()
     }
 
-    /// Where kernels came from so far.
-    pub fn counters(&self) -> StoreCounters {
-        self.counters.snapshot()
+    /// Looks for the kernel where it can be had at once, and has it compiled elsewhere.
+    fn get_in(
+        &self,
+        background: &Background,
+        entry: Arc<Entry>,
+        op: &dyn Operation,
+        node: &Node,
+        arch: &Arch,
+    ) -> Result<KernelArtifact, StoreError> {
+        let name = kernel_name(op, node);
+        let pending = StoreError::Pending { name: name.clone(), arch: arch.name.clone() };
+        if entry.requested.swap(true, Ordering::AcqRel) {
+            return Err(pending);
+        }
+        match self.shared.sources.find_ready(&Wanted { op, node, arch, name: &name }) {
+            Ok(Some(found)) => {
+                return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, Ok(found))).clone();
+            }
+            Ok(None) => {}
+            Err(error) => return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, Err(error))).clone(),
+        }
+        // Operations live in the table, for ever; the one at hand may not.
+        let Some(op) = aie_ops::table::lookup(op.name()) else { return self.shared.find(op, node, arch) };
+        let (shared, node, arch) = (Arc::clone(&self.shared), node.clone(), arch.clone());
+        background.run(move || {
+            entry.answer.get_or_init(|| shared.find(op, &node, &arch));
+            shared.arrivals.fetch_add(1, Ordering::AcqRel);
+        });
+        Err(pending)
     }
 
-    fn entry(&self, node: &Node, arch: &Arch) -> Entry {
+    /// How many kernels have been compiled in the background, or could not be. What was planned without them can be planned
+    /// again.
+    pub fn arrivals(&self) -> u64 {
+        self.shared.arrivals.load(Ordering::Acquire)
+    }
+
+    /// Whether there is anything that could have kernels for `arch`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSource`].
+    pub fn serves(&self, arch: &Arch) -> Result<(), StoreError> {
+        let sources = &self.shared.sources;
+        let available: Vec<String> = sources.embedded.iter().map(|pack| pack.arch().to_owned()).collect();
+        let compiles = sources.policy != JitPolicy::Off && !sources.compilers.is_empty();
+        let kept = sources.cache.is_some() && !sources.compilers.is_empty();
+        if compiles || kept || sources.directory.is_some() || available.is_empty() || available.contains(&arch.name) {
+            return Ok(());
+        }
+        Err(StoreError::NoSource { available, device: arch.name.clone() })
+    }
+
+    /// Where kernels came from so far.
+    pub fn counters(&self) -> StoreCounters {
+        self.shared.sources.counters.snapshot()
+    }
+
+    /// The kernels that neither the library nor the kernel directory had so far, each once, in the order they were asked for.
+    pub fn missed(&self) -> Vec<Missed> {
+        self.shared.missed.lock().clone()
+    }
+
+    fn entry(&self, node: &Node, arch: &Arch) -> Arc<Entry> {
         if let Some(entry) = self.entries.read().get(&arch.name).and_then(|kernels| kernels.get(node)) {
             return Arc::clone(entry);
         }
         let mut entries = self.entries.write();
         Arc::clone(entries.entry(arch.name.clone()).or_default().entry(node.clone()).or_default())
     }
+}
 
+impl Shared {
+    /// Asks every source.
     fn find(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Answer {
         let name = kernel_name(op, node);
-        let mut tried = Vec::new();
-        match &self.directory {
-            Some(directory) => {
-                if let Some(artifact) = directory.load(&name, node, arch)? {
-                    count(&self.counters.directory);
-                    return Ok(artifact);
-                }
-                tried.push(format!("not in {}", directory.path().join(&arch.name).display()));
+        let found = self.sources.find(&Wanted { op, node, arch, name: &name });
+        self.take(&name, node, arch, found)
+    }
+
+    /// Makes an answer of what the sources said, and notes what a pregeneration would have to make.
+    fn take(
+        &self,
+        name: &str,
+        node: &Node,
+        arch: &Arch,
+        found: Result<(KernelArtifact, &'static str), StoreError>,
+    ) -> Answer {
+        let reason = match &found {
+            Ok((_, Sources::EMBEDDED | Sources::DIRECTORY)) => None,
+            Ok((_, from)) => Some((*from).to_owned()),
+            Err(error) => {
+                count(&self.sources.counters.failed);
+                tracing::debug!("{error}");
+                Some(error.to_string())
             }
-            None => tried.push(format!("no kernel directory ({KERNEL_DIR_VARIABLE} is not set)")),
+        };
+        if let Some(reason) = reason {
+            let (arch, kernel, node) = (arch.name.clone(), name.to_owned(), node.clone());
+            self.missed.lock().push(Missed { arch, kernel, node, reason });
         }
-        for compiler in &self.compilers {
-            match compiler.compile(op, node, arch) {
-                Ok(artifact) => {
-                    count(&self.counters.compiled);
-                    return Ok(artifact);
-                }
-                Err(CompileError::Unsupported(reason)) => {
-                    tried.push(format!("compiler {} does not support it: {reason}", compiler.name()));
-                }
-                Err(CompileError::Failed(failure)) => {
-                    tried.push(format!("compiler {} failed: {}", compiler.name(), failure.cause));
-                }
-                Err(CompileError::Unavailable(reason)) => {
-                    tried.push(format!("compiler {} is not available: {reason}", compiler.name()));
-                }
-            }
-        }
-        if self.compilers.is_empty() {
-            tried.push("no compiler".into());
-        }
-        Err(StoreError::NotFound { name, arch: arch.name.clone(), tried: tried.join("; ") })
+        found.map(|(artifact, _)| artifact)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::ReferenceCompiler;
+    use crate::compiler::{CompileError, ReferenceCompiler};
     use crate::directory::tests::{arch, put, sum};
     use rstest::rstest;
+    use std::fs;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::time::{Duration, Instant};
@@ -256,13 +415,13 @@ mod tests {
         let (op, node) = sum(64);
         let name = put(root.path(), op, &node, &arch("aie2"));
         let path = root.path().join("aie2").join(format!("{name}.pdi"));
-        let whole = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &whole[..whole.len() - 4]).unwrap();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, &whole[..whole.len() - 4]).unwrap();
         let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(ReferenceCompiler));
         let store = builder.build().unwrap();
         let first = store.get(op, &node, &arch("aie2")).unwrap_err();
         assert!(first.to_string().contains(&path.display().to_string()), "{first}");
-        std::fs::write(&path, &whole).unwrap();
+        fs::write(&path, &whole).unwrap();
         assert_eq!(store.get(op, &node, &arch("aie2")).unwrap_err(), first);
         let expected = StoreCounters { memory: 1, failed: 1, ..StoreCounters::default() };
         assert_eq!(store.counters(), expected);
@@ -310,6 +469,113 @@ mod tests {
         assert_eq!(message, expected);
         let message = KernelStore::builder().build().unwrap().get(op, &node, &arch("aie2")).unwrap_err().to_string();
         assert!(message.ends_with("no kernel directory (GGML_HSA_KERNEL_DIR is not set); no compiler"), "{message}");
+    }
+
+    #[test]
+    fn the_cache_serves_the_next_process() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("cache");
+        let compiler = Arc::new(Slow::default());
+        let open = || {
+            let cache = KernelCache::open(&path).unwrap();
+            KernelStore::builder().cache(cache).compiler(Arc::clone(&compiler) as _)
+        };
+        let (op, node) = sum(64);
+        for expected in [
+            StoreCounters { compiled: 1, ..StoreCounters::default() },
+            StoreCounters { cache: 1, ..StoreCounters::default() },
+        ] {
+            let store = open().build().unwrap();
+            store.get(op, &node, &arch("aie2p")).unwrap();
+            assert_eq!(store.counters(), expected);
+        }
+        // Without compiling too.
+        let store = open().policy(JitPolicy::Off).build().unwrap();
+        store.get(op, &node, &arch("aie2p")).unwrap();
+        let message = store.get(op, &sum(32).1, &arch("aie2p")).unwrap_err().to_string();
+        assert!(message.ends_with("compiling is off (GGML_HSA_JIT)"), "{message}");
+        assert_eq!(compiler.calls.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn what_was_missed_is_noted() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), sum(16).0, &sum(16).1, &arch("aie2p"));
+        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(Slow::default()));
+        let store = builder.build().unwrap();
+        for elements in [16, 32, 13, 32] {
+            let _ = store.get(sum(elements).0, &sum(elements).1, &arch("aie2p"));
+        }
+        let missed = store.missed();
+        let names: Vec<_> = missed.iter().map(|missed| missed.kernel.as_str()).collect();
+        assert_eq!(names, ["add-32f32-32f32-32f32", "add-13f32-13f32-13f32"]);
+        assert_eq!((missed[0].reason.as_str(), missed[0].arch.as_str()), ("compiled", "aie2p"));
+        assert!(missed[1].reason.contains("13 is too much"));
+    }
+
+    #[test]
+    fn in_the_background_who_asks_does_not_wait() {
+        let compiler = Arc::new(Slow::default());
+        let builder = KernelStore::builder().compiler(Arc::clone(&compiler) as _).policy(JitPolicy::Background);
+        let (store, arch) = (builder.build().unwrap(), arch("aie2p"));
+        let (op, node) = sum(64);
+        for elements in [64, 13, 64] {
+            let error = store.get(op, &sum(elements).1, &arch).unwrap_err();
+            assert!(matches!(error, StoreError::Pending { .. }), "{error}");
+        }
+        let start = Instant::now();
+        while store.arrivals() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        store.get(op, &node, &arch).unwrap();
+        let error = store.get(op, &sum(13).1, &arch).unwrap_err();
+        assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
+        assert_eq!(compiler.calls.load(SeqCst), 2);
+    }
+
+    #[test]
+    fn in_the_background_what_is_there_comes_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let (op, node) = sum(64);
+        let name = put(root.path(), op, &node, &arch("aie2p"));
+        fs::write(root.path().join("aie2p").join(format!("{}.pdi", name.replace("64", "32"))), "").unwrap();
+        fs::write(root.path().join("aie2p").join(format!("{}_insts.bin", name.replace("64", "32"))), "").unwrap();
+        let builder = KernelStore::builder().kernel_directory(root.path()).policy(JitPolicy::Background);
+        let store = builder.compiler(Arc::new(ReferenceCompiler)).build().unwrap();
+        store.get(op, &node, &arch("aie2p")).unwrap();
+        for _ in 0..2 {
+            let error = store.get(op, &sum(32).1, &arch("aie2p")).unwrap_err();
+            assert!(matches!(error, StoreError::Directory(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn reference_artifacts_do_not_reach_silicon() {
+        let builder = KernelStore::builder().compiler(Arc::new(ReferenceCompiler)).for_silicon();
+        let (op, node) = sum(64);
+        let message = builder.build().unwrap().get(op, &node, &arch("aie2p")).unwrap_err().to_string();
+        assert!(message.contains("which only simulated devices execute"), "{message}");
+    }
+
+    #[test]
+    fn a_generation_that_is_not_embedded_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        let (op, node) = sum(64);
+        put(root.path(), op, &node, &arch("aie2"));
+        let (bytes, _) = crate::pack::pack(&root.path().join("aie2"), &arch("aie2")).unwrap();
+        let embedded = || KernelStore::builder().embedded(KernelPack::open("aie2", bytes.clone()).unwrap());
+        let store = embedded().build().unwrap();
+        assert_eq!(store.serves(&arch("aie2")), Ok(()));
+        store.get(op, &node, &arch("aie2")).unwrap();
+        assert_eq!((store.counters().embedded, store.missed()), (1, vec![]));
+        let message = store.serves(&arch("aie2p")).unwrap_err().to_string();
+        assert!(message.contains("available in this build: [aie2], device reports: [aie2p]"), "{message}");
+        assert!(store.get(op, &node, &arch("aie2p")).unwrap_err().to_string().contains("not built into the library"));
+        let compiling = embedded().compiler(Arc::new(ReferenceCompiler));
+        assert_eq!(compiling.build().unwrap().serves(&arch("aie2p")), Ok(()));
+        let off = embedded().compiler(Arc::new(ReferenceCompiler)).policy(JitPolicy::Off);
+        off.build().unwrap().serves(&arch("aie2p")).unwrap_err();
     }
 
     /// Planning a graph asks once per node, so an answer from memory must be far below a dispatch's 30 microseconds.

@@ -1,7 +1,7 @@
 //! What an operation has to state.
 
 use crate::design::Design;
-use crate::node::Node;
+use crate::node::{Node, OpParams};
 use crate::tensor::DataType;
 use aie_hal::{Arch, Kernel};
 use std::fmt::Debug;
@@ -87,6 +87,12 @@ pub trait Operation: Sync + Send + Debug {
     /// Whether [`Node::params`] are part of the kernel's name (the C++ backend leaves them out for unary operations).
     fn params_in_name(&self) -> bool {
         true
+    }
+    /// The parameters that the result depends on although they are not part of the name: kernels that differ in them share a
+    /// name. Where kernels are kept by name, these have to be added to it.
+    fn nameless_params<'a>(&self, params: &'a OpParams) -> &'a [i32] {
+        let _ = params;
+        &[]
     }
     /// The element type on the array for source `index` (`None`: the output) given its original type. `default` is what
     /// the general rules give: f32 for f16 (or bf16, by policy), the type itself otherwise.

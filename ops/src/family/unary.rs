@@ -226,6 +226,15 @@ impl Operation for Unary {
         false
     }
 
+    fn nameless_params<'a>(&self, params: &'a OpParams) -> &'a [i32] {
+        // The first word of ggml's unary operations is the number of the function, which the name says.
+        match self.function {
+            Function::LeakyRelu => &params.0[..1],
+            Function::Xielu => &params.0[1..5],
+            _ => &[],
+        }
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         elementwise(self.name, node, arch)
     }

@@ -1,0 +1,552 @@
+//! Kernels that earlier processes compiled.
+//!
+//! A cache is a directory of the user's with a folder per generation, as the C++ backend has it: kernels for silicon in
+//! `<root>/<arch>`, so that it can serve as a `GGML_HSA_KERNEL_DIR`, kernels of other compilers in
+//! `<root>/<compiler>/<arch>`, where no other backend looks for them. Only what this store wrote is used: a kernel has a
+//! [`Manifest`], and it fits. What is damaged is moved to `<root>/damaged` and made again; what was made by other sources or
+//! another toolchain is made again in its place; what somebody else put there stays, and is not used.
+//!
+//! Many processes may use a cache at the same time. A kernel is compiled under its lock ([`crate::lock`]) by the first who gets
+//! it; the others find it there. A verdict of a compiler is kept too ([`crate::failure`]).
+
+use crate::compiler::{CompileError, KernelCompiler};
+use crate::failure::FailureRecord;
+use crate::kernel_files::{Content, KernelFiles};
+use crate::lock::{Lock, Locks};
+use crate::manifest::{Manifest, Origin};
+use crate::ownership::{self, Refusal};
+use crate::stem::kernel_stem;
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::{Node, Operation};
+use rustix::process::geteuid;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// Folder of what was found damaged.
+pub const DAMAGED: &str = "damaged";
+/// Marks a directory as a cache for programs that make backups (<https://bford.info/cachedir/>).
+const TAG: (&str, &str) = (
+    "CACHEDIR.TAG",
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled kernels of ggml-hsa. Everything in here can be made again.\n",
+);
+
+/// A directory cannot be used as a cache.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[error(
+    "kernel cache {}: {reason}; name another directory with GGML_HSA_KERNEL_CACHE_DIR, or make this one usable for you alone",
+    path.display()
+)]
+pub struct CacheError {
+    /// The directory.
+    pub path: PathBuf,
+    /// Why not.
+    pub reason: String,
+}
+
+/// A directory of compiled kernels that is read and written. Thread-safe; any number of processes may share it.
+#[derive(Debug)]
+pub struct KernelCache {
+    root: PathBuf,
+    locks: Locks,
+    user: u32,
+}
+
+/// What a cache has of a kernel.
+#[derive(Debug)]
+pub enum Found {
+    /// The kernel.
+    Kernel(KernelArtifact),
+    /// Nothing.
+    Absent,
+    /// A kernel of other sources, another toolchain or another node, and what differs.
+    Stale(String),
+    /// Files that are no kernel, which file, and why.
+    Damaged(PathBuf, String),
+    /// Files this store did not write, and how that shows.
+    Foreign(String),
+}
+
+/// How a kernel was had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// An earlier process had compiled it, or another one just now.
+    Found,
+    /// It was compiled.
+    Compiled,
+}
+
+/// One kernel, and what it has to be made from.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// Operation of the node.
+    pub op: &'a dyn Operation,
+    /// The normalised node.
+    pub node: &'a Node,
+    /// Generation.
+    pub arch: &'a Arch,
+    /// Kernel name.
+    pub name: &'a str,
+}
+
+impl KernelCache {
+    /// Uses `path`, making it when it is not there, for this user alone.
+    ///
+    /// # Errors
+    /// It cannot be made or written, it is a directory that holds other things ([`ownership::precious`]), or others could put
+    /// kernels there.
+    pub fn open(path: &Path) -> Result<Self, CacheError> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let refuse = |reason: String| CacheError { path: path.into(), reason };
+        if let Some(reason) = ownership::precious(path) {
+            return Err(refuse(reason));
+        }
+        // Not `exists`: what cannot be looked at is told by the attempt.
+        if let Err(error) = fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            return Err(refuse(format!("it cannot be made: {error}")));
+        }
+        let root = path.canonicalize().map_err(|error| refuse(error.to_string()))?;
+        if let Some(reason) = ownership::precious(&root) {
+            return Err(refuse(reason));
+        }
+        ownership::check(&root).map_err(|Refusal(reason)| refuse(reason))?;
+        let locks = Locks::of(&root);
+        // Found out now and once, not with every kernel.
+        drop(locks.lock("open").map_err(|error| refuse(format!("it cannot be written: {error}")))?);
+        let tag = root.join(TAG.0);
+        if !tag.exists() {
+            fs::write(&tag, TAG.1).map_err(|error| refuse(format!("it cannot be written: {error}")))?;
+        }
+        Ok(Self { root, locks, user: geteuid().as_raw() })
+    }
+
+    /// The directory, with links resolved.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The locks.
+    pub fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Where a compiler's kernels for a generation are.
+    pub fn folder(&self, compiler: &dyn KernelCompiler, arch: &Arch) -> PathBuf {
+        self.root.join(compiler.folder()).join(&arch.name)
+    }
+
+    /// Where the kernel is or would be.
+    pub fn files(&self, compiler: &dyn KernelCompiler, wanted: &Wanted<'_>) -> KernelFiles {
+        let stem = kernel_stem(wanted.op, wanted.node, wanted.name);
+        KernelFiles::new(self.folder(compiler, wanted.arch), stem)
+    }
+
+    /// Looks for a kernel without waiting for anybody who is writing it. `origin` is what it has to be made from; `None` takes
+    /// any.
+    pub fn look(&self, files: &KernelFiles, wanted: &Wanted<'_>, origin: Option<&Origin>) -> Found {
+        let content = match files.read(wanted.arch.limits.device_heap_bytes) {
+            Ok(Some(content)) => content,
+            Ok(None) => return Found::Absent,
+            Err((path, reason)) => return Found::Damaged(path, reason),
+        };
+        let Content { pdi, instructions, manifest, owner } = content;
+        if owner != Some(self.user) {
+            return Found::Foreign("it belongs to another user".into());
+        }
+        let Some(manifest) = manifest else { return Found::Foreign("it has no manifest".into()) };
+        let manifest = match Manifest::parse(&manifest) {
+            Ok(manifest) => manifest,
+            Err(reason) => return Found::Damaged(files.manifest(), reason),
+        };
+        let Some(instructions) = instructions else {
+            return Found::Damaged(files.instructions(), "it is not there, but its PDI is".into());
+        };
+        let artifact = match files.artifact(wanted.name, wanted.arch, pdi, instructions) {
+            Ok(artifact) => artifact,
+            Err((path, error)) => return Found::Damaged(path, error.to_string()),
+        };
+        if let Err(reason) = manifest.check(&artifact) {
+            return Found::Damaged(files.pdi(), reason);
+        }
+        let (arguments, expected) = (artifact.argument_count(), wanted.node.arguments().count());
+        if arguments > expected {
+            let reason = format!("it uses {arguments} arguments, the operation has {expected}");
+            return Found::Damaged(files.instructions(), reason);
+        }
+        if manifest.arch != wanted.arch.name || manifest.kernel != wanted.name {
+            let reason = format!("its manifest is for {} on {}", manifest.kernel, manifest.arch);
+            return Found::Damaged(files.manifest(), reason);
+        }
+        if let Some(difference) = origin.and_then(|origin| manifest.origin.difference(origin)) {
+            return Found::Stale(difference);
+        }
+        if !same_kernel(wanted.op, &manifest.node, wanted.node) {
+            return Found::Stale("it was made for another node of the same name".into());
+        }
+        Found::Kernel(artifact)
+    }
+
+    /// The kernel: from the cache, or compiled and put there. Waits for another thread or process that is compiling it.
+    ///
+    /// When the result cannot be written, it is told and served all the same.
+    ///
+    /// # Errors
+    /// As [`KernelCompiler::compile`]; a failure of an earlier process with the same origin is returned without trying again.
+    pub fn fetch(
+        &self,
+        compiler: &dyn KernelCompiler,
+        wanted: &Wanted<'_>,
+    ) -> Result<(KernelArtifact, Way), CompileError> {
+        let (files, origin) = (self.files(compiler, wanted), origin(compiler, wanted));
+        if let Found::Kernel(artifact) = self.look(&files, wanted, Some(&origin)) {
+            return Ok((artifact, Way::Found));
+        }
+        let lock = match self.lock(&files) {
+            Ok(lock) => lock,
+            Err(error) => {
+                tracing::warn!("kernel cache {}: {error}; {} is not kept", self.root.display(), wanted.name);
+                return Ok((compiler.compile(wanted.op, wanted.node, wanted.arch)?, Way::Compiled));
+            }
+        };
+        let keep = match self.look(&files, wanted, Some(&origin)) {
+            Found::Kernel(artifact) => return Ok((artifact, Way::Found)),
+            Found::Absent => true,
+            Found::Stale(difference) => {
+                tracing::info!("cached kernel {} is stale: {difference}; making it again", wanted.name);
+                true
+            }
+            Found::Damaged(path, reason) => self.put_aside(&files, &path, &reason),
+            Found::Foreign(how) => {
+                tracing::warn!(
+                    "{}: {how}, so this store did not write it; it is neither used nor replaced. To use it, copy it to a \
+                     directory that GGML_HSA_KERNEL_DIR names",
+                    files.pdi().display()
+                );
+                false
+            }
+        };
+        if let Some(failure) = FailureRecord::find(&files, &origin) {
+            return Err(failure);
+        }
+        let result = self.compile(compiler, wanted, &files, origin, keep);
+        drop(lock);
+        Ok((result?, Way::Compiled))
+    }
+
+    /// Compiles and keeps what came of it. The caller holds the kernel's lock.
+    fn compile(
+        &self,
+        compiler: &dyn KernelCompiler,
+        wanted: &Wanted<'_>,
+        files: &KernelFiles,
+        origin: Origin,
+        keep: bool,
+    ) -> Result<KernelArtifact, CompileError> {
+        let start = Instant::now();
+        let result = compiler.compile(wanted.op, wanted.node, wanted.arch);
+        let kept = match &result {
+            _ if !keep => Ok(()),
+            Ok(artifact) => {
+                let manifest = Manifest::new(artifact, wanted.node, origin, start.elapsed());
+                files.publish(artifact, &manifest).and_then(|()| FailureRecord::forget(files))
+            }
+            Err(CompileError::Failed(failure)) => FailureRecord::keep(files, wanted.node, origin, failure),
+            Err(CompileError::Unsupported(_) | CompileError::Unavailable(_)) => Ok(()),
+        };
+        if let Err(error) = kept {
+            let root = self.root.display();
+            tracing::warn!("kernel cache {root}: {} cannot be kept: {error}; it is used all the same", wanted.name);
+        }
+        result
+    }
+
+    /// Waits for everybody who is writing the kernel.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn lock(&self, files: &KernelFiles) -> io::Result<Lock> {
+        self.locks.lock(&files.pdi().to_string_lossy())
+    }
+
+    /// Moves a damaged kernel away, under its lock. Returns whether its place is free now.
+    fn put_aside(&self, files: &KernelFiles, path: &Path, reason: &str) -> bool {
+        match self.move_aside(files) {
+            Ok(target) => {
+                tracing::warn!(
+                    "cached kernel file {} is damaged: {reason}; the kernel was moved to {} and is made again",
+                    path.display(),
+                    target.display()
+                );
+                true
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "cached kernel file {} is damaged: {reason}; it cannot be moved away either: {error}; it is not used",
+                    path.display()
+                );
+                false
+            }
+        }
+    }
+
+    /// Moves all files of a kernel into a folder of its own below [`DAMAGED`], the PDI first.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub(crate) fn move_aside(&self, files: &KernelFiles) -> io::Result<PathBuf> {
+        let parent = self.root.join(DAMAGED);
+        fs::create_dir_all(&parent)?;
+        let moment = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let prefix = format!("{}-{moment}-", files.stem());
+        let target = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent)?.keep();
+        for path in files.all() {
+            let Some(name) = path.file_name() else { continue };
+            match fs::rename(&path, target.join(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(target)
+    }
+}
+
+/// What `compiler` would make the kernel from.
+pub fn origin(compiler: &dyn KernelCompiler, wanted: &Wanted<'_>) -> Origin {
+    Origin {
+        compiler: compiler.name().into(),
+        toolchain: compiler.identity(),
+        sources: compiler.sources(wanted.op, wanted.node, wanted.arch),
+    }
+}
+
+/// Whether one kernel computes both nodes. Parameters in which they may differ are numbers of functions, which vary with
+/// ggml's version.
+pub(crate) fn same_kernel(op: &dyn Operation, one: &Node, other: &Node) -> bool {
+    if op.params_in_name() {
+        return one == other;
+    }
+    let (first, second) = (op.nameless_params(&one.params), op.nameless_params(&other.params));
+    let tensors = |node: &Node| (node.op.clone(), node.sources.clone(), node.output, node.further_outputs.clone());
+    first == second && tensors(one) == tensors(other)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::compiler::ReferenceCompiler;
+    use crate::directory::tests::{arch, sum};
+    use aie_ops::name::kernel_name;
+    use parking_lot::Mutex;
+    use rstest::rstest;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    /// Makes reference artifacts, counts, and can be changed.
+    #[derive(Debug)]
+    pub(crate) struct Counting {
+        pub(crate) calls: AtomicUsize,
+        pub(crate) identity: Mutex<String>,
+        pub(crate) error: Mutex<Option<CompileError>>,
+    }
+
+    impl Default for Counting {
+        fn default() -> Self {
+            Self { calls: AtomicUsize::new(0), identity: Mutex::new("1".into()), error: Mutex::default() }
+        }
+    }
+
+    impl KernelCompiler for Counting {
+        fn name(&self) -> &str {
+            "counting"
+        }
+        fn identity(&self) -> String {
+            self.identity.lock().clone()
+        }
+        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+            "sources".into()
+        }
+        fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+            self.calls.fetch_add(1, SeqCst);
+            if let Some(error) = &*self.error.lock() {
+                return Err(error.clone());
+            }
+            ReferenceCompiler.compile(op, node, arch)
+        }
+    }
+
+    struct Rig {
+        root: tempfile::TempDir,
+        compiler: Counting,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { root: tempfile::tempdir().unwrap(), compiler: Counting::default() }
+        }
+
+        fn path(&self) -> PathBuf {
+            self.root.path().join("cache")
+        }
+
+        /// Fetches the sum of 64 elements through a cache that was opened anew.
+        fn fetch(&self) -> Result<Way, CompileError> {
+            let cache = KernelCache::open(&self.path()).unwrap();
+            let ((op, node), arch) = (sum(64), arch("aie2p"));
+            let name = kernel_name(op, &node);
+            let (artifact, way) = cache.fetch(&self.compiler, &Wanted { op, node: &node, arch: &arch, name: &name })?;
+            let expected = ReferenceCompiler.compile(op, &node, &arch).unwrap();
+            assert_eq!(artifact.identity(), expected.identity());
+            Ok(way)
+        }
+
+        fn file(&self, end: &str) -> PathBuf {
+            self.path().join("aie2p").join(format!("add-64f32-64f32-64f32{end}"))
+        }
+
+        fn calls(&self) -> usize {
+            self.compiler.calls.load(SeqCst)
+        }
+
+        fn aside(&self) -> usize {
+            fs::read_dir(self.path().join(DAMAGED)).map_or(0, |entries| entries.count())
+        }
+    }
+
+    #[test]
+    fn a_kernel_is_compiled_once_for_all_processes() {
+        let rig = Rig::new();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Found));
+        assert_eq!(rig.calls(), 1);
+        for end in [".pdi", "_insts.bin", ".json"] {
+            assert!(rig.file(end).is_file(), "{end}");
+        }
+        assert!(rig.path().join("CACHEDIR.TAG").is_file());
+    }
+
+    #[test]
+    fn kernels_of_another_toolchain_are_made_again() {
+        let rig = Rig::new();
+        rig.fetch().unwrap();
+        *rig.compiler.identity.lock() = "2".into();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Found));
+        assert_eq!((rig.calls(), rig.aside()), (2, 0));
+    }
+
+    #[rstest]
+    #[case::pdi(".pdi", 0)]
+    #[case::cut("_insts.bin", 5)]
+    #[case::manifest(".json", 20)]
+    fn damaged_kernels_are_moved_away_and_made_again(#[case] end: &str, #[case] length: usize) {
+        let rig = Rig::new();
+        rig.fetch().unwrap();
+        let whole = fs::read(rig.file(end)).unwrap();
+        fs::write(rig.file(end), &whole[..length]).unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert!(fs::metadata(rig.file(end)).unwrap().len() > length as u64);
+        assert_eq!(rig.fetch(), Ok(Way::Found));
+        assert_eq!((rig.calls(), rig.aside()), (2, 1));
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_all_there_is_completed() {
+        let rig = Rig::new();
+        rig.fetch().unwrap();
+        // As a writer leaves it that was killed before its last step.
+        fs::remove_file(rig.file(".pdi")).unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        fs::remove_file(rig.file("_insts.bin")).unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Found));
+    }
+
+    #[test]
+    fn what_somebody_else_put_there_is_neither_used_nor_replaced() {
+        let rig = Rig::new();
+        rig.fetch().unwrap();
+        fs::remove_file(rig.file(".json")).unwrap();
+        let before = fs::read(rig.file(".pdi")).unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(fs::read(rig.file(".pdi")).unwrap(), before);
+        assert!(!rig.file(".json").exists());
+    }
+
+    #[test]
+    fn directories_in_a_files_place_are_moved_away() {
+        let rig = Rig::new();
+        rig.fetch().unwrap();
+        fs::remove_file(rig.file(".pdi")).unwrap();
+        fs::create_dir(rig.file(".pdi")).unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Found));
+    }
+
+    #[test]
+    fn failures_are_remembered_until_something_changes() {
+        let rig = Rig::new();
+        let failure = crate::compiler::Failure { cause: "no room".into(), output: b"line\n".as_slice().into() };
+        *rig.compiler.error.lock() = Some(CompileError::Failed(failure.clone()));
+        assert_eq!(rig.fetch(), Err(CompileError::Failed(failure)));
+        let Err(CompileError::Failed(again)) = rig.fetch() else { panic!("it was compiled") };
+        assert!(
+            again.cause.starts_with("no room (remembered in ") && again.cause.contains(".failed.json"),
+            "{again:?}"
+        );
+        assert_eq!(&*again.output, b"line\n");
+        assert_eq!((rig.calls(), fs::read(rig.file(".failed.log")).unwrap()), (1, b"line\n".to_vec()));
+        *rig.compiler.error.lock() = None;
+        rig.fetch().unwrap_err();
+        *rig.compiler.identity.lock() = "2".into();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert!(!rig.file(".failed.json").exists() && !rig.file(".failed.log").exists());
+    }
+
+    #[rstest]
+    #[case(CompileError::Unavailable("no compiler here".into()))]
+    #[case(CompileError::Unsupported("not mine".into()))]
+    fn what_is_no_verdict_is_not_remembered(#[case] error: CompileError) {
+        let rig = Rig::new();
+        *rig.compiler.error.lock() = Some(error.clone());
+        assert_eq!(rig.fetch(), Err(error));
+        *rig.compiler.error.lock() = None;
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+    }
+
+    #[test]
+    fn a_cache_that_cannot_be_written_serves_all_the_same() {
+        let rig = Rig::new();
+        KernelCache::open(&rig.path()).unwrap();
+        // A file where the folder has to be stops root too.
+        fs::write(rig.path().join("aie2p"), "").unwrap();
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+        assert_eq!(rig.fetch(), Ok(Way::Compiled));
+    }
+
+    #[test]
+    fn directories_that_must_not_be_a_cache_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("Cargo.toml"), "").unwrap();
+        let message = KernelCache::open(root.path()).unwrap_err().to_string();
+        assert!(message.contains("Cargo.toml") && message.contains("GGML_HSA_KERNEL_CACHE_DIR"), "{message}");
+        assert!(KernelCache::open(Path::new("/")).unwrap_err().reason.contains("root"));
+        // Through a link too.
+        let link = root.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        assert!(KernelCache::open(&link).unwrap_err().reason.contains("root"));
+        fs::write(root.path().join("file"), "").unwrap();
+        KernelCache::open(&root.path().join("file")).unwrap_err();
+        KernelCache::open(&root.path().join("file/cache")).unwrap_err();
+    }
+
+    #[test]
+    fn the_directory_is_made_for_the_user_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let rig = Rig::new();
+        let path = rig.path().join("deep/er");
+        KernelCache::open(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

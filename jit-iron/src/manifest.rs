@@ -1,0 +1,195 @@
+//! What is known of a kernel on disk beside its two files: how it came about, and what it must consist of.
+//!
+//! Names say the shapes of a kernel but not what it was made from. The manifest does, so that a kernel made by other sources or
+//! another toolchain is recognised as stale, and a file that was changed as damaged. It is a JSON file, `<name>.json`, for
+//! people too. Directories of the C++ backend have none.
+
+use aie_hal::KernelArtifact;
+use aie_ops::Node;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Version of [`Manifest`]. Readers take this one only.
+const VERSION: u32 = 1;
+/// Tells our files from other JSON files.
+const PROGRAM: &str = "aie-hal";
+
+/// The manifest of a kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    version: u32,
+    program: String,
+    /// The name that backends ask for.
+    pub kernel: String,
+    /// Generation.
+    pub arch: String,
+    /// Operation, parameters, types and shapes: the normalised node.
+    pub node: Node,
+    /// What it was made from and by.
+    pub origin: Origin,
+    /// Bytes of the PDI.
+    pub pdi_bytes: usize,
+    /// SHA-256 of the PDI, hexadecimal.
+    pub pdi_sha256: String,
+    /// Bytes of the instruction stream.
+    pub instructions_bytes: usize,
+    /// [`KernelArtifact::identity`], hexadecimal: SHA-256 over the binary SHA-256 of the PDI and the instruction stream.
+    pub identity: String,
+    /// When it was made, in seconds since 1970.
+    pub made: u64,
+    /// How long compiling took, in milliseconds.
+    pub milliseconds: u64,
+}
+
+/// What a kernel was made from and by. Kernels of different origins are not the same kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// Name of the compiler.
+    pub compiler: String,
+    /// Versions of the toolchain, and its options.
+    pub toolchain: String,
+    /// Digest of the kernel's sources.
+    pub sources: String,
+}
+
+impl Origin {
+    /// Says where two origins differ; `None` when they do not.
+    pub fn difference(&self, wanted: &Self) -> Option<String> {
+        let parts = [
+            ("compiler", &self.compiler, &wanted.compiler),
+            ("toolchain", &self.toolchain, &wanted.toolchain),
+            ("sources", &self.sources, &wanted.sources),
+        ];
+        let (what, had, has) = parts.into_iter().find(|(_, had, has)| had != has)?;
+        Some(format!("it was made with {what} `{}`, now it is `{}`", short(had), short(has)))
+    }
+}
+
+/// The beginning of a digest; other texts whole.
+fn short(text: &str) -> &str {
+    let digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if digest { &text[..12] } else { text }
+}
+
+impl Manifest {
+    /// Describes `artifact`, the kernel of `node`, which was made in `took` just now.
+    pub fn new(artifact: &KernelArtifact, node: &Node, origin: Origin, took: Duration) -> Self {
+        Self {
+            version: VERSION,
+            program: PROGRAM.into(),
+            kernel: artifact.name().into(),
+            arch: artifact.arch().into(),
+            node: node.clone(),
+            origin,
+            pdi_bytes: artifact.pdi().len(),
+            pdi_sha256: artifact.digest().to_string(),
+            instructions_bytes: artifact.instructions().len(),
+            identity: artifact.identity().to_string(),
+            made: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Reads a manifest.
+    ///
+    /// # Errors
+    /// Why `text` is not one of ours, or of which other version.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let manifest: Self = serde_json::from_slice(text).map_err(|error| format!("not a manifest: {error}"))?;
+        if manifest.program != PROGRAM || manifest.version != VERSION {
+            let (program, version) = (manifest.program, manifest.version);
+            return Err(format!("a manifest of {program} {version}; this version reads {PROGRAM} {VERSION}"));
+        }
+        Ok(manifest)
+    }
+
+    /// The file's content.
+    ///
+    /// # Errors
+    /// None in practice: a manifest is plain data.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Whether the two files are the ones that were described.
+    ///
+    /// # Errors
+    /// Which part differs.
+    pub fn check(&self, artifact: &KernelArtifact) -> Result<(), String> {
+        let sizes = [
+            ("PDI", self.pdi_bytes, artifact.pdi().len()),
+            ("instruction stream", self.instructions_bytes, artifact.instructions().len()),
+        ];
+        if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
+            return Err(format!("the {what} has {found} bytes, its manifest says {expected}"));
+        }
+        // The identity covers both files; the PDI's own digest only tells which of them it is.
+        if self.identity != artifact.identity().to_string() {
+            let what = if self.pdi_sha256 == artifact.digest().to_string() { "instruction stream" } else { "PDI" };
+            return Err(format!("the {what} is not the one its manifest describes"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::compiler::{KernelCompiler, ReferenceCompiler};
+    use crate::directory::tests::{arch, sum};
+
+    pub(crate) fn described(elements: usize) -> (KernelArtifact, Manifest) {
+        let ((op, node), arch) = (sum(elements), arch("aie2p"));
+        let artifact = ReferenceCompiler.compile(op, &node, &arch).unwrap();
+        let origin = Origin { compiler: "c".into(), toolchain: "t 1".into(), sources: "0".repeat(64) };
+        let manifest = Manifest::new(&artifact, &node, origin, Duration::from_millis(12));
+        (artifact, manifest)
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_fits_its_files() {
+        let (artifact, manifest) = described(64);
+        assert_eq!(Manifest::parse(&manifest.to_json().unwrap()).unwrap(), manifest);
+        assert_eq!(manifest.check(&artifact), Ok(()));
+        assert_eq!((manifest.milliseconds, manifest.kernel.as_str()), (12, "add-64f32-64f32-64f32"));
+    }
+
+    #[test]
+    fn other_files_are_told_apart() {
+        let (_, manifest) = described(64);
+        let (other, _) = described(32);
+        assert!(manifest.check(&other).unwrap_err().contains("PDI"), "{:?}", manifest.check(&other));
+        let mut wrong = manifest.clone();
+        wrong.instructions_bytes += 1;
+        let (artifact, _) = described(64);
+        assert!(wrong.check(&artifact).unwrap_err().starts_with("the instruction stream has"));
+        wrong = manifest;
+        wrong.identity.replace_range(0..1, "x");
+        assert!(wrong.check(&artifact).unwrap_err().starts_with("the instruction stream is not"));
+    }
+
+    #[test]
+    fn foreign_json_is_refused() {
+        let (_, manifest) = described(64);
+        let text = String::from_utf8(manifest.to_json().unwrap()).unwrap();
+        for (from, to) in [("\"aie-hal\"", "\"other\""), ("\"version\": 1", "\"version\": 9"), ("{", "")] {
+            let changed = text.replacen(from, to, 1);
+            assert_ne!(changed, text);
+            Manifest::parse(changed.as_bytes()).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn differences_of_origins_are_named() {
+        let origin = described(64).1.origin;
+        assert_eq!(origin.difference(&origin), None);
+        let newer = Origin { toolchain: "t 2".into(), ..origin.clone() };
+        assert_eq!(origin.difference(&newer).unwrap(), "it was made with toolchain `t 1`, now it is `t 2`");
+        let edited = Origin { sources: "a".repeat(64), ..origin.clone() };
+        assert!(origin.difference(&edited).unwrap().ends_with("now it is `aaaaaaaaaaaa`"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Whose a directory is: whether it may serve as a cache, and whether one may be emptied.
+//!
+//! Kernels are code that runs with the user's data. Whoever can write the cache decides what runs, so nobody but the user may.
+//! And a cache may be cleared by a setting, so a directory that is anything else must not become one by a typing mistake.
+
+use rustix::process::geteuid;
+use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// Why a directory is not fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// Files that say that a directory is somebody's work.
+const PROJECT: &[&str] =
+    &[".git", ".hg", ".svn", "Cargo.toml", "CMakeLists.txt", "Makefile", "package.json", "pyproject.toml", ".jj"];
+
+/// Why `path`, absolute or not, must not be a cache although nobody else can write it: the root, a home directory or one above
+/// it, a directory with a project in it. `None` when it is none of these, also when it is not there.
+pub fn precious(path: &Path) -> Option<String> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if path.parent().is_none() {
+        return Some("it is the root of the file system".into());
+    }
+    let home = env::home_dir().filter(|home| !home.as_os_str().is_empty());
+    if let Some(home) = home
+        && home.starts_with(&path)
+    {
+        return Some("it is a home directory or holds one".into());
+    }
+    // Other users' homes, and the home of a user whose HOME says otherwise.
+    if path.parent() == Some(Path::new("/home")) || [Path::new("/home"), Path::new("/root")].contains(&path.as_path()) {
+        return Some("it is a home directory or holds one".into());
+    }
+    let mark = PROJECT.iter().find(|name| path.join(name).symlink_metadata().is_ok())?;
+    Some(format!("it holds {mark}, so it is a project's directory"))
+}
+
+/// Whether kernels in `path` can be trusted: it is the user's own, and so is or safe is everything above it. In a directory of
+/// the user's that others may write to, the owner of each file tells.
+///
+/// # Errors
+/// [`Refusal`] with who could put files there.
+pub fn check(path: &Path) -> Result<(), Refusal> {
+    let (user, refuse) = (geteuid().as_raw(), |reason: String| Err(Refusal(reason)));
+    let metadata = fs::metadata(path).map_err(|error| Refusal(error.to_string()))?;
+    if !metadata.is_dir() {
+        return refuse("it is not a directory".into());
+    }
+    if metadata.uid() != user {
+        return refuse(format!("it belongs to user {}, who could put any kernel there", metadata.uid()));
+    }
+    for above in path.ancestors().skip(1) {
+        let metadata = fs::metadata(above).map_err(|error| Refusal(format!("{}: {error}", above.display())))?;
+        let (sticky, others_write) = (metadata.mode() & 0o1000 != 0, metadata.mode() & 0o002 != 0);
+        if metadata.uid() != user && metadata.uid() != 0 {
+            return refuse(format!("{} belongs to user {}, who could replace it", above.display(), metadata.uid()));
+        }
+        if metadata.uid() != user && others_write && !sticky {
+            return refuse(format!("everybody may write to {}, and so replace it", above.display()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn precious_directories_are_known() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(precious(root.path()), None);
+        assert_eq!(precious(&root.path().join("missing")), None);
+        assert!(precious(Path::new("/")).unwrap().contains("root"));
+        for home in [Path::new("/home"), Path::new("/root"), Path::new("/home/somebody")] {
+            assert!(precious(home).unwrap().contains("home"), "{}", home.display());
+        }
+        assert!(precious(&env::home_dir().unwrap()).unwrap().contains("home"));
+        assert_eq!(precious(&env::home_dir().unwrap().join(".cache/ggml")), None);
+        fs::create_dir(root.path().join(".git")).unwrap();
+        assert!(precious(root.path()).unwrap().contains(".git"));
+    }
+
+    #[test]
+    fn directories_others_could_replace_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join("own");
+        fs::create_dir(&own).unwrap();
+        assert_eq!(check(&own), Ok(()));
+        // Its own files are told apart by their owner.
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(check(&own), Ok(()));
+        fs::write(own.join("file"), "").unwrap();
+        assert_eq!(check(&own.join("file")), Err(Refusal("it is not a directory".into())));
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&own, Some(1), None).unwrap();
+            assert!(check(&own).unwrap_err().0.contains("belongs to user 1"));
+            fs::create_dir(own.join("inner")).unwrap();
+            assert!(check(&own.join("inner")).unwrap_err().0.contains("could replace it"));
+        } else {
+            assert!(check(Path::new("/usr")).unwrap_err().0.contains("belongs to user 0"));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Where a store looks for a kernel, in order: built into the library, the user's kernel directory, the cache, a compiler.
+//!
+//! The order is the C++ backend's. A kernel that the user put somewhere on purpose and that is damaged ends the search with an
+//! error, because another one in its place would hide the damage; in the cache it is moved away and made again.
+
+use crate::cache::{Found, KernelCache, Wanted, Way, origin};
+use crate::compiler::{CompileError, KernelCompiler};
+use crate::counters::{Live, count};
+use crate::directory::{KERNEL_DIR_VARIABLE, KernelDirectory};
+use crate::pack::KernelPack;
+use crate::store::{JitPolicy, StoreError};
+use aie_hal::KernelArtifact;
+use aie_ops::artifact::{DescriptionError, read_description};
+use std::sync::Arc;
+
+/// The sources of one store.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) embedded: Vec<KernelPack>,
+    pub(crate) directory: Option<KernelDirectory>,
+    pub(crate) cache: Option<KernelCache>,
+    pub(crate) compilers: Vec<Arc<dyn KernelCompiler>>,
+    pub(crate) policy: JitPolicy,
+    pub(crate) silicon: bool,
+    pub(crate) counters: Live,
+}
+
+/// A kernel and the name of its source.
+type FoundIn = (KernelArtifact, &'static str);
+
+impl Sources {
+    /// Names of sources, for statistics.
+    pub(crate) const EMBEDDED: &str = "embedded";
+    pub(crate) const DIRECTORY: &str = "directory";
+    const CACHE: &str = "cache";
+    const COMPILED: &str = "compiled";
+
+    /// The kernel and where it was, compiled if it was nowhere and that is allowed.
+    pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<FoundIn, StoreError> {
+        let mut tried = Vec::new();
+        if let Some(found) = self.search_given(wanted, &mut tried)? {
+            return Ok(found);
+        }
+        let found = if self.policy == JitPolicy::Off {
+            let found = self.search_cache(wanted, &mut tried);
+            tried.push("compiling is off (GGML_HSA_JIT)".into());
+            found
+        } else {
+            self.compile(wanted, &mut tried)
+        };
+        let (name, arch) = (wanted.name.to_owned(), wanted.arch.name.clone());
+        found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
+    }
+
+    /// The kernel and where it was, if it can be had without a compiler.
+    pub(crate) fn find_ready(&self, wanted: &Wanted<'_>) -> Result<Option<FoundIn>, StoreError> {
+        let mut tried = Vec::new();
+        let given = self.search_given(wanted, &mut tried)?;
+        Ok(given.or_else(|| self.search_cache(wanted, &mut tried)))
+    }
+
+    /// What came with the library or from the user.
+    fn search_given(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Result<Option<FoundIn>, StoreError> {
+        if let Some(artifact) = self.search_embedded(wanted, tried) {
+            return Ok(Some((artifact, Self::EMBEDDED)));
+        }
+        Ok(self.search_directory(wanted, tried)?.map(|artifact| (artifact, Self::DIRECTORY)))
+    }
+
+    fn search_embedded(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<KernelArtifact> {
+        for pack in &self.embedded {
+            match pack.load(wanted.op, wanted.name, wanted.node, wanted.arch) {
+                Ok(Some(artifact)) if self.fits(&artifact, tried) => {
+                    count(&self.counters.embedded);
+                    return Some(artifact);
+                }
+                Ok(_) => {}
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        if !self.embedded.is_empty() {
+            tried.push("not built into the library".into());
+        }
+        None
+    }
+
+    fn search_directory(
+        &self,
+        wanted: &Wanted<'_>,
+        tried: &mut Vec<String>,
+    ) -> Result<Option<KernelArtifact>, StoreError> {
+        let Some(directory) = &self.directory else {
+            tried.push(format!("no kernel directory ({KERNEL_DIR_VARIABLE} is not set)"));
+            return Ok(None);
+        };
+        let found = directory.load(wanted.op, wanted.name, wanted.node, wanted.arch)?;
+        if let Some(artifact) = found.filter(|artifact| self.fits(artifact, tried)) {
+            count(&self.counters.directory);
+            return Ok(Some(artifact));
+        }
+        tried.push(format!("not in {}", directory.path().join(&wanted.arch.name).display()));
+        Ok(None)
+    }
+
+    /// Reads the cache only. The compilers say what a kernel has to be made from and in which folder it is.
+    fn search_cache(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<FoundIn> {
+        let Some(cache) = &self.cache else {
+            tried.push("no cache".into());
+            return None;
+        };
+        for compiler in &self.compilers {
+            let files = cache.files(&**compiler, wanted);
+            match cache.look(&files, wanted, Some(&origin(&**compiler, wanted))) {
+                Found::Kernel(artifact) => {
+                    if self.fits(&artifact, tried) {
+                        count(&self.counters.cache);
+                        return Some((artifact, Self::CACHE));
+                    }
+                }
+                Found::Absent => tried.push(format!("not in {}", files.folder().display())),
+                Found::Stale(reason) | Found::Foreign(reason) => {
+                    tried.push(format!("{}: {reason}", files.pdi().display()));
+                }
+                Found::Damaged(path, reason) => tried.push(format!("{} is damaged: {reason}", path.display())),
+            }
+        }
+        None
+    }
+
+    fn compile(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<FoundIn> {
+        for compiler in &self.compilers {
+            let result = match &self.cache {
+                Some(cache) => cache.fetch(&**compiler, wanted),
+                None => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
+            };
+            match result {
+                Ok((artifact, way)) => {
+                    if !self.fits(&artifact, tried) {
+                        continue;
+                    }
+                    let (counter, from) = match way {
+                        Way::Found => (&self.counters.cache, Self::CACHE),
+                        Way::Compiled => (&self.counters.compiled, Self::COMPILED),
+                    };
+                    count(counter);
+                    return Some((artifact, from));
+                }
+                Err(CompileError::Unsupported(reason)) => {
+                    tried.push(format!("compiler {} does not support it: {reason}", compiler.name()));
+                }
+                Err(CompileError::Failed(failure)) => {
+                    tried.push(format!("compiler {} failed: {}", compiler.name(), failure.cause));
+                }
+                Err(CompileError::Unavailable(reason)) => {
+                    tried.push(format!("compiler {} is not available: {reason}", compiler.name()));
+                }
+            }
+        }
+        if self.compilers.is_empty() {
+            tried.push("no compiler".into());
+        }
+        None
+    }
+
+    /// A kernel that configures nothing must not reach an NPU: its results would be what memory held before.
+    fn fits(&self, artifact: &KernelArtifact, tried: &mut Vec<String>) -> bool {
+        let fits = !self.silicon || matches!(read_description(artifact), Err(DescriptionError::Compiled { .. }));
+        if !fits {
+            tried.push(format!("{} is a reference artifact, which only simulated devices execute", artifact.name()));
+        }
+        fits
+    }
+}
