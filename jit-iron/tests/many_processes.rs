@@ -1,0 +1,221 @@
+//! Many processes on one cache: one compilation per kernel, no partial file, and a store that heals when processes are killed.
+//!
+//! The processes are this test program again, with settings in its environment that make the test `process` a user of the store.
+
+use aie_hal::format::instructions::InstructionStream;
+use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_jit_iron::cache::{Found, Wanted};
+use aie_jit_iron::kernel_files::{KernelFiles, UNFINISHED};
+use aie_jit_iron::manifest::Manifest;
+use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, KernelStore, ReferenceCompiler};
+use aie_ops::name::kernel_name;
+use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
+use std::collections::BTreeSet;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+const ROOT: &str = "STORE_TEST_ROOT";
+const TOOLCHAIN: &str = "STORE_TEST_TOOLCHAIN";
+const KERNELS: &str = "STORE_TEST_KERNELS";
+const MILLISECONDS: &str = "STORE_TEST_MILLISECONDS";
+const FIRST: &str = "STORE_TEST_FIRST";
+
+/// Makes reference artifacts slowly, and writes a line for each.
+#[derive(Debug)]
+struct Slow {
+    root: PathBuf,
+    toolchain: String,
+    takes: Duration,
+}
+
+impl KernelCompiler for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+    fn identity(&self) -> String {
+        self.toolchain.clone()
+    }
+    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+        "none".into()
+    }
+    fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+        std::thread::sleep(self.takes);
+        let mut log = OpenOptions::new().append(true).create(true).open(self.root.join("compiled")).unwrap();
+        log.write_all(format!("{}\n", kernel_name(op, node)).as_bytes()).unwrap();
+        ReferenceCompiler.compile(op, node, arch)
+    }
+}
+
+fn kernel(index: usize) -> (&'static dyn Operation, Node) {
+    let tensor = Tensor::contiguous(DataType::F32, [16 * (index + 1), 1, 1, 1]);
+    let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
+    (table::lookup("ADD").unwrap(), node)
+}
+
+fn arch() -> Arc<Arch> {
+    ArchRegistry::builtin().get("aie2p").unwrap()
+}
+
+fn setting(name: &str) -> usize {
+    std::env::var(name).unwrap().parse().unwrap()
+}
+
+/// Not a test of its own: the user of the store, when there are settings.
+#[test]
+fn process() {
+    let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
+    let takes = Duration::from_millis(setting(MILLISECONDS) as u64);
+    let compiler = Slow { root: root.clone(), toolchain: std::env::var(TOOLCHAIN).unwrap(), takes };
+    let cache = KernelCache::open(&root.join("cache")).unwrap();
+    let store = KernelStore::builder().cache(cache).compiler(Arc::new(compiler)).build().unwrap();
+    let (count, first, arch) = (setting(KERNELS), setting(FIRST), arch());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, arch) = (&store, &arch);
+            scope.spawn(move || {
+                for step in (thread..count).step_by(4) {
+                    let (op, node) = kernel((first + step) % count);
+                    let artifact = store.get(op, &node, arch).unwrap();
+                    let expected = ReferenceCompiler.compile(op, &node, arch).unwrap();
+                    assert_eq!(artifact.identity(), expected.identity(), "a wrong kernel was served");
+                }
+            });
+        }
+    });
+    let counters = store.counters();
+    assert_eq!(counters.cache + counters.compiled, count as u64, "{counters:?}");
+    fs::write(root.join(format!("served-{}", std::process::id())), count.to_string()).unwrap();
+}
+
+fn start(root: &Path, toolchain: &str, kernels: usize, milliseconds: usize, first: usize) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "process", "--test-threads=1", "-q"]).env(ROOT, root).env(TOOLCHAIN, toolchain);
+    command.env(KERNELS, kernels.to_string()).env(MILLISECONDS, milliseconds.to_string());
+    command.env(FIRST, first.to_string()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+fn compiled(root: &Path) -> usize {
+    fs::read_to_string(root.join("compiled")).map_or(0, |text| text.lines().count())
+}
+
+fn served(root: &Path) -> usize {
+    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let served = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("served-"));
+    served.map(|entry| fs::read_to_string(entry.path()).unwrap().parse::<usize>().unwrap()).sum()
+}
+
+/// Looks at every file that is visible, and refuses any that is not whole. For caches in which nothing is replaced.
+fn inspect(folder: &Path) -> usize {
+    let mut whole = 0;
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with(UNFINISHED) {
+            continue;
+        }
+        if let Some(stem) = name.strip_suffix(".pdi") {
+            // A kernel is there when its PDI is: all of it.
+            let files = KernelFiles::new(folder, stem);
+            let content = files.read(1 << 20).unwrap().unwrap();
+            let (instructions, manifest) = (content.instructions.unwrap(), content.manifest.unwrap());
+            let artifact = KernelArtifact::new(stem, "aie2p", arch().dev_gen, content.pdi, instructions).unwrap();
+            Manifest::parse(&manifest).unwrap().check(&artifact).unwrap();
+            whole += 1;
+        } else if name.ends_with("_insts.bin") {
+            InstructionStream::parse(&fs::read(entry.path()).unwrap()).unwrap();
+        } else if name.ends_with(".json") {
+            Manifest::parse(&fs::read(entry.path()).unwrap()).unwrap();
+        } else {
+            panic!("unexpected file {name}");
+        }
+    }
+    whole
+}
+
+#[test]
+fn eight_processes_share_sixty_four_compilations() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("cache/aie2p");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut looks = 0usize;
+            while !done.load(SeqCst) {
+                inspect(&folder);
+                looks += 1;
+            }
+            looks
+        });
+        let children: Vec<_> = (0..8).map(|index| start(root.path(), "1", 64, 10, 8 * index)).collect();
+        let ends: Vec<_> = children.into_iter().map(|mut child| child.wait().unwrap()).collect();
+        done.store(true, SeqCst);
+        println!("the watcher looked {} times", watcher.join().unwrap());
+        assert!(ends.iter().all(|end| end.success()), "{ends:?}");
+    });
+    assert_eq!((compiled(root.path()), served(root.path())), (64, 512));
+    assert_eq!(inspect(&folder), 64);
+    let names = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<BTreeSet<_>>().len(), 3 * 64, "something was left behind");
+}
+
+/// Numbers that look random and are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Everything that counts as a kernel is one.
+fn nothing_corrupt(root: &Path, kernels: usize) {
+    let (cache, arch) = (KernelCache::open(&root.join("cache")).unwrap(), arch());
+    for index in 0..kernels {
+        let (op, node) = kernel(index);
+        let name = kernel_name(op, &node);
+        let files = KernelFiles::new(cache.root().join("aie2p"), name.as_str());
+        match cache.look(&files, &Wanted { op, node: &node, arch: &arch, name: &name }, None) {
+            Found::Kernel(artifact) => {
+                let expected = ReferenceCompiler.compile(op, &node, &arch).unwrap();
+                assert_eq!(artifact.identity(), expected.identity());
+            }
+            Found::Absent => {}
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn killed_processes_leave_a_store_that_heals() {
+    const ROUNDS: usize = 200;
+    const KERNELS: usize = 12;
+    let root = tempfile::tempdir().unwrap();
+    let mut random = Random(20_261_121);
+    let mut killed = 0;
+    for round in 0..ROUNDS {
+        // A new toolchain now and then, so that kernels are replaced and not only added.
+        let toolchain = (round / 4).to_string();
+        let mut children: Vec<_> =
+            (0..3).map(|_| start(root.path(), &toolchain, KERNELS, 1, random.below(12) as usize)).collect();
+        for child in &mut children {
+            std::thread::sleep(Duration::from_micros(random.below(12_000)));
+            child.kill().unwrap();
+        }
+        for child in &mut children {
+            killed += usize::from(!child.wait().unwrap().success());
+        }
+        nothing_corrupt(root.path(), KERNELS);
+    }
+    println!("{killed} of {} processes were killed at work, {} kernels compiled", 3 * ROUNDS, compiled(root.path()));
+    assert!(killed > ROUNDS && compiled(root.path()) > ROUNDS / 4, "the kills came too early or too late");
+    let last = start(root.path(), "last", KERNELS, 1, 0).wait().unwrap();
+    assert!(last.success());
+    nothing_corrupt(root.path(), KERNELS);
+    let aside = fs::read_dir(root.path().join("cache/damaged")).map_or(0, |entries| entries.count());
+    assert_eq!(aside, 0, "a killed writer must leave nothing that looks damaged");
+}
