@@ -11,7 +11,16 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-type Entry = Result<Arc<dyn Executable>, String>;
+/// There is no kernel, and its work goes to the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Missing {
+    /// Why.
+    pub reason: String,
+    /// Whether there may be one when [`Kernels::arrivals`] has risen.
+    pub pending: bool,
+}
+
+type Entry = Result<Arc<dyn Executable>, Missing>;
 
 /// Loaded kernels of one device. Thread-safe.
 pub struct Kernels {
@@ -26,37 +35,59 @@ impl Kernels {
         Self { store, device, loaded: Mutex::default() }
     }
 
+    /// Where they come from.
+    pub fn store(&self) -> &Arc<KernelStore> {
+        &self.store
+    }
+
     /// Unloads those that no plan uses.
     pub fn clear(&self) {
         self.loaded.lock().clear();
     }
 
+    /// Rises when a kernel that was pending has been compiled, or could not be.
+    pub fn arrivals(&self) -> u64 {
+        self.store.arrivals()
+    }
+
+    /// Whether there is or will be a kernel of the normalised `node`, as far as that is known without compiling.
+    pub fn expected(&self, op: &dyn Operation, node: &Node) -> bool {
+        self.store.expects(op, node, self.device.arch())
+    }
+
     /// The kernel of the normalised `node`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`Missing`] with the reason.
     pub fn get(&self, op: &dyn Operation, node: &Node) -> Entry {
+        if let Some(entry) = self.loaded.lock().get(node) {
+            return entry.clone();
+        }
+        // Not under the lock: others need not wait for a compiler.
+        let artifact = match self.store.get(op, node, self.device.arch()) {
+            Ok(artifact) => artifact,
+            Err(cause @ StoreError::Pending { .. }) => {
+                return Err(Missing { reason: cause.to_string(), pending: true });
+            }
+            Err(cause) => {
+                let entry = Err(Missing { reason: cause.to_string(), pending: false });
+                let known = self.loaded.lock().insert(node.clone(), entry.clone()).is_some();
+                if let (StoreError::Directory(cause), false) = (&cause, known) {
+                    log::error(&format!("{cause}; its work goes to the host"));
+                }
+                return entry;
+            }
+        };
         let mut loaded = self.loaded.lock();
         if let Some(entry) = loaded.get(node) {
             return entry.clone();
         }
-        let artifact = match self.store.get(op, node, self.device.arch()) {
-            Ok(artifact) => artifact,
-            Err(cause) => {
-                if let StoreError::Directory(cause) = &cause {
-                    log::error(&format!("{cause}; its work goes to the host"));
-                }
-                let entry = Err(cause.to_string());
-                loaded.insert(node.clone(), entry.clone());
-                return entry;
-            }
-        };
         let mut result = self.device.load_executable(&artifact);
         if matches!(result, Err(DeviceError::OutOfMemory { .. })) {
             loaded.retain(|_, entry| entry.as_ref().is_ok_and(|executable| Arc::strong_count(executable) > 1));
             result = self.device.load_executable(&artifact);
         }
-        let executable = result.map_err(|cause| cause.to_string())?;
+        let executable = result.map_err(|cause| Missing { reason: cause.to_string(), pending: false })?;
         loaded.insert(node.clone(), Ok(Arc::clone(&executable)));
         Ok(executable)
     }

@@ -4,12 +4,16 @@
 //! `{"version":1,"devices":[{"name","uri","arch","counters":{...},"graphs":{"computed","built","replayed"},
 //! "weights":{"converted","bytes","cap_bytes","refused"},"operations":[{"op","shape","array","host","host_reason","bytes"}],
 //! "conversions":{"host_calls","bytes"},"fusion":{"dispatches","nodes"},
-//! "graph_log":[{"nodes","submissions","allocations","replayed"}]}]}`.
-//! `shape` is the kernel's name, which holds all extents and types. Counts are per process and device.
+//! "graph_log":[{"nodes","submissions","allocations","replayed"}]}],
+//! "store":{"memory","embedded","directory","cache","compiled","failed","missed":[{"arch","kernel","node","reason"}]}}`.
+//! `shape` is the kernel's name, which holds all extents and types. Counts are per process and device; those of the store are of
+//! all devices together. `missed` are the kernels that neither the library nor the user's directory had, for
+//! `ggml-hsa-gen-kernels --from-stats`.
 
 use crate::log;
 use crate::npu::Npu;
 use aie_hal::Counters;
+use aie_jit_iron::{KernelStore, Missed, StoreCounters};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
@@ -208,6 +212,28 @@ struct DeviceReport {
 struct Report {
     version: u32,
     devices: Vec<DeviceReport>,
+    store: StoreReport,
+}
+
+#[derive(Default, Serialize)]
+struct StoreReport {
+    #[serde(flatten)]
+    counters: StoreCounters,
+    missed: Vec<Missed>,
+}
+
+/// The stores of all devices together; devices share them.
+fn store_report(npus: &[Arc<Npu>]) -> StoreReport {
+    let mut report = StoreReport::default();
+    let mut seen: Vec<&Arc<KernelStore>> = Vec::new();
+    for store in npus.iter().map(|npu| npu.kernels().store()) {
+        if !seen.iter().any(|other| Arc::ptr_eq(other, store)) {
+            report.counters += store.counters();
+            report.missed.extend(store.missed());
+            seen.push(store);
+        }
+    }
+    report
 }
 
 fn report(npus: &[Arc<Npu>]) -> Report {
@@ -227,7 +253,7 @@ fn report(npus: &[Arc<Npu>]) -> Report {
             graph_log: counts.log.iter().copied().collect(),
         }
     });
-    Report { version: 1, devices: devices.collect() }
+    Report { version: 1, devices: devices.collect(), store: store_report(npus) }
 }
 
 /// The file that statistics go to.

@@ -108,7 +108,8 @@ impl Stream {
     /// The plan of `graph`: a recent one, or a new one.
     fn plan(&self, plans: &mut Plans, graph: &impl GraphSource) -> Result<(Arc<Plan>, bool), String> {
         let generation = self.npu.weights().generation();
-        plans.recent.retain(|(_, plan)| plan.weights_generation() == generation);
+        let arrivals = self.npu.kernels().arrivals();
+        plans.recent.retain(|(_, plan)| plan.weights_generation() == generation && !plan.is_outdated(arrivals));
         if let Some(at) = plans.recent.iter().position(|(signature, _)| signature.matches(graph)) {
             plans.recent[..=at].rotate_right(1);
             return Ok((Arc::clone(&plans.recent[0].1), true));

@@ -1,6 +1,7 @@
 //! Where kernels came from, counted.
 
 use serde::Serialize;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A snapshot of a store's counters.
@@ -18,6 +19,17 @@ pub struct StoreCounters {
     pub compiled: u64,
     /// Kernels that could not be had. Asking again for one of them counts as an answer from memory.
     pub failed: u64,
+}
+
+impl AddAssign for StoreCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.memory += other.memory;
+        self.embedded += other.embedded;
+        self.directory += other.directory;
+        self.cache += other.cache;
+        self.compiled += other.compiled;
+        self.failed += other.failed;
+    }
 }
 
 /// The counters themselves.

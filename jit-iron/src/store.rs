@@ -257,6 +257,17 @@ impl KernelStore {
         Err(pending)
     }
 
+    /// Whether [`KernelStore::get`] gives a kernel, now or soon, as far as that is known without waiting for a compiler. When
+    /// compiling is eager, what the rules of the array allow is expected to compile. In the background policy, asking has a
+    /// kernel compiled.
+    pub fn expects(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> bool {
+        let sources = &self.shared.sources;
+        if sources.policy != JitPolicy::Eager || sources.compilers.is_empty() {
+            return self.get(op, node, arch).is_ok();
+        }
+        self.entry(node, arch).answer.get().map_or_else(|| op.design(node, arch).is_ok(), Result::is_ok)
+    }
+
     /// How many kernels have been compiled in the background, or could not be. What was planned without them can be planned
     /// again.
     pub fn arrivals(&self) -> u64 {

@@ -10,6 +10,7 @@ use super::fusion::{Step, fuse};
 use super::hazard::HazardTracker;
 use super::memory::{GraphMemory, range};
 use crate::graph::{Graph, GraphNode, TensorView};
+use crate::kernels::Missing;
 use crate::log;
 use crate::memory::Place;
 use crate::npu::Npu;
@@ -91,10 +92,13 @@ struct Builder<'a> {
     used: RangeSet,
     shared: bool,
     share: RunShare,
+    /// Whether a kernel is missing that is on its way.
+    provisional: bool,
 }
 
 pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
     let weights_generation = npu.weights().generation();
+    let arrivals = npu.kernels().arrivals();
     let mut outputs = RangeSet::default();
     graph.nodes.iter().for_each(|node| outputs.insert(range(node.output.span)));
     let mut builder = Builder {
@@ -112,6 +116,7 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
         used: RangeSet::default(),
         shared: graph.nodes.iter().any(|node| is_shared(npu, node)),
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
+        provisional: false,
     };
     let steps = if npu.fusion() {
         fuse(graph, |node| builder.can_dispatch(node))
@@ -125,21 +130,32 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
             builder.share.fusion.nodes += *nodes as u64;
         }
     }
-    builder.finish(weights_generation)
+    builder.finish(weights_generation, arrivals)
 }
 
 impl Builder<'_> {
-    /// Whether there is a kernel for `node`.
+    /// Whether there is a kernel for `node`, or will be: until then the host computes it as one.
     fn can_dispatch(&self, node: &GraphNode) -> bool {
         let Some(op) = table::lookup(node.op) else { return false };
         let node = node.node();
         let checked = op.check(&node).and_then(|()| normalise(op, &node, self.npu.f16()));
-        let kernel = checked.map_err(|cause| cause.to_string());
-        let kernel = kernel.and_then(|normalised| self.npu.kernels().get(op, &normalised.node));
-        if let Err(cause) = &kernel {
-            log::info(|| format!("{}: nodes stay apart instead of {}: {cause}", self.npu.name(), op.name()));
+        let never = |reason: String| Missing { reason, pending: false };
+        let kernel = checked.map_err(|cause| never(cause.to_string()));
+        match kernel.and_then(|normalised| self.npu.kernels().get(op, &normalised.node)) {
+            Ok(_) | Err(Missing { pending: true, .. }) => true,
+            Err(Missing { reason, .. }) => {
+                log::info(|| format!("{}: nodes stay apart instead of {}: {reason}", self.npu.name(), op.name()));
+                false
+            }
         }
-        kernel.is_ok()
+    }
+
+    /// The kernel of a normalised node. A plan that goes without one that is on its way is provisional.
+    fn kernel(&mut self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, String> {
+        self.npu.kernels().get(op, node).map_err(|missing| {
+            self.provisional |= missing.pending;
+            missing.reason
+        })
     }
 
     fn node(&mut self, graph_node: &GraphNode) -> Result<(), String> {
@@ -167,7 +183,7 @@ impl Builder<'_> {
     /// Nothing is recorded when this fails.
     fn array(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node) -> Result<(), String> {
         let normalised = normalise(op, node, self.npu.f16()).map_err(|cause| cause.to_string())?;
-        let executable = self.npu.kernels().get(op, &normalised.node)?;
+        let executable = self.kernel(op, &normalised.node)?;
         let prepared = normalised.arguments.iter().map(|argument| self.prepare(view, argument));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
 
@@ -406,7 +422,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn finish(self, weights_generation: u64) -> Result<Plan, String> {
+    fn finish(self, weights_generation: u64, arrivals: u64) -> Result<Plan, String> {
         let scratch_bytes = self.arena.size();
         let commands = if self.steps.is_empty() {
             None
@@ -430,6 +446,7 @@ impl Builder<'_> {
             shared: self.shared,
             share: self.share,
             weights_generation,
+            awaiting: self.provisional.then_some(arrivals),
         })
     }
 }

@@ -37,6 +37,7 @@ pub struct Plan {
     shared: bool,
     share: RunShare,
     weights_generation: u64,
+    awaiting: Option<u64>,
 }
 
 impl Plan {
@@ -72,6 +73,11 @@ impl Plan {
     /// The state of the weight cache this plan was built on.
     pub fn weights_generation(&self) -> u64 {
         self.weights_generation
+    }
+
+    /// Whether kernels that this plan does without have been compiled since, by their number of `arrivals`.
+    pub fn is_outdated(&self, arrivals: u64) -> bool {
+        self.awaiting.is_some_and(|then| then != arrivals)
     }
 
     /// Whether the plan touches host memory in `range`.
