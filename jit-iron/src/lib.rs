@@ -25,6 +25,7 @@ pub mod pack;
 mod sources;
 pub mod stem;
 pub mod store;
+pub mod worker;
 
 pub use cache::{CacheError, KernelCache};
 pub use compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
@@ -33,3 +34,4 @@ pub use directory::KernelDirectory;
 pub use kernel_source::KernelSource;
 pub use pack::KernelPack;
 pub use store::{JitPolicy, KernelStore, KernelStoreBuilder, Missed, StoreError};
+pub use worker::{WorkerCommand, WorkerCompiler, WorkerCompilerBuilder, WorkerLimits};

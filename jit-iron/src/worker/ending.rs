@@ -1,0 +1,208 @@
+//! Why a worker gave no answer, and what that says about the kernel.
+
+use super::WorkerLimits;
+use super::captured::Captured;
+use super::limits::{Bytes, MEMORY_VARIABLE, TIMEOUT_VARIABLE};
+use crate::compiler::{CompileError, Failure};
+use rustix::process::{Signal, WaitIdStatus};
+use std::fmt;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// With an exit status.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// Somebody else asked first.
+    Unknown,
+}
+
+impl Exit {
+    /// From what the system says.
+    pub fn of(status: &WaitIdStatus) -> Self {
+        match (status.terminating_signal(), status.exit_status()) {
+            (Some(signal), _) => Self::Signal(signal),
+            (None, Some(code)) => Self::Code(code),
+            (None, None) => Self::Unknown,
+        }
+    }
+
+    fn is(self, signals: &[Signal]) -> bool {
+        signals.iter().any(|signal| self == Self::Signal(signal.as_raw()))
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Signal(number) => match NAMES.iter().find(|(signal, _)| signal.as_raw() == number) {
+                Some((_, name)) => write!(f, "was killed by {name}"),
+                None => write!(f, "was killed by signal {number}"),
+            },
+            Self::Code(code) => write!(f, "ended with exit status {code}"),
+            Self::Unknown => f.write_str("ended, it is not known how"),
+        }
+    }
+}
+
+const NAMES: &[(Signal, &str)] = &[
+    (Signal::ABORT, "SIGABRT"),
+    (Signal::BUS, "SIGBUS"),
+    (Signal::FPE, "SIGFPE"),
+    (Signal::HUP, "SIGHUP"),
+    (Signal::ILL, "SIGILL"),
+    (Signal::INT, "SIGINT"),
+    (Signal::KILL, "SIGKILL"),
+    (Signal::PIPE, "SIGPIPE"),
+    (Signal::SEGV, "SIGSEGV"),
+    (Signal::SYS, "SIGSYS"),
+    (Signal::TERM, "SIGTERM"),
+    (Signal::TRAP, "SIGTRAP"),
+    (Signal::XCPU, "SIGXCPU"),
+    (Signal::XFSZ, "SIGXFSZ"),
+];
+
+/// Signals that no program sends itself by mistake: the system when it runs out of memory or is shut down, or a person.
+const FROM_OUTSIDE: &[Signal] = &[Signal::KILL, Signal::TERM, Signal::HUP, Signal::INT];
+/// How programs end that get no more memory, among others.
+const PERHAPS_MEMORY: &[Signal] = &[Signal::ABORT, Signal::SEGV, Signal::BUS];
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The time has passed.
+    Time,
+    /// It printed more than it may.
+    Printed,
+    /// Its files are more than they may be.
+    Folder,
+    /// It ended.
+    Ended(Exit),
+    /// It closed its output, but runs.
+    Closed,
+    /// It ended, or closed its input, before it took the request.
+    NotTaken(Option<Exit>),
+    /// It does not keep to the protocol: how.
+    Nonsense(String),
+}
+
+impl Ending {
+    /// What happened, as the rest of a sentence about the worker, with what to do about it.
+    fn describe(&self, limits: &WorkerLimits) -> String {
+        match self {
+            Self::Time => format!(
+                "took longer than {} s and was ended; set {TIMEOUT_VARIABLE}, in seconds, to allow more",
+                limits.time.as_secs_f64()
+            ),
+            Self::Printed => format!(
+                "printed more than {} and was ended; what it printed until then shows what repeats",
+                Bytes(limits.output_bytes as u64)
+            ),
+            Self::Folder => format!(
+                "wrote more than {} into its work folder and was ended; a kernel takes a few megabytes, so that this is a mistake \
+                 of its design",
+                Bytes(limits.folder_bytes)
+            ),
+            Self::Ended(exit) if exit.is(&[Signal::XFSZ]) => {
+                format!("{exit} because it wrote a file of more than {}", Bytes(limits.file_bytes))
+            }
+            Self::Ended(exit) if exit.is(FROM_OUTSIDE) => format!(
+                "{exit}, by the system because memory ran out, or by somebody; nothing is known of this kernel; set \
+                 {MEMORY_VARIABLE} below the {} of now if it was the memory",
+                Bytes(limits.memory_bytes)
+            ),
+            Self::Ended(exit) if exit.is(PERHAPS_MEMORY) => format!(
+                "{exit}; if it ran out of memory, set {MEMORY_VARIABLE} to allow each of its processes more than {}",
+                Bytes(limits.memory_bytes)
+            ),
+            Self::Ended(exit) => format!("{exit} instead of answering"),
+            Self::Closed => "closed its output instead of answering".into(),
+            Self::NotTaken(Some(exit)) => {
+                format!("{exit} before it was given this kernel; nothing is known of the kernel")
+            }
+            Self::NotTaken(None) => "takes no requests; nothing is known of this kernel".into(),
+            Self::Nonsense(what) => format!("does not keep to the protocol: {what}"),
+        }
+    }
+
+    /// The verdict on a kernel that a worker of `compiler` was compiling.
+    pub fn of_job(&self, compiler: &str, limits: &WorkerLimits, captured: Captured<'_>) -> CompileError {
+        let mut cause = format!("the {compiler} compiler {}", self.describe(limits));
+        match self {
+            Self::NotTaken(_) => return CompileError::Unavailable(cause),
+            Self::Ended(exit) if exit.is(FROM_OUTSIDE) => return CompileError::Unavailable(cause),
+            _ => {}
+        }
+        if let Some(line) = captured.last_line() {
+            cause += &format!("; its last words: {line}");
+        }
+        CompileError::Failed(Failure { cause, output: captured.into_bytes() })
+    }
+
+    /// Why a worker of `compiler`, made by `program`, did not start.
+    pub fn of_start(&self, compiler: &str, program: &str, limits: &WorkerLimits, captured: &Captured<'_>) -> String {
+        let what = match self {
+            Self::Time => format!("said nothing for {} s and was ended", limits.hello.as_secs_f64()),
+            other => other.describe(limits),
+        };
+        let words = captured.last_line().map_or_else(String::new, |line| format!("; its last words: {line}"));
+        format!("the {compiler} compiler does not start: {program} {what}{words}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn limits() -> WorkerLimits {
+        WorkerLimits { time: std::time::Duration::from_millis(1500), ..WorkerLimits::default() }
+    }
+
+    #[rstest]
+    #[case(Ending::Time, "took longer than 1.5 s and was ended; set GGML_HSA_JIT_TIMEOUT, in seconds, to allow more")]
+    #[case(Ending::Printed, "printed more than 64 MiB")]
+    #[case(Ending::Folder, "wrote more than 2 GiB into its work folder")]
+    #[case(
+        Ending::Ended(Exit::Signal(11)),
+        "was killed by SIGSEGV; if it ran out of memory, set GGML_HSA_JIT_MEMORY_MAX"
+    )]
+    #[case(Ending::Ended(Exit::Signal(25)), "was killed by SIGXFSZ because it wrote a file of more than 1 GiB")]
+    #[case(Ending::Ended(Exit::Signal(63)), "was killed by signal 63 instead of answering")]
+    #[case(Ending::Ended(Exit::Code(3)), "ended with exit status 3 instead of answering")]
+    #[case(Ending::Closed, "closed its output")]
+    #[case(Ending::Nonsense("it said \"x\"".into()), "does not keep to the protocol: it said \"x\"")]
+    fn what_a_worker_does_is_its_verdict(#[case] ending: Ending, #[case] text: &str) {
+        let mut captured = Captured::new(100, "k", None);
+        captured.add(b"a\nb\n").unwrap();
+        let CompileError::Failed(failure) = ending.of_job("iron", &limits(), captured) else { panic!("{ending:?}") };
+        assert!(failure.cause.starts_with(&format!("the iron compiler {text}")), "{}", failure.cause);
+        assert!(failure.cause.ends_with("; its last words: b"), "{}", failure.cause);
+        assert_eq!(*failure.output, *b"a\nb\n");
+    }
+
+    #[rstest]
+    #[case(Ending::NotTaken(Some(Exit::Code(1))), "ended with exit status 1 before it was given this kernel")]
+    #[case(Ending::NotTaken(None), "takes no requests")]
+    #[case(
+        Ending::Ended(Exit::Signal(9)),
+        "was killed by SIGKILL, by the system because memory ran out, or by somebody"
+    )]
+    #[case(Ending::Ended(Exit::Signal(15)), "was killed by SIGTERM, by the system")]
+    fn what_others_do_to_it_says_nothing_about_the_kernel(#[case] ending: Ending, #[case] text: &str) {
+        let error = ending.of_job("iron", &limits(), Captured::new(100, "k", None));
+        let CompileError::Unavailable(cause) = error else { panic!("{error:?}") };
+        assert!(cause.starts_with(&format!("the iron compiler {text}")), "{cause}");
+    }
+
+    #[test]
+    fn starts_that_fail_name_the_program() {
+        let mut captured = Captured::new(100, "", None);
+        captured.add(b"no such module\n").unwrap();
+        let text = Ending::Time.of_start("iron", "/opt/worker", &limits(), &captured);
+        let expected = "the iron compiler does not start: /opt/worker said nothing for 60 s and was ended; its last words: no such \
+                        module";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,256 @@
+//! The processes that belong to a worker, also those that left its group.
+//!
+//! A compiler starts programs, and those start others. Most stay in the worker's process group, which one signal ends. A
+//! program that made itself a daemon is in another group and session and has another parent, but it inherited the environment
+//! that the worker was started with, and in it a mark that no other process has.
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use std::collections::HashSet;
+use std::fs;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Environment variable that marks the processes of a worker. Its value is another one for each worker.
+pub const JOB_VARIABLE: &str = "GGML_HSA_JIT_JOB";
+
+/// How often processes that are about to end are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// How many times in a row nobody must be found: a process may start another one, unseen, while the list is read.
+const CLEAN_LOOKS: u32 = 2;
+
+/// A process: its number, and when it was started, in ticks since the machine was, because numbers are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Process {
+    pid: i32,
+    started: u64,
+}
+
+/// A value for [`JOB_VARIABLE`].
+pub(super) fn new_mark() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    // Each state has keys from the system's random numbers.
+    let random = RandomState::new().hash_one(number);
+    format!("{}-{number}-{random:016x}", getpid().as_raw_nonzero())
+}
+
+/// A worker and its kin.
+#[derive(Debug, Clone)]
+pub(super) struct Family {
+    /// The worker, which leads a process group and is not reaped: else its number may be a stranger's.
+    pub leader: Pid,
+    /// Value of [`JOB_VARIABLE`].
+    pub mark: String,
+}
+
+impl Family {
+    /// The running processes that have the mark, are in the leader's group or descend from it; without the leader and the
+    /// caller. Processes whose environment this user may not read are known by the other signs only.
+    pub fn members(&self) -> Vec<Process> {
+        let leader = self.leader.as_raw_nonzero().get();
+        let entries = all();
+        let mut descendants = HashSet::from([leader]);
+        // Numbers wrap around, so a child may come before its parent.
+        loop {
+            let before = descendants.len();
+            descendants.extend(
+                entries
+                    .iter()
+                    .filter(|entry| descendants.contains(&entry.parent))
+                    .map(|e| e.process.pid)
+                    .collect::<Vec<_>>(),
+            );
+            if descendants.len() == before {
+                break;
+            }
+        }
+        let own = getpid().as_raw_nonzero().get();
+        let belongs = |entry: &Entry| {
+            let pid = entry.process.pid;
+            pid != leader
+                && pid != own
+                && !entry.dead
+                && (entry.group == leader || descendants.contains(&pid) || self.marked(pid))
+        };
+        entries.into_iter().filter(belongs).map(|entry| entry.process).collect()
+    }
+
+    fn marked(&self, pid: i32) -> bool {
+        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
+        let value =
+            |variable: &'_ [u8]| variable.strip_prefix(JOB_VARIABLE.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+        environment.split(|&byte| byte == 0).filter_map(value).any(|value| value == self.mark.as_bytes())
+    }
+
+    /// Kills every member that is not in `spared`, and those that they start meanwhile, until there is none. Returns how many
+    /// are left after `limit`: processes in an uninterruptible call to the kernel, or of another user.
+    pub fn sweep(&self, spared: &[Process], limit: Duration) -> usize {
+        let end = Instant::now() + limit;
+        let mut clean = 0;
+        loop {
+            let mut left = self.members();
+            left.retain(|process| !spared.contains(process));
+            if left.is_empty() {
+                clean += 1;
+                if clean == CLEAN_LOOKS {
+                    return 0;
+                }
+                continue;
+            }
+            clean = 0;
+            left.iter().for_each(Process::kill);
+            if Instant::now() >= end {
+                return left.len();
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+impl Process {
+    /// Kills this process and no later one with its number.
+    pub fn kill(&self) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let open = pidfd_open(pid, PidfdFlags::empty());
+        if entry(self.pid).is_none_or(|entry| entry.process != *self) {
+            return;
+        }
+        // An error means that it has just ended, or that it is not ours to kill, which the next look shows.
+        let _ = match open {
+            Ok(fd) => pidfd_send_signal(fd, Signal::KILL),
+            // A kernel or a sandbox without such descriptors.
+            Err(Errno::NOSYS | Errno::PERM) => kill_process(pid, Signal::KILL),
+            Err(error) => Err(error),
+        };
+    }
+}
+
+/// A line of the list of processes.
+#[derive(Debug, PartialEq, Eq)]
+struct Entry {
+    process: Process,
+    parent: i32,
+    group: i32,
+    /// Ended, but not reaped yet.
+    dead: bool,
+}
+
+fn all() -> Vec<Entry> {
+    let Ok(list) = fs::read_dir("/proc") else { return Vec::new() };
+    list.flatten().filter_map(|found| entry(found.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn entry(pid: i32) -> Option<Entry> {
+    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads `/proc/PID/stat` (man 5 proc_pid_stat). The second field is the name in parentheses, and may have anything in it.
+fn parse(pid: i32, stat: &[u8]) -> Option<Entry> {
+    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
+    let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
+    let state = fields.next()?;
+    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    // Field 22; the next one is field 6.
+    let started = fields.nth(22 - 6)?.parse().ok()?;
+    Some(Entry { process: Process { pid, started }, parent, group, dead: matches!(state, "Z" | "X") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command, Stdio};
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A shell that leads a group, has a mark, runs `script` and then waits.
+    fn family(script: &str) -> (Child, Family) {
+        let mark = new_mark();
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("{script}\necho ready\nexec sleep 1000"));
+        let mut leader = command.env(JOB_VARIABLE, &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 6];
+        std::io::Read::read_exact(leader.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let family = Family { leader: Pid::from_child(&leader), mark };
+        (leader, family)
+    }
+
+    fn end(mut leader: Child, family: &Family) {
+        leader.kill().unwrap();
+        assert_eq!(family.sweep(&[], LIMIT), 0);
+        leader.wait().unwrap();
+    }
+
+    #[test]
+    fn marks_differ() {
+        let marks: HashSet<String> = (0..100).map(|_| new_mark()).collect();
+        assert_eq!(marks.len(), 100);
+    }
+
+    #[test]
+    fn names_of_processes_may_have_anything_in_them() {
+        let stat = b"42 (a) S (b 7) c) R 1 40 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9 10";
+        let expected = Entry { process: Process { pid: 42, started: 777 }, parent: 1, group: 40, dead: false };
+        assert_eq!(parse(42, stat), Some(expected));
+        assert!(parse(42, b"42 (zombie) Z 1 40 40 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap().dead);
+        for damaged in [&b""[..], b"42", b"42 (a", b"42 (a)", b"42 (a) S 1 40", b"42 (a) S x 40 40"] {
+            assert_eq!(parse(42, damaged), None);
+        }
+    }
+
+    #[test]
+    fn children_daemons_and_those_without_the_mark_are_found_and_killed() {
+        let children =
+            "sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000 &' & env -i sleep 1000 & env -i setsid sleep 1000 &";
+        let (leader, family) = family(children);
+        let start = Instant::now();
+        // The last ones appear when their programs have started.
+        while family.members().len() < 5 {
+            assert!(start.elapsed() < LIMIT, "{:?}", family.members());
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        assert_eq!(family.sweep(&[], LIMIT), 0);
+        assert_eq!(family.members(), []);
+        end(leader, &family);
+    }
+
+    #[test]
+    fn spared_processes_and_strangers_are_left_alone() {
+        let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+        let (leader, family) = family("sleep 1000 &");
+        let spared = family.members();
+        assert_eq!(spared.len(), 1);
+        assert_eq!(family.sweep(&spared, LIMIT), 0);
+        assert_eq!(family.members(), spared);
+        end(leader, &family);
+        assert_eq!(family.members(), []);
+        assert!(stranger.try_wait().unwrap().is_none());
+        stranger.kill().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_keeps_starting_itself_anew_is_caught() {
+        // Every instance starts the next one as a daemon and ends.
+        let script = "hop() { setsid sh -c \"$HOP\" & }\nexport HOP='sleep 0.005; setsid sh -c \"$HOP\" &'\nhop";
+        let (leader, family) = family(script);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(family.sweep(&[], LIMIT), 0);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(family.members(), []);
+        end(leader, &family);
+    }
+
+    #[test]
+    fn only_the_process_that_was_meant_is_killed() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = entry(pid).unwrap().process;
+        Process { started: process.started + 1, ..process }.kill();
+        assert!(child.try_wait().unwrap().is_none());
+        process.kill();
+        assert!(!child.wait().unwrap().success());
+    }
+}
