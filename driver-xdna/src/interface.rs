@@ -11,16 +11,15 @@
 //! | 1.10 to 1.15 | `hsa_amd_aie_ert_packet_t` | measured: ROCR 7.2.4 says 1.15 |
 //! | above 1.15 | `hsa_amd_aie_kernel_dispatch_packet_t` | ROCR's development branch, 2026 |
 //!
-//! A development build can carry the version of one row and the packets of another. [`OVERRIDE_VARIABLE`] names the packets
+//! A development build can carry the version of one row and the packets of another. [`AIE_HAL_PACKET_INTERFACE`] names the packets
 //! of such a build; the refusal of runtimes that process none does not apply then, and the self-test still does.
 
 use crate::agent::{AgentError, PacketInterface};
+use aie_hal::Environment;
+use aie_hal::environment::table::AIE_HAL_PACKET_INTERFACE;
 use hsa_sys::*;
 use std::ffi::{CStr, c_char};
 use std::fmt;
-
-/// Environment variable that says which packets the library takes, whatever its version: `ert` or `kernel-dispatch`.
-pub const OVERRIDE_VARIABLE: &str = "AIE_HAL_PACKET_INTERFACE";
 
 /// The first extension interface whose runtime processes packets of AIE agents.
 const FIRST_PROCESSING: ExtensionVersion = ExtensionVersion { major: 1, minor: 10 };
@@ -98,10 +97,10 @@ fn build_string(api: &HsaApi) -> String {
 ///
 /// # Errors
 /// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is older than the
-/// version numbers, and a value of [`OVERRIDE_VARIABLE`] that means nothing.
+/// version numbers, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
 pub fn detect(api: &HsaApi) -> Result<PacketInterface, AgentError> {
-    let named = std::env::var_os(OVERRIDE_VARIABLE).map(|value| value.to_string_lossy().into_owned());
-    choose(&RuntimeVersion::of(api)?, named.as_deref().filter(|value| !value.is_empty()))
+    let named = Environment::process().text(&AIE_HAL_PACKET_INTERFACE);
+    choose(&RuntimeVersion::of(api)?, named.as_deref())
 }
 
 /// [`detect`] without the library and the environment.
@@ -111,7 +110,7 @@ fn choose(version: &RuntimeVersion, named: Option<&str>) -> Result<PacketInterfa
         Some("kernel-dispatch") => return Ok(PacketInterface::KernelDispatch),
         Some(other) => {
             return Err(AgentError::Unsupported(format!(
-                "{OVERRIDE_VARIABLE} is `{other}`; known are `ert` and `kernel-dispatch`; the library says: {version}"
+                "{AIE_HAL_PACKET_INTERFACE} is `{other}`; known are `ert` and `kernel-dispatch`; the library says: {version}"
             )));
         }
         None => {}
@@ -170,7 +169,7 @@ mod tests {
     #[test]
     fn another_name_is_refused_with_the_known_ones() {
         let error = choose(&version(1, 15), Some("aql")).unwrap_err().to_string();
-        for part in [OVERRIDE_VARIABLE, "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
+        for part in [AIE_HAL_PACKET_INTERFACE.name(), "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }

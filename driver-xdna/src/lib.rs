@@ -37,13 +37,14 @@ pub mod selection;
 pub mod session;
 pub mod sysfs;
 
-use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Listing};
+use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
+use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Environment, Listing};
 use device::XdnaDevice;
 use discovery::Machine;
 pub use discovery::SCHEME;
 use runtime::Runtime;
 pub use runtime::{RuntimeError, start_hosted};
-use selection::{Inventory, Params, VISIBLE_DEVICES_VARIABLE};
+use selection::{Inventory, Params};
 use std::sync::Arc;
 
 /// Finds NPUs of the amdxdna kernel driver. Thread-safe; holds no device open.
@@ -56,9 +57,10 @@ pub struct XdnaDriver {
 }
 
 impl XdnaDriver {
-    /// Looks at this machine, with the generations in `arches`. `AIE_HAL_VISIBLE_DEVICES` is read now.
+    /// Looks at this machine, with the generations in `arches` and of its NPUs those that [`AIE_HAL_VISIBLE_DEVICES`] shows.
     pub fn new(arches: ArchRegistry) -> Self {
-        let visible = std::env::var_os(VISIBLE_DEVICES_VARIABLE).map(|value| value.to_string_lossy().into_owned());
+        let visible =
+            Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
         Self { machine: Machine::this(), arches, visible, isolate: false }
     }
 

@@ -1,27 +1,20 @@
 //! Finding the runtime library, AMD's ROCR: `libhsa-runtime64`.
 //!
-//! It is searched for in this order: what the program says, [`LIBRARY_VARIABLE`], [`IREE_LIBRARY_VARIABLE`] (the same variable
+//! It is searched for in this order: what the program says, [`AIE_HAL_LIBHSA_PATH`], [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable
 //! that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's loader, which also knows `LD_LIBRARY_PATH`.
 //! The first three are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
 //! search ends. A path may be the library's file or a folder that has it; which of the two is decided by looking.
 //!
 //! Whatever happens is kept as a list of [`Attempt`]s, and an error tells all of them with the loader's own words.
 
+use aie_hal::Environment;
+use aie_hal::environment::Variable;
+use aie_hal::environment::table::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH, ROCM_PATH};
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 use std::error::Error;
-use std::ffi::OsString;
 use std::fmt::{Display, Formatter};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Environment variable with the library's file or folder.
-pub const LIBRARY_VARIABLE: &str = "AIE_HAL_LIBHSA_PATH";
-
-/// IREE's environment variable with the library's file or folder.
-pub const IREE_LIBRARY_VARIABLE: &str = "IREE_HAL_AMDGPU_LIBHSA_PATH";
-
-/// Environment variable with ROCm's folder.
-const ROCM_VARIABLE: &str = "ROCM_PATH";
 
 /// Names of the library, best first. The one without a version is for developers, and may be missing.
 const NAMES: [&str; 2] = ["libhsa-runtime64.so.1", "libhsa-runtime64.so"];
@@ -35,7 +28,7 @@ pub enum Source {
     /// The program.
     Option,
     /// An environment variable.
-    Variable(&'static str),
+    Variable(&'static Variable),
     /// The usual place of ROCm.
     Rocm,
     /// The system's loader.
@@ -47,7 +40,7 @@ impl Source {
     fn is_explicit(self) -> bool {
         match self {
             Self::Option => true,
-            Self::Variable(name) => name != ROCM_VARIABLE,
+            Self::Variable(variable) => *variable != ROCM_PATH,
             Self::Rocm | Self::Loader => false,
         }
     }
@@ -57,7 +50,7 @@ impl Display for Source {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Option => f.write_str("the program's option"),
-            Self::Variable(name) => f.write_str(name),
+            Self::Variable(variable) => f.write_str(variable.name()),
             Self::Rocm => f.write_str("ROCm's usual folder"),
             Self::Loader => f.write_str("the system's loader"),
         }
@@ -124,7 +117,7 @@ pub enum LibraryError {
     /// No place has one that can be loaded.
     #[error(
         "cannot load {}, AMD's ROCR; tried: {}; install ROCm 7.0 to 7.2 or Debian's libhsa-runtime64-1 (7.2 or newer), or set \
-         {LIBRARY_VARIABLE} to its file or folder", NAMES[0], tell(attempts)
+         {AIE_HAL_LIBHSA_PATH} to its file or folder", NAMES[0], tell(attempts)
     )]
     NotFound {
         /// What was tried.
@@ -174,23 +167,18 @@ fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
     }
 }
 
-fn plan_in(
-    places: &Places<'_>,
-    option: Option<&Path>,
-    environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Vec<Candidate> {
-    let variable = |name: &'static str| {
-        environment(name).filter(|value| !value.is_empty()).map(|value| (Source::Variable(name), PathBuf::from(value)))
-    };
+fn plan_in(places: &Places<'_>, option: Option<&Path>, environment: &Environment) -> Vec<Candidate> {
+    let variable =
+        |variable: &'static Variable| environment.path(variable).map(|path| (Source::Variable(variable), path));
     let explicit = option
         .map(|path| (Source::Option, path.to_owned()))
-        .or_else(|| variable(LIBRARY_VARIABLE))
-        .or_else(|| variable(IREE_LIBRARY_VARIABLE));
+        .or_else(|| variable(&AIE_HAL_LIBHSA_PATH))
+        .or_else(|| variable(&IREE_HAL_AMDGPU_LIBHSA_PATH));
     if let Some((source, place)) = explicit {
         return candidates(source, &place);
     }
     let mut folders: Vec<(Source, PathBuf)> = Vec::new();
-    for (source, rocm) in variable(ROCM_VARIABLE).into_iter().chain([(Source::Rocm, places.rocm.into())]) {
+    for (source, rocm) in variable(&ROCM_PATH).into_iter().chain([(Source::Rocm, places.rocm.into())]) {
         for folder in ["lib", "lib64"].map(|name| rocm.join(name)) {
             if folders.iter().all(|(_, known)| *known != folder) {
                 folders.push((source, folder));
@@ -207,27 +195,23 @@ fn plan_in(
 }
 
 /// Says what [`find`] would try, in order, without loading anything.
-pub fn plan(option: Option<&Path>, environment: impl Fn(&str) -> Option<OsString>) -> Vec<Candidate> {
-    plan_in(&THIS_MACHINE, option, &environment)
+pub fn plan(option: Option<&Path>, environment: &Environment) -> Vec<Candidate> {
+    plan_in(&THIS_MACHINE, option, environment)
 }
 
-/// Finds and loads the runtime library. `option` is what the program says, a file or a folder; `environment` gives the value
-/// of a variable, as [`std::env::var_os`] does; an empty value counts as unset.
+/// Finds and loads the runtime library. `option` is what the program says, a file or a folder; a variable with an empty
+/// value counts as unset.
 ///
 /// Loading runs code of the library (its constructors), before anything can be checked of it: name only libraries that may
 /// run in this process. All of its symbols are resolved now, so a library that lacks one fails here and not in use.
 ///
 /// # Errors
 /// [`LibraryError::Explicit`] when a named one cannot be loaded, [`LibraryError::NotFound`] when there is none.
-pub fn find(option: Option<&Path>, environment: impl Fn(&str) -> Option<OsString>) -> Result<Found, LibraryError> {
-    find_in(&THIS_MACHINE, option, &environment)
+pub fn find(option: Option<&Path>, environment: &Environment) -> Result<Found, LibraryError> {
+    find_in(&THIS_MACHINE, option, environment)
 }
 
-fn find_in(
-    places: &Places<'_>,
-    option: Option<&Path>,
-    environment: &dyn Fn(&str) -> Option<OsString>,
-) -> Result<Found, LibraryError> {
+fn find_in(places: &Places<'_>, option: Option<&Path>, environment: &Environment) -> Result<Found, LibraryError> {
     let mut attempts = Vec::new();
     for Candidate { source, path, absent } in plan_in(places, option, environment) {
         let outcome = absent.map_or_else(|| load(&path), Err);
@@ -308,15 +292,14 @@ mod tests {
             path
         }
 
-        fn set(&mut self, name: &'static str, value: PathBuf) {
-            self.variables.push((name, value));
+        fn set(&mut self, variable: &'static Variable, value: PathBuf) {
+            self.variables.push((variable.name(), value));
         }
 
         fn find_by(&self, option: Option<&Path>, loader_names: &[&str]) -> Result<Found, LibraryError> {
             let rocm = self.folder.path().join("rocm");
-            find_in(&Places { rocm: rocm.to_str().unwrap(), loader_names }, option, &|name| {
-                self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone().into())
-            })
+            let environment = Environment::from_pairs(self.variables.clone());
+            find_in(&Places { rocm: rocm.to_str().unwrap(), loader_names }, option, &environment)
         }
 
         fn find(&self, option: Option<&Path>) -> Result<Found, LibraryError> {
@@ -326,9 +309,9 @@ mod tests {
 
     #[rstest]
     #[case::option(None, Source::Option)]
-    #[case::own(Some(LIBRARY_VARIABLE), Source::Variable(LIBRARY_VARIABLE))]
-    #[case::iree(Some(IREE_LIBRARY_VARIABLE), Source::Variable(IREE_LIBRARY_VARIABLE))]
-    fn a_named_library_is_a_file_or_a_folder(#[case] variable: Option<&'static str>, #[case] source: Source) {
+    #[case::own(Some(&AIE_HAL_LIBHSA_PATH), Source::Variable(&AIE_HAL_LIBHSA_PATH))]
+    #[case::iree(Some(&IREE_HAL_AMDGPU_LIBHSA_PATH), Source::Variable(&IREE_HAL_AMDGPU_LIBHSA_PATH))]
+    fn a_named_library_is_a_file_or_a_folder(#[case] variable: Option<&'static Variable>, #[case] source: Source) {
         // Neither is named as its kind would be: only looking tells.
         for (place, file) in [("plain", "plain"), ("folder.so.1", "folder.so.1/libhsa-runtime64.so.1")] {
             let mut made_up = MadeUp::new();
@@ -356,12 +339,12 @@ mod tests {
         made_up.sound("rocm/lib64/libhsa-runtime64.so");
         assert_eq!(source(&made_up, None), Source::Rocm);
         made_up.sound("other-rocm/lib/libhsa-runtime64.so.1");
-        made_up.set("ROCM_PATH", made_up.path("other-rocm"));
-        assert_eq!(source(&made_up, None), Source::Variable("ROCM_PATH"));
-        made_up.set(IREE_LIBRARY_VARIABLE, sound.clone());
-        assert_eq!(source(&made_up, None), Source::Variable(IREE_LIBRARY_VARIABLE));
-        made_up.set(LIBRARY_VARIABLE, sound.clone());
-        assert_eq!(source(&made_up, None), Source::Variable(LIBRARY_VARIABLE));
+        made_up.set(&ROCM_PATH, made_up.path("other-rocm"));
+        assert_eq!(source(&made_up, None), Source::Variable(&ROCM_PATH));
+        made_up.set(&IREE_HAL_AMDGPU_LIBHSA_PATH, sound.clone());
+        assert_eq!(source(&made_up, None), Source::Variable(&IREE_HAL_AMDGPU_LIBHSA_PATH));
+        made_up.set(&AIE_HAL_LIBHSA_PATH, sound.clone());
+        assert_eq!(source(&made_up, None), Source::Variable(&AIE_HAL_LIBHSA_PATH));
         assert_eq!(source(&made_up, Some(&sound)), Source::Option);
     }
 
@@ -376,9 +359,9 @@ mod tests {
         made_up.broken("broken");
         made_up.broken("folder/libhsa-runtime64.so.1");
         fs::create_dir(made_up.path("empty")).unwrap();
-        made_up.set(LIBRARY_VARIABLE, made_up.folder.path().join(name));
+        made_up.set(&AIE_HAL_LIBHSA_PATH, made_up.folder.path().join(name));
         let error = made_up.find(None).unwrap_err();
-        assert!(matches!(error, LibraryError::Explicit { source_name: Source::Variable(LIBRARY_VARIABLE), .. }));
+        assert!(matches!(error, LibraryError::Explicit { source_name: Source::Variable(&AIE_HAL_LIBHSA_PATH), .. }));
         let text = error.to_string();
         assert!(text.starts_with("cannot load the runtime library that AIE_HAL_LIBHSA_PATH names: /"), "{text}");
         assert!(text.contains(name) && text.contains(cause), "{text}");
@@ -406,11 +389,11 @@ mod tests {
     fn without_a_library_every_attempt_is_told() {
         let mut made_up = MadeUp::new();
         made_up.broken("rocm/lib/libhsa-runtime64.so.1");
-        made_up.set("ROCM_PATH", made_up.path("old-rocm"));
-        made_up.set(LIBRARY_VARIABLE, PathBuf::new());
+        made_up.set(&ROCM_PATH, made_up.path("old-rocm"));
+        made_up.set(&AIE_HAL_LIBHSA_PATH, PathBuf::new());
         let error = made_up.find(None).unwrap_err();
         let sources: Vec<Source> = error.attempts().iter().map(|attempt| attempt.source).collect();
-        let rocm_path = Source::Variable("ROCM_PATH");
+        let rocm_path = Source::Variable(&ROCM_PATH);
         assert_eq!(sources, [rocm_path, rocm_path, Source::Rocm, Source::Rocm, Source::Loader]);
         assert!(matches!(error, LibraryError::NotFound { .. }));
         let text = error.to_string();
@@ -435,14 +418,14 @@ mod tests {
 
     #[test]
     fn a_plan_loads_nothing_and_has_no_folder_twice() {
-        let plan = plan(None, |name| (name == "ROCM_PATH").then(|| ROCM_FOLDER.into()));
+        let plan = plan(None, &Environment::from_pairs([("ROCM_PATH", ROCM_FOLDER)]));
         assert!(plan.iter().all(|candidate| candidate.source != Source::Rocm), "{plan:?}");
         let loader: Vec<&Path> =
             plan.iter().filter(|c| c.source == Source::Loader).map(|candidate| candidate.path.as_path()).collect();
         assert_eq!(loader, NAMES.map(Path::new));
         let made_up = MadeUp::new();
         let broken = made_up.broken("broken");
-        let explicit = super::plan(Some(&broken), |_| Some("/elsewhere".into()));
+        let explicit = super::plan(Some(&broken), &Environment::from_pairs([("AIE_HAL_LIBHSA_PATH", "/elsewhere")]));
         assert_eq!(explicit, [Candidate { source: Source::Option, path: broken, absent: None }]);
     }
 }

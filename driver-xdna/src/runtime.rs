@@ -14,16 +14,15 @@ use crate::kfd;
 use crate::library::{self, LibraryError};
 use crate::npu::Npu;
 use crate::session::Session;
-use aie_hal::{Arch, ArchRegistry};
+use aie_hal::environment::table::AIE_HAL_TIME_LIMIT_MS;
+use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
 
-/// Environment variable with the most milliseconds one doorbell, or one request to a helper process, may take.
-pub const TIME_LIMIT_VARIABLE: &str = "AIE_HAL_TIME_LIMIT_MS";
-/// The default. The kernel driver's own watchdog gives up after about two seconds without progress.
+/// How long a doorbell may take when [`AIE_HAL_TIME_LIMIT_MS`] does not say. The kernel driver's own watchdog gives up after about two seconds without progress.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How long the end of the process waits for a call that is under way.
 pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
@@ -184,12 +183,12 @@ impl Drop for Runtime {
 
 /// How long a doorbell may take.
 pub(crate) fn time_limit() -> Duration {
-    let text = std::env::var(TIME_LIMIT_VARIABLE).unwrap_or_default();
+    let text = Environment::process().text(&AIE_HAL_TIME_LIMIT_MS).unwrap_or_default();
     match text.trim().parse::<u64>() {
         Ok(ms) if ms > 0 => Duration::from_millis(ms),
         _ if text.trim().is_empty() => TIME_LIMIT,
         _ => {
-            tracing::warn!("{TIME_LIMIT_VARIABLE}: `{text}` is not a number of milliseconds; {TIME_LIMIT:?} it is");
+            tracing::warn!("{AIE_HAL_TIME_LIMIT_MS}: `{text}` is not a number of milliseconds; {TIME_LIMIT:?} it is");
             TIME_LIMIT
         }
     }
@@ -226,7 +225,7 @@ pub fn start_hosted() -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
 
 /// `prepare` runs before the library is started.
 fn start_library(prepare: impl FnOnce(&HsaApi)) -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
-    let found = library::find(None, |name| std::env::var_os(name))?;
+    let found = library::find(None, Environment::process())?;
     tracing::info!("HSA runtime: {}", found.path.display());
     let path = found.path;
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.

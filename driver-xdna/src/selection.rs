@@ -8,17 +8,14 @@
 //! | `xdna://0,1` | two logical devices; naming an NPU twice makes two logical devices on it |
 //! | `xdna:*` | every usable NPU |
 //!
-//! [`VISIBLE_DEVICES_VARIABLE`] hides NPUs from a program and orders the others, as `ROCR_VISIBLE_DEVICES` does for GPUs; the
+//! [`AIE_HAL_VISIBLE_DEVICES`] hides NPUs from a program and orders the others, as `ROCR_VISIBLE_DEVICES` does for GPUs; the
 //! ordinals of URIs count what is left. A device that is named and not usable is an error with its reasons, never replaced by
 //! another one.
 
 use crate::discovery::{Npu, SCHEME};
+use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::{DeviceUri, DriverError, Listing};
 use std::str::FromStr;
-
-/// Environment variable that names the NPUs a program may see: ordinals or ids, separated by commas. Unset shows all, empty
-/// none.
-pub const VISIBLE_DEVICES_VARIABLE: &str = "AIE_HAL_VISIBLE_DEVICES";
 
 /// A parameter of `xdna` URIs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,7 +165,7 @@ fn list<'a>(npus: impl IntoIterator<Item = &'a Npu>) -> String {
 }
 
 impl Inventory {
-    /// The NPUs of a survey that `visible`, the value of [`VISIBLE_DEVICES_VARIABLE`], lets a program see, in its order.
+    /// The NPUs of a survey that `visible`, the value of [`AIE_HAL_VISIBLE_DEVICES`], lets a program see, in its order.
     ///
     /// # Errors
     /// [`DriverError::InvalidParameter`] for an entry that names no NPU, or one that is named before.
@@ -176,7 +173,7 @@ impl Inventory {
         let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
         let refuse = |reason: String| DriverError::InvalidParameter {
             uri: SCHEME.to_owned(),
-            name: VISIBLE_DEVICES_VARIABLE.to_owned(),
+            name: AIE_HAL_VISIBLE_DEVICES.name().to_owned(),
             reason: format!("{value:?}: {reason}"),
         };
         let mut shown: Vec<Npu> = Vec::new();
@@ -230,7 +227,7 @@ impl Inventory {
             0 => "this machine has no NPU that its kernel knows: no accel node and no PCI device of a known generation; an \
                   NPU may be switched off in the firmware setup (BIOS), and a container needs the host's /sys"
                 .to_owned(),
-            hidden => format!("{VISIBLE_DEVICES_VARIABLE} hides all {hidden} NPUs; change or unset it"),
+            hidden => format!("{AIE_HAL_VISIBLE_DEVICES} hides all {hidden} NPUs; change or unset it"),
         }
     }
 
@@ -254,7 +251,7 @@ impl Inventory {
                 format!("expected an ordinal (`{SCHEME}:0`), an id (`{SCHEME}://pci-0000:c6:00.1`), or `{SCHEME}:*`");
             let hidden = match self.hidden {
                 0 => String::new(),
-                hidden => format!("; {VISIBLE_DEVICES_VARIABLE} hides {hidden}"),
+                hidden => format!("; {AIE_HAL_VISIBLE_DEVICES} hides {hidden}"),
             };
             self.no_such(uri, format!("`{word}` names no NPU, {forms}{hidden}"))
         })?;
@@ -406,7 +403,7 @@ mod tests {
     fn a_wrong_visible_entry_is_an_error(#[case] value: &str, #[case] expected: &str) {
         let error = Inventory::new(four(), Some(value)).unwrap_err();
         let DriverError::InvalidParameter { name, reason, .. } = error else { panic!("{error}") };
-        assert_eq!(name, VISIBLE_DEVICES_VARIABLE);
+        assert_eq!(name, AIE_HAL_VISIBLE_DEVICES.name());
         assert!(reason.starts_with(expected), "{reason}");
     }
 

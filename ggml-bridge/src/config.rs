@@ -1,120 +1,109 @@
 //! What the environment asks for.
 //!
-//! | variable | meaning | default |
-//! |---|---|---|
-//! | `GGML_HSA_DEVICES` | device URIs, separated by `;` or white space; a comma does too when a URI follows it | real NPUs |
-//! | `GGML_HSA_DEVICE_TYPE` | `igpu`, `gpu` or `accel`: how llama.cpp sees the devices | see [`crate::device_type`] |
-//! | `GGML_HSA_WEIGHTS_MAX` | most bytes of converted weights per device (suffixes K, M, G, T) | half of its memory |
-//! | `GGML_HSA_F16` | `f32` or `bf16`: what f16 is computed in on the array | `f32` |
-//! | `GGML_HSA_FUSION` | `0` gives every node of a graph a dispatch of its own | on |
-//! | `GGML_HSA_STATS` | file that statistics are written to when the process ends | none |
-//! | `GGML_HSA_ENABLE_LOG` | a truthy word turns information messages on | off |
-//! | `GGML_HSA_VALIDATION` | a truthy word has every call to a driver checked | off |
-//! | `GGML_HSA_KERNEL_DIR` | directory of compiled kernels | none |
-//! | `GGML_HSA_ISOLATE` | a truthy word has the runtime of real NPUs in a helper process: its death is an error then | off |
+//! The variables are declared, with what they mean, in [`aie_hal::environment::table`]; `docs/environment.md` is that table. Here
+//! is what their values are.
 //!
-//! `GGML_HSA_ISOLATE` is for `xdna` URIs that do not say `isolate=true` or `isolate=false` themselves.
-//!
-//! A value that cannot be understood is an error message and the default, never the end of the program.
+//! A value that cannot be understood is an error message and the default, never the end of the program. Defaults that a build
+//! may change are in one file (`build_defaults`).
+
+mod build_defaults;
+mod compiler_output;
+mod device_list;
+mod jit;
+mod reader;
+mod size;
+
+pub use compiler_output::CompilerOutput;
+pub use jit::JitConfig;
+pub use size::parse_bytes;
 
 use crate::device_type::DeviceType;
-use crate::log::is_truthy;
+use aie_hal::Environment;
+use aie_hal::environment::table::{
+    GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
+    GGML_HSA_ISOLATE, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_STATS, GGML_HSA_VALIDATION,
+    GGML_HSA_WEIGHTS_MAX,
+};
+use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
+use build_defaults::BuildDefaults;
+use reader::Reader;
 use std::path::PathBuf;
 
 /// The settings, read once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// Whether there is a backend at all. Without one no device is offered.
+    pub enabled: bool,
     /// Device URIs; `None` when not set.
     pub devices: Option<Vec<String>>,
     /// Forced device type.
     pub device_type: Option<DeviceType>,
+    /// Whether every call to a driver is checked.
+    pub validation: bool,
     /// Cap of converted weights in bytes.
     pub weights_max: Option<u64>,
     /// What f16 becomes.
     pub f16: F16Policy,
     /// Whether every node of a graph gets a dispatch of its own.
     pub apart: bool,
+    /// Whether operations without a kernel run on the host inside this backend.
+    pub cpu_fallback: bool,
+    /// Compiled kernels of the user's.
+    pub kernel_directory: Option<PathBuf>,
+    /// Where compiled kernels are kept.
+    pub cache: CachePath,
+    /// Whether the cache is emptied at the start.
+    pub cache_clear: bool,
+    /// How kernels are compiled.
+    pub jit: JitConfig,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
     /// Whether the runtime of real NPUs is in a helper process when a URI does not say.
     pub isolate: bool,
 }
 
+/// What holds in an empty environment.
+impl Default for Config {
+    fn default() -> Self {
+        Self::read(&Environment::default()).0
+    }
+}
+
 impl Config {
-    /// Reads the settings through `variable`, in the role of `std::env::var_os`. Returns messages about what was not understood.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
-        let mut problems = Vec::new();
-        let mut config = Self::default();
-        if let Some(list) = variable("GGML_HSA_DEVICES") {
-            config.devices = Some(split_uris(&list));
-        }
-        if let Some(text) = variable("GGML_HSA_DEVICE_TYPE").filter(|t| !t.is_empty()) {
-            match DeviceType::parse(&text) {
-                Some(kind) => config.device_type = Some(kind),
-                None => problems.push(format!(
-                    "GGML_HSA_DEVICE_TYPE: `{text}` is not a device type; possible: igpu, gpu, accel; it is ignored"
-                )),
-            }
-        }
-        if let Some(text) = variable("GGML_HSA_WEIGHTS_MAX").filter(|t| !t.is_empty()) {
-            match parse_bytes(&text) {
-                Some(bytes) => config.weights_max = Some(bytes),
-                None => problems.push(format!(
-                    "GGML_HSA_WEIGHTS_MAX: `{text}` is not a size; possible: bytes, or a number with K, M, G or T; it is ignored"
-                )),
-            }
-        }
-        if let Some(text) = variable("GGML_HSA_F16") {
-            match F16Policy::parse(&text) {
-                Ok(policy) => config.f16 = policy,
-                Err(problem) => problems.push(format!("GGML_HSA_F16: {problem}; it is ignored")),
-            }
-        }
-        config.apart = variable("GGML_HSA_FUSION").is_some_and(|text| !text.is_empty() && !is_truthy(&text));
-        config.statistics = variable("GGML_HSA_STATS").filter(|t| !t.is_empty()).map(PathBuf::from);
-        config.isolate = variable("GGML_HSA_ISOLATE").is_some_and(|text| is_truthy(&text));
-        (config, problems)
+    /// Reads the settings. Returns messages about what was not understood.
+    pub fn read(environment: &Environment) -> (Self, Vec<String>) {
+        Self::with_defaults(environment, &BuildDefaults::this())
     }
-}
 
-/// A size in bytes: digits, perhaps with K, M, G or T (powers of 1024), perhaps with B or iB behind.
-pub fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].trim_start().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-/// Splits a list of URIs. A comma may be part of a path (`xdna://0,1`); it separates only when a letter follows and the part
-/// before it is not inside parameters.
-fn split_uris(list: &str) -> Vec<String> {
-    let mut uris = Vec::new();
-    for word in list.split(|c: char| c == ';' || c.is_whitespace()) {
-        let mut rest = word;
-        while let Some(comma) = separator(rest) {
-            uris.push(rest[..comma].to_owned());
-            rest = &rest[comma + 1..];
-        }
-        uris.push(rest.to_owned());
+    fn with_defaults(environment: &Environment, defaults: &BuildDefaults) -> (Self, Vec<String>) {
+        let mut reader = Reader::new(environment);
+        let config = Self {
+            enabled: reader.switch(&GGML_HSA).unwrap_or(true),
+            // Set and empty is a list of nothing.
+            devices: environment.get(&GGML_HSA_DEVICES).map(|list| device_list::split_uris(&list.to_string_lossy())),
+            device_type: reader.value(&GGML_HSA_DEVICE_TYPE, "a device type", "igpu, gpu, accel", DeviceType::parse),
+            validation: reader.switch(&GGML_HSA_VALIDATION).unwrap_or(false),
+            weights_max: reader.value(&GGML_HSA_WEIGHTS_MAX, "a size", size::FORMS, parse_bytes),
+            f16: environment
+                .text(&GGML_HSA_F16)
+                .and_then(|text| {
+                    let policy = F16Policy::parse(&text);
+                    let problem = |problem| reader.problems.push(format!("{GGML_HSA_F16}: {problem}; it is ignored"));
+                    policy.map_err(problem).ok()
+                })
+                .unwrap_or_default(),
+            apart: !reader.switch(&GGML_HSA_FUSION).unwrap_or(true),
+            cpu_fallback: reader.switch(&GGML_HSA_CPU_FALLBACK).unwrap_or(defaults.cpu_fallback),
+            kernel_directory: reader.path(&GGML_HSA_KERNEL_DIR),
+            cache: CachePath::of(environment),
+            cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
+            jit: JitConfig::read(&mut reader, defaults),
+            statistics: reader.path(&GGML_HSA_STATS),
+            isolate: reader.switch(&GGML_HSA_ISOLATE).unwrap_or(false),
+        };
+        (config, reader.problems)
     }
-    uris.retain(|uri| !uri.is_empty());
-    uris
-}
-
-fn separator(text: &str) -> Option<usize> {
-    text.match_indices(',').map(|(at, _)| at).find(|&at| {
-        let next = &text[at + 1..];
-        let scheme = next.split([':', '?', ',']).next().unwrap_or_default();
-        matches!(scheme, "mock" | "xdna") || (next.is_empty() && !text[..at].contains('?'))
-    })
 }
 
 #[cfg(test)]
@@ -122,69 +111,82 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    #[rstest]
-    #[case("mock", &["mock"])]
-    #[case("mock:aie2p,mock:aie2", &["mock:aie2p", "mock:aie2"])]
-    #[case("xdna://0,1", &["xdna://0,1"])]
-    #[case("xdna://0,1,mock", &["xdna://0,1", "mock"])]
-    #[case(" mock ;xdna:0\txdna:1", &["mock", "xdna:0", "xdna:1"])]
-    #[case("mock?fault=timeout,lost", &["mock?fault=timeout,lost"])]
-    #[case("mock,", &["mock"])]
-    #[case("nonsense://x", &["nonsense://x"])]
-    #[case("", &[])]
-    fn lists_of_uris(#[case] list: &str, #[case] expected: &[&str]) {
-        assert_eq!(split_uris(list), expected);
-    }
-
-    #[rstest]
-    #[case("17", Some(17))]
-    #[case("2K", Some(2048))]
-    #[case("3 MiB", Some(3 << 20))]
-    #[case("1g", Some(1 << 30))]
-    #[case("16T", Some(16 << 40))]
-    #[case("", None)]
-    #[case("x", None)]
-    #[case("1.5G", None)]
-    #[case("99999999999999999999", None)]
-    #[case("18446744073709551615K", None)]
-    fn sizes(#[case] text: &str, #[case] expected: Option<u64>) {
-        assert_eq!(parse_bytes(text), expected);
+    fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
+        Config::read(&Environment::from_pairs(pairs.iter().copied()))
     }
 
     #[test]
     fn what_is_not_understood_is_told_and_ignored() {
-        let (config, problems) = Config::read(|name| match name {
-            "GGML_HSA_DEVICE_TYPE" => Some("tpu".into()),
-            "GGML_HSA_WEIGHTS_MAX" => Some("lots".into()),
-            "GGML_HSA_F16" => Some("f64".into()),
-            _ => None,
-        });
+        let (config, problems) = read(&[
+            ("GGML_HSA_DEVICE_TYPE", "tpu"),
+            ("GGML_HSA_WEIGHTS_MAX", "lots"),
+            ("GGML_HSA_F16", "f64"),
+            ("GGML_HSA_FUSION", "perhaps"),
+            ("GGML_HSA_JIT", "lazy"),
+        ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 3);
-        assert!(problems[0].contains("possible: igpu, gpu, accel"), "{problems:?}");
+        assert_eq!(problems.len(), 5, "{problems:?}");
+        let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not a device type; possible: igpu, gpu, accel; it is ignored";
+        assert_eq!(problems[0], expected);
     }
 
     #[test]
     fn settings_are_read() {
-        let (config, problems) = Config::read(|name| match name {
-            "GGML_HSA_DEVICES" => Some("mock".into()),
-            "GGML_HSA_DEVICE_TYPE" => Some("ACCEL".into()),
-            "GGML_HSA_WEIGHTS_MAX" => Some("1G".into()),
-            "GGML_HSA_F16" => Some("bf16".into()),
-            "GGML_HSA_FUSION" => Some("0".into()),
-            "GGML_HSA_STATS" => Some("out.json".into()),
-            "GGML_HSA_ISOLATE" => Some("1".into()),
-            _ => None,
-        });
+        let (config, problems) = read(&[
+            ("GGML_HSA", "OFF"),
+            ("GGML_HSA_DEVICES", "mock"),
+            ("GGML_HSA_DEVICE_TYPE", "ACCEL"),
+            ("GGML_HSA_VALIDATION", "1"),
+            ("GGML_HSA_WEIGHTS_MAX", "1G"),
+            ("GGML_HSA_F16", "bf16"),
+            ("GGML_HSA_FUSION", "0"),
+            ("GGML_HSA_CPU_FALLBACK", "off"),
+            ("GGML_HSA_KERNEL_DIR", "/kernels"),
+            ("GGML_HSA_KERNEL_CACHE_DIR", "/cache"),
+            ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
+            ("GGML_HSA_JIT_TIMEOUT", "7"),
+            ("GGML_HSA_STATS", "out.json"),
+            ("GGML_HSA_ISOLATE", "1"),
+        ]);
+        let default = Config::default();
         let expected = Config {
+            enabled: false,
             devices: Some(vec!["mock".into()]),
             device_type: Some(DeviceType::Accel),
+            validation: true,
             weights_max: Some(1 << 30),
             f16: F16Policy::Bf16,
             apart: true,
+            cpu_fallback: false,
+            kernel_directory: Some("/kernels".into()),
+            cache: CachePath::of(&Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", "/cache")])),
+            cache_clear: true,
+            jit: JitConfig { time_limit: std::time::Duration::from_secs(7), ..default.jit },
             statistics: Some("out.json".into()),
             isolate: true,
         };
         assert_eq!((config, problems), (expected, vec![]));
+    }
+
+    #[test]
+    fn an_empty_value_is_none_but_an_empty_list_is_a_list() {
+        let names = ["GGML_HSA", "GGML_HSA_WEIGHTS_MAX", "GGML_HSA_F16", "GGML_HSA_FUSION", "GGML_HSA_STATS"];
+        assert_eq!(read(&names.map(|name| (name, ""))), (Config::default(), vec![]));
+        assert_eq!(read(&[("GGML_HSA_DEVICES", "")]).0.devices, Some(vec![]));
+    }
+
+    #[test]
+    fn the_older_name_clears_the_cache_too() {
+        let (config, problems) = read(&[("GGML_HSA_JIT_CLEAR_CACHE", "1")]);
+        assert_eq!((config.cache_clear, problems), (true, vec![]));
+    }
+
+    #[rstest]
+    #[case::as_built(None, false)]
+    #[case::set(Some("on"), true)]
+    fn a_setting_wins_over_the_build(#[case] value: Option<&str>, #[case] expected: bool) {
+        let environment = Environment::from_pairs(value.map(|value| ("GGML_HSA_CPU_FALLBACK", value)));
+        let defaults = BuildDefaults::of(None, Some("off"), None);
+        assert_eq!(Config::with_defaults(&environment, &defaults).0.cpu_fallback, expected);
     }
 }

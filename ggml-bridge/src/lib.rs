@@ -11,7 +11,7 @@
 //!   a failed status ([`abi::guard`]).
 //!
 //! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
-//! it, and the stream settles it when somebody asks for results. [`config`] lists the environment variables.
+//! it, and the stream settles it when somebody asks for results. [`config`] has the settings.
 
 pub mod abi;
 pub mod config;

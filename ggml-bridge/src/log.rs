@@ -3,6 +3,8 @@
 //! Errors and warnings are always sent: whoever asked for the NPU must learn why it does not serve. Information is sent
 //! only when `GGML_HSA_ENABLE_LOG` asks for it.
 
+use aie_hal::Environment;
+use aie_hal::environment::table::GGML_HSA_ENABLE_LOG;
 use std::sync::OnceLock;
 
 /// ggml's levels (`enum ggml_log_level`).
@@ -27,11 +29,6 @@ pub fn set_sink(sink: Sink) {
     SINK.set(sink).ok();
 }
 
-/// Whether `value` of an environment variable means yes: `1`, `true`, `yes`, `on`, in the usual three spellings.
-pub fn is_truthy(value: &str) -> bool {
-    matches!(value, "1" | "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON")
-}
-
 fn send(level: Level, message: &str) {
     let line = format!("ggml-hsa: {message}\n");
     match SINK.get() {
@@ -52,27 +49,7 @@ pub fn warn(message: &str) {
 
 /// Sends information, if it was asked for. The message is made only then.
 pub fn info(message: impl FnOnce() -> String) {
-    if *VERBOSE.get_or_init(|| std::env::var("GGML_HSA_ENABLE_LOG").is_ok_and(|v| is_truthy(&v))) {
+    if *VERBOSE.get_or_init(|| Environment::process().is_on(&GGML_HSA_ENABLE_LOG)) {
         send(Level::Info, &message());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_truthy;
-    use rstest::rstest;
-
-    #[rstest]
-    #[case("1", true)]
-    #[case("True", true)]
-    #[case("YES", true)]
-    #[case("on", true)]
-    #[case("tRUE", false)]
-    #[case("0", false)]
-    #[case("2", false)]
-    #[case("", false)]
-    #[case(" 1", false)]
-    fn truthy_words(#[case] value: &str, #[case] expected: bool) {
-        assert_eq!(is_truthy(value), expected);
     }
 }

@@ -6,19 +6,26 @@ use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
 use crate::{drivers, log};
 use aie_driver_xdna::XdnaDriver;
-use aie_hal::{ArchRegistry, Device, Driver, Listing};
+use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_STATS};
+use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
 use aie_jit_iron::{KernelStore, ReferenceCompiler, StoreError};
 use std::sync::Arc;
 
 /// Reads the environment and opens what it names. Every problem is a message; what can be used is used.
 pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
-    let (config, problems) = Config::read(|name| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned()));
+    let environment = Environment::process();
+    environment.misnamed().iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
+    let (config, problems) = Config::read(environment);
     problems.iter().for_each(|problem| log::error(problem));
+    if !config.enabled {
+        log::info(|| format!("{GGML_HSA} is off: there is no device"));
+        return (Vec::new(), config.device_type, None);
+    }
     let statistics = config.statistics.as_deref().and_then(|path| {
         StatisticsFile::open(path)
             .inspect_err(|cause| {
                 log::error(&format!(
-                    "GGML_HSA_STATS: {} cannot be written: {cause}; there will be no statistics",
+                    "{GGML_HSA_STATS}: {} cannot be written: {cause}; there will be no statistics",
                     path.display()
                 ));
             })
@@ -30,16 +37,15 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
     if uris.is_empty() {
         return (Vec::new(), config.device_type, statistics);
     }
-    let validate = std::env::var("GGML_HSA_VALIDATION").is_ok_and(|v| log::is_truthy(&v));
-    let drivers = drivers::registry(arches, validate, config.isolate);
+    let drivers = drivers::registry(arches, config.validation, config.isolate);
     let mut opened: Vec<Arc<dyn Device>> = Vec::new();
     for uri in &uris {
         match drivers.open(uri) {
             Ok(devices) => opened.extend(devices),
-            Err(cause) => log::error(&format!("GGML_HSA_DEVICES: {cause}; going on without it")),
+            Err(cause) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; going on without it")),
         }
     }
-    let store = match store() {
+    let store = match store(&config) {
         Ok(store) => Arc::new(store),
         Err(cause) => {
             log::error(&format!("{cause}; going on without a device"));
@@ -66,6 +72,10 @@ fn real_npus(arches: ArchRegistry) -> Vec<String> {
 }
 
 /// The store of kernels: the directory of compiled ones, if the user has one, then the reference compiler.
-fn store() -> Result<KernelStore, StoreError> {
-    KernelStore::builder().kernel_directory_from_environment().compiler(Arc::new(ReferenceCompiler)).build()
+fn store(config: &Config) -> Result<KernelStore, StoreError> {
+    let mut builder = KernelStore::builder().compiler(Arc::new(ReferenceCompiler));
+    if let Some(directory) = &config.kernel_directory {
+        builder = builder.kernel_directory(directory);
+    }
+    builder.build()
 }

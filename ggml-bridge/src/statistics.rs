@@ -13,6 +13,7 @@
 use crate::log;
 use crate::npu::Npu;
 use aie_hal::Counters;
+use aie_hal::environment::table::GGML_HSA_STATS;
 use aie_jit_iron::{KernelStore, Missed, StoreCounters};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -280,7 +281,7 @@ impl StatisticsFile {
             std::fs::write(&self.path, json)
         });
         if let Err(cause) = result {
-            log::error(&format!("GGML_HSA_STATS: statistics cannot be written to {}: {cause}", self.path.display()));
+            log::error(&format!("{GGML_HSA_STATS}: statistics cannot be written to {}: {cause}", self.path.display()));
         }
     }
 }

@@ -9,7 +9,7 @@ mod firmware;
 mod registry;
 
 pub use firmware::FirmwareVersion;
-pub use registry::{ArchError, ArchRegistry, SEARCH_PATH_VARIABLE};
+pub use registry::{ArchError, ArchRegistry};
 
 use serde::{Deserialize, Serialize};
 

@@ -22,6 +22,8 @@
 //! What every driver of an NPU would otherwise build again is here: the machinery of a queue ([`submission_queue`]) and the
 //! choice of hardware contexts ([`context_planner`]).
 //!
+//! Settings come from the [`Environment`], which is read in one place and described in one table.
+//!
 //! A software device runs kernels through a [`KernelExecutor`], which is given to it from outside.
 #![forbid(unsafe_code)]
 
@@ -33,6 +35,7 @@ pub mod context_planner;
 pub mod counters;
 pub mod device;
 pub mod driver;
+pub mod environment;
 pub mod error;
 pub mod executable;
 pub mod format;
@@ -52,6 +55,7 @@ pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, C
 pub use counters::Counters;
 pub use device::{Device, DeviceInfo, Limits, MemoryReport};
 pub use driver::{Driver, DriverRegistry, Listing};
+pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;
 pub use kernel::{Kernel, KernelError, KernelExecutor};

@@ -8,6 +8,7 @@ use crate::cache::same_kernel;
 use crate::kernel_files::KernelFiles;
 use crate::manifest::Manifest;
 use crate::stem::{self, kernel_stem};
+use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
 use aie_ops::{Node, Operation};
@@ -15,15 +16,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// The environment variable that names a kernel directory.
-pub const KERNEL_DIR_VARIABLE: &str = "GGML_HSA_KERNEL_DIR";
-
 /// A kernel directory, or a kernel in it, cannot be used.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum DirectoryError {
     /// The directory itself.
     #[error(
-        "kernel directory {}: {reason}; create it with one folder per generation (for example {}), or unset {KERNEL_DIR_VARIABLE}",
+        "kernel directory {}: {reason}; create it with one folder per generation (for example {}), or unset {GGML_HSA_KERNEL_DIR}",
         path.display(), path.join("aie2p").display()
     )]
     Directory {

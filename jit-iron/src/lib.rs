@@ -10,12 +10,14 @@
 
 mod background;
 pub mod cache;
+pub mod cache_path;
 pub mod clear;
 pub mod compiler;
 pub mod counters;
 pub mod directory;
 pub mod failure;
 pub mod inventory;
+pub mod jit_policy;
 pub mod kernel_files;
 pub mod kernel_source;
 pub mod lock;
@@ -28,10 +30,12 @@ pub mod store;
 pub mod worker;
 
 pub use cache::{CacheError, KernelCache};
+pub use cache_path::CachePath;
 pub use compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 pub use counters::StoreCounters;
 pub use directory::KernelDirectory;
+pub use jit_policy::JitPolicy;
 pub use kernel_source::KernelSource;
 pub use pack::KernelPack;
-pub use store::{JitPolicy, KernelStore, KernelStoreBuilder, Missed, StoreError};
+pub use store::{KernelStore, KernelStoreBuilder, Missed, StoreError};
 pub use worker::{WorkerCommand, WorkerCompiler, WorkerCompilerBuilder, WorkerLimits};

@@ -6,10 +6,12 @@
 use crate::cache::{Found, KernelCache, Wanted, Way, origin};
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::counters::{Live, count};
-use crate::directory::{KERNEL_DIR_VARIABLE, KernelDirectory};
+use crate::directory::KernelDirectory;
+use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
-use crate::store::{JitPolicy, StoreError};
+use crate::store::StoreError;
 use aie_hal::KernelArtifact;
+use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_ops::artifact::{DescriptionError, read_description};
 use std::sync::Arc;
 
@@ -90,7 +92,7 @@ impl Sources {
         tried: &mut Vec<String>,
     ) -> Result<Option<KernelArtifact>, StoreError> {
         let Some(directory) = &self.directory else {
-            tried.push(format!("no kernel directory ({KERNEL_DIR_VARIABLE} is not set)"));
+            tried.push(format!("no kernel directory ({GGML_HSA_KERNEL_DIR} is not set)"));
             return Ok(None);
         };
         let found = directory.load(wanted.op, wanted.name, wanted.node, wanted.arch)?;

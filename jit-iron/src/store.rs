@@ -4,9 +4,11 @@ use crate::background::Background;
 use crate::cache::{KernelCache, Wanted};
 use crate::compiler::KernelCompiler;
 use crate::counters::{StoreCounters, count};
-use crate::directory::{DirectoryError, KERNEL_DIR_VARIABLE, KernelDirectory};
+use crate::directory::{DirectoryError, KernelDirectory};
+use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
 use crate::sources::Sources;
+use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
@@ -45,7 +47,7 @@ pub enum StoreError {
     /// There is nowhere a kernel of this generation could come from.
     #[error(
         "no kernels for {device}: available in this build: [{}], device reports: [{device}]; name a directory of kernels with \
-         {KERNEL_DIR_VARIABLE}, or let kernels be compiled (GGML_HSA_JIT)",
+         {GGML_HSA_KERNEL_DIR}, or let kernels be compiled (GGML_HSA_JIT)",
         available.join(", ")
     )]
     NoSource {
@@ -54,18 +56,6 @@ pub enum StoreError {
         /// Generation of the device.
         device: String,
     },
-}
-
-/// When kernels are compiled that no other source has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum JitPolicy {
-    /// When they are asked for; who asks waits.
-    #[default]
-    Eager,
-    /// In threads of the store; who asks is told to come again.
-    Background,
-    /// Never.
-    Off,
 }
 
 /// A kernel that neither the library nor the user's kernel directory had: what a pregeneration has to make.
@@ -133,14 +123,6 @@ impl KernelStoreBuilder {
     /// Looks for kernels in `path` before compiling them.
     pub fn kernel_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directory = Some(path.into());
-        self
-    }
-
-    /// Takes the kernel directory from `GGML_HSA_KERNEL_DIR`, if it is set and not empty.
-    pub fn kernel_directory_from_environment(mut self) -> Self {
-        if let Some(path) = std::env::var_os(KERNEL_DIR_VARIABLE).filter(|path| !path.is_empty()) {
-            self.directory = Some(path.into());
-        }
         self
     }
 

@@ -2,7 +2,8 @@
 
 use super::machine::{Identity, Owner};
 use crate::sysfs::Unreadable;
-use aie_hal::arch::{FirmwareVersion, SEARCH_PATH_VARIABLE};
+use aie_hal::arch::FirmwareVersion;
+use aie_hal::environment::table::AIE_HAL_ARCH_PATH;
 use std::path::PathBuf;
 use thiserror::Error;
 
@@ -55,7 +56,7 @@ pub enum Obstacle {
     /// No arch file names the device.
     #[error(
         "unknown generation: no arch file names PCI device {device:#06x} revision {revision:#04x}; known generations: {known}; \
-         a file `NAME.toml` with that id, in a directory that {SEARCH_PATH_VARIABLE} names, enables it"
+         a file `NAME.toml` with that id, in a directory that {AIE_HAL_ARCH_PATH} names, enables it"
     )]
     UnknownGeneration {
         /// PCI device id.

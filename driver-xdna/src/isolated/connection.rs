@@ -8,6 +8,7 @@ use super::wire::{
 };
 use super::{MAX_IN_FLIGHT, StartError, quiet_thread};
 use crate::agent::{AgentError, AgentInfo};
+use aie_hal::environment::table::AIE_HAL_TIME_LIMIT_MS;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::io::Write;
@@ -201,9 +202,8 @@ impl Connection {
     fn give_up(&self, name: &str, limit: Duration) -> String {
         let words = self.shared.last_words();
         self.shared.lose(format!(
-            "{} did not answer {name} within {limit:?} and was killed{words}; {} sets the limit",
-            self.shared.name(),
-            super::TIME_LIMIT_VARIABLE
+            "{} did not answer {name} within {limit:?} and was killed{words}; {AIE_HAL_TIME_LIMIT_MS} sets the limit",
+            self.shared.name()
         ));
         self.shared.wait_ended(EXIT_WAIT);
         self.cause()

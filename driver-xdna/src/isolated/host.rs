@@ -1,8 +1,7 @@
 //! The helper as a program: what `main` of `aie-runtime-host` does.
 
-use super::{
-    CLOSE_LIMIT, HOST_NAME, HOST_VARIABLE, HostedAgent, PROTOCOL_VERSION, ServeError, TIME_LIMIT_VARIABLE, serve,
-};
+use super::{CLOSE_LIMIT, HOST_NAME, HostedAgent, PROTOCOL_VERSION, ServeError, serve};
+use aie_hal::environment::table::{AIE_HAL_RUNTIME_HOST, AIE_HAL_TIME_LIMIT_MS};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
@@ -107,9 +106,9 @@ fn help() -> String {
          Example:\n  GGML_HSA_ISOLATE=1 llama-cli -m model.gguf -p \"Hello\"\n\
          \n\
          Environment of llama.cpp:\n  \
-         {HOST_VARIABLE}   path of this program or of a script that executes it;\n                         \
+         {AIE_HAL_RUNTIME_HOST}   path of this program or of a script that executes it;\n                         \
          without it: beside libggml-hsa.so, then in PATH\n  \
-         {TIME_LIMIT_VARIABLE}  limit of every call in milliseconds, instead of 30000 (60000 for a submit)\n\
+         {AIE_HAL_TIME_LIMIT_MS}  limit of every call in milliseconds, instead of 30000 (60000 for a submit)\n\
          \n\
          Options:\n  -h, --help     this text\n  -V, --version  version of the program and of its protocol"
     )
@@ -123,7 +122,7 @@ mod tests {
     fn the_help_has_one_example_and_every_variable() {
         let help = help();
         assert_eq!(help.matches("Example").count(), 1);
-        for name in ["GGML_HSA_ISOLATE=1", HOST_VARIABLE, TIME_LIMIT_VARIABLE] {
+        for name in ["GGML_HSA_ISOLATE=1", AIE_HAL_RUNTIME_HOST.name(), AIE_HAL_TIME_LIMIT_MS.name()] {
             assert!(help.contains(name), "{name} is not in: {help}");
         }
     }

@@ -1,6 +1,8 @@
 //! How long each call to the helper process may take, so that nothing above it ever waits for ever.
 
 use super::StartError;
+use aie_hal::Environment;
+use aie_hal::environment::table::AIE_HAL_TIME_LIMIT_MS;
 use std::time::Duration;
 
 /// Limit of opening the runtime and of every memory and context call.
@@ -9,8 +11,6 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(30);
 pub const SUBMIT_LIMIT: Duration = Duration::from_secs(60);
 /// How long the helper may take to end after it was told to, before it is killed.
 pub const CLOSE_LIMIT: Duration = Duration::from_secs(5);
-/// Environment variable that overrides all limits, in milliseconds.
-pub const TIME_LIMIT_VARIABLE: &str = "AIE_HAL_TIME_LIMIT_MS";
 
 /// The limits of one helper process. When one passes, the helper is killed and its agents are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,12 +35,12 @@ impl TimeLimits {
         Self { call: limit, submit: limit, close: limit.min(CLOSE_LIMIT) }
     }
 
-    /// The limits that [`TIME_LIMIT_VARIABLE`] asks for, else the documented ones.
+    /// The limits that [`AIE_HAL_TIME_LIMIT_MS`] asks for, else the documented ones.
     ///
     /// # Errors
     /// [`StartError::TimeLimit`] when the variable is not a positive number.
     pub fn from_env() -> Result<Self, StartError> {
-        match std::env::var_os(TIME_LIMIT_VARIABLE) {
+        match Environment::process().get(&AIE_HAL_TIME_LIMIT_MS) {
             None => Ok(Self::default()),
             Some(value) => Self::parse(&value.to_string_lossy()),
         }
@@ -73,6 +73,6 @@ mod tests {
     #[rstest]
     fn anything_else_is_refused_by_name(#[values("", "0", "-1", "1s", "1e3", "99999999999")] value: &str) {
         let error = TimeLimits::parse(value).unwrap_err().to_string();
-        assert!(error.contains(TIME_LIMIT_VARIABLE) && error.contains(&format!("`{value}`")), "{error}");
+        assert!(error.contains(AIE_HAL_TIME_LIMIT_MS.name()) && error.contains(&format!("`{value}`")), "{error}");
     }
 }

@@ -1,6 +1,8 @@
 //! Finds the helper's executable.
 
 use super::StartError;
+use aie_hal::Environment;
+use aie_hal::environment::table::{AIE_HAL_RUNTIME_HOST, PATH};
 use rustix::fs::{Access, access};
 use std::ffi::{CStr, OsStr, OsString};
 use std::mem::MaybeUninit;
@@ -9,14 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// Name of the helper's executable.
 pub const HOST_NAME: &str = "aie-runtime-host";
-/// Environment variable that names the helper: an executable or a wrapper script.
-pub const HOST_VARIABLE: &str = "AIE_HAL_RUNTIME_HOST";
 
 /// What the search depends on, so that it can be tried without changing the process.
 pub(super) struct Places {
     /// What the caller asked for.
     pub option: Option<PathBuf>,
-    /// Value of [`HOST_VARIABLE`].
+    /// Value of [`AIE_HAL_RUNTIME_HOST`].
     pub variable: Option<OsString>,
     /// The library or executable that has this code.
     pub image: Option<PathBuf>,
@@ -26,11 +26,12 @@ pub(super) struct Places {
 
 impl Places {
     pub fn of_this_process(option: Option<PathBuf>) -> Self {
+        let environment = Environment::process();
         Self {
             option,
-            variable: std::env::var_os(HOST_VARIABLE).filter(|value| !value.is_empty()),
+            variable: environment.non_empty(&AIE_HAL_RUNTIME_HOST).map(OsStr::to_owned),
             image: image_path(),
-            path: std::env::var_os("PATH"),
+            path: environment.get(&PATH).map(OsStr::to_owned),
         }
     }
 
@@ -38,7 +39,7 @@ impl Places {
     pub fn find(self) -> Result<PathBuf, StartError> {
         let mut attempts = Vec::new();
         let named = self.option.map(|path| ("the option", path));
-        let named = named.or_else(|| self.variable.map(|path| (HOST_VARIABLE, path.into())));
+        let named = named.or_else(|| self.variable.map(|path| (AIE_HAL_RUNTIME_HOST.name(), path.into())));
         if let Some((origin, path)) = named {
             return match refusal(&path) {
                 // A name without a directory is a file here, not something to search for.
@@ -142,7 +143,7 @@ mod tests {
         let wrong = directory.path().join("absent");
         let error = Places { variable: Some(wrong.clone().into()), path: path(), ..nowhere() }.find().unwrap_err();
         let text = error.to_string();
-        assert!(text.contains(HOST_VARIABLE) && text.contains(&wrong.display().to_string()), "{text}");
+        assert!(text.contains(AIE_HAL_RUNTIME_HOST.name()) && text.contains(&wrong.display().to_string()), "{text}");
         let error = Places { option: Some(directory.path().into()), path: path(), ..nowhere() }.find().unwrap_err();
         assert!(error.to_string().contains("not a file"), "{error}");
     }
@@ -158,7 +159,9 @@ mod tests {
             ..nowhere()
         };
         let text = places.find().unwrap_err().to_string();
-        for part in ["beside this library", "cannot be executed", "PATH (/nonexistent-directory)", HOST_VARIABLE] {
+        for part in
+            ["beside this library", "cannot be executed", "PATH (/nonexistent-directory)", AIE_HAL_RUNTIME_HOST.name()]
+        {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
     }

@@ -6,7 +6,7 @@
 //! exports each allocation as a descriptor ([`Export`]), and the client maps it.
 //!
 //! # Life of the helper
-//! [`IsolatedAgent::start`] finds the executable (an option, [`HOST_VARIABLE`], beside this library, `PATH`) and starts it
+//! [`IsolatedAgent::start`] finds the executable (an option, [`AIE_HAL_RUNTIME_HOST`], beside this library, `PATH`) and starts it
 //! with one end of a socket pair as standard input, in a process group of its own, without any other descriptor of this
 //! process. Its output goes to this process's standard error. It ends when its client says so or is gone, however that
 //! came about, and is always reaped. A helper that dies, breaks the protocol or keeps a call longer than its limit is
@@ -47,12 +47,13 @@ pub use client::{HostOptions, IsolatedAgent};
 pub(crate) use export::export_dmabuf;
 pub use export::{Export, HostedAgent};
 pub use host::{host_main, serve_stdin};
-pub use limits::{CALL_LIMIT, CLOSE_LIMIT, SUBMIT_LIMIT, TIME_LIMIT_VARIABLE, TimeLimits};
-pub use locate::{HOST_NAME, HOST_VARIABLE};
+pub use limits::{CALL_LIMIT, CLOSE_LIMIT, SUBMIT_LIMIT, TimeLimits};
+pub use locate::HOST_NAME;
 pub use mapping::{Mapping, MappingError};
 pub use server::serve;
 pub use wire::PROTOCOL_VERSION;
 
+use aie_hal::environment::table::{AIE_HAL_RUNTIME_HOST, AIE_HAL_TIME_LIMIT_MS};
 use frame::FrameError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -66,7 +67,7 @@ pub enum StartError {
     /// No executable. A path that was named and fails is not passed over.
     #[error(
         "no helper process for the isolated runtime; tried: {attempts}. Install {HOST_NAME} beside the library or name it in \
-         {HOST_VARIABLE}"
+         {AIE_HAL_RUNTIME_HOST}"
     )]
     NotFound {
         /// Every attempt with its cause.
@@ -81,7 +82,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     /// The variable for the time limits makes no sense.
-    #[error("{TIME_LIMIT_VARIABLE} is `{value}`; expected a positive number of milliseconds, such as 30000")]
+    #[error("{AIE_HAL_TIME_LIMIT_MS} is `{value}`; expected a positive number of milliseconds, such as 30000")]
     TimeLimit {
         /// Its value.
         value: String,

@@ -5,13 +5,12 @@
 
 use super::Arch;
 use super::check::check;
+use crate::environment::Environment;
+use crate::environment::table::AIE_HAL_ARCH_PATH;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Environment variable with the search path: directories of `*.toml`, separated by colons.
-pub const SEARCH_PATH_VARIABLE: &str = "AIE_HAL_ARCH_PATH";
 
 const BUILTIN: [(&str, &str); 2] =
     [("aie2", include_str!("../../arch/aie2.toml")), ("aie2p", include_str!("../../arch/aie2p.toml"))];
@@ -20,7 +19,7 @@ const BUILTIN: [(&str, &str); 2] =
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum ArchError {
     /// A file or directory cannot be read.
-    #[error("cannot read arch file or directory {path}: {reason}; directories come from {SEARCH_PATH_VARIABLE}", path = path.display())]
+    #[error("cannot read arch file or directory {path}: {reason}; directories come from {AIE_HAL_ARCH_PATH}", path = path.display())]
     Unreadable {
         /// The file or directory.
         path: PathBuf,
@@ -90,10 +89,10 @@ impl ArchRegistry {
         (registry, problems)
     }
 
-    /// [`ArchRegistry::load`] with the directories of [`SEARCH_PATH_VARIABLE`].
+    /// [`ArchRegistry::load`] with the directories of [`AIE_HAL_ARCH_PATH`] in the environment of this process.
     pub fn from_environment() -> (Self, Vec<ArchError>) {
-        let value = std::env::var_os(SEARCH_PATH_VARIABLE).unwrap_or_default();
-        Self::load(std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()))
+        let value = Environment::process().get(&AIE_HAL_ARCH_PATH).unwrap_or_default();
+        Self::load(std::env::split_paths(value).filter(|path| !path.as_os_str().is_empty()))
     }
 
     fn load_directory(&mut self, directory: &Path, problems: &mut Vec<ArchError>) {

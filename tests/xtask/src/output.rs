@@ -1,5 +1,7 @@
 //! How commands print: tables for people, JSON for machines, colour only on a terminal.
 
+use aie_hal::Environment;
+use aie_hal::environment::table::NO_COLOR;
 use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -47,7 +49,7 @@ pub fn bad(text: &str) -> String {
 }
 
 fn painted(text: &str, colour: &str) -> String {
-    if std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
+    if std::io::stdout().is_terminal() && Environment::process().get(&NO_COLOR).is_none() {
         format!("\u{1b}[{colour}m{text}\u{1b}[0m")
     } else {
         text.to_owned()

@@ -3,6 +3,7 @@
 use crate::simulation::{KernelReport, Simulation};
 use crate::testbed::{self, Testbed};
 use crate::{library, model};
+use aie_hal::environment::table::AIE_TESTBED;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ pub struct Options {
     #[arg(long, global = true)]
     pub offline: bool,
     /// Folder of the testbed
-    #[arg(long, global = true, value_name = "DIR", env = "AIE_TESTBED", default_value_os_t = testbed::default_dir())]
+    #[arg(long, global = true, value_name = "DIR", env = AIE_TESTBED.name(), default_value_os_t = testbed::default_dir())]
     pub testbed: PathBuf,
     /// Print the result as JSON on standard output
     #[arg(long, global = true)]

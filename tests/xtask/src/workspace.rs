@@ -3,6 +3,9 @@
 //! Everything a command leaves behind lies under `target/` of the checkout, also when `CARGO_TARGET_DIR` sends the
 //! compiler's output elsewhere: the paths in the README then hold on every machine.
 
+use aie_hal::Environment;
+use aie_hal::environment::table::CARGO;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// The folder of the checkout: the one with the workspace's `Cargo.toml`.
@@ -20,7 +23,7 @@ pub fn target() -> PathBuf {
 
 /// The cargo that runs us, so that a command uses one toolchain throughout.
 pub fn cargo() -> std::process::Command {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let cargo = Environment::process().get(&CARGO).unwrap_or(OsStr::new("cargo"));
     let mut command = std::process::Command::new(cargo);
     command.current_dir(root());
     command

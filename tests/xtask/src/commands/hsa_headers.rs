@@ -9,12 +9,15 @@ use crate::output;
 use crate::process::run_helper;
 use crate::session::Options;
 use crate::testbed::Testbed;
+use aie_hal::Environment;
+use aie_hal::environment::table::CC;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, OFFSETS, STRUCTS, Struct};
 use regex::Regex;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -172,8 +175,8 @@ fn ask(questions: &[Question], include: &Path) -> Result<Vec<u64>> {
     let work = tempfile::Builder::new().prefix("hsa-headers-").tempdir()?;
     let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
     std::fs::write(&source, program(questions))?;
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut compile = Command::new(&compiler);
+    let compiler = Environment::process().get(&CC).unwrap_or(OsStr::new("cc"));
+    let mut compile = Command::new(compiler);
     compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
     run_helper(&mut compile, LIMIT).with_context(|| {
         format!(

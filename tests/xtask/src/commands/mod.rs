@@ -8,6 +8,7 @@ pub mod bench;
 pub mod block_formats;
 pub mod conformance;
 pub mod demo;
+pub mod environment;
 pub mod faults;
 pub mod hsa_headers;
 pub mod kld;

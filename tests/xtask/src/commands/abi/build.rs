@@ -4,9 +4,11 @@ use super::sources::{CRATE, Sources, Version};
 use crate::process::{self, run_helper};
 use crate::python::pip;
 use crate::workspace;
+use aie_hal::Environment;
+use aie_hal::environment::table::{CC, CXX};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -91,9 +93,9 @@ fn finished(stamp: &Path, ggml: Version) -> Option<f64> {
 
 /// Compiles the test program as `output`, with the headers in `include` and linked as `link` says.
 pub fn compile_test(output: &Path, include: &Path, link: &[OsString]) -> Result<()> {
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let compiler = Environment::process().get(&CC).unwrap_or(OsStr::new("cc"));
     let source = workspace::root().join("tests/xtask/abi/abi_test.c");
-    let mut command = Command::new(&compiler);
+    let mut command = Command::new(compiler);
     command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]).arg(include).arg(source);
     command.arg("-o").arg(output).args(link).args(["-ldl", "-lm"]);
     run_helper(&mut command, LIMIT).with_context(|| {
@@ -139,7 +141,8 @@ fn cmake(offline: bool) -> Result<PathBuf> {
 /// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
 /// thing that is put into the system, and only on machines that build no C++ yet.
 fn compilers(offline: bool) -> Result<()> {
-    if [std::env::var_os("CXX").unwrap_or_else(|| "c++".into()), "make".into()].iter().all(|p| runs(Path::new(p))) {
+    let cxx = Environment::process().get(&CXX).unwrap_or(OsStr::new("c++"));
+    if [cxx, OsStr::new("make")].iter().all(|program| runs(Path::new(program))) {
         return Ok(());
     }
     if offline {

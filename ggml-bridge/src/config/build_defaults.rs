@@ -1,0 +1,75 @@
+//! Defaults that whoever builds the library may change: what a CMake option of the C++ backend becomes here.
+//!
+//! They are variables of the build (`GGML_HSA_DEFAULT_JIT=off cargo build ...`), and the settings of the same name without
+//! `DEFAULT_` win over them when the library runs. There is no cargo feature for them: nothing is left out of the library, so
+//! that one binary can still do what its user asks for. The build script refuses values that mean nothing, hence no
+//! errors here.
+
+use super::compiler_output::CompilerOutput;
+use aie_hal::environment::switch;
+use aie_jit_iron::JitPolicy;
+
+/// The defaults of a build.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct BuildDefaults {
+    /// When kernels are compiled.
+    pub policy: JitPolicy,
+    /// Whether operations without a kernel run on the host inside the backend.
+    pub cpu_fallback: bool,
+    /// Where compilers' output goes.
+    pub output: CompilerOutput,
+}
+
+impl BuildDefaults {
+    /// Those of this build.
+    pub fn this() -> Self {
+        Self::of(
+            option_env!("GGML_HSA_DEFAULT_JIT"),
+            option_env!("GGML_HSA_DEFAULT_CPU_FALLBACK"),
+            option_env!("GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT"),
+        )
+    }
+
+    /// Those of a build with these variables.
+    pub fn of(policy: Option<&str>, cpu_fallback: Option<&str>, output: Option<&str>) -> Self {
+        Self {
+            policy: policy.and_then(JitPolicy::parse).unwrap_or_default(),
+            cpu_fallback: cpu_fallback.and_then(switch).unwrap_or(true),
+            output: output.map(CompilerOutput::parse).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_hal::environment::table::{
+        GGML_HSA_DEFAULT_CPU_FALLBACK, GGML_HSA_DEFAULT_JIT, GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT,
+    };
+
+    #[test]
+    fn a_build_without_variables_has_the_documented_defaults() {
+        let expected = BuildDefaults { policy: JitPolicy::Eager, cpu_fallback: true, output: CompilerOutput::Log };
+        assert_eq!(BuildDefaults::of(None, None, None), expected);
+        // As the build system passes an option that was not set.
+        assert_eq!(BuildDefaults::of(Some(""), Some(""), Some("")), expected);
+    }
+
+    #[test]
+    fn variables_of_the_build_change_them() {
+        let expected =
+            BuildDefaults { policy: JitPolicy::Off, cpu_fallback: false, output: CompilerOutput::File("x.log".into()) };
+        assert_eq!(BuildDefaults::of(Some("off"), Some("OFF"), Some("x.log")), expected);
+    }
+
+    /// `option_env!` and the build script take literals, so the names are there a second time.
+    #[test]
+    fn the_names_are_those_of_the_table() {
+        let build_script = include_str!("../../build.rs");
+        for variable in [GGML_HSA_DEFAULT_JIT, GGML_HSA_DEFAULT_CPU_FALLBACK, GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT] {
+            let literal = format!("\"{variable}\"");
+            assert!(include_str!("build_defaults.rs").contains(&format!("option_env!({literal})")), "{variable}");
+            assert!(build_script.contains(&literal), "{variable}");
+        }
+    }
+}

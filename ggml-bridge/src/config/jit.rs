@@ -1,0 +1,198 @@
+//! How kernels are compiled while llama.cpp runs.
+
+use super::build_defaults::BuildDefaults;
+use super::compiler_output::CompilerOutput;
+use super::reader::Reader;
+use super::size;
+use aie_hal::environment::table::{
+    GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
+    GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_TIMEOUT, GGML_HSA_JIT_VERBOSE, GGML_HSA_JIT_WORKER,
+    GGML_HSA_JIT_WORKERS,
+};
+use aie_jit_iron::JitPolicy;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The limit of one compilation without a setting.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+/// The longest that can be set: a week. Points in time this far away can always be computed.
+const LONGEST_TIME_LIMIT: u64 = 7 * 24 * 3600;
+/// The memory of one worker without a setting.
+const MEMORY_MAX: u64 = 16 << 30;
+/// The most workers without a setting. A compiler needs several GB.
+const WORKERS: usize = 4;
+/// The most workers that can be set.
+const MOST_WORKERS: usize = 256;
+
+/// The settings of just-in-time compilation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JitConfig {
+    /// When kernels are compiled.
+    pub policy: JitPolicy,
+    /// Whether the compilers' output is shown.
+    pub verbose: bool,
+    /// Where it is shown.
+    pub output: CompilerOutput,
+    /// How long one compilation may take; never zero.
+    pub time_limit: Duration,
+    /// Most memory of one worker in bytes; never zero.
+    pub memory_max: u64,
+    /// How many workers there are at most; with 0, reference kernels are made in this process.
+    pub workers: usize,
+    /// The worker's executable, when it is not to be searched for.
+    pub worker: Option<PathBuf>,
+    /// The Python of the IRON environment, when it is not the one on `PATH`.
+    pub python: Option<PathBuf>,
+    /// The folder with `worker.py` and `kernels/`, when it is not the installed one.
+    pub iron_directory: Option<PathBuf>,
+}
+
+impl JitConfig {
+    pub(super) fn read(reader: &mut Reader<'_>, defaults: &BuildDefaults) -> Self {
+        let time_limit = reader.value(&GGML_HSA_JIT_TIMEOUT, "a time", "1 to 604800 seconds", |text| {
+            let seconds: u64 = text.trim().parse().ok()?;
+            (1..=LONGEST_TIME_LIMIT).contains(&seconds).then(|| Duration::from_secs(seconds))
+        });
+        let memory_max = reader.value(&GGML_HSA_JIT_MEMORY_MAX, "a size above 0", size::FORMS, |text| {
+            size::parse_bytes(text).filter(|&bytes| bytes > 0)
+        });
+        let workers = reader.value(&GGML_HSA_JIT_WORKERS, "a number of processes", "0 to 256", |text| {
+            text.trim().parse().ok().filter(|&workers| workers <= MOST_WORKERS)
+        });
+        Self {
+            policy: policy(reader, defaults.policy),
+            verbose: reader.switch(&GGML_HSA_JIT_VERBOSE).unwrap_or(false),
+            output: reader
+                .path(&GGML_HSA_JIT_STDOUT_REDIRECT)
+                .map_or_else(|| defaults.output.clone(), CompilerOutput::from_setting),
+            time_limit: time_limit.unwrap_or(TIME_LIMIT),
+            memory_max: memory_max.unwrap_or(MEMORY_MAX),
+            workers: workers
+                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS)),
+            worker: reader.path(&GGML_HSA_JIT_WORKER),
+            python: reader.path(&GGML_HSA_JIT_PYTHON),
+            iron_directory: reader.path(&GGML_HSA_IRON_DIR),
+        }
+    }
+}
+
+/// `GGML_HSA_JIT_COMPILE` is the C++ backend's name for what `GGML_HSA_JIT` says more exactly.
+fn policy(reader: &mut Reader<'_>, default: JitPolicy) -> JitPolicy {
+    let asked = reader.value(&GGML_HSA_JIT, "a policy", JitPolicy::NAMES, JitPolicy::parse);
+    match (asked, reader.switch(&GGML_HSA_JIT_COMPILE)) {
+        (Some(JitPolicy::Eager | JitPolicy::Background), Some(false)) => {
+            reader.problems.push(format!(
+                "{GGML_HSA_JIT_COMPILE} is off and {GGML_HSA_JIT} asks for kernels to be compiled; nothing is compiled; \
+                 unset one of them"
+            ));
+            JitPolicy::Off
+        }
+        (_, Some(false)) => JitPolicy::Off,
+        (Some(policy), _) => policy,
+        // Asked for in a library that was built to be without.
+        (None, Some(true)) if default == JitPolicy::Off => JitPolicy::Eager,
+        (None, _) => default,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_hal::Environment;
+    use rstest::rstest;
+
+    fn read(pairs: &[(&str, &str)], default: JitPolicy) -> (JitConfig, Vec<String>) {
+        let environment = Environment::from_pairs(pairs.iter().copied());
+        let mut reader = Reader::new(&environment);
+        let defaults = BuildDefaults { policy: default, cpu_fallback: true, output: CompilerOutput::StandardError };
+        (JitConfig::read(&mut reader, &defaults), reader.problems)
+    }
+
+    #[rstest]
+    #[case::neither(&[], JitPolicy::Eager, JitPolicy::Eager, 0)]
+    #[case::built_off(&[], JitPolicy::Off, JitPolicy::Off, 0)]
+    #[case::asked(&[("GGML_HSA_JIT", "background")], JitPolicy::Eager, JitPolicy::Background, 0)]
+    #[case::asked_though_built_off(&[("GGML_HSA_JIT", "background")], JitPolicy::Off, JitPolicy::Background, 0)]
+    #[case::switched_off(&[("GGML_HSA_JIT_COMPILE", "OFF")], JitPolicy::Eager, JitPolicy::Off, 0)]
+    #[case::switched_on(&[("GGML_HSA_JIT_COMPILE", "ON")], JitPolicy::Background, JitPolicy::Background, 0)]
+    #[case::switched_on_though_built_off(&[("GGML_HSA_JIT_COMPILE", "1")], JitPolicy::Off, JitPolicy::Eager, 0)]
+    #[case::off_twice(&[("GGML_HSA_JIT", "off"), ("GGML_HSA_JIT_COMPILE", "0")], JitPolicy::Eager, JitPolicy::Off, 0)]
+    #[case::off_wins(&[("GGML_HSA_JIT", "off"), ("GGML_HSA_JIT_COMPILE", "1")], JitPolicy::Eager, JitPolicy::Off, 0)]
+    #[case::against_each_other(
+        &[("GGML_HSA_JIT", "eager"), ("GGML_HSA_JIT_COMPILE", "no")], JitPolicy::Eager, JitPolicy::Off, 1
+    )]
+    #[case::nonsense(&[("GGML_HSA_JIT", "lazy")], JitPolicy::Background, JitPolicy::Background, 1)]
+    fn the_policy(
+        #[case] pairs: &[(&str, &str)],
+        #[case] default: JitPolicy,
+        #[case] expected: JitPolicy,
+        #[case] problems: usize,
+    ) {
+        let (jit, told) = read(pairs, default);
+        assert_eq!((jit.policy, told.len()), (expected, problems), "{told:?}");
+    }
+
+    #[test]
+    fn without_settings_there_are_limits() {
+        let (jit, problems) = read(&[], JitPolicy::Eager);
+        assert!((1..=WORKERS).contains(&jit.workers), "{}", jit.workers);
+        let expected = JitConfig {
+            policy: JitPolicy::Eager,
+            verbose: false,
+            output: CompilerOutput::StandardError,
+            time_limit: Duration::from_secs(300),
+            memory_max: 16 << 30,
+            workers: jit.workers,
+            worker: None,
+            python: None,
+            iron_directory: None,
+        };
+        assert_eq!((jit, problems), (expected, vec![]));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let (jit, problems) = read(
+            &[
+                ("GGML_HSA_JIT", "background"),
+                ("GGML_HSA_JIT_VERBOSE", "yes"),
+                ("GGML_HSA_JIT_STDOUT_REDIRECT", "/var/jit.log"),
+                ("GGML_HSA_JIT_TIMEOUT", "604800"),
+                ("GGML_HSA_JIT_MEMORY_MAX", "3G"),
+                ("GGML_HSA_JIT_WORKERS", "0"),
+                ("GGML_HSA_JIT_WORKER", "/bin/worker"),
+                ("GGML_HSA_JIT_PYTHON", "/iron/bin/python3"),
+                ("GGML_HSA_IRON_DIR", "/iron"),
+            ],
+            JitPolicy::Eager,
+        );
+        let expected = JitConfig {
+            policy: JitPolicy::Background,
+            verbose: true,
+            output: CompilerOutput::File("/var/jit.log".into()),
+            time_limit: Duration::from_secs(604_800),
+            memory_max: 3 << 30,
+            workers: 0,
+            worker: Some("/bin/worker".into()),
+            python: Some("/iron/bin/python3".into()),
+            iron_directory: Some("/iron".into()),
+        };
+        assert_eq!((jit, problems), (expected, vec![]));
+    }
+
+    #[rstest]
+    #[case("GGML_HSA_JIT_TIMEOUT", &["0", "-1", "5m", "604801", "18446744073709551616"])]
+    #[case("GGML_HSA_JIT_MEMORY_MAX", &["0", "0G", "much", "1.5G"])]
+    #[case("GGML_HSA_JIT_WORKERS", &["-1", "257", "all", "99999999999999999999"])]
+    #[case("GGML_HSA_JIT_VERBOSE", &["loud", "2"])]
+    fn what_is_no_value_is_told_and_leaves_the_default(#[case] name: &str, #[case] values: &[&str]) {
+        let (default, _) = read(&[], JitPolicy::Eager);
+        for value in values {
+            let (jit, problems) = read(&[(name, value)], JitPolicy::Eager);
+            assert_eq!(jit, default, "{value}");
+            let [problem] = &problems[..] else { panic!("{value}: {problems:?}") };
+            assert!(problem.starts_with(&format!("{name}: `{value}` is not ")), "{problem}");
+            assert!(problem.contains("; possible: ") && problem.ends_with("; it is ignored"), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What the sources and the pages say of environment variables, for the tests of the table.
+
+use crate::workspace;
+use aie_hal::environment::table::{self, TABLE};
+use aie_hal::environment::{Group, Variable};
+use regex::Regex;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates that are installed or linked into what is, and the project's commands; package and folder.
+const READERS: [(&str, &str); 8] = [
+    ("aie-hal", "hal"),
+    ("aie-driver-xdna", "driver-xdna"),
+    ("aie-driver-mock", "driver-mock/src"),
+    ("aie-ops", "ops"),
+    ("aie-jit-iron", "jit-iron"),
+    ("aie-ggml-bridge", "ggml-bridge"),
+    ("dispatch-cost", "tests/dispatch-cost"),
+    ("xtask", "tests/xtask"),
+];
+
+/// Folders of the crates in the product.
+const PRODUCT: [&str; 6] =
+    ["hal/src", "driver-xdna/src", "driver-mock/src", "ops/src", "jit-iron/src", "ggml-bridge/src"];
+
+/// The files below `place`, or it itself, that end in one of `extensions`. Files of other programs (`target`) are not entered.
+pub fn files(place: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    if place.is_dir() {
+        let mut entries: Vec<PathBuf> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).collect();
+        entries.retain(|entry| entry.file_name().is_some_and(|name| name != "target"));
+        entries.sort();
+        return entries.iter().flat_map(|entry| files(entry, extensions)).collect();
+    }
+    let wanted = place.extension().is_some_and(|found| extensions.iter().any(|extension| found == *extension));
+    Vec::from_iter(wanted.then(|| place.to_owned()))
+}
+
+/// The home of the table, which names everything.
+fn is_home(file: &Path) -> bool {
+    file.starts_with(workspace::root().join("hal/src/environment")) || file.ends_with("hal/src/environment.rs")
+}
+
+fn sources(folder: &str) -> impl Iterator<Item = (PathBuf, String)> {
+    let all = files(&workspace::root().join(folder), &["rs", "py"]).into_iter().filter(|file| !is_home(file));
+    all.map(|file| {
+        let text = fs::read_to_string(&file).unwrap();
+        (file, text)
+    })
+}
+
+#[test]
+fn the_product_reads_the_environment_in_one_place() {
+    let reads = Regex::new(r"\benv::(vars?(_os)?|set_var|remove_var)\b").unwrap();
+    let home = fs::read_to_string(workspace::root().join("hal/src/environment.rs")).unwrap();
+    assert!(reads.is_match(&home), "the expression does not find what it is for");
+    let others = PRODUCT.iter().flat_map(|folder| sources(folder)).filter(|(_, text)| reads.is_match(text));
+    let others: Vec<PathBuf> = others.map(|(file, _)| file).collect();
+    assert!(others.is_empty(), "use aie_hal::Environment in {others:?}");
+}
+
+#[test]
+fn whoever_is_said_to_read_a_variable_names_it() {
+    let texts: Vec<(&str, String)> =
+        READERS.map(|(package, folder)| (package, sources(folder).map(|(_, text)| text).collect())).into();
+    // Of others' programs there are no sources here; what a build is given need not be named in Rust.
+    let ours = TABLE.iter().filter(|variable| !matches!(variable.group(), Group::Neighbours | Group::Build));
+    for variable in ours.filter(|variable| variable.replacement().is_none()) {
+        let word = Regex::new(&format!(r"\b{variable}\b")).unwrap();
+        for reader in variable.read_by() {
+            let (_, text) = texts
+                .iter()
+                .find(|(package, _)| package == reader)
+                .unwrap_or_else(|| panic!("{variable}: {reader} is no crate of the project"));
+            assert!(word.is_match(text), "{reader} does not read {variable}");
+        }
+    }
+}
+
+/// What looks like one of our variables in `text`.
+fn names(text: &str) -> BTreeSet<&str> {
+    let name = Regex::new(r"\b(GGML_HSA|AIE_HAL)(_[A-Z0-9]+)*\b").unwrap();
+    name.find_iter(text).map(|found| found.as_str()).collect()
+}
+
+#[test]
+fn every_name_in_the_pages_is_in_the_table() {
+    assert_eq!(names("`GGML_HSA_F16=bf16`, AIE_HAL_ARCH_PATH"), BTreeSet::from(["AIE_HAL_ARCH_PATH", "GGML_HSA_F16"]));
+    let root = workspace::root();
+    let pages = [files(&root.join("README.md"), &["md"]), files(&root.join("docs"), &["md"])].concat();
+    assert!(pages.len() > 5, "{pages:?}");
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let unknown: Vec<&str> = names(&text).into_iter().filter(|name| table::find(name).is_none()).collect();
+        assert!(unknown.is_empty(), "{} names {unknown:?}", page.display());
+    }
+}
+
+/// A name in quotes is one that is read, set or told; one of the table would not be misspelt.
+#[test]
+fn every_name_in_quotes_is_in_the_table() {
+    let quoted = Regex::new(r#""((?:GGML_HSA|AIE_HAL)(?:_[A-Z0-9]+)*)""#).unwrap();
+    let mut seen = 0;
+    for (file, text) in PRODUCT.iter().chain(&["tests/xtask/src"]).flat_map(|folder| sources(folder)) {
+        for found in quoted.captures_iter(&text).filter_map(|captures| captures.get(1)) {
+            seen += 1;
+            let known: Option<&Variable> = table::find(found.as_str());
+            assert!(known.is_some(), "{} names {}", file.display(), found.as_str());
+        }
+    }
+    assert!(seen > 10, "only {seen}");
+}
