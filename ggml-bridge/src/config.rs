@@ -21,8 +21,8 @@ use crate::device_type::DeviceType;
 use aie_hal::Environment;
 use aie_hal::environment::table::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_ISOLATE, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_STATS, GGML_HSA_VALIDATION,
-    GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_ISOLATE, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_STATS,
+    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
@@ -51,6 +51,8 @@ pub struct Config {
     pub cpu_fallback: bool,
     /// Compiled kernels of the user's.
     pub kernel_directory: Option<PathBuf>,
+    /// Whether devices that are not simulated get reference kernels too.
+    pub reference_kernels: bool,
     /// Where compiled kernels are kept.
     pub cache: CachePath,
     /// Whether the cache is emptied at the start.
@@ -96,6 +98,7 @@ impl Config {
             apart: !reader.switch(&GGML_HSA_FUSION).unwrap_or(true),
             cpu_fallback: reader.switch(&GGML_HSA_CPU_FALLBACK).unwrap_or(defaults.cpu_fallback),
             kernel_directory: reader.path(&GGML_HSA_KERNEL_DIR),
+            reference_kernels: reader.switch(&GGML_HSA_REFERENCE_KERNELS).unwrap_or(false),
             cache: CachePath::of(environment),
             cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
             jit: JitConfig::read(&mut reader, defaults),
@@ -142,6 +145,7 @@ mod tests {
             ("GGML_HSA_FUSION", "0"),
             ("GGML_HSA_CPU_FALLBACK", "off"),
             ("GGML_HSA_KERNEL_DIR", "/kernels"),
+            ("GGML_HSA_REFERENCE_KERNELS", "1"),
             ("GGML_HSA_KERNEL_CACHE_DIR", "/cache"),
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
@@ -159,6 +163,7 @@ mod tests {
             apart: true,
             cpu_fallback: false,
             kernel_directory: Some("/kernels".into()),
+            reference_kernels: true,
             cache: CachePath::of(&Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", "/cache")])),
             cache_clear: true,
             jit: JitConfig { time_limit: std::time::Duration::from_secs(7), ..default.jit },

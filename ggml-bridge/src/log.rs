@@ -47,9 +47,19 @@ pub fn warn(message: &str) {
     send(Level::Warn, message);
 }
 
+/// Sends information that was asked for by another setting.
+pub fn say(message: &str) {
+    send(Level::Info, message);
+}
+
+/// Whether information was asked for.
+pub fn is_verbose() -> bool {
+    *VERBOSE.get_or_init(|| Environment::process().is_on(&GGML_HSA_ENABLE_LOG))
+}
+
 /// Sends information, if it was asked for. The message is made only then.
 pub fn info(message: impl FnOnce() -> String) {
-    if *VERBOSE.get_or_init(|| Environment::process().is_on(&GGML_HSA_ENABLE_LOG)) {
-        send(Level::Info, &message());
+    if is_verbose() {
+        say(&message());
     }
 }

@@ -10,7 +10,8 @@ use crate::stream::Stream;
 use crate::weights::WeightCache;
 use aie_hal::{Buffer, BufferParams, Device, DeviceError, Queue};
 use aie_jit_iron::KernelStore;
-use aie_ops::{F16Policy, Node, table};
+use aie_ops::normalise::normalise;
+use aie_ops::{F16Policy, Node, Operation, Placement, table};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
@@ -26,6 +27,7 @@ pub struct Npu {
     device: Arc<dyn Device>,
     f16: F16Policy,
     fusion: bool,
+    cpu_fallback: bool,
     kernels: Kernels,
     buffers: BufferMap,
     weights: WeightCache,
@@ -44,6 +46,7 @@ impl Npu {
             description: format!("{kind} ({})", info.arch),
             f16: config.f16,
             fusion: !config.apart,
+            cpu_fallback: config.cpu_fallback,
             kernels: Kernels::new(store, Arc::clone(&device)),
             buffers: BufferMap::default(),
             weights: WeightCache::new(config.weights_max.unwrap_or(device.memory().total / 2)),
@@ -94,7 +97,8 @@ impl Npu {
         &self.statistics
     }
 
-    /// Whether a graph with `node` can be computed. Decided by rules only; nothing is compiled or allocated.
+    /// Whether a graph with `node` can be computed. Decided by rules; nothing is compiled or allocated while it is asked. When
+    /// operations without a kernel are not to run on the host, it is decided by what kernels there are too.
     pub fn supports(&self, node: &Node) -> bool {
         let refusal = self.refusal(node);
         if let Some(reason) = &refusal {
@@ -115,7 +119,23 @@ impl Npu {
                 return Some(format!("{}: {} bytes, a buffer has at most {largest}", node.op, tensor.span_bytes()));
             }
         }
-        op.check(node).err().map(|cause| cause.to_string())
+        if let Err(cause) = op.check(node) {
+            return Some(cause.to_string());
+        }
+        if self.cpu_fallback { None } else { self.kernel_refusal(op, node) }
+    }
+
+    /// Why `node` would run on the host.
+    fn kernel_refusal(&self, op: &dyn Operation, node: &Node) -> Option<String> {
+        if let Placement::Host(reason) = op.placement(node) {
+            return Some(format!("{}: {reason}; GGML_HSA_CPU_FALLBACK is off", node.op));
+        }
+        let normalised = match normalise(op, node, self.f16) {
+            Ok(normalised) => normalised.node,
+            Err(cause) => return Some(cause.to_string()),
+        };
+        let missing = !self.kernels.expected(op, &normalised);
+        missing.then(|| format!("{}: there is no kernel yet; GGML_HSA_CPU_FALLBACK is off", node.op))
     }
 
     /// Allocates a zeroed buffer for ggml. Returns it with the address of its host view.

@@ -2,18 +2,19 @@
 
 use crate::config::Config;
 use crate::device_type::DeviceType;
+use crate::kernel_store::KernelStores;
 use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
-use crate::{drivers, log};
+use crate::{drivers, events, log};
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_STATS};
 use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
-use aie_jit_iron::{KernelStore, ReferenceCompiler, StoreError};
 use std::sync::Arc;
 
 /// Reads the environment and opens what it names. Every problem is a message; what can be used is used.
 pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
     let environment = Environment::process();
+    events::pass_on();
     environment.misnamed().iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
     let (config, problems) = Config::read(environment);
     problems.iter().for_each(|problem| log::error(problem));
@@ -45,18 +46,19 @@ pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) 
             Err(cause) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; going on without it")),
         }
     }
-    let store = match store(&config) {
-        Ok(store) => Arc::new(store),
-        Err(cause) => {
-            log::error(&format!("{cause}; going on without a device"));
-            return (Vec::new(), config.device_type, statistics);
+    let stores = KernelStores::new(&config, environment);
+    let mut npus = Vec::new();
+    for device in opened {
+        let uri = &device.info().uri;
+        match stores.of(&*device) {
+            Ok(store) => {
+                log::info(|| format!("HSA{} is {uri}", npus.len()));
+                npus.push(Arc::new(Npu::new(npus.len(), device, store, &config)));
+            }
+            Err(cause) => log::error(&format!("{uri}: {cause}; going on without it")),
         }
-    };
-    let npu = |(index, device): (usize, Arc<dyn Device>)| {
-        log::info(|| format!("HSA{index} is {}", device.info().uri));
-        Arc::new(Npu::new(index, device, Arc::clone(&store), &config))
-    };
-    (opened.into_iter().enumerate().map(npu).collect(), config.device_type, statistics)
+    }
+    (npus, config.device_type, statistics)
 }
 
 /// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
@@ -69,13 +71,4 @@ fn real_npus(arches: ArchRegistry) -> Vec<String> {
         });
     }
     usable.iter().map(|listing| listing.uri.to_string()).collect()
-}
-
-/// The store of kernels: the directory of compiled ones, if the user has one, then the reference compiler.
-fn store(config: &Config) -> Result<KernelStore, StoreError> {
-    let mut builder = KernelStore::builder().compiler(Arc::new(ReferenceCompiler));
-    if let Some(directory) = &config.kernel_directory {
-        builder = builder.kernel_directory(directory);
-    }
-    builder.build()
 }

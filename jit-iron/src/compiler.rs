@@ -81,7 +81,8 @@ impl KernelCompiler for ReferenceCompiler {
     }
 
     fn identity(&self) -> String {
-        format!("reference {}", env!("CARGO_PKG_VERSION"))
+        // With the sources, so that a worker of another build of the same version is told apart.
+        format!("reference {} ({})", env!("CARGO_PKG_VERSION"), &aie_ops::SOURCE_DIGEST[..12])
     }
 
     fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {

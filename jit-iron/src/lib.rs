@@ -17,6 +17,7 @@ pub mod counters;
 pub mod directory;
 pub mod failure;
 pub mod inventory;
+pub mod iron;
 pub mod jit_policy;
 pub mod kernel_files;
 pub mod kernel_source;

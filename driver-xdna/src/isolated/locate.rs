@@ -79,8 +79,8 @@ fn refusal(path: &Path) -> Option<String> {
     }
 }
 
-/// The shared library or executable that this code was linked into.
-fn image_path() -> Option<PathBuf> {
+/// The shared library or executable that this code was linked into; its helpers are looked for beside it.
+pub fn image_path() -> Option<PathBuf> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: dladdr only compares the address, which is that of a function here, and writes a Dl_info to the given place.
     let found = unsafe { libc::dladdr(image_path as *const libc::c_void, info.as_mut_ptr()) };

@@ -48,7 +48,7 @@ pub(crate) use export::export_dmabuf;
 pub use export::{Export, HostedAgent};
 pub use host::{host_main, serve_stdin};
 pub use limits::{CALL_LIMIT, CLOSE_LIMIT, SUBMIT_LIMIT, TimeLimits};
-pub use locate::HOST_NAME;
+pub use locate::{HOST_NAME, image_path};
 pub use mapping::{Mapping, MappingError};
 pub use server::serve;
 pub use wire::PROTOCOL_VERSION;

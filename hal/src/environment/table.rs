@@ -204,6 +204,13 @@ variables! {
             default: "the one installed with the library",
             read_by: ["aie-ggml-bridge"]
         }
+        GGML_HSA_REFERENCE_KERNELS {
+            meaning: "Whether `xdna` devices are given reference kernels too. For AMD's runtime on the simulated kernel device: on \
+                      an NPU such kernels do nothing, and results are whatever memory held before.",
+            values: "a switch",
+            default: "off",
+            read_by: ["aie-ggml-bridge"]
+        }
         GGML_HSA_JIT_VERBOSE {
             meaning: "Whether the compilers' whole output is shown. It is kept beside a failure in any case.",
             values: "a switch",

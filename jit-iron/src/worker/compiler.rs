@@ -35,6 +35,7 @@ pub struct WorkerCompilerBuilder {
     limits: WorkerLimits,
     work_folder: Option<PathBuf>,
     listener: Option<Arc<Listener>>,
+    identity: Option<String>,
 }
 
 impl WorkerCompiler {
@@ -53,6 +54,7 @@ impl WorkerCompiler {
             limits: WorkerLimits::default(),
             work_folder: None,
             listener: None,
+            identity: None,
         }
     }
 }
@@ -84,10 +86,17 @@ impl WorkerCompilerBuilder {
         self
     }
 
+    /// What the workers must say they are ([`KernelCompiler::identity`]), when that is known before one is started. Kernels can
+    /// then be looked up in a cache without starting one, and a worker of another version is refused.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = Some(identity.into());
+        self
+    }
+
     /// Makes the compiler.
     pub fn build(self) -> WorkerCompiler {
         let parent = self.work_folder.unwrap_or_else(std::env::temp_dir);
-        let pool = Pool::new(self.name, self.command, self.limits, parent, self.listener);
+        let pool = Pool::new(self.name, self.command, self.limits, parent, self.listener, self.identity);
         WorkerCompiler { folder: self.folder, sources: self.sources, pool }
     }
 }
@@ -101,7 +110,8 @@ impl KernelCompiler for WorkerCompiler {
         &self.folder
     }
 
-    /// What the workers say; `unavailable` when they do not start. May start a worker, which takes seconds.
+    /// What the workers say; `unavailable` when they do not start. Starts a worker unless it was known before, which may take
+    /// seconds.
     fn identity(&self) -> String {
         self.pool.identity().unwrap_or_else(|_| UNAVAILABLE.into())
     }

@@ -26,7 +26,7 @@ pub(super) struct Pool {
     /// Where workers' folders are made.
     pub parent: PathBuf,
     pub listener: Option<Arc<Listener>>,
-    /// What the first worker said; all must say the same.
+    /// What the first worker said, or must say; all must say the same.
     identity: OnceLock<String>,
     state: Mutex<State>,
     returned: Condvar,
@@ -58,8 +58,10 @@ impl Pool {
         limits: WorkerLimits,
         parent: PathBuf,
         listener: Option<Arc<Listener>>,
+        identity: Option<String>,
     ) -> Self {
-        let (identity, state, returned) = (OnceLock::new(), Mutex::default(), Condvar::new());
+        let (state, returned) = (Mutex::default(), Condvar::new());
+        let identity = identity.map_or_else(OnceLock::new, OnceLock::from);
         Self { name, command, limits, parent, listener, identity, state, returned }
     }
 
@@ -143,8 +145,10 @@ impl Pool {
             Ok(Greeting::Hello { protocol: protocol::VERSION, identity, .. }) => {
                 let first = self.identity.get_or_init(|| identity.clone());
                 if *first != identity {
-                    let text =
-                        format!("was \"{first}\" and is \"{identity}\" now: it was replaced; start this program again");
+                    let text = format!(
+                        "is \"{identity}\", not \"{first}\": it is of another version, or was replaced; install both from one \
+                         build, and start this program again"
+                    );
                     return Err(wrong(text));
                 }
             }
@@ -220,7 +224,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let command = WorkerCommand::new("sh").argument("-c").argument(script);
         let limits = WorkerLimits { workers, hello: Duration::from_millis(300), ..WorkerLimits::default() };
-        let pool = Pool::new("test".into(), command, limits, parent.path().into(), None);
+        let pool = Pool::new("test".into(), command, limits, parent.path().into(), None, None);
         (parent, pool)
     }
 

@@ -1,0 +1,160 @@
+//! Where the kernels of this process come from, put together from the settings.
+//!
+//! Devices of one kind share a store: simulated ones, whose kernels are reference artifacts, and NPUs, whose kernels are made
+//! by IRON. Both have the kernels that were built into the library, the user's directory and the cache.
+
+use crate::config::Config;
+use crate::{embedded, log, verbose};
+use aie_driver_xdna::isolated::image_path;
+use aie_hal::environment::table::{GGML_HSA_JIT_WORKER, PATH};
+use aie_hal::{Device, Environment};
+use aie_jit_iron::clear::clear;
+use aie_jit_iron::iron::{IronPlaces, WORKER};
+use aie_jit_iron::worker::locate::WorkerPlaces;
+use aie_jit_iron::{
+    KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
+    WorkerCompiler, WorkerLimits,
+};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Where `worker.py` is, seen from the folder of an installed library.
+const INSTALLED: [&str; 3] = ["../share/ggml-hsa/iron", "../../share/ggml-hsa/iron", "../../../share/ggml-hsa/iron"];
+
+/// The stores of a process. Each is made when the first device needs it.
+pub struct KernelStores<'a> {
+    config: &'a Config,
+    environment: &'a Environment,
+    simulated: OnceLock<Result<Arc<KernelStore>, StoreError>>,
+    silicon: OnceLock<Result<Arc<KernelStore>, StoreError>>,
+}
+
+impl<'a> KernelStores<'a> {
+    /// No stores yet. Empties the cache when that was asked for.
+    pub fn new(config: &'a Config, environment: &'a Environment) -> Self {
+        if config.cache_clear {
+            match clear(config.cache.path()) {
+                Ok(cleared) => {
+                    log::info(|| format!("kernel cache {} emptied: {} entries", config.cache, cleared.items));
+                    if let [first, ..] = &cleared.kept[..] {
+                        let (count, first) = (cleared.kept.len(), first.display());
+                        log::warn(&format!(
+                            "kernel cache {}: {count} things stay that this library did not write, among them {first}",
+                            config.cache
+                        ));
+                    }
+                    cleared.failed.iter().for_each(|problem| log::warn(&format!("kernel cache: {problem}")));
+                }
+                Err(cause) => log::error(&format!("{cause}; nothing was deleted")),
+            }
+        }
+        Self { config, environment, simulated: OnceLock::new(), silicon: OnceLock::new() }
+    }
+
+    /// The store for a device.
+    ///
+    /// # Errors
+    /// The kernel directory cannot be used, or there is nothing that could have kernels for the device.
+    pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
+        let simulated = device.info().driver == aie_driver_mock::SCHEME || self.config.reference_kernels;
+        let store = if simulated {
+            self.simulated.get_or_init(|| self.with(self.builder().compiler(self.reference())))
+        } else {
+            self.silicon.get_or_init(|| {
+                let builder = self.builder().for_silicon();
+                self.with(match self.iron() {
+                    Some(compiler) => builder.compiler(compiler),
+                    None => builder,
+                })
+            })
+        };
+        let store = store.clone()?;
+        store.serves(device.arch())?;
+        Ok(store)
+    }
+
+    fn with(&self, builder: KernelStoreBuilder) -> Result<Arc<KernelStore>, StoreError> {
+        builder.build().map(Arc::new)
+    }
+
+    fn builder(&self) -> KernelStoreBuilder {
+        let jit = &self.config.jit;
+        let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.workers.max(1));
+        for pack in embedded::packs() {
+            match pack {
+                Ok(pack) => builder = builder.embedded(pack),
+                Err(cause) => log::error(&format!("{cause}; going on without it")),
+            }
+        }
+        if let Some(directory) = &self.config.kernel_directory {
+            builder = builder.kernel_directory(directory);
+        }
+        match KernelCache::open(self.config.cache.path()) {
+            Ok(cache) => builder.cache(cache),
+            Err(cause) => {
+                log::error(&format!("{cause}; kernels are not kept"));
+                builder
+            }
+        }
+    }
+
+    fn limits(&self) -> WorkerLimits {
+        let jit = &self.config.jit;
+        WorkerLimits {
+            workers: jit.workers,
+            time: jit.time_limit,
+            memory_bytes: jit.memory_max,
+            ..WorkerLimits::default()
+        }
+    }
+
+    /// Makes reference kernels: in workers when their program is there, else here. It is safe code of this library that needs
+    /// no tools, so that being without workers is no reason to be without kernels.
+    fn reference(&self) -> Arc<dyn KernelCompiler> {
+        if self.config.jit.workers == 0 {
+            return Arc::new(ReferenceCompiler);
+        }
+        let named = self.environment.get(&GGML_HSA_JIT_WORKER).is_some();
+        let places = WorkerPlaces {
+            variable: self.config.jit.worker.clone().map(PathBuf::into_os_string),
+            image: image_path(),
+            path: self.environment.get(&PATH).map(ToOwned::to_owned),
+        };
+        match places.find() {
+            Ok(program) => {
+                let compiler = WorkerCompiler::builder(ReferenceCompiler.name(), WorkerCommand::new(program), {
+                    |op, node, arch| ReferenceCompiler.sources(op, node, arch)
+                });
+                let compiler = compiler.folder(ReferenceCompiler.folder()).identity(ReferenceCompiler.identity());
+                Arc::new(verbose::listen(compiler.limits(self.limits()), &self.config.jit).build())
+            }
+            Err(cause) => {
+                let message = format!("{cause}; reference kernels are made in this process");
+                if named {
+                    log::error(&message)
+                } else {
+                    log::info(|| message)
+                }
+                Arc::new(ReferenceCompiler)
+            }
+        }
+    }
+
+    /// Makes kernels for the array, when its designs are installed.
+    fn iron(&self) -> Option<Arc<dyn KernelCompiler>> {
+        let beside = image_path().and_then(|image| image.parent().map(Path::to_owned));
+        let installed = || {
+            let places = INSTALLED.iter().filter_map(|place| Some(beside.as_ref()?.join(place)));
+            places.into_iter().find(|place| place.join(WORKER).is_file())
+        };
+        let directory = self.config.jit.iron_directory.clone().or_else(installed)?;
+        let places = IronPlaces { directory, kernels: None, python: self.config.jit.python.clone() };
+        match places.compiler() {
+            Ok(builder) => Some(Arc::new(verbose::listen(builder.limits(self.limits()), &self.config.jit).build())),
+            Err(cause) => {
+                log::error(&format!("{cause}; nothing is compiled for the array"));
+                None
+            }
+        }
+    }
+}
