@@ -21,13 +21,26 @@ const BACKEND: Package = Package { name: "aie-ggml-bridge", built: "libggml_hsa.
 const PRELOAD: Package =
     Package { name: "amdxdna-preload", built: "libamdxdna_preload.so", placed: "libamdxdna-preload.so" };
 
+/// The program that compiles reference kernels.
+const WORKER: &str = "ggml-hsa-jit-worker";
+
 /// Uses the user's library or builds ours in release mode; returns its absolute path.
 pub fn locate(given: Option<&Path>, offline: bool) -> Result<PathBuf> {
     match given {
         Some(path) => fs::canonicalize(path)
             .with_context(|| format!("cannot read the library {}; leave out --library to build it", path.display())),
-        None => make(BACKEND, offline),
+        None => {
+            make_worker(offline)?;
+            make(BACKEND, offline)
+        }
     }
+}
+
+/// Builds the program that compiles kernels, beside the library, where that looks for it.
+fn make_worker(offline: bool) -> Result<()> {
+    let arguments = ["build", "--release", "--package", "aie-jit-iron", "--bin", WORKER];
+    let built = build::cargo(&arguments, offline).with_context(|| format!("{WORKER} does not build"))?;
+    place(&built.executable("bin", WORKER)?, WORKER).map(drop)
 }
 
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
@@ -39,12 +52,17 @@ fn make(package: Package, offline: bool) -> Result<PathBuf> {
     let built = build::cargo(&["build", "--release", "--package", package.name], offline)
         .with_context(|| format!("{} does not build", package.placed))?
         .shared_library(package.built)?;
+    place(&built, package.placed)
+}
+
+/// Copies a built file into `target/lib`.
+fn place(built: &Path, name: &str) -> Result<PathBuf> {
     let dir = workspace::target().join("lib");
     fs::create_dir_all(&dir)?;
-    let path = dir.join(package.placed);
+    let path = dir.join(name);
     // A running program may have the old file mapped: write beside it and rename.
     let fresh = tempfile::Builder::new().prefix(".making-").tempfile_in(&dir)?;
-    fs::copy(&built, fresh.path()).with_context(|| format!("cannot copy {}", built.display()))?;
+    fs::copy(built, fresh.path()).with_context(|| format!("cannot copy {}", built.display()))?;
     fresh.persist(&path)?;
     Ok(path)
 }

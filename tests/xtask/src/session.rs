@@ -2,8 +2,8 @@
 
 use crate::simulation::{KernelReport, Simulation};
 use crate::testbed::{self, Testbed};
-use crate::{library, model};
-use aie_hal::environment::table::AIE_TESTBED;
+use crate::{library, model, workspace};
+use aie_hal::environment::table::{AIE_TESTBED, GGML_HSA_KERNEL_CACHE_DIR, GGML_HSA_REFERENCE_KERNELS};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -145,10 +145,22 @@ impl Session {
             None => self.testbed.command(program)?,
         };
         command.env("GGML_BACKEND_PATH", &self.library).env("GGML_HSA_DEVICES", &self.device);
+        self.kernels(&mut command);
         if let Some(path) = stats {
             command.env("GGML_HSA_STATS", path);
         }
         Ok(command)
+    }
+
+    /// Settings of the kernel store: a cache of the workspace's own unless the caller has set one, and reference kernels also
+    /// behind AMD's runtime, whose device is simulated here.
+    pub fn kernels(&self, command: &mut Command) {
+        if std::env::var_os(GGML_HSA_KERNEL_CACHE_DIR.name()).is_none_or(|path| path.is_empty()) {
+            command.env(GGML_HSA_KERNEL_CACHE_DIR.name(), workspace::target().join("kernel-cache"));
+        }
+        if self.simulation.is_some() {
+            command.env(GGML_HSA_REFERENCE_KERNELS.name(), "1");
+        }
     }
 
     /// What the simulated kernel device saw of the program that ended last; `None` without one. Errors if the program left

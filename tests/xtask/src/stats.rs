@@ -14,6 +14,39 @@ pub struct Stats {
     version: u32,
     /// One entry per device, used or not.
     pub devices: Vec<DeviceStats>,
+    /// Where kernels came from.
+    #[serde(default)]
+    pub store: Store,
+}
+
+/// Kernels by where they came from, for all devices together.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Store {
+    pub embedded: u64,
+    pub directory: u64,
+    pub cache: u64,
+    pub compiled: u64,
+    pub failed: u64,
+    /// Those that neither the library nor the kernel directory had.
+    #[serde(default)]
+    pub missed: Vec<serde_json::Value>,
+}
+
+impl Store {
+    /// One line for people.
+    pub fn summary(&self) -> String {
+        let sources = [
+            (self.compiled, "compiled"),
+            (self.cache, "from the cache"),
+            (self.directory, "from the kernel directory"),
+            (self.embedded, "built into the library"),
+            (self.failed, "not to be had"),
+        ];
+        // Always said, because that it is none is what a second run is about.
+        let named = sources.iter().filter(|(count, what)| *count > 0 || *what == "compiled");
+        let parts: Vec<_> = named.map(|(count, what)| format!("{count} {what}")).collect();
+        format!("kernels: {}", parts.join(", "))
+    }
 }
 
 /// One device.

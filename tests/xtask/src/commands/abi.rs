@@ -172,6 +172,7 @@ fn run_on_testbed(session: &Session, headers: &Sources, home: &std::path::Path) 
 
 fn run_on(mut command: Command, session: &Session, origin: String, wanted: Option<Version>) -> Result<Run> {
     command.arg(&session.library).arg(DEVICE_NAME).env("GGML_HSA_DEVICES", &session.device);
+    session.kernels(&mut command);
     let finished = process::run(&mut command, LIMIT)?;
     let listing = Listing::parse(&finished.stdout);
     let version = finished.stdout.lines().find_map(|line| line.strip_prefix("ggml ")).and_then(Version::parse);

@@ -7,7 +7,7 @@ use crate::generation::{Request, StatsFile, errors, library_messages, require_su
 use crate::output;
 use crate::session::{DriverOptions, Options, Session};
 use crate::simulation::KernelReport;
-use crate::stats::{DeviceStats, Stats};
+use crate::stats::{DeviceStats, Stats, Store};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -50,6 +50,8 @@ struct Report<'a> {
     text: &'a str,
     seconds: f64,
     device: &'a DeviceStats,
+    /// Where the kernels came from.
+    store: &'a Store,
     /// What the simulated kernel device saw, with `--driver xdna`.
     kernel: Option<KernelReport>,
 }
@@ -95,7 +97,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     let kernel = session.kernel_report()?;
     if options.json {
         let (text, seconds) = (finished.stdout.trim_end(), finished.elapsed.as_secs_f64());
-        output::json(&Report { text, seconds, device, kernel: kernel.clone() })?;
+        output::json(&Report { text, seconds, device, store: &stats.store, kernel: kernel.clone() })?;
     } else {
         println!("{}\n{}", device.operation_table(), device.summary_table());
         println!(
@@ -104,6 +106,10 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             device.host(),
             output::seconds(finished.elapsed)
         );
+        println!("{}", stats.store.summary());
+        if stats.store.compiled == 0 {
+            println!("nothing was compiled: all kernels were there already");
+        }
         if let Some(kernel) = &kernel {
             println!("{}", kernel.summary());
         }
