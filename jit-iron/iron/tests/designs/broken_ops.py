@@ -1,0 +1,3 @@
+"""A file of designs that cannot be imported."""
+
+raise RuntimeError("half an import")

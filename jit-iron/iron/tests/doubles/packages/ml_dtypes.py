@@ -1,0 +1,1 @@
+"""A TEST DOUBLE of ml_dtypes: it can be imported."""

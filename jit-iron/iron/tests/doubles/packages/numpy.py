@@ -1,0 +1,1 @@
+"""A TEST DOUBLE of numpy: it can be imported."""

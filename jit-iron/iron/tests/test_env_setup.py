@@ -1,0 +1,230 @@
+"""env_setup.sh, sourced by shells, with a double of python3.
+
+The shells are bash and sh; TEST_SHELLS="bash sh zsh" adds others.
+"""
+
+import os
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+from support import DOUBLES, IRON, SECONDS, Case, install
+
+SCRIPT = IRON / "env_setup.sh"
+SHELLS = os.environ.get("TEST_SHELLS", "bash sh").split()
+# The others, plain sh, cannot tell where a sourced file is, nor that it is one.
+SHELLS_WITH_FILES = [shell for shell in SHELLS if Path(shell).name in ("bash", "zsh")]
+
+
+class EnvironmentTest(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        self.log = self.folder / "log"
+        self.venv = self.folder / "data" / "ggml-hsa" / "iron-1.3.1"
+        install(DOUBLES / "python3_double.sh", self.folder / "bin" / "python3")
+        self.path = f"{self.folder}/bin:/usr/bin:/bin"
+
+    def shell(self, shell: str, text: str, *arguments: str, options: str = "", **variables: str):
+        """Runs text in a shell, in the script's folder; `iron` there sources the script with arguments."""
+        found = shutil.which(shell)
+        self.assertIsNotNone(found, f"the shell {shell} is not installed (Debian: apt-get install {shell})")
+        environment = {
+            "PATH": self.path,
+            "HOME": str(self.folder),
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "DOUBLE_LOG": str(self.log),
+            "DOUBLE_PYTHON": "",
+            **variables,
+        }
+        # In sh the arguments of `.` are not handed on, those of the shell are.
+        line = [found, *options.split(), "-c", text.replace("SOURCE", f". '{SCRIPT}'"), shell, *arguments]
+        return subprocess.run(
+            line, env=environment, cwd=IRON, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    def calls(self) -> list[str]:
+        return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
+
+    def each_shell(self, shells: list[str] = SHELLS):
+        for shell in shells:
+            self.log.unlink(missing_ok=True)
+            shutil.rmtree(self.folder / "data", ignore_errors=True)
+            with self.subTest(shell=shell):
+                yield shell
+
+    def test_installs_and_enters(self):
+        show = 'SOURCE "$@"; echo "$? $VIRTUAL_ENV $MLIR_AIE_INSTALL_DIR $PEANO_INSTALL_DIR"; echo "$PATH"'
+        for shell in self.each_shell():
+            run = self.shell(shell, show)
+            self.assertEqual(run.stderr, "")
+            self.assertEqual(
+                run.stdout.splitlines(),
+                [
+                    f"env_setup.sh: installing IRON 1.3.1 into {self.venv}",
+                    "env_setup.sh: IRON 1.3.1 is ready",
+                    f"0 {self.venv} {self.venv}/packages/mlir_aie {self.venv}/packages/llvm-aie",
+                    f"{self.venv}/packages/mlir_aie/bin:{self.venv}/bin:{self.path}",
+                ],
+            )
+            self.assertEqual(
+                self.calls(),
+                [
+                    "-c import sys; sys.exit(sys.version_info < (3, 10))",
+                    f"-m venv {self.venv}",
+                    f"-m pip install --requirement {IRON}/requirements.txt",
+                    '-c import sysconfig; print(sysconfig.get_path("platlib"))',
+                    f"{IRON}/worker.py --toolchain-check --kernels-dir {IRON}",
+                ],
+            )
+
+    def test_the_second_time_installs_nothing(self):
+        for shell in self.each_shell():
+            self.shell(shell, "SOURCE")
+            self.log.unlink()
+            run = self.shell(shell, 'SOURCE; SOURCE; echo "$? $PATH"')
+            self.assertEqual(run.stdout.splitlines()[:2], ["env_setup.sh: IRON 1.3.1 is ready"] * 2)
+            self.assertTrue(run.stdout.splitlines()[2].startswith(f"0 {self.venv}/packages/mlir_aie/bin:"))
+            self.assertEqual([call for call in self.calls() if "-m " in call], [])
+
+    def test_changed_requirements_are_installed(self):
+        for shell in self.each_shell():
+            self.shell(shell, "SOURCE")
+            (self.venv / "ggml-hsa-requirements.txt").write_text("mlir_aie==1.3.0\n", encoding="utf-8")
+            self.log.unlink()
+            self.shell(shell, "SOURCE")
+            self.assertIn(f"-m pip install --requirement {IRON}/requirements.txt", self.calls())
+
+    def test_the_other_version(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE "$@"; echo "$PEANO_INSTALL_DIR"', "--iron", "1.4.4")
+            venv = self.venv.with_name("iron-1.4.4")
+            self.assertEqual(run.stdout.splitlines()[-1], f"{venv}/packages/llvm-aie")
+            self.assertIn(f"-m pip install --requirement {IRON}/requirements-1.4.txt", self.calls())
+
+    def test_a_folder_of_wheels_and_an_environment_elsewhere(self):
+        wheels = self.folder / "some wheels"
+        wheels.mkdir()
+        venv = self.folder / "data" / "my env"
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE "$@"; echo "$VIRTUAL_ENV"', "--wheels", str(wheels), "--dir", str(venv))
+            self.assertEqual(run.stdout.splitlines()[-1], str(venv))
+            requirements = venv / "requirements-without-pages.txt"
+            line = f"-m pip install --no-index --find-links {wheels} --requirement {requirements}"
+            self.assertIn(line, self.calls())
+            text = requirements.read_text(encoding="utf-8")
+            self.assertIn("mlir_aie==1.3.1\n", text)
+            self.assertNotIn("github.com", text)
+
+    def test_a_relative_folder_is_made_absolute(self):
+        for shell in self.each_shell(SHELLS_WITH_FILES):
+            text = f"cd '{self.work}' && SOURCE \"$@\""
+            self.shell(shell, text, "--dir", "here")
+            self.assertIn(f"-m venv {self.work}/here", self.calls())
+            shutil.rmtree(self.work / "here")
+
+    def test_a_failure_leaves_the_shell_as_it_was(self):
+        for double, messages in (
+            ("old", ["python3 is older than 3.10"]),
+            ("no-venv", ["The virtual environment was not created", "python3 -m venv failed", "apt-get install python3-venv"]),
+            (
+                "no-pip",
+                ["no matching distribution", "IRON 1.3.1 could not be installed", f"{IRON}/requirements.txt", "see --wheels"],
+            ),
+        ):
+            for shell in self.each_shell():
+                run = self.shell(shell, 'SOURCE; echo "status $? $PATH ${VIRTUAL_ENV-none}"', DOUBLE_PYTHON=double)
+                self.assertEqual(run.stdout.splitlines()[-1], f"status 1 {self.path} none")
+                self.assertEqual(run.returncode, 0)
+                for message in messages:
+                    self.assertIn(message, run.stderr)
+
+    def test_an_installation_that_failed_is_taken_up_again(self):
+        for shell in self.each_shell():
+            self.shell(shell, "SOURCE", DOUBLE_PYTHON="no-pip")
+            self.assertTrue(self.shell(shell, "SOURCE").stdout.endswith("IRON 1.3.1 is ready\n"))
+
+    def test_an_incomplete_environment_is_told(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "status $?"', DOUBLE_PYTHON="incomplete")
+            self.assertEqual(run.stdout.splitlines()[-1], "status 1")
+            self.assertIn('{"missing": ["Peano was not found"]}', run.stderr)
+            self.assertIn("entered, but not complete", run.stderr)
+
+    def test_a_damaged_environment_is_told(self):
+        for shell in self.each_shell():
+            self.shell(shell, "SOURCE")
+            (self.venv / "bin" / "activate").unlink()
+            run = self.shell(shell, 'SOURCE; echo "status $?"')
+            self.assertEqual(run.stdout, "status 1\n")
+            self.assertIn(f"remove {self.venv} and source this again", run.stderr)
+
+    def test_no_python(self):
+        (self.folder / "bin" / "python3").unlink()
+        for tool in ("sh", "dirname", "cmp", "cat", "rm"):
+            (self.folder / "bin" / tool).symlink_to(shutil.which(tool))
+        self.path = str(self.folder / "bin")
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "status $?"')
+            self.assertEqual(run.stdout, "status 1\n")
+            self.assertIn("python3 was not found; install Python 3.10 or later", run.stderr)
+
+    def test_wrong_arguments(self):
+        for arguments, message in (
+            (["--iron", "1.5.0"], "IRON '1.5.0' is not known; known: 1.3.1, 1.4.4"),
+            (["--iron"], "--iron needs a value"),
+            (["--dir", ""], "--dir needs a value"),
+            (["--wheels", "/nowhere"], "the folder of wheels '/nowhere' does not exist"),
+            (["build"], "unknown argument 'build'"),
+        ):
+            for shell in self.each_shell():
+                run = self.shell(shell, 'SOURCE "$@"; echo "status $?"', *arguments)
+                self.assertEqual(run.stdout, "status 1\n")
+                self.assertIn(message, run.stderr)
+                self.assertEqual(self.calls(), [])
+
+    def test_a_place_that_cannot_be_told(self):
+        run = self.shell("sh", 'cd / && SOURCE; echo "status $?"')
+        self.assertEqual(run.stdout, "status 1\n")
+        self.assertIn("go to its folder first", run.stderr)
+
+    def test_no_home(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, 'unset XDG_DATA_HOME HOME; SOURCE; echo "status $?"')
+            self.assertEqual(run.stdout, "status 1\n")
+            self.assertIn("state the folder with --dir", run.stderr)
+
+    def test_help(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE "$@"; echo "status $?"', "--help")
+            self.assertIn("usage: source env_setup.sh", run.stdout)
+            self.assertEqual(run.stdout.splitlines()[-1], "status 0")
+            self.assertEqual(self.calls(), [])
+
+    def test_strict_shells(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, "set -u; SOURCE; echo still here", options="-e")
+            self.assertEqual((run.stdout.splitlines()[-1], run.stderr), ("still here", ""))
+
+    def test_nothing_else_stays(self):
+        for shell in self.each_shell():
+            run = self.shell(shell, "SOURCE >/dev/null; set; typeset -f 2>/dev/null || true")
+            self.assertNotIn("_iron_", run.stdout)
+
+    def test_not_sourced(self):
+        for shell in self.each_shell(SHELLS_WITH_FILES):
+            run = subprocess.run(
+                [shutil.which(shell), str(SCRIPT)],
+                env={"PATH": self.path, "DOUBLE_LOG": str(self.log), "HOME": str(self.folder)},
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=False,
+            )
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("has to be sourced", run.stderr)
+            self.assertEqual(self.calls(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
