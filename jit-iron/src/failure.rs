@@ -71,7 +71,7 @@ impl FailureRecord {
         let failed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let (program, cause, node) = ("aie-hal".into(), failure.cause.clone(), node.clone());
         let record = Self { version: 1, program, origin, node, cause, failed };
-        let mut text = serde_json::to_vec_pretty(&record)?;
+        let mut text = serde_json::to_vec(&record)?;
         text.push(b'\n');
         if failure.output.is_empty() {
             remove(&Self::output_path(files))?;

@@ -110,7 +110,7 @@ impl Manifest {
     /// # Errors
     /// None in practice: a manifest is plain data.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
-        let mut text = serde_json::to_vec_pretty(self)?;
+        let mut text = serde_json::to_vec(self)?;
         text.push(b'\n');
         Ok(text)
     }
@@ -176,7 +176,7 @@ pub(crate) mod tests {
     fn foreign_json_is_refused() {
         let (_, manifest) = described(64);
         let text = String::from_utf8(manifest.to_json().unwrap()).unwrap();
-        for (from, to) in [("\"aie-hal\"", "\"other\""), ("\"version\": 1", "\"version\": 9"), ("{", "")] {
+        for (from, to) in [("\"aie-hal\"", "\"other\""), ("\"version\":1", "\"version\":9"), ("{", "")] {
             let changed = text.replacen(from, to, 1);
             assert_ne!(changed, text);
             Manifest::parse(changed.as_bytes()).unwrap_err();
