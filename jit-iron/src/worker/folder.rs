@@ -109,7 +109,7 @@ impl JobFolder {
         if !metadata.is_file() {
             return Err(format!("{name:?} is not a regular file"));
         }
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(limit).min(limit) + 1);
         // One byte more than allowed, so that a file that grows meanwhile is noticed.
         let read = file.take(limit as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| format!("cannot read {name:?}: {error}"))?;

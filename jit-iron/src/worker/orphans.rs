@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open,
 use std::collections::HashSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
+use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -78,10 +79,9 @@ impl Family {
     }
 
     fn marked(&self, pid: i32) -> bool {
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-        let value =
-            |variable: &'_ [u8]| variable.strip_prefix(JOB_VARIABLE.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
-        environment.split(|&byte| byte == 0).filter_map(value).any(|value| value == self.mark.as_bytes())
+        let variable = [JOB_VARIABLE.as_bytes(), b"=", self.mark.as_bytes()].concat();
+        content(&format!("/proc/{pid}/environ"))
+            .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == variable))
     }
 
     /// Kills every member that is not in `spared`, and those that they start meanwhile, until there is none. Returns how many
@@ -143,7 +143,14 @@ fn all() -> Vec<Entry> {
 }
 
 fn entry(pid: i32) -> Option<Entry> {
-    parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse(pid, &content(&format!("/proc/{pid}/stat"))?)
+}
+
+/// A file whose size is not known beforehand, mostly in one call to the system.
+fn content(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(8192);
+    fs::File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Reads `/proc/PID/stat` (man 5 proc_pid_stat). The second field is the name in parentheses, and may have anything in it.
@@ -172,7 +179,7 @@ mod tests {
         command.arg("-c").arg(format!("{script}\necho ready\nexec sleep 1000"));
         let mut leader = command.env(JOB_VARIABLE, &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 6];
-        std::io::Read::read_exact(leader.stdout.as_mut().unwrap(), &mut line).unwrap();
+        leader.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         let family = Family { leader: Pid::from_child(&leader), mark };
         (leader, family)
     }

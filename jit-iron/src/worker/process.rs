@@ -124,7 +124,8 @@ impl WorkerProcess {
                     return Err(Ending::Folder);
                 }
                 // A program that inherited the output keeps it open when the worker has ended.
-                if let Some(exit) = self.exit().filter(|_| line.is_none()) {
+                let exit = if line.is_none() { self.exit() } else { None };
+                if let Some(exit) = exit {
                     self.take_errors(watch.captured, usize::MAX)?;
                     return Err(Ending::Ended(exit));
                 }
@@ -334,6 +335,13 @@ mod tests {
         let (_parent, mut process) = shell("sleep 0.1; head -c 3000000 | wc -c", &WorkerLimits::default());
         let (answer, _) = ask(&mut process, &vec![b'x'; 3_000_000], 20.0);
         assert_eq!(String::from_utf8(answer.unwrap()).unwrap().trim(), "3000000");
+    }
+
+    #[test]
+    fn an_answer_before_the_request_was_read_is_none() {
+        let (_parent, mut process) = shell("echo early; sleep 1000", &WorkerLimits::default());
+        let error = ask(&mut process, &vec![b'x'; 3_000_000], 20.0).0.unwrap_err();
+        assert_eq!(error, Ending::Nonsense("it answered before it was asked".into()));
     }
 
     #[test]

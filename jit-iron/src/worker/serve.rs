@@ -68,8 +68,9 @@ pub fn serve_over(
         })?;
         let Request::Compile(job) = request;
         let reply = answer(&job, compiler, archs);
-        send(&mut output, &reply)?;
+        // Before the host knows: it may close the input as soon as it does.
         busy.store(false, Ordering::Release);
+        send(&mut output, &reply)?;
     }
     Ok(())
 }
