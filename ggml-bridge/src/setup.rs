@@ -11,9 +11,8 @@ use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_STATS};
 use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
 use std::sync::Arc;
 
-/// Reads the environment and opens what it names. Every problem is a message; what can be used is used.
-pub fn devices() -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
-    let environment = Environment::process();
+/// Opens what `environment` names. Every problem is a message; what can be used is used.
+pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
     events::pass_on();
     environment.misnamed().iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
     let (config, problems) = Config::read(environment);
@@ -71,4 +70,23 @@ fn real_npus(arches: ArchRegistry) -> Vec<String> {
         });
     }
     usable.iter().map(|listing| listing.uri.to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    /// With a cache of its own: the user's is none of the tests' business.
+    #[rstest]
+    #[case::two(&[("GGML_HSA_DEVICES", "mock:aie2p?devices=2")], 2)]
+    #[case::none_named(&[("GGML_HSA_DEVICES", "")], 0)]
+    #[case::switched_off(&[("GGML_HSA_DEVICES", "mock:aie2p?devices=2"), ("GGML_HSA", "off")], 0)]
+    #[case::misnamed(&[("GGML_HSA_DEVICES", "mock"), ("GGML_HSA_DEVCIES", "mock:aie2")], 1)]
+    fn the_environment_says_which_devices_there_are(#[case] pairs: &[(&str, &str)], #[case] expected: usize) {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = [("GGML_HSA_KERNEL_CACHE_DIR", folder.path().to_str().unwrap()), ("GGML_HSA_JIT_WORKERS", "0")];
+        let (npus, ..) = devices(&Environment::from_pairs(pairs.iter().copied().chain(cache)));
+        assert_eq!(npus.len(), expected);
+    }
 }

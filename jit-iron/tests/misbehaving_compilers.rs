@@ -8,8 +8,8 @@
 
 mod processes;
 
+use aie_hal::environment::table::GGML_HSA_JIT_JOB;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_jit_iron::worker::JOB_VARIABLE;
 use aie_jit_iron::{
     CompileError, Failure, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler, WorkerLimits,
 };
@@ -445,7 +445,7 @@ fn four_kernels_at_a_time() {
 /// The mark reaches what a compiler starts, which is what it is for.
 #[test]
 fn the_mark_is_inherited() {
-    let script = format!("sh -c 'printenv {JOB_VARIABLE}' >&2; printenv {JOB_VARIABLE} >&2; exit 1");
+    let script = format!("sh -c 'printenv {GGML_HSA_JIT_JOB}' >&2; printenv {GGML_HSA_JIT_JOB} >&2; exit 1");
     let failure = Bench::misbehaving(&script, limits()).failure();
     let printed = String::from_utf8(failure.output.to_vec()).unwrap();
     let lines: Vec<_> = printed.lines().collect();

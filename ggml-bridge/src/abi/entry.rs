@@ -5,6 +5,7 @@ use super::guard::guard;
 use super::{Ggml, ggml};
 use crate::log::{self, Level};
 use crate::setup;
+use aie_hal::Environment;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
@@ -21,7 +22,7 @@ pub extern "C" fn ggml_backend_score() -> c_int {
 pub extern "C" fn ggml_backend_init() -> *mut c_void {
     guard("ggml_backend_init", null_mut(), || match prepare() {
         Ok(ggml) => Registry::get_or_make(ggml, || {
-            let devices = setup::devices();
+            let devices = setup::devices(Environment::process());
             if !devices.0.is_empty() || devices.2.is_some() {
                 // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
                 unsafe { libc::atexit(at_exit) };

@@ -121,7 +121,7 @@ variables! {
         }
         GGML_HSA_WEIGHTS_MAX {
             meaning: "Most memory for converted weights on each device.",
-            values: "a size, at least 0",
+            values: "a size",
             default: "half of the device's memory",
             read_by: ["aie-ggml-bridge"]
         }
@@ -170,13 +170,13 @@ variables! {
         }
         GGML_HSA_JIT_TIMEOUT {
             meaning: "How long the compilation of one kernel may take before it is ended.",
-            values: "seconds, at least 1",
+            values: "seconds, 1 to 604800",
             default: "300",
             read_by: ["aie-ggml-bridge"]
         }
         GGML_HSA_JIT_MEMORY_MAX {
             meaning: "How much memory one compiling process may have.",
-            values: "a size, at least 1",
+            values: "a size above 0",
             default: "`16G`",
             read_by: ["aie-ggml-bridge"]
         }
@@ -191,6 +191,12 @@ variables! {
             values: "an executable",
             default: "the one beside the library, then on `PATH`",
             read_by: ["aie-ggml-bridge"]
+        }
+        GGML_HSA_JIT_JOB {
+            meaning: "Set by the library for the processes that compile, so that none of them outlives its job.",
+            values: "another one for each process; nothing to set by hand",
+            default: "none",
+            read_by: ["aie-jit-iron"]
         }
         GGML_HSA_JIT_PYTHON {
             meaning: "The Python of the IRON environment.",
@@ -327,7 +333,7 @@ variables! {
             meaning: "Where helper programs are looked for.",
             values: "directories, separated by colons",
             default: "none",
-            read_by: ["aie-driver-xdna"]
+            read_by: ["aie-driver-xdna", "aie-ggml-bridge"]
         }
     }
     Neighbours {

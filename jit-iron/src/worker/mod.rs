@@ -36,4 +36,3 @@ pub use command::WorkerCommand;
 pub use compiler::{WorkerCompiler, WorkerCompilerBuilder};
 pub use limits::WorkerLimits;
 pub use locate::{LocateError, WORKER_NAME, WORKER_VARIABLE, WorkerPlaces};
-pub use orphans::JOB_VARIABLE;

@@ -4,6 +4,7 @@
 //! program that made itself a daemon is in another group and session and has another parent, but it inherited the environment
 //! that the worker was started with, and in it a mark that no other process has.
 
+use aie_hal::environment::table::GGML_HSA_JIT_JOB;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
@@ -12,9 +13,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// Environment variable that marks the processes of a worker. Its value is another one for each worker.
-pub const JOB_VARIABLE: &str = "GGML_HSA_JIT_JOB";
 
 /// How often processes that are about to end are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
@@ -28,7 +26,7 @@ pub(super) struct Process {
     started: u64,
 }
 
-/// A value for [`JOB_VARIABLE`].
+/// A value for [`GGML_HSA_JIT_JOB`].
 pub(super) fn new_mark() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -42,7 +40,7 @@ pub(super) fn new_mark() -> String {
 pub(super) struct Family {
     /// The worker, which leads a process group and is not reaped: else its number may be a stranger's.
     pub leader: Pid,
-    /// Value of [`JOB_VARIABLE`].
+    /// Value of [`GGML_HSA_JIT_JOB`].
     pub mark: String,
 }
 
@@ -79,7 +77,7 @@ impl Family {
     }
 
     fn marked(&self, pid: i32) -> bool {
-        let variable = [JOB_VARIABLE.as_bytes(), b"=", self.mark.as_bytes()].concat();
+        let variable = [GGML_HSA_JIT_JOB.name().as_bytes(), b"=", self.mark.as_bytes()].concat();
         content(&format!("/proc/{pid}/environ"))
             .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == variable))
     }
@@ -177,7 +175,8 @@ mod tests {
         let mark = new_mark();
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{script}\necho ready\nexec sleep 1000"));
-        let mut leader = command.env(JOB_VARIABLE, &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+        let mut leader =
+            command.env(GGML_HSA_JIT_JOB.name(), &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 6];
         leader.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         let family = Family { leader: Pid::from_child(&leader), mark };

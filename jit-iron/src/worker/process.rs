@@ -3,9 +3,10 @@
 use super::captured::Captured;
 use super::ending::{Ending, Exit};
 use super::folder::{WorkerFolder, disk_usage};
-use super::orphans::{Family, JOB_VARIABLE, Process, new_mark};
+use super::orphans::{Family, Process, new_mark};
 use super::protocol::LINE_BYTES;
 use super::{WorkerCommand, WorkerLimits};
+use aie_hal::environment::table::GGML_HSA_JIT_JOB;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::net::{SendFlags, send};
@@ -71,7 +72,7 @@ impl WorkerProcess {
             .args(&command.arguments)
             .env("TMPDIR", folder.temporary())
             .envs(command.environment.iter().map(|(name, value)| (name, value)))
-            .env(JOB_VARIABLE, &mark)
+            .env(GGML_HSA_JIT_JOB.name(), &mark)
             .current_dir(folder.temporary())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
@@ -284,7 +285,7 @@ impl WorkerProcess {
             let (leader, mark) = (self.family.leader.as_raw_nonzero(), &self.family.mark);
             tracing::warn!(
                 "{count} processes of the kernel compiler, process {leader}, do not end though they were killed; they have \
-                 {JOB_VARIABLE}={mark} in their environment"
+                 {GGML_HSA_JIT_JOB}={mark} in their environment"
             );
         }
     }

@@ -1,9 +1,10 @@
 //! The worker's side, for compilers written in Rust.
 
-use super::orphans::{Family, JOB_VARIABLE};
+use super::orphans::Family;
 use super::protocol::{self, Greeting, Job, LINE_BYTES, Reply, Request};
 use crate::compiler::{CompileError, KernelCompiler};
-use aie_hal::ArchRegistry;
+use aie_hal::environment::table::GGML_HSA_JIT_JOB;
+use aie_hal::{ArchRegistry, Environment};
 use aie_ops::name::kernel_name;
 use aie_ops::table;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group, set_child_subreaper};
@@ -97,7 +98,7 @@ fn listen(mut input: impl BufRead, busy: &AtomicBool, requests: &mpsc::Sender<Ve
 
 /// The host has gone, or wants this process to end: nobody stays behind.
 fn end(busy: &AtomicBool) {
-    if let Ok(mark) = std::env::var(JOB_VARIABLE) {
+    if let Some(mark) = Environment::process().text(&GGML_HSA_JIT_JOB) {
         Family { leader: getpid(), mark }.sweep(&[], END_LIMIT);
     }
     if busy.load(Ordering::Acquire) {
