@@ -107,7 +107,7 @@ fn help() -> String {
          \n\
          Environment of llama.cpp:\n  \
          {AIE_HAL_RUNTIME_HOST}   path of this program or of a script that executes it;\n                         \
-         without it: beside libggml-hsa.so, then in PATH\n  \
+         without it: beside libggml-hsa.so, in its installation, in PATH\n  \
          {AIE_HAL_TIME_LIMIT_MS}  limit of every call in milliseconds, instead of 30000 (60000 for a submit)\n\
          \n\
          Options:\n  -h, --help     this text\n  -V, --version  version of the program and of its protocol"

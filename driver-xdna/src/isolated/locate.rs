@@ -1,4 +1,7 @@
 //! Finds the helper's executable.
+//!
+//! Cargo puts it beside the library. An installation has libraries in `PREFIX/lib`, or in folders below it, and programs in
+//! `PREFIX/bin`: the prefix is found from the library's own path, so that an installed tree may be moved.
 
 use super::StartError;
 use aie_hal::Environment;
@@ -52,10 +55,14 @@ impl Places {
         }
         match self.image.as_deref().and_then(Path::parent) {
             Some(directory) => {
-                let path = directory.join(HOST_NAME);
-                match refusal(&path) {
-                    None => return Ok(path),
-                    Some(reason) => attempts.push(format!("{} (beside this library): {reason}", path.display())),
+                let beside = Some((directory.join(HOST_NAME), "beside this library"));
+                let programs = prefix(directory).map(|prefix| prefix.join("bin").join(HOST_NAME));
+                let installed = programs.map(|path| (path, "the programs installed with this library"));
+                for (path, place) in beside.into_iter().chain(installed) {
+                    match refusal(&path) {
+                        None => return Ok(path),
+                        Some(reason) => attempts.push(format!("{} ({place}): {reason}", path.display())),
+                    }
                 }
             }
             None => attempts.push("beside this library: its own path is unknown".to_owned()),
@@ -68,6 +75,14 @@ impl Places {
         attempts.push(format!("PATH ({}): no executable {HOST_NAME} in it", path.display()));
         Err(StartError::NotFound { attempts: attempts.join("; ") })
     }
+}
+
+/// The prefix of an installation, from the folder of one of its libraries: `PREFIX/lib/x86_64-linux-gnu/ggml/backends0` is as
+/// deep as they are. None if no folder above is a system's or a prefix's `lib`: programs are not taken from a folder just
+/// because a library lies below it.
+fn prefix(directory: &Path) -> Option<&Path> {
+    let is_lib = |path: &&Path| path.file_name().is_some_and(|name| name == "lib" || name == "lib64");
+    directory.ancestors().take(4).find(is_lib).and_then(Path::parent)
 }
 
 /// Why `path` cannot be run, as far as can be told beforehand.
@@ -102,6 +117,7 @@ pub fn image_path() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rstest::rstest;
     use std::os::unix::fs::PermissionsExt;
 
     fn executable(directory: &Path) -> PathBuf {
@@ -133,6 +149,22 @@ mod tests {
         for (first, host) in hosts.iter().enumerate() {
             assert_eq!(&all(first).find().unwrap(), host);
         }
+    }
+
+    #[rstest]
+    #[case::plain("lib", true)]
+    #[case::lib64("lib64", true)]
+    #[case::multiarch("lib/x86_64-linux-gnu", true)]
+    #[case::debian("lib/x86_64-linux-gnu/ggml/backends0", true)]
+    #[case::too_deep("lib/a/b/c/d", false)]
+    #[case::no_installation("target/release", false)]
+    fn programs_of_the_same_installation_are_found(#[case] libraries: &str, #[case] found: bool) {
+        let prefix = tempfile::tempdir().unwrap();
+        std::fs::create_dir(prefix.path().join("bin")).unwrap();
+        let host = executable(&prefix.path().join("bin"));
+        let image = Some(prefix.path().join(libraries).join("libggml-hsa.so"));
+        let result = Places { image, ..nowhere() }.find();
+        assert_eq!(result.ok(), found.then_some(host));
     }
 
     #[test]
