@@ -1,7 +1,8 @@
 //! Link options of `libggml-hsa.so`, kernels to build in, and a look at the defaults that this build is given.
 //!
 //! ggml's loader closes a backend again when it only asked for its score. `-z nodelete` keeps the library mapped, so that
-//! threads and exit handlers never run in code that is gone.
+//! threads and exit handlers never run in code that is gone. The soname is the name the file is installed under: a program
+//! that is linked with it would otherwise ask for the path it had when it was linked.
 //!
 //! The defaults are compiled in by `src/config/build_defaults.rs`. One that means nothing ends the build here, because in the
 //! library it would have no effect that anybody sees.
@@ -51,6 +52,7 @@ fn main() {
     println!("cargo:rerun-if-changed=../jit-iron/src/jit_policy.rs");
     println!("cargo:rerun-if-changed=../hal/src/environment/words.rs");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libggml-hsa.so");
     check("GGML_HSA_DEFAULT_JIT", JitPolicy::NAMES, |text| JitPolicy::parse(text).is_some());
     let words = format!("{}; {}", words::TRUTHY.join(", "), words::FALSY.join(", "));
     check("GGML_HSA_DEFAULT_CPU_FALLBACK", &words, |text| words::switch(text).is_some());

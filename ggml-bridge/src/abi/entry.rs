@@ -1,4 +1,5 @@
-//! The two functions ggml's loader looks for.
+//! The functions by which a program gets the backend: the two that ggml's loader looks for, and one for a program that is
+//! linked with this library and includes `ggml-hsa.h`.
 
 use super::device::{Registry, registry};
 use super::guard::guard;
@@ -35,6 +36,13 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
             null_mut()
         }
     })
+}
+
+/// [`ggml_backend_init`] under the name that `ggml-hsa.h` declares: a linked program may have several backends, and each
+/// has a function `ggml_backend_init`.
+#[unsafe(no_mangle)]
+pub extern "C" fn ggml_backend_hsa_reg() -> *mut c_void {
+    ggml_backend_init()
 }
 
 fn prepare() -> Result<&'static Ggml, String> {
