@@ -21,6 +21,7 @@ mod session;
 mod simulation;
 mod stats;
 mod testbed;
+mod tools;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -45,6 +46,7 @@ enum Command {
     Operations(commands::operations::OperationsArgs),
     Environment(commands::environment::EnvironmentArgs),
     Abi(commands::abi::AbiArgs),
+    Cmake(commands::cmake::CmakeArgs),
     HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
     BlockFormats(commands::block_formats::BlockFormatsArgs),
     Kld(commands::kld::KldArgs),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::HsaHeaders(args) => commands::hsa_headers::run(args, options),
         Command::BlockFormats(args) => commands::block_formats::run(args, options),
         Command::Abi(args) => commands::abi::run(args, options),
+        Command::Cmake(args) => commands::cmake::run(args, options),
         Command::Kld(args) => commands::kld::run(args, options),
         Command::Splits(args) => commands::splits::run(args, options),
         Command::Models(args) => commands::models::run(args, options),

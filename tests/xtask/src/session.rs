@@ -122,6 +122,11 @@ impl Session {
         Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
     }
 
+    /// The same session with another copy of the library.
+    pub fn with_library(&self, library: PathBuf) -> Self {
+        Self { library, ..self.clone() }
+    }
+
     /// The same session with reports of its own, for a program that runs at the same time as others.
     pub fn apart(&self) -> Result<Self> {
         let simulation = self.simulation.as_ref().map(Simulation::apart).transpose()?;

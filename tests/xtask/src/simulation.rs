@@ -101,7 +101,7 @@ impl Simulation {
 }
 
 /// A word for the shell that stands for itself.
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 

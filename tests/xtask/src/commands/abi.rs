@@ -6,7 +6,7 @@
 //! backend; it is written in C against ggml's own headers, so that it shares no declaration with the library.
 
 mod build;
-mod sources;
+pub mod sources;
 
 use crate::ops_output::{Listing, Outcome};
 use crate::output;
@@ -24,7 +24,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Versions of the crate with the sources: ggml 0.9.4 (layout 2a) and 0.24.0 (layout 2b).
-const CRATE_VERSIONS: [&str; 2] = ["0.1.126", "0.1.159"];
+pub const CRATE_VERSIONS: [&str; 2] = ["0.1.126", "0.1.159"];
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// The cases abi_test.c has, by operation. TENSOR_2D came with layout 2b.
@@ -65,6 +65,11 @@ pub struct AbiArgs {
     device: DeviceOptions,
 }
 
+/// Where the releases of ggml and what was built of them lie.
+pub fn home() -> PathBuf {
+    workspace::target().join("abi")
+}
+
 fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -100,7 +105,7 @@ struct Run {
 /// Runs the command.
 pub fn run(args: &AbiArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
-    let home = workspace::target().join("abi");
+    let home = home();
     let crate_versions: Vec<&str> = if args.crate_version.is_empty() {
         CRATE_VERSIONS.to_vec()
     } else {

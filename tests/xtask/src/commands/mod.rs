@@ -6,6 +6,7 @@ pub mod backend_ops;
 pub mod bad_input;
 pub mod bench;
 pub mod block_formats;
+pub mod cmake;
 pub mod conformance;
 pub mod demo;
 pub mod environment;

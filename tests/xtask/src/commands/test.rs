@@ -127,6 +127,11 @@ const STAGES: &[Stage] = &[
         about: "the same library on ggml of every structure layout",
         program: Program::Xtask(&["abi"]),
     },
+    Stage {
+        name: "cmake",
+        about: "built and installed with CMake, found by other projects, loaded by stock llama.cpp",
+        program: Program::Xtask(&["cmake"]),
+    },
     Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
     Stage {
         name: "faults",

