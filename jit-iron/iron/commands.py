@@ -3,12 +3,12 @@
 What the lines are taken from:
 - IRON 1.3: `aie.utils.compile` of mlir-aie at v1.3.0/1.3.1. Chess is aiecc's default there, and `--no-xchesscc` alone still links
   with Chess (mlir-aie issue 3029), so both are switched off.
-- IRON 1.4: `python/utils/compile/utils.py` and `tools/aiecc/CommandLineOptions.h` of mlir-aie's main branch when 1.4.4 was made,
-  and the page on aiecc of the documentation of 1.4.4. Confirmed there: `--get-npu-insts`, `--get-pdi`, `--npu-insts-name`,
-  `--pdi-name` (templates, in which `{0}` is the device), `--tmpdir`, `--output-dir`, `--peano`, `--alloc-scheme`, `--verbose`;
-  that an unknown `--get-...` or option is an error; that Peano is the default (pull request 3501) and `--no-compile-host`,
-  `--no-xchesscc` and `--no-xbridge` are gone; and the three more options of the C++ line. Builds before that pull request list
-  `--no-xchesscc` in their help and get it.
+- IRON 1.4: the page on aiecc in the documentation of 1.4.4 has `--get-npu-insts`, `--get-...` and `--npu-insts-name`. The sources on
+  mlir-aie's main branch of that time, not the tag itself, have all that is used here: `tools/aiecc/CommandLineOptions.h` has
+  `--pdi-name` and `--npu-insts-name` (templates, in which `{0}` is the device), `--tmpdir`, `--output-dir`, `--peano`,
+  `--alloc-scheme`, `--verbose`, the selectors `--get-pdi` and `--get-npu-insts`, and neither `--no-compile-host` nor
+  `--no-xchesscc` and `--no-xbridge`; `python/utils/compile/utils.py` has the order and the further options of the C++ line.
+  Peano became the default with pull request 3501; builds before it list `--no-xchesscc` in their help and get it.
 
 The lines have run on test doubles only, never on IRON.
 """
