@@ -1,0 +1,144 @@
+//! `ggml-hsa cache`: what is in the cache of compiled kernels, whether it is whole, and taking things out.
+
+use crate::cache_table::table;
+use aie_hal::{ArchRegistry, Environment};
+use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
+use aie_jit_iron::inventory::{Care, Inventory, State};
+use aie_jit_iron::{CachePath, KernelCache, KernelCompiler, ReferenceCompiler};
+use clap::{Args, Subcommand};
+use ggml_hsa::config::parse_bytes;
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SECONDS_PER_DAY: u64 = 24 * 3600;
+
+/// List, verify, prune or clear the cache of compiled kernels
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa cache list
+  ggml-hsa cache verify && echo whole
+  ggml-hsa cache prune --older-than 90
+  ggml-hsa cache clear --dir /var/tmp/kernels
+
+Only files that the kernel store wrote are ever removed; anything else in the directory is named and stays.")]
+pub struct CacheArguments {
+    #[command(subcommand)]
+    action: Action,
+    /// The cache [default: as libggml-hsa.so finds it, by GGML_HSA_KERNEL_CACHE_DIR, XDG_CACHE_HOME and HOME]
+    #[arg(long, global = true, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Kernels, failures and remains, by their manifests and sizes
+    List,
+    /// The same with every byte checked; exit code 1 if anything is damaged
+    Verify,
+    /// Remove what is stale, damaged or left behind
+    Prune {
+        /// Also kernels and failures that are older than so many days
+        #[arg(long, value_name = "DAYS")]
+        older_than: Option<u64>,
+        /// Also the oldest kernels, until the others fit into this size (suffixes K, M, G, T)
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        max_size: Option<u64>,
+    },
+    /// Remove everything the kernel store wrote
+    Clear,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| format!("`{text}` is not a size; possible: bytes, or a number with K, M, G or T"))
+}
+
+/// Runs the command.
+pub fn run(arguments: &CacheArguments) -> ExitCode {
+    let path = arguments.dir.clone().unwrap_or_else(|| CachePath::of(Environment::process()).path().to_owned());
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(complain);
+    let result = match &arguments.action {
+        Action::Clear => clear(&path).map_err(|cause| cause.to_string()).map(|done| cleared(arguments, &done)),
+        _ if !path.exists() => Ok(nothing(arguments, &path)),
+        Action::List => inventory(arguments, path, &arches, Care::Quick),
+        Action::Verify => inventory(arguments, path, &arches, Care::Whole),
+        Action::Prune { older_than, max_size } => {
+            let age = older_than.map(|days| Duration::from_secs(days.saturating_mul(SECONDS_PER_DAY)));
+            let limits = Limits { age, bytes: *max_size };
+            KernelCache::open(&path).map_err(|cause| cause.to_string()).and_then(|cache| {
+                let done = prune(&cache, &compilers(), &arches, &limits).map_err(|cause| cause.to_string())?;
+                Ok(cleared(arguments, &done))
+            })
+        }
+    };
+    result.unwrap_or_else(|cause| {
+        complain(&cause);
+        ExitCode::from(2)
+    })
+}
+
+/// The compilers whose present state is known without starting anything: kernels of others are taken as they are.
+fn compilers() -> [Arc<dyn KernelCompiler>; 1] {
+    [Arc::new(ReferenceCompiler)]
+}
+
+fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {
+    let cache = KernelCache::open(&path).map_err(|cause| cause.to_string())?;
+    let inventory = Inventory::take(&cache, &compilers(), arches, care).map_err(|cause| cause.to_string())?;
+    if arguments.json {
+        json(&inventory);
+    } else {
+        say(&table(&inventory, &path));
+        for path in &inventory.foreign {
+            say(&format!("not the kernel store's: {}", path.display()));
+        }
+    }
+    let damaged = inventory.items.iter().any(|item| matches!(item.state, State::Damaged { .. }));
+    Ok(if damaged && care == Care::Whole { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn cleared(arguments: &CacheArguments, done: &Cleared) -> ExitCode {
+    if arguments.json {
+        json(done);
+    } else {
+        say(&format!("removed {} entries, {} bytes", done.items, done.bytes));
+        for path in &done.kept {
+            say(&format!("kept, not the kernel store's: {}", path.display()));
+        }
+    }
+    done.failed.iter().for_each(complain);
+    if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn nothing(arguments: &CacheArguments, path: &std::path::Path) -> ExitCode {
+    if arguments.json {
+        json(&Inventory::default());
+    } else {
+        say(&format!("no cache: {} is not there", path.display()));
+    }
+    ExitCode::SUCCESS
+}
+
+fn complain(problem: &impl Display) {
+    eprintln!("ggml-hsa: {problem}");
+}
+
+/// A reader that has gone away, such as `head`, wants no more.
+fn say(text: &impl Display) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+fn json(value: &impl Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => say(&text),
+        Err(cause) => complain(&cause),
+    }
+}

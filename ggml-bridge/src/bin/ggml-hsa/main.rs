@@ -1,0 +1,36 @@
+//! `ggml-hsa`: looking after what `libggml-hsa.so` leaves on the disk.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod cache_table;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Looks after what libggml-hsa.so, the llama.cpp backend for AMD NPUs, leaves on the disk.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ggml-hsa",
+    version,
+    after_help = "Examples:
+  ggml-hsa cache list                   kernels that were compiled, their sizes, ages and states
+  ggml-hsa cache verify --json          the same with every byte checked, for programs
+  ggml-hsa cache prune --max-size 1G    remove what nobody will use, and the oldest beyond 1 GiB
+
+Exit code: 0 when all is well, 1 when something is damaged or could not be removed, 2 when the command line or the cache cannot be used."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The cache of compiled kernels
+    Cache(cache::CacheArguments),
+}
+
+fn main() -> ExitCode {
+    let Arguments { command: Command::Cache(arguments) } = Arguments::parse();
+    cache::run(&arguments)
+}
