@@ -17,9 +17,9 @@ pub struct WorkerCommand {
     pub environment: Vec<(OsString, OsString)>,
     /// Whether to look for processes that a compilation left behind after each one that went well, too, and to kill them.
     ///
-    /// Looking means to read about every process of the machine, about 10 microseconds each: nothing beside the seconds that a
-    /// toolchain takes, and a toolchain starts programs. A worker that compiles by itself, as the reference worker does,
-    /// starts none and can do without. After a failure and at the end of a worker it is always done.
+    /// Looking means to read about every process of the machine, twice, at tens of microseconds each: nothing beside the
+    /// seconds that a toolchain takes, and a toolchain starts programs. A worker that compiles by itself, as the reference
+    /// worker does, starts none and can do without. After a failure and at the end of a worker it is always done.
     pub sweep_after_each: bool,
 }
 
