@@ -13,6 +13,7 @@ pub mod cache;
 pub mod cache_path;
 pub mod clear;
 pub mod compiler;
+pub mod configuration;
 pub mod counters;
 pub mod directory;
 pub mod failure;

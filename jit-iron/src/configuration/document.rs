@@ -1,0 +1,300 @@
+//! JSON whose values know where they are.
+//!
+//! serde_json tells the place of a syntax error, but not of a value that is well formed and wrong. It can hand out a value as
+//! the slice of the text that it was read from, though, and where a slice is in its text is a subtraction. Values are taken
+//! apart one level at a time, so that one bad value does not hide the next.
+
+use super::place::{Place, Problem};
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use std::fmt::{self, Formatter};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Largest file that is read, in bytes. A kernel takes some 300 bytes of a configuration.
+const MAX_BYTES: u64 = 64 << 20;
+/// Longest piece of a file that a message repeats, in characters.
+const MAX_QUOTED: usize = 160;
+
+/// A JSON text and its name.
+#[derive(Debug)]
+pub struct Document {
+    file: Arc<str>,
+    text: String,
+    /// Byte offsets of the beginnings of lines.
+    lines: Vec<usize>,
+}
+
+impl Document {
+    /// A text, and the name of its file for messages.
+    pub fn new(file: impl Into<Arc<str>>, text: impl Into<String>) -> Self {
+        let text = text.into();
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(index, _)| index + 1)).collect();
+        Self { file: file.into(), text, lines }
+    }
+
+    /// Reads `path`.
+    ///
+    /// # Errors
+    /// When it cannot be read, is larger than 64 MiB, or is not UTF-8. The message begins as the C++ tool's does.
+    pub fn read(path: &Path) -> Result<Self, Problem> {
+        let name = path.display().to_string();
+        let problem = |reason: String| {
+            Problem::new(&Place::file(name.as_str()), format!("Failed to load configuration: {reason}"))
+        };
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+            .map_err(|error| problem(format!("{error}; check the path and its permissions")))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(problem(format!("it is larger than {} MiB; is it a configuration?", MAX_BYTES >> 20)));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let offset = error.utf8_error().valid_up_to();
+            problem(format!("the byte at offset {offset} is not UTF-8; save the file as UTF-8"))
+        })?;
+        Ok(Self::new(name.as_str(), text))
+    }
+
+    /// The file as a whole.
+    pub fn place(&self) -> Place {
+        Place::file(Arc::clone(&self.file))
+    }
+
+    /// The outermost value.
+    ///
+    /// # Errors
+    /// When the text is not JSON.
+    pub fn root(&self) -> Result<Value<'_>, Problem> {
+        if self.text.starts_with('\u{feff}') {
+            let message =
+                "Failed to load configuration: it begins with a byte order mark; save it as UTF-8 without one";
+            return Err(Problem::new(&self.place(), message));
+        }
+        let raw: &RawValue = serde_json::from_str(&self.text).map_err(|error| {
+            let place = Place { position: Some((error.line(), error.column())), ..self.place() };
+            Problem::new(&place, format!("Failed to load configuration: {}; correct the JSON", reason(&error)))
+        })?;
+        Ok(Value { document: self, text: raw.get(), path: String::new() })
+    }
+
+    /// Line and column of a slice of the text.
+    fn position(&self, slice: &str) -> Option<(usize, usize)> {
+        let offset = slice.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
+        let line = self.lines.partition_point(|start| *start <= offset);
+        let start = *self.lines.get(line.checked_sub(1)?)?;
+        Some((line, self.text.get(start..offset)?.chars().count() + 1))
+    }
+}
+
+/// serde_json's message without the place, which is told in its own way.
+fn reason(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    match message.rfind(" at line ") {
+        Some(end) => message[..end].to_owned(),
+        None => message,
+    }
+}
+
+/// Text of a file for a message: control characters escaped, because messages go to terminals, and not endlessly long.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::new();
+    for (index, character) in text.chars().enumerate() {
+        if index == MAX_QUOTED {
+            quoted.push_str("...");
+            break;
+        }
+        if character.is_control() {
+            quoted.extend(character.escape_default());
+        } else {
+            quoted.push(character);
+        }
+    }
+    quoted
+}
+
+/// A value of a document: a slice of its text.
+#[derive(Debug, Clone)]
+pub struct Value<'d> {
+    document: &'d Document,
+    text: &'d str,
+    path: String,
+}
+
+/// One member of an object.
+#[derive(Debug)]
+pub struct Member<'d> {
+    /// Its key.
+    pub key: String,
+    /// The place of the key.
+    pub key_place: Place,
+    /// Its value.
+    pub value: Value<'d>,
+}
+
+impl<'d> Value<'d> {
+    /// Where it is.
+    pub fn place(&self) -> Place {
+        Place { path: self.path.clone(), position: self.document.position(self.text), ..self.document.place() }
+    }
+
+    /// A message about this value.
+    pub fn problem(&self, message: impl Into<String>) -> Problem {
+        Problem::new(&self.place(), message)
+    }
+
+    /// The text as the file has it.
+    pub fn json(&self) -> &'d str {
+        self.text
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(&self) -> bool {
+        self.text == "null"
+    }
+
+    /// What kind of value it is, in words.
+    pub fn kind(&self) -> &'static str {
+        match self.text.as_bytes().first() {
+            Some(b'{') => "an object",
+            Some(b'[') => "a list",
+            Some(b'"') => "a string",
+            Some(b't' | b'f') => "a truth value",
+            Some(b'n') => "null",
+            _ => "a number",
+        }
+    }
+
+    /// As a type of serde's.
+    ///
+    /// # Errors
+    /// serde's message, with the place inside the value.
+    pub fn read<T: Deserialize<'d>>(&self) -> Result<T, Problem> {
+        serde_json::from_str(self.text).map_err(|error| self.problem(reason(&error)))
+    }
+
+    /// The members of an object, in order, repeated keys included.
+    ///
+    /// # Errors
+    /// When it is not an object.
+    pub fn members(&self) -> Result<Vec<Member<'d>>, Problem> {
+        let RawMembers(members) = self.read()?;
+        let member = |(key, value): (&'d RawValue, &'d RawValue)| {
+            let name: String = serde_json::from_str(key.get()).map_err(|error| self.problem(reason(&error)))?;
+            let separator = if self.path.is_empty() { "" } else { "." };
+            let path = format!("{}{separator}{}", self.path, quoted(&name));
+            let value = Value { document: self.document, text: value.get(), path };
+            let key_place = Place { position: self.document.position(key.get()), ..value.place() };
+            Ok(Member { key: name, key_place, value })
+        };
+        members.into_iter().map(member).collect()
+    }
+
+    /// The elements of a list.
+    ///
+    /// # Errors
+    /// When it is not a list.
+    pub fn elements(&self) -> Result<Vec<Value<'d>>, Problem> {
+        let elements: Vec<&RawValue> = self.read()?;
+        let element = |(index, value): (usize, &'d RawValue)| Value {
+            document: self.document,
+            text: value.get(),
+            path: format!("{}[{index}]", self.path),
+        };
+        Ok(elements.into_iter().enumerate().map(element).collect())
+    }
+}
+
+/// The members of an object as slices. A map type would drop repeated keys.
+struct RawMembers<'d>(Vec<(&'d RawValue, &'d RawValue)>);
+
+impl<'de> Deserialize<'de> for RawMembers<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = RawMembers<'de>;
+            fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(RawMembers(members))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    const TEXT: &str = "{\n  \"a\": [1, \"\u{e4}\", {\"b\": null}],\n  \"a\": 2\n}";
+
+    #[test]
+    fn values_know_where_they_are() {
+        let document = Document::new("f.json", TEXT);
+        let members = document.root().unwrap().members().unwrap();
+        let keys: Vec<_> = members.iter().map(|member| (member.key.as_str(), member.key_place.to_string())).collect();
+        assert_eq!(keys, [("a", "f.json:2:3: a".to_owned()), ("a", "f.json:3:3: a".to_owned())]);
+        let elements = members[0].value.elements().unwrap();
+        let found: Vec<_> = elements.iter().map(|value| (value.place().to_string(), value.kind())).collect();
+        let expected = [("2:9: a[0]", "a number"), ("2:12: a[1]", "a string"), ("2:17: a[2]", "an object")];
+        assert_eq!(found, expected.map(|(place, kind)| (format!("f.json:{place}"), kind)));
+        let inner = elements[2].members().unwrap();
+        assert_eq!(inner[0].value.place().to_string(), "f.json:2:23: a[2].b");
+        assert!(inner[0].value.is_null());
+    }
+
+    #[rstest]
+    #[case("", "f.json:1:0: Failed to load configuration: EOF while parsing a value; correct the JSON")]
+    #[case("{\n\"a\": 1,\n}", "f.json:3:1: Failed to load configuration: key must be a string; correct the JSON")]
+    #[case("{} x", "f.json:1:4: Failed to load configuration: trailing characters; correct the JSON")]
+    #[case(
+        "\u{feff}{}",
+        "f.json: Failed to load configuration: it begins with a byte order mark; save it as UTF-8 without one"
+    )]
+    fn what_is_not_json_is_told_with_its_place(#[case] text: &str, #[case] expected: &str) {
+        let document = Document::new("f.json", text);
+        assert_eq!(document.root().unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn deep_nesting_is_read_without_a_stack_overflow() {
+        let document = Document::new("f.json", "[".repeat(200_000) + &"]".repeat(200_000));
+        let mut value = document.root().unwrap();
+        for _ in 0..300 {
+            value = value.elements().unwrap().remove(0);
+        }
+        assert_eq!(value.kind(), "a list");
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("c.json");
+        let message = Document::read(&path).unwrap_err().to_string();
+        let expected = format!("{}: Failed to load configuration: No such file", path.display());
+        assert!(message.starts_with(&expected), "{message}");
+        std::fs::write(&path, b"{\xff").unwrap();
+        let message = Document::read(&path).unwrap_err().to_string();
+        assert!(message.ends_with("the byte at offset 1 is not UTF-8; save the file as UTF-8"), "{message}");
+        let message = Document::read(folder.path()).unwrap_err().to_string();
+        assert!(message.contains("Failed to load configuration: Is a directory"), "{message}");
+        let message = Document::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(message.contains("it is larger than 64 MiB"), "{message}");
+    }
+
+    #[test]
+    fn quoted_text_is_harmless() {
+        assert_eq!(quoted("a\u{1b}[31m\n\u{e4}"), "a\\u{1b}[31m\\n\u{e4}");
+        assert_eq!(quoted(&"x".repeat(1000)).len(), MAX_QUOTED + 3);
+    }
+}
