@@ -94,7 +94,8 @@ impl KernelDirectory {
     }
 }
 
-fn load(
+/// The kernel of a node in `files`, which may have any name.
+pub(crate) fn load(
     files: &KernelFiles,
     op: &dyn Operation,
     name: &str,

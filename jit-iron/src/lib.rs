@@ -26,6 +26,7 @@ pub mod lock;
 pub mod manifest;
 pub mod ownership;
 pub mod pack;
+pub mod pregeneration;
 mod sources;
 pub mod stem;
 pub mod store;

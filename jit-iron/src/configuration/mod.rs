@@ -20,7 +20,7 @@ pub use exported_name::{ExportedNameError, check_exported_name};
 pub use file::Entry;
 pub use parameters::parse_parameters;
 pub use place::{Located, Place, Problem};
-pub use validation::{KernelRequest, Rules, Validated, validate};
+pub use validation::{KernelRequest, NameTable, Rules, Validated, check_request, validate};
 
 use std::path::Path;
 

@@ -1,5 +1,6 @@
 //! Where something is in a file, and what is wrong there.
 
+use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
@@ -32,9 +33,23 @@ impl Display for Place {
     }
 }
 
+/// As an object with `file`, `line`, `column` and `path`; without a position, line and column are left out.
 impl Serialize for Place {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let mut place = serializer.serialize_struct("Place", 4)?;
+        place.serialize_field("file", &*self.file)?;
+        match self.position {
+            Some((line, column)) => {
+                place.serialize_field("line", &line)?;
+                place.serialize_field("column", &column)?;
+            }
+            None => {
+                place.skip_field("line")?;
+                place.skip_field("column")?;
+            }
+        }
+        place.serialize_field("path", &self.path)?;
+        place.end()
     }
 }
 
@@ -80,6 +95,10 @@ mod tests {
         place.position = Some((3, 14));
         assert_eq!(place.to_string(), "a.json:3:14");
         place.path = "kernels[1].arch".into();
-        assert_eq!(Problem::new(&place, "no").to_string(), "a.json:3:14: kernels[1].arch: no");
+        let problem = Problem::new(&place, "no");
+        assert_eq!(problem.to_string(), "a.json:3:14: kernels[1].arch: no");
+        let json = serde_json::to_string(&problem).unwrap();
+        let expected = r#"{"place":{"file":"a.json","line":3,"column":14,"path":"kernels[1].arch"},"message":"no"}"#;
+        assert_eq!(json, expected);
     }
 }

@@ -14,11 +14,13 @@ use super::exported_name::check_exported_name;
 use super::file::Entry;
 use super::nearest::{possible, suggestion};
 use super::place::{Located, Place, Problem};
+use crate::cache::same_kernel;
 use crate::kernel_source::KernelSource;
+use crate::stem::kernel_stem;
 use aie_hal::{Arch, ArchRegistry};
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::normalise;
-use aie_ops::{F16Policy, Node, Operation, Placement, table};
+use aie_ops::{F16Policy, Node, Operation, Placement, Unsupported, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,10 +46,28 @@ pub struct KernelRequest {
     pub node: Node,
     /// The generation.
     pub arch: Arc<Arch>,
-    /// The name that the backend looks for.
-    pub lookup_name: String,
+    /// The kernel's name, which the C++ backend looks for.
+    pub name: String,
+    /// The stem of the files that this backend looks for first; differs from the name where names are ambiguous or too long.
+    pub stem: String,
     /// The name of the files.
     pub exported_name: String,
+}
+
+impl KernelRequest {
+    /// Whether one artifact serves both.
+    pub fn same_kernel(&self, other: &Self) -> bool {
+        self.op.name() == other.op.name()
+            && self.arch.name == other.arch.name
+            && same_kernel(self.op, &self.node, &other.node)
+    }
+
+    /// The kernel of a normalised node that is fit to be made, under the name that is looked for.
+    fn new(place: Place, op: &'static dyn Operation, node: Node, arch: Arc<Arch>) -> Self {
+        let name = kernel_name(op, &node);
+        let stem = kernel_stem(op, &node, &name);
+        Self { place, op, node, arch, name, exported_name: stem.clone(), stem }
+    }
 }
 
 /// A configuration without mistakes.
@@ -102,18 +122,30 @@ fn request(entry: &Entry, rules: &Rules<'_>, problems: &mut Vec<Problem>) -> Opt
         keep(Some(Problem::new(&entry.place, format!("{error}; use smaller extents or another arch"))));
     }
     let exported_name = entry.exported_name.as_ref().ok()?;
-    let lookup_name = kernel_name(op, &normalised);
-    let exported = exported_name.as_ref().map_or(&lookup_name, |name| &name.value).clone();
-    if exported_name.is_none()
-        && let Err(error) = check_exported_name(&exported)
-    {
-        let message = format!("the name that the backend looks for cannot name files: {error}");
-        keep(Some(Problem::new(&entry.place, message)));
-    }
     if problems.len() > before || entry.kernel_source.is_none() {
         return None;
     }
-    Some(KernelRequest { place: entry.place.clone(), op, node: normalised, arch, lookup_name, exported_name: exported })
+    let mut kernel = KernelRequest::new(entry.place.clone(), op, normalised, arch);
+    if let Some(name) = exported_name {
+        kernel.exported_name.clone_from(&name.value);
+    }
+    Some(kernel)
+}
+
+/// The kernel of a node that is normalised already, as a run of the backend has recorded it.
+///
+/// # Errors
+/// Why there is no such kernel.
+pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<KernelRequest, String> {
+    let unknown = || Unsupported::Operation { op: quoted(&node.op) }.to_string();
+    let op = table::lookup(&node.op).ok_or_else(unknown)?;
+    let tensors = node.sources.iter().flatten().map(|tensor| ("a source", tensor));
+    for (what, tensor) in tensors.chain(node.outputs().map(|tensor| ("the output", tensor))) {
+        tensor.validate().map_err(|reason| format!("{what} is not well formed: {reason}"))?;
+    }
+    runs_on_the_array(op, node)?;
+    op.design(node, arch).map_err(|error| error.to_string())?;
+    Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }
 
 fn operation(name: &Located<String>) -> Result<&'static dyn Operation, Problem> {
@@ -194,19 +226,21 @@ fn node(entry: &Entry, op: &dyn Operation) -> Option<Node> {
 
 /// The normalised node, if the operation takes `node` and has a kernel for it.
 fn check(op: &dyn Operation, node: &Node, f16: F16Policy) -> Result<Node, String> {
-    if let Err(error) = op.check(node) {
-        return Err(match advice(node) {
-            Some(advice) => format!("{error}; {advice}"),
-            None => error.to_string(),
-        });
-    }
-    if let Placement::Host(reason) = op.placement(node) {
-        return Err(format!(
-            "{} is computed on the host ({reason}), so there is no kernel to make; remove it",
-            op.name()
-        ));
-    }
+    runs_on_the_array(op, node).map_err(|error| match advice(node) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error,
+    })?;
     Ok(normalise(op, node, f16).map_err(|error| error.to_string())?.node)
+}
+
+fn runs_on_the_array(op: &dyn Operation, node: &Node) -> Result<(), String> {
+    op.check(node).map_err(|error| error.to_string())?;
+    match op.placement(node) {
+        Placement::Array => Ok(()),
+        Placement::Host(reason) => {
+            Err(format!("{} is computed on the host ({reason}), so there is no kernel to make; remove it", op.name()))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,309 @@
+//! `ggml-hsa-gen-kernels`: makes kernels ahead of time, for machines that have no compiler.
+//!
+//! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
+
+use aie_hal::{Arch, ArchRegistry};
+use aie_jit_iron::configuration::{self, Document, NameTable, Problem, Rules, Validated};
+use aie_jit_iron::pregeneration::{
+    Interruption, IronOptions, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
+    stats_file, write_packs,
+};
+use aie_jit_iron::{KernelCompiler, ReferenceCompiler};
+use aie_ops::F16Policy;
+use clap::{Parser, ValueEnum};
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  ggml-hsa-gen-kernels --config kernels.json --output-dir ./kernels
+      Makes the kernels of a configuration. Use them with GGML_HSA_KERNEL_DIR=./kernels.
+  ggml-hsa-gen-kernels --config kernels.json --dry-run
+      Checks a configuration and shows what would be made. Needs no toolchain.
+  GGML_HSA_STATS=run.json llama-cli ...
+  ggml-hsa-gen-kernels --from-stats run.json --output-dir ./kernels --jobs 4
+      Makes what a run missed.
+
+Configuration:
+  {\"kernels\": [{\"kernel_name\": \"ggml_op_add\", \"kernel_source\": \"binary_ops.py\", \"arch\": \"aie2\",
+    \"input_tensors\": [\"(1024,1,1,1)/f32\", \"(1024,1,1,1)/f32\"], \"output_tensor\": \"(1024,1,1,1)/f32\",
+    \"exported_name\": \"add_f32_1024\"}]}
+  Tensors are (dim0,dim1,dim2,dim3)/dtype[/(stride0,stride1,stride2,stride3)], strides in elements.
+  Optional: exported_name (default: the name the backend looks for), op_params.
+
+Exit codes:
+  0  all kernels are there     2  configuration or usage is wrong
+  1  some kernels failed       3  the toolchain is missing     130  interrupted";
+
+/// Makes kernels ahead of time, from a configuration or from the statistics of a run
+#[derive(Debug, Parser)]
+#[command(name = "ggml-hsa-gen-kernels", version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Configuration file (JSON)
+    #[arg(long, value_name = "FILE", required_unless_present = "from_stats")]
+    config: Option<PathBuf>,
+    /// Statistics file of a run (GGML_HSA_STATS): makes the kernels it missed
+    #[arg(long, value_name = "FILE")]
+    from_stats: Option<PathBuf>,
+    /// Directory for the kernels, with a folder per generation
+    #[arg(long, value_name = "DIR", required_unless_present = "dry_run")]
+    output_dir: Option<PathBuf>,
+    /// Folder of the kernel sources [default: those of this build]
+    #[arg(long, value_name = "DIR")]
+    kernels_dir: Option<PathBuf>,
+    /// What makes the kernels
+    #[arg(long, value_enum, default_value_t = CompilerName::Iron)]
+    compiler: CompilerName,
+    /// Only kernels of this generation; may be given several times
+    #[arg(long, value_name = "ARCH")]
+    arch: Vec<String>,
+    /// Kernels made at a time [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// What becomes of f16, which decides names; must be what the backend will be told
+    #[arg(long, value_name = "POLICY", env = "GGML_HSA_F16", default_value = "f32", value_parser = F16Policy::parse)]
+    f16: F16Policy,
+    /// Makes kernels again that are there and current
+    #[arg(long)]
+    force: bool,
+    /// Checks everything and shows what would be made
+    #[arg(long)]
+    dry_run: bool,
+    /// Writes DIR/ARCH.pack too, for building the kernels into the library
+    #[arg(long, conflicts_with = "dry_run")]
+    embed: bool,
+    /// Prints the report as JSON
+    #[arg(long)]
+    json: bool,
+    /// Tells every kernel, and what compilers print
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CompilerName {
+    /// Code for the array; needs the IRON environment
+    Iron,
+    /// Descriptions that simulated devices execute; on an NPU they do nothing
+    Reference,
+}
+
+/// Why nothing was made.
+enum Refusal {
+    /// The files are wrong: exit code 2.
+    Wrong(Vec<Problem>),
+    /// The options are wrong: exit code 2.
+    Usage(String),
+    /// Exit code 3.
+    NoToolchain(String),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let (code, printed) = match run(&arguments) {
+        Ok((code, report)) => (code, print(&arguments, &report)),
+        Err(refusal) => refuse(&arguments, refusal),
+    };
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot print: {error}");
+            ExitCode::from(1)
+        }
+        // A broken pipe means that whoever read our output has seen enough.
+        _ => ExitCode::from(code),
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
+    let (arches, problems) = ArchRegistry::from_environment();
+    for problem in problems {
+        eprintln!("warning: {problem}");
+    }
+    let wanted = wanted(arguments, &arches)?;
+    let jobs = arguments.jobs.map_or_else(processors, usize::from);
+    let options = Options { jobs, force: arguments.force, arches: arguments.arch.clone() };
+    if arguments.dry_run {
+        return Ok((0, plan(&wanted, arguments.output_dir.as_deref(), &options)));
+    }
+    let Some(path) = &arguments.output_dir else {
+        return Err(Refusal::Usage("--output-dir is missing".into()));
+    };
+    let usage = |error: io::Error| Refusal::Usage(format!("output directory {}: {error}", path.display()));
+    // Before any other thread is there: threads inherit which signals are blocked.
+    let interruption =
+        Interruption::watch().map_err(|error| Refusal::Usage(format!("cannot watch signals: {error}")))?;
+    let compiler = compiler(arguments, jobs)?;
+    let output = OutputDirectory::open(path).map_err(usage)?;
+    let progress = Progress::new(wanted.kernels.len(), arguments.verbose);
+    let (mut report, nothing_tried) = generate(&wanted, &*compiler, &output, &options, &progress, &interruption);
+    let failed = report.with(Status::Failed).count();
+    let mut code = match (report.interrupted, nothing_tried, failed) {
+        (true, _, 1..) => 130,
+        (_, true, _) => 3,
+        (_, _, 1..) => 1,
+        _ => 0,
+    };
+    if arguments.embed && failed > 0 {
+        eprintln!("error: no pack is written, because {failed} kernel(s) are missing");
+    } else if arguments.embed {
+        match write_packs(&output, generations(&wanted, &report)) {
+            Ok(packs) => report.packs = packs.iter().map(|path| path.display().to_string()).collect(),
+            Err(error) => {
+                eprintln!("error: {error}");
+                code = 1;
+            }
+        }
+    }
+    Ok((code, report))
+}
+
+/// The kernels to make.
+fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Refusal> {
+    for name in &arguments.arch {
+        if arches.get(name).is_none() {
+            let known = arches.names().collect::<Vec<_>>().join(", ");
+            return Err(Refusal::Usage(format!("--arch {name}: no such generation; possible: {known}")));
+        }
+    }
+    if let Some(folder) = arguments.kernels_dir.as_ref().filter(|folder| !folder.is_dir()) {
+        let message =
+            format!("Kernels directory not found: {}; correct --kernels-dir or leave it out", folder.display());
+        return Err(Refusal::Usage(message));
+    }
+    let rules = Rules { arches, f16: arguments.f16, kernels_dir: arguments.kernels_dir.as_deref() };
+    let (mut names, mut problems) = (NameTable::default(), Vec::new());
+    if let Some(path) = &arguments.config {
+        match configuration::load(path, &rules) {
+            Ok(validated) => names = validated.into(),
+            Err(found) => problems = found,
+        }
+    }
+    if let Some(path) = &arguments.from_stats {
+        let document = Document::read(path).map_err(|problem| vec![problem]);
+        if let Err(found) = document.and_then(|document| stats_file::read(&document, arches, &mut names)) {
+            problems.extend(found);
+        }
+    }
+    if problems.is_empty() { Ok(names.finish()) } else { Err(Refusal::Wrong(problems)) }
+}
+
+fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Refusal> {
+    match arguments.compiler {
+        CompilerName::Reference => {
+            eprintln!(
+                "warning: --compiler reference: these kernels are descriptions for SIMULATED devices. On a real NPU they do \
+                 nothing. Do not install them on machines with an NPU."
+            );
+            Ok(Arc::new(ReferenceCompiler))
+        }
+        CompilerName::Iron => {
+            let options = IronOptions { kernels_dir: arguments.kernels_dir.clone(), jobs, verbose: arguments.verbose };
+            iron_compiler(&options).map_err(|error| Refusal::NoToolchain(error.to_string()))
+        }
+    }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The generations of kernels that are there now.
+fn generations<'a>(wanted: &'a Validated, report: &Report) -> Vec<&'a Arch> {
+    let mut arches: Vec<&Arch> = Vec::new();
+    for (kernel, report) in wanted.kernels.iter().zip(&report.kernels) {
+        if report.status != Status::Skipped && !arches.iter().any(|arch| arch.name == kernel.arch.name) {
+            arches.push(&kernel.arch);
+        }
+    }
+    arches
+}
+
+/// Tells why nothing was made.
+fn refuse(arguments: &Arguments, refusal: Refusal) -> (u8, io::Result<()>) {
+    let (code, problems, message) = match refusal {
+        Refusal::Wrong(problems) => {
+            let message = format!("{} mistake(s); nothing was made", problems.len());
+            (2, problems, message)
+        }
+        Refusal::Usage(message) => (2, Vec::new(), message),
+        Refusal::NoToolchain(message) => (3, Vec::new(), message),
+    };
+    for problem in &problems {
+        eprintln!("error: {problem}");
+    }
+    eprintln!("error: {message}");
+    if !arguments.json {
+        return (code, Ok(()));
+    }
+    (code, print_json(&json!({"version": 1, "error": message, "problems": problems})))
+}
+
+fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
+    for note in &report.notes {
+        eprintln!("note: {note}");
+    }
+    if report.total == 0 {
+        eprintln!("warning: there is no kernel to make");
+    }
+    if arguments.json {
+        return print_json(report);
+    }
+    let mut out = io::stdout().lock();
+    if arguments.dry_run { print_plan(report, &mut out) } else { print_result(report, &mut out) }
+}
+
+fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let linked = report.kernels.iter().filter(|kernel| !kernel.links.is_empty()).count();
+    if linked > 0 {
+        writeln!(
+            out,
+            "{linked} kernel(s) have names that no backend looks for; links under the right names lead to them"
+        )?;
+    }
+    let slowest = report.slowest(5);
+    if slowest.len() > 1 {
+        let time = |milliseconds: u64| format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100);
+        let names: Vec<String> = slowest
+            .iter()
+            .map(|kernel| format!("{}/{} {}", kernel.arch, kernel.name, time(kernel.milliseconds)))
+            .collect();
+        writeln!(out, "Slowest: {}", names.join(", "))?;
+    }
+    for pack in &report.packs {
+        writeln!(out, "Packed {pack}")?;
+    }
+    if report.interrupted {
+        writeln!(out, "Interrupted; run the same command again to go on")?;
+    }
+    writeln!(out, "{}", report.summary())
+}
+
+fn print_plan(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    for kernel in &report.kernels {
+        let what = match kernel.status {
+            Status::Kept => "keep",
+            Status::Skipped => "skip",
+            _ => "make",
+        };
+        write!(out, "{what} {}/{}", kernel.arch, kernel.name)?;
+        if !kernel.links.is_empty() {
+            write!(out, " (links: {})", kernel.links.join(", "))?;
+        }
+        match &kernel.cause {
+            Some(cause) => writeln!(out, ": {cause}")?,
+            None => writeln!(out)?,
+        }
+    }
+    let count = |status| report.with(status).count();
+    let (make, keep) = (count(Status::Planned), count(Status::Kept));
+    writeln!(out, "No mistakes found: {make} kernel(s) to make, {keep} to keep")
+}
+
+fn print_json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)
+}

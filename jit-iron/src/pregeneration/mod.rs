@@ -1,0 +1,28 @@
+//! Making kernels ahead of time: the library half of `ggml-hsa-gen-kernels`.
+//!
+//! A configuration ([`crate::configuration`]) or the statistics of a run ([`stats_file`]) say which kernels to make. They are
+//! made by any [`KernelCompiler`](crate::KernelCompiler), several at a time, into a directory that serves as
+//! `GGML_HSA_KERNEL_DIR`. A kernel that is there already, whole and from the same sources, is kept: an interrupted run is
+//! taken up by starting it again. Each kernel appears with all of its files or not at all.
+
+mod embedding;
+mod interruption;
+mod links;
+mod output;
+mod progress;
+mod report;
+mod run;
+pub mod stats_file;
+mod toolchain;
+
+pub use embedding::write_packs;
+pub use interruption::Interruption;
+pub use links::{Links, plan_links};
+pub use output::OutputDirectory;
+pub use progress::Progress;
+pub use report::{KernelReport, Report, Status};
+pub use run::{Options, generate, plan};
+pub use toolchain::{IronOptions, iron_compiler};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! What became of every kernel.
+
+use crate::configuration::{Place, Problem};
+use serde::Serialize;
+
+/// Version of [`Report`].
+const VERSION: u32 = 1;
+
+/// What became of one kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It was made.
+    Made,
+    /// It was there, whole and from the same sources.
+    Kept,
+    /// It could not be made; the report has the cause.
+    Failed,
+    /// It was not asked for (`--arch`), or cannot be made (statistics); the report has the cause.
+    Skipped,
+    /// It would be made (`--dry-run`).
+    Planned,
+}
+
+/// One kernel's part of the report.
+#[derive(Debug, Clone, Serialize)]
+pub struct KernelReport {
+    /// Name of the files.
+    pub name: String,
+    /// Name that the backend looks for.
+    pub kernel: String,
+    /// Further names, which are links to the files.
+    pub links: Vec<String>,
+    /// Generation.
+    pub arch: String,
+    /// Operation, ggml's description.
+    pub operation: String,
+    /// Who asked for it.
+    pub place: Place,
+    /// What became of it.
+    pub status: Status,
+    /// How long that took.
+    pub milliseconds: u64,
+    /// Bytes of PDI and instructions; 0 when there is no kernel.
+    pub bytes: usize,
+    /// Why it failed, was skipped, or was made again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What the compiler printed before it failed; the end of it, when it is much.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub output: String,
+}
+
+/// All kernels of a run. Its JSON form is what `--json` prints.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    version: u32,
+    /// Name of the compiler.
+    pub compiler: String,
+    /// Its toolchain; empty in a dry run, which has none.
+    pub toolchain: String,
+    /// Where the kernels are.
+    pub output_dir: String,
+    /// Whether the run was interrupted.
+    pub interrupted: bool,
+    /// Duration of the run.
+    pub milliseconds: u64,
+    /// Kernels that are there now, as asked for.
+    pub generated: usize,
+    /// Kernels that were asked for.
+    pub total: usize,
+    /// Packs that were written (`--embed`).
+    pub packs: Vec<String>,
+    /// What is worth knowing.
+    pub notes: Vec<Problem>,
+    /// One entry per kernel.
+    pub kernels: Vec<KernelReport>,
+}
+
+impl Report {
+    /// The report of a run whose kernels became `kernels`.
+    pub fn new(kernels: Vec<KernelReport>, notes: Vec<Problem>) -> Self {
+        let count = |wanted: &[Status]| kernels.iter().filter(|kernel| wanted.contains(&kernel.status)).count();
+        Self {
+            version: VERSION,
+            compiler: String::new(),
+            toolchain: String::new(),
+            output_dir: String::new(),
+            interrupted: false,
+            milliseconds: 0,
+            generated: count(&[Status::Made, Status::Kept]),
+            total: kernels.len() - count(&[Status::Skipped]),
+            packs: Vec::new(),
+            notes,
+            kernels,
+        }
+    }
+
+    /// Kernels with this status.
+    pub fn with(&self, status: Status) -> impl Iterator<Item = &KernelReport> {
+        self.kernels.iter().filter(move |kernel| kernel.status == status)
+    }
+
+    /// The last line, in the words of the C++ tool.
+    pub fn summary(&self) -> String {
+        format!("Generated {}/{} kernel(s) successfully", self.generated, self.total)
+    }
+
+    /// The kernels that took longest to make, the slowest first.
+    pub fn slowest(&self, count: usize) -> Vec<&KernelReport> {
+        let mut made: Vec<&KernelReport> = self.with(Status::Made).collect();
+        made.sort_by_key(|kernel| std::cmp::Reverse(kernel.milliseconds));
+        made.truncate(count);
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(status: Status, milliseconds: u64) -> KernelReport {
+        KernelReport {
+            name: format!("k{milliseconds}"),
+            kernel: "k".into(),
+            links: Vec::new(),
+            arch: "aie2".into(),
+            operation: "ADD".into(),
+            place: Place::file("c.json"),
+            status,
+            milliseconds,
+            bytes: 0,
+            cause: None,
+            output: String::new(),
+        }
+    }
+
+    #[test]
+    fn skipped_kernels_do_not_count_and_the_slowest_come_first() {
+        let statuses = [Status::Made, Status::Skipped, Status::Kept, Status::Made, Status::Failed, Status::Made];
+        let kernels = statuses.into_iter().zip(1..).map(|(status, time)| kernel(status, time)).collect();
+        let report = Report::new(kernels, Vec::new());
+        assert_eq!(report.summary(), "Generated 4/5 kernel(s) successfully");
+        assert_eq!(report.slowest(2).iter().map(|kernel| kernel.milliseconds).collect::<Vec<_>>(), [6, 4]);
+    }
+
+    #[test]
+    fn json_has_statuses_as_words() {
+        let json = serde_json::to_value(Report::new(vec![kernel(Status::Kept, 1)], Vec::new())).unwrap();
+        assert_eq!((&json["version"], &json["kernels"][0]["status"]), (&1.into(), &"kept".into()));
+        assert_eq!(json["kernels"][0]["place"]["file"], "c.json");
+        assert!(json["kernels"][0].get("cause").is_none());
+    }
+}

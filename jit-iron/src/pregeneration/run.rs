@@ -1,0 +1,204 @@
+//! Making kernels, several at a time.
+
+use super::interruption::Interruption;
+use super::links::{Links, plan_links};
+use super::output::{self, OutputDirectory};
+use super::progress::Progress;
+use super::report::{KernelReport, Report, Status};
+use crate::compiler::{CompileError, KernelCompiler};
+use crate::configuration::{KernelRequest, Validated};
+use crate::manifest::{Manifest, Origin};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How much of a compiler's output a report carries, in bytes.
+const OUTPUT_BYTES: usize = 64 << 10;
+
+/// How kernels are made.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Compilations at a time, at least 1.
+    pub jobs: usize,
+    /// Makes kernels again that are there and current.
+    pub force: bool,
+    /// Only kernels of these generations; of all, when empty.
+    pub arches: Vec<String>,
+}
+
+impl Options {
+    fn wants(&self, kernel: &KernelRequest) -> bool {
+        self.arches.is_empty() || self.arches.contains(&kernel.arch.name)
+    }
+}
+
+/// One run.
+struct Run<'a> {
+    compiler: &'a dyn KernelCompiler,
+    output: &'a OutputDirectory,
+    force: bool,
+    interruption: &'a Interruption,
+    /// Whether a kernel could not be made because the compiler could not try.
+    unavailable: AtomicUsize,
+}
+
+/// Makes the kernels, and whether every attempt ended in [`CompileError::Unavailable`], so that nothing is known of the kernels.
+pub fn generate(
+    wanted: &Validated,
+    compiler: &dyn KernelCompiler,
+    output: &OutputDirectory,
+    options: &Options,
+    progress: &Progress,
+    interruption: &Interruption,
+) -> (Report, bool) {
+    let start = Instant::now();
+    let Links { names, notes } = plan_links(&wanted.kernels);
+    let run = Run { compiler, output, force: options.force, interruption, unavailable: AtomicUsize::new(0) };
+    let (next, reports) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Relaxed);
+            let (Some(kernel), Some(links)) = (wanted.kernels.get(index), names.get(index)) else { return };
+            let report = if options.wants(kernel) {
+                progress.started(&kernel.exported_name);
+                run.make(kernel, links)
+            } else {
+                skipped(kernel)
+            };
+            progress.finished(&report);
+            reports.lock().push((index, report));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..options.jobs.min(wanted.kernels.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    progress.end();
+    let mut reports = reports.into_inner();
+    reports.sort_by_key(|(index, _)| *index);
+    let kernels: Vec<KernelReport> = reports.into_iter().map(|(_, report)| report).collect();
+    let failed = kernels.iter().filter(|kernel| kernel.status == Status::Failed).count();
+    let nothing_tried = failed > 0 && failed == run.unavailable.into_inner();
+    let mut report = Report::new(kernels, wanted.notes.iter().cloned().chain(notes).collect());
+    report.compiler = compiler.name().into();
+    report.toolchain = compiler.identity();
+    report.output_dir = output.path().display().to_string();
+    report.interrupted = interruption.requested();
+    report.milliseconds = milliseconds(start.elapsed());
+    (report, nothing_tried)
+}
+
+/// What [`generate`] would do, without a compiler: kernels that are there and whole count as kept, whatever they were made from.
+pub fn plan(wanted: &Validated, output: Option<&Path>, options: &Options) -> Report {
+    let Links { names, notes } = plan_links(&wanted.kernels);
+    let report = |(kernel, links): (&KernelRequest, &Vec<String>)| {
+        if !options.wants(kernel) {
+            return skipped(kernel);
+        }
+        let mut report = blank(kernel);
+        report.links.clone_from(links);
+        let there = output.map(|output| output::current(&output.join(&kernel.arch.name), kernel, None));
+        match there {
+            Some(Ok(artifact)) if !options.force => {
+                report.status = Status::Kept;
+                report.bytes = artifact.pdi().len() + artifact.instructions().len();
+            }
+            Some(Err(cause)) if !cause.is_empty() => report.cause = Some(cause),
+            _ => {}
+        }
+        report
+    };
+    let kernels = wanted.kernels.iter().zip(&names).map(report).collect();
+    Report::new(kernels, wanted.notes.iter().cloned().chain(notes).collect())
+}
+
+impl Run<'_> {
+    fn make(&self, kernel: &KernelRequest, links: &[String]) -> KernelReport {
+        let start = Instant::now();
+        let mut report = blank(kernel);
+        if self.interruption.requested() {
+            report.status = Status::Failed;
+            report.cause = Some("interrupted before it was begun; run the same command again to go on".into());
+            return report;
+        }
+        let result = self.serve(kernel, &mut report);
+        let linked = result.and_then(|()| self.interruption.uninterrupted(|| self.output.link(kernel, links)));
+        match linked {
+            Ok(()) => report.links = links.to_vec(),
+            Err(cause) => {
+                report.status = Status::Failed;
+                report.cause = Some(cause);
+            }
+        }
+        report.milliseconds = milliseconds(start.elapsed());
+        report
+    }
+
+    /// Finds the kernel or makes it.
+    fn serve(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
+        let origin = Origin {
+            compiler: self.compiler.name().into(),
+            toolchain: self.compiler.identity(),
+            sources: self.compiler.sources(kernel.op, &kernel.node, &kernel.arch),
+        };
+        let _lock = self.output.lock(kernel).map_err(|error| format!("cannot lock the output directory: {error}"))?;
+        match self.output.current(kernel, &origin) {
+            Ok(artifact) if !self.force => {
+                report.status = Status::Kept;
+                report.bytes = artifact.pdi().len() + artifact.instructions().len();
+                return Ok(());
+            }
+            Err(cause) if !cause.is_empty() => report.cause = Some(cause),
+            _ => {}
+        }
+        let start = Instant::now();
+        let artifact = self.compiler.compile(kernel.op, &kernel.node, &kernel.arch).map_err(|error| {
+            match &error {
+                CompileError::Unavailable(_) => drop(self.unavailable.fetch_add(1, Relaxed)),
+                CompileError::Failed(failure) => report.output = end_of(&failure.output),
+                CompileError::Unsupported(_) => {}
+            }
+            error.to_string()
+        })?;
+        let manifest = Manifest::new(&artifact, &kernel.node, origin, start.elapsed());
+        self.interruption.uninterrupted(|| self.output.write(kernel, &artifact, &manifest))?;
+        report.status = Status::Made;
+        report.bytes = artifact.pdi().len() + artifact.instructions().len();
+        Ok(())
+    }
+}
+
+fn blank(kernel: &KernelRequest) -> KernelReport {
+    KernelReport {
+        name: kernel.exported_name.clone(),
+        kernel: kernel.name.clone(),
+        links: Vec::new(),
+        arch: kernel.arch.name.clone(),
+        operation: kernel.node.op.clone(),
+        place: kernel.place.clone(),
+        status: Status::Planned,
+        milliseconds: 0,
+        bytes: 0,
+        cause: None,
+        output: String::new(),
+    }
+}
+
+fn skipped(kernel: &KernelRequest) -> KernelReport {
+    let cause = format!("{} is not among the generations asked for (--arch)", kernel.arch.name);
+    KernelReport { status: Status::Skipped, cause: Some(cause), ..blank(kernel) }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The end of what a compiler printed, which is where compilers say what is wrong.
+fn end_of(output: &[u8]) -> String {
+    let end = &output[output.len().saturating_sub(OUTPUT_BYTES)..];
+    let text = String::from_utf8_lossy(end);
+    if end.len() == output.len() { text.into_owned() } else { format!("[...] {text}") }
+}

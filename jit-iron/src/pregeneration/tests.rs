@@ -1,0 +1,284 @@
+//! Runs with compilers that fail, and directories that others have written to.
+
+use super::*;
+use crate::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
+use crate::configuration::{Document, Rules, Validated, parse};
+use crate::directory::KernelDirectory;
+use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_ops::{F16Policy, Node, Operation};
+use rstest::rstest;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tempfile::TempDir;
+
+/// Sums of so many floats, under names `s<elements>` or, for 0, under the name that is looked for.
+fn sums(elements: &[usize], named: bool) -> Validated {
+    let kernel = |elements: &usize| {
+        let tensor = format!("({elements},1,1,1)/f32");
+        let name = if named { format!(r#", "exported_name": "s{elements}""#) } else { String::new() };
+        format!(
+            r#"{{"kernel_name": "ggml_op_add", "kernel_source": "binary_ops.py", "arch": "aie2p",
+                "input_tensors": ["{tensor}", "{tensor}"], "output_tensor": "{tensor}"{name}}}"#
+        )
+    };
+    configuration(&elements.iter().map(kernel).collect::<Vec<_>>())
+}
+
+fn configuration(kernels: &[String]) -> Validated {
+    let arches = ArchRegistry::builtin();
+    let document = Document::new("c.json", format!("{{\"kernels\": [{}]}}", kernels.join(", ")));
+    parse(&document, &Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None }).unwrap()
+}
+
+fn options(jobs: usize) -> Options {
+    Options { jobs, force: false, arches: Vec::new() }
+}
+
+fn run_with(wanted: &Validated, compiler: &dyn KernelCompiler, path: &Path, options: &Options) -> (Report, bool) {
+    let output = OutputDirectory::open(path).unwrap();
+    generate(wanted, compiler, &output, options, &Progress::silent(), &Interruption::default())
+}
+
+fn run(wanted: &Validated, path: &Path) -> Report {
+    run_with(wanted, &ReferenceCompiler, path, &options(2)).0
+}
+
+fn statuses(report: &Report) -> Vec<Status> {
+    report.kernels.iter().map(|kernel| kernel.status).collect()
+}
+
+fn files(folder: &Path) -> BTreeSet<String> {
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Makes reference artifacts as a toolchain whose version can be chosen, except for what it fails on.
+#[derive(Debug)]
+struct Double {
+    version: &'static str,
+    error: Option<CompileError>,
+    /// Kernels that have to be in hand at the same time.
+    together: Barrier,
+    calls: AtomicUsize,
+}
+
+impl Double {
+    fn new(version: &'static str) -> Self {
+        Self { version, error: None, together: Barrier::new(1), calls: AtomicUsize::new(0) }
+    }
+}
+
+impl KernelCompiler for Double {
+    fn name(&self) -> &str {
+        "double"
+    }
+    fn identity(&self) -> String {
+        self.version.into()
+    }
+    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+        "none".into()
+    }
+    fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+        self.calls.fetch_add(1, SeqCst);
+        self.together.wait();
+        match &self.error {
+            Some(error) if node.output.ne[0] == 16 => Err(error.clone()),
+            _ => ReferenceCompiler.compile(op, node, arch),
+        }
+    }
+}
+
+#[test]
+fn kernels_are_made_and_then_kept() {
+    let root = TempDir::new().unwrap();
+    let wanted = sums(&[8, 16], false);
+    let first = run(&wanted, root.path());
+    assert_eq!(statuses(&first), [Status::Made, Status::Made]);
+    assert_eq!(first.summary(), "Generated 2/2 kernel(s) successfully");
+    let stems = ["add-16f32-16f32-16f32", "add-8f32-8f32-8f32"];
+    let expected = stems.iter().flat_map(|stem| ["_insts.bin", ".json", ".pdi"].map(|end| format!("{stem}{end}")));
+    assert_eq!(files(&root.path().join("aie2p")), expected.collect());
+    let second = run(&wanted, root.path());
+    assert_eq!(statuses(&second), [Status::Kept, Status::Kept]);
+    assert_eq!(second.kernels[0].bytes, first.kernels[0].bytes);
+    let forced = Options { force: true, ..options(1) };
+    let third = run_with(&wanted, &ReferenceCompiler, root.path(), &forced).0;
+    assert_eq!(statuses(&third), [Status::Made, Status::Made]);
+}
+
+#[test]
+fn what_is_stale_or_damaged_is_made_again_with_the_reason() {
+    let root = TempDir::new().unwrap();
+    let wanted = sums(&[8], true);
+    let make = |compiler: &Double| {
+        let report = run_with(&wanted, compiler, root.path(), &options(1)).0;
+        (report.kernels[0].status, report.kernels[0].cause.clone().unwrap_or_default())
+    };
+    assert_eq!(make(&Double::new("1")), (Status::Made, String::new()));
+    let (status, cause) = make(&Double::new("2"));
+    assert_eq!(status, Status::Made);
+    assert_eq!(cause, "made again: it was made with toolchain `1`, now it is `2`");
+    for (file, expected) in [("s8.pdi", "s8.pdi"), ("s8_insts.bin", "s8_insts.bin"), ("s8.json", "not a manifest")] {
+        fs::write(root.path().join("aie2p").join(file), "x").unwrap();
+        let (status, cause) = make(&Double::new("2"));
+        assert_eq!(status, Status::Made);
+        assert!(cause.contains(expected), "{file}: {cause}");
+    }
+    fs::remove_file(root.path().join("aie2p/s8_insts.bin")).unwrap();
+    assert_eq!(make(&Double::new("2")).0, Status::Made);
+    assert_eq!(make(&Double::new("2")), (Status::Kept, String::new()));
+}
+
+#[rstest]
+#[case(CompileError::Failed(Failure { cause: "no".into(), output: b"line 1\nline 2".as_slice().into() }), "line 1\nline 2")]
+#[case(CompileError::Unsupported("no".into()), "")]
+#[case(CompileError::Unavailable("no".into()), "")]
+fn one_failure_does_not_keep_the_others_from_being_made(#[case] error: CompileError, #[case] output: &str) {
+    let root = TempDir::new().unwrap();
+    let double = Double { error: Some(error), ..Double::new("1") };
+    let (report, nothing_tried) = run_with(&sums(&[8, 16, 32], false), &double, root.path(), &options(2));
+    assert_eq!(statuses(&report), [Status::Made, Status::Failed, Status::Made]);
+    let failed = &report.kernels[1];
+    assert_eq!((failed.cause.as_deref(), failed.output.as_str(), failed.bytes), (Some("no"), output, 0));
+    assert_eq!(nothing_tried, matches!(double.error, Some(CompileError::Unavailable(_))));
+    assert!(!root.path().join("aie2p/add-16f32-16f32-16f32.pdi").exists());
+    assert_eq!(report.summary(), "Generated 2/3 kernel(s) successfully");
+}
+
+#[test]
+fn a_long_output_is_cut_at_its_beginning() {
+    let root = TempDir::new().unwrap();
+    let mut output = vec![b'x'; 1 << 20];
+    output.extend_from_slice(b"error: the end");
+    let error = CompileError::Failed(Failure { cause: "no".into(), output: output.into() });
+    let double = Double { error: Some(error), ..Double::new("1") };
+    let (report, _) = run_with(&sums(&[16], false), &double, root.path(), &options(1));
+    let output = &report.kernels[0].output;
+    assert!(output.starts_with("[...] x") && output.ends_with("error: the end") && output.len() < 70_000);
+}
+
+/// Three kernels wait for each other inside the compiler, which ends only if all three are in hand at once.
+#[test]
+fn jobs_run_at_the_same_time() {
+    let root = TempDir::new().unwrap();
+    let double = Double { together: Barrier::new(3), ..Double::new("1") };
+    let report = run_with(&sums(&[8, 32, 64], false), &double, root.path(), &options(3)).0;
+    assert_eq!((report.generated, double.calls.load(SeqCst)), (3, 3));
+}
+
+#[test]
+fn an_interrupted_run_is_taken_up() {
+    let root = TempDir::new().unwrap();
+    let output = OutputDirectory::open(root.path()).unwrap();
+    let wanted = sums(&[8, 16], false);
+    let interruption = Interruption::default();
+    interruption.request();
+    let progress = Progress::silent();
+    let (report, _) = generate(&wanted, &ReferenceCompiler, &output, &options(1), &progress, &interruption);
+    assert_eq!((report.interrupted, statuses(&report)), (true, vec![Status::Failed; 2]));
+    assert!(report.kernels[0].cause.as_ref().unwrap().contains("run the same command again"));
+    assert_eq!(run(&wanted, root.path()).generated, 2);
+}
+
+#[test]
+fn links_lead_from_the_name_that_is_looked_for() {
+    let root = TempDir::new().unwrap();
+    let wanted = sums(&[8], true);
+    let report = run(&wanted, root.path());
+    assert_eq!(report.kernels[0].links, ["add-8f32-8f32-8f32"]);
+    let folder = root.path().join("aie2p");
+    for end in [".pdi", "_insts.bin", ".json"] {
+        let target = fs::read_link(folder.join(format!("add-8f32-8f32-8f32{end}"))).unwrap();
+        assert_eq!(target, Path::new(&format!("s8{end}")));
+    }
+    let kernel = &wanted.kernels[0];
+    let directory = KernelDirectory::open(root.path()).unwrap();
+    let found = directory.load(kernel.op, &kernel.name, &kernel.node, &kernel.arch).unwrap();
+    assert!(found.is_some());
+}
+
+#[test]
+fn links_follow_a_new_name_and_give_way_to_files() {
+    let root = TempDir::new().unwrap();
+    let folder = root.path().join("aie2p");
+    run(&sums(&[8], true), root.path());
+    let mut renamed = sums(&[8], true);
+    renamed.kernels[0].exported_name = "other".into();
+    assert_eq!(run(&renamed, root.path()).generated, 1);
+    let link = folder.join("add-8f32-8f32-8f32.pdi");
+    assert_eq!(fs::read_link(&link).unwrap(), Path::new("other.pdi"));
+    assert_eq!(run(&sums(&[8], false), root.path()).generated, 1);
+    assert!(fs::symlink_metadata(&link).unwrap().is_file());
+    assert!(folder.join("other.pdi").is_file() && folder.join("s8.pdi").is_file());
+}
+
+#[test]
+fn a_file_of_somebody_else_is_not_replaced_by_a_link() {
+    let root = TempDir::new().unwrap();
+    let folder = root.path().join("aie2p");
+    fs::create_dir(&folder).unwrap();
+    let theirs = folder.join("add-8f32-8f32-8f32.pdi");
+    fs::write(&theirs, "theirs").unwrap();
+    let report = run(&sums(&[8], true), root.path());
+    assert_eq!(statuses(&report), [Status::Failed]);
+    let cause = report.kernels[0].cause.as_ref().unwrap();
+    assert!(cause.ends_with("is there and is no link; remove it, or leave out 'exported_name'"), "{cause}");
+    assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+}
+
+#[test]
+fn ambiguous_names_get_no_link_but_a_note() {
+    let leaky = |slope: &str| {
+        format!(
+            r#"{{"kernel_name": "ggml_op_leaky_relu", "kernel_source": "unary_ops.py", "arch": "aie2",
+                "input_tensors": ["(8,1,1,1)/f32"], "output_tensor": "(8,1,1,1)/f32", "op_params": [{slope}]}}"#
+        )
+    };
+    let one = plan_links(&configuration(&[leaky("0.1")]).kernels);
+    assert_eq!((one.names, one.notes.len()), (vec![vec!["leaky_relu-8f32-8f32".to_owned()]], 0));
+    let two = plan_links(&configuration(&[leaky("0.1"), leaky("0.2")]).kernels);
+    assert_eq!((two.names, two.notes.len()), (vec![vec![], vec![]], 2));
+    assert!(two.notes[0].to_string().contains("the C++ backend will find neither"), "{}", two.notes[0]);
+}
+
+#[test]
+fn leftovers_of_killed_runs_are_swept_up() {
+    let root = TempDir::new().unwrap();
+    fs::create_dir(root.path().join("aie2p")).unwrap();
+    for file in ["aie2p/.making-abc", ".making-def", "aie2p/keep.pdi"] {
+        fs::write(root.path().join(file), "x").unwrap();
+    }
+    OutputDirectory::open(root.path()).unwrap();
+    assert_eq!(files(&root.path().join("aie2p")), BTreeSet::from(["keep.pdi".to_owned()]));
+    assert!(!root.path().join(".making-def").exists());
+}
+
+#[test]
+fn plans_tell_what_is_there() {
+    let root = TempDir::new().unwrap();
+    run(&sums(&[8], true), root.path());
+    let wanted = sums(&[8, 16], true);
+    let report = plan(&wanted, Some(root.path()), &options(1));
+    assert_eq!(statuses(&report), [Status::Kept, Status::Planned]);
+    assert_eq!(statuses(&plan(&wanted, None, &options(1))), [Status::Planned, Status::Planned]);
+    let elsewhere = Options { arches: vec!["aie2".into()], ..options(1) };
+    assert_eq!(statuses(&plan(&wanted, None, &elsewhere)), [Status::Skipped, Status::Skipped]);
+}
+
+#[test]
+fn packs_hold_what_the_directory_holds() {
+    let root = TempDir::new().unwrap();
+    let wanted = sums(&[8, 16], false);
+    run(&wanted, root.path());
+    let output = OutputDirectory::open(root.path()).unwrap();
+    let kernel = &wanted.kernels[0];
+    let packs = write_packs(&output, [kernel.arch.as_ref()]).unwrap();
+    assert_eq!(packs, [root.path().join("aie2p.pack")]);
+    let pack = crate::KernelPack::open("aie2p", fs::read(&packs[0]).unwrap()).unwrap();
+    assert_eq!(pack.len(), 2);
+    assert!(pack.load(kernel.op, &kernel.name, &kernel.node, &kernel.arch).unwrap().is_some());
+    fs::write(root.path().join("aie2p/add-8f32-8f32-8f32.pdi"), "damaged").unwrap();
+    assert!(write_packs(&output, [kernel.arch.as_ref()]).unwrap_err().contains("add-8f32"));
+}
