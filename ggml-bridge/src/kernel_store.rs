@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::{embedded, log, verbose};
 use aie_driver_xdna::isolated::image_path;
 use aie_hal::environment::table::{GGML_HSA_JIT_WORKER, PATH};
-use aie_hal::{Device, Environment};
+use aie_hal::{Device, Environment, installation};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::iron::{IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
@@ -15,11 +15,8 @@ use aie_jit_iron::{
     KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
     WorkerCompiler, WorkerLimits,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-
-/// Where `worker.py` is, seen from the folder of an installed library.
-const INSTALLED: [&str; 3] = ["../share/ggml-hsa/iron", "../../share/ggml-hsa/iron", "../../../share/ggml-hsa/iron"];
 
 /// The stores of a process. Each is made when the first device needs it.
 pub struct KernelStores<'a> {
@@ -142,10 +139,9 @@ impl<'a> KernelStores<'a> {
 
     /// Makes kernels for the array, when its designs are installed.
     fn iron(&self) -> Option<Arc<dyn KernelCompiler>> {
-        let beside = image_path().and_then(|image| image.parent().map(Path::to_owned));
         let installed = || {
-            let places = INSTALLED.iter().filter_map(|place| Some(beside.as_ref()?.join(place)));
-            places.into_iter().find(|place| place.join(WORKER).is_file())
+            let directory = installation::data(image_path()?.parent()?)?.join("iron");
+            directory.join(WORKER).is_file().then_some(directory)
         };
         let directory = self.config.jit.iron_directory.clone().or_else(installed)?;
         let places = IronPlaces { directory, kernels: None, python: self.config.jit.python.clone() };

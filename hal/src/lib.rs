@@ -39,6 +39,7 @@ pub mod environment;
 pub mod error;
 pub mod executable;
 pub mod format;
+pub mod installation;
 pub mod kernel;
 #[cfg(feature = "mock")]
 pub mod mock;

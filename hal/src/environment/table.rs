@@ -189,7 +189,7 @@ variables! {
         GGML_HSA_JIT_WORKER {
             meaning: "The program `ggml-hsa-jit-worker`, which compiles.",
             values: "an executable",
-            default: "the one beside the library, then on `PATH`",
+            default: "the one beside the library, then the one installed with it, then on `PATH`",
             read_by: ["aie-ggml-bridge"]
         }
         GGML_HSA_JIT_JOB {
@@ -256,7 +256,7 @@ variables! {
         AIE_HAL_RUNTIME_HOST {
             meaning: "The helper program, `aie-runtime-host`, or a script that executes it.",
             values: "an executable",
-            default: "the one beside the library, then on `PATH`",
+            default: "the one beside the library, then the one installed with it, then on `PATH`",
             read_by: ["aie-driver-xdna"]
         }
         AIE_HAL_LIBHSA_PATH {

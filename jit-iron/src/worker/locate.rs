@@ -2,6 +2,7 @@
 //!
 //! The places are given by the caller, who knows the environment and which file this code was linked into.
 
+use aie_hal::installation;
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,7 @@ pub struct WorkerPlaces {
 
 impl WorkerPlaces {
     /// The worker, as an absolute path. A path that was given must work: nothing else is tried then. Otherwise it is the one
-    /// beside the image, else the first in `PATH`.
+    /// beside the image, else the one installed with it, else the first in `PATH`.
     ///
     /// # Errors
     /// [`LocateError`] with every place that was tried.
@@ -53,10 +54,14 @@ impl WorkerPlaces {
         let mut attempts = Vec::new();
         match self.image.as_deref().and_then(Path::parent) {
             Some(directory) => {
-                let path = directory.join(WORKER_NAME);
-                match refusal(&path) {
-                    None => return Ok(std::path::absolute(&path).unwrap_or(path)),
-                    Some(reason) => attempts.push(format!("{} (beside this library): {reason}", path.display())),
+                let beside = Some((directory.join(WORKER_NAME), "beside this library"));
+                let installed = installation::program(directory, WORKER_NAME);
+                let installed = installed.map(|path| (path, "installed with this library"));
+                for (path, place) in beside.into_iter().chain(installed) {
+                    match refusal(&path) {
+                        None => return Ok(std::path::absolute(&path).unwrap_or(path)),
+                        Some(reason) => attempts.push(format!("{} ({place}): {reason}", path.display())),
+                    }
                 }
             }
             None => attempts.push("beside this library: its own path is unknown".to_owned()),
@@ -104,6 +109,15 @@ mod tests {
             };
             assert_eq!(&places.find().unwrap(), worker);
         }
+    }
+
+    #[test]
+    fn the_worker_of_an_installation_is_found() {
+        let prefix = tempfile::tempdir().unwrap();
+        std::fs::create_dir(prefix.path().join("bin")).unwrap();
+        let worker = executable(&prefix.path().join("bin"));
+        let image = Some(prefix.path().join("lib/libggml-hsa.so"));
+        assert_eq!(WorkerPlaces { image, ..WorkerPlaces::default() }.find().unwrap(), worker);
     }
 
     #[test]
