@@ -57,6 +57,7 @@ impl Consumer {
         }
         let mut link = setup.session.testbed.command_for(&self.build.join("link"));
         link.env("GGML_HSA_DEVICES", "mock:aie2p?devices=2");
+        setup.session.kernels(&mut link);
         let linked = run_helper(&mut link, LIMIT).context("a program that is linked with the library fails")?;
         check_linked(&linked)?;
         Ok(linked.lines().next().unwrap_or_default().to_owned())
@@ -105,7 +106,7 @@ fn check_variables(said: &str, installation: &Installation) -> Result<()> {
     if value("version")? != env!("CARGO_PKG_VERSION") {
         bail!("the package has version {}, and this is {}", value("version")?, env!("CARGO_PKG_VERSION"));
     }
-    same_path("GGML_HSA_LIBRARY", value("library")?, &installation.library())?;
+    same_path("library", value("library")?, &installation.library())?;
     for (variable, folder) in
         [("backend_dir", "lib"), ("include_dir", "include"), ("bin_dir", "bin"), ("data_dir", "share/ggml-hsa")]
     {
@@ -114,7 +115,7 @@ fn check_variables(said: &str, installation: &Installation) -> Result<()> {
     let tool = installation.program("ggml-hsa-gen-kernels");
     match value("gen_kernels")? {
         "NOTFOUND" if !tool.exists() => Ok(()),
-        path => same_path("GGML_HSA_GEN_KERNELS", path, &tool),
+        path => same_path("gen_kernels", path, &tool),
     }
 }
 

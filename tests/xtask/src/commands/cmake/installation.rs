@@ -3,6 +3,7 @@
 use super::{Setup, sources};
 use crate::process::run_helper;
 use crate::tools::{argument, run_cmake};
+use crate::workspace;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,15 +12,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Programs an installation has.
-const PROGRAMS: [&str; 1] = ["aie-runtime-host"];
-/// Other files an installation has, beside the library and its programs.
-const FILES: [&str; 4] = [
+/// Files an installation has, beside the programs and what is taken from folders.
+const FILES: [&str; 8] = [
+    "lib/libggml-hsa.so",
     "include/ggml-hsa.h",
     "lib/cmake/ggml-hsa/ggml-hsa-config.cmake",
     "lib/cmake/ggml-hsa/ggml-hsa-config-version.cmake",
     "lib/pkgconfig/ggml-hsa.pc",
+    "share/ggml-hsa/env_setup.sh",
+    "share/ggml-hsa/requirements.txt",
+    "share/ggml-hsa/iron/worker.py",
 ];
+/// Folders of the workspace with a file or a folder for each of its programs.
+const PROGRAM_FOLDERS: [&str; 2] = ["jit-iron/src/bin", "ggml-bridge/src/bin"];
+/// Examples of configurations, in the workspace.
+const EXAMPLES: &str = "jit-iron/examples/kernels";
 /// Places where everything installed must be.
 const FOLDERS: [&str; 4] = ["bin", "include", "lib", "share/ggml-hsa"];
 const LIMIT: Duration = Duration::from_secs(60);
@@ -71,10 +78,11 @@ impl Installation {
     pub fn files(&self, setup: &Setup) -> Result<String> {
         let mut found = BTreeSet::new();
         list(&self.prefix, &self.prefix, &mut found)?;
-        let programs = PROGRAMS.iter().map(|name| format!("bin/{name}"));
-        let wanted = FILES.iter().map(|&name| name.to_owned()).chain(programs);
-        let missing: Vec<String> =
-            wanted.chain(["lib/libggml-hsa.so".to_owned()]).filter(|name| !found.contains(name)).collect();
+        let programs = programs().into_iter().map(|name| format!("bin/{name}"));
+        let examples =
+            names(&workspace::root().join(EXAMPLES)).into_iter().map(|name| format!("share/ggml-hsa/examples/{name}"));
+        let wanted = FILES.iter().map(|&name| name.to_owned()).chain(programs).chain(examples);
+        let missing: Vec<String> = wanted.filter(|name| !found.contains(name)).collect();
         if !missing.is_empty() {
             bail!("not installed: {}; there are {found:?}", missing.join(", "));
         }
@@ -97,18 +105,21 @@ impl Installation {
         Ok(format!("{} files", found.len()))
     }
 
-    /// Every program starts and says what it is.
+    /// Every program starts and says what it is for.
     pub fn programs(&self) -> Result<String> {
         let mut seen = Vec::new();
-        for name in PROGRAMS {
-            let path = self.program(name);
+        for name in programs() {
+            let path = self.program(&name);
             if fs::metadata(&path)?.permissions().mode() & 0o111 != 0o111 {
                 bail!("{} cannot be executed by everybody", path.display());
             }
-            let said = run_helper(Command::new(&path).arg("--version"), LIMIT)?;
-            seen.push(said.lines().next().unwrap_or_default().trim().to_owned());
+            let said = run_helper(Command::new(&path).arg("--help"), LIMIT)?;
+            if said.trim().is_empty() {
+                bail!("{} --help says nothing", path.display());
+            }
+            seen.push(name);
         }
-        Ok(seen.join("; "))
+        Ok(seen.join(", "))
     }
 
     /// A second build has nothing to do: it writes no file anew.
@@ -155,6 +166,21 @@ impl Installation {
     }
 }
 
+/// Every program of the packages that are installed.
+fn programs() -> Vec<String> {
+    let folders = PROGRAM_FOLDERS.iter().flat_map(|folder| names(&workspace::root().join(folder)));
+    let stem = |name: String| name.strip_suffix(".rs").map(str::to_owned).unwrap_or(name);
+    folders.map(stem).chain(["aie-runtime-host".to_owned()]).collect()
+}
+
+/// What is in a folder, sorted; nothing if there is no such folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
 /// Paths of a moved tree have `..` in them, which is right as long as they lead to the same place.
 pub fn same_path(what: &str, given: &str, wanted: &Path) -> Result<()> {
     if normal(Path::new(given)) == normal(wanted) {
@@ -196,6 +222,15 @@ mod tests {
         let given = dir.path().join("lib/pkgconfig/../../bin/tool");
         same_path("x", &given.to_string_lossy(), &dir.path().join("bin/tool")).unwrap();
         assert!(same_path("x", "/elsewhere", dir.path()).unwrap_err().to_string().contains("/elsewhere"));
+    }
+
+    #[test]
+    fn every_program_of_the_workspace_must_be_installed() {
+        let programs = programs();
+        for name in ["ggml-hsa-jit-worker", "aie-runtime-host"] {
+            assert!(programs.iter().any(|program| program == name), "{name} is not in {programs:?}");
+        }
+        assert!(names(Path::new("/nonexistent")).is_empty());
     }
 
     #[test]
