@@ -15,7 +15,7 @@ pub fn listen(compiler: WorkerCompilerBuilder, config: &JitConfig) -> WorkerComp
         return compiler;
     }
     match &config.output {
-        CompilerOutput::Log => compiler.verbose(lines(|line| log::say(line))),
+        CompilerOutput::Log => compiler.verbose(lines(log::say)),
         CompilerOutput::StandardError => compiler.verbose(|_, bytes| drop(stderr().write_all(bytes))),
         CompilerOutput::File(path) => match File::options().create(true).append(true).open(path) {
             Ok(file) => compiler.verbose(move |_, bytes| drop((&file).write_all(bytes))),
@@ -24,7 +24,7 @@ pub fn listen(compiler: WorkerCompilerBuilder, config: &JitConfig) -> WorkerComp
                     "{GGML_HSA_JIT_STDOUT_REDIRECT}: {} cannot be written: {cause}; compilers' output goes to the log",
                     path.display()
                 ));
-                compiler.verbose(lines(|line| log::say(line)))
+                compiler.verbose(lines(log::say))
             }
         },
     }

@@ -17,6 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Beginning of the names of files that are being written. They are nobody's: what a killed writer leaves is swept up.
 pub const UNFINISHED: &str = ".making-";
 
+/// A file that cannot be read, and why.
+pub type Fault = (PathBuf, String);
+/// A file's content and the user it belongs to.
+pub(crate) type Owned = (Arc<[u8]>, u32);
+
 /// Where the files of a kernel are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelFiles {
@@ -101,12 +106,12 @@ impl KernelFiles {
     ///
     /// # Errors
     /// The file and why it cannot be read.
-    pub fn read(&self, limit: usize) -> Result<Option<Content>, (PathBuf, String)> {
+    pub fn read(&self, limit: usize) -> Result<Option<Content>, Fault> {
         let Some((pdi, owner)) = read(&self.pdi(), limit)? else { return Ok(None) };
         let (instructions, manifest) = (read(&self.instructions(), limit)?, read(&self.manifest(), limit)?);
-        let owners = [&instructions, &manifest].into_iter().flatten().map(|(_, owner)| *owner);
-        let owner = owners.fold(Some(owner), |common, owner| common.filter(|common| *common == owner));
-        let bytes = |file: Option<(Arc<[u8]>, u32)>| file.map(|(bytes, _)| bytes);
+        let same = [&instructions, &manifest].into_iter().flatten().all(|(_, other)| *other == owner);
+        let owner = same.then_some(owner);
+        let bytes = |file: Option<Owned>| file.map(|(bytes, _)| bytes);
         Ok(Some(Content { pdi, instructions: bytes(instructions), manifest: bytes(manifest), owner }))
     }
 
@@ -150,7 +155,7 @@ pub fn files_opened() -> u64 {
 }
 
 /// The content and the owner of a file, if there is one. Files larger than `limit` are refused before they are read.
-pub(crate) fn read(path: &Path, limit: usize) -> Result<Option<(Arc<[u8]>, u32)>, (PathBuf, String)> {
+pub(crate) fn read(path: &Path, limit: usize) -> Result<Option<Owned>, Fault> {
     use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
     let file = |reason: &dyn ToString| (path.to_owned(), reason.to_string());
     FILES_OPENED.fetch_add(1, Relaxed);
