@@ -6,8 +6,8 @@
 use crate::config::Config;
 use crate::{embedded, log, verbose};
 use aie_driver_xdna::isolated::image_path;
-use aie_hal::environment::table::{GGML_HSA_JIT_WORKER, PATH};
-use aie_hal::{Device, Environment, installation};
+use aie_hal::environment::table::PATH;
+use aie_hal::{Arch, Device, Environment, installation};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::iron::{IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
@@ -15,6 +15,7 @@ use aie_jit_iron::{
     KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
     WorkerCompiler, WorkerLimits,
 };
+use aie_ops::{Node, Operation};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -55,7 +56,7 @@ impl<'a> KernelStores<'a> {
     pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
         let simulated = device.info().driver == aie_driver_mock::SCHEME || self.config.reference_kernels;
         let store = if simulated {
-            self.simulated.get_or_init(|| self.with(self.builder().compiler(self.reference())))
+            self.simulated.get_or_init(|| self.with(self.reference(self.builder())))
         } else {
             self.silicon.get_or_init(|| {
                 let builder = self.builder().for_silicon();
@@ -107,34 +108,35 @@ impl<'a> KernelStores<'a> {
 
     /// Makes reference kernels: in workers when their program is there, else here. It is safe code of this library that needs
     /// no tools, so that being without workers is no reason to be without kernels.
-    fn reference(&self) -> Arc<dyn KernelCompiler> {
+    fn reference(&self, builder: KernelStoreBuilder) -> KernelStoreBuilder {
+        let here = Arc::new(ReferenceCompiler);
         if self.config.jit.workers == 0 {
-            return Arc::new(ReferenceCompiler);
+            return builder.compiler(here);
         }
-        let named = self.environment.get(&GGML_HSA_JIT_WORKER).is_some();
         let places = WorkerPlaces {
             variable: self.config.jit.worker.clone().map(PathBuf::into_os_string),
             image: image_path(),
             path: self.environment.get(&PATH).map(ToOwned::to_owned),
         };
-        match places.find() {
-            Ok(program) => {
-                let compiler = WorkerCompiler::builder(ReferenceCompiler.name(), WorkerCommand::new(program), {
-                    |op, node, arch| ReferenceCompiler.sources(op, node, arch)
-                });
-                let compiler = compiler.folder(ReferenceCompiler.folder()).identity(ReferenceCompiler.identity());
-                Arc::new(verbose::listen(compiler.limits(self.limits()), &self.config.jit).build())
-            }
+        let program = match places.find() {
+            Ok(program) => program,
             Err(cause) => {
                 let message = format!("{cause}; reference kernels are made in this process");
-                if named {
-                    log::error(&message)
-                } else {
-                    log::info(|| message)
+                // Without workers all is well, unless the user has named one.
+                match &self.config.jit.worker {
+                    Some(_) => log::error(&message),
+                    None => log::info(|| message),
                 }
-                Arc::new(ReferenceCompiler)
+                return builder.compiler(here);
             }
-        }
+        };
+        let sources = |op: &dyn Operation, node: &Node, arch: &Arch| ReferenceCompiler.sources(op, node, arch);
+        let compiler = WorkerCompiler::builder(here.name(), WorkerCommand::new(program), sources)
+            .folder(here.folder())
+            .identity(here.identity())
+            .limits(self.limits());
+        // The second one is asked only when no worker starts.
+        builder.compiler(Arc::new(verbose::listen(compiler, &self.config.jit).build())).compiler(here)
     }
 
     /// Makes kernels for the array, when its designs are installed.

@@ -54,7 +54,8 @@ pub trait KernelCompiler: Send + Sync + Debug {
         ""
     }
     /// The toolchain: everything besides the node, the generation and the kernel's sources that the result depends on, such as
-    /// the versions of the tools and their options. Kernels that are kept longer than a process are kept under it.
+    /// the versions of the tools and their options. Kernels that are kept longer than a process are kept under it. Empty when it
+    /// cannot be told because the toolchain does not start: kernels that any version of it has made are taken then.
     fn identity(&self) -> String;
     /// A digest, in hexadecimal, of the sources that the kernel of this node is made from.
     fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String;

@@ -55,14 +55,15 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Says where two origins differ; `None` when they do not.
+    /// Says where this origin differs from the one that is wanted; `None` when it does not. A toolchain that is not known is any.
     pub fn difference(&self, wanted: &Self) -> Option<String> {
         let parts = [
             ("compiler", &self.compiler, &wanted.compiler),
             ("toolchain", &self.toolchain, &wanted.toolchain),
             ("sources", &self.sources, &wanted.sources),
         ];
-        let (what, had, has) = parts.into_iter().find(|(_, had, has)| had != has)?;
+        let known = |has: &String| !has.is_empty();
+        let (what, had, has) = parts.into_iter().find(|(_, had, has)| had != has && known(has))?;
         Some(format!("it was made with {what} `{}`, now it is `{}`", short(had), short(has)))
     }
 }
@@ -189,6 +190,8 @@ pub(crate) mod tests {
         assert_eq!(origin.difference(&origin), None);
         let newer = Origin { toolchain: "t 2".into(), ..origin.clone() };
         assert_eq!(origin.difference(&newer).unwrap(), "it was made with toolchain `t 1`, now it is `t 2`");
+        let unknown = Origin { toolchain: String::new(), ..origin.clone() };
+        assert_eq!(origin.difference(&unknown), None);
         let edited = Origin { sources: "a".repeat(64), ..origin.clone() };
         assert!(origin.difference(&edited).unwrap().ends_with("now it is `aaaaaaaaaaaa`"));
     }

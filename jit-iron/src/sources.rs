@@ -13,6 +13,8 @@ use crate::store::StoreError;
 use aie_hal::KernelArtifact;
 use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_ops::artifact::{DescriptionError, read_description};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The sources of one store.
@@ -24,6 +26,8 @@ pub(crate) struct Sources {
     pub(crate) compilers: Vec<Arc<dyn KernelCompiler>>,
     pub(crate) policy: JitPolicy,
     pub(crate) silicon: bool,
+    /// Why compilers were not available, as far as it has been said.
+    pub(crate) told: Mutex<BTreeSet<String>>,
     pub(crate) counters: Live,
 }
 
@@ -154,7 +158,12 @@ impl Sources {
                     tried.push(format!("compiler {} failed: {}", compiler.name(), failure.cause));
                 }
                 Err(CompileError::Unavailable(reason)) => {
-                    tried.push(format!("compiler {} is not available: {reason}", compiler.name()));
+                    let message = format!("compiler {} is not available: {reason}", compiler.name());
+                    // It is about the machine, not the kernel: once is enough.
+                    if self.told.lock().insert(message.clone()) {
+                        tracing::warn!("{message}");
+                    }
+                    tried.push(message);
                 }
             }
         }

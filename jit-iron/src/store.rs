@@ -168,6 +168,7 @@ impl KernelStoreBuilder {
             compilers: self.compilers,
             policy: self.policy,
             silicon: self.silicon,
+            told: Mutex::default(),
             counters: Default::default(),
         };
         let background = (self.policy == JitPolicy::Background).then(|| Background::new(self.threads.unwrap_or(2)));

@@ -2,7 +2,7 @@
 //!
 //! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
 
-use aie_hal::{Arch, ArchRegistry};
+use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, NameTable, Problem, Rules, Validated};
 use aie_jit_iron::pregeneration::{
     Interruption, IronOptions, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
@@ -201,7 +201,9 @@ fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler
         }
         CompilerName::Iron => {
             let options = IronOptions { kernels_dir: arguments.kernels_dir.clone(), jobs, verbose: arguments.verbose };
-            iron_compiler(&options).map_err(|error| Refusal::NoToolchain(error.to_string()))
+            let image = std::env::current_exe().ok();
+            iron_compiler(&options, Environment::process(), image.as_deref())
+                .map_err(|error| Refusal::NoToolchain(error.to_string()))
         }
     }
 }

@@ -1,7 +1,12 @@
 //! The IRON toolchain, as far as pregeneration needs it.
 
 use crate::compiler::{CompileError, KernelCompiler};
-use std::path::PathBuf;
+use crate::iron::IronPlaces;
+use crate::worker::WorkerLimits;
+use aie_hal::Environment;
+use aie_hal::environment::table::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What the tool was told about compiling.
@@ -15,31 +20,73 @@ pub struct IronOptions {
     pub verbose: bool,
 }
 
-/// The compiler that makes code for the array.
+/// The compiler that makes code for the array, with one worker started. The designs' worker is in the folder that
+/// `GGML_HSA_IRON_DIR` names, else in the installation of the program `image`.
 ///
 /// # Errors
-/// [`CompileError::Unavailable`] when the IRON environment is not active.
-pub fn iron_compiler(options: &IronOptions) -> Result<Arc<dyn KernelCompiler>, CompileError> {
-    let designs = match &options.kernels_dir {
-        Some(folder) => format!(" for the designs in {}", folder.display()),
-        None => String::new(),
+/// [`CompileError::Unavailable`] when IRON is not installed or its environment is not active.
+pub fn iron_compiler(
+    options: &IronOptions,
+    environment: &Environment,
+    image: Option<&Path>,
+) -> Result<Arc<dyn KernelCompiler>, CompileError> {
+    let unavailable = |reason: String| {
+        CompileError::Unavailable(format!(
+            "{reason} (--dry-run checks a configuration without IRON, --compiler reference makes kernels for simulated devices)"
+        ))
     };
-    Err(CompileError::Unavailable(format!(
-        "Failed to import kernel build module{designs}: the IRON environment is not active; run `source env_setup.sh` in this \
-         shell and try again (--dry-run checks a configuration without IRON, --compiler reference makes kernels for simulated \
-         devices)"
-    )))
+    let installed = image.and_then(|image| Some(image.parent()?.parent()?.join("share/ggml-hsa/iron")));
+    let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(installed) else {
+        return Err(unavailable(format!(
+            "{GGML_HSA_IRON_DIR} is not set, and where this program is installed is not known"
+        )));
+    };
+    let python = environment.path(&GGML_HSA_JIT_PYTHON);
+    let places = IronPlaces { directory, kernels: options.kernels_dir.clone(), python };
+    let builder = places.compiler().map_err(|error| unavailable(error.to_string()))?;
+    let builder = builder.limits(WorkerLimits { workers: options.jobs, ..WorkerLimits::default() });
+    let compiler = if options.verbose { builder.verbose(|_, bytes| drop(stderr().write_all(bytes))) } else { builder };
+    let compiler = compiler.build();
+    compiler.start().map_err(|error| unavailable(error.to_string()))?;
+    Ok(Arc::new(compiler))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn refusal(environment: &Environment, image: Option<&Path>) -> String {
+        let options = IronOptions { kernels_dir: None, jobs: 1, verbose: false };
+        match iron_compiler(&options, environment, image) {
+            Err(CompileError::Unavailable(message)) => message,
+            other => panic!("{other:?}"),
+        }
+    }
 
     #[test]
+    fn an_installation_without_designs_is_told() {
+        let message = refusal(&Environment::default(), None);
+        assert!(message.starts_with("GGML_HSA_IRON_DIR is not set") && message.contains("--dry-run"), "{message}");
+        let message = refusal(&Environment::default(), Some(Path::new("/no/bin/tool")));
+        assert!(message.contains("/no/share/ggml-hsa/iron: there is no worker.py"), "{message}");
+    }
+
+    /// What a Python without IRON says, word for word as the C++ backend's tool, and the next step.
+    #[test]
     fn a_missing_environment_is_told_with_the_next_step() {
-        let options = IronOptions { kernels_dir: Some("designs".into()), jobs: 1, verbose: false };
-        let Err(CompileError::Unavailable(message)) = iron_compiler(&options) else { panic!("{options:?}") };
-        assert!(message.starts_with("Failed to import kernel build module for the designs in designs: "), "{message}");
-        assert!(message.contains("source env_setup.sh"), "{message}");
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("worker.py"), "").unwrap();
+        let python = root.path().join("python");
+        let said = "Failed to import kernel build module: No module named 'numpy'";
+        fs::write(&python, format!("#!/bin/sh\ncat <<'END'\n{{\"unavailable\":\"{said}\"}}\nEND\n")).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        let environment = Environment::from_pairs([
+            (GGML_HSA_IRON_DIR.name(), root.path().to_str().unwrap()),
+            (GGML_HSA_JIT_PYTHON.name(), python.to_str().unwrap()),
+        ]);
+        let message = refusal(&environment, None);
+        assert!(message.starts_with(said) && message.contains("source env_setup.sh"), "{message}");
     }
 }

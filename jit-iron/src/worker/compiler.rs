@@ -11,9 +11,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// See [`KernelCompiler::identity`] of a compiler whose workers do not start.
-const UNAVAILABLE: &str = "unavailable";
-
 type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
 
 /// Compiles in worker processes; see the [module](super).
@@ -56,6 +53,16 @@ impl WorkerCompiler {
             listener: None,
             identity: None,
         }
+    }
+}
+
+impl WorkerCompiler {
+    /// Starts a worker, if none has been, so that a missing toolchain is known before there is anything to compile.
+    ///
+    /// # Errors
+    /// [`CompileError::Unavailable`] with what the worker said, or why it did not start.
+    pub fn start(&self) -> Result<(), CompileError> {
+        self.pool.lend().map(|lease| lease.give_back())
     }
 }
 
@@ -110,10 +117,9 @@ impl KernelCompiler for WorkerCompiler {
         &self.folder
     }
 
-    /// What the workers say; `unavailable` when they do not start. Starts a worker unless it was known before, which may take
-    /// seconds.
+    /// What the workers say; empty when they do not start. Starts a worker unless it was known before, which may take seconds.
     fn identity(&self) -> String {
-        self.pool.identity().unwrap_or_else(|_| UNAVAILABLE.into())
+        self.pool.identity().unwrap_or_default()
     }
 
     fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String {

@@ -3,6 +3,7 @@
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -28,7 +29,13 @@ struct Target {
 
 /// Runs cargo with `arguments` (`build ...` or `test --no-run ...`); its messages for people go to standard error.
 pub fn cargo(arguments: &[&str], offline: bool) -> Result<Built> {
+    cargo_with(arguments, &[], offline)
+}
+
+/// The same with settings of the build in the environment.
+pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
     let mut command = workspace::cargo();
+    command.envs(settings.iter().copied());
     command.args(arguments).args(["--message-format", "json-render-diagnostics"]);
     if offline {
         command.env("CARGO_NET_OFFLINE", "true");

@@ -3,6 +3,7 @@
 //! Cargo cannot name a library with a hyphen, hence the copies: `libggml-hsa.so` is where the README says.
 
 use crate::{build, workspace};
+use aie_hal::environment::table::GGML_HSA_EMBED_KERNELS;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,6 +47,15 @@ fn make_worker(offline: bool) -> Result<()> {
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
 pub fn preload(offline: bool) -> Result<PathBuf> {
     make(PRELOAD, offline)
+}
+
+/// Builds the backend with the kernel packs in `packs` built in; returns the path of a file of its own.
+pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
+    let arguments = ["build", "--release", "--package", BACKEND.name];
+    let settings = [(GGML_HSA_EMBED_KERNELS.name(), packs.as_os_str())];
+    let built = build::cargo_with(&arguments, &settings, offline)?.shared_library(BACKEND.built)?;
+    make_worker(offline)?;
+    place(&built, "libggml-hsa-embedded.so")
 }
 
 fn make(package: Package, offline: bool) -> Result<PathBuf> {

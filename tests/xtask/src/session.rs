@@ -127,6 +127,11 @@ impl Session {
         Self { library, ..self.clone() }
     }
 
+    /// The same session with another library and device.
+    pub fn with(&self, library: &Path, device: &str) -> Self {
+        Self { library: library.to_owned(), device: device.to_owned(), ..self.clone() }
+    }
+
     /// The same session with reports of its own, for a program that runs at the same time as others.
     pub fn apart(&self) -> Result<Self> {
         let simulation = self.simulation.as_ref().map(Simulation::apart).transpose()?;

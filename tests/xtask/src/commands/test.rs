@@ -92,6 +92,16 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["demo", "--driver", "xdna", "--isolate"]),
     },
     Stage {
+        name: "store",
+        about: "where kernels come from: compiled, cached, damaged, given, built in, in the background, not at all",
+        program: Program::Xtask(&["store"]),
+    },
+    Stage {
+        name: "iron",
+        about: "the Python side of compiling with IRON, on doubles of its two tools",
+        program: Program::Xtask(&["iron"]),
+    },
+    Stage {
         name: "operations",
         about: "the docs page of operations is what their rules and the table of cases say",
         program: Program::Xtask(&["operations", "--check"]),
