@@ -23,6 +23,7 @@ use aie_ops::family::copy;
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::{Argument, Role, normalise};
 use aie_ops::{Node, Operation, Placement, Tensor, table};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ struct Builder<'a> {
     shared: bool,
     share: RunShare,
     /// Whether a kernel is missing that is on its way.
-    provisional: bool,
+    provisional: Cell<bool>,
 }
 
 pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
@@ -116,7 +117,7 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
         used: RangeSet::default(),
         shared: graph.nodes.iter().any(|node| is_shared(npu, node)),
         share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
-        provisional: false,
+        provisional: Cell::new(false),
     };
     let steps = if npu.fusion() {
         fuse(graph, |node| builder.can_dispatch(node))
@@ -134,7 +135,7 @@ pub(super) fn build(npu: &Npu, graph: &Graph) -> Result<Plan, String> {
 }
 
 impl Builder<'_> {
-    /// Whether there is a kernel for `node`, or will be: until then the host computes it as one.
+    /// Whether there is a kernel for `node`, or will be and the host can compute it as one until then.
     fn can_dispatch(&self, node: &GraphNode) -> bool {
         let Some(op) = table::lookup(node.op) else { return false };
         let node = node.node();
@@ -142,8 +143,11 @@ impl Builder<'_> {
         let never = |reason: String| Missing { reason, pending: false };
         let kernel = checked.map_err(|cause| never(cause.to_string()));
         match kernel.and_then(|normalised| self.npu.kernels().get(op, &normalised.node)) {
-            Ok(_) | Err(Missing { pending: true, .. }) => true,
-            Err(Missing { reason, .. }) => {
+            Ok(_) => true,
+            // A host call has one result.
+            Err(Missing { pending: true, .. }) if node.further_outputs.is_empty() => true,
+            Err(Missing { reason, pending }) => {
+                self.provisional.set(self.provisional.get() || pending);
                 log::info(|| format!("{}: nodes stay apart instead of {}: {reason}", self.npu.name(), op.name()));
                 false
             }
@@ -151,9 +155,9 @@ impl Builder<'_> {
     }
 
     /// The kernel of a normalised node. A plan that goes without one that is on its way is provisional.
-    fn kernel(&mut self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, String> {
+    fn kernel(&self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, String> {
         self.npu.kernels().get(op, node).map_err(|missing| {
-            self.provisional |= missing.pending;
+            self.provisional.set(self.provisional.get() || missing.pending);
             missing.reason
         })
     }
@@ -446,7 +450,7 @@ impl Builder<'_> {
             shared: self.shared,
             share: self.share,
             weights_generation,
-            awaiting: self.provisional.then_some(arrivals),
+            awaiting: self.provisional.get().then_some(arrivals),
         })
     }
 }

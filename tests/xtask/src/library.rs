@@ -2,67 +2,57 @@
 //!
 //! Cargo cannot name a library with a hyphen, hence the copies: `libggml-hsa.so` is where the README says.
 
-use crate::{build, workspace};
+use crate::build::{self, Built};
+use crate::workspace;
 use aie_hal::environment::table::GGML_HSA_EMBED_KERNELS;
 use anyhow::{Context, Result};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A package that is built as a shared library.
-#[derive(Debug, Clone, Copy)]
-struct Package {
-    name: &'static str,
-    /// The file cargo makes.
-    built: &'static str,
-    /// The file in `target/lib`.
-    placed: &'static str,
-}
-
-const BACKEND: Package = Package { name: "aie-ggml-bridge", built: "libggml_hsa.so", placed: "libggml-hsa.so" };
-const PRELOAD: Package =
-    Package { name: "amdxdna-preload", built: "libamdxdna_preload.so", placed: "libamdxdna-preload.so" };
-
-/// The program that compiles reference kernels.
+/// `libggml-hsa.so`, as cargo names it and as everybody else does.
+const BACKEND: [&str; 2] = ["libggml_hsa.so", "libggml-hsa.so"];
+/// The preload library.
+const PRELOAD: [&str; 2] = ["libamdxdna_preload.so", "libamdxdna-preload.so"];
+/// The program that compiles reference kernels. The library looks for it beside itself.
 const WORKER: &str = "ggml-hsa-jit-worker";
+/// The program that makes kernels ahead of time.
+const GENERATOR: &str = "ggml-hsa-gen-kernels";
 
 /// Uses the user's library or builds ours in release mode; returns its absolute path.
 pub fn locate(given: Option<&Path>, offline: bool) -> Result<PathBuf> {
-    match given {
-        Some(path) => fs::canonicalize(path)
-            .with_context(|| format!("cannot read the library {}; leave out --library to build it", path.display())),
-        None => {
-            make_worker(offline)?;
-            make(BACKEND, offline)
-        }
+    if let Some(path) = given {
+        return fs::canonicalize(path)
+            .with_context(|| format!("cannot read the library {}; leave out --library to build it", path.display()));
     }
+    let built = backend(&[], offline)?;
+    place(&built.executable("bin", WORKER)?, WORKER)?;
+    place(&built.shared_library(BACKEND[0])?, BACKEND[1])
 }
 
-/// Builds the program that compiles kernels, beside the library, where that looks for it.
-fn make_worker(offline: bool) -> Result<()> {
-    let arguments = ["build", "--release", "--package", "aie-jit-iron", "--bin", WORKER];
-    let built = build::cargo(&arguments, offline).with_context(|| format!("{WORKER} does not build"))?;
-    place(&built.executable("bin", WORKER)?, WORKER).map(drop)
-}
-
-/// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
-pub fn preload(offline: bool) -> Result<PathBuf> {
-    make(PRELOAD, offline)
+/// The program that makes kernels ahead of time.
+pub fn generator(offline: bool) -> Result<PathBuf> {
+    backend(&[], offline)?.executable("bin", GENERATOR)
 }
 
 /// Builds the backend with the kernel packs in `packs` built in; returns the path of a file of its own.
 pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
-    let arguments = ["build", "--release", "--package", BACKEND.name];
-    let settings = [(GGML_HSA_EMBED_KERNELS.name(), packs.as_os_str())];
-    let built = build::cargo_with(&arguments, &settings, offline)?.shared_library(BACKEND.built)?;
-    make_worker(offline)?;
-    place(&built, "libggml-hsa-embedded.so")
+    let built = backend(&[(GGML_HSA_EMBED_KERNELS.name(), packs.as_os_str())], offline)?;
+    place(&built.shared_library(BACKEND[0])?, "libggml-hsa-embedded.so")
 }
 
-fn make(package: Package, offline: bool) -> Result<PathBuf> {
-    let built = build::cargo(&["build", "--release", "--package", package.name], offline)
-        .with_context(|| format!("{} does not build", package.placed))?
-        .shared_library(package.built)?;
-    place(&built, package.placed)
+/// Builds the library and its programs together: alone, each would have its dependencies with other features, and compile all
+/// of them again.
+fn backend(settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
+    let arguments = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
+    build::cargo_with(&arguments, settings, offline).context("libggml-hsa.so does not build")
+}
+
+/// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
+pub fn preload(offline: bool) -> Result<PathBuf> {
+    let built = build::cargo(&["build", "--release", "--package", "amdxdna-preload"], offline);
+    let built = built.with_context(|| format!("{} does not build", PRELOAD[1]))?;
+    place(&built.shared_library(PRELOAD[0])?, PRELOAD[1])
 }
 
 /// Copies a built file into `target/lib`.

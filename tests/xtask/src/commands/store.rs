@@ -7,7 +7,7 @@
 use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
-use crate::{build, library, output};
+use crate::{library, output};
 use aie_hal::environment::table::{
     GGML_HSA_CPU_FALLBACK, GGML_HSA_EMBED_KERNELS, GGML_HSA_JIT, GGML_HSA_JIT_WORKERS, GGML_HSA_KERNEL_CACHE_CLEAR,
     GGML_HSA_KERNEL_CACHE_DIR, GGML_HSA_KERNEL_DIR,
@@ -21,7 +21,6 @@ use std::process::Command;
 
 const TOKENS: usize = 16;
 const PROMPT: &str = "The three states of matter are";
-const GENERATOR: &str = "ggml-hsa-gen-kernels";
 
 /// Check where kernels come from: compiled, cached, given, embedded, or not at all.
 #[derive(Debug, Args)]
@@ -232,15 +231,14 @@ impl Rig {
 
     /// Has the generator make the kernels that a run has missed, and packs of them.
     fn generate(&self, stats: &Stats) -> Result<PathBuf> {
-        let arguments = ["build", "--release", "--package", "aie-jit-iron", "--bin", GENERATOR];
-        let program = build::cargo(&arguments, self.offline)?.executable("bin", GENERATOR)?;
+        let program = library::generator(self.offline)?;
         let (file, target) = (self.root.path().join("stats.json"), self.root.path().join("generated"));
         fs::write(&file, serde_json::to_vec(stats)?)?;
         let mut command = Command::new(program);
         command.args(["--compiler", "reference", "--embed", "--from-stats"]).arg(&file);
         let output = command.arg("--output-dir").arg(&target).output().context("cannot start the generator")?;
         if !output.status.success() {
-            bail!("{GENERATOR} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!("the generator failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(target)
     }
