@@ -544,6 +544,44 @@ mod tests {
         }
     }
 
+    /// Embedded before the directory before the cache before a compiler, whichever of them have the kernel.
+    #[rstest]
+    fn sources_are_asked_in_order(
+        #[values(false, true)] embedded: bool,
+        #[values(false, true)] directory: bool,
+        #[values(false, true)] cached: bool,
+    ) {
+        let root = tempfile::tempdir().unwrap();
+        let ((op, node), arch) = (sum(64), arch("aie2p"));
+        let folders = ["pack", "kernels", "cache"].map(|name| root.path().join(name));
+        folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let compiler: Arc<dyn KernelCompiler> = Arc::new(Slow::default());
+        let open_cache = || KernelCache::open(&folders[2]).unwrap();
+        if cached {
+            let store = KernelStore::builder().cache(open_cache()).compiler(Arc::clone(&compiler)).build().unwrap();
+            store.get(op, &node, &arch).unwrap();
+        }
+        let mut builder = KernelStore::builder().cache(open_cache()).compiler(compiler).kernel_directory(&folders[1]);
+        if directory {
+            put(&folders[1], op, &node, &arch);
+        }
+        if embedded {
+            put(&folders[0], op, &node, &arch);
+            let (bytes, _) = crate::pack::pack(&folders[0].join("aie2p"), &arch).unwrap();
+            builder = builder.embedded(KernelPack::open("aie2p", bytes).unwrap());
+        }
+        let store = builder.build().unwrap();
+        store.get(op, &node, &arch).unwrap();
+        let none = StoreCounters::default();
+        let expected = match (embedded, directory, cached) {
+            (true, _, _) => StoreCounters { embedded: 1, ..none },
+            (_, true, _) => StoreCounters { directory: 1, ..none },
+            (_, _, true) => StoreCounters { cache: 1, ..none },
+            _ => StoreCounters { compiled: 1, ..none },
+        };
+        assert_eq!(store.counters(), expected);
+    }
+
     #[test]
     fn reference_artifacts_do_not_reach_silicon() {
         let builder = KernelStore::builder().compiler(Arc::new(ReferenceCompiler)).for_silicon();

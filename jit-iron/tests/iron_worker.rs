@@ -57,7 +57,8 @@ impl Rig {
         fs::create_dir(&kernels).unwrap();
         fs::write(kernels.join("binary_ops.py"), DESIGN).unwrap();
         let tests = iron().join("tests");
-        let made = Command::new("python3").args(["-B", "-c", INSTALL]).arg(tests).arg(&environment).arg(version).output();
+        let made =
+            Command::new("python3").args(["-B", "-c", INSTALL]).arg(tests).arg(&environment).arg(version).output();
         let made = made.expect("python3 is needed (Debian: apt-get install python3)");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         let variables: Value = serde_json::from_slice(&made.stdout).unwrap();

@@ -330,6 +330,6 @@ mod tests {
         let (_parent, pool) = pool(&script, 1);
         drop(pool.lend().unwrap());
         let text = reason(pool.lend());
-        assert!(text.contains("was \"1\" and is \"2\" now"), "{text}");
+        assert!(text.contains("is \"2\", not \"1\": it is of another version, or was replaced"), "{text}");
     }
 }

@@ -180,8 +180,12 @@ mod tests {
     }
 
     fn backend(exclusions: &[Exclusion]) -> &'static Backend {
+        with_deadline(exclusions, Duration::from_secs(60))
+    }
+
+    fn with_deadline(exclusions: &[Exclusion], deadline: Duration) -> &'static Backend {
         let backend = Backend::new("test", Arc::new(NoDriver), "none").exclusions(exclusions);
-        Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(Duration::from_millis(200))))
+        Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(deadline)))
     }
 
     fn case(function: fn(&Context), needs: &'static [Tag]) -> Case {
@@ -229,7 +233,7 @@ mod tests {
 
     #[test]
     fn hanging_cases_fail() {
-        let verdict = evaluate(backend(&[]), &case(hangs, &[]));
+        let verdict = evaluate(with_deadline(&[], Duration::from_millis(200)), &case(hangs, &[]));
         assert!(matches!(&verdict, Verdict::Failed(text) if text.contains("200ms")), "{verdict:?}");
     }
 
