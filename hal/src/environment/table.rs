@@ -210,6 +210,18 @@ variables! {
             default: "the one installed with the library",
             read_by: ["aie-ggml-bridge"]
         }
+        MLIR_AIE_INSTALL_DIR {
+            meaning: "Where mlir_aie is installed, under IRON's own name for it; the script that prepares the environment sets it.",
+            values: "a directory",
+            default: "that of the Python package `aie`",
+            read_by: ["aie-jit-iron"]
+        }
+        PEANO_INSTALL_DIR {
+            meaning: "Where Peano is installed, under IRON's own name for it. When it is not complete, nothing else is tried.",
+            values: "a directory",
+            default: "that of the Python package `llvm-aie`",
+            read_by: ["aie-jit-iron"]
+        }
         GGML_HSA_REFERENCE_KERNELS {
             meaning: "Whether `xdna` devices are given reference kernels too. For AMD's runtime on the simulated kernel device: on \
                       an NPU such kernels do nothing, and results are whatever memory held before.",

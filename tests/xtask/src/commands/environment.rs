@@ -103,7 +103,7 @@ fn page() -> String {
          \x20 Other spellings are no words.\n\
          - **A size** is a number of bytes, or a number with K, M, G or T (powers of 1024).\n\
          - A value that means nothing is an error message that says what is possible, and the default holds.\n\
-         - A variable that is set, begins with `GGML_HSA` or `AIE_HAL` and is not in this table is a warning at the start, with\n\
+         - A variable that is set, begins with `GGML_HSA` or `AIE_HAL_` and is not in this table is a warning at the start, with\n\
          \x20 the nearest name that is.\n",
         words(&TRUTHY),
         words(&FALSY),

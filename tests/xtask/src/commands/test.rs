@@ -107,6 +107,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["operations", "--check"]),
     },
     Stage {
+        name: "environment",
+        about: "the docs page of environment variables is what their table says",
+        program: Program::Xtask(&["environment", "--check"]),
+    },
+    Stage {
         name: "backend-ops",
         about: "a fixed part of stock ggml's operation tests against the checked-in table",
         program: Program::Xtask(&["backend-ops", "--ci"]),
