@@ -160,6 +160,10 @@ fn without_the_toolchain_nothing_is_made_and_a_dry_run_is_possible() {
     assert!(stdout(&output).ends_with("No mistakes found: 4 kernel(s) to make, 0 to keep\n"), "{output:?}");
     let output = run(&["--config", &config, "--output-dir", &out, "--dry-run", "--json"]);
     assert_eq!(report(&output)["kernels"][3]["status"], "planned");
+    let mut iron = command(&["--config", &config, "--output-dir", &out, "--json"]);
+    let output = iron.env("GGML_HSA_IRON_DIR", rig.root.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(report(&output)["error"].as_str().unwrap().contains("there is no worker.py"), "{output:?}");
     assert!(!Path::new(&out).exists());
 }
 
@@ -205,6 +209,28 @@ fn wrong_usage_is_explained(#[case] arguments: &[&str], #[case] expected: &str) 
     let output = command(arguments).current_dir(folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(stderr(&output).contains(expected), "{output:?}");
+}
+
+#[rstest]
+#[case::option(&["--f16", "bf16"], "f32", "silu-8bf16-8bf16")]
+#[case::environment(&[], "bf16", "silu-8bf16-8bf16")]
+#[case::neither(&[], "", "silu-8f32-8f32")]
+fn f16_follows_the_option_and_then_the_environment(#[case] more: &[&str], #[case] value: &str, #[case] name: &str) {
+    let mut silu = kernel("ggml_unary_op_silu", "unary_ops.py", 1, "(8,1,1,1)/f16", "");
+    silu.as_object_mut().unwrap().remove("exported_name");
+    let rig = Rig::new(&json!({"kernels": [silu]}));
+    let output = rig.command(&[&["--dry-run"], more].concat()).env("GGML_HSA_F16", value).output().unwrap();
+    assert!(stdout(&output).starts_with(&format!("make aie2/{name}\n")), "{output:?}");
+}
+
+#[test]
+fn settings_that_mean_nothing_are_reported() {
+    let rig = Rig::new(&four());
+    let output = rig.command(&["--dry-run"]).env("GGML_HSA_F61", "bf16").output().unwrap();
+    assert!(stderr(&output).contains("GGML_HSA_F61"), "{output:?}");
+    let output = rig.command(&["--dry-run"]).env("GGML_HSA_F16", "f8").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("GGML_HSA_F16: `f8` is not a type"), "{output:?}");
 }
 
 #[test]
@@ -314,15 +340,22 @@ fn pdis(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, |entries| entries.filter(|entry| name_of(entry).ends_with(".pdi")).count())
 }
 
-fn check_whole(folder: &Path) {
+/// Every kernel that is there is whole.
+fn check_kernels(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
-        let name = name_of(&entry);
-        assert!(!name.starts_with(".making-"), "{name}");
-        if let Some(stem) = name.strip_suffix(".pdi") {
+        if let Some(stem) = name_of(&entry).strip_suffix(".pdi") {
             for end in ["_insts.bin", ".json"] {
                 assert!(folder.join(format!("{stem}{end}")).is_file(), "{stem}{end}");
             }
         }
+    }
+}
+
+/// And nothing half written is.
+fn check_whole(folder: &Path) {
+    check_kernels(folder);
+    for entry in fs::read_dir(folder).unwrap() {
+        assert!(!name_of(&entry).starts_with(".making-"), "{entry:?}");
     }
 }
 
@@ -337,9 +370,11 @@ fn a_killed_run_is_taken_up() {
         let deadline = Instant::now() + Duration::from_secs(60);
         while pdis(&folder) < goal && child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < deadline, "no kernel in a minute");
+            std::thread::sleep(Duration::from_millis(1));
         }
         child.kill().unwrap();
         child.wait().unwrap();
+        check_kernels(&folder);
     }
     let output = rig.run(&[]);
     assert_eq!(stdout(&output).lines().last(), Some("Generated 200/200 kernel(s) successfully"), "{output:?}");

@@ -111,7 +111,7 @@ variables! {
             meaning: "What f16 is computed in on the array.",
             values: "`f32`, `bf16`",
             default: "`f32`",
-            read_by: ["aie-ggml-bridge"]
+            read_by: ["aie-ggml-bridge", "aie-jit-iron"]
         }
         GGML_HSA_FUSION {
             meaning: "Whether neighbouring nodes of a graph share a dispatch where there is a kernel for both.",

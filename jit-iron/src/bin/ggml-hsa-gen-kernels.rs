@@ -2,6 +2,7 @@
 //!
 //! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
 
+use aie_hal::environment::table::GGML_HSA_F16;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, NameTable, Problem, Rules, Validated};
 use aie_jit_iron::pregeneration::{
@@ -63,9 +64,9 @@ struct Arguments {
     /// Kernels made at a time [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// What becomes of f16, which decides names; must be what the backend will be told
-    #[arg(long, value_name = "POLICY", env = "GGML_HSA_F16", default_value = "f32", value_parser = F16Policy::parse)]
-    f16: F16Policy,
+    /// What becomes of f16, which decides names; must be what the backend will be told [default: GGML_HSA_F16, or f32]
+    #[arg(long, value_name = "POLICY", value_parser = F16Policy::parse)]
+    f16: Option<F16Policy>,
     /// Makes kernels again that are there and current
     #[arg(long)]
     force: bool,
@@ -122,6 +123,9 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
     for problem in problems {
         eprintln!("warning: {problem}");
     }
+    for misnamed in Environment::process().misnamed() {
+        eprintln!("warning: {misnamed}");
+    }
     let wanted = wanted(arguments, &arches)?;
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let options = Options { jobs, force: arguments.force, arches: arguments.arch.clone() };
@@ -173,7 +177,14 @@ fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Ref
             format!("Kernels directory not found: {}; correct --kernels-dir or leave it out", folder.display());
         return Err(Refusal::Usage(message));
     }
-    let rules = Rules { arches, f16: arguments.f16, kernels_dir: arguments.kernels_dir.as_deref() };
+    let f16 = match (arguments.f16, Environment::process().text(&GGML_HSA_F16)) {
+        (Some(policy), _) => policy,
+        (None, Some(text)) => {
+            F16Policy::parse(&text).map_err(|error| Refusal::Usage(format!("{GGML_HSA_F16}: {error}")))?
+        }
+        (None, None) => F16Policy::default(),
+    };
+    let rules = Rules { arches, f16, kernels_dir: arguments.kernels_dir.as_deref() };
     let (mut names, mut problems) = (NameTable::default(), Vec::new());
     if let Some(path) = &arguments.config {
         match configuration::load(path, &rules) {

@@ -15,6 +15,7 @@ pub fn write_packs<'a>(
     output: &OutputDirectory,
     arches: impl IntoIterator<Item = &'a Arch>,
 ) -> Result<Vec<PathBuf>, String> {
+    let _lock = output.lock_packs().map_err(|error| format!("cannot lock the output directory: {error}"))?;
     let mut written = Vec::new();
     for arch in arches {
         let (bytes, _) = pack(&output.folder(&arch.name), arch).map_err(|error| error.to_string())?;

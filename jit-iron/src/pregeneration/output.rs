@@ -6,6 +6,7 @@ use crate::directory;
 use crate::kernel_files::{KernelFiles, UNFINISHED};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
+use crate::pack;
 use aie_hal::KernelArtifact;
 use std::fs;
 use std::io;
@@ -67,6 +68,14 @@ impl OutputDirectory {
         self.locks.lock(&format!("{}/{}", kernel.arch.name, kernel.exported_name))
     }
 
+    /// Waits until nobody else makes a pack.
+    ///
+    /// # Errors
+    /// What the file system said.
+    pub fn lock_packs(&self) -> io::Result<Lock> {
+        self.locks.lock(pack::ENDING)
+    }
+
     /// The kernel that is there, if it is whole and made from `origin`.
     ///
     /// # Errors
@@ -85,7 +94,7 @@ impl OutputDirectory {
         files.publish(artifact, manifest).map_err(failed)
     }
 
-    /// Makes links to a kernel that is there.
+    /// Makes links to a kernel that is there. The caller holds its lock.
     ///
     /// # Errors
     /// What the file system said, or what is in the way.

@@ -38,6 +38,10 @@ impl Progress {
         self.bar.set_message(current.join(", "));
     }
 
+    pub(super) fn passed_over(&self) {
+        self.bar.inc(1);
+    }
+
     pub(super) fn finished(&self, kernel: &KernelReport) {
         {
             let mut current = self.current.lock();

@@ -60,13 +60,17 @@ pub fn generate(
         loop {
             let index = next.fetch_add(1, Relaxed);
             let (Some(kernel), Some(links)) = (wanted.kernels.get(index), names.get(index)) else { return };
-            let report = if options.wants(kernel) {
-                progress.started(&kernel.exported_name);
-                run.make(kernel, links)
-            } else {
+            let report = if !options.wants(kernel) {
+                progress.passed_over();
                 skipped(kernel)
+            } else if interruption.requested() {
+                not_begun(kernel)
+            } else {
+                progress.started(&kernel.exported_name);
+                let report = run.make(kernel, links);
+                progress.finished(&report);
+                report
             };
-            progress.finished(&report);
             reports.lock().push((index, report));
         }
     };
@@ -119,14 +123,7 @@ impl Run<'_> {
     fn make(&self, kernel: &KernelRequest, links: &[String]) -> KernelReport {
         let start = Instant::now();
         let mut report = blank(kernel);
-        if self.interruption.requested() {
-            report.status = Status::Failed;
-            report.cause = Some("interrupted before it was begun; run the same command again to go on".into());
-            return report;
-        }
-        let result = self.serve(kernel, &mut report);
-        let linked = result.and_then(|()| self.interruption.uninterrupted(|| self.output.link(kernel, links)));
-        match linked {
+        match self.serve(kernel, links, &mut report) {
             Ok(()) => report.links = links.to_vec(),
             Err(cause) => {
                 report.status = Status::Failed;
@@ -137,14 +134,20 @@ impl Run<'_> {
         report
     }
 
-    /// Finds the kernel or makes it.
-    fn serve(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
+    /// Finds the kernel or makes it, and its links.
+    fn serve(&self, kernel: &KernelRequest, links: &[String], report: &mut KernelReport) -> Result<(), String> {
+        let _lock = self.output.lock(kernel).map_err(|error| format!("cannot lock the output directory: {error}"))?;
+        self.find_or_compile(kernel, report)?;
+        self.interruption.uninterrupted(|| self.output.link(kernel, links))
+    }
+
+    /// The caller holds the kernel's lock.
+    fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
         let origin = Origin {
             compiler: self.compiler.name().into(),
             toolchain: self.compiler.identity(),
             sources: self.compiler.sources(kernel.op, &kernel.node, &kernel.arch),
         };
-        let _lock = self.output.lock(kernel).map_err(|error| format!("cannot lock the output directory: {error}"))?;
         match self.output.current(kernel, &origin) {
             Ok(artifact) if !self.force => {
                 report.status = Status::Kept;
@@ -190,6 +193,11 @@ fn blank(kernel: &KernelRequest) -> KernelReport {
 fn skipped(kernel: &KernelRequest) -> KernelReport {
     let cause = format!("{} is not among the generations asked for (--arch)", kernel.arch.name);
     KernelReport { status: Status::Skipped, cause: Some(cause), ..blank(kernel) }
+}
+
+fn not_begun(kernel: &KernelRequest) -> KernelReport {
+    let cause = "interrupted before it was begun; run the same command again to go on";
+    KernelReport { status: Status::Failed, cause: Some(cause.into()), ..blank(kernel) }
 }
 
 fn milliseconds(duration: Duration) -> u64 {
