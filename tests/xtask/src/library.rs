@@ -30,6 +30,13 @@ pub fn locate(given: Option<&Path>, offline: bool) -> Result<PathBuf> {
     place(&built.shared_library(BACKEND[0])?, BACKEND[1])
 }
 
+/// cargo's own build folder, with what [`locate`] builds in it.
+pub fn build_folder(offline: bool) -> Result<PathBuf> {
+    let built = backend(&[], offline)?.shared_library(BACKEND[0])?;
+    let folder = built.parent().and_then(Path::parent).map(Path::to_path_buf);
+    folder.with_context(|| format!("{} is in no build folder", built.display()))
+}
+
 /// The program that makes kernels ahead of time.
 pub fn generator(offline: bool) -> Result<PathBuf> {
     backend(&[], offline)?.executable("bin", GENERATOR)

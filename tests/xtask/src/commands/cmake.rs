@@ -14,7 +14,7 @@ mod program;
 
 use crate::output;
 use crate::session::{DeviceOptions, Options, Session};
-use crate::{build, tools, workspace};
+use crate::{library, tools, workspace};
 use aie_hal::Environment;
 use aie_hal::environment::table::CARGO;
 use anyhow::{Context, Result, bail};
@@ -127,15 +127,12 @@ impl Setup {
         let device = DeviceOptions { device: None, library: None };
         let session = Session::open(options, &device)?;
         let offline = options.offline;
-        let built = build::cargo(&["build", "--release", "--package", "aie-ggml-bridge"], offline)?
-            .shared_library("libggml_hsa.so")?;
-        let target = built.parent().and_then(Path::parent).map(Path::to_path_buf);
         tools::compilers(offline)?;
         Ok(Self {
             cmake: tools::cmake(offline)?,
             pkg_config: tools::pkg_config(offline)?,
             session,
-            cargo_target: target.with_context(|| format!("{} is in no build folder", built.display()))?,
+            cargo_target: library::build_folder(offline)?,
             work: tempfile::Builder::new().prefix("xtask-cmake-").tempdir()?,
             offline,
         })

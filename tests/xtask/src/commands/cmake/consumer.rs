@@ -92,8 +92,6 @@ fn configure(setup: &Setup, build: &Path) -> Result<Command> {
     libraries.push(testbed.library("libggml-base.so.0")?);
     let mut command = setup.configure(&workspace::root().join("tests/xtask/cmake-consumer"), build);
     command.arg(argument("-DCONSUMER_HEADERS=", &headers.folder.join("include"))).arg(libraries);
-    // The search path of this machine must not offer another installation.
-    command.arg("-DCMAKE_FIND_USE_SYSTEM_ENVIRONMENT_PATH=OFF").arg("-DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF");
     Ok(command)
 }
 
