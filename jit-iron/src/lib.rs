@@ -1,11 +1,14 @@
 //! Where kernels come from.
 //!
 //! A [`KernelStore`] answers one question: which artifact computes this normalised node on this generation? It looks in memory
-//! first, then in the user's kernel directory, and asks its [`KernelCompiler`]s last. Whatever it finds, good or bad, it
-//! remembers, so that planning a graph again costs one hash lookup per node.
+//! first, then in the packs built into the library, the user's kernel directory and the cache, and asks its [`KernelCompiler`]s
+//! last. Whatever it finds, good or bad, it remembers, so that planning a graph again costs one hash lookup per node.
 //!
-//! The compiler of this crate is the [`ReferenceCompiler`], whose artifacts describe their computation and are executed by a
-//! simulated device. Compilers that make code for the array implement the same trait.
+//! - Kernels on disk: [`kernel_files`] and [`manifest`], [`directory`] (the user's), [`cache`] (ours, with [`lock`],
+//!   [`failure`], [`ownership`]), [`inventory`] and [`clear`] for people, [`pack`] for builds.
+//! - Compiling: [`compiler`] is the trait. The [`ReferenceCompiler`] makes artifacts that describe their computation, for
+//!   simulated devices; [`iron`] makes code for the array. Both run in the processes of [`worker`].
+//! - Ahead of time: [`configuration`] and [`pregeneration`], for `ggml-hsa-gen-kernels`.
 #![forbid(unsafe_code)]
 
 mod background;
