@@ -5,7 +5,7 @@ inherit both. So the two are moved to private descriptors before anything else r
 and descriptor 0 to nothing.
 
 The end of standard input ends the worker at once, also amid a compilation, together with everything it started. A thread
-watches for it and kills the process group, of which the worker is the leader.
+watches for it and kills the process group, of which the worker is the leader, and what has left the group by its mark.
 """
 
 from __future__ import annotations
@@ -113,8 +113,30 @@ class Channel:
 
 
 def end_group() -> None:
-    """Ends this process and all that it started."""
+    """Ends this process and all that it started, also what has left the process group."""
+    for process in _marked():
+        try:
+            os.kill(process, signal.SIGKILL)
+        except OSError:
+            pass  # It has ended by itself.
     os.killpg(0, signal.SIGKILL)
+
+
+def _marked() -> list[int]:
+    """Other processes with the mark that the host gave this one and that all it starts inherit."""
+    mark = os.environ.get("GGML_HSA_JIT_JOB")
+    if not mark:
+        return []
+    variable, found = f"GGML_HSA_JIT_JOB={mark}".encode(), []
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                marked = variable in file.read().split(b"\0")
+        except OSError:
+            continue  # It has ended, or is another user's.
+        if marked and int(name) != os.getpid():
+            found.append(int(name))
+    return found
 
 
 def cause(kernel_id: int, text: str) -> dict:

@@ -359,6 +359,21 @@ class EndTest(Case):
         self.assert_gone(child)
         self.assertIsNone(worker.receive())
 
+    def test_what_has_left_the_group_is_ended_by_its_mark(self):
+        pids = self.folder / "pids"
+        worker = self.greeted(self.installation(), DOUBLE_AIECC=f"stray={pids}", GGML_HSA_JIT_JOB=f"test-{os.getpid()}")
+        worker.send(request("ggml_op_copy", self.work))
+        deadline = time.monotonic() + SECONDS
+        while not pids.exists():
+            self.assertLess(time.monotonic(), deadline, worker.errors())
+            time.sleep(0.01)
+        tool, child = map(int, pids.read_text(encoding="utf-8").split())
+        self.assertNotEqual(os.getpgid(child), worker.process.pid)
+        worker.process.stdin.close()
+        self.assertEqual(worker.wait(), -signal.SIGKILL)
+        self.assert_gone(tool)
+        self.assert_gone(child)
+
     def test_a_worker_in_a_foreign_group_makes_its_own(self):
         installation = self.installation()
         line = [str(installation.python), str(IRON / "worker.py"), "--kernels-dir", str(DESIGNS)]

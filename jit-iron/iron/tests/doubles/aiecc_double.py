@@ -9,7 +9,8 @@ Environment:
   DOUBLE_PDI           file to copy as the PDI
   DOUBLE_INSTRUCTIONS  file to copy as the instructions
   DOUBLE_LOG           file to which each run but --help adds a JSON line: program, arguments, directory
-  DOUBLE_AIECC         fail, crash, killed, print, nothing, or hang=FILE: writes its process and its child's to FILE, and waits
+  DOUBLE_AIECC         fail, crash, killed, print, nothing, or hang=FILE: writes its process and its child's to FILE, and waits;
+                       stray=FILE: the same with a child in a session of its own
 """
 
 import json
@@ -113,8 +114,8 @@ def main() -> int:
         return 3
     if behaviour in ("crash", "killed"):
         os.kill(os.getpid(), signal.SIGSEGV if behaviour == "crash" else signal.SIGKILL)
-    if behaviour == "hang":
-        child = subprocess.Popen(["sleep", "600"])
+    if behaviour in ("hang", "stray"):
+        child = subprocess.Popen(["sleep", "600"], start_new_session=behaviour == "stray")
         partial = Path(file + ".partial")
         partial.write_text(f"{os.getpid()} {child.pid}", encoding="utf-8")
         partial.rename(file)
