@@ -110,11 +110,7 @@ fn check_variables(said: &str, installation: &Installation) -> Result<()> {
     {
         same_path(variable, value(variable)?, &installation.prefix.join(folder))?;
     }
-    let tool = installation.program("ggml-hsa-gen-kernels");
-    match value("gen_kernels")? {
-        "NOTFOUND" if !tool.exists() => Ok(()),
-        path => same_path("gen_kernels", path, &tool),
-    }
+    same_path("gen_kernels", value("gen_kernels")?, &installation.program("ggml-hsa-gen-kernels"))
 }
 
 /// What the linked program prints with two simulated devices.
@@ -142,7 +138,7 @@ mod tests {
         let installation = Installation::at("/p");
         let good = format!(
             "version={}\nlibrary=/p/lib/libggml-hsa.so\nbackend_dir=/p/lib\ninclude_dir=/p/include\nbin_dir=/p/bin\n\
-             gen_kernels=NOTFOUND\ndata_dir=/p/share/ggml-hsa\n",
+             gen_kernels=/p/bin/ggml-hsa-gen-kernels\ndata_dir=/p/share/ggml-hsa\n",
             env!("CARGO_PKG_VERSION")
         );
         check_variables(&good, &installation).unwrap();
