@@ -3,6 +3,7 @@
 //! The reference compiler stands in for the toolchain: its kernels take the same way.
 
 use aie_hal::ArchRegistry;
+use aie_hal::environment::table::GGML_HSA_F16;
 use aie_jit_iron::{KernelDirectory, KernelPack};
 use aie_ops::{DataType, Node, OpParams, Tensor, name::kernel_name, table};
 use nix::sys::signal::{Signal, kill};
@@ -226,8 +227,9 @@ fn f16_follows_the_option_and_then_the_environment(#[case] more: &[&str], #[case
 #[test]
 fn settings_that_mean_nothing_are_reported() {
     let rig = Rig::new(&four());
-    let output = rig.command(&["--dry-run"]).env("GGML_HSA_F61", "bf16").output().unwrap();
-    assert!(stderr(&output).contains("GGML_HSA_F61"), "{output:?}");
+    let misspelt = format!("{GGML_HSA_F16}_");
+    let output = rig.command(&["--dry-run"]).env(&misspelt, "bf16").output().unwrap();
+    assert!(stderr(&output).contains(&misspelt), "{output:?}");
     let output = rig.command(&["--dry-run"]).env("GGML_HSA_F16", "f8").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("GGML_HSA_F16: `f8` is not a type"), "{output:?}");
