@@ -1,6 +1,6 @@
 //! Configurations: the lists of kernels that `ggml-hsa-gen-kernels` makes ahead of time.
 //!
-//! The format is that of the C++ ggml-hsa backend's tool. Reading has two halves. [`file`] turns text into [`Entry`]s and knows
+//! The format is that of the C++ ggml-hsa backend's tool. Reading has two halves. [`mod@file`] turns text into [`Entry`]s and knows
 //! JSON, [`validation`] turns entries into [`KernelRequest`]s and knows operations. Both go on after a mistake, and every
 //! [`Problem`] carries its place, so that one run reports all that is wrong with a file. Nothing here compiles or writes, and
 //! nothing needs a toolchain.
