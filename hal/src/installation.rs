@@ -38,7 +38,7 @@ mod tests {
     #[case::debian("/usr/lib/x86_64-linux-gnu/ggml/backends0", Some("/usr"))]
     #[case::nearest("/usr/lib/app/lib", Some("/usr/lib/app"))]
     #[case::too_deep("/usr/lib/a/b/c/d", None)]
-    #[case::not_installed("/work/target/release", None)]
+    #[case::not_installed("/src/target/release", None)]
     #[case::only_alike("/p/mylib", None)]
     fn the_prefix_is_above_lib(#[case] directory: &str, #[case] expected: Option<&str>) {
         assert_eq!(prefix(Path::new(directory)), expected.map(Path::new));

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from support import DESIGNS, IRON, SECONDS, Case, request, tensor
+from support import DESIGNS, IRON, SECONDS, Case, Worker, request, tensor
 
 import commands  # noqa: E402  (support sets its path)
 
@@ -343,36 +343,35 @@ class EndTest(Case):
         worker.process.stdin.close()
         self.assertEqual(worker.wait(), -signal.SIGKILL)
 
-    def test_the_end_of_standard_input_ends_a_hanging_compilation(self):
+    def hanging(self, behaviour: str, **variables: str) -> tuple[Worker, int, int]:
+        """A worker amid a compilation that does not end, and the processes of the tool and the tool's child."""
         pids = self.folder / "pids"
-        worker = self.greeted(self.installation(), DOUBLE_AIECC=f"hang={pids}")
+        worker = self.greeted(self.installation(), DOUBLE_AIECC=f"{behaviour}={pids}", **variables)
         worker.send(request("ggml_op_copy", self.work))
         deadline = time.monotonic() + SECONDS
         while not pids.exists():
             self.assertLess(time.monotonic(), deadline, worker.errors())
             time.sleep(0.01)
         tool, child = map(int, pids.read_text(encoding="utf-8").split())
-        self.assertEqual(os.getpgid(child), worker.process.pid)
+        return worker, tool, child
+
+    def assert_all_end(self, worker: Worker, *processes: int) -> None:
+        """The end of standard input ends the worker and these processes."""
         worker.process.stdin.close()
         self.assertEqual(worker.wait(), -signal.SIGKILL)
-        self.assert_gone(tool)
-        self.assert_gone(child)
+        for process in processes:
+            self.assert_gone(process)
         self.assertIsNone(worker.receive())
 
+    def test_the_end_of_standard_input_ends_a_hanging_compilation(self):
+        worker, tool, child = self.hanging("hang")
+        self.assertEqual(os.getpgid(child), worker.process.pid)
+        self.assert_all_end(worker, tool, child)
+
     def test_what_has_left_the_group_is_ended_by_its_mark(self):
-        pids = self.folder / "pids"
-        worker = self.greeted(self.installation(), DOUBLE_AIECC=f"stray={pids}", GGML_HSA_JIT_JOB=f"test-{os.getpid()}")
-        worker.send(request("ggml_op_copy", self.work))
-        deadline = time.monotonic() + SECONDS
-        while not pids.exists():
-            self.assertLess(time.monotonic(), deadline, worker.errors())
-            time.sleep(0.01)
-        tool, child = map(int, pids.read_text(encoding="utf-8").split())
+        worker, tool, child = self.hanging("stray", GGML_HSA_JIT_JOB=f"test-{os.getpid()}")
         self.assertNotEqual(os.getpgid(child), worker.process.pid)
-        worker.process.stdin.close()
-        self.assertEqual(worker.wait(), -signal.SIGKILL)
-        self.assert_gone(tool)
-        self.assert_gone(child)
+        self.assert_all_end(worker, tool, child)
 
     def test_a_worker_in_a_foreign_group_makes_its_own(self):
         installation = self.installation()

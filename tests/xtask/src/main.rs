@@ -7,6 +7,7 @@
 mod apt;
 mod build;
 mod commands;
+mod generated_page;
 mod generation;
 mod library;
 mod model;

@@ -6,17 +6,15 @@
 #[cfg(test)]
 mod sources;
 
+use crate::generated_page::GeneratedPage;
 use crate::output;
 use crate::session::Options;
-use crate::workspace;
 use aie_hal::environment::table::{FAMILIES, TABLE};
 use aie_hal::environment::{FALSY, Group, TRUTHY, Variable};
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 
 /// Print the table of environment variables: meaning, values, default, who reads them.
 #[derive(Debug, Args)]
@@ -36,34 +34,14 @@ pub struct EnvironmentArgs {
     check: bool,
 }
 
+const PAGE: GeneratedPage = GeneratedPage { file: "docs/environment.md", command: "environment" };
+
 /// Runs the command.
 pub fn run(args: &EnvironmentArgs, options: &Options) -> Result<()> {
     if options.json {
         return output::json(&TABLE.iter().map(Summary::of).collect::<Vec<_>>());
     }
-    let (page, path) = (page(), path());
-    if args.write {
-        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
-    } else if args.check {
-        compare(&page)
-    } else {
-        print!("{page}");
-        Ok(())
-    }
-}
-
-fn path() -> PathBuf {
-    workspace::root().join("docs/environment.md")
-}
-
-fn compare(page: &str) -> Result<()> {
-    let path = path();
-    let there = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    if there == page {
-        return Ok(());
-    }
-    let line = there.lines().zip(page.lines()).take_while(|(there, here)| there == here).count() + 1;
-    bail!("docs/environment.md is out of date from line {line} on; write it with `cargo xtask environment --write`");
+    PAGE.make(&page(), args.write, args.check)
 }
 
 /// A variable, for `--json`.
@@ -139,15 +117,17 @@ fn words(words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
+    use std::fs;
 
     #[test]
     fn the_docs_carry_this_page() {
-        compare(&page()).unwrap();
+        PAGE.compare(&page()).unwrap();
     }
 
     #[test]
     fn what_differs_is_located() {
-        let error = compare("# Environment variables\n\nSomething else\n").unwrap_err().to_string();
+        let error = PAGE.compare("# Environment variables\n\nSomething else\n").unwrap_err().to_string();
         assert!(error.contains("from line 3 on") && error.contains("--write"), "{error}");
     }
 

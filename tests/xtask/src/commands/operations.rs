@@ -3,20 +3,18 @@
 //! What an operation takes and where it runs is asked of the table in `aie-ops`; how many of stock ggml's cases pass comes
 //! from the table of expectations that `cargo xtask backend-ops` checks. Neither is written down a second time.
 
+use crate::generated_page::GeneratedPage;
 use crate::ops_table::Table;
 use crate::output;
 use crate::session::Options;
-use crate::workspace;
 use aie_hal::ArchRegistry;
 use aie_ops::table::{Place, Row};
 use aie_ops::{DataType, Placement, table};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 
 /// The generation whose plans are shown.
 const GENERATION: &str = "aie2p";
@@ -39,35 +37,15 @@ pub struct OperationsArgs {
     check: bool,
 }
 
+const PAGE: GeneratedPage = GeneratedPage { file: "docs/operations.md", command: "operations" };
+
 /// Runs the command.
 pub fn run(args: &OperationsArgs, options: &Options) -> Result<()> {
     let (rows, expected) = (rows()?, Table::read()?);
     if options.json {
         return output::json(&rows.iter().map(|row| Summary::of(row, &expected)).collect::<Vec<_>>());
     }
-    let (page, path) = (page(&rows, &expected), path());
-    if args.write {
-        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
-    } else if args.check {
-        compare(&page)
-    } else {
-        print!("{page}");
-        Ok(())
-    }
-}
-
-fn path() -> PathBuf {
-    workspace::root().join("docs/operations.md")
-}
-
-fn compare(page: &str) -> Result<()> {
-    let path = path();
-    let there = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    if there == page {
-        return Ok(());
-    }
-    let line = there.lines().zip(page.lines()).take_while(|(there, here)| there == here).count() + 1;
-    bail!("docs/operations.md is out of date from line {line} on; write it with `cargo xtask operations --write`");
+    PAGE.make(&page(&rows, &expected), args.write, args.check)
 }
 
 fn rows() -> Result<Vec<Row>> {
@@ -234,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_docs_carry_this_page() {
-        compare(&page(&rows().unwrap(), &Table::read().unwrap())).unwrap();
+        PAGE.compare(&page(&rows().unwrap(), &Table::read().unwrap())).unwrap();
     }
 
     fn place(placement: Placement, types: Vec<DataType>) -> Place {
@@ -289,7 +267,7 @@ mod tests {
 
     #[test]
     fn what_differs_is_located() {
-        let error = compare("# Operations\n\nSomething else\n").unwrap_err().to_string();
+        let error = PAGE.compare("# Operations\n\nSomething else\n").unwrap_err().to_string();
         assert!(error.contains("from line 3 on") && error.contains("--write"), "{error}");
     }
 }
