@@ -13,17 +13,19 @@ use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROOT: &str = "STORE_TEST_ROOT";
 const TOOLCHAIN: &str = "STORE_TEST_TOOLCHAIN";
 const KERNELS: &str = "STORE_TEST_KERNELS";
 const MILLISECONDS: &str = "STORE_TEST_MILLISECONDS";
 const FIRST: &str = "STORE_TEST_FIRST";
+const ENDLESS: &str = "STORE_TEST_ENDLESS";
 
 /// Makes reference artifacts slowly, and writes a line for each.
 #[derive(Debug)]
@@ -69,8 +71,22 @@ fn setting(name: &str) -> usize {
 #[test]
 fn process() {
     let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
+    let toolchain = std::env::var(TOOLCHAIN).unwrap();
+    if std::env::var_os(ENDLESS).is_none() {
+        let served = serve(&root, toolchain);
+        fs::write(root.join(format!("served-{}", std::process::id())), served.to_string()).unwrap();
+        return;
+    }
+    // One that is to be killed is always at work: each time with another toolchain, so that kernels are replaced.
+    for step in 0usize.. {
+        serve(&root, format!("{toolchain}.{step}"));
+    }
+}
+
+/// Asks for all kernels in four threads; returns how many there were.
+fn serve(root: &Path, toolchain: String) -> usize {
     let takes = Duration::from_millis(setting(MILLISECONDS) as u64);
-    let compiler = Slow { root: root.clone(), toolchain: std::env::var(TOOLCHAIN).unwrap(), takes };
+    let compiler = Slow { root: root.to_owned(), toolchain, takes };
     let cache = KernelCache::open(&root.join("cache")).unwrap();
     let store = KernelStore::builder().cache(cache).compiler(Arc::new(compiler)).build().unwrap();
     let (count, first, arch) = (setting(KERNELS), setting(FIRST), arch());
@@ -89,14 +105,20 @@ fn process() {
     });
     let counters = store.counters();
     assert_eq!(counters.cache + counters.compiled, count as u64, "{counters:?}");
-    fs::write(root.join(format!("served-{}", std::process::id())), count.to_string()).unwrap();
+    count
 }
 
 fn start(root: &Path, toolchain: &str, kernels: usize, milliseconds: usize, first: usize) -> Child {
+    user(root, toolchain, kernels, milliseconds, first).spawn().unwrap()
+}
+
+/// A process that uses the store, not started.
+fn user(root: &Path, toolchain: &str, kernels: usize, milliseconds: usize, first: usize) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "process", "--test-threads=1", "-q"]).env(ROOT, root).env(TOOLCHAIN, toolchain);
     command.env(KERNELS, kernels.to_string()).env(MILLISECONDS, milliseconds.to_string());
-    command.env(FIRST, first.to_string()).stdout(Stdio::null()).spawn().unwrap()
+    command.env(FIRST, first.to_string()).stdout(Stdio::null());
+    command
 }
 
 fn compiled(root: &Path) -> usize {
@@ -198,21 +220,28 @@ fn killed_processes_leave_a_store_that_heals() {
     let mut random = Random(20_261_121);
     let mut killed = 0;
     for round in 0..ROUNDS {
-        // A new toolchain now and then, so that kernels are replaced and not only added.
-        let toolchain = (round / 4).to_string();
-        let mut children: Vec<_> =
-            (0..3).map(|_| start(root.path(), &toolchain, KERNELS, 1, random.below(12) as usize)).collect();
+        let before = compiled(root.path());
+        let mut children: Vec<_> = (0..3)
+            .map(|_| user(root.path(), &round.to_string(), KERNELS, 1, random.below(12) as usize))
+            .map(|mut command| command.env(ENDLESS, "1").spawn().unwrap())
+            .collect();
+        // However long a process takes to start on this machine, the kills come when there is work.
+        let start = Instant::now();
+        while compiled(root.path()) == before {
+            assert!(start.elapsed() < Duration::from_secs(60), "nothing is compiled in round {round}");
+            std::thread::sleep(Duration::from_micros(200));
+        }
         for child in &mut children {
             std::thread::sleep(Duration::from_micros(random.below(12_000)));
             child.kill().unwrap();
         }
         for child in &mut children {
-            killed += usize::from(!child.wait().unwrap().success());
+            killed += usize::from(child.wait().unwrap().signal() == Some(9));
         }
         nothing_corrupt(root.path(), KERNELS);
     }
     println!("{killed} of {} processes were killed at work, {} kernels compiled", 3 * ROUNDS, compiled(root.path()));
-    assert!(killed > ROUNDS && compiled(root.path()) > ROUNDS / 4, "the kills came too early or too late");
+    assert_eq!(killed, 3 * ROUNDS, "a process ended by itself");
     let last = start(root.path(), "last", KERNELS, 1, 0).wait().unwrap();
     assert!(last.success());
     nothing_corrupt(root.path(), KERNELS);

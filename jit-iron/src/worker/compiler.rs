@@ -132,7 +132,9 @@ impl KernelCompiler for WorkerCompiler {
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         let pool = &self.pool;
         let mut lease = pool.lend()?;
-        let Some(worker) = lease.worker() else { unreachable!("a lease has a worker until it ends") };
+        let Some(worker) = lease.worker() else {
+            return Err(CompileError::Unavailable(format!("the {} compiler has lost its worker", pool.name)));
+        };
         let (compiler, limits, listener) = (pool.name.as_str(), &pool.limits, pool.listener.as_deref());
         let task = Task { compiler, limits, listener, id: pool.next_job(), op, node, arch };
         let answer = task.run(worker);

@@ -2,8 +2,9 @@
 
 use super::WorkerLimits;
 use super::captured::Captured;
-use super::limits::{Bytes, MEMORY_VARIABLE, TIMEOUT_VARIABLE};
+use super::limits::Bytes;
 use crate::compiler::{CompileError, Failure};
+use aie_hal::environment::table::{GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_TIMEOUT};
 use rustix::process::{Signal, WaitIdStatus};
 use std::fmt;
 
@@ -92,7 +93,7 @@ impl Ending {
     fn describe(&self, limits: &WorkerLimits) -> String {
         match self {
             Self::Time => format!(
-                "took longer than {} s and was ended; set {TIMEOUT_VARIABLE}, in seconds, to allow more",
+                "took longer than {} s and was ended; set {GGML_HSA_JIT_TIMEOUT}, in seconds, to allow more",
                 limits.time.as_secs_f64()
             ),
             Self::Printed => format!(
@@ -109,11 +110,11 @@ impl Ending {
             }
             Self::Ended(exit) if exit.is(FROM_OUTSIDE) => format!(
                 "{exit}, by the system because memory ran out, or by somebody; nothing is known of this kernel; set \
-                 {MEMORY_VARIABLE} below the {} of now if it was the memory",
+                 {GGML_HSA_JIT_MEMORY_MAX} below the {} of now if it was the memory",
                 Bytes(limits.memory_bytes)
             ),
             Self::Ended(exit) if exit.is(PERHAPS_MEMORY) => format!(
-                "{exit}; if it ran out of memory, set {MEMORY_VARIABLE} to allow each of its processes more than {}",
+                "{exit}; if it ran out of memory, set {GGML_HSA_JIT_MEMORY_MAX} to allow each of its processes more than {}",
                 Bytes(limits.memory_bytes)
             ),
             Self::Ended(exit) => format!("{exit} instead of answering"),

@@ -6,13 +6,6 @@ use std::io;
 use std::num::NonZero;
 use std::time::Duration;
 
-/// Environment variable with the time limit, in seconds. Read by the library; named here for messages.
-pub const TIMEOUT_VARIABLE: &str = "GGML_HSA_JIT_TIMEOUT";
-/// Environment variable with the memory limit, in bytes or with a suffix. Read by the library; named here for messages.
-pub const MEMORY_VARIABLE: &str = "GGML_HSA_JIT_MEMORY_MAX";
-/// Environment variable with the number of workers. Read by the library; named here for messages.
-pub const WORKERS_VARIABLE: &str = "GGML_HSA_JIT_WORKERS";
-
 /// More do not help on a machine that runs a model beside it.
 const MOST_WORKERS: usize = 4;
 

@@ -2,6 +2,7 @@
 //!
 //! The places are given by the caller, who knows the environment and which file this code was linked into.
 
+use aie_hal::environment::table::GGML_HSA_JIT_WORKER;
 use aie_hal::installation;
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
@@ -10,14 +11,12 @@ use thiserror::Error;
 
 /// Name of the reference worker's executable.
 pub const WORKER_NAME: &str = "ggml-hsa-jit-worker";
-/// Environment variable that names the worker. Read by the library; named here for messages.
-pub const WORKER_VARIABLE: &str = "GGML_HSA_JIT_WORKER";
 
 /// There is no worker.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[error(
     "cannot find the program that compiles kernels, {WORKER_NAME}; tried: {attempts}; put it beside the library, or name it in \
-     {WORKER_VARIABLE}"
+     {GGML_HSA_JIT_WORKER}"
 )]
 pub struct LocateError {
     /// Every place and what is wrong with it.
@@ -27,7 +26,7 @@ pub struct LocateError {
 /// Where to look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerPlaces {
-    /// Value of [`WORKER_VARIABLE`]; empty is as good as none.
+    /// Value of `GGML_HSA_JIT_WORKER`; empty is as good as none.
     pub variable: Option<OsString>,
     /// The library or executable that has this code.
     pub image: Option<PathBuf>,
@@ -46,9 +45,9 @@ impl WorkerPlaces {
             return match refusal(&path) {
                 // The worker is started in another folder.
                 None => Ok(std::path::absolute(&path).unwrap_or(path)),
-                Some(reason) => {
-                    Err(LocateError { attempts: format!("{} (named by {WORKER_VARIABLE}): {reason}", path.display()) })
-                }
+                Some(reason) => Err(LocateError {
+                    attempts: format!("{} (named by {GGML_HSA_JIT_WORKER}): {reason}", path.display()),
+                }),
             };
         }
         let mut attempts = Vec::new();
@@ -128,7 +127,7 @@ mod tests {
         let wrong = directory.path().join("absent");
         let places = WorkerPlaces { variable: Some(wrong.clone().into()), image: None, path };
         let text = places.find().unwrap_err().to_string();
-        assert!(text.contains(WORKER_VARIABLE) && text.contains(&wrong.display().to_string()), "{text}");
+        assert!(text.contains(GGML_HSA_JIT_WORKER.name()) && text.contains(&wrong.display().to_string()), "{text}");
         let places = WorkerPlaces { variable: Some(directory.path().into()), ..WorkerPlaces::default() };
         assert!(places.find().unwrap_err().to_string().contains("not a file"));
     }
@@ -141,7 +140,9 @@ mod tests {
         let image = Some(directory.path().join("libggml-hsa.so"));
         let places = WorkerPlaces { variable: None, image, path: Some("/nonexistent-directory:.".into()) };
         let text = places.find().unwrap_err().to_string();
-        for part in ["beside this library", "cannot be executed", "PATH (/nonexistent-directory:.)", WORKER_VARIABLE] {
+        for part in
+            ["beside this library", "cannot be executed", "PATH (/nonexistent-directory:.)", GGML_HSA_JIT_WORKER.name()]
+        {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
     }

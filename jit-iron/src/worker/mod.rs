@@ -35,4 +35,4 @@ pub mod serve;
 pub use command::WorkerCommand;
 pub use compiler::{WorkerCompiler, WorkerCompilerBuilder};
 pub use limits::WorkerLimits;
-pub use locate::{LocateError, WORKER_NAME, WORKER_VARIABLE, WorkerPlaces};
+pub use locate::{LocateError, WORKER_NAME, WorkerPlaces};

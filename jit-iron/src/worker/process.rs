@@ -83,7 +83,9 @@ impl WorkerProcess {
             .map_err(fail)?;
         let family = Family { leader: Pid::from_child(&child), mark };
         let (Some(output), errors @ Some(_)) = (child.stdout.take(), child.stderr.take()) else {
-            unreachable!("both were asked for");
+            // Both were asked for; a process nobody can hear is of no use.
+            let _ = child.kill().and_then(|()| child.wait());
+            return Err(fail(io::Error::other("its output cannot be read")));
         };
         let input = Some(input);
         let process =
