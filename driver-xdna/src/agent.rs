@@ -1,8 +1,7 @@
 //! What this driver asks of the runtime below it: one NPU, as an HSA agent offers it.
 //!
 //! Everything above this trait (pools, contexts, queues, the HAL objects) is the same for every runtime. Below it are the
-//! packet interfaces that ROCR has had, in this process or in a helper process. The trait is small and blocking on
-//! purpose: ROCR's own doorbell is synchronous, and a call that can be answered over a pipe can be isolated.
+//! packet interfaces that ROCR has had. The trait is small and blocking on purpose: ROCR's own doorbell is synchronous.
 //!
 //! The driver above never calls [`Agent::submit`], [`Agent::create_context`] and [`Agent::destroy_context`] from two threads
 //! at a time; the memory functions may be called from any thread at any time.
@@ -145,7 +144,7 @@ pub enum AgentError {
         /// What was seen.
         reason: String,
     },
-    /// The device or the process that serves it is gone for good.
+    /// The device is gone for good.
     #[error("{0}")]
     Lost(String),
     /// The runtime does not offer this.

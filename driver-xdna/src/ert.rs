@@ -7,7 +7,6 @@
 //!
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
-mod export;
 mod packets;
 
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};

@@ -14,7 +14,6 @@
 //! behaviour; see the package `hsa-stand-in`.
 
 mod doorbell;
-mod export;
 mod queue;
 
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, Packet, PdiRef};

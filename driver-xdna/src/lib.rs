@@ -8,8 +8,6 @@
 //!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few doorbells.
 //! - An [`agent::Agent`] is one NPU as a runtime offers it: `ert` for ROCR 7.0 to 7.2, with the `gate` that keeps it off its
 //!   defects, and kernel dispatch packets for later ones. [`interface`] tells which a library speaks, [`library`] finds it.
-//! - The runtime is in this process, or, when a URI has `isolate=true`, in a helper process: [`isolated`] is an agent that passes
-//!   every call on and shares the memory, so that nothing above it notices the difference.
 //!
 //! # What this has run on
 //! AMD's ROCR 7.2.4 from Debian, unmodified, on a simulated kernel device; never on an NPU.
@@ -26,7 +24,6 @@ mod executable;
 mod execution;
 mod gate;
 pub mod interface;
-pub mod isolated;
 pub mod kernel_dispatch;
 mod kfd;
 pub mod library;
@@ -43,7 +40,7 @@ use device::XdnaDevice;
 use discovery::Machine;
 pub use discovery::SCHEME;
 use runtime::Runtime;
-pub use runtime::{RuntimeError, start_hosted};
+pub use runtime::RuntimeError;
 use selection::{Inventory, Params};
 use std::sync::Arc;
 
@@ -53,7 +50,6 @@ pub struct XdnaDriver {
     machine: Machine,
     arches: ArchRegistry,
     visible: Option<String>,
-    isolate: bool,
 }
 
 impl XdnaDriver {
@@ -61,13 +57,7 @@ impl XdnaDriver {
     pub fn new(arches: ArchRegistry) -> Self {
         let visible =
             Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
-        Self { machine: Machine::this(), arches, visible, isolate: false }
-    }
-
-    /// Whether the runtime is in a helper process when a URI does not say: see [`isolated`].
-    #[must_use]
-    pub fn isolate_by_default(self, isolate: bool) -> Self {
-        Self { isolate, ..self }
+        Self { machine: Machine::this(), arches, visible }
     }
 
     fn inventory(&self) -> Result<Inventory, DriverError> {
@@ -87,13 +77,10 @@ impl Driver for XdnaDriver {
     }
 
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-        let mut params = Params::of(uri)?;
-        let isolate = params.isolate.unwrap_or(self.isolate);
-        // The devices' own URIs say so, whatever the default of the program that uses them.
-        params.isolate = params.isolate.or(isolate.then_some(true));
+        let params = Params::of(uri)?;
         let inventory = self.inventory()?;
         let selected = inventory.select(uri)?;
-        let runtime = Runtime::open(isolate).map_err(|cause| DriverError::Runtime(cause.to_string()))?;
+        let runtime = Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?;
         let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         let logical = params.logical.map_or(0..params.devices, |number| number..number + 1);
@@ -124,7 +111,7 @@ mod tests {
     use discovery::made_up::Tree;
 
     fn driver(tree: &Tree) -> XdnaDriver {
-        XdnaDriver { machine: tree.machine(), arches: ArchRegistry::builtin(), visible: None, isolate: false }
+        XdnaDriver { machine: tree.machine(), arches: ArchRegistry::builtin(), visible: None }
     }
 
     #[test]

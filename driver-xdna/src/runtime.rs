@@ -1,14 +1,11 @@
-//! The runtime: found, loaded and started once, in this process or in a helper process, and shared by everything that is open.
+//! The runtime: found, loaded and started once, and shared by everything that is open.
 //!
 //! ROCR is one per process, and starting it a second time while the first start is being undone would meet what the first one
 //! left behind. So there is one session at a time: it lives as long as an NPU of it is open, and opening waits until a session
-//! that ends has ended. The session in this process and the one in a [helper process](crate::isolated) know nothing of each
-//! other, and both may be open.
+//! that ends has ended.
 
 use crate::agent::{Agent, AgentError, PacketInterface};
 use crate::ert::ErtAgent;
-use crate::gate::Gate;
-use crate::isolated::{HostOptions, HostedAgent, IsolatedAgent, StartError};
 use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::kfd;
 use crate::library::{self, LibraryError};
@@ -46,21 +43,12 @@ pub enum RuntimeError {
     /// It cannot be used, and why.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// The helper process does not serve.
-    #[error("the runtime in a helper process: {0}")]
-    Isolated(String),
     /// It is used by a session that does not end.
     #[error("an earlier session with ROCR has not ended after {0:?}; start the program again")]
     Closing(Duration),
 }
 
-impl From<StartError> for RuntimeError {
-    fn from(cause: StartError) -> Self {
-        Self::Isolated(cause.to_string())
-    }
-}
-
-/// What is open of one kind.
+/// What is open.
 struct Open {
     session: Weak<Runtime>,
     /// Whether a session exists, also while it is ending.
@@ -73,37 +61,24 @@ struct Slot {
     ended: Condvar,
 }
 
-impl Slot {
-    const fn empty() -> Self {
-        Self { open: Mutex::new(Open { session: Weak::new(), busy: false }), ended: Condvar::new() }
-    }
-
-    fn of(isolated: bool) -> &'static Self {
-        &SLOTS[usize::from(isolated)]
-    }
-}
-
-/// In this process, and in a helper process.
-static SLOTS: [Slot; 2] = [Slot::empty(), Slot::empty()];
+/// The session of this process.
+static SLOT: Slot = Slot { open: Mutex::new(Open { session: Weak::new(), busy: false }), ended: Condvar::new() };
 
 /// A session with its agents.
 #[derive(Debug)]
 pub(crate) struct Runtime {
-    isolated: bool,
     /// Emptied before the session is declared ended.
     agents: Vec<Arc<dyn Agent>>,
     npus: Mutex<Vec<(usize, Weak<Npu>)>>,
 }
 
 impl Runtime {
-    /// The runtime of this process, or the one in a helper process when it is to be `isolated`; started when it is not
-    /// running. The machine has been checked by the discovery.
+    /// The runtime of this process, started when it is not running. The machine has been checked by the discovery.
     ///
     /// # Errors
     /// [`RuntimeError`].
-    pub(crate) fn open(isolated: bool) -> Result<Arc<Self>, RuntimeError> {
-        let slot = Slot::of(isolated);
-        let mut open = slot.open.lock();
+    pub(crate) fn open() -> Result<Arc<Self>, RuntimeError> {
+        let mut open = SLOT.open.lock();
         loop {
             if let Some(runtime) = open.session.upgrade() {
                 return Ok(runtime);
@@ -111,15 +86,11 @@ impl Runtime {
             if !open.busy {
                 break;
             }
-            if slot.ended.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
+            if SLOT.ended.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
                 return Err(RuntimeError::Closing(CLOSING_LIMIT));
             }
         }
-        let runtime = Arc::new(Self {
-            isolated,
-            agents: if isolated { start_isolated()? } else { start()? },
-            npus: Mutex::default(),
-        });
+        let runtime = Arc::new(Self { agents: start()?, npus: Mutex::default() });
         open.session = Arc::downgrade(&runtime);
         open.busy = true;
         drop(open);
@@ -149,7 +120,7 @@ impl Runtime {
     /// A session with these agents, which is none of the process's.
     #[cfg(test)]
     pub(crate) fn with(agents: Vec<Arc<dyn Agent>>) -> Arc<Self> {
-        Arc::new(Self { isolated: false, agents, npus: Mutex::default() })
+        Arc::new(Self { agents, npus: Mutex::default() })
     }
 
     /// Its agents.
@@ -162,22 +133,19 @@ impl Runtime {
 extern "C" fn close_at_exit() {
     // A panic must not cross into C, and at this point nobody could do anything about one.
     let _ = std::panic::catch_unwind(|| {
-        for slot in &SLOTS {
-            let runtime = slot.open.try_lock_for(AT_EXIT_LIMIT).and_then(|open| open.session.upgrade());
-            let Some(runtime) = runtime else { continue };
-            let npus: Vec<_> = runtime.npus.lock().iter().filter_map(|(_, npu)| npu.upgrade()).collect();
-            npus.iter().for_each(|npu| npu.close());
-            runtime.agents.iter().for_each(|agent| agent.close());
-        }
+        let runtime = SLOT.open.try_lock_for(AT_EXIT_LIMIT).and_then(|open| open.session.upgrade());
+        let Some(runtime) = runtime else { return };
+        let npus: Vec<_> = runtime.npus.lock().iter().filter_map(|(_, npu)| npu.upgrade()).collect();
+        npus.iter().for_each(|npu| npu.close());
+        runtime.agents.iter().for_each(|agent| agent.close());
     });
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.agents.clear();
-        let slot = Slot::of(self.isolated);
-        slot.open.lock().busy = false;
-        slot.ended.notify_all();
+        SLOT.open.lock().busy = false;
+        SLOT.ended.notify_all();
     }
 }
 
@@ -194,49 +162,19 @@ pub(crate) fn time_limit() -> Duration {
     }
 }
 
-/// Finds and starts the library in this process.
+/// Finds and starts the library.
 fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
-    let agents = start_library(|_| ())?;
-    Ok(agents.into_iter().map(|agent| agent as Arc<dyn Agent>).collect())
-}
-
-/// Starts a helper process that does so.
-fn start_isolated() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
-    let agents = IsolatedAgent::start(&HostOptions::from_env()?)?;
-    if let Some(agent) = agents.first() {
-        tracing::info!("HSA runtime: {} in process {:?}", agent.info().library.display(), agent.host_process_id());
-    }
-    Ok(agents.into_iter().map(|agent| agent as Arc<dyn Agent>).collect())
-}
-
-/// Finds and starts the library in this process, which is a helper process: what `aie-runtime-host` serves.
-///
-/// # Errors
-/// [`RuntimeError`].
-pub fn start_hosted() -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
-    start_library(|api| {
-        // The device heap is exported through the gate, and made when the runtime starts. A runtime that does without a gate
-        // exports it itself, and for one that needs it and cannot have it, opening the agent says so.
-        if let Err(cause) = Gate::install(api) {
-            tracing::debug!("no gate: {cause}");
-        }
-    })
-}
-
-/// `prepare` runs before the library is started.
-fn start_library(prepare: impl FnOnce(&HsaApi)) -> Result<Vec<Arc<dyn HostedAgent>>, RuntimeError> {
     let found = library::find(None, Environment::process())?;
     tracing::info!("HSA runtime: {}", found.path.display());
     let path = found.path;
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.
     let api = unsafe { HsaApi::load(found.library) };
     let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
-    prepare(&api);
     kfd::probe().map_err(AgentError::Lost)?;
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
     let (arches, _) = ArchRegistry::from_environment();
-    let mut agents: Vec<Arc<dyn HostedAgent>> = Vec::new();
+    let mut agents: Vec<Arc<dyn Agent>> = Vec::new();
     for discovered in session.agents()? {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {

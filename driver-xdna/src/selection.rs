@@ -13,6 +13,7 @@
 //! another one.
 
 use crate::discovery::{Npu, SCHEME};
+use aie_hal::environment::removed::NO_HELPER;
 use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::{DeviceUri, DriverError, Listing};
 use std::str::FromStr;
@@ -27,9 +28,6 @@ pub struct Param {
     /// What it does.
     pub purpose: &'static str,
 }
-
-const ISOLATE: Param =
-    Param { name: "isolate", accepted: "`true` or `false`", purpose: "runs the runtime in a helper process" };
 
 const DEVICES: Param = Param {
     name: "devices",
@@ -53,7 +51,10 @@ const CHAIN: Param = Param {
 };
 
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[ISOLATE, DEVICES, LOGICAL, MEMORY, CHAIN];
+pub const PARAMS: &[Param] = &[DEVICES, LOGICAL, MEMORY, CHAIN];
+
+/// A parameter there was once.
+const REMOVED: &str = "isolate";
 
 /// A number of bytes, as [`MEMORY`] accepts.
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +78,6 @@ impl FromStr for Bytes {
 /// The parameters of one URI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
-    /// Whether the runtime is to run in a helper process; `None` leaves it to the program.
-    pub isolate: Option<bool>,
     /// Logical devices on each NPU.
     pub devices: usize,
     /// One of them.
@@ -95,6 +94,9 @@ impl Params {
     /// # Errors
     /// [`DriverError::InvalidParameter`] for one that is unknown or malformed.
     pub fn of(uri: &DeviceUri) -> Result<Self, DriverError> {
+        if uri.param(REMOVED).is_some() {
+            return Err(uri.invalid_param(REMOVED, format!("{NO_HELPER}; remove it from the URI")));
+        }
         let names: Vec<&str> = PARAMS.iter().map(|param| param.name).collect();
         uri.check_params(&names)?;
         let devices = uri.typed_param(DEVICES.name, DEVICES.accepted)?.unwrap_or(1);
@@ -112,7 +114,7 @@ impl Params {
             return Err(uri.invalid_param(CHAIN.name, format!("0 dispatches; expected {}", CHAIN.accepted)));
         }
         let memory = uri.typed_param::<Bytes>(MEMORY.name, MEMORY.accepted)?.map(|bytes| bytes.0);
-        Ok(Self { isolate: uri.typed_param(ISOLATE.name, ISOLATE.accepted)?, devices, logical, memory, chain })
+        Ok(Self { devices, logical, memory, chain })
     }
 
     /// The URI that opens logical device `number` of `npu` with the same parameters.
@@ -126,7 +128,6 @@ impl Params {
                 parameters.push(format!("{}={value}", param.name));
             }
         };
-        add(ISOLATE, self.isolate.map(|isolate| isolate.to_string()));
         if self.devices > 1 {
             add(DEVICES, Some(self.devices.to_string()));
             add(LOGICAL, Some(number.to_string()));
@@ -311,7 +312,7 @@ mod tests {
     #[case("xdna://1,1", &["pci-0000:c1:00.1", "pci-0000:c1:00.1"])]
     #[case("xdna://pci-0000:c3:00.1,1", &["pci-0000:c3:00.1", "pci-0000:c1:00.1"])]
     #[case("xdna:*", &["pci-0000:c1:00.1", "pci-0000:c3:00.1"])]
-    #[case("xdna:*?isolate=true", &["pci-0000:c1:00.1", "pci-0000:c3:00.1"])]
+    #[case("xdna:*?devices=2", &["pci-0000:c1:00.1", "pci-0000:c3:00.1"])]
     fn uris_name_devices(#[case] text: &str, #[case] expected: &[&str]) {
         let inventory = Inventory::new(four(), None).unwrap();
         assert_eq!(select(&inventory, text).unwrap(), expected);
@@ -411,14 +412,13 @@ mod tests {
     fn parameters_are_checked() {
         assert_eq!(Params::of(&uri("xdna:0")).unwrap(), Params { devices: 1, ..Params::default() });
         assert_eq!(
-            Params::of(&uri("xdna:0?isolate=true")).unwrap(),
-            Params { isolate: Some(true), devices: 1, ..Params::default() }
+            Params::of(&uri("xdna:0?chain=8")).unwrap(),
+            Params { chain: Some(8), devices: 1, ..Params::default() }
         );
         let message = |text: &str| Params::of(&uri(text)).unwrap_err().to_string();
-        assert!(message("xdna?isolate").ends_with("`` is not valid, expected `true` or `false`"));
-        assert!(
-            message("xdna?isolated=true")
-                .ends_with("parameter `isolated`: unknown; `xdna` takes: isolate, devices, logical, memory, chain")
-        );
+        assert!(message("xdna?devices").ends_with("`` is not valid, expected a number from 1 to 64"));
+        assert!(message("xdna?chains=1").ends_with("unknown; `xdna` takes: devices, logical, memory, chain"));
+        let text = message("xdna?isolate=true");
+        assert!(text.contains("always in this process") && text.contains("remove it"), "{text}");
     }
 }

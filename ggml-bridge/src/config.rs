@@ -21,8 +21,8 @@ use crate::device_type::DeviceType;
 use aie_hal::Environment;
 use aie_hal::environment::table::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_ISOLATE, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_STATS,
-    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_STATS, GGML_HSA_VALIDATION,
+    GGML_HSA_WEIGHTS_MAX,
 };
 use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
@@ -61,8 +61,6 @@ pub struct Config {
     pub jit: JitConfig,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
-    /// Whether the runtime of real NPUs is in a helper process when a URI does not say.
-    pub isolate: bool,
 }
 
 /// What holds in an empty environment.
@@ -103,7 +101,6 @@ impl Config {
             cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
             jit: JitConfig::read(&mut reader, defaults),
             statistics: reader.path(&GGML_HSA_STATS),
-            isolate: reader.switch(&GGML_HSA_ISOLATE).unwrap_or(false),
         };
         (config, reader.problems)
     }
@@ -150,7 +147,6 @@ mod tests {
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_STATS", "out.json"),
-            ("GGML_HSA_ISOLATE", "1"),
         ]);
         let default = Config::default();
         let expected = Config {
@@ -168,7 +164,6 @@ mod tests {
             cache_clear: true,
             jit: JitConfig { time_limit: std::time::Duration::from_secs(7), ..default.jit },
             statistics: Some("out.json".into()),
-            isolate: true,
         };
         assert_eq!((config, problems), (expected, vec![]));
     }

@@ -13,11 +13,10 @@ pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
     Arc::new(MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches))
 }
 
-/// All drivers of this library. `validate` puts the validation layer before each; `isolate` has the runtime of real NPUs in a
-/// helper process, unless a URI says otherwise.
-pub fn registry(arches: ArchRegistry, validate: bool, isolate: bool) -> DriverRegistry {
+/// All drivers of this library. `validate` puts the validation layer before each.
+pub fn registry(arches: ArchRegistry, validate: bool) -> DriverRegistry {
     let mut registry = DriverRegistry::new();
-    let xdna = XdnaDriver::new(arches.clone()).isolate_by_default(isolate);
+    let xdna = XdnaDriver::new(arches.clone());
     for driver in [Arc::new(xdna) as Arc<dyn Driver>, mock(arches)] {
         registry.register(if validate { wrap_driver(driver) } else { driver });
     }
@@ -30,7 +29,7 @@ mod tests {
 
     #[test]
     fn devices_open_and_schemes_are_told() {
-        let drivers = registry(ArchRegistry::builtin(), true, false);
+        let drivers = registry(ArchRegistry::builtin(), true);
         let message = drivers.open("xdma:0").unwrap_err().to_string();
         assert!(message.contains("xdma") && message.contains("mock") && message.contains("xdna"), "{message}");
         assert_eq!(drivers.open("mock:aie2?devices=2").unwrap().len(), 2);

@@ -5,7 +5,6 @@
 
 use crate::config::Config;
 use crate::{embedded, log, verbose};
-use aie_driver_xdna::isolated::image_path;
 use aie_hal::environment::table::PATH;
 use aie_hal::{Arch, Device, Environment, installation};
 use aie_jit_iron::clear::clear;
@@ -115,7 +114,7 @@ impl<'a> KernelStores<'a> {
         }
         let places = WorkerPlaces {
             variable: self.config.jit.worker.clone().map(PathBuf::into_os_string),
-            image: image_path(),
+            image: installation::image(),
             path: self.environment.get(&PATH).map(ToOwned::to_owned),
         };
         let program = match places.find() {
@@ -142,7 +141,7 @@ impl<'a> KernelStores<'a> {
     /// Makes kernels for the array, when its designs are installed.
     fn iron(&self) -> Option<Arc<dyn KernelCompiler>> {
         let installed = || {
-            let directory = installation::data(image_path()?.parent()?)?.join("iron");
+            let directory = installation::data(installation::image()?.parent()?)?.join("iron");
             directory.join(WORKER).is_file().then_some(directory)
         };
         let directory = self.config.jit.iron_directory.clone().or_else(installed)?;

@@ -37,7 +37,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
     if uris.is_empty() {
         return (Vec::new(), config.device_type, statistics);
     }
-    let drivers = drivers::registry(arches, config.validation, config.isolate);
+    let drivers = drivers::registry(arches, config.validation);
     let mut opened: Vec<Arc<dyn Device>> = Vec::new();
     for uri in &uris {
         match drivers.open(uri) {

@@ -16,6 +16,7 @@
 //! those are described.
 
 mod misnamed;
+pub mod removed;
 pub mod table;
 mod variable;
 mod words;
@@ -151,11 +152,13 @@ mod tests {
             ("GGML_HSA_KERNEL_DIR", "/kernels"),
             ("AMDXDNA_SIM_DEVICES", "aie2p"),
             ("HSA_STAND_IN_AGENTS", "aie2p"),
-            ("AIE_TEST_FAULT", "hang"),
+            ("GGML_HSA_ISOLATE", "1"),
             ("GGML_BACKEND_PATH", "libggml-hsa.so"),
         ]);
         let told: Vec<String> = environment.misnamed().iter().map(ToString::to_string).collect();
         let expected = [
+            "GGML_HSA_ISOLATE has no effect any more: AMD's runtime is always in this process (docs/rocr.md says what \
+             can still end the process)",
             "GGML_HSA_JIT_CLEAR_CACHE is an older name, still understood; use GGML_HSA_KERNEL_CACHE_CLEAR",
             "GGML_HSA_KERNELDIR is not a setting; did you mean GGML_HSA_KERNEL_DIR?",
         ];

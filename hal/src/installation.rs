@@ -20,6 +20,25 @@ pub fn data(directory: &Path) -> Option<PathBuf> {
     Some(prefix(directory)?.join("share/ggml-hsa"))
 }
 
+/// The library or program that this code was linked into, by the process's own map of its memory. None if the system does not
+/// tell.
+pub fn image() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let path = mapped_at(&maps, image as *const () as usize)?;
+    path.canonicalize().ok().or_else(|| std::env::current_exe().ok())
+}
+
+/// The file that is mapped at `address`, of the lines of `/proc/PID/maps`.
+fn mapped_at(maps: &str, address: usize) -> Option<PathBuf> {
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let bound = |text| usize::from_str_radix(text, 16).ok();
+        let path = &rest[rest.find('/')?..];
+        (bound(start)? <= address && address < bound(end)?).then(|| PathBuf::from(path))
+    })
+}
+
 /// The prefix of an installation, from the folder of one of its libraries.
 fn prefix(directory: &Path) -> Option<&Path> {
     let is_lib = |path: &&Path| path.file_name().is_some_and(|name| name == "lib" || name == "lib64");
@@ -42,6 +61,16 @@ mod tests {
     #[case::only_alike("/p/mylib", None)]
     fn the_prefix_is_above_lib(#[case] directory: &str, #[case] expected: Option<&str>) {
         assert_eq!(prefix(Path::new(directory)), expected.map(Path::new));
+    }
+
+    #[test]
+    fn this_code_is_in_the_test_program() {
+        assert_eq!(image(), Some(std::env::current_exe().unwrap().canonicalize().unwrap()));
+        let maps = "1000-2000 r--p 00000000 fe:00 12  /usr/lib/a b.so\n2000-3000 r-xp 00001000 fe:00 12  /usr/lib/a b.so\n\
+                    3000-4000 rw-p 00000000 00:00 0  [heap]\n4000-5000 rw-p 00000000 00:00 0\n";
+        for (address, expected) in [(0x1000, true), (0x2fff, true), (0xfff, false), (0x3000, false), (0x4000, false)] {
+            assert_eq!(mapped_at(maps, address), expected.then(|| "/usr/lib/a b.so".into()), "{address:x}");
+        }
     }
 
     #[test]

@@ -19,7 +19,6 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             // SAFETY: ROCR passes the structure of the request.
             if unsafe { (*argument.cast::<uapi::GetInfo>()).param } == uapi::QUERY_VERSION {
                 gate.imagined.lock().clear();
-                gate.heap_made(0);
             }
         }
         // SAFETY: ROCR passes the structure of the request.
@@ -50,9 +49,6 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
         // SAFETY: the kernel has filled ROCR's structure of this request.
         let made = unsafe { *argument.cast::<uapi::CreateBuffer>() };
-        if let (Some(gate), uapi::BO_DEV_HEAP) = (GATE.get(), made.kind) {
-            gate.heap_made(made.handle);
-        }
         with_activity(|activity| {
             if let Activity::Observing(observation) = activity {
                 observation.observed.buffer = Some(made.handle);

@@ -32,7 +32,6 @@
 //! Later releases of ROCR, which use another packet interface, are used without a gate.
 
 mod doorbell;
-mod export;
 mod hooks;
 mod imports;
 mod uapi;
@@ -49,7 +48,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 use uapi::Request;
 
@@ -86,8 +85,6 @@ pub enum GateError {
 pub struct Gate {
     /// ROCR's descriptor of the accel node; -1 until its first request.
     descriptor: AtomicI32,
-    /// Handle of the device heap on it; 0 when it was made before the gate was there.
-    heap: AtomicU32,
     /// Buffers that served as imagined PDI since ROCR opened the node: it remembers them even after a session has ended, when
     /// somebody else in the process keeps it running.
     imagined: Mutex<Vec<u32>>,
@@ -147,11 +144,7 @@ impl Gate {
         const NAMES: [&str; 3] = ["ioctl", "mmap", "munmap"];
         let mut installed = INSTALLED.lock();
         let library = api.hsa_init as *const () as usize;
-        let gate = GATE.get_or_init(|| Self {
-            descriptor: AtomicI32::new(-1),
-            heap: AtomicU32::new(0),
-            imagined: Mutex::default(),
-        });
+        let gate = GATE.get_or_init(|| Self { descriptor: AtomicI32::new(-1), imagined: Mutex::default() });
         match *installed {
             Some(earlier) if earlier == library => return Ok(gate),
             Some(_) => return Err(GateError::AnotherLibrary),

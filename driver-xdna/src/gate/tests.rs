@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn new_gate() -> Gate {
-    Gate { descriptor: AtomicI32::new(-1), heap: AtomicU32::new(0), imagined: Mutex::default() }
+    Gate { descriptor: AtomicI32::new(-1), imagined: Mutex::default() }
 }
 
 fn gate() -> &'static Gate {
@@ -356,12 +356,11 @@ fn the_descriptor_is_the_one_of_the_last_request_to_the_node() {
     unsafe { hooks::ioctl(second.as_raw_fd(), 0x8008_4b01, std::ptr::null_mut()) };
     assert_eq!(known(), first.as_raw_fd());
     gate().imagined.lock().push(9);
-    gate().heap_made(3);
     ioctl(&second, &mut uapi::GetInfo { param: uapi::QUERY_METADATA, ..Default::default() }).unwrap_err();
     assert_eq!((known(), gate().imagined.lock().len()), (second.as_raw_fd(), 1));
     // ROCR asks for the version first when it opens the node: what was on an earlier descriptor is gone.
     ioctl(&second, &mut uapi::GetInfo { param: uapi::QUERY_VERSION, ..Default::default() }).unwrap_err();
-    assert_eq!((gate().imagined.lock().len(), gate().heap.load(Ordering::Relaxed)), (0, 0));
+    assert_eq!(gate().imagined.lock().len(), 0);
     gate().forget_descriptor();
     assert_eq!(known(), -1);
     assert_eq!(Call::of(uapi::GetInfo::REQUEST), Some(Call::GetInfo));

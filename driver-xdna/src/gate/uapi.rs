@@ -121,23 +121,6 @@ unsafe impl Request for CloseBuffer {
     const NAME: &'static str = "GEM_CLOSE";
 }
 
-/// A buffer object as a descriptor.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PrimeHandle {
-    pub(super) handle: u32,
-    pub(super) flags: u32,
-    pub(super) descriptor: i32,
-}
-
-// SAFETY: `drm_prime_handle` of drm.h: three 32-bit integers.
-unsafe impl Request for PrimeHandle {
-    const REQUEST: c_ulong = read_write(0x2d, size_of::<PrimeHandle>());
-    const NAME: &'static str = "PRIME_HANDLE_TO_FD";
-}
-
-/// Kind of a buffer object that is the device heap.
-pub(super) const BO_DEV_HEAP: u32 = 2;
 /// Kind of a buffer object that holds commands.
 pub(super) const BO_CMD: u32 = 4;
 /// `ConfigContext::param` that sets the PDIs.
@@ -274,6 +257,5 @@ mod tests {
         assert_eq!(Call::of(0x8008_4b01), None);
         assert_eq!(Call::of(CreateBuffer::REQUEST + (8 << 16)), Some(Call::CreateBuffer));
         assert_eq!(CloseBuffer::REQUEST, 0x4008_6409);
-        assert_eq!(PrimeHandle::REQUEST, 0xc00c_642d);
     }
 }

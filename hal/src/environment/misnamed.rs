@@ -3,6 +3,7 @@
 //! A typing mistake in a name has no effect at all, so nobody would notice it but by wondering. The nearest name is found by
 //! the letters to change, and where that finds none, by words left out (`GGML_HSA_LOG` for `GGML_HSA_ENABLE_LOG`).
 
+use super::removed::{self, Removed};
 use super::table::TABLE;
 use super::{PREFIXES, Variable, is_ours, table};
 use std::fmt;
@@ -17,6 +18,8 @@ pub enum Misnamed {
         /// The setting that was probably meant, when there is one with a name like it.
         nearest: Option<&'static Variable>,
     },
+    /// It was a setting once.
+    Removed(&'static Removed),
     /// It still works.
     Older {
         /// The older name.
@@ -31,6 +34,7 @@ impl Misnamed {
     pub(super) fn check(name: &str) -> Option<Self> {
         match table::find(name) {
             Some(variable) => variable.replacement().map(|replacement| Self::Older { variable, replacement }),
+            None if removed::find(name).is_some() => removed::find(name).map(Self::Removed),
             None if is_ours(name) => Some(Self::Unknown { name: name.to_owned(), nearest: nearest(name) }),
             None => None,
         }
@@ -46,6 +50,7 @@ impl fmt::Display for Misnamed {
             Self::Unknown { name, nearest: None } => {
                 write!(f, "{name} is not a setting and has no effect; docs/environment.md lists all there are")
             }
+            Self::Removed(Removed { name, instead }) => write!(f, "{name} has no effect any more: {instead}"),
             Self::Older { variable, replacement } => {
                 write!(f, "{variable} is an older name, still understood; use {replacement}")
             }
@@ -150,11 +155,20 @@ mod tests {
     }
 
     #[test]
+    fn a_removed_setting_says_so_and_is_no_typing_mistake() {
+        for removed in removed::REMOVED {
+            let told = Misnamed::check(removed.name).unwrap().to_string();
+            assert!(told.starts_with(&format!("{} has no effect any more: ", removed.name)), "{told}");
+            assert_eq!(table::find(removed.name), None);
+        }
+    }
+
+    #[test]
     fn no_setting_and_no_foreign_name_is_misnamed() {
         for variable in TABLE.iter().filter(|variable| variable.replacement().is_none()) {
             assert_eq!(Misnamed::check(variable.name()), None, "{variable}");
         }
-        for name in ["GGML_BACKEND_PATH", "GGML", "AIE_HA", "", "É", "AIE_TEST_FAULT"] {
+        for name in ["GGML_BACKEND_PATH", "GGML", "AIE_HA", "", "É", "AMDXDNA_SIM_FAULTS"] {
             assert_eq!(Misnamed::check(name), None, "{name}");
         }
     }

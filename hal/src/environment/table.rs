@@ -41,7 +41,7 @@ pub fn find(name: &str) -> Option<&'static Variable> {
 }
 
 /// Test equipment, whose settings are described where they are read.
-pub const FAMILIES: [Family; 3] = [
+pub const FAMILIES: [Family; 2] = [
     Family {
         prefix: "AMDXDNA_SIM_",
         meaning: "the simulated kernel device: which NPUs, what is wrong with the machine, faults, recordings",
@@ -51,11 +51,6 @@ pub const FAMILIES: [Family; 3] = [
         prefix: "HSA_STAND_IN_",
         meaning: "the stand-in for later runtime libraries: agents, version, faults",
         described_in: "driver-mock/hsa-stand-in/src/settings.rs",
-    },
-    Family {
-        prefix: "AIE_TEST_",
-        meaning: "what a test tells the programs it starts",
-        described_in: "driver-xdna/runtime-host/tests",
     },
 ];
 
@@ -258,19 +253,6 @@ variables! {
         }
     }
     Runtime {
-        GGML_HSA_ISOLATE {
-            meaning: "Whether AMD's runtime is in a helper process, so that its death is an error and not llama.cpp's end. For `xdna` \
-                      URIs that do not say `isolate=true` or `isolate=false` themselves.",
-            values: "a switch",
-            default: "off",
-            read_by: ["aie-ggml-bridge"]
-        }
-        AIE_HAL_RUNTIME_HOST {
-            meaning: "The helper program, `aie-runtime-host`, or a script that executes it.",
-            values: "an executable",
-            default: "the one beside the library, then the one installed with it, then on `PATH`",
-            read_by: ["aie-driver-xdna"]
-        }
         AIE_HAL_LIBHSA_PATH {
             meaning: "AMD's runtime library, ROCR. When it cannot be loaded, nothing else is tried.",
             values: "a file, or a directory that has `libhsa-runtime64.so.1`",
@@ -296,9 +278,9 @@ variables! {
             read_by: ["aie-driver-xdna"]
         }
         AIE_HAL_TIME_LIMIT_MS {
-            meaning: "How long a doorbell, or a call to the helper process, may take.",
+            meaning: "How long a doorbell may take.",
             values: "milliseconds, at least 1",
-            default: "30000; 60000 for a doorbell in the helper process",
+            default: "30000",
             read_by: ["aie-driver-xdna"]
         }
     }
@@ -345,7 +327,7 @@ variables! {
             meaning: "Where helper programs are looked for.",
             values: "directories, separated by colons",
             default: "none",
-            read_by: ["aie-driver-xdna", "aie-ggml-bridge"]
+            read_by: ["aie-ggml-bridge"]
         }
     }
     Neighbours {

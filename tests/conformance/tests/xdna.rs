@@ -14,7 +14,7 @@ const TAGS: &[Tag] = &[Tag::Coherent, Tag::SeveralDevices, Tag::MemoryCap, Tag::
 
 /// Parameters the driver knows, with values it has to refuse.
 const MALFORMED: &[&str] =
-    &["isolate=perhaps", "isolate=", "devices=0", "devices=-1", "devices=many", "memory=lots", "memory=-1", "chain=0"];
+    &["devices=", "devices=0", "devices=-1", "devices=many", "memory=lots", "memory=-1", "chain=0"];
 
 const EXCLUSIONS: &[Exclusion] = &[Exclusion {
     case: "dispatch::failing_kernels_fail_the_submission",
@@ -30,5 +30,3 @@ fn xdna(name: &str, uri: &str) -> Backend {
 }
 
 conformance_suite!(rocr, xdna("rocr", "xdna:0"));
-// The same with ROCR in a helper process.
-conformance_suite!(rocr_isolated, xdna("rocr_isolated", "xdna:0?isolate=true"));

@@ -55,9 +55,6 @@ pub struct SimulationOptions {
     /// With --driver xdna: the HSA runtime, `new` or `old` (both of the testbed) or a file
     #[arg(long, value_name = "ROCR", default_value = "new")]
     pub rocr: String,
-    /// With --driver xdna: the runtime in a helper process, as GGML_HSA_ISOLATE=1 asks for
-    #[arg(long)]
-    pub isolate: bool,
 }
 
 /// A driver of the HAL.

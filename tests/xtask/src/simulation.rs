@@ -2,27 +2,21 @@
 //!
 //! A preload library answers the calls AMD's HSA runtime makes of the kernel, so that the runtime itself is the one users
 //! have. At the end of a program it writes a report, which says what the program asked of the kernel and what it left
-//! open. With the runtime in a helper process it is the helper that talks to the kernel: it is started through a script
-//! that gives it the testbed's loader and the preload library too, and the report is its own.
+//! open.
 
+use crate::library;
 use crate::session::SimulationOptions;
 use crate::testbed::Testbed;
-use crate::{build, library};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// The program that has the runtime in isolated mode.
-const HELPER: &str = "aie-runtime-host";
 const REPORT: &str = "report.json";
-const HELPER_REPORT: &str = "helper-report.json";
-const HELPER_SCRIPT: &str = "helper.sh";
 
 /// A simulated kernel device for the programs of one session.
 #[derive(Debug, Clone)]
@@ -30,10 +24,6 @@ pub struct Simulation {
     preload: PathBuf,
     rocr: PathBuf,
     npus: String,
-    /// Words that start the helper process with the runtime.
-    helper: Vec<String>,
-    /// Whether programs are asked to use it.
-    isolate: bool,
     dir: Arc<TempDir>,
 }
 
@@ -47,56 +37,31 @@ impl Simulation {
         };
         let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
         let preload = library::preload(offline)?;
-        let helper = build::cargo(&["build", "--release", "--package", HELPER], offline)?.executable("bin", HELPER)?;
-        let helper = testbed.line(&helper, Some(&preload));
-        let helper = helper.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let npus = options.npus.clone();
-        let simulation = Self { preload, rocr, npus, helper, isolate: options.isolate, dir };
-        simulation.write_helper()?;
-        Ok(simulation)
+        Ok(Self { preload, rocr, npus: options.npus.clone(), dir })
     }
 
     /// The same simulation with reports of its own.
     pub fn apart(&self) -> Result<Self> {
-        let other =
-            Self { dir: Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?), ..self.clone() };
-        other.write_helper()?;
-        Ok(other)
+        let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
+        Ok(Self { dir, ..self.clone() })
     }
 
     /// A command for a program of the testbed, or one linked to its libraries, on the simulated device. What an earlier
     /// program reported is forgotten.
     pub fn command(&self, testbed: &Testbed, program: &Path) -> Command {
-        for name in [REPORT, HELPER_REPORT] {
-            // Absent unless a program has ended since.
-            let _ = fs::remove_file(self.dir.path().join(name));
-        }
+        // Absent unless a program has ended since.
+        let _ = fs::remove_file(self.dir.path().join(REPORT));
         let mut command = testbed.command_with(program, Some(&self.preload));
         command
             .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
-            .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT))
-            .env("AIE_HAL_RUNTIME_HOST", self.dir.path().join(HELPER_SCRIPT));
-        if self.isolate {
-            command.env("GGML_HSA_ISOLATE", "1");
-        }
+            .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
         command
-    }
-
-    /// Writes the script that starts the helper process.
-    fn write_helper(&self) -> Result<()> {
-        let words: Vec<String> = self.helper.iter().map(|word| quoted(word)).collect();
-        let report = quoted(&self.dir.path().join(HELPER_REPORT).to_string_lossy());
-        let path = self.dir.path().join(HELPER_SCRIPT);
-        fs::write(&path, format!("#!/bin/sh\nAMDXDNA_SIM_REPORT={report} exec {} \"$@\"\n", words.join(" ")))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-        Ok(())
     }
 
     /// What the program that ended last did.
     pub fn report(&self) -> Result<KernelReport> {
-        let name = if self.isolate { HELPER_REPORT } else { REPORT };
-        KernelReport::read(&self.dir.path().join(name))
+        KernelReport::read(&self.dir.path().join(REPORT))
     }
 }
 

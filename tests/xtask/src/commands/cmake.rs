@@ -119,7 +119,6 @@ fn installed_steps(steps: &mut Steps, setup: &Setup, installation: &Installation
     steps.check("add_subdirectory", || Consumer::of_sources(setup)?.check(setup));
     steps.check("llama.cpp lists the device", || program::lists_device(setup, installation));
     steps.check("llama.cpp generates text", || program::generates(setup, installation));
-    steps.check("the helper program is found", || program::finds_helper(setup, installation));
 }
 
 impl Setup {

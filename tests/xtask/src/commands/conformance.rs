@@ -12,15 +12,11 @@ use clap::Args;
 use std::process::Command;
 
 const PACKAGE: &str = "aie-conformance";
-/// Beginnings of the tests' names in the modes of the driver for real NPUs.
-const IN_PROCESS: &str = "rocr::";
-const ISOLATED: &str = "rocr_isolated::";
 
 /// Run the conformance suite of the HAL on a driver.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask conformance --driver xdna
-  cargo xtask conformance --driver xdna --isolate      with ROCR in a helper process
   cargo xtask conformance --driver xdna -- --list
   cargo xtask conformance --driver xdna -- semaphore --test-threads 1
 
@@ -57,10 +53,6 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
         Some((testbed, simulation)) => simulation.command(testbed, &program),
     };
     command.args(&args.arguments);
-    if simulation.is_some() {
-        // The test program has both modes, and only one of them has a helper process to start.
-        command.args(["--skip", if args.simulation.isolate { IN_PROCESS } else { ISOLATED }]);
-    }
     let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
     if !status.success() {
         bail!("the conformance suite failed on {name}: {status}");

@@ -2,8 +2,7 @@
 //!
 //! A first run without faults counts the kernel calls by name. Then stock llama.cpp is run again and again, each time with
 //! one planned fault: a call at its first, second and last occurrence with each error code the kernel can return there,
-//! commands that time out, abort or return with the device gone. Each case is run with the runtime in llama.cpp's
-//! process and in a helper process.
+//! commands that time out, abort or return with the device gone.
 
 use crate::generation::{Request, library_messages};
 use crate::output;
@@ -63,8 +62,7 @@ const CODES: &[(&str, &[&str])] = &[
 /// Faults of commands: what they do is in the simulated device's description.
 const COMMAND_FAULTS: [&str; 3] = ["timeout", "abort", "lost"];
 
-/// Calls in which ROCR ends the process itself when they fail, and its words. Builds of ROCR with asserts do so; with the
-/// runtime in a helper process llama.cpp is spared.
+/// Calls in which ROCR ends the process itself when they fail, and its words. Builds of ROCR with asserts do so.
 const RUNTIME_ABORTS: &[(&str, &str)] = &[
     // Signals need events of KFD, and ROCR makes its first ones while it starts.
     ("KFD_CREATE_EVENT", "EopEvent"),
@@ -88,22 +86,19 @@ fn leaves(fault: &str) -> Levels {
     }
 }
 
-/// Let every kernel call fail once under stock llama.cpp, with ROCR in its process and beside it.
+/// Let every kernel call fail once under stock llama.cpp.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask faults
   cargo xtask faults --call CREATE_HWCTX,EXEC_CMD
-  cargo xtask faults --mode isolated --json
+  cargo xtask faults --json
 
-Exit code 1 if llama.cpp hung, was ended by a signal that is not a documented abort of the runtime, or, with the runtime
-in a helper process, by any signal or with something left open.")]
+Exit code 1 if llama.cpp hung, was ended by a signal that is not a documented abort of the runtime, or
+left something open.")]
 pub struct FaultsArgs {
     /// Only these calls or command faults, separated by commas
     #[arg(long, value_name = "CALL", value_delimiter = ',')]
     call: Vec<String>,
-    /// Only this mode
-    #[arg(long, value_enum)]
-    mode: Option<Mode>,
     /// Cases at a time
     #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
     jobs: usize,
@@ -116,16 +111,6 @@ fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Where the runtime is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-enum Mode {
-    /// In llama.cpp's process.
-    Direct,
-    /// In a helper process.
-    Isolated,
-}
-
 /// What came of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -134,8 +119,6 @@ enum Outcome {
     Unharmed,
     /// The library or llama.cpp said what failed.
     Error,
-    /// The helper process died; llama.cpp was told.
-    IsolatedDeath,
     /// The runtime ended the process, as documented.
     RuntimeAbort,
     /// None of these: the problem says what.
@@ -145,7 +128,6 @@ enum Outcome {
 #[derive(Debug, Serialize)]
 struct Row {
     fault: String,
-    mode: Mode,
     outcome: Outcome,
     seconds: f64,
     /// The message that told the user.
@@ -163,14 +145,10 @@ struct Report {
 
 /// Runs the command.
 pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
-    let modes = args.mode.map_or_else(|| vec![Mode::Direct, Mode::Isolated], |mode| vec![mode]);
-    let mut rows = Vec::new();
-    for mode in modes {
-        rows.extend(run_mode(mode, args, options)?);
-    }
+    let rows = run_cases(args, options)?;
     let mut outcomes = BTreeMap::new();
     for row in &rows {
-        *outcomes.entry(format!("{:?} {:?}", row.mode, row.outcome).to_lowercase()).or_default() += 1;
+        *outcomes.entry(format!("{:?}", row.outcome).to_lowercase()).or_default() += 1;
     }
     let problems = rows.iter().filter(|row| row.outcome == Outcome::Wrong).count();
     let report = Report { ok: problems == 0, cases: rows.len(), outcomes, rows };
@@ -185,14 +163,10 @@ pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn run_mode(mode: Mode, args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
+fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
     let driver = DriverOptions {
         driver: DriverName::Xdna,
-        simulation: SimulationOptions {
-            npus: "aie2p".to_owned(),
-            rocr: "new".to_owned(),
-            isolate: mode == Mode::Isolated,
-        },
+        simulation: SimulationOptions { npus: "aie2p".to_owned(), rocr: "new".to_owned() },
         device: DeviceOptions { device: None, library: None },
     };
     let session = Session::open_with(options, &driver)?;
@@ -206,8 +180,7 @@ fn run_mode(mode: Mode, args: &FaultsArgs, options: &Options) -> Result<Vec<Row>
         bail!("no such call in a run without faults; there are {}", names(&reference));
     }
     let bar = output::progress(faults.len() as u64)?;
-    bar.set_message(format!("{mode:?}").to_lowercase());
-    let rows = in_parallel(&faults, args.jobs, &bar, |fault| case(fault, mode, &session.apart()?, &request, &text))?;
+    let rows = in_parallel(&faults, args.jobs, &bar, |fault| case(fault, &session.apart()?, &request, &text))?;
     bar.finish_and_clear();
     Ok(rows)
 }
@@ -285,14 +258,14 @@ fn in_parallel(
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn case(fault: &str, mode: Mode, session: &Session, request: &Request, text: &str) -> Result<Row> {
+fn case(fault: &str, session: &Session, request: &Request, text: &str) -> Result<Row> {
     let mut command = command(session, Some(fault))?;
     request.arguments(&mut command);
     let finished = process::run(&mut command, Duration::from_secs(SECONDS))?;
     let left_open = left_open(fault, session);
-    let (outcome, problem) = judge(fault, mode, &finished, text, left_open);
+    let (outcome, problem) = judge(fault, &finished, text, left_open);
     let message = library_messages(&finished.stderr).into_iter().next_back().unwrap_or_default();
-    Ok(Row { fault: fault.to_owned(), mode, outcome, seconds: finished.elapsed.as_secs_f64(), message, problem })
+    Ok(Row { fault: fault.to_owned(), outcome, seconds: finished.elapsed.as_secs_f64(), message, problem })
 }
 
 /// What is wrong with the kernel's report.
@@ -308,13 +281,7 @@ fn left_open(fault: &str, session: &Session) -> Option<String> {
 }
 
 /// What came of a run, and why that is wrong if it is. `left_open` is what is wrong with the kernel's report.
-fn judge(
-    fault: &str,
-    mode: Mode,
-    finished: &Finished,
-    text: &str,
-    left_open: Option<String>,
-) -> (Outcome, Option<String>) {
+fn judge(fault: &str, finished: &Finished, text: &str, left_open: Option<String>) -> (Outcome, Option<String>) {
     let wrong = |why: String| (Outcome::Wrong, Some(format!("{why}\n{}", finished.last_words(6))));
     if finished.timed_out {
         return wrong(format!("llama.cpp hung for {SECONDS} s"));
@@ -325,19 +292,13 @@ fn judge(
     if finished.status.code().is_none() {
         let call = fault.split('@').next().unwrap_or(fault);
         let documented = RUNTIME_ABORTS.iter().any(|(name, words)| *name == call && finished.stderr.contains(words));
-        return match mode {
-            Mode::Direct if documented => (Outcome::RuntimeAbort, None),
-            _ => wrong(format!("llama.cpp was {}", finished.describe())),
+        return match documented {
+            true => (Outcome::RuntimeAbort, None),
+            false => wrong(format!("llama.cpp was {}", finished.describe())),
         };
     }
-    let death = mode == Mode::Isolated && finished.stderr.contains("helper process");
-    if let Some(left_open) = left_open
-        && !death
-    {
+    if let Some(left_open) = left_open {
         return wrong(left_open);
-    }
-    if death {
-        return (Outcome::IsolatedDeath, None);
     }
     if finished.success() && finished.stdout == text && told.is_empty() {
         return (Outcome::Unharmed, None);
@@ -355,19 +316,18 @@ fn judge(
 }
 
 fn print(report: &Report) {
-    let mut table = output::table(&["fault", "mode", "outcome", "#s", "message"]);
+    let mut table = output::table(&["fault", "outcome", "#s", "message"]);
     for row in &report.rows {
         let outcome = match row.outcome {
             Outcome::Wrong => output::bad("WRONG"),
             other => format!("{other:?}"),
         };
-        let mode = format!("{:?}", row.mode).to_lowercase();
-        table.add_row([row.fault.clone(), mode, outcome, format!("{:.1}", row.seconds), row.message.clone()]);
+        table.add_row([row.fault.clone(), outcome, format!("{:.1}", row.seconds), row.message.clone()]);
     }
     println!("{table}");
     for row in &report.rows {
         if let Some(problem) = &row.problem {
-            println!("{} {} ({:?}): {problem}", output::bad("problem:"), row.fault, row.mode);
+            println!("{} {}: {problem}", output::bad("problem:"), row.fault);
         }
     }
     let counts: Vec<String> = report.outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -390,8 +350,8 @@ mod tests {
         }
     }
 
-    fn outcome(mode: Mode, finished: &Finished, left_open: Option<&str>) -> Outcome {
-        judge("EXEC_CMD@1=EIO", mode, finished, "text", left_open.map(str::to_owned)).0
+    fn outcome(finished: &Finished, left_open: Option<&str>) -> Outcome {
+        judge("EXEC_CMD@1=EIO", finished, "text", left_open.map(str::to_owned)).0
     }
 
     const TOLD: &str = "0.01 E ggml-hsa: HSA0: a command failed";
@@ -411,25 +371,22 @@ mod tests {
 
     #[test]
     fn errors_that_are_told_are_right_and_silence_is_wrong() {
-        for mode in [Mode::Direct, Mode::Isolated] {
-            assert_eq!(outcome(mode, &end(0, "text", ""), None), Outcome::Unharmed);
-            assert_eq!(outcome(mode, &end(256, "", TOLD), None), Outcome::Error);
-            assert_eq!(outcome(mode, &end(256, "", "other"), None), Outcome::Wrong);
-            assert_eq!(outcome(mode, &end(0, "another", "0.01 I ggml-hsa: fine"), None), Outcome::Wrong);
-            assert_eq!(outcome(mode, &end(0, "text", ""), Some("2 contexts")), Outcome::Wrong);
-        }
+        assert_eq!(outcome(&end(0, "text", ""), None), Outcome::Unharmed);
+        assert_eq!(outcome(&end(256, "", TOLD), None), Outcome::Error);
+        assert_eq!(outcome(&end(256, "", "other"), None), Outcome::Wrong);
+        assert_eq!(outcome(&end(0, "another", "0.01 I ggml-hsa: fine"), None), Outcome::Wrong);
+        assert_eq!(outcome(&end(0, "text", ""), Some("2 contexts")), Outcome::Wrong);
     }
 
     #[test]
-    fn a_signal_is_wrong_and_a_dead_helper_is_not() {
-        for mode in [Mode::Direct, Mode::Isolated] {
-            assert_eq!(outcome(mode, &end(6, "", TOLD), None), Outcome::Wrong);
-        }
-        let told = "0.01 E ggml-hsa: the helper process ended with signal 6 (SIGABRT)";
-        assert_eq!(outcome(Mode::Isolated, &end(256, "", told), Some("no report")), Outcome::IsolatedDeath);
+    fn a_signal_is_wrong_unless_it_is_documented() {
+        assert_eq!(outcome(&end(6, "", TOLD), None), Outcome::Wrong);
+        let assert = end(6, "", "Assertion `EopEvent() != NULL' failed");
+        assert_eq!(judge("KFD_CREATE_EVENT@1=ENOMEM", &assert, "text", None).0, Outcome::RuntimeAbort);
+        assert_eq!(outcome(&assert, None), Outcome::Wrong);
         let mut hung = end(0, "text", "");
         hung.timed_out = true;
-        assert_eq!(outcome(Mode::Isolated, &hung, None), Outcome::Wrong);
+        assert_eq!(outcome(&hung, None), Outcome::Wrong);
     }
 
     #[test]
@@ -438,7 +395,6 @@ mod tests {
         let work = |fault: &str| {
             Ok(Row {
                 fault: fault.to_owned(),
-                mode: Mode::Direct,
                 outcome: Outcome::Error,
                 seconds: 0.0,
                 message: String::new(),

@@ -38,7 +38,6 @@ enum Load {
 #[command(after_help = "Examples:
   cargo xtask stress
   cargo xtask stress --load queues --seconds 600
-  cargo xtask stress --isolate          with the runtime in a helper process
   cargo xtask stress --rocr target/release/libhsa_stand_in.so
 
 Exit code 1 if a result was wrong, memory or descriptors grew in the second half of a load, a kernel call failed, or
@@ -105,7 +104,7 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
     let mut command = simulation.command(testbed, program);
     let word = load.to_possible_value().context("every load has a word")?;
     command.arg(word.get_name()).args(["--seconds", &args.seconds.to_string()]);
-    command.args(["--device", if args.simulation.isolate { "xdna:0?isolate=true" } else { "xdna:0" }]);
+    command.args(["--device", "xdna:0"]);
     let finished = process::run(&mut command, LIMIT + Duration::from_secs(args.seconds))?;
     ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
     let printed: Printed = serde_json::from_str(&finished.stdout)

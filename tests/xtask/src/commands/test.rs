@@ -72,11 +72,6 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["conformance", "--driver", "xdna"]),
     },
     Stage {
-        name: "conformance-xdna-isolated",
-        about: "the same with ROCR in a helper process",
-        program: Program::Xtask(&["conformance", "--driver", "xdna", "--isolate"]),
-    },
-    Stage {
         name: "demo",
         about: "stock llama.cpp generates text on the simulated NPU",
         program: Program::Xtask(&["demo"]),
@@ -85,11 +80,6 @@ const STAGES: &[Stage] = &[
         name: "demo-xdna",
         about: "the same text through AMD's ROCR",
         program: Program::Xtask(&["demo", "--driver", "xdna"]),
-    },
-    Stage {
-        name: "demo-xdna-isolated",
-        about: "the same text with ROCR in a helper process",
-        program: Program::Xtask(&["demo", "--driver", "xdna", "--isolate"]),
     },
     Stage {
         name: "store",
@@ -150,7 +140,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
     Stage {
         name: "faults",
-        about: "every kernel call fails once under llama.cpp, with ROCR in its process and beside it",
+        about: "every kernel call fails once under llama.cpp on AMD's ROCR",
         program: Program::Xtask(&["faults"]),
     },
     Stage {

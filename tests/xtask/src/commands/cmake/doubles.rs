@@ -23,8 +23,7 @@ const DEFAULTS: [&str; 4] = [
     "GGML_HSA_EMBED_KERNELS",
 ];
 /// Files cargo makes.
-const MADE: [&str; 5] =
-    ["libggml_hsa.so", "aie-runtime-host", "ggml-hsa-gen-kernels", "ggml-hsa-jit-worker", "ggml-hsa"];
+const MADE: [&str; 4] = ["libggml_hsa.so", "ggml-hsa-gen-kernels", "ggml-hsa-jit-worker", "ggml-hsa"];
 
 /// A folder with doubles of cargo and rustc.
 struct Doubles {

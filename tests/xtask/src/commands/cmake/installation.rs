@@ -170,7 +170,7 @@ impl Installation {
 fn programs() -> Vec<String> {
     let folders = PROGRAM_FOLDERS.iter().flat_map(|folder| names(&workspace::root().join(folder)));
     let stem = |name: String| name.strip_suffix(".rs").map(str::to_owned).unwrap_or(name);
-    folders.map(stem).chain(["aie-runtime-host".to_owned()]).collect()
+    folders.map(stem).collect()
 }
 
 /// What is in a folder, sorted; nothing if there is no such folder.
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn every_program_of_the_workspace_must_be_installed() {
         let programs = programs();
-        for name in ["ggml-hsa-jit-worker", "aie-runtime-host"] {
+        for name in ["ggml-hsa-jit-worker", "ggml-hsa"] {
             assert!(programs.iter().any(|program| program == name), "{name} is not in {programs:?}");
         }
         assert!(names(Path::new("/nonexistent")).is_empty());

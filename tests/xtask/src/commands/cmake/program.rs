@@ -3,21 +3,17 @@
 use super::Setup;
 use super::installation::Installation;
 use crate::generation::{Request, StatsFile};
-use crate::library;
-use crate::process::{self, run_helper};
+use crate::process::run_helper;
 use crate::session::{DEVICE_NAME, Session};
 use crate::simulation::quoted;
 use crate::stats::Stats;
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(300);
-/// The program the library starts for `GGML_HSA_ISOLATE=1`.
-const HELPER: &str = "aie-runtime-host";
 /// The program the library starts to make reference kernels.
 const WORKER: &str = "ggml-hsa-jit-worker";
 /// A search path with no program.
@@ -44,7 +40,7 @@ fn listed(text: &str) -> Result<String> {
 /// cache is empty, and so is the search path.
 pub fn generates(setup: &Setup, installation: &Installation) -> Result<String> {
     let session = session(setup, installation);
-    let detour = Detour::new(setup, installation, WORKER, |program| vec![program.into()])?;
+    let detour = Detour::new(setup, installation, WORKER)?;
     let model = session.model(None)?;
     let request = Request { model, prompt: "The three states of matter are".to_owned(), tokens: 6, threads: None };
     let file = StatsFile::new()?;
@@ -61,29 +57,6 @@ pub fn generates(setup: &Setup, installation: &Installation) -> Result<String> {
     Ok(format!("{text:?}, {array} operations on the array"))
 }
 
-/// With `GGML_HSA_ISOLATE=1` and an empty search path, the library starts the helper of its own installation. Like every program
-/// here, the helper needs the testbed's loader to use the testbed's ROCR, and the simulated kernel device.
-pub fn finds_helper(setup: &Setup, installation: &Installation) -> Result<String> {
-    let session = session(setup, installation);
-    let testbed = &session.testbed;
-    let preload = library::preload(setup.offline)?;
-    let detour = Detour::new(setup, installation, HELPER, |program| testbed.line(program, Some(&preload)))?;
-    let program = testbed.program("llama-completion")?;
-    let mut command = testbed.command_with(&program, Some(&preload));
-    command.env("GGML_BACKEND_PATH", &session.library).env("GGML_HSA_DEVICES", "xdna:0").env("GGML_HSA_ISOLATE", "1");
-    command.env("AIE_HAL_LIBHSA_PATH", testbed.rocr()?).env("AMDXDNA_SIM_DEVICES", "aie2p");
-    session.kernels(&mut command);
-    command.env("PATH", NOWHERE).env_remove("AIE_HAL_RUNTIME_HOST").arg("--list-devices");
-    let finished = process::run(&mut command, LIMIT)?;
-    if !finished.success() {
-        bail!("llama.cpp failed: {}; it said\n{}", finished.describe(), finished.last_words(12));
-    }
-    let line = listed(&finished.stdout)
-        .with_context(|| format!("with the runtime in a helper process; it said\n{}", finished.last_words(12)))?;
-    detour.taken()?;
-    Ok(line)
-}
-
 /// An installed program behind a script that leaves a mark: whether it was started is seen. The program is put back in the end.
 struct Detour {
     installed: PathBuf,
@@ -92,19 +65,13 @@ struct Detour {
 }
 
 impl Detour {
-    /// `line` makes the words that start the program from the path it has meanwhile.
-    fn new(
-        setup: &Setup,
-        installation: &Installation,
-        name: &str,
-        line: impl FnOnce(&Path) -> Vec<OsString>,
-    ) -> Result<Self> {
+    fn new(setup: &Setup, installation: &Installation, name: &str) -> Result<Self> {
         let installed = installation.program(name);
         let aside = setup.work.path().join(name);
         let mark = setup.work.path().join(format!("{name}.started"));
         fs::copy(&installed, &aside).with_context(|| format!("cannot copy {}", installed.display()))?;
-        let words: Vec<String> = line(&aside).iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        let script = format!("#!/bin/sh\n: > {}\nexec {} \"$@\"\n", quoted(&mark.to_string_lossy()), words.join(" "));
+        let [mark_word, program] = [&mark, &aside].map(|path| quoted(&path.to_string_lossy()));
+        let script = format!("#!/bin/sh\n: > {mark_word}\nexec {program} \"$@\"\n");
         let detour = Self { installed, aside, mark };
         fs::write(&detour.installed, script)?;
         fs::set_permissions(&detour.installed, fs::Permissions::from_mode(0o755))?;
