@@ -1,0 +1,125 @@
+//! What this crate believes of the kernel's headers, as tables: sizes, alignments, offsets, values, request codes.
+//!
+//! The tables are made by the macros that declare the items, from the Rust types themselves. A program can turn them into C and
+//! have a compiler compare them with real headers.
+
+use crate::{RequestCode, accel, drm};
+
+/// A structure.
+#[derive(Debug, Clone, Copy)]
+pub struct Struct {
+    /// Its name in C and in this crate.
+    pub name: &'static str,
+    /// Bytes.
+    pub size: usize,
+    /// Bytes.
+    pub align: usize,
+    /// Its fields in order.
+    pub fields: &'static [Field],
+    /// The first kernel version whose header has it; `None` for what the driver's first header had.
+    pub since: Option<&'static str>,
+}
+
+/// A field of a [`Struct`].
+#[derive(Debug, Clone, Copy)]
+pub struct Field {
+    /// Its name in this crate: that of C, except that a Rust keyword has an underscore behind it.
+    pub rust_name: &'static str,
+    /// Bytes from the start of the structure.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+impl Field {
+    /// Its name in C.
+    pub fn c_name(&self) -> &'static str {
+        self.rust_name.strip_suffix('_').unwrap_or(self.rust_name)
+    }
+}
+
+/// A macro or a value of an enumeration.
+#[derive(Debug, Clone, Copy)]
+pub struct Constant {
+    /// Its name in C and in this crate.
+    pub name: &'static str,
+    /// Its value; signed ones are not used.
+    pub value: u64,
+    /// As [`Struct::since`].
+    pub since: Option<&'static str>,
+}
+
+/// A request.
+#[derive(Debug, Clone, Copy)]
+pub struct Ioctl {
+    /// Name of its macro in C: `DRM_IOCTL_AMDXDNA_CREATE_BO`.
+    pub c_name: &'static str,
+    /// Name without prefix, as in reports.
+    pub name: &'static str,
+    /// Its code.
+    pub code: RequestCode,
+    /// As [`Struct::since`].
+    pub since: Option<&'static str>,
+}
+
+/// All structures.
+pub fn structs() -> impl Iterator<Item = &'static Struct> {
+    accel::STRUCTS.iter().chain(drm::STRUCTS)
+}
+
+/// All constants.
+pub fn constants() -> impl Iterator<Item = &'static Constant> {
+    accel::CONSTANTS.iter().chain(drm::CONSTANTS)
+}
+
+/// All requests, those of the DRM core first, by number.
+pub fn ioctls() -> impl Iterator<Item = &'static Ioctl> {
+    drm::IOCTLS.iter().chain(accel::IOCTLS)
+}
+
+/// Bytes of a field: a function that selects it is enough.
+pub(crate) const fn field_size<S, F>(_: fn(&S) -> &F) -> usize {
+    size_of::<F>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_fields_fill_their_structures() {
+        let mut names = BTreeSet::new();
+        for found in structs() {
+            assert!(names.insert(found.name), "{}", found.name);
+            let bytes: usize = found.fields.iter().map(|field| field.size).sum();
+            assert_eq!(bytes, found.size, "{}", found.name);
+        }
+        assert!(constants().all(|constant| names.insert(constant.name)));
+    }
+
+    #[test]
+    fn requests_are_in_the_order_of_their_numbers() {
+        let numbers: Vec<u32> = ioctls().map(|ioctl| ioctl.code.number()).collect();
+        let core = drm::IOCTLS.len();
+        assert!(numbers[..core].is_sorted() && numbers[core..].is_sorted());
+        assert_eq!(numbers.iter().collect::<BTreeSet<_>>().len(), numbers.len());
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_header() {
+        let size = |name: &str| structs().find(|found| found.name == name).map(|found| found.size);
+        for (name, expected) in [
+            ("amdxdna_drm_create_hwctx", 56),
+            ("amdxdna_drm_config_hwctx", 24),
+            ("amdxdna_drm_create_bo", 32),
+            ("amdxdna_drm_get_bo_info", 48),
+            ("amdxdna_drm_exec_cmd", 56),
+            ("amdxdna_drm_query_aie_metadata", 64),
+            ("amdxdna_drm_hwctx_entry", 144),
+            ("drm_syncobj_timeline_wait", 48),
+        ] {
+            assert_eq!(size(name), Some(expected), "{name}");
+        }
+    }
+}
