@@ -26,12 +26,12 @@ pub enum PacketInterface {
 pub struct AgentInfo {
     /// HSA's name of it: `aie2`, `aie2p`.
     pub name: String,
-    /// The runtime library that offers it.
+    /// The runtime library that offers it; on the direct way its accel node.
     pub library: PathBuf,
     /// What the runtime says of its version.
     pub runtime: String,
-    /// How it takes packets.
-    pub interface: PacketInterface,
+    /// How it takes packets; `None` where chains go to the kernel driver.
+    pub interface: Option<PacketInterface>,
     /// Size of the data pool.
     pub data_bytes: u64,
     /// Allocation granule of the data pool.
@@ -119,6 +119,15 @@ impl Chain {
     }
 }
 
+/// A chain that was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// The context it runs in.
+    pub context: ContextId,
+    /// Its number among the chains of the agent.
+    pub number: u64,
+}
+
 /// Why the runtime or the kernel driver below did not do what was asked.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum AgentError {
@@ -191,6 +200,48 @@ pub trait Agent: Send + Sync + Debug {
     /// [`AgentError::Timeout`] and [`AgentError::Failed`] (commands before the named one have run, those behind it have
     /// not), [`AgentError::OutOfMemory`], [`AgentError::Lost`].
     fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError>;
+    /// How many chains of one context can be under way. With 1 a chain has ended when [`Agent::start`] returns.
+    fn chains_ahead(&self) -> usize {
+        1
+    }
+    /// Starts `chain` in `context`. Chains of one context run in the order in which they were started. Every ticket has to be
+    /// handed to [`Agent::finish`], in that order.
+    ///
+    /// # Errors
+    /// As [`Agent::submit`]; the chain was not started then, except where it has ended when this returns.
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<Ticket, AgentError> {
+        self.submit(context, chain)?;
+        Ok(Ticket { context, number: 0 })
+    }
+    /// Waits until a chain has ended. May be called by several threads.
+    ///
+    /// # Errors
+    /// As [`Agent::submit`]. The context is to be destroyed then, before memory that the chain uses is given to anybody: the
+    /// device may still be running.
+    fn finish(&self, ticket: Ticket) -> Result<(), AgentError> {
+        let _ = ticket;
+        Ok(())
+    }
+    /// Whether the runtime writes back and invalidates cache lines of arguments around every chain. Where it does not, the
+    /// driver above does what is needed.
+    fn maintains_caches(&self) -> bool {
+        true
+    }
+    /// Makes `bytes` bytes of the program's own memory usable, whole pages from `address` on. [`Agent::free`] ends that.
+    ///
+    /// # Errors
+    /// [`AgentError::Unsupported`] where runtime or kernel driver cannot, [`AgentError::Lost`].
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    unsafe fn import(&self, address: NonNull<u8>, bytes: usize) -> Result<Allocation, AgentError> {
+        let _ = address;
+        Err(AgentError::Unsupported(format!("this runtime cannot use {bytes} bytes of the program's own memory")))
+    }
+    /// Whether files that are mapped for reading can be imported, as llama.cpp maps models.
+    fn imports_files(&self) -> bool {
+        false
+    }
     /// The process ends: gives back what the runtime and the kernel driver hold for this agent, as far as nobody can be using
     /// it. Data memory that is still allocated stays mapped, because its owner may still look at it. Afterwards every call
     /// is an error, and giving memory back does nothing.

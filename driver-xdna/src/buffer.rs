@@ -1,9 +1,8 @@
 //! Buffers of an NPU.
 //!
-//! NPU memory is coarse-grained, and the kernel driver's mappings are cached. The runtime writes back and invalidates the
-//! cache lines of every argument before and after each chain (ROCR's XDNA driver does so for each packet), and the
-//! array sees memory only as arguments. So the two views agree whenever a chain starts or has ended, and flush and invalidate
-//! have nothing left to do but to check and to count.
+//! NPU memory is coarse-grained, and the kernel driver's mappings are cached. ROCR writes back and invalidates the cache lines of
+//! every argument before and after each packet; there flush and invalidate have nothing left to do but to check and to count. On
+//! the direct way they do it, line by line: see [`coherence`](crate::coherence).
 
 use crate::device::DeviceShared;
 use crate::pool::Block;
@@ -27,6 +26,7 @@ pub(crate) struct XdnaBuffer {
 
 impl Drop for XdnaBuffer {
     fn drop(&mut self) {
+        self.device.npu.written.forget(self.device_range(0, self.size()));
         self.device.counters.allocated.fetch_sub(self.accounted as u64, Ordering::Relaxed);
         if self.pool == MemoryPool::Data {
             self.device.used.fetch_sub(self.accounted, Ordering::Relaxed);
@@ -40,6 +40,42 @@ impl XdnaBuffer {
         self.block.region.span(offset, length).ok_or_else(|| {
             DeviceError::InvalidArgument(format!("range {offset}+{length} leaves the buffer of {} bytes", self.size()))
         })
+    }
+
+    /// A range as the device sees it.
+    pub(crate) fn device_range(&self, offset: usize, length: usize) -> Range<u64> {
+        let start = self.block.device_address + offset as u64;
+        start..start + length as u64
+    }
+
+    fn left_to_us(&self) -> bool {
+        !self.device.npu.agent.maintains_caches()
+    }
+
+    /// Makes what the NPU has written of a range visible to a host command.
+    pub(crate) fn fetch(&self, offset: usize, length: usize) -> Result<(), DeviceError> {
+        if !self.left_to_us() {
+            return Ok(());
+        }
+        let whole = self.span(offset, length)?;
+        let mut bytes = 0;
+        self.device.npu.written.take(&self.device_range(offset, length), |part| {
+            bytes += part.len() as u64;
+            if let Some(stale) = whole.part(part) {
+                stale.invalidate();
+            }
+        });
+        self.device.counters.bytes_invalidated.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Makes what a host command has written visible to the NPU.
+    pub(crate) fn publish(&self, offset: usize, length: usize) -> Result<(), DeviceError> {
+        if self.left_to_us() {
+            self.span(offset, length)?.write_back();
+            self.device.counters.bytes_flushed.fetch_add(length as u64, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn checked(&self, range: &Range<usize>) -> Result<u64, DeviceError> {
@@ -85,12 +121,19 @@ impl Buffer for XdnaBuffer {
 
     fn flush(&self, range: Range<usize>) -> Result<(), DeviceError> {
         let length = self.checked(&range)?;
+        if self.left_to_us() {
+            self.span(range.start, range.len())?.write_back();
+        }
         self.device.counters.bytes_flushed.fetch_add(length, Ordering::Relaxed);
         Ok(())
     }
 
     fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError> {
         let length = self.checked(&range)?;
+        if self.left_to_us() {
+            self.span(range.start, range.len())?.invalidate();
+            self.device.npu.written.forget(self.device_range(range.start, range.len()));
+        }
         self.device.counters.bytes_invalidated.fetch_add(length, Ordering::Relaxed);
         Ok(())
     }

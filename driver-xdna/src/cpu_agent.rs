@@ -183,7 +183,7 @@ impl CpuAgent {
             name: "aie2p".into(),
             library: PathBuf::from("/nowhere/libcpu.so"),
             runtime: "CPU".into(),
-            interface: PacketInterface::Ert,
+            interface: Some(PacketInterface::Ert),
             data_bytes: 1 << 30,
             data_granule: 4096,
             heap_bytes: 64 << 20,

@@ -1,6 +1,8 @@
 //! A logical device: its own counters and queues, on an NPU that it may share.
 
+use crate::agent::AgentError;
 use crate::buffer::XdnaBuffer;
+use crate::imported;
 use crate::npu::Npu;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
@@ -87,8 +89,15 @@ impl XdnaDevice {
     ) -> Self {
         let name = uri.to_string();
         let arch = npu.arch.name.clone();
-        // See the module docs of `buffer` for why the memory counts as coherent.
-        let info = DeviceInfo { uri, name: title, driver: crate::SCHEME, arch, coherent: true, host_import: false };
+        // Where the runtime maintains caches host and device agree whenever a chain starts or has ended.
+        let info = DeviceInfo {
+            uri,
+            name: title,
+            driver: crate::SCHEME,
+            arch,
+            coherent: npu.agent.maintains_caches(),
+            host_import: npu.agent.imports_files(),
+        };
         let limit = npu.limits.commands_per_chain;
         let pool = usize::try_from(npu.agent.info().data_bytes).unwrap_or(usize::MAX);
         let shared = DeviceShared {
@@ -174,12 +183,17 @@ impl Device for XdnaDevice {
     }
 
     fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError> {
-        self.shared.npu.alive()?;
-        Err(DeviceError::Unsupported(format!(
-            "import of {} bytes: ROCR cannot make memory of others usable for an NPU; copy it into a buffer of {}",
-            memory.bytes().len(),
-            self.shared.name
-        )))
+        let (shared, npu) = (&self.shared, &self.shared.npu);
+        npu.alive()?;
+        let bytes = memory.bytes().len();
+        let block = imported::import(&npu.agent, memory).map_err(|cause| match cause {
+            AgentError::Lost(cause) => npu.lose(cause),
+            other => DeviceError::Unsupported(format!(
+                "import of {bytes} bytes: {other}; copy them into a buffer of {}",
+                shared.name
+            )),
+        })?;
+        Ok(Arc::new(XdnaBuffer { block, pool: MemoryPool::Data, device: Arc::clone(shared), accounted: 0 }))
     }
 
     fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {

@@ -1,8 +1,8 @@
 //! Finding the NPUs of a machine and, for each that cannot be used, every reason with its fix.
 //!
-//! The runtime below (ROCR) cannot be asked: opening it on a machine that is not set up ends the process in an assert. So this
-//! looks at what ROCR would need, before anything is opened: sysfs, the device nodes and their permissions. It never opens a
-//! node, never loads the runtime, never fails; what is wrong with a device stands in its list of [`Obstacle`]s, all of them at
+//! Opening a node sets up state in the kernel, and ROCR cannot be asked at all: on a machine that is not set up it ends the process
+//! in an assert. So this looks at what the chosen [`Route`] needs, before anything is opened: sysfs, the device nodes and their
+//! permissions; for ROCR also the KFD. It never opens a node, never loads the runtime, never fails; what is wrong with a device stands in its list of [`Obstacle`]s, all of them at
 //! once, so that a user need not fix one to learn of the next.
 
 pub mod machine;
@@ -13,6 +13,7 @@ pub mod obstacle;
 pub use machine::{Machine, Process};
 pub use obstacle::{Obstacle, Warning};
 
+use crate::route::Route;
 use crate::sysfs::{self, AccelNode, Module, PciDevice, Unreadable};
 use aie_hal::arch::{Arch, FirmwareVersion};
 use aie_hal::{ArchRegistry, DeviceUri, DriverError, Listing};
@@ -163,12 +164,21 @@ fn unreadable<T>(value: &Result<T, Unreadable>) -> Option<Obstacle> {
 }
 
 /// An NPU with an accel node.
-fn served(accel: &AccelNode, machine: &Machine, arches: &ArchRegistry, warnings: &mut Vec<Warning>) -> Npu {
+fn served(
+    accel: &AccelNode,
+    machine: &Machine,
+    arches: &ArchRegistry,
+    route: Route,
+    warnings: &mut Vec<Warning>,
+) -> Npu {
     let mut npu = npu_of(&accel.pci, arches);
     if let Some(product) = accel.vbnv.as_ref().ok().filter(|product| !product.is_empty()) {
         npu.name = format!("{} ({product})", npu.name);
     }
-    npu.obstacles.extend(unreadable(&accel.vbnv));
+    if route == Route::Rocr {
+        // ROCR reads it without looking.
+        npu.obstacles.extend(unreadable(&accel.vbnv));
+    }
     if let (Some(arch), Some(text)) = (&npu.arch, &accel.firmware) {
         match (text.parse::<FirmwareVersion>(), arch.min_firmware) {
             (Ok(found), Some(required)) if found < required => {
@@ -236,13 +246,15 @@ fn bar_all_but_the_first(npus: &mut [Npu]) {
     }
 }
 
-/// Looks at `machine`. Nothing is opened and nothing is changed.
-pub fn survey(machine: &Machine, arches: &ArchRegistry) -> Survey {
+/// Looks at `machine`, for NPUs that are to be reached by `route`. Nothing is opened and nothing is changed.
+pub fn survey(machine: &Machine, arches: &ArchRegistry, route: Route) -> Survey {
     let module = sysfs::module(&machine.sysfs);
     let nodes = sysfs::accel_nodes(&machine.sysfs);
     let mut warnings = Vec::new();
-    let mut npus: Vec<Npu> = nodes.iter().map(|accel| served(accel, machine, arches, &mut warnings)).collect();
-    bar_all_but_the_first(&mut npus);
+    let mut npus: Vec<Npu> = nodes.iter().map(|accel| served(accel, machine, arches, route, &mut warnings)).collect();
+    if route == Route::Rocr {
+        bar_all_but_the_first(&mut npus);
+    }
     let without_node = sysfs::pci_devices(&machine.sysfs);
     npus.extend(
         without_node
@@ -250,7 +262,10 @@ pub fn survey(machine: &Machine, arches: &ArchRegistry) -> Survey {
             .filter(|pci| nodes.iter().all(|accel| accel.pci.address != pci.address) && is_npu(pci, arches))
             .map(|pci| unserved(pci, module.as_ref(), arches)),
     );
-    let kfd = kfd_obstacles(machine);
+    let kfd = match route {
+        Route::Direct => Vec::new(),
+        Route::Rocr => kfd_obstacles(machine),
+    };
     for (ordinal, npu) in npus.iter_mut().enumerate() {
         npu.ordinal = ordinal;
         npu.obstacles.extend(kfd.iter().cloned());

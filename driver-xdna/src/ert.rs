@@ -11,8 +11,8 @@ mod packets;
 
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
+use crate::at_exit::AT_EXIT_LIMIT;
 use crate::gate::{CommandBuffers, Completion, Gate, Problem};
-use crate::runtime::AT_EXIT_LIMIT;
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use hsa_sys::*;
@@ -105,7 +105,7 @@ impl ErtAgent {
             name: discovered.name.clone(),
             library: session.library().to_owned(),
             runtime: session.version().to_string(),
-            interface: session.interface(),
+            interface: Some(session.interface()),
             data_bytes: discovered.data_bytes,
             data_granule: discovered.data_granule,
             heap_bytes: discovered.heap_bytes,

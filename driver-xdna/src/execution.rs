@@ -5,6 +5,10 @@
 //! call or a transfer; ROCR has no transfers for NPUs). Barriers do not end a chain, because a chain runs in order. Between two
 //! barriers the order is free, and dispatches of one context are put together, so that contexts switch less often.
 //!
+//! Chains are started ahead, as many as the runtime takes, while the host goes on with what does not depend on them
+//! ([`flights`](crate::flights)). Chains of different contexts are not ordered by anybody below, so those of one context end before
+//! one of another starts.
+//!
 //! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which somebody may
 //! wait for earlier ones, begins a batch.
 
@@ -12,8 +16,10 @@ use crate::agent::{AgentError, Argument, Chain, ContextId, Packet};
 use crate::buffer::XdnaBuffer;
 use crate::device::DeviceShared;
 use crate::executable::{LoadedPdi, XdnaExecutable};
+use crate::flights::{Cargo, Flights, Origin};
 use crate::npu::{Array, device_error};
 use aie_device_memory::{Snapshots, Span};
+use aie_hal::buffer::Access;
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
 use aie_hal::context_planner::{PlannedPdi, Residence};
 use aie_hal::device::chain_command_bytes;
@@ -23,6 +29,7 @@ use aie_hal::kernel::{Kernel, run_guarded};
 use aie_hal::submission_queue::{Engine, Work};
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -30,22 +37,30 @@ use std::sync::atomic::Ordering;
 const GATHER: usize = 256;
 /// Spans of one call without an allocation up to this number of inputs.
 const INLINE_SPANS: usize = 16;
+/// Longest expected time of a chain in nanoseconds. For the kernel driver a chain is one job, which it ends after 2 s on some
+/// versions; expectations are those of the arch file's costs, which are optimistic.
+const CHAIN_NS: u64 = 200_000_000;
 
 /// What a queue's thread keeps between submissions, so that running one seldom allocates.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     snapshots: Snapshots,
     chain: Chain,
-    /// Work and command of each packet of the chain.
-    origins: Vec<Origin>,
+    /// What the packets of the chain are and touch.
+    cargo: Cargo,
+    /// Chains under way.
+    flights: Flights,
+    /// What a host command reads and writes.
+    touched: Touched,
     /// Order of the commands between two barriers.
     order: Vec<usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Origin {
-    work: usize,
-    command: usize,
+/// Device addresses that a host command reads and writes.
+#[derive(Debug, Default)]
+struct Touched {
+    reads: Vec<Range<u64>>,
+    writes: Vec<Range<u64>>,
 }
 
 impl Engine for DeviceShared {
@@ -69,7 +84,7 @@ impl Engine for DeviceShared {
 
     fn run(&self, scratch: &mut Scratch, batch: &mut VecDeque<Work>) {
         scratch.chain.clear();
-        scratch.origins.clear();
+        scratch.cargo.clear();
         let mut end = Run::new(self, scratch, batch).all();
         // Works that ended with the batch, and the one that failed. What stays was not started.
         for _ in 0..end.finished {
@@ -118,11 +133,24 @@ struct Run<'a> {
     array: MutexGuard<'a, Array>,
     context: Option<ContextId>,
     chain_bytes: usize,
+    /// Expected time of the chain.
+    chain_ns: u64,
+    /// The last work of which a host command has run.
+    begun: usize,
 }
 
 impl<'a> Run<'a> {
     fn new(device: &'a DeviceShared, scratch: &'a mut Scratch, works: &'a VecDeque<Work>) -> Self {
-        Self { device, scratch, works, array: device.npu.array.lock(), context: None, chain_bytes: 0 }
+        Self {
+            device,
+            scratch,
+            works,
+            array: device.npu.array.lock(),
+            context: None,
+            chain_bytes: 0,
+            chain_ns: 0,
+            begun: 0,
+        }
     }
 
     /// Runs the works up to the first that cannot share the batch's end.
@@ -137,8 +165,7 @@ impl<'a> Run<'a> {
             let stopped = match self.work(index, work) {
                 Ok(()) => None,
                 // What was gathered before belongs to commands that run before this one.
-                Err(stop) if self.scratch.chain.packets.is_empty() => Some(stop),
-                Err(stop) => Some(self.send().err().unwrap_or(stop)),
+                Err(stop) => Some(self.send().and_then(|()| self.drain()).err().unwrap_or(stop)),
             };
             if let Some(stop) = stopped {
                 return stop.end();
@@ -148,7 +175,7 @@ impl<'a> Run<'a> {
     }
 
     fn end(&mut self, finished: usize) -> End {
-        match self.send() {
+        match self.send().and_then(|()| self.drain()) {
             Ok(()) => End { finished, failure: None },
             Err(stop) => stop.end(),
         }
@@ -222,8 +249,9 @@ impl<'a> Run<'a> {
         if !homeless {
             return Ok(());
         }
-        // Placing may destroy the context that the gathered chain is for.
+        // Placing may destroy the context that the gathered chain is for, or one that runs.
         self.send()?;
+        self.drain()?;
         // The PDIs of this list come first. Those of the works behind it would otherwise each make a context anew.
         let mut wanted: Vec<&Arc<LoadedPdi>> = Vec::new();
         for work in self.works.range(index..) {
@@ -256,12 +284,43 @@ impl<'a> Run<'a> {
     fn command(&mut self, index: usize, work: &'a Work, position: usize) -> Result<(), Result<DeviceError, Stop>> {
         match &work.commands()[position] {
             Command::Barrier => Ok(()),
-            Command::Dispatch { executable, bindings, .. } => self.gather(index, work, position, executable, bindings),
+            Command::Dispatch { executable, bindings, outputs } => {
+                self.gather(index, work, position, executable, bindings, *outputs)
+            }
             other => {
                 self.send().map_err(Err)?;
+                self.touched(work, position, other).map_err(Ok)?;
+                self.await_conflicts().map_err(Err)?;
+                self.begun = self.begun.max(index);
                 self.on_host(work, position, other).map_err(Ok)
             }
         }
+    }
+
+    /// Notes what a host command reads and writes.
+    fn touched(&mut self, work: &'a Work, position: usize, command: &'a Command) -> Result<(), DeviceError> {
+        let mut touched = std::mem::take(&mut self.scratch.touched);
+        touched.reads.clear();
+        touched.writes.clear();
+        let result = command.references().try_for_each(|(reference, access)| {
+            let (buffer, offset, length) = self.find(work.bindings(), position, reference)?;
+            let range = buffer.device_range(offset, length);
+            match access {
+                Access::Read => touched.reads.push(range),
+                // Bytes that are not written keep their value, so they are read as well.
+                Access::Write => touched.writes.push(range),
+            }
+            Ok(())
+        });
+        self.scratch.touched = touched;
+        result
+    }
+
+    /// Waits for the chains that the host command depends on.
+    fn await_conflicts(&mut self) -> Result<(), Stop> {
+        let Touched { reads, writes } = &self.scratch.touched;
+        let count = self.scratch.flights.last_conflict(reads, writes);
+        (0..count).try_for_each(|_| self.land())
     }
 
     /// Adds a dispatch to the chain, after sending the chain when it does not fit.
@@ -272,12 +331,13 @@ impl<'a> Run<'a> {
         position: usize,
         executable: &'a Arc<dyn Executable>,
         bindings: &[BufferRef],
+        outputs: usize,
     ) -> Result<(), Result<DeviceError, Stop>> {
         let executable = self.executable(position, executable).map_err(Ok)?;
         let Residence { context, slot } = match self.array.planner.locate(executable.pdi.number()) {
             Some(at) => at,
             None => {
-                self.send().map_err(Err)?;
+                self.send().and_then(|()| self.drain()).map_err(Err)?;
                 let pdi = &executable.pdi;
                 let found = self.planning(|array, device| array.planner.require(&device.npu.contexts, pdi));
                 found.map_err(Ok)?
@@ -285,21 +345,27 @@ impl<'a> Run<'a> {
         };
         let bytes = chain_command_bytes(bindings.len());
         let limits = &self.device.npu.limits;
+        let expected_ns = self.expected_ns(bindings);
         let fits = self.context.is_none_or(|c| c == context)
             && self.scratch.chain.packets.len() < self.device.chain_commands
-            && self.chain_bytes + bytes <= limits.chain_buffer_bytes;
+            && self.chain_bytes + bytes <= limits.chain_buffer_bytes
+            && (self.chain_ns == 0 || self.chain_ns + expected_ns <= CHAIN_NS);
         if !fits {
             self.send().map_err(Err)?;
         }
         let start = self.scratch.chain.arguments.len();
-        if let Err(cause) = self.arguments(work, position, bindings) {
+        let (reads, writes) = (self.scratch.cargo.reads.len(), self.scratch.cargo.writes.len());
+        if let Err(cause) = self.arguments(work, position, bindings, outputs) {
             // The chain goes without this dispatch.
             self.scratch.chain.arguments.truncate(start);
+            self.scratch.cargo.reads.truncate(reads);
+            self.scratch.cargo.writes.truncate(writes);
             return Err(Ok(cause));
         }
         self.context = Some(context);
         self.chain_bytes += bytes;
-        self.scratch.origins.push(Origin { work: index, command: position });
+        self.chain_ns += expected_ns;
+        self.scratch.cargo.origins.push(Origin { work: index, command: position });
         self.scratch.chain.packets.push(Packet {
             pdi_index: slot,
             pdi: executable.pdi.reference(),
@@ -310,9 +376,24 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
+    /// Expected time of a dispatch in nanoseconds, by the generation's costs: its own, and moving its arguments.
+    fn expected_ns(&self, bindings: &[BufferRef]) -> u64 {
+        let cost = &self.device.npu.arch.cost;
+        let bytes: u64 = bindings.iter().map(|reference| reference.length() as u64).sum();
+        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
+        cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX / 2))
+    }
+
     /// Adds the arguments of one dispatch to the chain.
-    fn arguments(&mut self, work: &'a Work, position: usize, bindings: &[BufferRef]) -> Result<(), DeviceError> {
-        for reference in bindings {
+    fn arguments(
+        &mut self,
+        work: &'a Work,
+        position: usize,
+        bindings: &[BufferRef],
+        outputs: usize,
+    ) -> Result<(), DeviceError> {
+        let sources = bindings.len().saturating_sub(outputs);
+        for (index, reference) in bindings.iter().enumerate() {
             let (buffer, offset, length) = self.find(work.bindings(), position, reference)?;
             let bytes = u32::try_from(length).map_err(|_| {
                 DeviceError::InvalidArgument(format!(
@@ -321,17 +402,26 @@ impl<'a> Run<'a> {
                 ))
             })?;
             buffer.span(offset, length)?;
-            let address = buffer.block.device_address + offset as u64;
-            self.scratch.chain.arguments.push(Argument { address, bytes });
+            let range = buffer.device_range(offset, length);
+            self.scratch.chain.arguments.push(Argument { address: range.start, bytes });
+            let cargo = &mut self.scratch.cargo;
+            if index < sources { cargo.reads.push(range) } else { cargo.writes.push(range) }
         }
         Ok(())
     }
 
-    /// Rings the doorbell for the gathered chain.
+    /// Starts the gathered chain.
     fn send(&mut self) -> Result<(), Stop> {
-        let Some(context) = self.context.take() else { return Ok(()) };
-        let result = match self.device.npu.lost() {
-            None => self.device.npu.agent.submit(context, &self.scratch.chain),
+        let Some(context) = self.context else { return Ok(()) };
+        let agent = &self.device.npu.agent;
+        if self.scratch.flights.context().is_some_and(|other| other != context) {
+            self.drain()?;
+        }
+        while self.scratch.flights.len() >= agent.chains_ahead().max(1) {
+            self.land()?;
+        }
+        let started = match self.device.npu.lost() {
+            None => agent.start(context, &self.scratch.chain),
             // Another queue lost the device while this one waited for the execution lock.
             Some(cause) => Err(AgentError::Lost(cause.to_string())),
         };
@@ -340,41 +430,115 @@ impl<'a> Run<'a> {
         if self.array.active.replace(context).is_some_and(|active| active != context) {
             counters.context_switches.fetch_add(1, Ordering::Relaxed);
         }
-        let count = self.scratch.chain.packets.len();
-        // Without a culprit all of the chain may have run.
-        let culprit = match &result {
-            Err(AgentError::Timeout { command, .. } | AgentError::Failed { command, .. }) => {
-                command.filter(|c| *c < count)
+        match started {
+            Ok(ticket) => {
+                self.scratch.flights.push(ticket, &mut self.scratch.cargo);
+                self.forget_chain();
+                if agent.chains_ahead() <= 1 { self.land() } else { Ok(()) }
             }
-            _ => None,
-        };
-        counters.dispatches.fetch_add(culprit.map_or(count, |culprit| culprit + 1) as u64, Ordering::Relaxed);
-        let origin = self.scratch.origins[culprit.unwrap_or(0)];
-        let last = if culprit.is_some() { origin } else { self.scratch.origins[count - 1] };
-        self.scratch.chain.clear();
-        self.scratch.origins.clear();
-        self.chain_bytes = 0;
-        result.map_err(|cause| {
-            if matches!(cause, AgentError::Timeout { .. } | AgentError::Failed { .. }) {
-                // What a context did after a failure is unknown; the next use makes another.
-                if let Err(second) = self.array.planner.discard(&self.device.npu.contexts, context) {
-                    tracing::warn!("a context that failed: {second}");
-                }
-                self.array.active = None;
+            Err(cause) => {
+                // Chains before it may still say something first.
+                let cargo = std::mem::take(&mut self.scratch.cargo);
+                self.forget_chain();
+                self.drain()?;
+                Err(self.failed(context, &cargo, cause))
             }
-            let name = match self.works[origin.work].commands().get(origin.command) {
-                Some(Command::Dispatch { executable, .. }) => executable.artifact().name(),
-                _ => "a kernel",
-            };
-            let what = format!("dispatch of `{name}` (command {}) in a chain of {count}", origin.command);
-            let started = last.work - origin.work + 1;
-            Stop { work: origin.work, started, cause: device_error(&self.device.npu, &what, cause) }
-        })
+        }
     }
 
-    /// Runs what is not a dispatch. The chain is empty.
+    /// The gathered chain is started, or will never be.
+    fn forget_chain(&mut self) {
+        self.context = None;
+        self.scratch.chain.clear();
+        self.scratch.cargo.clear();
+        self.chain_bytes = 0;
+        self.chain_ns = 0;
+    }
+
+    /// Waits for all chains under way.
+    fn drain(&mut self) -> Result<(), Stop> {
+        while self.scratch.flights.len() > 0 {
+            self.land()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest chain under way.
+    fn land(&mut self) -> Result<(), Stop> {
+        let Some(flight) = self.scratch.flights.pop() else { return Ok(()) };
+        match self.device.npu.agent.finish(flight.ticket) {
+            Ok(()) => {
+                let count = flight.cargo.origins.len() as u64;
+                self.device.counters.dispatches.fetch_add(count, Ordering::Relaxed);
+                self.device.npu.wrote(&flight.cargo.writes);
+                self.scratch.flights.recycle(flight.cargo);
+                Ok(())
+            }
+            Err(cause) => Err(self.failed(flight.ticket.context, &flight.cargo, cause)),
+        }
+    }
+
+    /// A chain failed: nothing that was started behind it counts, and its context goes.
+    fn failed(&mut self, context: ContextId, cargo: &Cargo, cause: AgentError) -> Stop {
+        let count = cargo.origins.len();
+        // Without a culprit all of the chain may have run.
+        let culprit = match &cause {
+            AgentError::Timeout { command, .. } | AgentError::Failed { command, .. } => command.filter(|c| *c < count),
+            _ => None,
+        };
+        let ran = culprit.map_or(count, |culprit| culprit + 1);
+        self.device.counters.dispatches.fetch_add(ran as u64, Ordering::Relaxed);
+        self.device.npu.wrote(&cargo.writes);
+        let origin = cargo.origins[culprit.unwrap_or(0)];
+        let mut last = if culprit.is_some() { origin.work } else { cargo.origins[count - 1].work };
+        let ahead = self.scratch.flights.len() > 0;
+        while let Some(flight) = self.scratch.flights.pop() {
+            self.device.npu.wrote(&flight.cargo.writes);
+            last = flight.cargo.origins.last().map_or(last, |behind| behind.work.max(last));
+            self.scratch.flights.recycle(flight.cargo);
+        }
+        self.forget_chain();
+        if ahead || matches!(cause, AgentError::Timeout { .. } | AgentError::Failed { .. }) {
+            // What a context did after a failure is unknown; the next use makes another. Its end is also what makes sure that
+            // the device does not touch the memory of these commands any more.
+            if let Err(second) = self.array.planner.discard(&self.device.npu.contexts, context) {
+                tracing::warn!("a context that failed: {second}");
+            }
+            self.array.active = None;
+        }
+        let name = match self.works[origin.work].commands().get(origin.command) {
+            Some(Command::Dispatch { executable, .. }) => executable.artifact().name(),
+            _ => "a kernel",
+        };
+        let what = format!("dispatch of `{name}` (command {}) in a chain of {count}", origin.command);
+        let started = last.max(self.begun) - origin.work + 1;
+        Stop { work: origin.work, started, cause: device_error(&self.device.npu, &what, cause) }
+    }
+
+    /// Runs what is not a dispatch. The chain is empty, and what is under way does not conflict.
     fn on_host(&mut self, work: &'a Work, position: usize, command: &'a Command) -> Result<(), DeviceError> {
         let table = work.bindings();
+        for (reference, _) in command.references() {
+            let (buffer, offset, length) = self.find(table, position, reference)?;
+            // What is written too: bytes that the command leaves alone have to keep what the device wrote.
+            buffer.fetch(offset, length)?;
+        }
+        let result = self.run_on_host(table, position, command);
+        for (reference, access) in command.references() {
+            if access == Access::Write {
+                let (buffer, offset, length) = self.find(table, position, reference)?;
+                buffer.publish(offset, length)?;
+            }
+        }
+        result
+    }
+
+    fn run_on_host(
+        &mut self,
+        table: &'a BindingTable,
+        position: usize,
+        command: &'a Command,
+    ) -> Result<(), DeviceError> {
         match command {
             Command::Barrier | Command::Dispatch { .. } => Ok(()),
             Command::Fill { pattern, target } => {

@@ -123,7 +123,7 @@ impl KernelDispatchAgent {
             name: discovered.name.clone(),
             library: session.library().to_owned(),
             runtime: session.version().to_string(),
-            interface: session.interface(),
+            interface: Some(session.interface()),
             data_bytes: discovered.data_bytes,
             data_granule: discovered.data_granule,
             heap_bytes: discovered.heap_bytes,

@@ -1,34 +1,41 @@
-//! The driver for real NPUs: AMD's ROCR library, from discovery to completed dispatches.
+//! The driver for real NPUs, from discovery to completed dispatches: straight to the kernel driver, or through AMD's ROCR.
 //!
 //! From the top:
 //!
-//! - [`XdnaDriver`] looks at sysfs and the device nodes ([`discovery`]) before it touches the runtime, because ROCR ends the
-//!   process where it should return an error. What it lists as usable, ROCR can open.
-//! - A logical device, its buffers and queues are the same for every runtime. Memory is cut from few large allocations;
-//!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few doorbells.
-//! - An [`agent::Agent`] is one NPU as a runtime offers it: `ert` for ROCR 7.0 to 7.2, with the `gate` that keeps it off its
-//!   defects, and kernel dispatch packets for later ones. [`interface`] tells which a library speaks, [`library`] finds it.
+//! - [`XdnaDriver`] looks at sysfs and the device nodes ([`discovery`]) before it opens anything. What it lists as usable can be
+//!   opened, as far as can be seen from outside.
+//! - A logical device, its buffers and queues are the same for every [`route::Route`]. Memory is cut from few large allocations;
+//!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few chains, and starts them ahead.
+//! - An [`agent::Agent`] is one NPU, as what is below offers it: [`direct`] is the kernel driver itself, and the default. For
+//!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `gate` that keeps it off their defects, and [`kernel_dispatch`] to later
+//!   ones. [`interface`] tells which a library speaks, [`library`] finds it.
 //!
 //! # What this has run on
-//! AMD's ROCR 7.2.4 from Debian, unmodified, on a simulated kernel device; never on an NPU.
+//! A simulated kernel device, directly and through AMD's unmodified ROCR 7.2.4; never on an NPU.
 
 pub mod agent;
 mod arena;
+mod at_exit;
 mod buffer;
+mod coherence;
 #[cfg(test)]
 mod cpu_agent;
 mod device;
+pub mod direct;
 pub mod discovery;
 mod ert;
 mod executable;
 mod execution;
+mod flights;
 mod gate;
+mod imported;
 pub mod interface;
 pub mod kernel_dispatch;
 mod kfd;
 pub mod library;
 mod npu;
 mod pool;
+pub mod route;
 mod runtime;
 pub mod selection;
 pub mod session;
@@ -39,6 +46,7 @@ use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Environment,
 use device::XdnaDevice;
 use discovery::Machine;
 pub use discovery::SCHEME;
+use route::Route;
 use runtime::Runtime;
 pub use runtime::RuntimeError;
 use selection::{Inventory, Params};
@@ -50,6 +58,7 @@ pub struct XdnaDriver {
     machine: Machine,
     arches: ArchRegistry,
     visible: Option<String>,
+    route: Route,
 }
 
 impl XdnaDriver {
@@ -57,11 +66,17 @@ impl XdnaDriver {
     pub fn new(arches: ArchRegistry) -> Self {
         let visible =
             Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
-        Self { machine: Machine::this(), arches, visible }
+        Self { machine: Machine::this(), arches, visible, route: Route::default() }
     }
 
-    fn inventory(&self) -> Result<Inventory, DriverError> {
-        let survey = discovery::survey(&self.machine, &self.arches);
+    /// How NPUs are reached when a URI does not say.
+    #[must_use]
+    pub fn route_by_default(self, route: Route) -> Self {
+        Self { route, ..self }
+    }
+
+    fn inventory(&self, route: Route) -> Result<Inventory, DriverError> {
+        let survey = discovery::survey(&self.machine, &self.arches, route);
         survey.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         Inventory::new(survey.npus, self.visible.as_deref())
     }
@@ -73,23 +88,35 @@ impl Driver for XdnaDriver {
     }
 
     fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
-        self.inventory()?.listings()
+        self.inventory(self.route)?.listings()
     }
 
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-        let params = Params::of(uri)?;
-        let inventory = self.inventory()?;
+        let mut params = Params::of(uri)?;
+        let route = params.route.unwrap_or(self.route);
+        // The devices' own URIs say so, whatever the default of the program that uses them.
+        params.route = params.route.or((route != Route::default()).then_some(route));
+        let inventory = self.inventory(route)?;
         let selected = inventory.select(uri)?;
-        let runtime = Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?;
+        let runtime = match route {
+            Route::Direct => None,
+            Route::Rocr => Some(Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?),
+        };
         let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         let logical = params.logical.map_or(0..params.devices, |number| number..number + 1);
         for npu in &selected {
             let arch = npu.arch.as_ref().ok_or_else(|| unusable(npu.disabled().unwrap_or_default()))?;
-            // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
-            let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
-            let opened =
-                runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?;
+            let opened = match (&runtime, &npu.node) {
+                (Some(runtime), _) => {
+                    // ROCR opens one node, the lowest; agents of later runtimes come in the order of the nodes.
+                    let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
+                    runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?
+                }
+                (None, Some(node)) => direct::opened::npu(node, arch, runtime::time_limit())
+                    .map_err(|cause| unusable(cause.to_string()))?,
+                (None, None) => return Err(unusable("the kernel has no accel node for it".to_owned())),
+            };
             for number in logical.clone() {
                 let uri = params.uri_of(npu, number)?;
                 devices.push(Arc::new(XdnaDevice::new(
@@ -111,7 +138,7 @@ mod tests {
     use discovery::made_up::Tree;
 
     fn driver(tree: &Tree) -> XdnaDriver {
-        XdnaDriver { machine: tree.machine(), arches: ArchRegistry::builtin(), visible: None }
+        XdnaDriver { machine: tree.machine(), arches: ArchRegistry::builtin(), visible: None, route: Route::Direct }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! One NPU, shared by the logical devices that are opened on it: memory, contexts, and whether it is lost.
 
 use crate::agent::{Agent, AgentError, ContextId, PdiRef};
+use crate::at_exit::{self, AT_EXIT_LIMIT};
+use crate::coherence::Written;
 use crate::executable::{LoadedPdi, PdiTable, XdnaExecutable};
 use crate::pool::{Block, Pool};
-use crate::runtime::{AT_EXIT_LIMIT, Runtime};
+use crate::runtime::Runtime;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::context_planner::{ContextHost, ContextPlanner};
 use aie_hal::error::DeviceError;
@@ -12,6 +14,7 @@ use aie_hal::{Arch, BufferParams, Limits, MemoryPool};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::fmt::{Debug, Formatter};
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// What only one thread at a time may do: plan contexts and run chains.
@@ -31,11 +34,13 @@ pub(crate) struct Npu {
     pub(crate) contexts: Contexts,
     /// The execution lock.
     pub(crate) array: Mutex<Array>,
+    /// What the NPU has written and the host may have stale copies of; unused where the runtime maintains caches.
+    pub(crate) written: Written,
     pdis: Mutex<PdiTable>,
     lost: OnceLock<DeviceError>,
     queues: Mutex<Vec<QueueHandle>>,
-    /// Keeps the session; the last field, so that everything of it is gone before.
-    _runtime: Arc<Runtime>,
+    /// Keeps the session, where there is one; the last field, so that everything of it is gone before.
+    _runtime: Option<Arc<Runtime>>,
 }
 
 impl Debug for Npu {
@@ -45,24 +50,27 @@ impl Debug for Npu {
 }
 
 impl Npu {
-    /// `agent` as an NPU of generation `arch`.
-    pub(crate) fn new(agent: Arc<dyn Agent>, arch: Arc<Arch>, runtime: Arc<Runtime>) -> Arc<Self> {
+    /// `agent` as an NPU of generation `arch`. It is closed at the end of the process at the latest.
+    pub(crate) fn new(agent: Arc<dyn Agent>, arch: Arc<Arch>, runtime: Option<Arc<Runtime>>) -> Arc<Self> {
         let mut limits = Limits::from_arch(&arch);
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
         let contexts = Contexts { agent: Arc::clone(&agent), limits, held: Mutex::default() };
-        Arc::new(Self {
+        let npu = Arc::new(Self {
             agent,
             arch,
             limits,
             pool,
             contexts,
             array: Mutex::default(),
+            written: Written::default(),
             pdis: Mutex::default(),
             lost: OnceLock::new(),
             queues: Mutex::default(),
             _runtime: runtime,
-        })
+        });
+        at_exit::register(&npu);
+        npu
     }
 
     /// Why the NPU is lost, if it is.
@@ -82,6 +90,13 @@ impl Npu {
         let queues = self.queues.lock().clone();
         queues.iter().for_each(QueueHandle::wake);
         first
+    }
+
+    /// A chain has ended, or failed, that may have written these device addresses.
+    pub(crate) fn wrote(&self, ranges: &[Range<u64>]) {
+        if !self.agent.maintains_caches() {
+            self.written.note(ranges);
+        }
     }
 
     /// The process ends: gives contexts and unused memory back. Work that is still under way is not waited for.

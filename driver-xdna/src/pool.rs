@@ -166,7 +166,14 @@ impl Pool {
             }
             (MemoryPool::Data, _) => self.cut(Kind::Data, params),
         };
-        made.map_err(|cause| self.refused(params, cause))
+        let block = made.map_err(|cause| self.refused(params, cause))?;
+        if params.pool == MemoryPool::Data && !self.agent.maintains_caches() {
+            // Its zeros must not be written over what the NPU will have written.
+            if let Some(span) = block.region.span(0, params.size) {
+                span.write_back();
+            }
+        }
+        Ok(block)
     }
 
     /// Memory of the device heap for an instruction stream of `bytes` bytes.
@@ -176,7 +183,8 @@ impl Pool {
     pub(crate) fn instructions(self: &Arc<Self>, bytes: usize) -> Result<Block, DeviceError> {
         let params = BufferParams { size: bytes, alignment: UNIT, pool: MemoryPool::DeviceHeap };
         // Later runtimes look instructions up by the address of their buffer.
-        let shared = self.agent.info().interface == PacketInterface::Ert && bytes <= INSTRUCTION_SLAB_BYTES / 4;
+        let shared =
+            self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= INSTRUCTION_SLAB_BYTES / 4;
         let made = if shared { self.cut(Kind::Instructions, &params) } else { self.heap(bytes, &params) };
         made.map_err(|cause| self.refused(&params, cause))
     }

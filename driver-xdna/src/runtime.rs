@@ -16,13 +16,11 @@ use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long a doorbell may take when [`AIE_HAL_TIME_LIMIT_MS`] does not say. The kernel driver's own watchdog gives up after about two seconds without progress.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// How long the end of the process waits for a call that is under way.
-pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
 /// How long opening waits for an earlier session to end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 
@@ -93,14 +91,6 @@ impl Runtime {
         let runtime = Arc::new(Self { agents: start()?, npus: Mutex::default() });
         open.session = Arc::downgrade(&runtime);
         open.busy = true;
-        drop(open);
-        static AT_EXIT: Once = Once::new();
-        AT_EXIT.call_once(|| {
-            // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.
-            if unsafe { libc::atexit(close_at_exit) } != 0 {
-                tracing::debug!("what is open at the end of the process is left to the kernel");
-            }
-        });
         Ok(runtime)
     }
 
@@ -111,34 +101,16 @@ impl Runtime {
         if let Some(npu) = npus.iter().find(|(i, _)| *i == index).and_then(|(_, npu)| npu.upgrade()) {
             return Some(npu);
         }
-        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Arc::clone(self));
+        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(Arc::clone(self)));
         npus.retain(|(i, _)| *i != index);
         npus.push((index, Arc::downgrade(&npu)));
         Some(npu)
-    }
-
-    /// A session with these agents, which is none of the process's.
-    #[cfg(test)]
-    pub(crate) fn with(agents: Vec<Arc<dyn Agent>>) -> Arc<Self> {
-        Arc::new(Self { agents, npus: Mutex::default() })
     }
 
     /// Its agents.
     pub(crate) fn agents(&self) -> &[Arc<dyn Agent>] {
         &self.agents
     }
-}
-
-/// Devices in statics are never dropped; what the kernel driver holds for them is given back here.
-extern "C" fn close_at_exit() {
-    // A panic must not cross into C, and at this point nobody could do anything about one.
-    let _ = std::panic::catch_unwind(|| {
-        let runtime = SLOT.open.try_lock_for(AT_EXIT_LIMIT).and_then(|open| open.session.upgrade());
-        let Some(runtime) = runtime else { return };
-        let npus: Vec<_> = runtime.npus.lock().iter().filter_map(|(_, npu)| npu.upgrade()).collect();
-        npus.iter().for_each(|npu| npu.close());
-        runtime.agents.iter().for_each(|agent| agent.close());
-    });
 }
 
 impl Drop for Runtime {

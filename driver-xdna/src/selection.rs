@@ -13,6 +13,7 @@
 //! another one.
 
 use crate::discovery::{Npu, SCHEME};
+use crate::route::{ROUTES, Route};
 use aie_hal::environment::removed::NO_HELPER;
 use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::{DeviceUri, DriverError, Listing};
@@ -29,6 +30,11 @@ pub struct Param {
     pub purpose: &'static str,
 }
 
+const RUNTIME: Param = Param {
+    name: "runtime",
+    accepted: ROUTES,
+    purpose: "reaches the NPU through the kernel driver alone, or through AMD's ROCR",
+};
 const DEVICES: Param = Param {
     name: "devices",
     accepted: "a number from 1 to 64",
@@ -51,7 +57,7 @@ const CHAIN: Param = Param {
 };
 
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[DEVICES, LOGICAL, MEMORY, CHAIN];
+pub const PARAMS: &[Param] = &[RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN];
 
 /// A parameter there was once.
 const REMOVED: &str = "isolate";
@@ -78,6 +84,8 @@ impl FromStr for Bytes {
 /// The parameters of one URI.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Params {
+    /// How the NPU is reached; `None` leaves it to the program.
+    pub route: Option<Route>,
     /// Logical devices on each NPU.
     pub devices: usize,
     /// One of them.
@@ -114,7 +122,7 @@ impl Params {
             return Err(uri.invalid_param(CHAIN.name, format!("0 dispatches; expected {}", CHAIN.accepted)));
         }
         let memory = uri.typed_param::<Bytes>(MEMORY.name, MEMORY.accepted)?.map(|bytes| bytes.0);
-        Ok(Self { devices, logical, memory, chain })
+        Ok(Self { route: uri.typed_param(RUNTIME.name, RUNTIME.accepted)?, devices, logical, memory, chain })
     }
 
     /// The URI that opens logical device `number` of `npu` with the same parameters.
@@ -128,6 +136,7 @@ impl Params {
                 parameters.push(format!("{}={value}", param.name));
             }
         };
+        add(RUNTIME, self.route.map(|route| route.to_string()));
         if self.devices > 1 {
             add(DEVICES, Some(self.devices.to_string()));
             add(LOGICAL, Some(number.to_string()));
@@ -415,9 +424,12 @@ mod tests {
             Params::of(&uri("xdna:0?chain=8")).unwrap(),
             Params { chain: Some(8), devices: 1, ..Params::default() }
         );
+        let rocr = Params { route: Some(Route::Rocr), devices: 1, ..Params::default() };
+        assert_eq!(Params::of(&uri("xdna:0?runtime=rocr")).unwrap(), rocr);
         let message = |text: &str| Params::of(&uri(text)).unwrap_err().to_string();
+        assert!(message("xdna?runtime=xrt").ends_with("`xrt` is not valid, expected `direct` or `rocr`"));
         assert!(message("xdna?devices").ends_with("`` is not valid, expected a number from 1 to 64"));
-        assert!(message("xdna?chains=1").ends_with("unknown; `xdna` takes: devices, logical, memory, chain"));
+        assert!(message("xdna?chains=1").ends_with("unknown; `xdna` takes: runtime, devices, logical, memory, chain"));
         let text = message("xdna?isolate=true");
         assert!(text.contains("always in this process") && text.contains("remove it"), "{text}");
     }

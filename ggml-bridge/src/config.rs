@@ -18,11 +18,12 @@ pub use jit::JitConfig;
 pub use size::parse_bytes;
 
 use crate::device_type::DeviceType;
+use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
 use aie_hal::environment::table::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_STATS, GGML_HSA_VALIDATION,
-    GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_RUNTIME, GGML_HSA_STATS,
+    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
@@ -37,6 +38,8 @@ pub struct Config {
     pub enabled: bool,
     /// Device URIs; `None` when not set.
     pub devices: Option<Vec<String>>,
+    /// How real NPUs are reached when a URI does not say.
+    pub route: Route,
     /// Forced device type.
     pub device_type: Option<DeviceType>,
     /// Whether every call to a driver is checked.
@@ -82,6 +85,9 @@ impl Config {
             enabled: reader.switch(&GGML_HSA).unwrap_or(true),
             // Set and empty is a list of nothing.
             devices: environment.get(&GGML_HSA_DEVICES).map(|list| device_list::split_uris(&list.to_string_lossy())),
+            route: reader
+                .value(&GGML_HSA_RUNTIME, "a runtime", "direct, rocr", |text| text.parse().ok())
+                .unwrap_or_default(),
             device_type: reader.value(&GGML_HSA_DEVICE_TYPE, "a device type", "igpu, gpu, accel", DeviceType::parse),
             validation: reader.switch(&GGML_HSA_VALIDATION).unwrap_or(false),
             weights_max: reader.value(&GGML_HSA_WEIGHTS_MAX, "a size", size::FORMS, parse_bytes),

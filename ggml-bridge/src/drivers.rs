@@ -2,6 +2,7 @@
 
 use aie_driver_mock::MockDriver;
 use aie_driver_xdna::XdnaDriver;
+use aie_driver_xdna::route::Route;
 use aie_hal::driver::DriverRegistry;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{ArchRegistry, Driver};
@@ -13,10 +14,10 @@ pub fn mock(arches: ArchRegistry) -> Arc<dyn Driver> {
     Arc::new(MockDriver::new(Arc::new(ReferenceExecutor)).with_registry(arches))
 }
 
-/// All drivers of this library. `validate` puts the validation layer before each.
-pub fn registry(arches: ArchRegistry, validate: bool) -> DriverRegistry {
+/// All drivers of this library. `route` is how real NPUs are reached when a URI does not say. `validate` puts the validation layer before each.
+pub fn registry(arches: ArchRegistry, route: Route, validate: bool) -> DriverRegistry {
     let mut registry = DriverRegistry::new();
-    let xdna = XdnaDriver::new(arches.clone());
+    let xdna = XdnaDriver::new(arches.clone()).route_by_default(route);
     for driver in [Arc::new(xdna) as Arc<dyn Driver>, mock(arches)] {
         registry.register(if validate { wrap_driver(driver) } else { driver });
     }
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn devices_open_and_schemes_are_told() {
-        let drivers = registry(ArchRegistry::builtin(), true);
+        let drivers = registry(ArchRegistry::builtin(), Route::Direct, true);
         let message = drivers.open("xdma:0").unwrap_err().to_string();
         assert!(message.contains("xdma") && message.contains("mock") && message.contains("xdna"), "{message}");
         assert_eq!(drivers.open("mock:aie2?devices=2").unwrap().len(), 2);

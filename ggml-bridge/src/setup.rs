@@ -7,6 +7,7 @@ use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
 use crate::{drivers, events, log};
 use aie_driver_xdna::XdnaDriver;
+use aie_driver_xdna::route::Route;
 use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_STATS};
 use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
 use std::sync::Arc;
@@ -33,11 +34,11 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
     });
     let (arches, problems) = ArchRegistry::from_environment();
     problems.iter().for_each(|problem| log::error(&problem.to_string()));
-    let uris = config.devices.clone().unwrap_or_else(|| real_npus(arches.clone()));
+    let uris = config.devices.clone().unwrap_or_else(|| real_npus(arches.clone(), config.route));
     if uris.is_empty() {
         return (Vec::new(), config.device_type, statistics);
     }
-    let drivers = drivers::registry(arches, config.validation);
+    let drivers = drivers::registry(arches, config.route, config.validation);
     let mut opened: Vec<Arc<dyn Device>> = Vec::new();
     for uri in &uris {
         match drivers.open(uri) {
@@ -61,8 +62,8 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
 }
 
 /// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
-fn real_npus(arches: ArchRegistry) -> Vec<String> {
-    let listings = XdnaDriver::new(arches).enumerate().unwrap_or_default();
+fn real_npus(arches: ArchRegistry, route: Route) -> Vec<String> {
+    let listings = XdnaDriver::new(arches).route_by_default(route).enumerate().unwrap_or_default();
     let (disabled, usable): (Vec<Listing>, Vec<Listing>) = listings.into_iter().partition(|l| l.disabled.is_some());
     for listing in disabled {
         log::info(|| {

@@ -117,14 +117,21 @@ impl Limits {
     }
 }
 
+/// Words of a dispatch's payload: opcode and instruction address (two words each), instruction size, and three words for each
+/// argument; below 15 one more where the number would be odd, because firmware of npu4 is said to abort chains with such a slot
+/// (AMD's notes on ROCR's XDNA driver).
+pub const fn dispatch_words(arguments: usize) -> usize {
+    let words = 5 + 3 * arguments;
+    if words < 15 { words.next_multiple_of(2) } else { words }
+}
+
 /// Bytes that a dispatch with `arguments` arguments takes in a chain's command buffer ([`Limits::chain_buffer_bytes`]).
 ///
 /// A slot has a head of 52 bytes (amdxdna's packed `cmd_chain_slot_npu`: type, three 64-bit addresses, three sizes, property
-/// count, unit index, argument count), then the payload: opcode and instruction address (two words each), instruction size,
-/// and three words for each argument. With two arguments that is 96 bytes, so that 42 dispatches fill 4 KiB (the size is in the
-/// header of the commands that ROCR 7.2.4 makes).
+/// count, unit index, argument count), then the payload ([`dispatch_words`]). With two arguments that is 100 bytes, so that 40
+/// dispatches fill 4 KiB.
 pub const fn chain_command_bytes(arguments: usize) -> usize {
-    52 + 4 * (5 + 3 * arguments)
+    52 + 4 * dispatch_words(arguments)
 }
 
 /// Memory of the data pool, in bytes.

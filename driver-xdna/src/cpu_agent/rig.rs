@@ -4,7 +4,6 @@ use super::{CpuAgent, Function};
 use crate::agent::AgentInfo;
 use crate::device::XdnaDevice;
 use crate::npu::Npu;
-use crate::runtime::Runtime;
 use aie_hal::arch::ArchLimits;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::reference;
@@ -80,7 +79,7 @@ impl Rig {
         let mut arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());
         limits(&mut arch.limits);
         let agent = CpuAgent::new(info);
-        let npu = Npu::new(agent.clone(), Arc::new(arch), Runtime::with(vec![agent.clone()]));
+        let npu = Npu::new(agent.clone(), Arc::new(arch), None);
         let uri = DeviceUri::parse("xdna:0").unwrap();
         let device = XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&npu), None, chain);
         Self { device, npu, agent: Checked(agent) }

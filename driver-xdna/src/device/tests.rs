@@ -95,7 +95,7 @@ fn memory_of_others_is_refused_with_what_to_do() {
     let rig = Rig::new();
     let memory = Arc::new(Bytes(vec![AtomicU8::new(0), AtomicU8::new(0)]));
     let error = rig.device.import(memory).unwrap_err().to_string();
-    assert!(error.contains("import of 2 bytes") && error.contains("copy it into a buffer of xdna:0"), "{error}");
+    assert!(error.contains("import of 2 bytes") && error.contains("copy them into a buffer of xdna:0"), "{error}");
 }
 
 /// Everything that a lost device is asked says why it was lost, the first cause, and nobody waits for ever.

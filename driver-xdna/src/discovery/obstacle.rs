@@ -66,10 +66,10 @@ pub enum Obstacle {
         /// Names of the known generations.
         known: String,
     },
-    /// An attribute is missing or malformed. ROCR reads some of them without checking.
+    /// An attribute is missing or malformed. ROCR reads some of them without checking, and then ends the process.
     #[error(
-        "cannot read {}: {}; the runtime (ROCR) ends the process when it misses what it reads there; update the kernel driver \
-         amdxdna; in a container, share the host's /sys", attribute.path.display(), attribute.reason
+        "cannot read {}: {}; update the kernel driver amdxdna; in a container, share the host's /sys",
+        attribute.path.display(), attribute.reason
     )]
     AttributeUnreadable {
         /// The attribute.
@@ -91,7 +91,7 @@ pub enum Obstacle {
     /// Sysfs lists a node that does not exist.
     #[error(
         "{} does not exist although the kernel has such a device; in a container, pass it in \
-         (`--device={}`, and `--device=/dev/kfd`); otherwise udev has not made it: `sudo udevadm trigger`",
+         (`--device={}`); otherwise udev has not made it: `sudo udevadm trigger`",
         node.display(), node.display()
     )]
     NodeMissing {

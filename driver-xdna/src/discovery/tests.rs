@@ -13,7 +13,7 @@ fn strix() -> Tree {
 }
 
 fn look(tree: &Tree) -> Survey {
-    survey(&tree.machine(), &ArchRegistry::builtin())
+    survey(&tree.machine(), &ArchRegistry::builtin(), Route::Rocr)
 }
 
 /// Why the only NPU of this machine is disabled.
@@ -48,7 +48,7 @@ fn a_machine_without_an_npu_has_an_empty_list() {
     tree.add_pci("0000:c5:00.7", "0x15e4", "0x00");
     assert_eq!(look(&tree).npus, []);
     let nothing = Machine { sysfs: "/nonexistent/sys".into(), dev: "/nonexistent/dev".into(), ..tree.machine() };
-    let survey = survey(&nothing, &ArchRegistry::builtin());
+    let survey = survey(&nothing, &ArchRegistry::builtin(), Route::Rocr);
     assert_eq!((survey.npus, survey.module_version), (vec![], None));
     assert!(matches!(survey.machine.as_slice(), [Obstacle::KfdAbsent { .. }]));
 }

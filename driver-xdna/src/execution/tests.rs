@@ -55,9 +55,9 @@ fn works_of_a_batch_share_a_chain() {
 #[case::by_number(Some(8), 20, 1, &[8, 8, 4])]
 #[case::exactly(Some(5), 10, 1, &[5, 5])]
 #[case::one_by_one(Some(1), 3, 1, &[1, 1, 1])]
-// A command with one argument has 84 bytes, one with two has 96.
+// A command with one argument has 84 bytes, one with two has 100.
 #[case::by_bytes(None, 100, 1, &[48, 48, 4])]
-#[case::by_bytes_of_two(None, 100, 2, &[42, 42, 16])]
+#[case::by_bytes_of_two(None, 100, 2, &[40, 40, 20])]
 #[case::above_the_limit(Some(1000), 100, 1, &[48, 48, 4])]
 fn chains_end_at_the_limits(
     #[case] chain: Option<usize>,

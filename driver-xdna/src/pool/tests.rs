@@ -75,7 +75,7 @@ fn thousands_of_instruction_streams_are_few_allocations() {
 #[case::of_a_later_runtime(PacketInterface::KernelDispatch, 64)]
 #[case::long(PacketInterface::Ert, INSTRUCTION_SLAB_BYTES / 4 + 1)]
 fn some_instruction_streams_have_a_buffer_of_their_own(#[case] interface: PacketInterface, #[case] bytes: usize) {
-    let (agent, pool) = pool_with(|info| info.interface = interface);
+    let (agent, pool) = pool_with(|info| info.interface = Some(interface));
     let blocks: Vec<_> = (0..10).map(|_| pool.instructions(bytes).unwrap()).collect();
     assert_eq!(agent.calls(Call::AllocateHeap), 10);
     assert!(blocks.iter().all(|block| (block.device_address as usize).is_multiple_of(HEAP_GRANULE)));

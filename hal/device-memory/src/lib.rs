@@ -202,6 +202,22 @@ impl<'a> Span<'a> {
         }
     }
 
+    /// Drops the cache lines of the range, so that the host sees what a device has written. Lines that the host has written are
+    /// written back first: x86-64 has no instruction for programs that would not.
+    pub fn invalidate(self) {
+        self.write_back();
+    }
+
+    /// A part of it by offsets; `None` when it leaves the range.
+    pub fn part(self, range: Range<usize>) -> Option<Self> {
+        (range.start <= range.end && range.end <= self.length).then(|| Self {
+            // SAFETY: `range.start <= self.length`, so the result is inside the region or one past its end.
+            start: unsafe { self.start.add(range.start) },
+            length: range.len(),
+            region: std::marker::PhantomData,
+        })
+    }
+
     /// The bytes as a slice.
     ///
     /// # Safety

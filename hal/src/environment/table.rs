@@ -75,6 +75,13 @@ variables! {
             default: "`igpu`; `accel` beside another GPU or with under 2 GiB",
             read_by: ["aie-ggml-bridge"]
         }
+        GGML_HSA_RUNTIME {
+            meaning: "How real NPUs are reached when a URI has no `runtime=`: through the kernel driver alone, or through AMD's HSA \
+                      runtime.",
+            values: "`direct`, `rocr`",
+            default: "`direct`",
+            read_by: ["aie-ggml-bridge"]
+        }
         AIE_HAL_VISIBLE_DEVICES {
             meaning: "The real NPUs that a program may see, in this order. Set but empty: none.",
             values: "ordinals or ids, separated by commas",

@@ -1,0 +1,203 @@
+//! An open accel node: typed requests and mappings.
+//!
+//! Calls go through the C library, so that a preload library can stand in for the kernel.
+
+use amdxdna_sys::Request;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// How often an interrupted or postponed kernel call is made again before its error counts.
+const ATTEMPTS: usize = 100;
+
+/// An accel node, open for reading and writing. Closed when dropped; the kernel then gives back all that was made through it.
+#[derive(Debug)]
+pub(super) struct Node {
+    file: File,
+    path: PathBuf,
+}
+
+/// A kernel call that failed.
+#[derive(Debug)]
+pub(super) struct CallError {
+    /// Its name.
+    pub(super) call: &'static str,
+    /// The kernel's answer.
+    pub(super) cause: io::Error,
+}
+
+impl CallError {
+    /// The error number; 0 when there is none.
+    pub(super) fn errno(&self) -> i32 {
+        self.cause.raw_os_error().unwrap_or_default()
+    }
+
+    /// Whether the device behind the node is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.errno(), libc::ENODEV | libc::ENXIO | libc::EIO)
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.call, self.cause)
+    }
+}
+
+impl Node {
+    /// Opens the node at `path`.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Self { file, path: path.to_owned() })
+    }
+
+    /// Its path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a request; made again when it was interrupted.
+    ///
+    /// # Errors
+    /// The kernel's, with the call's name.
+    pub(super) fn request<T: Request>(&self, structure: &mut T) -> Result<(), CallError> {
+        let mut attempts = 0;
+        loop {
+            let argument: *mut T = structure;
+            // SAFETY: `T` is the structure of this request and lives across the call. Its bytes may be anything. Addresses inside
+            // of it are those that the caller put there for this request.
+            if unsafe { libc::ioctl(self.file.as_raw_fd(), T::CODE.0 as _, argument) } >= 0 {
+                return Ok(());
+            }
+            let cause = io::Error::last_os_error();
+            attempts += 1;
+            let again = matches!(cause.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) && attempts < ATTEMPTS;
+            if !again {
+                return Err(CallError { call: T::NAME, cause });
+            }
+        }
+    }
+
+    /// Maps `bytes` bytes of the BO at `offset`: anywhere, or over what is mapped at `place`, which belongs to the caller.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
+        let failed = |cause| CallError { call: "mmap", cause };
+        let offset =
+            libc::off_t::try_from(offset).map_err(|_| failed(io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
+        let flags = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED } else { 0 };
+        let wanted = place.map_or(std::ptr::null_mut(), |place| place.as_ptr().cast());
+        // SAFETY: without a place the kernel chooses free addresses, and a place is the caller's to replace.
+        let found = unsafe {
+            libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, self.file.as_raw_fd(), offset)
+        };
+        match NonNull::new(found.cast::<u8>()) {
+            Some(address) if found != libc::MAP_FAILED => Ok(Mapping { address, bytes }),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
+    }
+}
+
+/// Pages of this process. Unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to no thread; what is done with the bytes is up to those who use them.
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`; a shared reference gives no more than the address.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Reserves addresses without memory.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn reserve(bytes: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: the kernel chooses free addresses.
+        let found = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+        match NonNull::new(found.cast::<u8>()) {
+            Some(address) if found != libc::MAP_FAILED => Ok(Self { address, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Maps the first `bytes` bytes of a file for reading.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses free addresses.
+        let found =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        match NonNull::new(found.cast::<u8>()) {
+            Some(address) if found != libc::MAP_FAILED => Ok(Self { address, bytes }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The first byte.
+    pub(super) fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Its number, for the kernel.
+    pub(super) fn number(&self) -> u64 {
+        self.address.as_ptr().expose_provenance() as u64
+    }
+
+    /// Leaves it mapped for the rest of the process.
+    pub(super) fn leak(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped for this object, and its owner has seen to it that nobody uses it any more.
+        if unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) } != 0 {
+            tracing::debug!("{} bytes stay mapped: {}", self.bytes, io::Error::last_os_error());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_is_none_answers_with_errors() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let node = Node::open(file.path()).unwrap();
+        let error = node.request(&mut amdxdna_sys::amdxdna_drm_create_bo::default()).unwrap_err();
+        assert_eq!((error.call, error.errno()), ("CREATE_BO", libc::ENOTTY));
+        assert!(!error.is_lost());
+        assert!(error.to_string().starts_with("CREATE_BO: "), "{error}");
+        assert!(Node::open(Path::new("/nowhere/accel0")).is_err());
+    }
+
+    #[test]
+    fn addresses_can_be_reserved_and_replaced() {
+        let reserved = Mapping::reserve(1 << 20).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        io::Write::write_all(&mut file, &[7; 8192]).unwrap();
+        let node = Node::open(file.path()).unwrap();
+        let place = reserved.address();
+        let mapped = node.map(4096, 4096, Some(place)).unwrap();
+        assert_eq!(mapped.address(), place);
+        // SAFETY: the page was just mapped from a file of two pages.
+        assert_eq!(unsafe { mapped.address().read() }, 7);
+        assert_eq!(node.map(u64::MAX, 4096, None).unwrap_err().errno(), libc::EOVERFLOW);
+        // Its pages belong to the reservation.
+        mapped.leak();
+    }
+}

@@ -1,0 +1,300 @@
+//! Opening an NPU: everything a dispatch relies on is looked at, and used once.
+//!
+//! Kernels differ in what they have, and their version does not tell (distributions take patches back). So opening tries: how
+//! addresses of data buffers relate to pointers, which way of waiting works, whether files that are mapped for reading can be
+//! used in place. It ends with one real round trip, a kernel that configures nothing and has no instructions: what would fail at
+//! the first dispatch fails here, with the reason.
+
+use super::bo::{Bo, Kind};
+use super::command::{ChainState, CommandBuffer};
+use super::completion::{Completion, WaitError};
+use super::context::Context;
+use super::node::{CallError, Mapping, Node};
+use super::{DirectAgent, State, is_exhaustion};
+use crate::agent::{AgentError, AgentInfo, Packet, PdiRef};
+use aie_device_memory::Region;
+use aie_hal::Arch;
+use aie_hal::format::cdo::CdoBuilder;
+use aie_hal::format::instructions::{Header, InstructionWriter};
+use aie_hal::format::pdi;
+use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
+use amdxdna_sys::{
+    AMDXDNA_INVALID_ADDR, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION, amdxdna_drm_get_info,
+    amdxdna_drm_query_aie_metadata, amdxdna_drm_query_firmware_version, drm_version,
+};
+use bytemuck::Pod;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The name by which the kernel driver introduces itself.
+const DRIVER: &[u8] = b"amdxdna";
+/// How long the round trip may take: contexts and firmware need tens of milliseconds.
+const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(10);
+
+/// Opens the NPU of generation `arch` behind the accel node at `path`. `limit` is how long a chain may take.
+///
+/// # Errors
+/// [`AgentError::Unsupported`] when the kernel lacks something, with what was tried and which setting to look at;
+/// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`], [`AgentError::Lost`].
+pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
+    let node = Node::open(path).map_err(|cause| refused_open(path, &cause))?;
+    let node = Arc::new(node);
+    check_driver(&node)?;
+    let metadata: amdxdna_drm_query_aie_metadata =
+        query(&node, DRM_AMDXDNA_QUERY_AIE_METADATA).map_err(|cause| lost(&node, "the array's shape", &cause))?;
+    // npu1 shows a column more than contexts can have: it has no way to memory.
+    let columns = arch.array.columns.min(metadata.cols.into());
+    let tiles = columns as u32 * u32::from(metadata.core.row_count);
+    let heap =
+        Bo::create(&node, Kind::Heap, DEV_MEM_SIZE).map_err(|cause| out_of_memory(&node, "the device heap", &cause))?;
+    check_addresses(&node)?;
+    let completion = round_trip(&node, arch, tiles, &heap, limit.min(ROUND_TRIP_LIMIT))?;
+    let info = AgentInfo {
+        name: arch.name.clone(),
+        library: path.to_owned(),
+        runtime: format!("amdxdna kernel driver{}, waits by {}", firmware(&node), completion.name()),
+        interface: None,
+        data_bytes: memory_bytes(),
+        data_granule: PAGE,
+        heap_bytes: DEV_MEM_SIZE,
+    };
+    let state = State {
+        contexts: HashMap::new(),
+        next_context: 0,
+        next_flight: 0,
+        ended: BTreeMap::new(),
+        free: Vec::new(),
+        handles: Vec::new(),
+        data: BTreeMap::new(),
+        parts: BTreeMap::new(),
+        heap,
+        closed: false,
+    };
+    let imports_files = imports_files(&node);
+    tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
+    Ok(DirectAgent {
+        info,
+        node,
+        completion,
+        tiles,
+        limit,
+        imports_files,
+        state: Mutex::new(state),
+        lost: OnceLock::new(),
+        contexts_created: AtomicU64::new(0),
+        doorbells: AtomicU64::new(0),
+        allocations: AtomicU64::new(0),
+    })
+}
+
+fn refused_open(path: &Path, cause: &std::io::Error) -> AgentError {
+    let path = path.display();
+    AgentError::Unsupported(match cause.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("{path}: {cause}; add the user to the node's group (`ls -l {path}`) and log in again")
+        }
+        Some(libc::EMFILE | libc::ENFILE) => format!("{path}: {cause}; see `ulimit -n`"),
+        Some(libc::EBUSY) => format!("{path}: {cause}; another program keeps it for itself (`sudo lsof {path}`)"),
+        _ => format!(
+            "{path} cannot be opened: {cause}; kernels up to 6.19 open an NPU only where it can use the addresses of processes: \
+             turn the IOMMU on in the firmware setup, and boot without `iommu=off`, `iommu=pt` and `amd_iommu=off` \
+             (`sudo dmesg | grep -e amdxdna -e AMD-Vi` tells more)"
+        ),
+    })
+}
+
+/// Any accel node answers DRM's version request; others than amdxdna's must not be sent its requests.
+fn check_driver(node: &Node) -> Result<(), AgentError> {
+    let mut name = [0_u8; 64];
+    let mut version = drm_version {
+        name_len: name.len() as u64,
+        name: name.as_mut_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    node.request(&mut version).map_err(|cause| lost(node, "the kernel driver's name", &cause))?;
+    if name.starts_with(DRIVER) {
+        return Ok(());
+    }
+    let length = (version.name_len as usize).min(name.len());
+    Err(AgentError::Unsupported(format!(
+        "{} belongs to the kernel driver `{}`, not to amdxdna",
+        node.path().display(),
+        String::from_utf8_lossy(&name[..length])
+    )))
+}
+
+/// Asks for one structure.
+fn query<T: Pod>(node: &Node, param: u32) -> Result<T, CallError> {
+    let mut value = T::zeroed();
+    let buffer = (&raw mut value).expose_provenance() as u64;
+    node.request(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })?;
+    Ok(value)
+}
+
+/// Firmware version for messages; empty when the kernel does not tell.
+fn firmware(node: &Node) -> String {
+    match query::<amdxdna_drm_query_firmware_version>(node, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION) {
+        Ok(v) => format!(", firmware {}.{}.{}.{}", v.major, v.minor, v.patch, v.build),
+        Err(_) => String::new(),
+    }
+}
+
+fn memory_bytes() -> u64 {
+    // SAFETY: asking for numbers.
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
+}
+
+fn lost(node: &Node, what: &str, cause: &CallError) -> AgentError {
+    let path = node.path().display();
+    AgentError::Lost(format!("{path}: {what}: {cause}; `sudo dmesg | grep amdxdna` may tell more"))
+}
+
+fn out_of_memory(node: &Node, what: &str, cause: &CallError) -> AgentError {
+    if cause.is_lost() {
+        return lost(node, what, cause);
+    }
+    let path = node.path().display();
+    AgentError::OutOfMemory(format!("{path}: {what}: {cause}; memory for an NPU is locked: see `ulimit -l`"))
+}
+
+/// The device has to see a data buffer at the address that this driver will name.
+fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
+    let bo = Bo::create(node, Kind::Data, PAGE).map_err(|cause| out_of_memory(node, "a data buffer", &cause))?;
+    let confirmed = bo.confirmed_address().map_err(|cause| lost(node, "the address of a data buffer", &cause))?;
+    if confirmed == bo.device_address() {
+        if confirmed != bo.host().as_ptr().addr() as u64 {
+            tracing::info!(
+                "{}: the NPU sees data at other addresses than this process (amdxdna's parameter force_iova, or a carve-out)",
+                node.path().display()
+            );
+        }
+        return Ok(());
+    }
+    let told = match confirmed {
+        0 | AMDXDNA_INVALID_ADDR => "none".to_owned(),
+        address => format!("{address:#x}"),
+    };
+    Err(AgentError::Unsupported(format!(
+        "{}: the kernel driver gives a data buffer at {:p} the device address {told}, which is neither that pointer nor an address \
+         known beforehand; turn the IOMMU on in the firmware setup and boot without `iommu=pt`, or load amdxdna with \
+         `force_iova=1` where the kernel has that parameter (Linux 7.0 and later)",
+        node.path().display(),
+        bo.host()
+    )))
+}
+
+/// Runs a kernel that does nothing, and finds out how to wait for it.
+fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<Completion, AgentError> {
+    let path = node.path().display();
+    let unsupported = |reason: String| AgentError::Unsupported(format!("{path}: {reason}"));
+    let no_kernel = |cause: String| unsupported(format!("the kernel for a trial cannot be made: {cause}"));
+    let pdi_bytes = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| no_kernel(cause.to_string()))?;
+    let header = if arch.dev_gen == 3 { Header::aie2(1) } else { Header::aie2p(1) };
+    let instructions = InstructionWriter::new(header).finish().map_err(|cause| no_kernel(cause.to_string()))?;
+    let upload = |bytes: &[u8]| {
+        let bo = Bo::create(node, Kind::HeapPart(heap), bytes.len())
+            .map_err(|cause| out_of_memory(node, "a part of the device heap", &cause))?;
+        // SAFETY: the part is as long and mapped for reading and writing as long as the heap is, which outlives this region.
+        let region = unsafe { Region::mapped(bo.host(), bytes.len(), Arc::new(())) };
+        if let Some(span) = region.span(0, bytes.len()) {
+            span.write(bytes);
+            span.write_back();
+        }
+        Ok::<Bo, AgentError>(bo)
+    };
+    let (pdi, stream) = (upload(&pdi_bytes)?, upload(&instructions)?);
+    let context = Context::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
+        if is_exhaustion(cause.errno()) && cause.call == "CREATE_HWCTX" {
+            return AgentError::ContextsExhausted(format!(
+                "{path}: the kernel driver gives no hardware context of {tiles} tiles ({cause}): another program holds the NPU; end \
+                 it, or try again later"
+            ));
+        }
+        unsupported(format!("a context for a trial: {cause}"))
+    })?;
+    let tried = try_out(node, &context, &pdi, &stream, instructions.len(), limit);
+    let destroyed = context.destroy(node);
+    match tried {
+        Ok(completion) => {
+            destroyed.map_err(|cause| lost(node, "the context of a trial", &cause))?;
+            Ok(completion)
+        }
+        Err((reason, buffers)) => {
+            // While the context exists the device may still read them.
+            if destroyed.is_err() {
+                buffers.into_iter().for_each(CommandBuffer::leak);
+            }
+            Err(unsupported(format!("a dispatch that does nothing: {reason}")))
+        }
+    }
+}
+
+type Failure = (String, Vec<CommandBuffer>);
+
+fn try_out(
+    node: &Arc<Node>,
+    context: &Context,
+    pdi: &Bo,
+    stream: &Bo,
+    instruction_bytes: usize,
+    limit: Duration,
+) -> Result<Completion, Failure> {
+    let buffer = || CommandBuffer::create(node).map_err(|cause| (format!("a command buffer: {cause}"), Vec::new()));
+    let (command, chain) = (buffer()?, buffer()?);
+    let packet = Packet {
+        pdi_index: 0,
+        pdi: PdiRef { address: pdi.device_address(), bytes: 0 },
+        instructions: stream.device_address(),
+        instruction_bytes,
+        arguments: (0, 0),
+    };
+    command.write_dispatch(&packet, &[]);
+    chain.write_chain([command.handle()].into_iter());
+    let mut execute = super::execute(context.handle, chain.handle(), &[]);
+    if let Err(cause) = node.request(&mut execute) {
+        return Err((cause.to_string(), Vec::new()));
+    }
+    let submitted = context.submitted(execute.seq);
+    let ways = [Completion::Timeline, Completion::WaitCmd];
+    let ways = ways.into_iter().filter(|way| *way == Completion::WaitCmd || context.timeline != 0);
+    let mut tried = Vec::new();
+    if context.timeline == 0 {
+        tried.push("the context has no timeline".to_owned());
+    }
+    for way in ways {
+        match way.wait(node, submitted, limit) {
+            Ok(()) => {
+                return match chain.chain_state(1) {
+                    ChainState::Completed => Ok(way),
+                    ChainState::Ended { state, .. } => {
+                        Err((format!("it ended as `{}`", amdxdna_sys::ert::state::name(state)), vec![command, chain]))
+                    }
+                };
+            }
+            Err(WaitError::NotThere(cause)) => tried.push(cause.to_string()),
+            Err(WaitError::TimedOut) => {
+                return Err((format!("it did not end within {limit:?}"), vec![command, chain]));
+            }
+            Err(WaitError::Call(cause)) => return Err((cause.to_string(), vec![command, chain])),
+        }
+    }
+    let reason = format!(
+        "this kernel has no way to wait for a command: {}; Linux 6.14 and later have a timeline for each context, AMD's own module \
+         has WAIT_CMD: update the kernel or that module",
+        tried.join("; ")
+    );
+    Err((reason, vec![command, chain]))
+}
+
+/// Whether the kernel can use a file in place that is mapped for reading, as llama.cpp maps models.
+fn imports_files(node: &Arc<Node>) -> bool {
+    let mapped = File::open("/proc/self/exe").and_then(|file| Mapping::of_file(&file, PAGE));
+    // SAFETY: the mapping lives longer than the buffer object, which is dropped at once.
+    mapped.is_ok_and(|mapping| unsafe { Bo::of_user_memory(node, mapping.address(), PAGE) }.is_ok())
+}

@@ -1,0 +1,62 @@
+//! The program's own memory, used in place.
+//!
+//! The kernel driver takes whole pages. The first and the last one may hold other things of the program beside the memory that is
+//! imported; the NPU touches only what it is given as an argument.
+
+use crate::agent::{Agent, AgentError, Allocation};
+use crate::pool::Block;
+use aie_device_memory::Region;
+use aie_hal::HostMemory;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+
+const PAGE: usize = 4096;
+
+/// Memory of somebody else that an agent knows. The agent forgets it when this is dropped.
+struct Imported {
+    memory: Arc<dyn HostMemory>,
+    agent: Arc<dyn Agent>,
+    /// Taken only by `drop`.
+    allocation: Option<Allocation>,
+}
+
+impl HostMemory for Imported {
+    fn bytes(&self) -> &[AtomicU8] {
+        self.memory.bytes()
+    }
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        if let Some(allocation) = self.allocation.take() {
+            self.agent.free(allocation);
+        }
+    }
+}
+
+/// Makes `memory` known to `agent`.
+///
+/// # Errors
+/// As [`Agent::import`].
+pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Result<Block, AgentError> {
+    let (start, length) = {
+        let bytes = memory.bytes();
+        (NonNull::from(bytes).cast::<u8>(), bytes.len())
+    };
+    let before = start.addr().get() % PAGE;
+    let pages = (before + length).next_multiple_of(PAGE);
+    // In the first page that the memory touches.
+    let first = NonNull::new(start.as_ptr().wrapping_sub(before))
+        .ok_or_else(|| AgentError::Unsupported("memory in the first page".into()))?;
+    // SAFETY: pages that hold memory of the owner stay mapped as long as it does, which the object below keeps.
+    let allocation = unsafe { agent.import(first, pages) }?;
+    let device_address = allocation.device_address + before as u64;
+    let imported = Imported { memory, agent: Arc::clone(agent), allocation: Some(allocation) };
+    let region = Region::borrowed(Arc::new(imported));
+    if let Some(span) = region.span(0, length) {
+        // What the host has written so far is what the NPU is to see.
+        span.write_back();
+    }
+    Ok(Block { region, device_address })
+}
