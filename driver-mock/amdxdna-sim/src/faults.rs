@@ -2,7 +2,7 @@
 //!
 //! A plan is a comma list. `CALL@N=ERRNO` lets the N-th occurrence of a call fail, counted from 1 in this process, before it
 //! has any effect; `CALL@N-M=ERRNO` a range and `CALL@*=ERRNO` every one. The names of calls are those of the report.
-//! `timeout@N`, `abort@N`, `garbage@N` and `lost@N` (ranges and `*` too) hit commands, counted in the order they start:
+//! `timeout@N`, `abort@N`, `garbage@N`, `lost@N` and `status=S@N` (ranges and `*` too) hit commands, counted in the order they start:
 //!
 //! | kind | what happens |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | `abort` | the firmware gives up on the whole chain, whose state becomes ABORT |
 //! | `garbage` | completes, with garbage in its output |
 //! | `lost` | the device is gone: every later ioctl gives ENODEV |
+//! | `status=S` | the firmware answers with status S, a number such as `0x1000004` |
 
 use crate::errno::Errno;
 use std::ops::RangeInclusive;
@@ -28,6 +29,8 @@ pub enum CommandFault {
     Garbage,
     /// The device is lost.
     Lost,
+    /// The firmware answers with this status.
+    Status(u32),
 }
 
 const COMMAND_FAULTS: [(&str, CommandFault); 4] = [
@@ -55,15 +58,23 @@ impl FaultPlan {
             let wrong = |why: String| {
                 format!(
                     "`{entry}`: {why}; an entry is CALL@N=ERRNO, CALL@N-M=ERRNO, CALL@*=ERRNO, or one of timeout@N, abort@N, \
-                     garbage@N, lost@N, with N from 1"
+                     garbage@N, lost@N, status=S@N, with N from 1"
                 )
             };
             let (name, rest) = entry.split_once('@').ok_or_else(|| wrong("it has no @".into()))?;
             let (when, errno) = rest.split_once('=').map_or((rest, None), |(when, errno)| (when, Some(errno)));
             let when = occurrences(when).ok_or_else(|| wrong(format!("`{when}` is no occurrence")))?;
-            let command = COMMAND_FAULTS.iter().find(|(known, _)| *known == name);
+            let command = match name.strip_prefix("status=") {
+                Some(status) => {
+                    let status = number(status).filter(|status| *status != 0);
+                    Some(CommandFault::Status(
+                        status.ok_or_else(|| wrong("the status is not a number above 0".into()))?,
+                    ))
+                }
+                None => COMMAND_FAULTS.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault),
+            };
             match (command, errno) {
-                (Some((_, fault)), None) => plan.commands.push((*fault, when)),
+                (Some(fault), None) => plan.commands.push((fault, when)),
                 (Some(_), Some(_)) => return Err(wrong("a fault of a command has no error code".into())),
                 (None, _) if !known(name) => return Err(wrong(format!("no call is named {name}"))),
                 (None, None) => return Err(wrong("the error code is missing".into())),
@@ -86,6 +97,11 @@ impl FaultPlan {
     pub fn command(&self, occurrence: u64) -> Option<CommandFault> {
         self.commands.iter().find(|(_, when)| when.contains(&occurrence)).map(|(fault, _)| *fault)
     }
+}
+
+/// A number of 32 bits, decimal or with `0x`.
+fn number(text: &str) -> Option<u32> {
+    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hexadecimal| u32::from_str_radix(hexadecimal, 16).ok())
 }
 
 fn occurrences(text: &str) -> Option<RangeInclusive<u64>> {
@@ -116,6 +132,10 @@ mod tests {
         assert_eq!(plan.command(5), Some(CommandFault::Timeout));
         assert_eq!(plan.command(8), Some(CommandFault::Lost));
         assert_eq!(plan.command(9), None);
+        let plan = parse("status=0x1000004@2,status=5@3-4").unwrap();
+        let found: Vec<_> = (1..=4).map(|occurrence| plan.command(occurrence)).collect();
+        let (access, other) = (Some(CommandFault::Status(0x0100_0004)), Some(CommandFault::Status(5)));
+        assert_eq!(found, [None, access, other, other]);
         assert_eq!(parse("MMAP@*=ENOMEM").unwrap().call("MMAP", 1_000_000), Some(Errno::ENOMEM));
         assert_eq!(parse("").unwrap(), FaultPlan::default());
     }
@@ -128,6 +148,8 @@ mod tests {
     #[case("CREATE_BO@1=ESPIPE2", "ESPIPE2 is no error code")]
     #[case("CRATE_BO@1=ENOMEM", "no call is named CRATE_BO")]
     #[case("timeout@1=ENOMEM", "has no error code")]
+    #[case("status=0@1", "the status is not a number above 0")]
+    #[case("status=high@1", "the status is not a number above 0")]
     fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected) && error.contains("an entry is"), "{error}");

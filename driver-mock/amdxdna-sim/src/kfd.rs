@@ -2,11 +2,11 @@
 //!
 //! ROCR's host agent waits for events in a thread of its own; so waiting really waits, until an event is set or the time is up.
 
-use crate::abi::{KFD_TYPE, ioctl_number, ioctl_size, ioctl_type};
 use crate::errno::Errno;
 use crate::journal::Journal;
 use crate::node::ioctl_prefix as prefix;
 use crate::user;
+use amdxdna_sys::RequestCode;
 use bytemuck::{Pod, Zeroable, bytes_of};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -25,6 +25,9 @@ pub const KFD_CALLS: &[(&str, u32)] = &[
     ("KFD_SET_XNACK_MODE", 0x21),
     ("KFD_RUNTIME_ENABLE", 0x25),
 ];
+
+/// The type letter of KFD's ioctls.
+pub(crate) const KFD_TYPE: u32 = b'K' as u32;
 
 /// Interface version that is reported.
 const VERSION: (u32, u32) = (1, 18);
@@ -90,8 +93,8 @@ impl Kfd {
     /// # Errors
     /// ENOTTY for what is not KFD's, EINVAL for what is not simulated, and those of the call.
     pub unsafe fn ioctl(&self, request: u64, address: u64) -> Result<(), Errno> {
-        let number = ioctl_number(request);
-        if ioctl_type(request) != KFD_TYPE {
+        let (number, code) = (request as u32 & 0xff, RequestCode(request as u32));
+        if request as u32 >> 8 & 0xff != KFD_TYPE {
             return Err(Errno::ENOTTY);
         }
         let Some((name, _)) = KFD_CALLS.iter().find(|call| call.1 == number) else {
@@ -100,7 +103,7 @@ impl Kfd {
         };
         let result = self.journal.enter(name).and_then(|()| {
             // SAFETY: the caller's structure, as long as the request says.
-            let mut bytes = unsafe { user::read(address, ioctl_size(request)) }?;
+            let mut bytes = unsafe { user::read(address, code.bytes()) }?;
             // SAFETY: the addresses in it are the caller's.
             unsafe { self.dispatch(number, &mut bytes) }?;
             // SAFETY: the caller's structure again.

@@ -17,6 +17,7 @@
 //! | variable | meaning | default |
 //! |---|---|---|
 //! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN` | `aie2p` |
+//! | `AMDXDNA_SIM_KERNEL` | which kernel the node behaves like: `legacy`, `6.14`, `6.18` or `7.2`, see [`kernel`] | `6.18` |
 //! | `AMDXDNA_SIM_MACHINE` | comma list of defects, see below | none |
 //! | `AMDXDNA_SIM_FAULTS` | planned failures, see [`faults`] | none |
 //! | `AMDXDNA_SIM_REPORT` | file for the report at exit; `%p` becomes the process id | none |
@@ -26,7 +27,9 @@
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
 //!
 //! Defects: `kfd=missing`, `kfd=forbidden`, `node=missing`, `node=forbidden`, `pci=DEVICE:REVISION` (hexadecimal),
-//! `firmware=A.B.C.D`, `heap=BYTES` (how much of the 64 MiB device heap can be handed out), `contexts=N`.
+//! `firmware=A.B.C.D`, `heap=BYTES` (how much of the 64 MiB device heap can be handed out), `contexts=N`, `iommu=off` and
+//! `iommu=passthrough` (no shared virtual addressing), `addresses=iova` (the driver's `force_iova`: device addresses are not the
+//! pointers), `wait=cmd`, `wait=syncobj` and `wait=none` (how a program can wait, instead of what the kernel has).
 //!
 //! # Processes
 //! Every process has a machine of its own: two processes with the library do not compete for contexts, as they would on
@@ -42,16 +45,16 @@
 //! It is written at exit, at `_exit`, `abort` and a failed `assert`, but not when a signal ends the process.
 //!
 //! # Not simulated
-//! Synchronisation objects, user pointers as BOs, debug BOs, AIE status, telemetry, sensors, firmware logs, coredumps, commands
-//! other than START_CU and chains of it, exporting command BOs of one page. All of these are refused with the kernel's error for
-//! a feature that is not there. KFD has no GPU. Directories above the redirected ones, such as `/dev`, list what the host has.
+//! Debug BOs, AIE status, telemetry, firmware logs, coredumps, sync files, eventfds of synchronisation objects, EXEC_CMD's types
+//! DEPENDENCY and SIGNAL, heaps that grow, exporting command BOs of one page. All of these are refused with the kernel's error for
+//! a feature that is not there. Commands of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected ones, such as `/dev`, list what the host has.
 
-pub mod abi;
 pub mod errno;
 pub mod faults;
 #[doc(hidden)]
 pub mod interpose;
 pub mod journal;
+pub mod kernel;
 pub mod kfd;
 pub mod memory;
 pub mod node;

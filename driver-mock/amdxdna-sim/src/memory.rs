@@ -22,6 +22,11 @@ impl Descriptor {
         Self(fd)
     }
 
+    /// The number, for somebody else to own.
+    pub fn release(self) -> i32 {
+        std::mem::ManuallyDrop::new(self).0
+    }
+
     /// The number.
     pub fn number(&self) -> i32 {
         self.0
@@ -64,6 +69,29 @@ impl Drop for Pages {
     }
 }
 
+/// Name of the memory files, by which another process recognises a BO.
+const BO_NAME: &std::ffi::CStr = c"amdxdna-bo";
+
+/// A descriptor that stands for something that is no memory.
+///
+/// # Errors
+/// What the kernel returns.
+pub fn placeholder() -> Result<Descriptor, Errno> {
+    // SAFETY: the name is a C string, and the call touches nothing else.
+    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"amdxdna-syncobj".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 { Err(Errno::last()) } else { Ok(Descriptor::new(fd as i32)) }
+}
+
+/// Whether a descriptor is that of a BO that a process with this library has exported.
+///
+/// # Errors
+/// EBADF when it is open for nothing.
+pub fn is_exported_bo(fd: i32) -> Result<bool, Errno> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+    let expected = format!("/memfd:{}", BO_NAME.to_string_lossy());
+    Ok(link.to_string_lossy().starts_with(&expected))
+}
+
 /// A memory file.
 #[derive(Debug)]
 struct Backing {
@@ -76,7 +104,7 @@ struct Backing {
 impl Backing {
     fn create(length: usize) -> Result<Self, Errno> {
         // SAFETY: the name is a C string, and the call touches nothing else.
-        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"amdxdna-bo".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, BO_NAME.as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(Errno::last());
         }
@@ -119,7 +147,7 @@ fn map_pages(
 
 /// Bytes of an arena's memory file.
 const ARENA_BYTES: usize = 4 << 20;
-const PAGE: usize = crate::abi::limits::PAGE;
+const PAGE: usize = amdxdna_sys::limits::PAGE;
 
 /// Single pages out of larger memory files.
 #[derive(Debug, Default)]

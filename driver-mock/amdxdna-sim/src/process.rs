@@ -7,7 +7,7 @@ use crate::errno::Errno;
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
 use crate::node::ioctl::Descriptors;
-use crate::node::{Bo, Device, File, Mappings};
+use crate::node::{Bo, Device, File, Mappings, Syncobj};
 use crate::settings::Settings;
 use crate::tree::{Prefixes, Tree};
 use aie_hal::kernel::KernelExecutor;
@@ -17,6 +17,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// What a descriptor is, if it is ours.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub enum Open {
     Kfd,
     /// An exported BO.
     Bo(Arc<Bo>),
+    /// An exported synchronisation object.
+    Syncobj(Arc<Syncobj>),
 }
 
 /// Descriptors below this number are recognised without a lock.
@@ -90,6 +93,17 @@ impl Descriptors for Table {
             _ => None,
         }
     }
+
+    fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>) {
+        self.set(fd, Open::Syncobj(syncobj));
+    }
+
+    fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>> {
+        match self.get(fd) {
+            Some(Open::Syncobj(syncobj)) => Some(syncobj),
+            _ => None,
+        }
+    }
 }
 
 /// The machine.
@@ -123,6 +137,9 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 const BAD_SETTINGS: i32 = 2;
 /// Exit code for a run that differs from the recorded one.
 const DIFFERENT: i32 = 3;
+
+/// How long the end of the process waits for jobs that it has submitted.
+const SETTLE: Duration = Duration::from_secs(2);
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
@@ -169,6 +186,29 @@ fn inside<R>(process: &Process, work: impl FnOnce(&Process) -> Option<R>) -> Opt
             None
         }
     }
+}
+
+/// Starts a thread of the simulator: what it calls of the C library is for itself, and it takes no signals of the program.
+///
+/// # Errors
+/// What the system returns.
+pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let _inside = Inside::enter();
+    // SAFETY: a signal set may have any content before it is filled.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: both sets live through the calls. The thread inherits the mask, the caller gets its own back.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let work = || {
+        let _inside = Inside::enter();
+        work();
+    };
+    let thread = std::thread::Builder::new().name(name.into()).spawn(work);
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    thread.map(drop)
 }
 
 /// Makes the machine. Ends the process with code 2 when the environment asks for something that cannot be.
@@ -227,8 +267,7 @@ impl Process {
         let settings = Arc::new(settings);
         let journal = Arc::new(Journal::new(settings.clone())?);
         let mappings = Mappings::new(journal.clone());
-        let device =
-            |device| Device::new(device, &settings.machine, executor.clone(), journal.clone(), mappings.clone());
+        let device = |device| Device::new(device, &settings, executor.clone(), journal.clone(), mappings.clone());
         Ok(Self {
             devices: settings.devices.iter().map(device).collect(),
             kfd: Kfd::new(journal.clone()),
@@ -258,13 +297,13 @@ impl Process {
     /// Registers what was opened as a device node.
     ///
     /// # Errors
-    /// ENXIO for a device that there is not.
+    /// ENXIO for a device that there is not, and those of opening its node.
     pub fn opened(&self, fd: i32, node: crate::tree::Node) -> Result<(), Errno> {
         let open = match node {
             crate::tree::Node::Kfd => Open::Kfd,
             crate::tree::Node::Accel(index) => {
                 self.used.store(true, Ordering::Relaxed);
-                Open::Accel(File::open(self.devices.get(index).ok_or(Errno::ENXIO)?))
+                Open::Accel(File::open(self.devices.get(index).ok_or(Errno::ENXIO)?)?)
             }
         };
         self.table.set(fd, open);
@@ -272,6 +311,8 @@ impl Process {
     }
 
     fn finish(&self) -> Option<i32> {
+        let deadline = Instant::now() + SETTLE;
+        self.devices.iter().for_each(|device| device.settle(deadline));
         if let Some(path) = self.settings.report.as_ref().filter(|_| self.used.load(Ordering::Relaxed)) {
             let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
             let report = format!("{:#}\n", self.journal.report(&self.devices));

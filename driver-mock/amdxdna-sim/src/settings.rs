@@ -1,17 +1,18 @@
 //! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
 
-use crate::abi::CALLS;
 use crate::faults::{FaultPlan, OTHER_CALLS};
+use crate::kernel::{Kernel, Profile, WaitCmd};
 use crate::kfd::KFD_CALLS;
 use aie_hal::arch::{Arch, ArchRegistry};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The variables and their values, for messages.
-pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE \
-                             (comma list of kfd=missing, kfd=forbidden, node=missing, node=forbidden, pci=DEVICE:REVISION, \
-                             firmware=A.B.C.D, heap=BYTES, contexts=N), AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_REPORT, \
-                             AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
+pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS), AMDXDNA_SIM_KERNEL (legacy, 6.14, 6.18 \
+                             or 7.2), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE (comma list of kfd=missing, kfd=forbidden, \
+                             node=missing, node=forbidden, pci=DEVICE:REVISION, firmware=A.B.C.D, heap=BYTES, contexts=N, \
+                             iommu=off, iommu=passthrough, addresses=iova, wait=cmd, wait=syncobj, wait=none), \
+                             AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_REPORT, AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
 
 /// Whether something exists and may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,6 +24,29 @@ pub enum Presence {
     Missing,
     /// It exists, and opening it gives EACCES, even for root.
     Forbidden,
+}
+
+/// How the machine's IOMMU is set up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Iommu {
+    /// On, with shared virtual addressing.
+    #[default]
+    On,
+    /// Off.
+    Off,
+    /// On, in passthrough mode: no shared virtual addressing.
+    Passthrough,
+}
+
+/// How a program can wait for a command, when it is not as the kernel has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// By WAIT_CMD only.
+    Cmd,
+    /// By synchronisation objects only.
+    Syncobj,
+    /// Not at all.
+    None,
 }
 
 /// How the simulated machine differs from one in order.
@@ -40,6 +64,25 @@ pub struct Machine {
     pub heap: Option<usize>,
     /// Contexts a device has.
     pub contexts: Option<usize>,
+    /// Its IOMMU.
+    pub iommu: Iommu,
+    /// Whether the driver gives device addresses of its own (`force_iova`).
+    pub iova: bool,
+    /// The ways to wait, when they are not those of the kernel.
+    pub waiting: Option<Waiting>,
+}
+
+impl Machine {
+    /// What `kernel` does on this machine.
+    pub fn profile(&self, kernel: Kernel) -> Profile {
+        let profile = *kernel.profile();
+        match self.waiting {
+            None => profile,
+            Some(Waiting::Cmd) => Profile { wait_cmd: WaitCmd::Works, syncobj: false, ..profile },
+            Some(Waiting::Syncobj) => Profile { wait_cmd: WaitCmd::Missing, syncobj: true, ..profile },
+            Some(Waiting::None) => Profile { wait_cmd: WaitCmd::Missing, syncobj: false, ..profile },
+        }
+    }
 }
 
 /// One simulated device.
@@ -56,6 +99,8 @@ pub struct DeviceSettings {
 pub struct Settings {
     /// The devices, by the number of their accel node.
     pub devices: Vec<DeviceSettings>,
+    /// Its kernel.
+    pub kernel: Kernel,
     /// Defects.
     pub machine: Machine,
     /// Where the files are made; a temporary directory if not given.
@@ -82,13 +127,26 @@ impl Settings {
         let wrong = |name: &str, why: String| format!("AMDXDNA_SIM_{name}: {why}. The variables are {VARIABLES}");
         let devices = get("DEVICES").unwrap_or_else(|| "aie2p".into());
         let known = |name: &str| {
-            CALLS.iter().any(|call| call.name == name)
+            amdxdna_sys::layout::ioctls().any(|call| call.name == name)
                 || OTHER_CALLS.contains(&name)
                 || KFD_CALLS.iter().any(|c| c.0 == name)
         };
+        let kernel = get("KERNEL").map(|name| read_kernel(&name)).transpose().map_err(|why| wrong("KERNEL", why))?;
+        let kernel = kernel.unwrap_or_default();
+        let mut machine = read_machine(&get("MACHINE").unwrap_or_default()).map_err(|why| wrong("MACHINE", why))?;
+        if machine.iova && !kernel.profile().iova {
+            let why =
+                format!("addresses=iova: the driver of kernel {kernel} has no addresses of its own, that of 7.2 has");
+            return Err(wrong("MACHINE", why));
+        }
+        if machine.iommu == Iommu::Off && kernel.profile().without_sva.iommu_off.is_none() {
+            // The driver refuses the device.
+            machine.node = Presence::Missing;
+        }
         Ok(Self {
             devices: read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
-            machine: read_machine(&get("MACHINE").unwrap_or_default()).map_err(|why| wrong("MACHINE", why))?,
+            kernel,
+            machine,
             faults: FaultPlan::parse(&get("FAULTS").unwrap_or_default(), known).map_err(|why| wrong("FAULTS", why))?,
             root: get("ROOT").map(PathBuf::from),
             report: get("REPORT").map(PathBuf::from),
@@ -101,6 +159,11 @@ impl Settings {
             },
         })
     }
+}
+
+fn read_kernel(name: &str) -> Result<Kernel, String> {
+    let known = || Kernel::ALL.map(Kernel::name).join(", ");
+    Kernel::by_name(name).ok_or_else(|| format!("no kernel is called `{name}`; there are {}", known()))
 }
 
 fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
@@ -159,6 +222,22 @@ fn read_machine(text: &str) -> Result<Machine, String> {
                 machine.firmware = Some(numbers.ok().and_then(|n| n.try_into().ok()).ok_or_else(wrong)?);
             }
             "heap" => machine.heap = Some(value.parse().map_err(|_| wrong())?),
+            "iommu" => {
+                machine.iommu = match value {
+                    "off" => Iommu::Off,
+                    "passthrough" => Iommu::Passthrough,
+                    _ => return Err(wrong()),
+                }
+            }
+            "addresses" if value == "iova" => machine.iova = true,
+            "wait" => {
+                machine.waiting = Some(match value {
+                    "cmd" => Waiting::Cmd,
+                    "syncobj" => Waiting::Syncobj,
+                    "none" => Waiting::None,
+                    _ => return Err(wrong()),
+                });
+            }
             "contexts" => machine.contexts = Some(value.parse().map_err(|_| wrong())?),
             _ => return Err(wrong()),
         }
@@ -185,14 +264,18 @@ mod tests {
         assert_eq!(settings.devices[0].arch.name, "aie2p");
         assert_eq!(settings.devices[0].address, "0000:c5:00.1");
         assert_eq!(settings.machine, Machine::default());
+        assert_eq!(settings.kernel, Kernel::V6_18);
         assert!(!settings.log);
     }
 
     #[test]
     fn devices_and_defects_are_read() {
         let devices = "aie2p,aie2@0000:0a:00.2";
-        let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3";
-        let settings = read(&[("DEVICES", devices), ("MACHINE", machine), ("LOG", "1")]).unwrap();
+        let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3,iommu=off,\
+                       addresses=iova,wait=none";
+        let variables = [("DEVICES", devices), ("MACHINE", machine), ("KERNEL", "7.2"), ("LOG", "1")];
+        let settings = read(&variables).unwrap();
+        assert_eq!(settings.kernel, Kernel::V7_2);
         assert_eq!(settings.devices[1].arch.name, "aie2");
         assert_eq!(settings.devices[1].address, "0000:0a:00.2");
         let expected = Machine {
@@ -202,6 +285,9 @@ mod tests {
             firmware: Some([1, 0, 2, 3]),
             heap: Some(65536),
             contexts: Some(3),
+            iommu: Iommu::Off,
+            iova: true,
+            waiting: Some(Waiting::None),
         };
         assert_eq!(settings.machine, expected);
         assert!(settings.log);
@@ -213,6 +299,9 @@ mod tests {
     #[case("DEVICES", "aie2@0000:c5:00.1,aie2@0000:c5:00.1", "two devices")]
     #[case("MACHINE", "kfd=gone", "`kfd=gone` is not understood")]
     #[case("MACHINE", "firmware=1.2", "`firmware=1.2` is not understood")]
+    #[case("MACHINE", "wait=long", "`wait=long` is not understood")]
+    #[case("MACHINE", "addresses=iova", "the driver of kernel 6.18 has no addresses of its own")]
+    #[case("KERNEL", "6.17", "no kernel is called `6.17`; there are legacy, 6.14, 6.18, 7.2")]
     #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is no error code")]
     #[case("LOG", "yes", "neither 0 nor 1")]
     fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {

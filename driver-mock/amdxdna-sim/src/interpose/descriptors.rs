@@ -89,7 +89,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.table, request, address) }),
         // SAFETY: the caller's arguments.
         Open::Kfd => Some(unsafe { process.kfd.ioctl(request, address) }),
-        Open::Bo(_) => Some(Err(Errno::ENOTTY)),
+        Open::Bo(_) | Open::Syncobj(_) => Some(Err(Errno::ENOTTY)),
     });
     match ours {
         Some(ours) => result(ours.map(|()| 0)),
@@ -109,7 +109,7 @@ fn map(process: &Process, open: &Open, wanted: &Wanted, offset: i64) -> Result<u
             // As in amdxdna, which puts the BO's pages from the first one on into any mapping of an exported BO.
             process.mappings.map(bo.clone(), wanted)
         }
-        Open::Kfd => Err(Errno::ENODEV),
+        Open::Kfd | Open::Syncobj(_) => Err(Errno::ENODEV),
     }
 }
 

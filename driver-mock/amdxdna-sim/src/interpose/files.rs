@@ -55,8 +55,10 @@ fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -
         if fd < 0 {
             return Err(Errno::last());
         }
-        process.opened(fd, node)?;
-        Ok(fd)
+        // Closed again when the device refuses.
+        let fd = crate::memory::Descriptor::new(fd);
+        process.opened(fd.number(), node)?;
+        Ok(fd.release())
     };
     let result = open();
     process.journal.leave(name, String::new, &result);

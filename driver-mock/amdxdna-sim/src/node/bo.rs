@@ -4,9 +4,11 @@
 //! and for the device heap every BO inside it.
 
 use super::heap::HeapAccount;
-use crate::abi::{bo_type, limits};
 use crate::journal::Journal;
 use crate::memory::Memory;
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR, limits,
+};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -30,6 +32,8 @@ pub enum Kind {
     Cmd,
     /// Memory of somebody else.
     Imported,
+    /// Memory that the caller had before.
+    User,
 }
 
 impl Kind {
@@ -41,16 +45,17 @@ impl Kind {
             Self::Dev { .. } => "DEV",
             Self::Cmd => "CMD",
             Self::Imported => "IMPORTED",
+            Self::User => "USER",
         }
     }
 
     /// Number in the uapi.
     pub fn number(&self) -> u32 {
         match self {
-            Self::Shmem | Self::Imported => bo_type::SHMEM,
-            Self::Heap => bo_type::DEV_HEAP,
-            Self::Dev { .. } => bo_type::DEV,
-            Self::Cmd => bo_type::CMD,
+            Self::Shmem | Self::Imported | Self::User => AMDXDNA_BO_SHMEM,
+            Self::Heap => AMDXDNA_BO_DEV_HEAP,
+            Self::Dev { .. } => AMDXDNA_BO_DEV,
+            Self::Cmd => AMDXDNA_BO_CMD,
         }
     }
 }
@@ -63,6 +68,8 @@ pub struct Bo {
     /// Its own memory; a part of the heap has none.
     memory: Option<Memory>,
     map_offset: u64,
+    /// Its device address, where the driver gives one.
+    iova: Option<u64>,
     /// Addresses of the mappings, oldest first.
     mapped_at: Mutex<Vec<usize>>,
     journal: Arc<Journal>,
@@ -74,6 +81,7 @@ impl Bo {
         length: usize,
         memory: Option<Memory>,
         map_offset: u64,
+        iova: Option<u64>,
         journal: Arc<Journal>,
     ) -> Arc<Self> {
         journal.bo_created(kind.name());
@@ -81,7 +89,7 @@ impl Bo {
         if memory.is_some() {
             journal.counts.bo_bytes.change(length as i64);
         }
-        Arc::new(Self { kind, length, memory, map_offset, mapped_at: Mutex::default(), journal })
+        Arc::new(Self { kind, length, memory, map_offset, iova, mapped_at: Mutex::default(), journal })
     }
 
     /// What it is.
@@ -107,6 +115,16 @@ impl Bo {
         self.map_offset
     }
 
+    /// Whether it is memory that a command can be in: anything but the heap and its parts.
+    pub fn is_shared(&self) -> bool {
+        !matches!(self.kind, Kind::Heap | Kind::Dev { .. })
+    }
+
+    /// Its device address, where the driver gives one.
+    pub fn iova(&self) -> Option<u64> {
+        self.iova
+    }
+
     /// Address of the oldest mapping in the process.
     pub fn user_address(&self) -> Option<u64> {
         match &self.kind {
@@ -115,12 +133,13 @@ impl Bo {
         }
     }
 
-    /// Address for the device: the heap has addresses of its own, everything else is seen at its user address.
+    /// Address for the device: the heap has addresses of its own; everything else is seen at its user address, or where the driver
+    /// has put it.
     pub fn device_address(&self) -> u64 {
         match &self.kind {
             Kind::Heap => limits::DEV_MEM_BASE,
             Kind::Dev { offset, .. } => limits::DEV_MEM_BASE + *offset as u64,
-            _ => self.user_address().unwrap_or(limits::INVALID_ADDRESS),
+            _ => self.iova.or_else(|| self.user_address()).unwrap_or(AMDXDNA_INVALID_ADDR),
         }
     }
 

@@ -2,31 +2,48 @@
 
 use super::bo::{Bo, Kind};
 use super::context::Pdi;
-use crate::abi::{ert, limits};
-use aie_driver_mock::npu::ContextId;
+use super::file::State;
+use crate::kernel::Profile;
+use aie_hal::arch::Arch;
+use amdxdna_sys::ert::{self, opcode};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// A submission that was accepted.
 #[derive(Debug)]
 pub(super) struct Submission {
-    pub(super) npu: ContextId,
     pub(super) units: Vec<Arc<Pdi>>,
     pub(super) heap: Arc<Bo>,
     pub(super) sequence: u64,
-    pub(super) completed: Arc<AtomicU64>,
     /// The BO that was submitted: a chain, or one command.
     pub(super) chain: Arc<Bo>,
     /// The argument BOs.
     pub(super) arguments: Vec<Arc<Bo>>,
+    /// Where the handles in a chain lead.
+    pub(super) file: Arc<Mutex<State>>,
+    /// Whether only BOs of type CMD hold commands.
+    pub(super) is_typed: bool,
+}
+
+impl Submission {
+    /// The command BO behind a handle in a chain.
+    fn lookup(&self, handle: u32) -> Option<Arc<Bo>> {
+        let is_command = |bo: &&Arc<Bo>| if self.is_typed { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() };
+        self.file.lock().bo(handle).filter(is_command).cloned()
+    }
+
+    /// The command at `index` of a chain.
+    pub(super) fn command(&self, index: usize) -> Option<Arc<Bo>> {
+        self.lookup(self.chain.word(4 * (ert::chain::HANDLES + 2 * index))?)
+    }
 }
 
 /// One command, as the firmware gets it.
 #[derive(Debug)]
 pub(super) struct Command {
-    pub(super) bo: Arc<Bo>,
     /// Index of the compute unit.
     pub(super) unit: usize,
+    pub(super) opcode: u32,
     /// Transaction opcode (two words), address of the instructions (two words), their number, arguments.
     pub(super) words: Vec<u32>,
 }
@@ -34,114 +51,122 @@ pub(super) struct Command {
 /// The commands of a submission and what they take of the chain buffer.
 #[derive(Debug)]
 pub(super) struct Commands {
-    /// Whether they came as a chain.
-    pub(super) is_chain: bool,
+    /// Whether they go to the firmware through the chain buffer.
+    pub(super) in_chain_buffer: bool,
     pub(super) list: Vec<Command>,
     pub(super) buffer_bytes: usize,
 }
 
-const STATE_MASK: u32 = 0xf;
-
-fn opcode(header: u32) -> u32 {
-    header >> 23 & 0x1f
+fn header(bo: &Bo) -> u32 {
+    bo.word(0).unwrap_or(0)
 }
 
-/// Words after the header, by the header.
-fn count(header: u32) -> usize {
-    (header >> 12 & 0x7ff) as usize
+/// The opcode of a command BO.
+pub(super) fn opcode(bo: &Bo) -> u32 {
+    ert::opcode_of(header(bo))
 }
 
-/// Words of CU masks in front of the payload.
-fn masks(header: u32) -> usize {
-    1 + (header >> 10 & 0x3) as usize
-}
-
-/// Writes the state into the header of a command BO.
+/// Writes the state into the header of a command BO; a state has four bits.
 pub(super) fn set_state(bo: &Bo, state: u32) {
     if let Some(header) = bo.word(0) {
-        bo.set_word(0, header & !STATE_MASK | state);
+        bo.set_word(0, header & !ert::STATE_MASK | state & ert::STATE_MASK);
     }
 }
 
 /// Writes the index of the failed command into a chain.
 pub(super) fn set_error_index(chain: &Bo, index: usize) {
-    chain.set_word(CHAIN_ERROR_INDEX, index as u32);
+    chain.set_word(4 * ert::chain::ERROR_INDEX, index as u32);
 }
 
-/// Offsets in a chain's BO.
-const CHAIN_COUNT: usize = 4;
-const CHAIN_ERROR_INDEX: usize = 12;
-const CHAIN_COMMANDS: usize = 28;
-/// Bytes of a chain's payload in front of the handles.
-const CHAIN_FIXED: usize = 24;
+/// Number of commands that a chain says it has.
+pub(super) fn command_count(chain: &Bo) -> usize {
+    chain.word(4 * ert::chain::COMMAND_COUNT).unwrap_or(0) as usize
+}
 
-/// Reads a submission; `lookup` finds the BO of a handle.
+/// Offsets of all words behind a command's header.
+pub(super) fn payload_offsets(bo: &Bo) -> impl Iterator<Item = usize> {
+    (4..bo.length()).step_by(4)
+}
+
+/// Words of a single command that goes to the firmware without the chain buffer (`struct execute_buffer_req`).
+const DIRECT_WORDS: usize = 19;
+
+/// Reads a submission.
 ///
 /// # Errors
 /// Why the kernel drops it.
-pub(super) fn read(
-    chain: &Arc<Bo>,
-    limit: usize,
-    buffer: usize,
-    lookup: impl Fn(u32) -> Option<Arc<Bo>>,
-) -> Result<Commands, String> {
-    let header = chain.word(0).ok_or("the command BO cannot be read")?;
-    if opcode(header) != ert::CMD_CHAIN {
-        let command = command(chain.clone())?;
-        let buffer_bytes = slot_bytes(&command);
-        if buffer_bytes > buffer {
-            return Err(format!("the command takes {buffer_bytes} bytes, the chain buffer has {buffer}"));
+pub(super) fn read(submission: &Submission, arch: &Arch, profile: &Profile) -> Result<Commands, String> {
+    let (chain, buffer) = (&submission.chain, arch.limits.chain_buffer_bytes);
+    let found = chain.word(0).ok_or("the command BO cannot be read")?;
+    if ert::opcode_of(found) != opcode::CMD_CHAIN {
+        let command = command(chain, profile)?;
+        let (bytes, in_chain_buffer) = (slot_bytes(&command), profile.single_in_chain_buffer);
+        if in_chain_buffer && bytes > buffer {
+            return Err(format!("the command takes {bytes} bytes, the chain buffer has {buffer}"));
         }
-        return Ok(Commands { is_chain: false, list: vec![command], buffer_bytes });
+        if !in_chain_buffer && command.words.len() > DIRECT_WORDS {
+            let words = command.words.len();
+            return Err(format!(
+                "a single command of {words} words; this kernel takes {DIRECT_WORDS} outside of a chain"
+            ));
+        }
+        return Ok(Commands { in_chain_buffer, list: vec![command], buffer_bytes: bytes });
     }
-    let payload = count(header) * 4;
+    let payload = ert::count_of(found) as usize * 4;
     if payload == 0 || payload + 4 > chain.length() {
         return Err(format!("the chain's header says {payload} bytes of payload, its BO has {} bytes", chain.length()));
     }
-    let commands = chain.word(CHAIN_COUNT).unwrap_or(0) as usize;
+    let (commands, limit) = (command_count(chain), arch.limits.commands_per_chain);
     if commands == 0 || commands > limit {
         return Err(format!("a chain of {commands} commands, 1 to {limit} are possible"));
     }
-    if payload < CHAIN_FIXED + 8 * commands {
+    if payload < 4 * ert::chain::FIXED_WORDS + 8 * commands {
         return Err(format!("{commands} handles do not fit into the chain's payload of {payload} bytes"));
     }
-    let (mut list, mut buffer_bytes) = (Vec::with_capacity(commands), 0);
+    let (mut list, mut buffer_bytes): (Vec<Command>, _) = (Vec::with_capacity(commands), 0);
     for index in 0..commands {
-        let handle = chain.word(CHAIN_COMMANDS + 8 * index).unwrap_or(0);
-        let bo = lookup(handle).filter(|bo| matches!(bo.kind(), Kind::Cmd));
+        let handle = chain.word(4 * (ert::chain::HANDLES + 2 * index)).unwrap_or(0);
+        let bo = submission.lookup(handle);
         let bo = bo.ok_or_else(|| format!("command {index}: handle {handle} is no command BO"))?;
-        let command = command(bo).map_err(|why| format!("command {index}: {why}"))?;
+        let command = command(&bo, profile).map_err(|why| format!("command {index}: {why}"))?;
         buffer_bytes += slot_bytes(&command);
         if buffer_bytes > buffer {
             return Err(format!("command {index} of {commands} does not fit into the chain buffer of {buffer} bytes"));
         }
+        if list.first().is_some_and(|first| first.opcode != command.opcode) {
+            return Err(format!("command {index}: opcode {}, those before have another", command.opcode));
+        }
         list.push(command);
     }
-    Ok(Commands { is_chain: true, list, buffer_bytes })
+    Ok(Commands { in_chain_buffer: true, list, buffer_bytes })
 }
 
 /// Bytes of a command in the chain buffer.
 fn slot_bytes(command: &Command) -> usize {
-    limits::SLOT_HEADER_BYTES + command.words.len() * 4
+    ert::SLOT_HEADER_BYTES + command.words.len() * 4
 }
 
-fn command(bo: Arc<Bo>) -> Result<Command, String> {
+fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
     let header = bo.word(0).ok_or("its BO cannot be read")?;
-    if opcode(header) != ert::START_CU {
-        return Err(format!(
-            "opcode {} is not simulated, only {} (start a compute unit)",
-            opcode(header),
-            ert::START_CU
-        ));
+    let opcode = ert::opcode_of(header);
+    let known = match opcode {
+        opcode::START_CU | opcode::START_NPU => true,
+        opcode::START_NPU_PREEMPT | opcode::START_NPU_PREEMPT_ELF => profile.preemption,
+        _ => false,
+    };
+    if !known {
+        return Err(format!("opcode {opcode} is none that the driver of kernel {} takes", profile.kernel));
     }
-    let (count, masks) = (count(header), masks(header));
+    let (count, masks) = (ert::count_of(header) as usize, ert::masks_of(header) as usize);
     if count <= masks || 4 + count * 4 > bo.length() {
         return Err(format!("its header says {count} words after it, its BO has {} bytes", bo.length()));
     }
     let word = |index: usize| bo.word(4 + 4 * index).unwrap_or(0);
     // As in the kernel, the bit counts within its word, whichever word that is.
     let unit = (0..masks).map(word).find(|mask| *mask != 0).map(u32::trailing_zeros);
+    // A full ELF brings its own configuration.
+    let unit = unit.or((opcode == opcode::START_NPU_PREEMPT_ELF).then_some(0));
     let unit = unit.ok_or("no compute unit is named in its mask")? as usize;
     let words = (masks..count).map(word).collect();
-    Ok(Command { bo, unit, words })
+    Ok(Command { unit, opcode, words })
 }

@@ -1,10 +1,11 @@
 //! Hardware contexts.
 
 use super::bo::Bo;
+use super::queue::Line;
+use super::syncobj::Syncobj;
 use aie_driver_mock::npu::ContextId;
 use aie_hal::artifact::Digest;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// A PDI as it was when it was configured: the firmware loads it then.
 #[derive(Debug)]
@@ -23,6 +24,10 @@ pub(super) struct Context {
     pub(super) units: Option<Vec<Arc<Pdi>>>,
     /// Chain buffers of the kernel: they only take their place in the heap.
     pub(super) _chain_buffers: Vec<Arc<Bo>>,
-    pub(super) submitted: u64,
-    pub(super) completed: Arc<AtomicU64>,
+    /// The list of compute units, when it was given and not yet looked at.
+    pub(super) configuration: Option<Vec<u8>>,
+    /// Its jobs.
+    pub(super) line: Arc<Line>,
+    /// Where they complete, when the kernel has that.
+    pub(super) timeline: Option<Arc<Syncobj>>,
 }

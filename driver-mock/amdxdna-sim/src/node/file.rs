@@ -4,16 +4,23 @@ use super::bo::{Bo, Kind};
 use super::chain::Submission;
 use super::context::{Context, Pdi};
 use super::heap::HeapAccount;
+use super::syncobj::{Fence, Syncobj};
+use super::user_memory::{self, Table};
 use super::{Device, run};
-use crate::abi::{ConfigCuHeader, CreateBo, CreateHwctx, CuConfig, GetBoInfo, bo_type, limits};
 use crate::errno::Errno;
-use crate::memory::Memory;
+use crate::kernel::{Profile, WaitCmd};
+use crate::memory::{self, Memory};
 use aie_hal::artifact::Digest;
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR,
+    AMDXDNA_INVALID_FENCE_HANDLE, amdxdna_cu_config, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
+    amdxdna_drm_get_bo_info, amdxdna_hwctx_param_config_cu, limits,
+};
 use bytemuck::Zeroable;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// The heap of a file.
 #[derive(Debug, Clone)]
@@ -33,6 +40,7 @@ pub(super) struct State {
     pub(super) contexts: BTreeMap<u32, Context>,
     /// The handle that the next context gets if it is free.
     next_context: u32,
+    pub(super) syncobjs: BTreeMap<u32, Arc<Syncobj>>,
 }
 
 /// An open file. Dropping it releases everything that was made through it.
@@ -40,7 +48,7 @@ pub(super) struct State {
 pub struct File {
     pub(super) device: Arc<Device>,
     number: u64,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Arc<Mutex<State>>,
 }
 
 impl State {
@@ -52,7 +60,7 @@ impl State {
     fn insert(&mut self, bo: Arc<Bo>) -> u32 {
         let next = self.handles.last_key_value().map_or(1, |(last, _)| last + 1);
         let handle = self.free.pop_first().unwrap_or(next);
-        if bo.map_offset() != limits::INVALID_ADDRESS {
+        if bo.map_offset() != AMDXDNA_INVALID_ADDR {
             self.offsets.insert(bo.map_offset(), handle);
         }
         self.handles.insert(handle, bo);
@@ -69,6 +77,13 @@ impl State {
         Some(bo)
     }
 
+    fn add_syncobj(&mut self, object: Arc<Syncobj>) -> u32 {
+        let mut used = self.syncobjs.keys().copied();
+        let handle = (1..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
+        self.syncobjs.insert(handle, object);
+        handle
+    }
+
     fn dev_bo(&self, device: &Device, size: u64) -> Result<Arc<Bo>, Errno> {
         let length = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(limits::PAGE));
         let heap = self.heap.as_ref().ok_or(Errno::EINVAL)?;
@@ -79,8 +94,13 @@ impl State {
         let length = length.filter(|length| *length > 0 && *length <= heap.bo.length()).ok_or(Errno::EINVAL)?;
         let offset = heap.account.lock().take(length).ok_or(Errno::ENOSPC)?;
         let kind = Kind::Dev { heap: heap.bo.clone(), offset, account: heap.account.clone() };
-        Ok(Bo::new(kind, length, None, limits::INVALID_ADDRESS, device.journal.clone()))
+        Ok(Bo::new(kind, length, None, AMDXDNA_INVALID_ADDR, None, device.journal.clone()))
     }
+}
+
+/// Whether a command can be in a BO.
+pub(super) fn is_command(bo: &Bo, profile: &Profile) -> bool {
+    if profile.typed_commands { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() }
 }
 
 /// Bytes of memory the machine has.
@@ -92,14 +112,18 @@ fn machine_memory() -> u64 {
 
 impl File {
     /// Opens the node of `device`.
-    pub fn open(device: &Arc<Device>) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// What the kernel gives when user addresses cannot be shared with the device.
+    pub fn open(device: &Arc<Device>) -> Result<Arc<Self>, Errno> {
+        if let Some(errno) = device.refused {
+            device.journal.log(|| "the device cannot share user addresses: see the machine's IOMMU".into());
+            return Err(errno);
+        }
         device.journal.counts.files.change(1);
         let number = device.next_file.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self {
-            device: device.clone(),
-            number,
-            state: Mutex::new(State { next_context: 1, ..State::default() }),
-        })
+        let state = Arc::new(Mutex::new(State { next_context: 1, ..State::default() }));
+        Ok(Arc::new(Self { device: device.clone(), number, state }))
     }
 
     /// The device.
@@ -112,24 +136,25 @@ impl File {
         self.number
     }
 
-    /// CREATE_BO.
+    /// CREATE_BO of memory that the driver allocates.
     ///
     /// # Errors
-    /// EINVAL for flags, a user address, an unknown type or a size that cannot be; EBUSY for a second heap; EINVAL for a part
-    /// of a heap that is missing or not mapped, ENOSPC for one that is full; ENOMEM.
-    pub fn create_bo(&self, arguments: &mut CreateBo) -> Result<(), Errno> {
+    /// EINVAL for flags, an unknown type or a size that cannot be; EBUSY for a second heap; EINVAL for a part of a heap that is
+    /// missing or not mapped, ENOSPC for one that is full; ENOMEM.
+    pub fn create_bo(&self, arguments: &mut amdxdna_drm_create_bo) -> Result<(), Errno> {
         if arguments.flags != 0 || arguments.vaddr != 0 || arguments.size == 0 {
             return Err(Errno::EINVAL);
         }
         let mut state = self.state.lock();
-        let bo = match arguments.kind {
-            bo_type::SHMEM => self.own_memory(Kind::Shmem, arguments.size)?,
-            bo_type::CMD if arguments.size < 4 || arguments.size > limits::CMD_BO_BYTES as u64 => {
+        let is_typed = self.device.profile.typed_commands;
+        let bo = match arguments.type_ {
+            AMDXDNA_BO_SHMEM => self.own_memory(Kind::Shmem, arguments.size)?,
+            AMDXDNA_BO_CMD if is_typed && (arguments.size < 4 || arguments.size > limits::CMD_BO_BYTES as u64) => {
                 return Err(Errno::EINVAL);
             }
-            bo_type::CMD => self.own_memory(Kind::Cmd, arguments.size)?,
-            bo_type::DEV => state.dev_bo(&self.device, arguments.size)?,
-            bo_type::DEV_HEAP => {
+            AMDXDNA_BO_CMD => self.own_memory(Kind::Cmd, arguments.size)?,
+            AMDXDNA_BO_DEV => state.dev_bo(&self.device, arguments.size)?,
+            AMDXDNA_BO_DEV_HEAP => {
                 if arguments.size != limits::DEV_MEM_SIZE as u64 {
                     return Err(Errno::EINVAL);
                 }
@@ -147,6 +172,43 @@ impl File {
         Ok(())
     }
 
+    /// CREATE_BO of memory that the caller has; `import` makes a handle of a descriptor.
+    ///
+    /// # Safety
+    /// `arguments.vaddr` is the address of a table that the caller gave for this purpose.
+    ///
+    /// # Errors
+    /// EINVAL for flags, another type than SHMEM and CMD, a table that cannot be read or ranges that are not whole pages, and
+    /// where the kernel has no such BOs; ENOMEM for more than the process may lock; the kernel's error for memory that cannot be
+    /// pinned.
+    pub unsafe fn create_user_bo(
+        &self,
+        arguments: &mut amdxdna_drm_create_bo,
+        import: impl FnOnce(i32) -> Result<u32, Errno>,
+    ) -> Result<(), Errno> {
+        let rules = self.device.profile.user_pointers.ok_or(Errno::EINVAL)?;
+        if arguments.flags != 0 || !matches!(arguments.type_, AMDXDNA_BO_SHMEM | AMDXDNA_BO_CMD) {
+            return Err(Errno::EINVAL);
+        }
+        // SAFETY: the caller's table.
+        arguments.handle = match unsafe { user_memory::table(arguments.vaddr) }? {
+            Table::Descriptor(fd) => import(fd)?,
+            Table::Ranges(ranges) => {
+                if ranges.iter().any(|range| self.device.mappings.contains(range.start, range.len())) {
+                    self.device
+                        .journal
+                        .log(|| "CREATE_BO: memory of a BO as the caller's memory is not simulated".into());
+                    return Err(rules.unpinnable);
+                }
+                // SAFETY: the ranges of the caller's table.
+                let memory = unsafe { user_memory::adopt(&ranges, rules) }?;
+                let bo = self.bo_of(Kind::User, memory);
+                self.state.lock().insert(bo)
+            }
+        };
+        Ok(())
+    }
+
     fn own_memory(&self, kind: Kind, size: u64) -> Result<Arc<Bo>, Errno> {
         if size > machine_memory() {
             return Err(Errno::ENOMEM);
@@ -154,20 +216,25 @@ impl File {
         let length = (size as usize).next_multiple_of(limits::PAGE);
         let small = matches!(kind, Kind::Cmd) && length == limits::PAGE;
         let memory = if small { Memory::page(&self.device.arena)? } else { Memory::create(length)? };
-        let offset = self.device.map_offset(length);
-        Ok(Bo::new(kind, length, Some(memory), offset, self.device.journal.clone()))
+        Ok(self.bo_of(kind, memory))
+    }
+
+    fn bo_of(&self, kind: Kind, memory: Memory) -> Arc<Bo> {
+        let (device, length) = (&self.device, memory.length());
+        let (offset, iova) = (device.map_offset(length), device.new_iova(length));
+        Bo::new(kind, length, Some(memory), offset, iova, device.journal.clone())
     }
 
     /// GET_BO_INFO.
     ///
     /// # Errors
     /// EINVAL for an extension, ENOENT for an unknown handle.
-    pub fn get_bo_info(&self, arguments: &mut GetBoInfo) -> Result<(), Errno> {
+    pub fn get_bo_info(&self, arguments: &mut amdxdna_drm_get_bo_info) -> Result<(), Errno> {
         if arguments.ext != 0 || arguments.ext_flags != 0 {
             return Err(Errno::EINVAL);
         }
         let bo = self.bo(arguments.handle).ok_or(Errno::ENOENT)?;
-        arguments.vaddr = bo.user_address().unwrap_or(limits::INVALID_ADDRESS);
+        arguments.vaddr = bo.user_address().unwrap_or(AMDXDNA_INVALID_ADDR);
         arguments.xdna_addr = bo.device_address();
         arguments.map_offset = bo.map_offset();
         Ok(())
@@ -204,15 +271,15 @@ impl File {
         known.unwrap_or_else(|| state.insert(bo.clone()))
     }
 
-    /// Makes a BO of a descriptor that came from somewhere else, and a handle of it.
+    /// Makes a BO of a descriptor that another process has exported, and a handle of it.
     ///
     /// # Errors
-    /// EINVAL when it is not shared memory.
+    /// EINVAL when it is none, EBADF when it is not open.
     pub fn import_descriptor(&self, fd: i32) -> Result<u32, Errno> {
-        let memory = Memory::import(fd)?;
-        let length = memory.length();
-        let offset = self.device.map_offset(length);
-        let bo = Bo::new(Kind::Imported, length, Some(memory), offset, self.device.journal.clone());
+        if !memory::is_exported_bo(fd)? {
+            return Err(Errno::EINVAL);
+        }
+        let bo = self.bo_of(Kind::Imported, Memory::import(fd)?);
         Ok(self.state.lock().insert(bo))
     }
 
@@ -233,10 +300,10 @@ impl File {
     /// CREATE_HWCTX, after the caller's QoS structure was read.
     ///
     /// # Errors
-    /// EINVAL for an extension, no tiles or less than a column; EBUSY when all 255 handles are taken; ENOENT without a heap
-    /// and when the device has no more contexts; EINVAL for a heap that is not mapped at a multiple of its size; ENOSPC when
-    /// the heap has no room for the kernel's chain buffers, or for more columns than there are.
-    pub fn create_hwctx(&self, arguments: &mut CreateHwctx, priority: u32) -> Result<(), Errno> {
+    /// EINVAL for an extension, no tiles or less than a column; EBUSY when all 255 handles are taken; ENOENT without a heap;
+    /// EINVAL for a heap that is not mapped at a multiple of its size; ENOSPC when the heap has no room for the kernel's chain
+    /// buffers; the kernel's errors for more contexts, or more columns, than there are.
+    pub fn create_hwctx(&self, arguments: &mut amdxdna_drm_create_hwctx, priority: u32) -> Result<(), Errno> {
         if arguments.ext != 0 || arguments.ext_flags != 0 {
             return Err(Errno::EINVAL);
         }
@@ -251,27 +318,37 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let heap = state.heap.as_ref().ok_or(Errno::ENOENT)?;
-        if heap.bo.user_address().is_none_or(|address| address % limits::DEV_MEM_SIZE as u64 != 0) {
+        let is_aligned = |address| self.device.iova || address % limits::DEV_MEM_SIZE as u64 == 0;
+        if !heap.bo.user_address().is_some_and(is_aligned) {
             self.device.journal.log(|| "CREATE_HWCTX: the device heap is not mapped at a multiple of 64 MiB".into());
             return Err(Errno::EINVAL);
         }
         let buffer = || state.dev_bo(&self.device, self.device.arch.limits.chain_buffer_bytes as u64);
-        let chain_buffers = (0..limits::CHAIN_BUFFERS).map(|_| buffer()).collect::<Result<_, _>>()?;
+        let chain_buffers = (0..limits::QUEUED_JOBS).map(|_| buffer()).collect::<Result<_, _>>()?;
+        let profile = &self.device.profile;
         if columns > array.columns {
-            return Err(Errno::ENOSPC);
+            return Err(profile.too_many_columns);
         }
         let npu = self.device.npu.create_context(columns).map_err(|refusal| {
             self.device.journal.log(|| format!("CREATE_HWCTX: {refusal}"));
-            Errno::ENOENT
+            profile.contexts_exhausted
         })?;
         self.device.journal.counts.contexts.change(1);
-        let completed = Arc::new(AtomicU64::new(0));
-        let context =
-            Context { npu, columns, priority, units: None, _chain_buffers: chain_buffers, submitted: 0, completed };
+        let context = Context {
+            npu,
+            columns,
+            priority,
+            units: None,
+            _chain_buffers: chain_buffers,
+            configuration: None,
+            line: self.device.new_line(npu),
+            timeline: profile.syncobj.then(|| Syncobj::new(false)),
+        };
+        let syncobj = context.timeline.clone().map(|timeline| state.add_syncobj(timeline));
         state.contexts.insert(handle, context);
         state.next_context = if handle == limits::CONTEXT_HANDLE { 1 } else { handle + 1 };
         arguments.handle = handle;
-        arguments.syncobj_handle = 0;
+        arguments.syncobj_handle = syncobj.unwrap_or(AMDXDNA_INVALID_FENCE_HANDLE);
         arguments.umq_doorbell = u32::MAX;
         Ok(())
     }
@@ -280,24 +357,35 @@ impl File {
     ///
     /// # Errors
     /// EINVAL for an unknown context, one that is configured, an empty or too long list, and a PDI that is not a part of the
-    /// device heap.
+    /// device heap. A kernel that reaches the firmware later finds the last two with the first command.
     pub fn config_cu(&self, handle: u32, list: &[u8]) -> Result<(), Errno> {
         let mut state = self.state.lock();
-        let context = state.contexts.get(&handle).ok_or(Errno::EINVAL)?;
-        if context.units.is_some() {
+        let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
+        if context.units.is_some() || context.configuration.is_some() {
             return Err(Errno::EINVAL);
         }
-        let header: ConfigCuHeader = prefix(list);
+        let header: amdxdna_hwctx_param_config_cu = prefix(list);
+        let bytes = usize::from(header.num_cus) * size_of::<amdxdna_cu_config>();
+        if bytes == 0 || list.len() < size_of::<amdxdna_hwctx_param_config_cu>() + bytes {
+            return Err(Errno::EINVAL);
+        }
+        if self.device.profile.lazy_contexts {
+            context.configuration = Some(list.to_vec());
+            return Ok(());
+        }
+        self.connect(&mut state, handle, list)
+    }
+
+    /// Gives the firmware the list of a context's compute units.
+    fn connect(&self, state: &mut State, handle: u32, list: &[u8]) -> Result<(), Errno> {
+        let header: amdxdna_hwctx_param_config_cu = prefix(list);
         let (count, limit) = (usize::from(header.num_cus), self.device.arch.limits.pdis_per_context);
-        let configs = list.get(size_of::<ConfigCuHeader>()..).unwrap_or_default();
-        if count == 0 || configs.len() < count * size_of::<CuConfig>() {
-            return Err(Errno::EINVAL);
-        }
         if count > limit {
             self.device.journal.log(|| format!("CONFIG_HWCTX: {count} compute units, the limit is {limit}"));
             return Err(Errno::EINVAL);
         }
-        let configs = configs.chunks_exact(size_of::<CuConfig>()).take(count).map(prefix::<CuConfig>);
+        let configs = list[size_of::<amdxdna_hwctx_param_config_cu>()..].chunks_exact(size_of::<amdxdna_cu_config>());
+        let configs = configs.take(count).map(prefix::<amdxdna_cu_config>);
         let units: Vec<Arc<Pdi>> = configs.map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
         let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
         let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
@@ -325,58 +413,96 @@ impl File {
     }
 
     fn release_context(&self, context: Context) -> Result<(), Errno> {
-        run::settle(&self.device, context.npu);
+        context.line.close(&self.device);
         self.device.journal.counts.contexts.change(-1);
         self.device.npu.destroy_context(context.npu).map_err(|_| Errno::EINVAL)
     }
 
-    /// EXEC_CMD with one command and its argument BOs; returns the sequence number.
+    /// EXEC_CMD with one command and its argument BOs; returns the sequence number. Blocks while four jobs of the context have
+    /// not ended.
     ///
     /// # Errors
-    /// EINVAL for a command that is not a command BO, and an unknown or not configured context; ENOENT for an unknown argument
-    /// BO, EALREADY for one that is given twice.
+    /// EINVAL for a command that is not a command BO, and an unknown context, or one that is not configured where the kernel
+    /// looks at that; ENOENT for an unknown argument BO, EALREADY for one that is given twice; EIO for a configuration that the
+    /// firmware does not take, where the kernel finds that out now.
     pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
-        // One submission at a time, in the order of sequence numbers.
-        let mut array = self.device.array.lock();
-        let submission = {
+        let profile = &self.device.profile;
+        let (line, timeline, units, heap, chain, arguments) = {
             let mut state = self.state.lock();
-            let chain = state.bo(command).filter(|bo| matches!(bo.kind(), Kind::Cmd)).ok_or(Errno::EINVAL)?.clone();
+            let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
             let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
             let bos: Vec<_> = bos.collect::<Result<_, _>>()?;
+            let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
+            if let Some(list) = found.configuration.take() {
+                // A context whose connection has failed stays without compute units.
+                found.units = Some(Vec::new());
+                self.connect(&mut state, context, &list).map_err(|_| Errno::EIO)?;
+            }
             let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
-            let units = found.units.clone().ok_or(Errno::EINVAL)?;
+            if found.units.is_none() && profile.configured_first {
+                return Err(Errno::EINVAL);
+            }
+            let units = found.units.clone().unwrap_or_default();
             let mut addresses: Vec<_> = bos.iter().map(Arc::as_ptr).collect();
             addresses.sort_unstable();
             if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Errno::EALREADY);
             }
             let heap = state.heap.as_ref().map(|heap| heap.bo.clone()).ok_or(Errno::EINVAL)?;
-            let (npu, completed) = (found.npu, found.completed.clone());
-            let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
-            let sequence = found.submitted;
-            found.submitted += 1;
-            Submission { npu, units, heap, sequence, completed, chain, arguments: bos }
+            (found.line.clone(), found.timeline.clone(), units, heap, chain, bos)
         };
-        self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
-        let sequence = submission.sequence;
-        array.run(&self.device, self, submission);
-        Ok(sequence)
+        let make = |sequence| Submission {
+            units,
+            heap,
+            sequence,
+            chain,
+            arguments,
+            file: self.state.clone(),
+            is_typed: profile.typed_commands,
+        };
+        let added = |sequence| {
+            self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
+            if let Some(timeline) = timeline {
+                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
+            }
+        };
+        line.add(&self.device, make, added)
     }
 
     /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
     ///
     /// # Errors
-    /// EINVAL for an unknown context or a sequence number that it has not given out; ETIME.
+    /// EINVAL where the kernel does not have it, EOPNOTSUPP where it has it for other devices; EINVAL for an unknown context or a
+    /// sequence number that it has not given out; ETIME.
     pub fn wait_cmd(&self, context: u32, sequence: u64, timeout: u32) -> Result<(), Errno> {
-        let npu = {
-            let state = self.state.lock();
-            let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
-            if sequence >= found.submitted {
-                return Err(Errno::EINVAL);
-            }
-            found.npu
-        };
-        self.device.array.lock().wait(&self.device, npu, sequence, timeout)
+        match self.device.profile.wait_cmd {
+            WaitCmd::Works => {}
+            WaitCmd::Missing => return Err(Errno::EINVAL),
+            WaitCmd::Unsupported => return Err(Errno::EOPNOTSUPP),
+        }
+        let line = self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone();
+        line.wait(sequence, timeout)
+    }
+
+    /// Makes a handle of a synchronisation object.
+    pub(super) fn add_syncobj(&self, object: Arc<Syncobj>) -> u32 {
+        self.state.lock().add_syncobj(object)
+    }
+
+    /// The synchronisation object behind a handle.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub(super) fn syncobj(&self, handle: u32) -> Result<Arc<Syncobj>, Errno> {
+        self.state.lock().syncobjs.get(&handle).cloned().ok_or(Errno::ENOENT)
+    }
+
+    /// Gives the handle of a synchronisation object back.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown one.
+    pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
+        self.state.lock().syncobjs.remove(&handle).map(drop).ok_or(Errno::EINVAL)
     }
 
     /// Bytes of the heap that are taken.
@@ -397,7 +523,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        let contexts = std::mem::take(&mut self.state.get_mut().contexts);
+        let contexts = std::mem::take(&mut self.state.lock().contexts);
         for context in contexts.into_values() {
             // A context that is in the table exists; there is nobody to tell an error anyway.
             let _ = self.release_context(context);

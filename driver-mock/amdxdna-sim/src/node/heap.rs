@@ -3,7 +3,7 @@
 //! Parts start at multiples of 32 KiB, because the firmware takes PDI addresses in that unit; so 64 MiB hold 2,048 BOs at most,
 //! however small. The smallest hole that fits is taken, as the kernel's range allocator does.
 
-use crate::abi::limits::DEV_BO_ALIGNMENT;
+use amdxdna_sys::limits::DEV_BO_ALIGNMENT;
 use std::collections::BTreeMap;
 
 /// What is taken of a device heap.
@@ -52,7 +52,7 @@ impl HeapAccount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::limits::DEV_MEM_SIZE;
+    use amdxdna_sys::limits::DEV_MEM_SIZE;
 
     #[test]
     fn small_parts_take_32_kib_each() {

@@ -3,13 +3,12 @@
 //! Numbers that the arch files do not have (versions, the size of a column's status, event registers) are plausible ones.
 
 use super::file::{File, prefix};
-use crate::abi::{
-    AieMetadata, AieVersion, AsyncError, AttributeState, BoUsage, Clock, ClockMetadata, FirmwareVersion, HwctxEntry,
-    PowerMode, QueryHwctx, ResourceInfo, TileMetadata, param,
-};
+use super::queue::Line;
 use crate::errno::Errno;
 use aie_hal::arch::{Arch, Tile};
+use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Firmware of a device in order: of the versions AMD ships with Linux.
@@ -22,8 +21,8 @@ fn columns(arch: &Arch) -> u16 {
     arch.array.columns as u16 + u16::from(arch.dev_gen == 3)
 }
 
-fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> TileMetadata {
-    TileMetadata {
+fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> amdxdna_drm_query_aie_tile_metadata {
+    amdxdna_drm_query_aie_tile_metadata {
         row_count: row_count as u16,
         row_start: row_start as u16,
         dma_channel_count: tile.dma.s2mm as u16,
@@ -33,9 +32,9 @@ fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> TileMetadata {
     }
 }
 
-fn metadata(arch: &Arch) -> AieMetadata {
+fn metadata(arch: &Arch) -> amdxdna_drm_query_aie_metadata {
     let array = &arch.array;
-    AieMetadata {
+    amdxdna_drm_query_aie_metadata {
         col_size: 4096,
         cols: columns(arch),
         rows: array.rows as u16,
@@ -46,24 +45,34 @@ fn metadata(arch: &Arch) -> AieMetadata {
     }
 }
 
-fn version(arch: &Arch) -> AieVersion {
-    AieVersion { major: 2, minor: u32::from(arch.dev_gen != 3) }
+fn version(arch: &Arch) -> amdxdna_drm_query_aie_version {
+    amdxdna_drm_query_aie_version { major: 2, minor: u32::from(arch.dev_gen != 3) }
 }
 
-fn clock(name: &str, mhz: u64) -> Clock {
-    let mut clock = Clock { name: [0; 16], freq_mhz: mhz as u32, pad: 0 };
+fn clock(name: &str, mhz: u64) -> amdxdna_drm_query_clock {
+    let mut clock = amdxdna_drm_query_clock { name: [0; 16], freq_mhz: mhz as u32, pad: 0 };
     clock.name[..name.len()].copy_from_slice(name.as_bytes());
     clock
 }
 
-/// A process name, as the kernel keeps it: 15 bytes at most.
-fn process_name() -> [u8; 16] {
-    let name = std::env::args_os().next().unwrap_or_default();
-    let name = std::path::Path::new(&name).file_name().unwrap_or_default().as_encoded_bytes();
-    let mut bytes = [0; 16];
-    let length = name.len().min(15);
-    bytes[..length].copy_from_slice(&name[..length]);
-    bytes
+const SENSOR_BYTES: usize = size_of::<amdxdna_drm_query_sensor>();
+/// Columns of which the driver tells the utilization.
+const UTILIZATIONS: usize = 8;
+/// Types of sensors (`enum amdxdna_sensor_type`).
+const POWER: u8 = 0;
+const UTILIZATION: u8 = 1;
+
+/// Power, and the utilization of each column: those of a device that does nothing.
+fn sensors(arch: &Arch) -> Vec<amdxdna_drm_query_sensor> {
+    let sensor = |label: String, units: &str, unitm: i8, type_: u8| {
+        let mut sensor = amdxdna_drm_query_sensor { unitm, type_, ..amdxdna_drm_query_sensor::default() };
+        sensor.label[..label.len()].copy_from_slice(label.as_bytes());
+        sensor.units[..units.len()].copy_from_slice(units.as_bytes());
+        sensor
+    };
+    let utilization = |column| sensor(format!("Column {column} Utilization"), "%", 0, UTILIZATION);
+    let columns = usize::from(columns(arch)).min(UTILIZATIONS);
+    std::iter::once(sensor("Total Power".into(), "mW", -3, POWER)).chain((0..columns).map(utilization)).collect()
 }
 
 impl File {
@@ -74,28 +83,48 @@ impl File {
     /// with the bytes that are needed.
     pub(super) fn info(&self, query: u32, room: usize) -> Result<Vec<u8>, (Errno, usize)> {
         let arch = self.device.arch();
+        let newest = [
+            DRM_AMDXDNA_QUERY_SENSORS,
+            DRM_AMDXDNA_QUERY_TELEMETRY,
+            DRM_AMDXDNA_GET_FORCE_PREEMPT_STATE,
+            DRM_AMDXDNA_QUERY_RESOURCE_INFO,
+            DRM_AMDXDNA_GET_FRAME_BOUNDARY_PREEMPT_STATE,
+        ];
+        if newest.contains(&query) && !self.device.profile.newest_queries {
+            return Err((Errno::EOPNOTSUPP, room));
+        }
         Ok(match query {
-            param::QUERY_AIE_METADATA => bytes_of(&metadata(arch)).to_vec(),
-            param::QUERY_AIE_VERSION => bytes_of(&version(arch)).to_vec(),
-            param::QUERY_CLOCK_METADATA => {
+            DRM_AMDXDNA_QUERY_SENSORS => {
+                let sensors = sensors(arch);
+                let bytes: &[u8] = bytemuck::cast_slice(&sensors);
+                // Whole sensors only.
+                bytes[..bytes.len().min(room / SENSOR_BYTES * SENSOR_BYTES)].to_vec()
+            }
+            DRM_AMDXDNA_QUERY_AIE_METADATA => bytes_of(&metadata(arch)).to_vec(),
+            DRM_AMDXDNA_QUERY_AIE_VERSION => bytes_of(&version(arch)).to_vec(),
+            DRM_AMDXDNA_QUERY_CLOCK_METADATA => {
                 let mhz = arch.cost.clock_mhz;
-                bytes_of(&ClockMetadata { mp_npu: clock("MP-NPU Clock", mhz), h: clock("H Clock", mhz) }).to_vec()
+                bytes_of(&amdxdna_drm_query_clock_metadata {
+                    mp_npu_clock: clock("MP-NPU Clock", mhz),
+                    h_clock: clock("H Clock", mhz),
+                })
+                .to_vec()
             }
-            param::QUERY_FIRMWARE_VERSION => {
+            DRM_AMDXDNA_QUERY_FIRMWARE_VERSION => {
                 let [major, minor, patch, build] = self.device.firmware;
-                bytes_of(&FirmwareVersion { major, minor, patch, build }).to_vec()
+                bytes_of(&amdxdna_drm_query_firmware_version { major, minor, patch, build }).to_vec()
             }
-            param::GET_POWER_MODE => {
+            DRM_AMDXDNA_GET_POWER_MODE => {
                 let power_mode = self.device.power_mode.load(Ordering::Relaxed);
-                bytes_of(&PowerMode { power_mode, pad: [0; 7] }).to_vec()
+                bytes_of(&amdxdna_drm_get_power_mode { power_mode, pad: [0; 7] }).to_vec()
             }
-            param::GET_FORCE_PREEMPT_STATE | param::GET_FRAME_BOUNDARY_PREEMPT_STATE => {
-                bytes_of(&AttributeState::zeroed()).to_vec()
+            DRM_AMDXDNA_GET_FORCE_PREEMPT_STATE | DRM_AMDXDNA_GET_FRAME_BOUNDARY_PREEMPT_STATE => {
+                bytes_of(&amdxdna_drm_attribute_state::zeroed()).to_vec()
             }
-            param::QUERY_RESOURCE_INFO => {
+            DRM_AMDXDNA_QUERY_RESOURCE_INFO => {
                 let task_curr = self.state.lock().contexts.len() as u64;
                 let clock = arch.cost.clock_mhz;
-                let info = ResourceInfo {
+                let info = amdxdna_drm_get_resource_info {
                     npu_clk_max: clock,
                     npu_tops_max: 0,
                     npu_task_max: arch.limits.contexts as u64,
@@ -104,8 +133,8 @@ impl File {
                 };
                 bytes_of(&info).to_vec()
             }
-            param::QUERY_HW_CONTEXTS => {
-                let entries: Vec<QueryHwctx> = self.entries().iter().map(short).collect();
+            DRM_AMDXDNA_QUERY_HW_CONTEXTS => {
+                let entries: Vec<amdxdna_drm_query_hwctx> = self.entries().iter().map(short).collect();
                 let bytes = bytemuck::cast_slice(&entries).to_vec();
                 if bytes.len() > room {
                     return Err((Errno::EINVAL, bytes.len()));
@@ -117,24 +146,26 @@ impl File {
     }
 
     /// The contexts of this file.
-    fn entries(&self) -> Vec<HwctxEntry> {
+    fn entries(&self) -> Vec<amdxdna_drm_hwctx_entry> {
         let heap = self.heap_used() as u64;
-        let state = self.state.lock();
-        let entry = |(handle, context): (&u32, &super::context::Context)| HwctxEntry {
-            context_id: *handle,
-            num_col: context.columns as u32,
-            hwctx_id: *handle,
+        let contexts: Vec<_> = {
+            let state = self.state.lock();
+            state.contexts.iter().map(|(handle, c)| (*handle, c.columns, c.priority, c.line.clone())).collect()
+        };
+        let entry = |(handle, columns, priority, line): (u32, usize, u32, Arc<Line>)| amdxdna_drm_hwctx_entry {
+            context_id: handle,
+            num_col: columns as u32,
+            hwctx_id: handle,
             pid: i64::from(std::process::id()),
-            command_submissions: context.submitted,
-            command_completions: context.completed.load(Ordering::Relaxed),
-            priority: u64::from(context.priority),
+            command_submissions: line.counts().0,
+            command_completions: line.counts().1,
+            priority: u64::from(priority),
             heap_usage: heap,
             state: 1,
             txn_op_idx: u32::MAX,
-            name: process_name(),
-            ..HwctxEntry::zeroed()
+            ..amdxdna_drm_hwctx_entry::zeroed()
         };
-        state.contexts.iter().map(entry).collect()
+        contexts.into_iter().map(entry).collect()
     }
 
     /// The answer to a GET_ARRAY query: bytes of one element, and all elements.
@@ -143,27 +174,35 @@ impl File {
     /// EINVAL for a number or size of elements that cannot be; ENOSPC when there are more, with their number; EPERM, EOPNOTSUPP.
     pub(super) fn array(&self, query: u32, element: usize, count: usize) -> Result<(usize, Vec<u8>), (Errno, usize)> {
         const MOST: usize = 1024;
-        if !(1..=MOST).contains(&count) || !(1..=4096).contains(&element) {
+        const MOST_BYTES: usize = 4096;
+        if count == 0 || element == 0 {
             return Err((Errno::EINVAL, count));
         }
+        let newest = [DRM_AMDXDNA_HW_LAST_ASYNC_ERR, DRM_AMDXDNA_BO_USAGE].contains(&query);
+        if newest && !self.device.profile.newest_queries {
+            return Err((Errno::EOPNOTSUPP, count));
+        }
         match query {
-            param::HW_CONTEXT_ALL => {
+            DRM_AMDXDNA_HW_CONTEXT_ALL if count > MOST || element > MOST_BYTES => Err((Errno::EINVAL, count)),
+            DRM_AMDXDNA_HW_CONTEXT_ALL => {
                 let entries = self.entries();
                 if entries.len() > count {
                     return Err((Errno::ENOSPC, entries.len()));
                 }
-                Ok((size_of::<HwctxEntry>(), bytemuck::cast_slice(&entries).to_vec()))
+                Ok((size_of::<amdxdna_drm_hwctx_entry>(), bytemuck::cast_slice(&entries).to_vec()))
             }
-            param::HW_LAST_ASYNC_ERR => Ok((size_of::<AsyncError>(), bytes_of(&AsyncError::zeroed()).to_vec())),
-            param::BO_USAGE => {
+            DRM_AMDXDNA_HW_LAST_ASYNC_ERR => {
+                Ok((size_of::<amdxdna_async_error>(), bytes_of(&amdxdna_async_error::zeroed()).to_vec()))
+            }
+            DRM_AMDXDNA_BO_USAGE => {
                 let (total, internal) = self.bo_usage();
-                let usage = BoUsage {
+                let usage = amdxdna_drm_bo_usage {
                     pid: i64::from(std::process::id()),
                     total_usage: total as u64,
                     internal_usage: internal as u64,
                     heap_usage: self.heap_used() as u64,
                 };
-                Ok((size_of::<BoUsage>(), bytes_of(&usage).to_vec()))
+                Ok((size_of::<amdxdna_drm_bo_usage>(), bytes_of(&usage).to_vec()))
             }
             _ => Err((Errno::EOPNOTSUPP, count)),
         }
@@ -177,10 +216,10 @@ impl File {
         if !is_root {
             return Err(Errno::EACCES);
         }
-        if what != param::SET_POWER_MODE {
+        if what != DRM_AMDXDNA_SET_POWER_MODE {
             return Err(Errno::EOPNOTSUPP);
         }
-        let mode: PowerMode = prefix(value);
+        let mode: amdxdna_drm_get_power_mode = prefix(value);
         if mode.power_mode > 4 {
             return Err(Errno::EINVAL);
         }
@@ -189,8 +228,8 @@ impl File {
     }
 }
 
-fn short(entry: &HwctxEntry) -> QueryHwctx {
-    QueryHwctx {
+fn short(entry: &amdxdna_drm_hwctx_entry) -> amdxdna_drm_query_hwctx {
+    amdxdna_drm_query_hwctx {
         context_id: entry.context_id,
         start_col: entry.start_col,
         num_col: entry.num_col,

@@ -4,9 +4,13 @@
 //! kernel's is filled up with zeros, and of the result as much is copied back as the caller has room for, on errors too.
 
 use super::file::{File, prefix};
-use crate::abi::*;
+use super::syncobj::Syncobj;
+use super::syncobj_ioctl;
 use crate::errno::Errno;
+use crate::kernel::WaitCmd;
 use crate::user;
+use amdxdna_sys::layout::{self, Ioctl};
+use amdxdna_sys::*;
 use bytemuck::bytes_of;
 use std::sync::Arc;
 
@@ -16,18 +20,33 @@ const CONFIG_BYTES: u32 = 4096;
 const QOS_BYTES: usize = 24;
 const QOS_PRIORITY: usize = 20;
 
-/// Descriptors that are BOs: PRIME calls make and read them.
+/// Descriptors that are BOs or synchronisation objects.
 pub trait Descriptors {
     /// Registers a descriptor of a BO.
     fn exported(&self, fd: i32, bo: Arc<super::Bo>);
     /// The BO of a descriptor, when it is one of this process.
     fn bo(&self, fd: i32) -> Option<Arc<super::Bo>>;
+    /// Registers a descriptor of a synchronisation object.
+    fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>);
+    /// The synchronisation object of a descriptor, when it is one of this process.
+    fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>>;
 }
 
-/// The simulated call with this request number.
-pub fn call(request: u64) -> Option<&'static Call> {
-    let number = ioctl_number(request);
-    CALLS.iter().find(|call| call.number == number)
+/// The call with this request code.
+pub fn call(code: RequestCode) -> Option<&'static Ioctl> {
+    layout::ioctls().find(|call| call.code.number() == code.number())
+}
+
+/// Whether the kernel of `file` knows a call at all.
+fn exists(file: &File, name: &str) -> Result<(), Errno> {
+    let profile = &file.device().profile;
+    match name {
+        "WAIT_CMD" if profile.wait_cmd == WaitCmd::Missing => Err(Errno::EINVAL),
+        "GET_ARRAY" if !profile.get_array => Err(Errno::EINVAL),
+        // The DRM core refuses them for a driver that does not have the feature.
+        _ if name.starts_with("SYNCOBJ_") && !profile.syncobj => Err(Errno::EOPNOTSUPP),
+        _ => Ok(()),
+    }
 }
 
 /// Makes an ioctl; `address` is that of the caller's structure.
@@ -39,25 +58,24 @@ pub fn call(request: u64) -> Option<&'static Call> {
 /// ENOTTY for a request that is none of DRM's, EINVAL for one that is not known; those of the call; ENODEV once the device is
 /// lost.
 pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, address: u64) -> Result<(), Errno> {
-    let device = file.device();
-    if ioctl_type(request) != DRM_TYPE {
+    let (device, code) = (file.device(), RequestCode(request as u32));
+    if !code.is_drm() {
         return Err(Errno::ENOTTY);
     }
-    let Some(call) = call(request) else {
-        device.journal.log(|| format!("ioctl {:#x} of the accel node is not simulated", ioctl_number(request)));
-        // Of the DRM core, synchronisation objects are a feature that a driver may not have.
-        let is_syncobj = (0xbf..=0xcf).contains(&ioctl_number(request));
-        return Err(if is_syncobj { Errno::EOPNOTSUPP } else { Errno::EINVAL });
+    let Some(call) = call(code) else {
+        device.journal.log(|| format!("ioctl {:#x} of the accel node is not simulated", code.number()));
+        return Err(Errno::EINVAL);
     };
     let mut detail = String::new();
     let result = device.journal.enter(call.name).and_then(|()| {
         if device.is_lost() {
             return Err(Errno::ENODEV);
         }
-        let length = ioctl_size(request).min(call.bytes);
+        exists(file, call.name)?;
+        let length = code.bytes().min(call.code.bytes());
         // SAFETY: the caller's structure, as long as the request says.
         let mut bytes = unsafe { user::read(address, length) }?;
-        bytes.resize(call.bytes, 0);
+        bytes.resize(call.code.bytes(), 0);
         // SAFETY: addresses in the structure are the caller's.
         let result = unsafe { dispatch(file, descriptors, call.name, &mut bytes, &mut detail) };
         // SAFETY: as above.
@@ -70,7 +88,10 @@ pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, ad
 }
 
 /// Applies a function to the structure in `bytes`.
-fn with<T: bytemuck::Pod>(bytes: &mut [u8], apply: impl FnOnce(&mut T) -> Result<(), Errno>) -> Result<(), Errno> {
+pub(super) fn with<T: bytemuck::Pod>(
+    bytes: &mut [u8],
+    apply: impl FnOnce(&mut T) -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let mut value: T = prefix(bytes);
     let result = apply(&mut value);
     bytes.copy_from_slice(bytes_of(&value));
@@ -87,24 +108,30 @@ unsafe fn dispatch(
     detail: &mut String,
 ) -> Result<(), Errno> {
     match name {
-        "CREATE_BO" => with(bytes, |a: &mut CreateBo| {
-            let result = file.create_bo(a);
-            *detail = format!("type={} size={} handle={}", a.kind, a.size, a.handle);
+        "CREATE_BO" => with(bytes, |a: &mut amdxdna_drm_create_bo| {
+            let result = if a.vaddr == 0 {
+                file.create_bo(a)
+            } else {
+                // SAFETY: the address of the caller's table.
+                unsafe { file.create_user_bo(a, |fd| import(file, descriptors, fd)) }
+            };
+            let user = if a.vaddr == 0 { "" } else { " user" };
+            *detail = format!("type={} size={} handle={}{user}", a.type_, a.size, a.handle);
             result
         }),
-        "GET_BO_INFO" => with(bytes, |a: &mut GetBoInfo| {
+        "GET_BO_INFO" => with(bytes, |a: &mut amdxdna_drm_get_bo_info| {
             *detail = format!("handle={}", a.handle);
             file.get_bo_info(a)
         }),
-        "SYNC_BO" => with(bytes, |a: &mut SyncBo| {
+        "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| {
             *detail = format!("handle={} direction={} offset={} size={}", a.handle, a.direction, a.offset, a.size);
             file.sync_bo(a.handle, a.offset, a.size)
         }),
-        "GEM_CLOSE" => with(bytes, |a: &mut GemClose| {
+        "GEM_CLOSE" => with(bytes, |a: &mut drm_gem_close| {
             *detail = format!("handle={}", a.handle);
             file.gem_close(a.handle)
         }),
-        "CREATE_HWCTX" => with(bytes, |a: &mut CreateHwctx| {
+        "CREATE_HWCTX" => with(bytes, |a: &mut amdxdna_drm_create_hwctx| {
             if a.ext != 0 || a.ext_flags != 0 {
                 return Err(Errno::EINVAL);
             }
@@ -114,34 +141,40 @@ unsafe fn dispatch(
             *detail = format!("tiles={} handle={}", a.num_tiles, a.handle);
             result
         }),
-        "DESTROY_HWCTX" => with(bytes, |a: &mut DestroyHwctx| {
+        "DESTROY_HWCTX" => with(bytes, |a: &mut amdxdna_drm_destroy_hwctx| {
+            if a.pad != 0 && file.device().profile.padding_is_checked {
+                return Err(Errno::EINVAL);
+            }
             *detail = format!("handle={}", a.handle);
             file.destroy_hwctx(a.handle)
         }),
-        "CONFIG_HWCTX" => with(bytes, |a: &mut ConfigHwctx| {
+        "CONFIG_HWCTX" => with(bytes, |a: &mut amdxdna_drm_config_hwctx| {
             *detail = format!("handle={} type={} bytes={}", a.handle, a.param_type, a.param_val_size);
+            if a.pad != 0 && file.device().profile.padding_is_checked {
+                return Err(Errno::EINVAL);
+            }
             match a.param_type {
-                param::HWCTX_CONFIG_CU if a.param_val_size > CONFIG_BYTES => Err(Errno::E2BIG),
-                param::HWCTX_CONFIG_CU => {
+                DRM_AMDXDNA_HWCTX_CONFIG_CU if a.param_val_size > CONFIG_BYTES => Err(Errno::E2BIG),
+                DRM_AMDXDNA_HWCTX_CONFIG_CU => {
                     // SAFETY: the address of the caller's list.
                     let list = unsafe { user::read(a.param_val, a.param_val_size as usize) }?;
                     file.config_cu(a.handle, &list)
                 }
-                param::HWCTX_ASSIGN_DBG_BUF | param::HWCTX_REMOVE_DBG_BUF => Err(Errno::EOPNOTSUPP),
+                DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF | DRM_AMDXDNA_HWCTX_REMOVE_DBG_BUF => Err(Errno::EOPNOTSUPP),
                 _ => Err(Errno::EINVAL),
             }
         }),
-        "EXEC_CMD" => with(bytes, |a: &mut ExecCmd| {
+        "EXEC_CMD" => with(bytes, |a: &mut amdxdna_drm_exec_cmd| {
             // SAFETY: the address of the caller's list.
             let result = unsafe { exec_cmd(file, a) };
             *detail = format!("context={} arguments={} seq={}", a.hwctx, a.arg_count, a.seq);
             result
         }),
-        "WAIT_CMD" => with(bytes, |a: &mut WaitCmd| {
+        "WAIT_CMD" => with(bytes, |a: &mut amdxdna_drm_wait_cmd| {
             *detail = format!("context={} timeout={} seq={}", a.hwctx, a.timeout, a.seq);
             file.wait_cmd(a.hwctx, a.seq, a.timeout)
         }),
-        "GET_INFO" => with(bytes, |a: &mut GetInfo| {
+        "GET_INFO" => with(bytes, |a: &mut amdxdna_drm_get_info| {
             *detail = format!("query={} bytes={}", a.param, a.buffer_size);
             let room = a.buffer_size as usize;
             let answer = file.info(a.param, room).map_err(|(errno, needed)| {
@@ -150,12 +183,12 @@ unsafe fn dispatch(
             })?;
             // SAFETY: the caller's buffer, as long as it says.
             unsafe { user::write(a.buffer, &answer[..answer.len().min(room)]) }?;
-            if a.param == param::QUERY_HW_CONTEXTS {
+            if matches!(a.param, DRM_AMDXDNA_QUERY_HW_CONTEXTS | DRM_AMDXDNA_QUERY_SENSORS) {
                 a.buffer_size = answer.len() as u32;
             }
             Ok(())
         }),
-        "GET_ARRAY" => with(bytes, |a: &mut GetArray| {
+        "GET_ARRAY" => with(bytes, |a: &mut amdxdna_drm_get_array| {
             *detail = format!("query={} elements={} of {}", a.param, a.num_element, a.element_size);
             let room = a.element_size as usize;
             let (element, answer) = file.array(a.param, room, a.num_element as usize).map_err(|(errno, count)| {
@@ -171,7 +204,7 @@ unsafe fn dispatch(
             a.element_size = element.min(room) as u32;
             Ok(())
         }),
-        "SET_STATE" => with(bytes, |a: &mut SetState| {
+        "SET_STATE" => with(bytes, |a: &mut amdxdna_drm_set_state| {
             *detail = format!("what={}", a.param);
             // SAFETY: asking for a number.
             let is_root = unsafe { libc::geteuid() } == 0;
@@ -179,53 +212,67 @@ unsafe fn dispatch(
             let value = unsafe { user::read(a.buffer, (a.buffer_size as usize).min(8)) }?;
             file.set(a.param, &value, is_root)
         }),
-        "VERSION" => with(bytes, |a: &mut DrmVersion| {
+        "VERSION" => with(bytes, |a: &mut drm_version| {
             // SAFETY: the caller's buffers, as long as it says.
-            unsafe { version(a) }
+            unsafe { version(file, a) }
         }),
-        // The accel node has none of the capabilities that can be asked for but PRIME.
-        "GET_CAP" => with(bytes, |a: &mut GetCap| {
-            const CAP_PRIME: u64 = 5;
+        "GET_CAP" => with(bytes, |a: &mut drm_get_cap| {
+            const CAP_TIMESTAMP_MONOTONIC: u64 = 6;
             *detail = format!("capability={}", a.capability);
-            a.value = if a.capability == CAP_PRIME { 3 } else { 0 };
+            a.value = match a.capability {
+                DRM_CAP_PRIME => DRM_PRIME_CAP_IMPORT | DRM_PRIME_CAP_EXPORT,
+                DRM_CAP_SYNCOBJ | DRM_CAP_SYNCOBJ_TIMELINE => u64::from(file.device().profile.syncobj),
+                CAP_TIMESTAMP_MONOTONIC => 1,
+                // All others are those of a display.
+                _ => return Err(Errno::EOPNOTSUPP),
+            };
             Ok(())
         }),
-        "PRIME_HANDLE_TO_FD" => with(bytes, |a: &mut PrimeHandle| {
+        "PRIME_HANDLE_TO_FD" => with(bytes, |a: &mut drm_prime_handle| {
             *detail = format!("handle={}", a.handle);
             if a.flags & !((libc::O_CLOEXEC | libc::O_RDWR) as u32) != 0 {
                 return Err(Errno::EINVAL);
             }
             let bo = file.bo(a.handle).ok_or(Errno::ENOENT)?;
+            if matches!(bo.kind(), super::Kind::User) {
+                return Err(Errno::EOPNOTSUPP);
+            }
             let close_on_exec = a.flags & libc::O_CLOEXEC as u32 != 0;
             let own = if matches!(bo.kind(), super::Kind::Dev { .. }) { None } else { bo.memory() };
             a.fd = own.ok_or(Errno::EOPNOTSUPP)?.0.export(close_on_exec)?;
             descriptors.exported(a.fd, bo);
             Ok(())
         }),
-        "PRIME_FD_TO_HANDLE" => with(bytes, |a: &mut PrimeHandle| {
-            a.handle = match descriptors.bo(a.fd) {
-                Some(bo) => file.import(&bo),
-                None => file.import_descriptor(a.fd)?,
-            };
+        "PRIME_FD_TO_HANDLE" => with(bytes, |a: &mut drm_prime_handle| {
+            a.handle = import(file, descriptors, a.fd)?;
             *detail = format!("handle={}", a.handle);
             Ok(())
         }),
-        _ => Err(Errno::EINVAL),
+        // SAFETY: as for this function.
+        _ => unsafe { syncobj_ioctl::dispatch(file, descriptors, name, bytes, detail) },
+    }
+}
+
+/// Makes a handle of a descriptor of a BO.
+fn import(file: &File, descriptors: &dyn Descriptors, fd: i32) -> Result<u32, Errno> {
+    match descriptors.bo(fd) {
+        Some(bo) => Ok(file.import(&bo)),
+        None => file.import_descriptor(fd),
     }
 }
 
 /// # Safety
 /// As for [`ioctl`].
-unsafe fn exec_cmd(file: &File, a: &mut ExecCmd) -> Result<(), Errno> {
-    const EXEC_BUFFER: u32 = 0;
-    const DEPENDENCY: u32 = 1;
-    const SIGNAL: u32 = 2;
+unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errno> {
     if a.ext != 0 || a.ext_flags != 0 {
         return Err(Errno::EINVAL);
     }
-    match a.kind {
-        EXEC_BUFFER => {}
-        DEPENDENCY | SIGNAL => return Err(Errno::EOPNOTSUPP),
+    match a.type_ {
+        AMDXDNA_CMD_SUBMIT_EXEC_BUF => {}
+        AMDXDNA_CMD_SUBMIT_DEPENDENCY | AMDXDNA_CMD_SUBMIT_SIGNAL if file.device().profile.dependencies => {
+            file.device().journal.log(|| format!("EXEC_CMD: type {} is not simulated", a.type_));
+            return Err(Errno::EOPNOTSUPP);
+        }
         _ => return Err(Errno::EINVAL),
     }
     if a.arg_count > limits::ARGUMENT_BOS || a.cmd_count != 1 || a.cmd_handles as u32 == 0 {
@@ -240,8 +287,9 @@ unsafe fn exec_cmd(file: &File, a: &mut ExecCmd) -> Result<(), Errno> {
 
 /// # Safety
 /// As for [`ioctl`].
-unsafe fn version(a: &mut DrmVersion) -> Result<(), Errno> {
-    (a.major, a.minor, a.patch) = (0, 7, 0);
+unsafe fn version(file: &File, a: &mut drm_version) -> Result<(), Errno> {
+    let (major, minor) = file.device().profile.version;
+    (a.version_major, a.version_minor, a.version_patchlevel) = (major, minor, 0);
     let texts = [
         (&mut a.name_len, a.name, "amdxdna_accel_driver"),
         (&mut a.date_len, a.date, "0"),

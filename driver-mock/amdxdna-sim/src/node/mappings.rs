@@ -4,9 +4,9 @@
 //! its BO alive, when it goes. Most calls of `munmap` have nothing to do with BOs; they are recognised without a lock.
 
 use super::bo::{Bo, Kind};
-use crate::abi::limits::PAGE;
 use crate::errno::Errno;
 use crate::journal::Journal;
+use amdxdna_sys::limits::PAGE;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -161,7 +161,7 @@ mod tests {
 
     fn table() -> (Arc<Mappings>, Arc<Bo>) {
         let journal = Arc::new(Journal::new(Arc::new(Settings::default())).unwrap());
-        let bo = Bo::new(Kind::Shmem, 8 * PAGE, None, 0, journal.clone());
+        let bo = Bo::new(Kind::Shmem, 8 * PAGE, None, 0, None, journal.clone());
         (Mappings::new(journal), bo)
     }
 

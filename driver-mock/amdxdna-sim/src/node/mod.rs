@@ -1,32 +1,36 @@
 //! The accel node: what the amdxdna kernel driver does, on plain structures.
 //!
 //! A [`Device`] is one NPU; a [`File`] is one `open` of its node, with handles, a device heap and contexts of its own. Calls
-//! are functions on these, with structures of [`abi`](crate::abi) as arguments, and so can be tested without any preloading.
+//! are functions on these, with structures of [`amdxdna_sys`] as arguments, and so can be tested without any preloading.
 //! [`ioctl`] is the layer that reads and writes the caller's memory.
 //!
 //! # Fidelity
-//! The order of checks and the error codes are those of the kernel driver (its in-tree version of Linux 6.14 and later, and
-//! the newest of amd/xdna-driver). Where the two differ, the stricter one is followed:
-//! - `CREATE_BO` refuses flags and user addresses, and command BOs must have type CMD (in-tree).
-//! - CUs are checked when they are configured (in-tree), not at the first submission.
-//! - A BO twice in an argument list is EALREADY (in-tree).
-//! - Contexts are those that the hardware holds at one time, although the newest driver swaps more in and out on aie2p.
+//! The order of checks and the error codes are those of the kernel driver; what differs from kernel to kernel is in
+//! [`kernel`](crate::kernel). Deliberate differences:
+//! - SYNC_BO refuses a range outside of its BO, which the kernel would follow.
+//! - Contexts are those that the hardware holds at one time, although `legacy` swaps more in and out on aie2p.
 //!
 //! As in the kernel, a submission is accepted before its commands are read. A chain that then turns out to be malformed, or too
-//! long for the 4 KiB chain buffer, is dropped: EXEC_CMD and WAIT_CMD report success, and its state stays NEW. The reason is
+//! long for the 4 KiB chain buffer, is dropped: EXEC_CMD and the wait report success, and its state stays NEW. The reason is
 //! in the log and in the report.
 
 mod bo;
 mod chain;
 mod context;
+mod end;
+mod events;
 mod file;
 mod heap;
 mod info;
 pub mod ioctl;
 mod mappings;
+mod queue;
 mod run;
+mod syncobj;
+mod syncobj_ioctl;
 #[cfg(test)]
 mod tests;
+mod user_memory;
 
 pub use bo::{Bo, Kind};
 pub use file::File;
@@ -34,23 +38,32 @@ pub(crate) use file::prefix as ioctl_prefix;
 pub use heap::HeapAccount;
 pub(crate) use info::default_firmware;
 pub use mappings::{Mappings, Wanted};
+pub use syncobj::Syncobj;
 
-use crate::abi::limits;
+use crate::errno::Errno;
 use crate::journal::Journal;
+use crate::kernel::Profile;
 use crate::memory::Arena;
-use crate::settings::{DeviceSettings, Machine};
-use aie_driver_mock::npu::Npu;
+use crate::settings::{DeviceSettings, Iommu, Settings};
+use aie_driver_mock::npu::{ContextId, Npu};
 use aie_hal::arch::Arch;
 use aie_hal::kernel::KernelExecutor;
+use amdxdna_sys::limits;
 use parking_lot::Mutex;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// One simulated NPU.
 #[derive(Debug)]
 pub struct Device {
     address: String,
     arch: Arc<Arch>,
+    profile: Profile,
+    /// Whether the driver gives device addresses.
+    iova: bool,
+    /// What opening the node gives, if it fails.
+    refused: Option<Errno>,
     firmware: [u32; 4],
     heap_bytes: usize,
     npu: Npu,
@@ -58,8 +71,14 @@ pub struct Device {
     mappings: Arc<Mappings>,
     executor: Arc<dyn KernelExecutor>,
     arena: Arc<Arena>,
-    /// Held while commands run.
+    /// Held while a job runs.
     array: Mutex<run::Array>,
+    /// What is to run.
+    queue: Arc<queue::Queue>,
+    /// The jobs of every context.
+    lines: Mutex<Vec<Weak<queue::Line>>>,
+    /// The next device address that the driver gives.
+    next_iova: AtomicU64,
     /// The next offset for `mmap`.
     next_offset: AtomicU64,
     next_file: AtomicU64,
@@ -69,22 +88,34 @@ pub struct Device {
 
 /// The first offset that DRM hands out for `mmap`.
 const FIRST_MAP_OFFSET: u64 = 1 << 32;
+/// The first device address that the driver gives: above the device heap, below any pointer.
+const FIRST_IOVA: u64 = 1 << 33;
 
 impl Device {
     /// A powered-up device.
     pub fn new(
-        settings: &DeviceSettings,
-        machine: &Machine,
+        device: &DeviceSettings,
+        settings: &Settings,
         executor: Arc<dyn KernelExecutor>,
         journal: Arc<Journal>,
         mappings: Arc<Mappings>,
     ) -> Arc<Self> {
-        let mut arch = (*settings.arch).clone();
+        let machine = &settings.machine;
+        let profile = machine.profile(settings.kernel);
+        let refused = match machine.iommu {
+            Iommu::On => None,
+            Iommu::Off => profile.without_sva.iommu_off,
+            Iommu::Passthrough => Some(profile.without_sva.passthrough),
+        };
+        let mut arch = (*device.arch).clone();
         arch.limits.contexts = machine.contexts.unwrap_or(arch.limits.contexts);
         let arch = Arc::new(arch);
         let heap_bytes = machine.heap.unwrap_or(limits::DEV_MEM_SIZE).min(limits::DEV_MEM_SIZE);
         Arc::new(Self {
-            address: settings.address.clone(),
+            address: device.address.clone(),
+            profile,
+            iova: machine.iova,
+            refused: refused.filter(|_| !machine.iova),
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
             npu: Npu::new(arch.clone(), heap_bytes),
@@ -94,6 +125,9 @@ impl Device {
             executor,
             arena: Arc::default(),
             array: Mutex::default(),
+            queue: Arc::default(),
+            lines: Mutex::default(),
+            next_iova: AtomicU64::new(FIRST_IOVA),
             next_offset: AtomicU64::new(FIRST_MAP_OFFSET),
             next_file: AtomicU64::new(1),
             power_mode: AtomicU8::new(0),
@@ -128,5 +162,31 @@ impl Device {
     /// Offset for `mmap` of a new BO.
     fn map_offset(&self, length: usize) -> u64 {
         self.next_offset.fetch_add(length as u64, Ordering::Relaxed)
+    }
+
+    /// Device address of a new BO, where the driver gives one.
+    fn new_iova(&self, length: usize) -> Option<u64> {
+        self.iova.then(|| self.next_iova.fetch_add(length as u64, Ordering::Relaxed))
+    }
+
+    /// A place for the jobs of a new context.
+    fn new_line(self: &Arc<Self>, npu: ContextId) -> Arc<queue::Line> {
+        let line = queue::Line::new(self, npu);
+        let mut lines = self.lines.lock();
+        lines.retain(|line| line.strong_count() > 0);
+        lines.push(Arc::downgrade(&line));
+        line
+    }
+
+    /// Lets all jobs end, until `deadline`.
+    pub fn settle(&self, deadline: Instant) {
+        let lines: Vec<_> = self.lines.lock().iter().filter_map(Weak::upgrade).collect();
+        lines.iter().for_each(|line| line.settle(self, Some(deadline)));
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.queue.stop();
     }
 }

@@ -1,28 +1,21 @@
-//! Running commands: the firmware and the array.
-//!
-//! A command is run when it is submitted, in the caller's thread, one submission after the other. Whether a caller may see
-//! it completed is a matter of device time: a submission that takes longer than a caller waits is ETIME, as on hardware.
-//!
-//! A command that never signals (an artifact that cannot be executed, an address the device cannot reach, a planned timeout)
-//! stops the array. No real time passes: a wait that is shorter than the watchdog lets its time pass and gives ETIME, a
-//! longer one lets the watchdog's time pass, after which chain and command have state TIMEOUT and the context is set up again.
+//! Running jobs: the firmware and the array.
 
 use super::Device;
 use super::bo::{Bo, Kind};
-use super::chain::{Command, Submission, read, set_error_index, set_state};
+use super::chain::{Command, Submission, read};
 use super::context::Pdi;
-use super::file::File;
-use crate::abi::{ert, limits};
-use crate::errno::Errno;
+use super::end::{ARRAY_ERROR, INVALID_PARAMETER, Written};
 use crate::faults::CommandFault;
 use aie_device_memory::{Snapshots, Span};
-use aie_driver_mock::npu::{ChainCommand, ContextId, WATCHDOG_NS};
+use aie_driver_mock::npu::{ChainCommand, ContextId};
 use aie_hal::artifact::{Digest, KernelArtifact};
 use aie_hal::kernel::Kernel;
+use amdxdna_sys::ert::{self, opcode};
+use amdxdna_sys::limits;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Kernels that are kept prepared.
 const PREPARED: usize = 4096;
@@ -46,28 +39,28 @@ pub(super) struct Array {
     /// By place, with the instructions that were there.
     by_place: HashMap<Place, (Vec<u8>, Arc<Prepared>)>,
     by_content: HashMap<Digest, Arc<Prepared>>,
-    stopped: Option<Stopped>,
-    /// For each context its last submission and the device time that is left until it has completed.
-    running: HashMap<ContextId, (u64, u64)>,
 }
 
-/// A command that never signals.
+/// How a job went.
 #[derive(Debug)]
-struct Stopped {
-    npu: ContextId,
-    sequence: u64,
-    remaining_ns: u64,
-    chain: Arc<Bo>,
-    /// The command in it, when it is a chain.
-    command: Option<(usize, Arc<Bo>)>,
-    completed: Arc<AtomicU64>,
+pub(super) enum Ran {
+    /// It has ended, after `ns` of device time.
+    Ended {
+        /// Device time.
+        ns: u64,
+    },
+    /// It does not end by itself.
+    Stuck {
+        /// Index of the command that it is at.
+        command: usize,
+    },
 }
 
 /// How a command ended.
 enum Outcome {
     Completed,
-    /// The firmware reports an error.
-    Failed(String),
+    /// The firmware answers with a status and for a reason.
+    Failed(u32, String),
     /// It never signals.
     Silent(String),
     /// The firmware gives up on the chain.
@@ -87,37 +80,34 @@ pub(super) fn pdi_length(bo: &Bo) -> usize {
     words.checked_mul(4).and_then(|bytes| bytes.checked_add(PDI_PARTITION)).unwrap_or(usize::MAX).min(bo.length())
 }
 
-/// Lets the watchdog end what `npu` has running.
-pub(super) fn settle(device: &Device, npu: ContextId) {
-    let mut array = device.array.lock();
-    if array.stopped.as_ref().is_some_and(|stopped| stopped.npu == npu) {
-        array.watchdog(device);
-    }
-    array.running.remove(&npu);
-}
-
 impl Array {
-    /// Runs a submission.
-    pub(super) fn run(&mut self, device: &Device, file: &File, submission: Submission) {
-        // The array runs one thing at a time.
-        self.watchdog(device);
-        let Submission { npu, sequence, chain, completed, .. } = &submission;
-        set_state(chain, ert::NEW);
-        let (most, buffer) = (device.arch.limits.commands_per_chain, device.arch.limits.chain_buffer_bytes);
-        let commands = match read(chain, most, buffer, |handle| file.bo(handle)) {
+    /// Runs a job of a context.
+    pub(super) fn run(&mut self, device: &Device, npu: ContextId, submission: &Submission) -> Ran {
+        let (counts, profile) = (&device.journal.counts, &device.profile);
+        let written = Written::new(profile, submission);
+        written.started();
+        let commands = match read(submission, &device.arch, profile) {
             Ok(commands) => commands,
             Err(why) => {
-                device.journal.counts.chains_not_run.fetch_add(1, Ordering::Relaxed);
+                counts.chains_not_run.fetch_add(1, Ordering::Relaxed);
                 device.journal.log(|| format!("a submission is dropped, its state stays NEW: {why}"));
-                completed.fetch_add(1, Ordering::Relaxed);
-                return;
+                return Ran::Ended { ns: 0 };
             }
         };
+        if let Some(index) = odd_slot(device, &commands.list).filter(|_| commands.in_chain_buffer) {
+            let words = commands.list[index].words.len();
+            counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+            device.journal.log(|| {
+                format!("command {index} of a submission: {words} words; this firmware wants an even number below 15")
+            });
+            written.aborted();
+            return Ran::Ended { ns: 0 };
+        }
         let (mut charged, mut outcome, mut last) = (Vec::with_capacity(commands.list.len()), Outcome::Completed, 0);
         for (index, command) in commands.list.iter().enumerate() {
             last = index;
             let mut bytes = 0;
-            outcome = self.command(device, &submission, command, &mut bytes);
+            outcome = self.command(device, submission, command, &mut bytes);
             if command.unit < submission.units.len() {
                 charged.push(ChainCommand {
                     pdi: command.unit,
@@ -130,93 +120,38 @@ impl Array {
             }
         }
         // Refused only if nothing was to be charged.
-        let ns = device.npu.submit_encoded(*npu, &charged, commands.buffer_bytes).unwrap_or(0);
-        self.running.insert(*npu, (*sequence, ns));
-        let counts = &device.journal.counts;
-        let command = commands.list.get(last).filter(|_| commands.is_chain).map(|command| (last, command.bo.clone()));
-        let (state, reason) = match outcome {
-            Outcome::Completed => (ert::COMPLETED, None),
-            Outcome::Failed(reason) => {
+        let ns = device.npu.submit_encoded(npu, &charged, commands.buffer_bytes).unwrap_or(0);
+        let log = |reason: &str| device.journal.log(|| format!("command {last} of a submission: {reason}"));
+        match outcome {
+            Outcome::Completed if ns > profile.job_limit_ns => {
+                counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
+                let limit = profile.job_limit_ns;
+                log(&format!("the job takes {ns} ns of device time, the kernel ends it after {limit} ns"));
+                written.overdue(last);
+            }
+            Outcome::Completed => written.completed(),
+            Outcome::Failed(status, reason) => {
                 counts.commands_failed.fetch_add(1, Ordering::Relaxed);
-                if commands.is_chain {
-                    set_error_index(chain, last);
-                }
-                (ert::ERROR, Some(reason))
+                log(&format!("status {status:#x}: {reason}"));
+                written.failed(last, status);
             }
             Outcome::Aborted => {
                 counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
-                (ert::ABORT, Some("aborted, as planned".into()))
+                log("aborted, as planned");
+                written.aborted();
             }
             Outcome::Lost => {
                 device.lose();
-                (ert::ABORT, Some("the device is lost, as planned".into()))
+                log("the device is lost, as planned");
+                written.aborted();
             }
             Outcome::Silent(reason) => {
                 counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
                 device.journal.log(|| format!("command {last} of a submission never signals: {reason}"));
-                self.stopped = Some(Stopped {
-                    npu: *npu,
-                    sequence: *sequence,
-                    remaining_ns: WATCHDOG_NS,
-                    chain: chain.clone(),
-                    command,
-                    completed: completed.clone(),
-                });
-                return;
+                return Ran::Stuck { command: last };
             }
-        };
-        if let Some(reason) = reason {
-            device.journal.log(|| format!("command {last} of a submission: {reason}"));
         }
-        set_state(chain, state);
-        completed.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Waits for a submission, `timeout` milliseconds of device time or, with 0, for ever.
-    pub(super) fn wait(&mut self, device: &Device, npu: ContextId, sequence: u64, timeout: u32) -> Result<(), Errno> {
-        let patience = if timeout == 0 { u64::MAX } else { u64::from(timeout) * 1_000_000 };
-        if let Some((last, remaining)) = self.running.get_mut(&npu)
-            && *last == sequence
-        {
-            if *remaining > patience {
-                *remaining -= patience;
-                let left = *remaining;
-                device.journal.log(|| format!("WAIT_CMD: {left} ns of device time are left after {timeout} ms"));
-                return Err(Errno::ETIME);
-            }
-            *remaining = 0;
-        }
-        let Some(stopped) = self.stopped.as_mut().filter(|s| s.npu == npu && s.sequence <= sequence) else {
-            return Ok(());
-        };
-        if stopped.remaining_ns > patience {
-            stopped.remaining_ns -= patience;
-            device.npu.charge_idle(patience);
-            return Err(Errno::ETIME);
-        }
-        self.watchdog(device);
-        Ok(())
-    }
-
-    /// Lets the watchdog end the command that has stopped the array, if there is one.
-    fn watchdog(&mut self, device: &Device) {
-        let Some(stopped) = self.stopped.take() else { return };
-        // The context is set up again.
-        device.npu.charge_idle(stopped.remaining_ns + device.arch.cost.context_create_ns);
-        set_state(&stopped.chain, ert::TIMEOUT);
-        let failed = match &stopped.command {
-            Some((index, command)) => {
-                set_error_index(&stopped.chain, *index);
-                set_state(command, ert::TIMEOUT);
-                command
-            }
-            None => &stopped.chain,
-        };
-        // The health report takes the place of the command: version, generation, and what the firmware knew.
-        for (index, word) in [1, 0, u32::MAX, 0, 0, 0, 0, 0].into_iter().enumerate() {
-            failed.set_word(4 + 4 * index, word);
-        }
-        stopped.completed.fetch_add(1, Ordering::Relaxed);
+        Ran::Ended { ns }
     }
 
     /// Runs one command; `bytes` is what it moves.
@@ -227,21 +162,27 @@ impl Array {
             Some(CommandFault::Timeout) => return Outcome::Silent("the fault plan says so".into()),
             Some(CommandFault::Abort) => return Outcome::Aborted,
             Some(CommandFault::Lost) => return Outcome::Lost,
+            Some(CommandFault::Status(status)) => return Outcome::Failed(status, "as planned".into()),
             Some(CommandFault::Garbage) | None => {}
+        }
+        if command.opcode != opcode::START_CU {
+            let why = format!("opcode {}: this array runs no control code of an ELF file", command.opcode);
+            return Outcome::Failed(ARRAY_ERROR, why);
         }
         let Some(unit) = submission.units.get(command.unit) else {
             let configured = submission.units.len();
-            return Outcome::Failed(format!("compute unit {} of a context with {configured}", command.unit));
+            return Outcome::Failed(
+                INVALID_PARAMETER,
+                format!("compute unit {} of a context with {configured}", command.unit),
+            );
         };
         // The firmware has 32-bit addresses; ROCR leaves the upper half of the user address where it was.
         let [opcode, _, address, _, words, ..] = command.words[..] else {
-            return Outcome::Failed(format!("{} words are no transaction", command.words.len()));
+            return Outcome::Failed(INVALID_PARAMETER, format!("{} words are no transaction", command.words.len()));
         };
         if opcode != ert::TRANSACTION {
-            return Outcome::Failed(format!(
-                "opcode {opcode} in the arguments, {} runs instructions",
-                ert::TRANSACTION
-            ));
+            let why = format!("opcode {opcode} in the arguments, {} runs instructions", ert::TRANSACTION);
+            return Outcome::Failed(INVALID_PARAMETER, why);
         }
         let prepared = match self.prepare(device, unit, &submission.heap, u64::from(address), words as usize) {
             Ok(prepared) => prepared,
@@ -252,14 +193,15 @@ impl Array {
             Err(reason) => return Outcome::Silent(format!("`{}`: {reason}", prepared.name)),
         };
         let count = prepared.arguments;
-        let arguments = (0..count).map(|index| argument(device, submission, command, count, index));
-        let arguments: Vec<Argument> = match arguments.collect() {
+        let arguments = (0..count).map(|index| argument(device, submission, command, index));
+        let mut arguments: Vec<Argument> = match arguments.collect() {
             Ok(arguments) => arguments,
             Err(reason) => return Outcome::Silent(format!("`{}`: {reason}", prepared.name)),
         };
+        apply_sizes(&mut arguments, command);
         *bytes = arguments.iter().map(|argument| argument.length as u64).sum();
         let spans: Option<Vec<Span<'_>>> = arguments.iter().map(Argument::span).collect();
-        let Some(spans) = spans else { return Outcome::Failed("no room to look at its arguments".into()) };
+        let Some(spans) = spans else { return Outcome::Failed(ARRAY_ERROR, "no room to look at its arguments".into()) };
         let outputs = kernel.output_count();
         if outputs == 0 || outputs > spans.len() {
             return Outcome::Silent(format!("`{}` has no output", prepared.name));
@@ -280,7 +222,7 @@ impl Array {
         });
         match result.unwrap_or_else(|| Err("its outputs overlap".into())) {
             Ok(()) => Outcome::Completed,
-            Err(reason) => Outcome::Failed(format!("`{}`: {reason}", prepared.name)),
+            Err(reason) => Outcome::Failed(ARRAY_ERROR, format!("`{}`: {reason}", prepared.name)),
         }
     }
 
@@ -328,6 +270,18 @@ impl Array {
     }
 }
 
+/// The first slot with a word count that npu4's firmware does not take.
+fn odd_slot(device: &Device, list: &[Command]) -> Option<usize> {
+    let applies = device.profile.even_slots && device.arch.dev_gen != NPU1;
+    let is_odd = |command: &Command| command.words.len() < EVEN_BELOW && command.words.len() % 2 == 1;
+    list.iter().position(is_odd).filter(|_| applies)
+}
+
+/// Generation of the array in npu1.
+const NPU1: u8 = 3;
+/// Slots of fewer words have to have an even number of them.
+const EVEN_BELOW: usize = 15;
+
 /// Words in front of the arguments: opcode, instruction address, instruction count.
 const FIXED_WORDS: usize = 5;
 /// An address of two words, and a size.
@@ -349,23 +303,43 @@ impl Argument {
     }
 }
 
-/// Resolves an argument: it has to lie inside of a BO that the submission names, where that BO is mapped.
-/// Without a size it reaches to the end of the mapping.
-fn argument(
-    device: &Device,
-    submission: &Submission,
-    command: &Command,
-    count: usize,
-    index: usize,
-) -> Result<Argument, String> {
+/// Applies the sizes that follow all addresses. The firmware does not look at them: a buffer descriptor says how far the array
+/// reads. ROCR 7.2.4 leaves the last two out when a packet does not count the opcode, and XRT has further addresses in their place;
+/// so they count only when all of them are possible.
+fn apply_sizes(arguments: &mut [Argument], command: &Command) {
+    let first = FIXED_WORDS + 2 * arguments.len();
+    let size = |index: usize| command.words.get(first + index).map_or(0, |size| *size as usize);
+    if arguments.iter().enumerate().any(|(index, argument)| size(index) > argument.length) {
+        return;
+    }
+    for (index, argument) in arguments.iter_mut().enumerate() {
+        if size(index) > 0 {
+            argument.length = size(index);
+        }
+    }
+}
+
+/// Resolves an argument: it has to lie inside of a BO that the submission names, where that BO is mapped. It reaches to the
+/// end of the mapping.
+fn argument(device: &Device, submission: &Submission, command: &Command, index: usize) -> Result<Argument, String> {
     let word = |index: usize| command.words.get(index).copied();
     let at = FIXED_WORDS + 2 * index;
     let (low, high) = word(at).zip(word(at + 1)).ok_or_else(|| format!("argument {index} is missing"))?;
     let address = u64::from(high) << 32 | u64::from(low);
-    // All sizes follow all addresses. ROCR 7.2.4 copies so many words of a packet's payload as the packet's count says, so a
-    // packet that does not count the opcode loses its last two sizes; hardware does not look at them.
-    let stated = word(FIXED_WORDS + 2 * count + index).filter(|size| *size > 0);
     let unreachable = |why: &str| format!("argument {index} at an address that {why}");
+    if device.iova {
+        let inside = |bo: &Arc<Bo>| {
+            let offset = usize::try_from(address.checked_sub(bo.iova()?)?).ok()?;
+            (offset < bo.length()).then(|| (bo.clone(), offset))
+        };
+        let (bo, offset) = submission
+            .arguments
+            .iter()
+            .find_map(inside)
+            .ok_or_else(|| unreachable("belongs to no BO of the submission"))?;
+        let length = bo.length() - offset;
+        return Ok(Argument { bo, offset, length, writable: true });
+    }
     let mapped = device.mappings.find(address as usize).ok_or_else(|| unreachable("no BO is mapped at"))?;
     let inside = |bo: &Arc<Bo>| match bo.kind() {
         Kind::Dev { heap, offset, .. } => {
@@ -376,11 +350,7 @@ fn argument(
     };
     let named = submission.arguments.iter().find_map(|bo| inside(bo).map(|(offset, rest)| (bo.clone(), offset, rest)));
     let (bo, offset, rest) = named.ok_or_else(|| unreachable("belongs to no BO of the submission"))?;
-    let available = rest.min(mapped.available);
-    let length = stated.map_or(available, |size| size as usize);
-    if length > available {
-        return Err(format!("argument {index} has {length} bytes, its BO {available} from there"));
-    }
+    let length = rest.min(mapped.available);
     Ok(Argument { bo, offset, length, writable: mapped.writable })
 }
 

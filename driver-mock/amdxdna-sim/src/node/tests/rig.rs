@@ -1,6 +1,5 @@
 //! A device with an open file, a mapped heap and data, and writers of commands.
 
-use crate::abi::{ConfigCuHeader, CreateBo, CreateHwctx, CuConfig, bo_type, ert, limits::*};
 use crate::errno::Errno;
 use crate::faults::FaultPlan;
 use crate::journal::Journal;
@@ -10,6 +9,12 @@ use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::{pdi::Pdi, reference};
 use aie_hal::kernel::{Kernel, KernelError, KernelExecutor};
+use amdxdna_sys::ert::{self, opcode};
+use amdxdna_sys::limits::*;
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, amdxdna_cu_config, amdxdna_drm_create_bo,
+    amdxdna_drm_create_hwctx, amdxdna_hwctx_param_config_cu,
+};
 use bytemuck::{Zeroable, bytes_of};
 use std::sync::Arc;
 
@@ -64,8 +69,10 @@ pub(super) struct Rig {
     pub(super) address: usize,
 }
 
-pub(super) fn device(machine: &str, faults: &str) -> Arc<Device> {
+/// A device with a kernel.
+pub(super) fn device_with(kernel: &str, machine: &str, faults: &str) -> Arc<Device> {
     let settings = Settings::read(|name| match name {
+        "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
         "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
         "AMDXDNA_SIM_FAULTS" => Some(faults.into()),
         _ => None,
@@ -74,11 +81,15 @@ pub(super) fn device(machine: &str, faults: &str) -> Arc<Device> {
     assert!(faults.is_empty() || settings.faults != FaultPlan::default());
     let journal = Arc::new(Journal::new(settings.clone()).unwrap());
     let mappings = Mappings::new(journal.clone());
-    Device::new(&settings.devices[0], &settings.machine, Arc::new(Executor), journal, mappings)
+    Device::new(&settings.devices[0], &settings, Arc::new(Executor), journal, mappings)
+}
+
+pub(super) fn device(machine: &str, faults: &str) -> Arc<Device> {
+    device_with("legacy", machine, faults)
 }
 
 pub(super) fn create(file: &File, kind: u32, size: usize) -> Result<u32, Errno> {
-    let mut arguments = CreateBo { kind, size: size as u64, ..CreateBo::zeroed() };
+    let mut arguments = amdxdna_drm_create_bo { type_: kind, size: size as u64, ..amdxdna_drm_create_bo::zeroed() };
     file.create_bo(&mut arguments).map(|()| arguments.handle)
 }
 
@@ -100,14 +111,18 @@ pub(super) fn heap_address() -> usize {
     found.expose_provenance().next_multiple_of(DEV_MEM_SIZE)
 }
 
-pub(super) fn rig_with(machine: &str, faults: &str) -> Rig {
-    let device = device(machine, faults);
-    let file = File::open(&device);
-    let heap = create(&file, bo_type::DEV_HEAP, DEV_MEM_SIZE).unwrap();
+pub(super) fn rig_of(kernel: &str, machine: &str, faults: &str) -> Rig {
+    let device = device_with(kernel, machine, faults);
+    let file = File::open(&device).unwrap();
+    let heap = create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
     let heap = map_at(&file, heap, heap_address());
-    let data = create(&file, bo_type::SHMEM, 2 * PAGE).unwrap();
+    let data = create(&file, AMDXDNA_BO_SHMEM, 2 * PAGE).unwrap();
     let address = map_at(&file, data, 0);
     Rig { device, file, heap, data, address }
+}
+
+pub(super) fn rig_with(machine: &str, faults: &str) -> Rig {
+    rig_of("legacy", machine, faults)
 }
 
 pub(super) fn rig() -> Rig {
@@ -115,7 +130,7 @@ pub(super) fn rig() -> Rig {
 }
 
 pub(super) fn context(file: &File, tiles: u32) -> Result<u32, Errno> {
-    let mut arguments = CreateHwctx { num_tiles: tiles, ..CreateHwctx::zeroed() };
+    let mut arguments = amdxdna_drm_create_hwctx { num_tiles: tiles, ..amdxdna_drm_create_hwctx::zeroed() };
     file.create_hwctx(&mut arguments, 0).map(|()| arguments.handle)
 }
 
@@ -136,7 +151,7 @@ impl Rig {
     }
 
     pub(super) fn dev(&self, bytes: &[u8]) -> u32 {
-        let bo = create(&self.file, bo_type::DEV, bytes.len()).unwrap();
+        let bo = create(&self.file, AMDXDNA_BO_DEV, bytes.len()).unwrap();
         self.write(bo, bytes);
         bo
     }
@@ -160,16 +175,16 @@ impl Rig {
     }
 
     pub(super) fn configure(&self, context: u32, pdis: &[u32]) -> Result<(), Errno> {
-        let mut list = bytes_of(&ConfigCuHeader { num_cus: pdis.len() as u16, pad: [0; 3] }).to_vec();
+        let mut list = bytes_of(&amdxdna_hwctx_param_config_cu { num_cus: pdis.len() as u16, pad: [0; 3] }).to_vec();
         for pdi in pdis {
-            list.extend_from_slice(bytes_of(&CuConfig { cu_bo: *pdi, cu_func: 0, pad: [0; 3] }));
+            list.extend_from_slice(bytes_of(&amdxdna_cu_config { cu_bo: *pdi, cu_func: 0, pad: [0; 3] }));
         }
         self.file.config_cu(context, &list)
     }
 
     pub(super) fn command_bo(&self, opcode: u32, words: &[u32]) -> u32 {
-        let bo = create(&self.file, bo_type::CMD, 4 + 4 * words.len()).unwrap();
-        let header = ert::NEW | (words.len() as u32) << 12 | opcode << 23;
+        let bo = create(&self.file, AMDXDNA_BO_CMD, 4 + 4 * words.len()).unwrap();
+        let header = ert::header(opcode, words.len() as u32);
         let bytes: Vec<u8> = [header].iter().chain(words).flat_map(|word| word.to_le_bytes()).collect();
         self.write(bo, &bytes);
         bo
@@ -183,13 +198,26 @@ impl Rig {
             words.extend([address as u32, (address >> 32) as u32]);
         }
         words.extend([length, length]);
-        self.command_bo(ert::START_CU, &words)
+        self.command_bo(opcode::START_CU, &words)
     }
 
     pub(super) fn chain(&self, commands: &[u32]) -> u32 {
         let mut words = vec![commands.len() as u32, 0, 0, 0, 0, 0];
         commands.iter().for_each(|handle| words.extend([*handle, 0]));
-        self.command_bo(ert::CMD_CHAIN, &words)
+        self.command_bo(opcode::CMD_CHAIN, &words)
+    }
+
+    /// Submits a command and waits for it; its state.
+    pub(super) fn run(&self, context: u32, command: u32, arguments: &[u32]) -> u32 {
+        let sequence = self.file.exec_cmd(context, command, arguments).unwrap();
+        self.ended(context, sequence);
+        self.state(command)
+    }
+
+    /// Waits for a job as long as it takes, whatever ways to wait the kernel has.
+    pub(super) fn ended(&self, context: u32, sequence: u64) {
+        let line = self.file.state.lock().contexts[&context].line.clone();
+        assert_eq!(line.wait(sequence, 0), Ok(()));
     }
 
     pub(super) fn state(&self, command: u32) -> u32 {

@@ -1,0 +1,320 @@
+//! Jobs behind the caller: what was submitted and has not completed.
+//!
+//! EXEC_CMD puts a job into the [`Line`] of its context and returns. The array of a device is a thread that takes jobs in the order
+//! in which they were submitted. A context can have four jobs that have not completed; who submits a fifth waits for the first.
+//!
+//! # Time
+//! Work is as fast as the host does it, and costs device time by the model of [`aie_driver_mock::npu`]. A job is seen completed when
+//! its device time has passed: on the clock, or because somebody waits for it, for waiting passes device time at once. A command
+//! that never signals (an artifact that cannot be executed, an address the device cannot reach, a planned timeout) stops its
+//! context, not the others. A wait that is shorter than what is left of the kernel's time limit passes its time and is too short; a
+//! longer one passes the limit, after which the job has ended as the kernel ends it, and the jobs behind it are cancelled.
+
+use super::Device;
+use super::chain::Submission;
+use super::end::Written;
+use super::events;
+use super::run::Ran;
+use crate::errno::Errno;
+use aie_driver_mock::npu::ContextId;
+use amdxdna_sys::limits::QUEUED_JOBS;
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// The jobs of a device, in order: each entry is the first job of a line that has not begun.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    state: Mutex<Order>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Order {
+    lines: VecDeque<Arc<Line>>,
+    has_worker: bool,
+    stopped: bool,
+}
+
+impl Queue {
+    fn push(self: &Arc<Self>, device: &Arc<Device>, line: Arc<Line>) -> Result<(), Errno> {
+        let mut order = self.state.lock();
+        order.lines.push_back(line);
+        if !order.has_worker {
+            let (queue, device) = (self.clone(), Arc::downgrade(device));
+            crate::process::spawn("amdxdna-sim", move || queue.work(&device)).map_err(|_| Errno::ENOMEM)?;
+            order.has_worker = true;
+        }
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    fn work(&self, device: &Weak<Device>) {
+        loop {
+            let line = {
+                let mut order = self.state.lock();
+                loop {
+                    if order.stopped {
+                        return;
+                    }
+                    match order.lines.pop_front() {
+                        Some(line) => break line,
+                        None => self.wake.wait(&mut order),
+                    }
+                }
+            };
+            let Some(device) = device.upgrade() else { return };
+            line.run_first(&device);
+        }
+    }
+
+    /// Ends the thread, after the job that it is at.
+    pub(super) fn stop(&self) {
+        let mut order = self.state.lock();
+        order.stopped = true;
+        order.lines.clear();
+        self.wake.notify_all();
+    }
+}
+
+/// Device time that has not passed.
+#[derive(Debug, Clone, Copy)]
+struct Left {
+    ns: u64,
+    since: Instant,
+}
+
+impl Left {
+    fn new(ns: u64) -> Self {
+        Self { ns, since: Instant::now() }
+    }
+
+    fn now(&self) -> u64 {
+        self.ns.saturating_sub(u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// A job that never completes by itself.
+#[derive(Debug)]
+struct Stuck {
+    job: Submission,
+    /// Index of the command that it is at.
+    command: usize,
+    left: Left,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    waiting: VecDeque<Submission>,
+    running: bool,
+    stuck: Option<Stuck>,
+    submitted: u64,
+    /// Jobs with lower sequence numbers have ended.
+    ended: u64,
+    /// What is left of the device time of the last job that has ended.
+    late: Option<Left>,
+    closed: bool,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has completed.
+    Completed,
+    /// It waits for the array, or the array is at it.
+    Underway,
+    /// Its device time has not passed.
+    Late,
+}
+
+/// The jobs of one context.
+#[derive(Debug)]
+pub(super) struct Line {
+    npu: ContextId,
+    device: Weak<Device>,
+    jobs: Mutex<Jobs>,
+    /// Held while a job is added, so that sequence numbers and points of the timeline have the same order.
+    adding: Mutex<()>,
+}
+
+impl Line {
+    pub(super) fn new(device: &Arc<Device>, npu: ContextId) -> Arc<Self> {
+        Arc::new(Self { npu, device: Arc::downgrade(device), jobs: Mutex::default(), adding: Mutex::default() })
+    }
+
+    /// Adds a job, when there is room for one. `make` gets its sequence number, `added` is called before another can be added.
+    ///
+    /// # Errors
+    /// EINVAL when the context is gone, ENOMEM without a thread for the array.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        device: &Arc<Device>,
+        make: impl FnOnce(u64) -> Submission,
+        added: impl FnOnce(u64),
+    ) -> Result<u64, Errno> {
+        let _adding = self.adding.lock();
+        let mut jobs = loop {
+            let seen = events::count();
+            let mut jobs = self.jobs.lock();
+            if jobs.closed {
+                return Err(Errno::EINVAL);
+            }
+            if jobs.submitted - jobs.ended < QUEUED_JOBS as u64 {
+                break jobs;
+            }
+            // The caller waits as long as it takes.
+            self.let_pass(device, &mut jobs, u64::MAX);
+            if jobs.submitted - jobs.ended < QUEUED_JOBS as u64 {
+                break jobs;
+            }
+            drop(jobs);
+            events::wait(seen, None);
+        };
+        let sequence = jobs.submitted;
+        jobs.submitted += 1;
+        jobs.waiting.push_back(make(sequence));
+        added(sequence);
+        drop(jobs);
+        device.queue.push(device, self.clone())?;
+        events::announce();
+        Ok(sequence)
+    }
+
+    /// Runs the first job.
+    fn run_first(&self, device: &Device) {
+        let job = {
+            let mut jobs = self.jobs.lock();
+            if jobs.stuck.is_some() || jobs.running {
+                // Whoever ends the stuck job ends those behind it.
+                return;
+            }
+            let Some(job) = jobs.waiting.pop_front() else { return };
+            jobs.running = true;
+            job
+        };
+        let ran = catch_unwind(AssertUnwindSafe(|| device.array.lock().run(device, self.npu, &job)));
+        let ran = ran.unwrap_or_else(|_| {
+            device.journal.log(|| "a mistake in the simulator: a job is dropped".into());
+            Ran::Ended { ns: 0 }
+        });
+        let mut jobs = self.jobs.lock();
+        jobs.running = false;
+        let limit = device.profile.job_limit_ns;
+        match ran {
+            Ran::Ended { ns } => {
+                let before = jobs.late.map_or(0, |left| left.now());
+                jobs.late = Some(Left::new(before.saturating_add(ns)));
+                jobs.ended += 1;
+            }
+            Ran::Stuck { command } => jobs.stuck = Some(Stuck { job, command, left: Left::new(limit) }),
+        }
+        drop(jobs);
+        events::announce();
+    }
+
+    /// Lets up to `ns` of device time pass for the stuck job; ends it when that is enough.
+    fn let_pass(&self, device: &Device, jobs: &mut Jobs, ns: u64) {
+        let Some(stuck) = jobs.stuck.as_mut() else { return };
+        let left = stuck.left.now();
+        if left > ns {
+            stuck.left = Left::new(left - ns);
+            device.npu.charge_idle(ns);
+            return;
+        }
+        // The context is set up again.
+        device.npu.charge_idle(left + device.arch.cost.context_create_ns);
+        let Some(stuck) = jobs.stuck.take() else { return };
+        Written::new(&device.profile, &stuck.job).overdue(stuck.command);
+        jobs.ended += 1;
+        for job in std::mem::take(&mut jobs.waiting) {
+            device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+            Written::new(&device.profile, &job).cancelled();
+            jobs.ended += 1;
+        }
+        jobs.late = None;
+        events::announce();
+    }
+
+    /// How far a job is, after up to `ns` of device time more.
+    pub(super) fn standing(&self, sequence: u64, ns: u64) -> Standing {
+        let Some(device) = self.device.upgrade() else { return Standing::Completed };
+        let mut jobs = self.jobs.lock();
+        if jobs.stuck.as_ref().is_some_and(|stuck| stuck.job.sequence <= sequence) {
+            self.let_pass(&device, &mut jobs, ns);
+            if jobs.stuck.is_some() {
+                return Standing::Late;
+            }
+        }
+        if sequence >= jobs.ended {
+            return Standing::Underway;
+        }
+        if sequence + 1 == jobs.ended
+            && let Some(late) = jobs.late
+        {
+            let left = late.now();
+            if left > ns {
+                jobs.late = Some(Left::new(left - ns));
+                return Standing::Late;
+            }
+            jobs.late = None;
+        }
+        Standing::Completed
+    }
+
+    /// Waits for a job, `timeout` milliseconds of device time or, with 0, for ever.
+    ///
+    /// # Errors
+    /// EINVAL for a sequence number that was not given out; ETIME.
+    pub(super) fn wait(&self, sequence: u64, timeout: u32) -> Result<(), Errno> {
+        let patience = Duration::from_millis(u64::from(timeout));
+        let deadline = (timeout != 0).then(|| Instant::now() + patience);
+        let ns = if timeout == 0 { u64::MAX } else { u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX) };
+        loop {
+            let seen = events::count();
+            if sequence >= self.jobs.lock().submitted {
+                return Err(Errno::EINVAL);
+            }
+            match self.standing(sequence, ns) {
+                Standing::Completed => return Ok(()),
+                Standing::Late => return Err(Errno::ETIME),
+                Standing::Underway => {}
+            }
+            if !events::wait(seen, deadline) {
+                return Err(Errno::ETIME);
+            }
+        }
+    }
+
+    /// Submitted and ended jobs.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let jobs = self.jobs.lock();
+        (jobs.submitted, jobs.ended)
+    }
+
+    /// The context is destroyed: nothing is added any more. Returns when all jobs have ended.
+    pub(super) fn close(&self, device: &Device) {
+        self.jobs.lock().closed = true;
+        events::announce();
+        self.settle(device, None);
+    }
+
+    /// Waits until all jobs have ended, or until `deadline`.
+    pub(super) fn settle(&self, device: &Device, deadline: Option<Instant>) {
+        loop {
+            let seen = events::count();
+            {
+                let mut jobs = self.jobs.lock();
+                self.let_pass(device, &mut jobs, u64::MAX);
+                if jobs.submitted == jobs.ended {
+                    return;
+                }
+            }
+            if !events::wait(seen, deadline) {
+                return;
+            }
+        }
+    }
+}

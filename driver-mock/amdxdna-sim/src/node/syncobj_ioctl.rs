@@ -1,0 +1,184 @@
+//! Ioctls of the DRM core on synchronisation objects.
+
+use super::file::{File, prefix};
+use super::ioctl::{Descriptors, with};
+use super::syncobj::{Fence, Syncobj, Wait};
+use crate::errno::Errno;
+use crate::user;
+use amdxdna_sys::*;
+use std::sync::Arc;
+
+/// Flags of SYNCOBJ_WAIT and, with one more, of SYNCOBJ_TIMELINE_WAIT.
+const WAIT_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT | WAIT_DEADLINE;
+/// `DRM_SYNCOBJ_WAIT_FLAGS_WAIT_DEADLINE`: a hint to the fences, without effect here.
+const WAIT_DEADLINE: u32 = 8;
+/// Most handles of one call; the kernel has no limit but its memory.
+const MOST_HANDLES: u32 = 1 << 16;
+
+/// # Safety
+/// `address` is that of a list that the caller gave.
+unsafe fn list<T: bytemuck::Pod>(address: u64, count: u32) -> Result<Vec<T>, Errno> {
+    if count > MOST_HANDLES {
+        return Err(Errno::ENOMEM);
+    }
+    // SAFETY: the caller's list.
+    let bytes = unsafe { user::read(address, count as usize * size_of::<T>()) }?;
+    Ok(bytes.chunks_exact(size_of::<T>()).map(prefix).collect())
+}
+
+/// # Safety
+/// As for [`list`].
+unsafe fn objects(file: &File, address: u64, count: u32) -> Result<Vec<Arc<Syncobj>>, Errno> {
+    // SAFETY: as for this function.
+    let handles: Vec<u32> = unsafe { list(address, count) }?;
+    handles.into_iter().map(|handle| file.syncobj(handle)).collect()
+}
+
+/// The points of a list; zeros without one.
+///
+/// # Safety
+/// As for [`list`].
+unsafe fn points(address: u64, count: u32) -> Result<Vec<u64>, Errno> {
+    if address == 0 {
+        return Ok(vec![0; count as usize]);
+    }
+    // SAFETY: as for this function.
+    unsafe { list(address, count) }
+}
+
+/// Waits for objects at points; writes which was first.
+fn wait(
+    objects: Vec<Arc<Syncobj>>,
+    points: Vec<u64>,
+    flags: u32,
+    timeout_ns: i64,
+    first_signaled: &mut u32,
+) -> Result<(), Errno> {
+    let points = objects.into_iter().zip(points).collect();
+    let first = Wait { points, flags, timeout_ns }.wait()?;
+    *first_signaled = first.unwrap_or(u32::MAX);
+    Ok(())
+}
+
+/// Makes a call on synchronisation objects.
+///
+/// # Safety
+/// Addresses in the structure are the caller's.
+///
+/// # Errors
+/// EINVAL for one that is not known, for unknown flags, padding and no handles; ENOENT for an unknown handle; EFAULT; those of
+/// waiting; EOPNOTSUPP for sync files and eventfds.
+pub(super) unsafe fn dispatch(
+    file: &File,
+    descriptors: &dyn Descriptors,
+    name: &str,
+    bytes: &mut [u8],
+    detail: &mut String,
+) -> Result<(), Errno> {
+    let refuse_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
+    match name {
+        "SYNCOBJ_CREATE" => with(bytes, |a: &mut drm_syncobj_create| {
+            refuse_if(a.flags & !DRM_SYNCOBJ_CREATE_SIGNALED != 0)?;
+            a.handle = file.add_syncobj(Syncobj::new(a.flags != 0));
+            *detail = format!("handle={}", a.handle);
+            Ok(())
+        }),
+        "SYNCOBJ_DESTROY" => with(bytes, |a: &mut drm_syncobj_destroy| {
+            *detail = format!("handle={}", a.handle);
+            refuse_if(a.pad != 0)?;
+            file.remove_syncobj(a.handle)
+        }),
+        "SYNCOBJ_WAIT" => with(bytes, |a: &mut drm_syncobj_wait| {
+            *detail = format!("objects={} flags={}", a.count_handles, a.flags);
+            refuse_if(a.flags & !WAIT_FLAGS != 0)?;
+            if a.count_handles == 0 {
+                return Ok(());
+            }
+            // SAFETY: the caller's list.
+            let objects = unsafe { objects(file, a.handles, a.count_handles) }?;
+            let points = vec![0; objects.len()];
+            wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
+        }),
+        "SYNCOBJ_TIMELINE_WAIT" => with(bytes, |a: &mut drm_syncobj_timeline_wait| {
+            refuse_if(a.flags & !(WAIT_FLAGS | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE) != 0)?;
+            if a.count_handles == 0 {
+                return Ok(());
+            }
+            // SAFETY: the caller's lists.
+            let (objects, points) =
+                unsafe { (objects(file, a.handles, a.count_handles)?, points(a.points, a.count_handles)?) };
+            let text: Vec<String> = points.iter().map(ToString::to_string).collect();
+            *detail = format!("points={} flags={}", text.join("+"), a.flags);
+            wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
+        }),
+        "SYNCOBJ_RESET" | "SYNCOBJ_SIGNAL" => with(bytes, |a: &mut drm_syncobj_array| {
+            *detail = format!("objects={}", a.count_handles);
+            refuse_if(a.pad != 0 || a.count_handles == 0)?;
+            let fence = || (name == "SYNCOBJ_SIGNAL").then_some(Fence::Signaled);
+            // SAFETY: the caller's list.
+            unsafe { objects(file, a.handles, a.count_handles) }?.iter().for_each(|object| object.replace(fence()));
+            Ok(())
+        }),
+        "SYNCOBJ_TIMELINE_SIGNAL" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
+            *detail = format!("objects={}", a.count_handles);
+            refuse_if(a.flags != 0 || a.count_handles == 0)?;
+            // SAFETY: the caller's lists.
+            let (objects, points) =
+                unsafe { (objects(file, a.handles, a.count_handles)?, points(a.points, a.count_handles)?) };
+            objects.iter().zip(points).for_each(|(object, point)| object.add_point(point, Fence::Signaled));
+            Ok(())
+        }),
+        "SYNCOBJ_QUERY" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
+            *detail = format!("objects={} flags={}", a.count_handles, a.flags);
+            refuse_if(a.flags & !DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED != 0 || a.count_handles == 0)?;
+            // SAFETY: the caller's list.
+            let objects = unsafe { objects(file, a.handles, a.count_handles) }?;
+            for (index, object) in objects.iter().enumerate() {
+                let target = a.points.checked_add(8 * index as u64).ok_or(Errno::EFAULT)?;
+                // SAFETY: the caller has room for one point for each handle.
+                unsafe { user::write(target, &object.query(a.flags != 0).to_le_bytes()) }?;
+            }
+            Ok(())
+        }),
+        "SYNCOBJ_TRANSFER" => with(bytes, |a: &mut drm_syncobj_transfer| {
+            *detail = format!("from={} to={}", a.src_handle, a.dst_handle);
+            refuse_if(a.pad != 0 || a.flags & !DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT != 0)?;
+            let (source, target) = (file.syncobj(a.src_handle), file.syncobj(a.dst_handle));
+            let (target, source) = (target?, source?);
+            let fence = match source.fence(a.src_point) {
+                Some(fence) => fence,
+                None if a.flags == 0 => return Err(Errno::EINVAL),
+                None => source.submitted(a.src_point)?,
+            };
+            match a.dst_point {
+                0 => target.replace(Some(fence)),
+                point => target.add_point(point, fence),
+            }
+            Ok(())
+        }),
+        "SYNCOBJ_HANDLE_TO_FD" => with(bytes, |a: &mut drm_syncobj_handle| {
+            *detail = format!("handle={}", a.handle);
+            refuse_if(a.pad != 0)?;
+            if a.flags & DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            refuse_if(a.flags != 0 || a.point != 0)?;
+            let object = file.syncobj(a.handle).map_err(|_| Errno::EINVAL)?;
+            a.fd = crate::memory::placeholder()?.release();
+            descriptors.exported_syncobj(a.fd, object);
+            Ok(())
+        }),
+        "SYNCOBJ_FD_TO_HANDLE" => with(bytes, |a: &mut drm_syncobj_handle| {
+            refuse_if(a.pad != 0)?;
+            if a.flags & DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE != 0 {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            refuse_if(a.flags != 0 || a.point != 0)?;
+            a.handle = file.add_syncobj(descriptors.syncobj(a.fd).ok_or(Errno::EINVAL)?);
+            *detail = format!("handle={}", a.handle);
+            Ok(())
+        }),
+        "SYNCOBJ_EVENTFD" => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}

@@ -1,0 +1,145 @@
+//! BOs of memory that the caller has already: `amdxdna_drm_va_tbl`.
+//!
+//! The kernel pins the caller's pages and makes a BO of them. Here, the pages move into a memory file that is then mapped in their
+//! place, with the protection that each had: the caller sees what it saw, and the BO is one like any other. What another thread
+//! writes in this moment may be lost, and a shared mapping of a file is not shared with the file any more.
+
+use crate::errno::Errno;
+use crate::kernel::UserPointers;
+use crate::memory::Memory;
+use crate::user;
+use amdxdna_sys::limits::PAGE;
+use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl};
+use std::ops::Range;
+
+/// What the caller's table says.
+pub(super) enum Table {
+    /// A descriptor of a BO.
+    Descriptor(i32),
+    /// Ranges of memory.
+    Ranges(Vec<Range<usize>>),
+}
+
+/// Most entries of a table; the kernel has no limit but its memory.
+const MOST_ENTRIES: usize = 1 << 16;
+
+/// Reads the table at `address`.
+///
+/// # Safety
+/// `address` is the one that the caller of CREATE_BO gave.
+///
+/// # Errors
+/// EINVAL for a table that cannot be read, and for ranges that are not whole pages.
+pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
+    // SAFETY: the caller's table.
+    let head = unsafe { user::read(address, size_of::<amdxdna_drm_va_tbl>()) }.map_err(|_| Errno::EINVAL)?;
+    let head: amdxdna_drm_va_tbl = super::ioctl_prefix(&head);
+    if head.num_entries == 0 {
+        return Ok(Table::Descriptor(head.dmabuf_fd));
+    }
+    let count = head.num_entries as usize;
+    if count > MOST_ENTRIES {
+        return Err(Errno::ENOMEM);
+    }
+    let bytes = count * size_of::<amdxdna_drm_va_entry>();
+    let entries = address + size_of::<amdxdna_drm_va_tbl>() as u64;
+    // SAFETY: the entries follow the table.
+    let entries = unsafe { user::read(entries, bytes) }.map_err(|_| Errno::EINVAL)?;
+    let range = |entry: &[u8]| {
+        let entry: amdxdna_drm_va_entry = super::ioctl_prefix(entry);
+        let (start, length) = (entry.vaddr as usize, entry.len as usize);
+        let end = start.checked_add(length).filter(|_| start % PAGE == 0 && length % PAGE == 0);
+        end.map(|end| start..end).ok_or(Errno::EINVAL)
+    };
+    entries.chunks_exact(size_of::<amdxdna_drm_va_entry>()).map(range).collect::<Result<_, _>>().map(Table::Ranges)
+}
+
+/// A part of the address space with one protection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    range: Range<usize>,
+    writable: bool,
+}
+
+/// The readable parts of `wanted`, by the text of `/proc/self/maps`; `None` when one is missing.
+fn parts(maps: &str, wanted: &Range<usize>) -> Option<Vec<Part>> {
+    let mut found = Vec::new();
+    let mut next = wanted.start;
+    for line in maps.lines() {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let (start, end) = (usize::from_str_radix(start, 16).ok()?, usize::from_str_radix(end, 16).ok()?);
+        if end <= next || next >= wanted.end {
+            continue;
+        }
+        let protection = fields.next()?.as_bytes();
+        if start > next || protection.first() != Some(&b'r') {
+            return None;
+        }
+        let end = end.min(wanted.end);
+        found.push(Part { range: next..end, writable: protection.get(1) == Some(&b'w') });
+        next = end;
+    }
+    (next >= wanted.end).then_some(found)
+}
+
+/// Pages that the process may lock, as far as it has a limit.
+fn lockable() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes the limit into the structure; the other call asks for a number.
+    let (asked, is_root) = unsafe { (libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), libc::geteuid() == 0) };
+    if asked != 0 || is_root { usize::MAX } else { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) / PAGE }
+}
+
+/// Moves ranges of the caller's memory into memory of a BO.
+///
+/// # Safety
+/// The ranges are memory of the caller that it gave for this purpose.
+///
+/// # Errors
+/// ENOMEM for more than the process may lock; the kernel's error for memory that is missing or that may not be written.
+pub(super) unsafe fn adopt(ranges: &[Range<usize>], rules: UserPointers) -> Result<Memory, Errno> {
+    let length: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+    if length == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if length / PAGE > lockable() {
+        return Err(Errno::ENOMEM);
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").map_err(|_| Errno::ENOMEM)?;
+    let parts: Option<Vec<Vec<Part>>> = ranges.iter().map(|range| parts(&maps, range)).collect();
+    let parts: Vec<Part> = parts.ok_or(rules.unpinnable)?.concat();
+    let is_read_only = parts.iter().all(|part| !part.writable);
+    if parts.iter().any(|part| !part.writable) && !(is_read_only && rules.read_only) {
+        return Err(rules.unpinnable);
+    }
+    let memory = Memory::create(length)?;
+    let mut offset = 0;
+    for Part { range, writable } in parts {
+        // SAFETY: the range is mapped readable, by the table of mappings above.
+        let bytes = unsafe { user::read(range.start as u64, range.len()) }?;
+        memory.span(offset, bytes.len()).ok_or(Errno::ENOMEM)?.write(&bytes);
+        let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        memory.map(range.start, range.len(), prot, libc::MAP_SHARED | libc::MAP_FIXED, offset)?;
+        offset += bytes.len();
+    }
+    Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_follow_the_table_of_mappings() {
+        let maps =
+            "1000-3000 rw-p 00000000 00:00 0\n3000-4000 r--p 0 00:00 0\n5000-6000 rw-p 0 00:00 0\n7000-8000 ---p 0\n";
+        let part = |range, writable| Part { range, writable };
+        assert_eq!(parts(maps, &(0x2000..0x3000)), Some(vec![part(0x2000..0x3000, true)]));
+        let both = vec![part(0x2000..0x3000, true), part(0x3000..0x4000, false)];
+        assert_eq!(parts(maps, &(0x2000..0x4000)), Some(both));
+        for missing in [0x3000..0x5000, 0x4000..0x5000, 0x7000..0x8000, 0x9000..0xa000] {
+            assert_eq!(parts(maps, &missing), None, "{missing:x?}");
+        }
+    }
+}
