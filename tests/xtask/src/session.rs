@@ -37,7 +37,8 @@ pub struct DeviceOptions {
 /// Options of the commands that can use our device through either driver.
 #[derive(Debug, Clone, Args)]
 pub struct DriverOptions {
-    /// mock: the simulated device; xdna: AMD's ROCR of the testbed, on a simulated kernel device
+    /// mock: the simulated device; xdna: the kernel's own interface, on a simulated kernel device; rocr: AMD's ROCR of the
+    /// testbed, on the same
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Mock)]
     pub driver: DriverName,
     #[command(flatten)]
@@ -49,10 +50,13 @@ pub struct DriverOptions {
 /// What is behind the driver for real NPUs.
 #[derive(Debug, Clone, Args)]
 pub struct SimulationOptions {
-    /// With --driver xdna: generations of the NPUs to simulate, separated by commas
+    /// With --driver xdna or rocr: generations of the NPUs to simulate, separated by commas
     #[arg(long, value_name = "LIST", default_value = "aie2p")]
     pub npus: String,
-    /// With --driver xdna: the HSA runtime, `new` or `old` (both of the testbed) or a file
+    /// With --driver xdna or rocr: the kernel to simulate, `legacy`, `6.14`, `6.18` or `7.2`; see docs/simulated-kernels.md
+    #[arg(long, value_name = "KERNEL", default_value = "6.18")]
+    pub kernel: String,
+    /// With --driver rocr: the HSA runtime, `new` or `old` (both of the testbed) or a file
     #[arg(long, value_name = "ROCR", default_value = "new")]
     pub rocr: String,
 }
@@ -62,16 +66,19 @@ pub struct SimulationOptions {
 pub enum DriverName {
     /// The simulated device.
     Mock,
-    /// ROCR.
+    /// The kernel's own interface.
     Xdna,
+    /// AMD's ROCR.
+    Rocr,
 }
 
 impl DriverName {
     /// The URI of its first device.
-    fn first_device(self) -> &'static str {
+    pub fn first_device(self) -> &'static str {
         match self {
             Self::Mock => "mock:aie2p",
             Self::Xdna => "xdna:0",
+            Self::Rocr => "xdna:0?runtime=rocr",
         }
     }
 }
@@ -108,9 +115,8 @@ impl Session {
         if driver.device.device.is_none() {
             session.device = driver.driver.first_device().to_owned();
         }
-        if driver.driver == DriverName::Xdna {
-            session.simulation = Some(Simulation::new(&session.testbed, &driver.simulation, options.offline)?);
-        }
+        session.simulation =
+            Simulation::for_driver(driver.driver, &session.testbed, &driver.simulation, options.offline)?;
         Ok(session)
     }
 
@@ -160,7 +166,7 @@ impl Session {
     }
 
     /// Settings of the kernel store: a cache of the workspace's own unless the caller has set one, and reference kernels also
-    /// behind AMD's runtime, whose device is simulated here.
+    /// behind the kernel interface, whose device is simulated here.
     pub fn kernels(&self, command: &mut Command) {
         if std::env::var_os(GGML_HSA_KERNEL_CACHE_DIR.name()).is_none_or(|path| path.is_empty()) {
             command.env(GGML_HSA_KERNEL_CACHE_DIR.name(), workspace::target().join("kernel-cache"));
@@ -174,8 +180,8 @@ impl Session {
     /// anything open there.
     pub fn kernel_report(&self) -> Result<Option<KernelReport>> {
         let report = self.kernel_report_unchecked()?;
-        if let Some(report) = &report {
-            report.nothing_open()?;
+        if let (Some(report), Some(simulation)) = (&report, &self.simulation) {
+            simulation.nothing_open(report)?;
         }
         Ok(report)
     }

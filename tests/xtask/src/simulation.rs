@@ -1,11 +1,11 @@
 //! The simulated NPU behind the kernel interface: how a program gets it, and what it saw.
 //!
-//! A preload library answers the calls AMD's HSA runtime makes of the kernel, so that the runtime itself is the one users
+//! A preload library answers the calls our driver, AMD's HSA runtime or AMD's XRT make of the kernel, so that these are what users
 //! have. At the end of a program it writes a report, which says what the program asked of the kernel and what it left
 //! open.
 
 use crate::library;
-use crate::session::SimulationOptions;
+use crate::session::{DriverName, SimulationOptions};
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -22,22 +22,33 @@ const REPORT: &str = "report.json";
 #[derive(Debug, Clone)]
 pub struct Simulation {
     preload: PathBuf,
-    rocr: PathBuf,
+    /// The HSA runtime, when programs use one.
+    rocr: Option<PathBuf>,
     npus: String,
+    kernel: String,
     dir: Arc<TempDir>,
 }
 
 impl Simulation {
-    /// Builds the preload library and finds the runtime.
-    pub fn new(testbed: &Testbed, options: &SimulationOptions, offline: bool) -> Result<Self> {
-        let rocr = match options.rocr.as_str() {
-            "new" => testbed.rocr()?,
-            "old" => testbed.old_rocr()?,
-            file => std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?,
+    /// What is behind `driver`; `None` for one that needs no kernel.
+    pub fn for_driver(
+        driver: DriverName,
+        testbed: &Testbed,
+        options: &SimulationOptions,
+        offline: bool,
+    ) -> Result<Option<Self>> {
+        let rocr = match (driver, options.rocr.as_str()) {
+            (DriverName::Mock, _) => return Ok(None),
+            (DriverName::Xdna, _) => None,
+            (DriverName::Rocr, "new") => Some(testbed.rocr()?),
+            (DriverName::Rocr, "old") => Some(testbed.old_rocr()?),
+            (DriverName::Rocr, file) => {
+                Some(std::path::absolute(file).with_context(|| format!("cannot resolve {file}"))?)
+            }
         };
         let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
         let preload = library::preload(offline)?;
-        Ok(Self { preload, rocr, npus: options.npus.clone(), dir })
+        Ok(Some(Self { preload, rocr, npus: options.npus.clone(), kernel: options.kernel.clone(), dir }))
     }
 
     /// The same simulation with reports of its own.
@@ -53,10 +64,28 @@ impl Simulation {
         let _ = fs::remove_file(self.dir.path().join(REPORT));
         let mut command = testbed.command_with(program, Some(&self.preload));
         command
-            .env("AIE_HAL_LIBHSA_PATH", &self.rocr)
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
+            .env("AMDXDNA_SIM_KERNEL", &self.kernel)
             .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
+        // Without one a path to nowhere shows that none is looked for.
+        let nowhere = Path::new("/nonexistent/libhsa-runtime64.so.1");
+        command.env("AIE_HAL_LIBHSA_PATH", self.rocr.as_deref().unwrap_or(nowhere));
         command
+    }
+
+    /// What programs may leave open.
+    fn kept(&self) -> Levels {
+        if self.rocr.is_some() { KEPT_BY_ROCR } else { Levels::default() }
+    }
+
+    /// Errors if a program left anything open that AMD's runtime does not always leave.
+    pub fn nothing_open(&self, report: &KernelReport) -> Result<()> {
+        self.nothing_open_but(report, Levels::default())
+    }
+
+    /// The same; `more` may be open as well.
+    pub fn nothing_open_but(&self, report: &KernelReport, more: Levels) -> Result<()> {
+        report.open_within(self.kept(), more)
     }
 
     /// What the program that ended last did.
@@ -141,15 +170,9 @@ impl KernelReport {
         self.calls.values().map(|calls| calls.count).sum()
     }
 
-    /// Errors if the program left more open than ROCR itself does; see [`KEPT_BY_ROCR`].
-    pub fn nothing_open(&self) -> Result<()> {
-        self.nothing_open_but(Levels::default())
-    }
-
-    /// Errors if the program left more open than ROCR itself does and `more`.
-    pub fn nothing_open_but(&self, more: Levels) -> Result<()> {
+    /// Errors if the program left more open than `kept` and `more`.
+    fn open_within(&self, kept: Levels, more: Levels) -> Result<()> {
         let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
-        let kept = KEPT_BY_ROCR;
         let within = bos <= kept.bos.saturating_add(more.bos)
             && bo_bytes <= kept.bo_bytes.saturating_add(more.bo_bytes)
             && mappings <= kept.mappings.saturating_add(more.mappings)
@@ -158,7 +181,7 @@ impl KernelReport {
         if !within {
             bail!(
                 "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \
-                 {contexts} contexts, {files} files; ROCR's own are {} buffer objects and {} file",
+                 {contexts} contexts, {files} files; {} buffer objects and {} files are expected",
                 kept.bos,
                 kept.files
             );
@@ -170,7 +193,7 @@ impl KernelReport {
     pub fn summary(&self) -> String {
         format!(
             "kernel device: {} calls, {} doorbells with {} commands, {} contexts made, {} switches, {:.1} ms of its own \
-             time, nothing left open that ROCR does not always leave",
+             time, nothing unexpected left open",
             self.total_calls(),
             self.doorbells,
             self.commands,
@@ -201,7 +224,7 @@ pub mod tests {
         let path = dir.path().join("report.json");
         fs::write(&path, sample(0)).unwrap();
         let report = KernelReport::read(&path).unwrap();
-        report.nothing_open().unwrap();
+        report.open_within(KEPT_BY_ROCR, Levels::default()).unwrap();
         assert_eq!(report.total_calls(), 7);
         assert!(report.summary().contains("3 doorbells with 9 commands"), "{}", report.summary());
     }
@@ -209,15 +232,15 @@ pub mod tests {
     #[test]
     fn what_is_left_open_is_an_error() {
         let report: KernelReport = serde_json::from_str(&sample(2)).unwrap();
-        assert!(report.nothing_open().unwrap_err().to_string().contains("2 contexts"));
+        assert!(report.open_within(KEPT_BY_ROCR, Levels::default()).unwrap_err().to_string().contains("2 contexts"));
         let mut report: KernelReport = serde_json::from_str(&sample(0)).unwrap();
         report.open_at_exit = KEPT_BY_ROCR;
-        report.nothing_open().unwrap();
+        report.open_within(KEPT_BY_ROCR, Levels::default()).unwrap();
         report.open_at_exit.mappings += 1;
-        assert!(report.nothing_open().unwrap_err().to_string().contains("3 mappings"));
+        assert!(report.open_within(KEPT_BY_ROCR, Levels::default()).unwrap_err().to_string().contains("3 mappings"));
         report.open_at_exit = KEPT_BY_ROCR;
         report.open_at_exit.bo_bytes += 1;
-        assert!(report.nothing_open().is_err());
+        assert!(report.open_within(KEPT_BY_ROCR, Levels::default()).is_err());
     }
 
     #[test]

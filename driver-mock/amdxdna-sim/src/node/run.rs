@@ -9,6 +9,7 @@ use crate::faults::CommandFault;
 use aie_device_memory::{Snapshots, Span};
 use aie_driver_mock::npu::{ChainCommand, ContextId};
 use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::format::instructions::InstructionStream;
 use aie_hal::kernel::Kernel;
 use amdxdna_sys::ert::{self, opcode};
 use amdxdna_sys::limits;
@@ -184,6 +185,9 @@ impl Array {
             let why = format!("opcode {opcode} in the arguments, {} runs instructions", ert::TRANSACTION);
             return Outcome::Failed(INVALID_PARAMETER, why);
         }
+        if is_empty_stream(&submission.heap, u64::from(address), words as usize) {
+            return Outcome::Completed;
+        }
         let prepared = match self.prepare(device, unit, &submission.heap, u64::from(address), words as usize) {
             Ok(prepared) => prepared,
             Err(reason) => return Outcome::Silent(reason),
@@ -282,6 +286,18 @@ const NPU1: u8 = 3;
 /// Slots of fewer words have to have an even number of them.
 const EVEN_BELOW: usize = 15;
 
+/// Whether a stream has no operations: the firmware then has nothing to do, and nothing to wait for.
+fn is_empty_stream(heap: &Bo, address: u64, words: usize) -> bool {
+    let mut header = [0; 4 * HEADER_WORDS];
+    let offset = address.checked_sub(limits::DEV_MEM_BASE).map(|offset| offset as usize);
+    let found = offset.filter(|_| words == HEADER_WORDS).zip(heap.memory());
+    let Some(span) = found.and_then(|(offset, (memory, _))| memory.span(offset, header.len())) else { return false };
+    span.read(&mut header);
+    InstructionStream::parse(&header).is_ok_and(|stream| stream.operations().next().is_none())
+}
+
+/// Words of a stream's header.
+const HEADER_WORDS: usize = 4;
 /// Words in front of the arguments: opcode, instruction address, instruction count.
 const FIXED_WORDS: usize = 5;
 /// An address of two words, and a size.

@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: the conformance suite on one driver.
 //!
 //! On the mock it is an ordinary test of the workspace. On the driver for real NPUs the same suite runs as a program of the
-//! testbed, with AMD's own runtime, on the simulated kernel device; arguments go on to the test program.
+//! testbed on the simulated kernel device, directly or with AMD's own runtime; arguments go on to the test program.
 
 use crate::build;
 use crate::session::{DriverName, Options, SimulationOptions};
@@ -17,6 +17,8 @@ const PACKAGE: &str = "aie-conformance";
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask conformance --driver xdna
+  cargo xtask conformance --driver xdna --kernel 7.2 --npus aie2
+  cargo xtask conformance --driver rocr
   cargo xtask conformance --driver xdna -- --list
   cargo xtask conformance --driver xdna -- semaphore --test-threads 1
 
@@ -37,15 +39,16 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     let name = match args.driver {
         DriverName::Mock => "mock",
         DriverName::Xdna => "xdna",
+        DriverName::Rocr => "rocr",
     };
     let program = build::cargo(&["test", "--package", PACKAGE, "--test", name, "--no-run"], options.offline)?
         .executable("test", name)?;
     let simulation = match args.driver {
         DriverName::Mock => None,
-        DriverName::Xdna => {
+        driver => {
             let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-            let simulation = Simulation::new(&testbed, &args.simulation, options.offline)?;
-            Some((testbed, simulation))
+            let simulation = Simulation::for_driver(driver, &testbed, &args.simulation, options.offline)?;
+            simulation.map(|simulation| (testbed, simulation))
         }
     };
     let mut command = match &simulation {
@@ -59,7 +62,7 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     }
     if let Some((_, simulation)) = &simulation {
         let report = simulation.report()?;
-        report.nothing_open()?;
+        simulation.nothing_open(&report)?;
         println!("{}", report.summary());
     }
     Ok(())

@@ -29,18 +29,21 @@ const PROMPT: &str = "Water is";
 const CODES: &[(&str, &[&str])] = &[
     ("OPEN_ACCEL", &["ENOENT", "EACCES", "EMFILE", "ENODEV"]),
     ("OPEN_KFD", &["ENOENT", "EACCES", "EMFILE", "ENODEV"]),
-    ("VERSION", &["EFAULT"]),
+    ("VERSION", &["EFAULT", "ENODEV"]),
     ("GET_CAP", &["EINVAL"]),
     ("GET_INFO", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "ETIME", "EOPNOTSUPP"]),
     ("GET_ARRAY", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "EOPNOTSUPP"]),
     ("SET_STATE", &["EPERM", "EINVAL", "ENODEV", "EOPNOTSUPP"]),
-    ("CREATE_HWCTX", &["EINVAL", "ENODEV", "ENOMEM", "EFAULT", "EBUSY", "ENOSPC", "ETIME"]),
+    ("CREATE_HWCTX", &["EINVAL", "ENODEV", "ENOENT", "ENOMEM", "EFAULT", "EBUSY", "ENOSPC", "EAGAIN", "EMFILE", "ETIME"]),
     ("DESTROY_HWCTX", &["EINVAL", "ENODEV"]),
     ("CONFIG_HWCTX", &["EINVAL", "E2BIG", "ENOMEM", "EFAULT", "EOPNOTSUPP", "ETIME"]),
     ("CREATE_BO", &["EINVAL", "EBUSY", "ENOMEM"]),
     ("GET_BO_INFO", &["EINVAL", "ENOENT"]),
     ("SYNC_BO", &["EINVAL", "ENOENT", "ETIME"]),
-    ("EXEC_CMD", &["EINVAL", "ENOENT", "ENOMEM", "EFAULT", "EINTR", "ENODEV", "ETIME"]),
+    ("EXEC_CMD", &["EINVAL", "ENOENT", "EIO", "ENOMEM", "EFAULT", "EINTR", "ENODEV", "ETIME"]),
+    ("SYNCOBJ_CREATE", &["EOPNOTSUPP", "ENOMEM"]),
+    ("SYNCOBJ_DESTROY", &["EINVAL", "EOPNOTSUPP"]),
+    ("SYNCOBJ_TIMELINE_WAIT", &["EINVAL", "ENOENT", "ENOMEM", "EFAULT", "EINTR", "ETIME", "EOPNOTSUPP"]),
     ("WAIT_CMD", &["EINVAL", "EINTR", "ETIME", "EOPNOTSUPP"]),
     ("GEM_CLOSE", &["EINVAL"]),
     ("PRIME_HANDLE_TO_FD", &["ENOENT", "EMFILE", "ENOMEM"]),
@@ -91,6 +94,8 @@ fn leaves(fault: &str) -> Levels {
 #[command(after_help = "Examples:
   cargo xtask faults
   cargo xtask faults --call CREATE_HWCTX,EXEC_CMD
+  cargo xtask faults --kernel 7.2 --sample 8
+  cargo xtask faults --driver rocr
   cargo xtask faults --json
 
 Exit code 1 if llama.cpp hung, was ended by a signal that is not a documented abort of the runtime, or
@@ -99,6 +104,14 @@ pub struct FaultsArgs {
     /// Only these calls or command faults, separated by commas
     #[arg(long, value_name = "CALL", value_delimiter = ',')]
     call: Vec<String>,
+    /// Every N-th case only, starting with the first
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    sample: u64,
+    /// xdna: the kernel's own interface; rocr: AMD's ROCR of the testbed
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Xdna)]
+    driver: DriverName,
+    #[command(flatten)]
+    simulation: SimulationOptions,
     /// Cases at a time
     #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
     jobs: usize,
@@ -165,8 +178,8 @@ pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
 
 fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
     let driver = DriverOptions {
-        driver: DriverName::Xdna,
-        simulation: SimulationOptions { npus: "aie2p".to_owned(), rocr: "new".to_owned() },
+        driver: args.driver,
+        simulation: args.simulation.clone(),
         device: DeviceOptions { device: None, library: None },
     };
     let session = Session::open_with(options, &driver)?;
@@ -175,12 +188,15 @@ fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
     let (text, reference) = healthy(&session, &request)?;
     let wanted =
         |fault: &str| args.call.is_empty() || args.call.iter().any(|call| fault.split('@').next() == Some(call));
-    let faults: Vec<String> = plan(&reference)?.into_iter().filter(|fault| wanted(fault)).collect();
+    let faults = plan(&reference)?.into_iter().filter(|fault| wanted(fault)).step_by(args.sample as usize);
+    let faults: Vec<String> = faults.collect();
     if faults.is_empty() {
         bail!("no such call in a run without faults; there are {}", names(&reference));
     }
+    let documented = if args.driver == DriverName::Rocr { RUNTIME_ABORTS } else { &[] };
     let bar = output::progress(faults.len() as u64)?;
-    let rows = in_parallel(&faults, args.jobs, &bar, |fault| case(fault, &session.apart()?, &request, &text))?;
+    let rows =
+        in_parallel(&faults, args.jobs, &bar, |fault| case(fault, &session.apart()?, &request, &text, documented))?;
     bar.finish_and_clear();
     Ok(rows)
 }
@@ -258,12 +274,18 @@ fn in_parallel(
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn case(fault: &str, session: &Session, request: &Request, text: &str) -> Result<Row> {
+fn case(
+    fault: &str,
+    session: &Session,
+    request: &Request,
+    text: &str,
+    documented: &[(&str, &str)],
+) -> Result<Row> {
     let mut command = command(session, Some(fault))?;
     request.arguments(&mut command);
     let finished = process::run(&mut command, Duration::from_secs(SECONDS))?;
     let left_open = left_open(fault, session);
-    let (outcome, problem) = judge(fault, &finished, text, left_open);
+    let (outcome, problem) = judge(fault, &finished, text, left_open, documented);
     let message = library_messages(&finished.stderr).into_iter().next_back().unwrap_or_default();
     Ok(Row { fault: fault.to_owned(), outcome, seconds: finished.elapsed.as_secs_f64(), message, problem })
 }
@@ -277,11 +299,19 @@ fn left_open(fault: &str, session: &Session) -> Option<String> {
         Err(_) if fault.starts_with("OPEN_") || fault.starts_with("KFD_GET_VERSION@1=") => return None,
         Err(error) => return Some(format!("{error:#}")),
     };
-    report.nothing_open_but(leaves(fault)).err().map(|error| format!("{error:#}"))
+    let simulation = session.simulation.as_ref()?;
+    simulation.nothing_open_but(&report, leaves(fault)).err().map(|error| format!("{error:#}"))
 }
 
 /// What came of a run, and why that is wrong if it is. `left_open` is what is wrong with the kernel's report.
-fn judge(fault: &str, finished: &Finished, text: &str, left_open: Option<String>) -> (Outcome, Option<String>) {
+/// `documented`: calls in which the runtime ends the process itself.
+fn judge(
+    fault: &str,
+    finished: &Finished,
+    text: &str,
+    left_open: Option<String>,
+    documented: &[(&str, &str)],
+) -> (Outcome, Option<String>) {
     let wrong = |why: String| (Outcome::Wrong, Some(format!("{why}\n{}", finished.last_words(6))));
     if finished.timed_out {
         return wrong(format!("llama.cpp hung for {SECONDS} s"));
@@ -291,7 +321,7 @@ fn judge(fault: &str, finished: &Finished, text: &str, left_open: Option<String>
     told.retain(|line| !line.contains("`ulimit -l`"));
     if finished.status.code().is_none() {
         let call = fault.split('@').next().unwrap_or(fault);
-        let documented = RUNTIME_ABORTS.iter().any(|(name, words)| *name == call && finished.stderr.contains(words));
+        let documented = documented.iter().any(|(name, words)| *name == call && finished.stderr.contains(words));
         return match documented {
             true => (Outcome::RuntimeAbort, None),
             false => wrong(format!("llama.cpp was {}", finished.describe())),
@@ -351,7 +381,7 @@ mod tests {
     }
 
     fn outcome(finished: &Finished, left_open: Option<&str>) -> Outcome {
-        judge("EXEC_CMD@1=EIO", finished, "text", left_open.map(str::to_owned)).0
+        judge("EXEC_CMD@1=EIO", finished, "text", left_open.map(str::to_owned), &[]).0
     }
 
     const TOLD: &str = "0.01 E ggml-hsa: HSA0: a command failed";
@@ -382,7 +412,7 @@ mod tests {
     fn a_signal_is_wrong_unless_it_is_documented() {
         assert_eq!(outcome(&end(6, "", TOLD), None), Outcome::Wrong);
         let assert = end(6, "", "Assertion `EopEvent() != NULL' failed");
-        assert_eq!(judge("KFD_CREATE_EVENT@1=ENOMEM", &assert, "text", None).0, Outcome::RuntimeAbort);
+        assert_eq!(judge("KFD_CREATE_EVENT@1=ENOMEM", &assert, "text", None, RUNTIME_ABORTS).0, Outcome::RuntimeAbort);
         assert_eq!(outcome(&assert, None), Outcome::Wrong);
         let mut hung = end(0, "text", "");
         hung.timed_out = true;

@@ -1,4 +1,4 @@
-//! `cargo xtask stress`: AMD's ROCR under load, on the simulated kernel device.
+//! `cargo xtask stress`: the driver for real NPUs under load, on the simulated kernel device.
 //!
 //! Three loads, each in a process of its own: very many dispatches on one queue, graphs with more PDIs than a context holds,
 //! and four queues used from eight threads. The program checks every result, that its memory and descriptors stay flat, and that
@@ -8,7 +8,7 @@
 use crate::build;
 use crate::output;
 use crate::process;
-use crate::session::{Options, SimulationOptions};
+use crate::session::{DriverName, Options, SimulationOptions};
 use crate::simulation::{KernelReport, Simulation};
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail, ensure};
@@ -38,7 +38,8 @@ enum Load {
 #[command(after_help = "Examples:
   cargo xtask stress
   cargo xtask stress --load queues --seconds 600
-  cargo xtask stress --rocr target/release/libhsa_stand_in.so
+  cargo xtask stress --driver rocr
+  cargo xtask stress --driver rocr --rocr target/release/libhsa_stand_in.so
 
 Exit code 1 if a result was wrong, memory or descriptors grew in the second half of a load, a kernel call failed, or
 anything was left open.")]
@@ -49,6 +50,9 @@ pub struct StressArgs {
     /// Seconds of the load `queues`
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(2..))]
     seconds: u64,
+    /// xdna: the kernel's own interface; rocr: AMD's ROCR of the testbed
+    #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Xdna)]
+    driver: DriverName,
     #[command(flatten)]
     simulation: SimulationOptions,
 }
@@ -89,7 +93,8 @@ struct Row {
 /// Runs the command.
 pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-    let simulation = Simulation::new(&testbed, &args.simulation, options.offline)?;
+    let simulation = Simulation::for_driver(args.driver, &testbed, &args.simulation, options.offline)?
+        .context("the mock has no kernel device to be put under load; choose `xdna` or `rocr`")?;
     let program =
         build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
     let all = [Load::Dispatches, Load::Pdis, Load::Queues];
@@ -104,7 +109,7 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
     let mut command = simulation.command(testbed, program);
     let word = load.to_possible_value().context("every load has a word")?;
     command.arg(word.get_name()).args(["--seconds", &args.seconds.to_string()]);
-    command.args(["--device", "xdna:0"]);
+    command.args(["--device", args.driver.first_device()]);
     let finished = process::run(&mut command, LIMIT + Duration::from_secs(args.seconds))?;
     ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
     let printed: Printed = serde_json::from_str(&finished.stdout)
@@ -116,15 +121,15 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
         (Err(_), _) => None,
     };
     let row = Row { printed, kernel };
-    row.arrived()?;
+    row.arrived(|kernel| simulation.nothing_open(kernel))?;
     Ok(row)
 }
 
 impl Row {
     /// Errors unless the kernel device did what the driver says it asked for, and has nothing open.
-    fn arrived(&self) -> Result<()> {
+    fn arrived(&self, nothing_open: impl FnOnce(&KernelReport) -> Result<()>) -> Result<()> {
         let Self { printed, kernel: Some(kernel) } = self else { return Ok(()) };
-        kernel.nothing_open()?;
+        nothing_open(kernel)?;
         if let Some((name, calls)) = kernel.calls.iter().find(|(_, calls)| !calls.errors.is_empty()) {
             bail!("the kernel call {name} failed: {:?}", calls.errors);
         }
@@ -205,10 +210,10 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_is_an_error() {
-        row(9, 1).arrived().unwrap();
-        assert!(row(10, 1).arrived().unwrap_err().to_string().contains("9 commands"));
-        assert!(row(9, 2).arrived().unwrap_err().to_string().contains("2 contexts"));
-        Row { kernel: None, ..row(10, 1) }.arrived().unwrap();
+        row(9, 1).arrived(|_| Ok(())).unwrap();
+        assert!(row(10, 1).arrived(|_| Ok(())).unwrap_err().to_string().contains("9 commands"));
+        assert!(row(9, 2).arrived(|_| Ok(())).unwrap_err().to_string().contains("2 contexts"));
+        Row { kernel: None, ..row(10, 1) }.arrived(|_| Ok(())).unwrap();
     }
 
     #[test]
@@ -216,7 +221,11 @@ mod tests {
         let with = |change: fn(&mut KernelReport)| {
             let mut row = row(9, 1);
             row.kernel.as_mut().into_iter().for_each(change);
-            row.arrived().unwrap_err().to_string()
+            let open = |kernel: &KernelReport| match kernel.open_at_exit.contexts {
+                0 => Ok(()),
+                _ => bail!("left open"),
+            };
+            row.arrived(open).unwrap_err().to_string()
         };
         let error = with(|kernel| {
             kernel.calls.get_mut("EXEC_CMD").unwrap().errors.insert("EINTR".to_owned(), 1);

@@ -228,7 +228,7 @@ impl DispatchCosts {
         let report = simulation.report()?;
         if *word == "hal" {
             // Without the HAL's driver ROCR leaves a mapping of every allocation behind.
-            report.nothing_open()?;
+            simulation.nothing_open(&report)?;
         }
         let commands = report.commands.max(1) as f64;
         Ok(Self {
