@@ -58,6 +58,7 @@ pub struct Counts {
     pub bo_bytes: Level,
     pub mappings: Level,
     pub contexts: Level,
+    pub syncobjs: Level,
     pub files: Level,
 }
 
@@ -202,6 +203,7 @@ impl Journal {
         };
         json!({
             "pid": std::process::id(),
+            "kernel": self.settings.kernel.name(),
             "devices": devices.iter().map(describe).collect::<Vec<_>>(),
             "calls": calls,
             "contexts_created": npus.iter().map(|c| c.contexts_created).sum::<u64>(),
@@ -221,6 +223,7 @@ impl Journal {
                 "bo_bytes": counts.bo_bytes.peak(),
                 "mappings": counts.mappings.peak(),
                 "contexts": counts.contexts.peak(),
+                "syncobjs": counts.syncobjs.peak(),
                 "files": counts.files.peak(),
             },
             "open_at_exit": {
@@ -228,6 +231,7 @@ impl Journal {
                 "bo_bytes": counts.bo_bytes.now(),
                 "mappings": counts.mappings.now(),
                 "contexts": counts.contexts.now(),
+                "syncobjs": counts.syncobjs.now(),
                 "files": counts.files.now(),
             },
             "messages": *self.messages.lock(),

@@ -37,11 +37,11 @@
 //! has no devices. The report, and the comparison of streams, are made by processes that have opened an accel node.
 //!
 //! # Report
-//! JSON with these fields: `pid`; `devices`, a list with `arch`, `pci`, `contexts_created`, `context_switches`, `chains`,
+//! JSON with these fields: `pid`; `kernel`; `devices`, a list with `arch`, `pci`, `contexts_created`, `context_switches`, `chains`,
 //! `commands`, `virtual_ns`, `lost` for each; the sums of these; `calls`, by name, each with `count` and `errors` (by name);
 //! `doorbells` (accepted EXEC_CMDs); `commands_run`, `commands_timed_out`, `commands_aborted`, `commands_failed`;
 //! `chains_not_run` (accepted, then dropped because they were malformed or too long); `bos_created` by type; `peak` and
-//! `open_at_exit`, both with `bos`, `bo_bytes`, `mappings`, `contexts`, `files`; `messages`, the first 200.
+//! `open_at_exit`, both with `bos`, `bo_bytes`, `mappings`, `contexts`, `syncobjs`, `files`; `messages`, the first 200.
 //! It is written at exit, at `_exit`, `abort` and a failed `assert`, but not when a signal ends the process.
 //!
 //! # Not simulated

@@ -77,7 +77,8 @@ impl State {
         Some(bo)
     }
 
-    fn add_syncobj(&mut self, object: Arc<Syncobj>) -> u32 {
+    fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
+        device.journal.counts.syncobjs.change(1);
         let mut used = self.syncobjs.keys().copied();
         let handle = (1..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
         self.syncobjs.insert(handle, object);
@@ -344,7 +345,7 @@ impl File {
             line: self.device.new_line(npu),
             timeline: profile.syncobj.then(|| Syncobj::new(false)),
         };
-        let syncobj = context.timeline.clone().map(|timeline| state.add_syncobj(timeline));
+        let syncobj = context.timeline.clone().map(|timeline| state.add_syncobj(&self.device, timeline));
         state.contexts.insert(handle, context);
         state.next_context = if handle == limits::CONTEXT_HANDLE { 1 } else { handle + 1 };
         arguments.handle = handle;
@@ -486,7 +487,7 @@ impl File {
 
     /// Makes a handle of a synchronisation object.
     pub(super) fn add_syncobj(&self, object: Arc<Syncobj>) -> u32 {
-        self.state.lock().add_syncobj(object)
+        self.state.lock().add_syncobj(&self.device, object)
     }
 
     /// The synchronisation object behind a handle.
@@ -502,7 +503,9 @@ impl File {
     /// # Errors
     /// EINVAL for an unknown one.
     pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
-        self.state.lock().syncobjs.remove(&handle).map(drop).ok_or(Errno::EINVAL)
+        self.state.lock().syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
+        self.device.journal.counts.syncobjs.change(-1);
+        Ok(())
     }
 
     /// Bytes of the heap that are taken.
@@ -523,7 +526,11 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        let contexts = std::mem::take(&mut self.state.lock().contexts);
+        let (contexts, syncobjs) = {
+            let mut state = self.state.lock();
+            (std::mem::take(&mut state.contexts), std::mem::take(&mut state.syncobjs))
+        };
+        self.device.journal.counts.syncobjs.change(-(syncobjs.len() as i64));
         for context in contexts.into_values() {
             // A context that is in the table exists; there is nobody to tell an error anyway.
             let _ = self.release_context(context);

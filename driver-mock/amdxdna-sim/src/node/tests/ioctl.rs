@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The descriptors of the process under test.
 #[derive(Default)]
-struct Exported(Mutex<Vec<(i32, Arc<Bo>)>>, Mutex<Vec<(i32, Arc<Syncobj>)>>);
+pub(super) struct Exported(Mutex<Vec<(i32, Arc<Bo>)>>, Mutex<Vec<(i32, Arc<Syncobj>)>>);
 
 impl Descriptors for Exported {
     fn exported(&self, fd: i32, bo: Arc<Bo>) {
@@ -37,21 +37,21 @@ fn request(number: u32, bytes: usize) -> u64 {
     u64::from(RequestCode::new(Direction::ReadWrite, number, bytes).0)
 }
 
-fn address<T: ?Sized>(value: &mut T) -> u64 {
+pub(super) fn address<T: ?Sized>(value: &mut T) -> u64 {
     std::ptr::from_mut(value).cast::<u8>().expose_provenance() as u64
 }
 
-fn make_with<T: Pod>(file: &File, descriptors: &Exported, name: &str, value: &mut T) -> Result<(), Errno> {
+pub(super) fn make_with<T: Pod>(file: &File, descriptors: &Exported, name: &str, value: &mut T) -> Result<(), Errno> {
     let number = layout::ioctls().find(|call| call.name == name).unwrap().code.number();
     // SAFETY: the address of `value`, with its size; addresses in it are those of live objects of the test.
     unsafe { ioctl(file, descriptors, request(number, size_of::<T>()), address(value)) }
 }
 
-fn make<T: Pod>(file: &File, name: &str, value: &mut T) -> Result<(), Errno> {
+pub(super) fn make<T: Pod>(file: &File, name: &str, value: &mut T) -> Result<(), Errno> {
     make_with(file, &Exported::default(), name, value)
 }
 
-fn query<T: Pod>(file: &File, param: u32) -> Result<T, Errno> {
+pub(super) fn query<T: Pod>(file: &File, param: u32) -> Result<T, Errno> {
     let mut answer = T::zeroed();
     let buffer = address(&mut answer);
     make(file, "GET_INFO", &mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })

@@ -1,7 +1,10 @@
 //! The node without any preloading: each limit, each error code, and what commands come to.
 
 mod ioctl;
+mod jobs;
+mod kernels;
 mod rig;
+mod syncobj;
 
 use crate::errno::Errno;
 use crate::node::File;

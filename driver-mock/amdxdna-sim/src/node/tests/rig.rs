@@ -192,13 +192,39 @@ impl Rig {
 
     /// A command that reads `length` bytes at offset `from` of the data and writes those at `to`.
     pub(super) fn command(&self, unit: u32, instructions: (u32, u32), from: usize, to: usize, length: u32) -> u32 {
+        self.command_at(unit, instructions, self.address, from, to, length)
+    }
+
+    /// The same with the data at `base`.
+    pub(super) fn command_at(
+        &self,
+        unit: u32,
+        instructions: (u32, u32),
+        base: usize,
+        from: usize,
+        to: usize,
+        length: u32,
+    ) -> u32 {
         let (bo, count) = instructions;
         let mut words = vec![1 << unit, ert::TRANSACTION, 0, self.device_address(bo) as u32, 0x7f00, count];
-        for address in [self.address + from, self.address + to] {
+        for address in [base + from, base + to] {
             words.extend([address as u32, (address >> 32) as u32]);
         }
         words.extend([length, length]);
         self.command_bo(opcode::START_CU, &words)
+    }
+
+    /// A command with one more word, so that their number is even.
+    pub(super) fn padded(&self, command: u32) -> u32 {
+        let bo = self.file.bo(command).unwrap();
+        let header = bo.word(0).unwrap();
+        bo.set_word(0, ert::header(ert::opcode_of(header), ert::count_of(header) + 1));
+        command
+    }
+
+    /// The command at `index` of a chain.
+    pub(super) fn chained(&self, chain: u32, index: usize) -> u32 {
+        self.file.bo(chain).unwrap().word(4 * (ert::chain::HANDLES + 2 * index)).unwrap()
     }
 
     pub(super) fn chain(&self, commands: &[u32]) -> u32 {

@@ -1,0 +1,96 @@
+//! Jobs behind the caller.
+
+use super::rig::{context, rig_of, rig_with};
+use crate::errno::Errno;
+use amdxdna_sys::ert::state;
+use std::time::{Duration, Instant};
+
+#[test]
+fn four_jobs_of_a_context_wait_and_a_fifth_ends_the_wait_for_a_stuck_one() {
+    let rig = rig_with("", "timeout@1");
+    let (context, instructions) = rig.ready("add 1");
+    let chains: Vec<u32> = (0..5).map(|_| rig.chain(&[rig.command(0, instructions, 0, 64, 4)])).collect();
+    for (sequence, chain) in (0..4).zip(&chains) {
+        assert_eq!(rig.file.exec_cmd(context, *chain, &[rig.data]), Ok(sequence));
+    }
+    let line = rig.file.state.lock().contexts[&context].line.clone();
+    assert_eq!(line.wait(3, 50), Err(Errno::ETIME), "the first never signals");
+    assert_eq!(line.counts(), (4, 0));
+    assert_eq!(rig.file.exec_cmd(context, chains[4], &[rig.data]), Ok(4));
+    rig.ended(context, 4);
+    let states: Vec<_> = chains.iter().map(|chain| rig.state(*chain)).collect();
+    assert_eq!(states, [[state::TIMEOUT; 4].as_slice(), &[state::COMPLETED]].concat());
+}
+
+#[test]
+fn jobs_behind_a_stuck_one_are_aborted_on_mainline() {
+    let rig = rig_of("6.18", "", "timeout@1");
+    let (context, instructions) = rig.ready("add 1");
+    let chains: Vec<u32> = (0..3).map(|_| rig.chain(&[rig.padded(rig.command(0, instructions, 0, 64, 4))])).collect();
+    for chain in &chains {
+        rig.file.exec_cmd(context, *chain, &[rig.data]).unwrap();
+    }
+    rig.ended(context, 2);
+    assert!(chains.iter().all(|chain| rig.state(*chain) == state::ABORT));
+}
+
+#[test]
+fn a_stuck_context_does_not_hold_others() {
+    let rig = rig_with("", "timeout@1");
+    let (stuck, instructions) = rig.ready("add 1");
+    let (other, _) = rig.ready("add 2");
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let stuck_chain = rig.chain(&[command]);
+    rig.file.exec_cmd(stuck, stuck_chain, &[rig.data]).unwrap();
+    let chain = rig.chain(&[command]);
+    assert_eq!(rig.run(other, chain, &[rig.data]), state::COMPLETED);
+    assert_eq!(rig.data(64, 4), [2; 4]);
+    assert_eq!(rig.state(stuck_chain), state::NEW);
+    assert_eq!(rig.file.destroy_hwctx(stuck), Ok(()));
+    assert_eq!(rig.state(stuck_chain), state::TIMEOUT);
+}
+
+#[test]
+fn a_stuck_job_ends_by_the_clock_too() {
+    let rig = rig_with("", "timeout@1");
+    let (context, instructions) = rig.ready("add 1");
+    let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
+    rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    let line = rig.file.state.lock().contexts[&context].line.clone();
+    let start = Instant::now();
+    // Waits of a millisecond pass a millisecond each, and polling passes what the clock says.
+    while line.wait(0, 1) == Err(Errno::ETIME) {
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+    assert_eq!(rig.state(chain), state::TIMEOUT);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_command_is_read_when_it_runs_and_keeps_its_bos() {
+    let rig = rig_with("", "");
+    let (context, instructions) = rig.ready("add 5");
+    let command = rig.command(0, instructions, 0, 64, 4);
+    let sequence = rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    let bo = rig.file.bo(command).unwrap();
+    rig.file.gem_close(command).unwrap();
+    rig.ended(context, sequence);
+    assert_eq!(bo.word(0).unwrap() & 0xf, state::COMPLETED);
+    assert_eq!(rig.data(64, 4), [5; 4]);
+}
+
+#[test]
+fn the_node_settles_at_the_end() {
+    let rig = rig_with("", "timeout@2");
+    let first = context(&rig.file, 4).unwrap();
+    let (second, instructions) = rig.ready("add 1");
+    rig.configure(first, &[rig.pdi("add 1")]).unwrap();
+    for context in [first, second] {
+        let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
+        rig.file.exec_cmd(context, chain, &[rig.data]).unwrap();
+    }
+    rig.device.settle(Instant::now() + Duration::from_secs(10));
+    let lines: Vec<_> = rig.file.state.lock().contexts.values().map(|context| context.line.clone()).collect();
+    assert!(lines.iter().all(|line| line.counts() == (1, 1)));
+}

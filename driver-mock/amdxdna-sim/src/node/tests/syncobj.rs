@@ -1,0 +1,213 @@
+//! Synchronisation objects and the timelines of contexts.
+
+use super::ioctl::{Exported, address, make, make_with};
+use super::rig::{Rig, rig_of};
+use crate::errno::Errno;
+use crate::node::File;
+use amdxdna_sys::ert::state;
+use amdxdna_sys::*;
+use bytemuck::Zeroable;
+use rstest::rstest;
+use std::time::{Duration, Instant};
+
+/// An absolute time of CLOCK_MONOTONIC.
+fn after(time: Duration) -> i64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the time into the structure.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec * 1_000_000_000 + now.tv_nsec + i64::try_from(time.as_nanos()).unwrap()
+}
+
+/// Waits for points of objects; the first that was found reached.
+fn wait(file: &File, points: &[(u32, u64)], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
+    let (mut handles, mut points): (Vec<u32>, Vec<u64>) = points.iter().copied().unzip();
+    let mut wait = drm_syncobj_timeline_wait {
+        handles: address(handles.as_mut_slice()),
+        points: address(points.as_mut_slice()),
+        timeout_nsec,
+        count_handles: handles.len() as u32,
+        flags,
+        ..Default::default()
+    };
+    make(file, "SYNCOBJ_TIMELINE_WAIT", &mut wait).map(|()| wait.first_signaled)
+}
+
+const ALL: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL;
+const FOR_SUBMIT: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT;
+const LONG: Duration = Duration::from_secs(100);
+
+fn object(file: &File, flags: u32) -> u32 {
+    let mut create = drm_syncobj_create { handle: 0, flags };
+    make(file, "SYNCOBJ_CREATE", &mut create).unwrap();
+    create.handle
+}
+
+fn points_of(file: &File, handle: u32, flags: u32) -> u64 {
+    let (mut handles, mut points) = ([handle], [99_u64]);
+    let (handles, target) = (address(&mut handles), address(&mut points));
+    let mut query = drm_syncobj_timeline_array { handles, points: target, count_handles: 1, flags };
+    make(file, "SYNCOBJ_QUERY", &mut query).unwrap();
+    points[0]
+}
+
+fn signal(file: &File, handle: u32, point: u64) {
+    let (mut handles, mut points) = ([handle], [point]);
+    let (handles, points) = (address(&mut handles), address(&mut points));
+    let mut signal = drm_syncobj_timeline_array { handles, points, count_handles: 1, flags: 0 };
+    make(file, "SYNCOBJ_TIMELINE_SIGNAL", &mut signal).unwrap();
+}
+
+/// A configured context and its timeline.
+fn ready(rig: &Rig) -> (u32, u32, (u32, u32)) {
+    let mut qos = [0_u32; 6];
+    let mut made = amdxdna_drm_create_hwctx { num_tiles: 32, qos_p: address(&mut qos), ..Default::default() };
+    make(&rig.file, "CREATE_HWCTX", &mut made).unwrap();
+    rig.configure(made.handle, &[rig.pdi("add 1")]).unwrap();
+    (made.handle, made.syncobj_handle, rig.instructions())
+}
+
+#[rstest]
+fn jobs_complete_on_the_timeline(#[values("legacy", "6.14", "6.18", "7.2")] kernel: &str) {
+    let rig = rig_of(kernel, "", "");
+    let (context, timeline, instructions) = ready(&rig);
+    assert_ne!(timeline, 0);
+    assert_eq!(wait(&rig.file, &[(timeline, 0)], ALL, 0), Err(Errno::EINVAL), "nothing was submitted");
+    let commands: Vec<u32> = (0..4).map(|_| rig.padded(rig.command(0, instructions, 0, 64, 4))).collect();
+    for (sequence, command) in (0..4).zip(&commands) {
+        assert_eq!(rig.file.exec_cmd(context, *command, &[rig.data]), Ok(sequence));
+    }
+    // In any order, several at once, and again.
+    for point in [3, 1, 2, 0] {
+        assert_eq!(wait(&rig.file, &[(timeline, point)], ALL | FOR_SUBMIT, after(LONG)), Ok(0));
+    }
+    assert!(commands.iter().all(|command| rig.state(*command) == state::COMPLETED));
+    assert_eq!(wait(&rig.file, &[(timeline, 2), (timeline, 3)], ALL, 0), Ok(0));
+    assert_eq!(wait(&rig.file, &[(timeline, 4)], ALL, 0), Err(Errno::EINVAL));
+    assert_eq!(points_of(&rig.file, timeline, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED), 3);
+    assert_eq!(points_of(&rig.file, timeline, 0), 3);
+    // The handle outlives the context.
+    rig.file.destroy_hwctx(context).unwrap();
+    assert_eq!(wait(&rig.file, &[(timeline, 3)], ALL, 0), Ok(0));
+    let mut destroy = drm_syncobj_destroy { handle: timeline, pad: 0 };
+    assert_eq!(make(&rig.file, "SYNCOBJ_DESTROY", &mut destroy), Ok(()));
+    assert_eq!(make(&rig.file, "SYNCOBJ_DESTROY", &mut destroy), Err(Errno::EINVAL));
+    assert_eq!(rig.device.journal.counts.syncobjs.now(), 0);
+}
+
+#[test]
+fn a_stuck_job_is_waited_for_until_the_kernel_ends_it() {
+    let rig = rig_of("6.18", "", "timeout@2");
+    let (context, timeline, instructions) = ready(&rig);
+    let chains: Vec<u32> = (0..3).map(|_| rig.chain(&[rig.padded(rig.command(0, instructions, 0, 64, 4))])).collect();
+    for chain in &chains {
+        rig.file.exec_cmd(context, *chain, &[rig.data]).unwrap();
+    }
+    let start = Instant::now();
+    let any = [(timeline, 1), (timeline, 2)];
+    assert_eq!(wait(&rig.file, &any, 0, after(Duration::from_secs(10))), Err(Errno::ETIME));
+    assert_eq!(wait(&rig.file, &any, 0, 0), Err(Errno::ETIME), "polling");
+    assert_eq!(points_of(&rig.file, timeline, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED), 2);
+    assert_eq!(rig.state(chains[1]), state::NEW);
+    assert_eq!(wait(&rig.file, &any, ALL, after(Duration::from_secs(70))), Ok(0));
+    assert_eq!(chains.iter().map(|chain| rig.state(*chain)).collect::<Vec<_>>(), [4, 6, 6]);
+    assert!(start.elapsed() < Duration::from_secs(10), "device time passes without waiting for it");
+}
+
+#[test]
+fn a_point_can_be_waited_for_before_it_is_submitted() {
+    let rig = rig_of("6.18", "", "");
+    let (context, timeline, instructions) = ready(&rig);
+    let command = rig.padded(rig.command(0, instructions, 0, 64, 4));
+    let soon = || after(Duration::from_millis(20));
+    assert_eq!(wait(&rig.file, &[(timeline, 1)], FOR_SUBMIT, soon()), Err(Errno::ETIME));
+    let available = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
+    assert_eq!(wait(&rig.file, &[(timeline, 1)], available, soon()), Err(Errno::ETIME));
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait(&rig.file, &[(timeline, 1)], FOR_SUBMIT, after(LONG)));
+        let other = scope.spawn(|| wait(&rig.file, &[(timeline, 1)], available, after(LONG)));
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(5));
+            rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+        }
+        assert_eq!((waiter.join().unwrap(), other.join().unwrap()), (Ok(0), Ok(0)));
+    });
+}
+
+#[test]
+fn one_of_several_objects_is_enough() {
+    let Rig { file, .. } = &rig_of("7.2", "", "");
+    let (first, second) = (object(file, 0), object(file, DRM_SYNCOBJ_CREATE_SIGNALED));
+    let both = [(first, 0), (second, 0)];
+    assert_eq!(wait(file, &both, 0, 0), Err(Errno::EINVAL), "the first has no fence");
+    assert_eq!(wait(file, &both, FOR_SUBMIT, 0), Ok(1));
+    assert_eq!(wait(file, &both, FOR_SUBMIT | ALL, 0), Err(Errno::ETIME));
+    signal(file, first, 5);
+    assert_eq!(wait(file, &[(first, 5), (first, 3)], ALL, 0), Ok(0));
+    assert_eq!(wait(file, &[(first, 6)], ALL, 0), Err(Errno::EINVAL));
+    assert_eq!(points_of(file, first, 0), 5);
+    let mut handles = [first, second];
+    let mut array = drm_syncobj_array { handles: address(&mut handles), count_handles: 2, pad: 0 };
+    make(file, "SYNCOBJ_RESET", &mut array).unwrap();
+    assert_eq!(wait(file, &both, 0, 0), Err(Errno::EINVAL));
+    make(file, "SYNCOBJ_SIGNAL", &mut array).unwrap();
+    assert_eq!(wait(file, &both, ALL, 0), Ok(0));
+    let mut wait =
+        drm_syncobj_wait { handles: address(&mut handles), count_handles: 2, flags: ALL, ..Default::default() };
+    assert_eq!(make(file, "SYNCOBJ_WAIT", &mut wait), Ok(()));
+    assert_eq!(make(file, "SYNCOBJ_WAIT", &mut drm_syncobj_wait { flags: 64, ..wait }), Err(Errno::EINVAL));
+    assert_eq!(make(file, "SYNCOBJ_RESET", &mut drm_syncobj_array { count_handles: 0, ..array }), Err(Errno::EINVAL));
+    let mut unknown = [first, 77];
+    wait.handles = address(&mut unknown);
+    assert_eq!(make(file, "SYNCOBJ_WAIT", &mut wait), Err(Errno::ENOENT));
+}
+
+#[test]
+fn points_are_transferred() {
+    let rig = rig_of("6.18", "", "");
+    let (context, timeline, instructions) = ready(&rig);
+    let command = rig.padded(rig.command(0, instructions, 0, 64, 4));
+    for _ in 0..2 {
+        rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    }
+    let (binary, other) = (object(&rig.file, 0), object(&rig.file, 0));
+    for (dst_handle, dst_point) in [(binary, 0), (other, 9)] {
+        let mut transfer =
+            drm_syncobj_transfer { src_handle: timeline, dst_handle, src_point: 1, dst_point, flags: 0, pad: 0 };
+        make(&rig.file, "SYNCOBJ_TRANSFER", &mut transfer).unwrap();
+        transfer.src_point = 2;
+        assert_eq!(make(&rig.file, "SYNCOBJ_TRANSFER", &mut transfer), Err(Errno::EINVAL));
+    }
+    assert_eq!(wait(&rig.file, &[(binary, 0), (other, 9)], ALL, after(LONG)), Ok(0));
+    assert_eq!(rig.state(command), state::COMPLETED);
+}
+
+#[test]
+fn objects_travel_as_descriptors() {
+    let rig = rig_of("6.18", "", "");
+    let (file, descriptors) = (&rig.file, Exported::default());
+    let handle = object(file, 0);
+    let mut export = drm_syncobj_handle { handle, ..Default::default() };
+    make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut export).unwrap();
+    let fd = crate::memory::Descriptor::new(export.fd);
+    let other = File::open(&rig.device).unwrap();
+    let mut import = drm_syncobj_handle { fd: fd.number(), ..Default::default() };
+    make_with(&other, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut import).unwrap();
+    signal(&other, import.handle, 3);
+    assert_eq!(wait(file, &[(handle, 3)], ALL, 0), Ok(0));
+    let mut unknown = drm_syncobj_handle { fd: 0, ..Default::default() };
+    assert_eq!(make_with(&other, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut unknown), Err(Errno::EINVAL));
+    let mut file_of = drm_syncobj_handle { handle, flags: 1, ..Default::default() };
+    assert_eq!(make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut file_of), Err(Errno::EOPNOTSUPP));
+}
+
+#[rstest]
+#[case("SYNCOBJ_CREATE@1=ENOMEM")]
+#[case("SYNCOBJ_CREATE@*=EMFILE")]
+fn calls_on_objects_can_be_planned_to_fail(#[case] plan: &str) {
+    let rig = rig_of("6.18", "", plan);
+    let mut create = drm_syncobj_create::zeroed();
+    let expected = Errno::by_name(plan.split_once('=').unwrap().1).unwrap();
+    assert_eq!(make(&rig.file, "SYNCOBJ_CREATE", &mut create), Err(expected));
+    assert_eq!(rig.device.journal.counts.syncobjs.now(), 0);
+    assert_eq!(rig.device.journal.report(&[])["calls"]["SYNCOBJ_CREATE"]["count"], 1);
+}
