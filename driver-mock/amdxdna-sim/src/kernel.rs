@@ -76,8 +76,10 @@ pub struct UserPointers {
 pub struct Profile {
     /// Which kernel it is.
     pub kernel: Kernel,
-    /// Version that VERSION reports. Source: `amdxdna_pci_drv.c` (`AMDXDNA_DRIVER_MAJOR`, `_MINOR`), legacy `amdxdna_drm.h`.
+    /// Version that VERSION reports. Source: `amdxdna_pci_drv.c` (`AMDXDNA_DRIVER_MAJOR`, `_MINOR`), legacy the same.
     pub version: (i32, i32),
+    /// Version of the module in sysfs. Source: `MODULE_VERSION`, which mainline does not have.
+    pub module_version: Option<&'static str>,
     /// Source: the ioctl tables of `amdxdna_pci_drv.c`; 7.2 `amdxdna_ctx.c` (`cmd_wait`, which only `aie4_pci.c` sets); legacy
     /// `aie2_ctx.c` (`aie2_cmd_wait`).
     pub wait_cmd: WaitCmd,
@@ -140,6 +142,7 @@ const HANDED_ON: WithoutSva = WithoutSva { iommu_off: Some(Errno::ENODEV), passt
 const LEGACY: Profile = Profile {
     kernel: Kernel::Legacy,
     version: (1, 0),
+    module_version: Some("0.1"),
     wait_cmd: WaitCmd::Works,
     syncobj: true,
     contexts_exhausted: Errno::ENOENT,
@@ -165,6 +168,7 @@ const LEGACY: Profile = Profile {
 const V6_14: Profile = Profile {
     kernel: Kernel::V6_14,
     version: (0, 0),
+    module_version: None,
     wait_cmd: WaitCmd::Missing,
     syncobj: true,
     contexts_exhausted: Errno::EINVAL,

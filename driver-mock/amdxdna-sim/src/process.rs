@@ -286,7 +286,7 @@ impl Process {
     pub fn tree(&self) -> &Tree {
         self.tree.get_or_init(|| {
             let settings = &self.settings;
-            let made = Tree::create(settings.root.as_deref(), &settings.devices, &settings.machine);
+            let made = Tree::create(settings.root.as_deref(), &settings.devices, settings.kernel, &settings.machine);
             made.unwrap_or_else(|error| {
                 print(&format!("AMDXDNA_SIM_ROOT: the simulated files cannot be made: {error}"));
                 exit_now(BAD_SETTINGS)

@@ -68,6 +68,8 @@ pub struct Machine {
     pub iommu: Iommu,
     /// Whether the driver gives device addresses of its own (`force_iova`).
     pub iova: bool,
+    /// Whether the driver has refused the devices: they are on the bus only. Follows from kernel and IOMMU.
+    pub unbound: bool,
     /// The ways to wait, when they are not those of the kernel.
     pub waiting: Option<Waiting>,
 }
@@ -140,8 +142,7 @@ impl Settings {
             return Err(wrong("MACHINE", why));
         }
         if machine.iommu == Iommu::Off && kernel.profile().without_sva.iommu_off.is_none() {
-            // The driver refuses the device.
-            machine.node = Presence::Missing;
+            (machine.unbound, machine.node) = (true, Presence::Missing);
         }
         Ok(Self {
             devices: read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
@@ -287,6 +288,7 @@ mod tests {
             contexts: Some(3),
             iommu: Iommu::Off,
             iova: true,
+            unbound: true,
             waiting: Some(Waiting::None),
         };
         assert_eq!(settings.machine, expected);

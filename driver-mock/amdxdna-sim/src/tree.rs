@@ -3,6 +3,7 @@
 //! Paths below a few prefixes are redirected into the tree; listing, links and permissions then come from the file system. It
 //! is laid out as in Linux: `/sys/class/accel/accelN` is a link into the folder of the PCI device, which has the attributes.
 
+use crate::kernel::Kernel;
 use crate::settings::{DeviceSettings, Machine, Presence};
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -95,7 +96,12 @@ impl Tree {
     ///
     /// # Errors
     /// Of the file system.
-    pub fn create(root: Option<&Path>, devices: &[DeviceSettings], machine: &Machine) -> io::Result<Self> {
+    pub fn create(
+        root: Option<&Path>,
+        devices: &[DeviceSettings],
+        kernel: Kernel,
+        machine: &Machine,
+    ) -> io::Result<Self> {
         let (folder, temporary) = match root {
             Some(root) => {
                 fs::create_dir_all(root)?;
@@ -110,7 +116,9 @@ impl Tree {
         tree.folder("sys/class/accel")?;
         tree.folder("sys/bus/pci/devices")?;
         tree.folder("sys/bus/pci/drivers/amdxdna")?;
-        tree.file("sys/module/amdxdna/version", "0.7.0\n")?;
+        if let Some(version) = kernel.profile().module_version {
+            tree.file("sys/module/amdxdna/version", &format!("{version}\n"))?;
+        }
         tree.file("sys/module/amdxdna/refcnt", "0\n")?;
         for (index, device) in devices.iter().enumerate() {
             tree.accel(index, device, machine)?;
@@ -172,17 +180,21 @@ impl Tree {
         write("subsystem_vendor", "0x1022\n".into())?;
         write("subsystem_device", format!("0x{id:04x}\n"))?;
         write("class", "0x118000\n".into())?;
-        write("vbnv", format!("{name}\n"))?;
-        write("device_type", "0\n".into())?;
-        write("fw_version", format!("{major}.{minor}.{patch}.{build}\n"))?;
         write("numa_node", "-1\n".into())?;
+        let driver = if machine.unbound { "" } else { "DRIVER=amdxdna\n" };
         let uevent = format!(
-            "DRIVER=amdxdna\nPCI_CLASS=118000\nPCI_ID=1022:{id:04X}\nPCI_SUBSYS_ID=1022:{id:04X}\nPCI_SLOT_NAME={address}\n"
+            "{driver}PCI_CLASS=118000\nPCI_ID=1022:{id:04X}\nPCI_SUBSYS_ID=1022:{id:04X}\nPCI_SLOT_NAME={address}\n"
         );
         write("uevent", uevent)?;
         write("power/runtime_status", "active\n".into())?;
-        self.link(&format!("{folder}/driver"), "../../../../bus/pci/drivers/amdxdna")?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../{below}"))?;
+        if machine.unbound {
+            return Ok(());
+        }
+        write("vbnv", format!("{name}\n"))?;
+        write("device_type", "0\n".into())?;
+        write("fw_version", format!("{major}.{minor}.{patch}.{build}\n"))?;
+        self.link(&format!("{folder}/driver"), "../../../../bus/pci/drivers/amdxdna")?;
         self.link(&format!("sys/bus/pci/drivers/amdxdna/{address}"), &format!("../../../../{below}"))?;
         let accel = format!("{folder}/accel/accel{index}");
         let (node_major, node_minor) = Node::Accel(index).numbers();
@@ -307,13 +319,18 @@ mod tests {
     use crate::settings::Settings;
 
     fn tree(machine: &str) -> Tree {
+        tree_of("6.18", machine)
+    }
+
+    fn tree_of(kernel: &str, machine: &str) -> Tree {
         let settings = Settings::read(|name| match name {
+            "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
             "AMDXDNA_SIM_DEVICES" => Some("aie2p,aie2".into()),
             "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
             _ => None,
         });
         let settings = settings.unwrap();
-        Tree::create(None, &settings.devices, &settings.machine).unwrap()
+        Tree::create(None, &settings.devices, settings.kernel, &settings.machine).unwrap()
     }
 
     fn follow(tree: &Tree, path: &str) -> io::Result<String> {
@@ -357,6 +374,22 @@ mod tests {
         assert_eq!(tree.redirect(c"/dev/accel/accel1").unwrap().node, Some(Node::Accel(1)));
         assert_eq!(tree.redirect(c"/dev/accel/accel2").unwrap().node, None);
         assert_eq!(tree.redirect(c"/dev/kfd").unwrap().node, Some(Node::Kfd));
+        tree.remove();
+    }
+
+    #[test]
+    fn a_driver_that_refuses_the_device_leaves_it_on_the_bus() {
+        let tree = tree_of("7.2", "iommu=off");
+        assert!(follow(&tree, "/sys/class/accel/accel0/dev").is_err());
+        assert!(follow(&tree, "/dev/accel/accel0").is_err());
+        assert!(follow(&tree, "/sys/module/amdxdna/version").is_err(), "mainline has none");
+        let device = "/sys/bus/pci/devices/0000:c5:00.1";
+        assert_eq!(follow(&tree, &format!("{device}/device")).unwrap(), "0x17f0\n");
+        assert!(!follow(&tree, &format!("{device}/uevent")).unwrap().contains("DRIVER"));
+        assert!(follow(&tree, &format!("{device}/vbnv")).is_err());
+        tree.remove();
+        let tree = tree_of("6.18", "iommu=off");
+        assert_eq!(follow(&tree, "/sys/class/accel/accel0/dev").unwrap(), "261:0\n");
         tree.remove();
     }
 

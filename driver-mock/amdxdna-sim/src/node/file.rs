@@ -1,14 +1,12 @@
 //! One open file of the accel node: handles, device heap, contexts.
 
 use super::bo::{Bo, Kind};
-use super::chain::Submission;
 use super::context::{Context, Pdi};
 use super::heap::HeapAccount;
-use super::syncobj::{Fence, Syncobj};
+use super::syncobj::Syncobj;
 use super::user_memory::{self, Table};
 use super::{Device, run};
 use crate::errno::Errno;
-use crate::kernel::{Profile, WaitCmd};
 use crate::memory::{self, Memory};
 use aie_hal::artifact::Digest;
 use amdxdna_sys::{
@@ -52,6 +50,10 @@ pub struct File {
 }
 
 impl State {
+    pub(super) fn heap(&self) -> Option<&Arc<Bo>> {
+        self.heap.as_ref().map(|heap| &heap.bo)
+    }
+
     pub(super) fn bo(&self, handle: u32) -> Option<&Arc<Bo>> {
         self.handles.get(&handle)
     }
@@ -77,7 +79,7 @@ impl State {
         Some(bo)
     }
 
-    fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
+    pub(super) fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
         device.journal.counts.syncobjs.change(1);
         let mut used = self.syncobjs.keys().copied();
         let handle = (1..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
@@ -97,11 +99,6 @@ impl State {
         let kind = Kind::Dev { heap: heap.bo.clone(), offset, account: heap.account.clone() };
         Ok(Bo::new(kind, length, None, AMDXDNA_INVALID_ADDR, None, device.journal.clone()))
     }
-}
-
-/// Whether a command can be in a BO.
-pub(super) fn is_command(bo: &Bo, profile: &Profile) -> bool {
-    if profile.typed_commands { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() }
 }
 
 /// Bytes of memory the machine has.
@@ -378,7 +375,7 @@ impl File {
     }
 
     /// Gives the firmware the list of a context's compute units.
-    fn connect(&self, state: &mut State, handle: u32, list: &[u8]) -> Result<(), Errno> {
+    pub(super) fn connect(&self, state: &mut State, handle: u32, list: &[u8]) -> Result<(), Errno> {
         let header: amdxdna_hwctx_param_config_cu = prefix(list);
         let (count, limit) = (usize::from(header.num_cus), self.device.arch.limits.pdis_per_context);
         if count > limit {
@@ -417,95 +414,6 @@ impl File {
         context.line.close(&self.device);
         self.device.journal.counts.contexts.change(-1);
         self.device.npu.destroy_context(context.npu).map_err(|_| Errno::EINVAL)
-    }
-
-    /// EXEC_CMD with one command and its argument BOs; returns the sequence number. Blocks while four jobs of the context have
-    /// not ended.
-    ///
-    /// # Errors
-    /// EINVAL for a command that is not a command BO, and an unknown context, or one that is not configured where the kernel
-    /// looks at that; ENOENT for an unknown argument BO, EALREADY for one that is given twice; EIO for a configuration that the
-    /// firmware does not take, where the kernel finds that out now.
-    pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
-        let profile = &self.device.profile;
-        let (line, timeline, units, heap, chain, arguments) = {
-            let mut state = self.state.lock();
-            let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
-            let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
-            let bos: Vec<_> = bos.collect::<Result<_, _>>()?;
-            let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
-            if let Some(list) = found.configuration.take() {
-                // A context whose connection has failed stays without compute units.
-                found.units = Some(Vec::new());
-                self.connect(&mut state, context, &list).map_err(|_| Errno::EIO)?;
-            }
-            let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
-            if found.units.is_none() && profile.configured_first {
-                return Err(Errno::EINVAL);
-            }
-            let units = found.units.clone().unwrap_or_default();
-            let mut addresses: Vec<_> = bos.iter().map(Arc::as_ptr).collect();
-            addresses.sort_unstable();
-            if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err(Errno::EALREADY);
-            }
-            let heap = state.heap.as_ref().map(|heap| heap.bo.clone()).ok_or(Errno::EINVAL)?;
-            (found.line.clone(), found.timeline.clone(), units, heap, chain, bos)
-        };
-        let make = |sequence| Submission {
-            units,
-            heap,
-            sequence,
-            chain,
-            arguments,
-            file: self.state.clone(),
-            is_typed: profile.typed_commands,
-        };
-        let added = |sequence| {
-            self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
-            if let Some(timeline) = timeline {
-                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
-            }
-        };
-        line.add(&self.device, make, added)
-    }
-
-    /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
-    ///
-    /// # Errors
-    /// EINVAL where the kernel does not have it, EOPNOTSUPP where it has it for other devices; EINVAL for an unknown context or a
-    /// sequence number that it has not given out; ETIME.
-    pub fn wait_cmd(&self, context: u32, sequence: u64, timeout: u32) -> Result<(), Errno> {
-        match self.device.profile.wait_cmd {
-            WaitCmd::Works => {}
-            WaitCmd::Missing => return Err(Errno::EINVAL),
-            WaitCmd::Unsupported => return Err(Errno::EOPNOTSUPP),
-        }
-        let line = self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone();
-        line.wait(sequence, timeout)
-    }
-
-    /// Makes a handle of a synchronisation object.
-    pub(super) fn add_syncobj(&self, object: Arc<Syncobj>) -> u32 {
-        self.state.lock().add_syncobj(&self.device, object)
-    }
-
-    /// The synchronisation object behind a handle.
-    ///
-    /// # Errors
-    /// ENOENT.
-    pub(super) fn syncobj(&self, handle: u32) -> Result<Arc<Syncobj>, Errno> {
-        self.state.lock().syncobjs.get(&handle).cloned().ok_or(Errno::ENOENT)
-    }
-
-    /// Gives the handle of a synchronisation object back.
-    ///
-    /// # Errors
-    /// EINVAL for an unknown one.
-    pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
-        self.state.lock().syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
-        self.device.journal.counts.syncobjs.change(-1);
-        Ok(())
     }
 
     /// Bytes of the heap that are taken.

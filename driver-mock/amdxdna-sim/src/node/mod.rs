@@ -26,6 +26,7 @@ pub mod ioctl;
 mod mappings;
 mod queue;
 mod run;
+mod submit;
 mod syncobj;
 mod syncobj_ioctl;
 #[cfg(test)]

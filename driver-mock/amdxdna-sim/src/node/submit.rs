@@ -1,0 +1,106 @@
+//! Submitting and waiting: EXEC_CMD, WAIT_CMD, and the handles of synchronisation objects.
+
+use super::bo::{Bo, Kind};
+use super::chain::Submission;
+use super::file::File;
+use super::syncobj::{Fence, Syncobj};
+use crate::errno::Errno;
+use crate::kernel::{Profile, WaitCmd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Whether a command can be in a BO.
+fn is_command(bo: &Bo, profile: &Profile) -> bool {
+    if profile.typed_commands { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() }
+}
+
+impl File {
+    /// EXEC_CMD with one command and its argument BOs; returns the sequence number. Blocks while four jobs of the context have
+    /// not ended.
+    ///
+    /// # Errors
+    /// EINVAL for a command that is not a command BO, and an unknown context, or one that is not configured where the kernel
+    /// looks at that; ENOENT for an unknown argument BO, EALREADY for one that is given twice; EIO for a configuration that the
+    /// firmware does not take, where the kernel finds that out now.
+    pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
+        let profile = &self.device.profile;
+        let (line, timeline, units, heap, chain, arguments) = {
+            let mut state = self.state.lock();
+            let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
+            let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
+            let bos: Vec<_> = bos.collect::<Result<_, _>>()?;
+            let found = state.contexts.get_mut(&context).ok_or(Errno::EINVAL)?;
+            if let Some(list) = found.configuration.take() {
+                // A context whose connection has failed stays without compute units.
+                found.units = Some(Vec::new());
+                self.connect(&mut state, context, &list).map_err(|_| Errno::EIO)?;
+            }
+            let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
+            if found.units.is_none() && profile.configured_first {
+                return Err(Errno::EINVAL);
+            }
+            let units = found.units.clone().unwrap_or_default();
+            let mut addresses: Vec<_> = bos.iter().map(Arc::as_ptr).collect();
+            addresses.sort_unstable();
+            if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err(Errno::EALREADY);
+            }
+            let heap = state.heap().cloned().ok_or(Errno::EINVAL)?;
+            (found.line.clone(), found.timeline.clone(), units, heap, chain, bos)
+        };
+        let make = |sequence| Submission {
+            units,
+            heap,
+            sequence,
+            chain,
+            arguments,
+            file: self.state.clone(),
+            is_typed: profile.typed_commands,
+        };
+        let added = |sequence| {
+            self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
+            if let Some(timeline) = timeline {
+                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
+            }
+        };
+        line.add(&self.device, make, added)
+    }
+
+    /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
+    ///
+    /// # Errors
+    /// EINVAL where the kernel does not have it, EOPNOTSUPP where it has it for other devices; EINVAL for an unknown context or a
+    /// sequence number that it has not given out; ETIME.
+    pub fn wait_cmd(&self, context: u32, sequence: u64, timeout: u32) -> Result<(), Errno> {
+        match self.device.profile.wait_cmd {
+            WaitCmd::Works => {}
+            WaitCmd::Missing => return Err(Errno::EINVAL),
+            WaitCmd::Unsupported => return Err(Errno::EOPNOTSUPP),
+        }
+        let line = self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone();
+        line.wait(sequence, timeout)
+    }
+
+    /// Makes a handle of a synchronisation object.
+    pub(super) fn add_syncobj(&self, object: Arc<Syncobj>) -> u32 {
+        self.state.lock().add_syncobj(&self.device, object)
+    }
+
+    /// The synchronisation object behind a handle.
+    ///
+    /// # Errors
+    /// ENOENT.
+    pub(super) fn syncobj(&self, handle: u32) -> Result<Arc<Syncobj>, Errno> {
+        self.state.lock().syncobjs.get(&handle).cloned().ok_or(Errno::ENOENT)
+    }
+
+    /// Gives the handle of a synchronisation object back.
+    ///
+    /// # Errors
+    /// EINVAL for an unknown one.
+    pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
+        self.state.lock().syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
+        self.device.journal.counts.syncobjs.change(-1);
+        Ok(())
+    }
+}
