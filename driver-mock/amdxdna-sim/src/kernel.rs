@@ -89,6 +89,8 @@ pub struct Profile {
     /// What a context more than the device can hold gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
     /// `aie2_message.c` (`aie2_create_context`: the firmware refuses, `aie_send_mgmt_msg_wait` makes EINVAL of that).
     pub contexts_exhausted: Errno,
+    /// What a part of a heap that is not mapped gets, and a context with it. Source: `amdxdna_gem.c`.
+    pub heap_unmapped: Errno,
     /// What a context with more columns than the array has gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
     /// `aie2_ctx.c` (`aie2_hwctx_col_list`).
     pub too_many_columns: Errno,
@@ -146,6 +148,7 @@ const LEGACY: Profile = Profile {
     wait_cmd: WaitCmd::Works,
     syncobj: true,
     contexts_exhausted: Errno::ENOENT,
+    heap_unmapped: Errno::EINVAL,
     too_many_columns: Errno::ENOSPC,
     failed_chain: FailedChain::Error,
     overdue: Overdue::TimeoutInCommand,
@@ -172,6 +175,7 @@ const V6_14: Profile = Profile {
     wait_cmd: WaitCmd::Missing,
     syncobj: true,
     contexts_exhausted: Errno::EINVAL,
+    heap_unmapped: Errno::EINVAL,
     too_many_columns: Errno::EINVAL,
     failed_chain: FailedChain::StatusBits,
     overdue: Overdue::Abort,
@@ -204,6 +208,7 @@ const V7_2: Profile = Profile {
     kernel: Kernel::V7_2,
     version: (0, 10),
     wait_cmd: WaitCmd::Unsupported,
+    heap_unmapped: Errno::EAGAIN,
     failed_chain: FailedChain::ErrorAndOnes,
     overdue: Overdue::TimeoutInFirst,
     job_limit_ns: 2 * SECOND,

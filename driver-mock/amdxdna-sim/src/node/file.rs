@@ -92,7 +92,7 @@ impl State {
         let heap = self.heap.as_ref().ok_or(Errno::EINVAL)?;
         if heap.bo.user_address().is_none() {
             device.journal.log(|| "CREATE_BO: the device heap is not mapped".into());
-            return Err(Errno::EINVAL);
+            return Err(device.profile.heap_unmapped);
         }
         let length = length.filter(|length| *length > 0 && *length <= heap.bo.length()).ok_or(Errno::EINVAL)?;
         let offset = heap.account.lock().take(length).ok_or(Errno::ENOSPC)?;
@@ -138,7 +138,7 @@ impl File {
     ///
     /// # Errors
     /// EINVAL for flags, an unknown type or a size that cannot be; EBUSY for a second heap; EINVAL for a part of a heap that is
-    /// missing or not mapped, ENOSPC for one that is full; ENOMEM.
+    /// missing, the kernel's error for one that is not mapped, ENOSPC for one that is full; ENOMEM.
     pub fn create_bo(&self, arguments: &mut amdxdna_drm_create_bo) -> Result<(), Errno> {
         if arguments.flags != 0 || arguments.vaddr != 0 || arguments.size == 0 {
             return Err(Errno::EINVAL);
@@ -228,7 +228,8 @@ impl File {
     /// # Errors
     /// EINVAL for an extension, ENOENT for an unknown handle.
     pub fn get_bo_info(&self, arguments: &mut amdxdna_drm_get_bo_info) -> Result<(), Errno> {
-        if arguments.ext != 0 || arguments.ext_flags != 0 {
+        let padding = if self.device.profile.padding_is_checked { arguments.pad } else { 0 };
+        if arguments.ext != 0 || arguments.ext_flags != 0 || padding != 0 {
             return Err(Errno::EINVAL);
         }
         let bo = self.bo(arguments.handle).ok_or(Errno::ENOENT)?;
@@ -317,7 +318,8 @@ impl File {
         }
         let heap = state.heap.as_ref().ok_or(Errno::ENOENT)?;
         let is_aligned = |address| self.device.iova || address % limits::DEV_MEM_SIZE as u64 == 0;
-        if !heap.bo.user_address().is_some_and(is_aligned) {
+        let address = heap.bo.user_address().ok_or(self.device.profile.heap_unmapped)?;
+        if !is_aligned(address) {
             self.device.journal.log(|| "CREATE_HWCTX: the device heap is not mapped at a multiple of 64 MiB".into());
             return Err(Errno::EINVAL);
         }

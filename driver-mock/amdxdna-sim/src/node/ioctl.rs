@@ -267,11 +267,25 @@ unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errn
     if a.ext != 0 || a.ext_flags != 0 {
         return Err(Errno::EINVAL);
     }
+    let has_dependencies = file.device().profile.dependencies;
     match a.type_ {
         AMDXDNA_CMD_SUBMIT_EXEC_BUF => {}
-        AMDXDNA_CMD_SUBMIT_DEPENDENCY | AMDXDNA_CMD_SUBMIT_SIGNAL if file.device().profile.dependencies => {
-            file.device().journal.log(|| format!("EXEC_CMD: type {} is not simulated", a.type_));
-            return Err(Errno::EOPNOTSUPP);
+        AMDXDNA_CMD_SUBMIT_DEPENDENCY if has_dependencies => {
+            if a.cmd_count != a.arg_count || a.arg_count > limits::ARGUMENT_BOS {
+                return Err(Errno::EINVAL);
+            }
+            let count = a.arg_count as usize;
+            // SAFETY: the caller's lists of handles and of points.
+            let (handles, points) = unsafe { (user::read(a.cmd_handles, 4 * count)?, user::read(a.args, 8 * count)?) };
+            let points = handles.chunks_exact(4).map(prefix).zip(points.chunks_exact(8).map(prefix));
+            a.seq = file.exec_dependency(a.hwctx, &points.collect::<Vec<_>>())?;
+            return Ok(());
+        }
+        AMDXDNA_CMD_SUBMIT_SIGNAL if has_dependencies => {
+            if a.cmd_count != 1 || a.arg_count != 1 {
+                return Err(Errno::EINVAL);
+            }
+            return file.exec_signal(a.hwctx, a.cmd_handles as u32, a.args);
         }
         _ => return Err(Errno::EINVAL),
     }

@@ -15,6 +15,7 @@ use super::chain::Submission;
 use super::end::Written;
 use super::events;
 use super::run::Ran;
+use super::syncobj::Fence;
 use crate::errno::Errno;
 use aie_driver_mock::npu::ContextId;
 use amdxdna_sys::limits::QUEUED_JOBS;
@@ -80,6 +81,9 @@ impl Queue {
     }
 }
 
+/// How often somebody who waits for fences looks at the clock.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// Device time that has not passed.
 #[derive(Debug, Clone, Copy)]
 struct Left {
@@ -97,6 +101,15 @@ impl Left {
     }
 }
 
+/// A job that has not begun.
+#[derive(Debug)]
+pub(super) struct Pending {
+    /// What has to be signalled before it can.
+    pub(super) after: Vec<Fence>,
+    /// What it runs; `None`: nothing.
+    pub(super) submission: Option<Submission>,
+}
+
 /// A job that never completes by itself.
 #[derive(Debug)]
 struct Stuck {
@@ -108,7 +121,7 @@ struct Stuck {
 
 #[derive(Debug, Default)]
 struct Jobs {
-    waiting: VecDeque<Submission>,
+    waiting: VecDeque<Pending>,
     running: bool,
     stuck: Option<Stuck>,
     submitted: u64,
@@ -117,6 +130,8 @@ struct Jobs {
     /// What is left of the device time of the last job that has ended.
     late: Option<Left>,
     closed: bool,
+    /// Whether somebody looks at what the first job waits for.
+    watched: bool,
 }
 
 /// How far a job is.
@@ -152,7 +167,7 @@ impl Line {
     pub(super) fn add(
         self: &Arc<Self>,
         device: &Arc<Device>,
-        make: impl FnOnce(u64) -> Submission,
+        make: impl FnOnce(u64) -> Pending,
         added: impl FnOnce(u64),
     ) -> Result<u64, Errno> {
         let _adding = self.adding.lock();
@@ -183,8 +198,52 @@ impl Line {
         Ok(sequence)
     }
 
+    /// What the first job waits for, for somebody else to look at: a fence has locks.
+    fn first_after(&self) -> Vec<Fence> {
+        self.jobs.lock().waiting.front().map_or_else(Vec::new, |first| first.after.clone())
+    }
+
+    /// Lets the first job run once what it waits for is signalled.
+    fn run_later(self: &Arc<Self>, device: &Arc<Device>) {
+        let (line, device) = (self.clone(), Arc::downgrade(device));
+        let watch = move || {
+            loop {
+                let seen = events::count();
+                if line.jobs.lock().closed {
+                    return;
+                }
+                if line.first_after().iter().all(Fence::is_signaled) {
+                    break;
+                }
+                // Device time passes by the clock too.
+                events::wait(seen, Some(Instant::now() + LOOK_AGAIN));
+            }
+            let Some(device) = device.upgrade() else { return };
+            let waiting = {
+                let mut jobs = line.jobs.lock();
+                if let Some(first) = jobs.waiting.front_mut() {
+                    first.after.clear();
+                }
+                jobs.waiting.len()
+            };
+            // The array has looked at them in vain.
+            for _ in 0..waiting {
+                let _ = device.queue.push(&device, line.clone());
+            }
+        };
+        let _ = crate::process::spawn("amdxdna-sim-wait", watch);
+    }
+
     /// Runs the first job.
-    fn run_first(&self, device: &Device) {
+    fn run_first(self: &Arc<Self>, device: &Arc<Device>) {
+        let after = self.first_after();
+        if !after.iter().all(Fence::is_signaled) {
+            let mut jobs = self.jobs.lock();
+            if !std::mem::replace(&mut jobs.watched, true) {
+                self.run_later(device);
+            }
+            return;
+        }
         let job = {
             let mut jobs = self.jobs.lock();
             if jobs.stuck.is_some() || jobs.running {
@@ -192,8 +251,15 @@ impl Line {
                 return;
             }
             let Some(job) = jobs.waiting.pop_front() else { return };
+            jobs.watched = false;
+            let Some(submission) = job.submission else {
+                jobs.ended += 1;
+                drop(jobs);
+                events::announce();
+                return;
+            };
             jobs.running = true;
-            job
+            submission
         };
         let ran = catch_unwind(AssertUnwindSafe(|| device.array.lock().run(device, self.npu, &job)));
         let ran = ran.unwrap_or_else(|_| {
@@ -229,13 +295,21 @@ impl Line {
         let Some(stuck) = jobs.stuck.take() else { return };
         Written::new(&device.profile, &stuck.job).overdue(stuck.command);
         jobs.ended += 1;
-        for job in std::mem::take(&mut jobs.waiting) {
-            device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
-            Written::new(&device.profile, &job).cancelled();
-            jobs.ended += 1;
-        }
+        self.cancel(device, jobs);
         jobs.late = None;
         events::announce();
+    }
+
+    /// Ends all jobs that have not begun.
+    fn cancel(&self, device: &Device, jobs: &mut Jobs) {
+        for job in std::mem::take(&mut jobs.waiting) {
+            if let Some(submission) = job.submission {
+                device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+                Written::new(&device.profile, &submission).cancelled();
+            }
+            jobs.ended += 1;
+        }
+        jobs.watched = false;
     }
 
     /// How far a job is, after up to `ns` of device time more.
@@ -308,6 +382,10 @@ impl Line {
             {
                 let mut jobs = self.jobs.lock();
                 self.let_pass(device, &mut jobs, u64::MAX);
+                if jobs.closed && jobs.watched && !jobs.running {
+                    // What the first job waits for may never come.
+                    self.cancel(device, &mut jobs);
+                }
                 if jobs.submitted == jobs.ended {
                     return;
                 }

@@ -3,6 +3,7 @@
 use super::bo::{Bo, Kind};
 use super::chain::Submission;
 use super::file::File;
+use super::queue::{Line, Pending};
 use super::syncobj::{Fence, Syncobj};
 use crate::errno::Errno;
 use crate::kernel::{Profile, WaitCmd};
@@ -48,7 +49,7 @@ impl File {
             let heap = state.heap().cloned().ok_or(Errno::EINVAL)?;
             (found.line.clone(), found.timeline.clone(), units, heap, chain, bos)
         };
-        let make = |sequence| Submission {
+        let submission = |sequence| Submission {
             units,
             heap,
             sequence,
@@ -57,6 +58,7 @@ impl File {
             file: self.state.clone(),
             is_typed: profile.typed_commands,
         };
+        let make = |sequence| Pending { after: Vec::new(), submission: Some(submission(sequence)) };
         let added = |sequence| {
             self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
             if let Some(timeline) = timeline {
@@ -64,6 +66,52 @@ impl File {
             }
         };
         line.add(&self.device, make, added)
+    }
+
+    /// EXEC_CMD of type DEPENDENCY: what is submitted later waits for points of synchronisation objects. Returns the sequence
+    /// number.
+    ///
+    /// # Errors
+    /// EINVAL for no points, an unknown context, or a point that nothing has; ENOENT for an unknown object.
+    pub fn exec_dependency(&self, context: u32, points: &[(u32, u64)]) -> Result<u64, Errno> {
+        if points.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        let (line, timeline) = self.line(context)?;
+        let fence = |(handle, point): &(u32, u64)| self.syncobj(*handle)?.fence(*point).ok_or(Errno::EINVAL);
+        let after = points.iter().map(fence).collect::<Result<_, _>>()?;
+        let added = |sequence| {
+            if let Some(timeline) = timeline {
+                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
+            }
+        };
+        line.add(&self.device, |_| Pending { after, submission: None }, added)
+    }
+
+    /// EXEC_CMD of type SIGNAL: a point of a synchronisation object is reached when what was submitted so far has completed. A
+    /// point that something has already stays as it is.
+    ///
+    /// # Errors
+    /// ENOENT for an unknown object, EINVAL for an unknown context.
+    pub fn exec_signal(&self, context: u32, handle: u32, point: u64) -> Result<(), Errno> {
+        let object = self.syncobj(handle)?;
+        if object.fence(point).is_some() {
+            return Ok(());
+        }
+        let (line, _) = self.line(context)?;
+        let fence = match line.counts() {
+            (0, _) => Fence::Signaled,
+            (submitted, _) => Fence::Job(line, submitted - 1),
+        };
+        object.add_point(point, fence);
+        Ok(())
+    }
+
+    /// The jobs of a context, and where they complete.
+    fn line(&self, context: u32) -> Result<(Arc<Line>, Option<Arc<Syncobj>>), Errno> {
+        let state = self.state.lock();
+        let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
+        Ok((found.line.clone(), found.timeline.clone()))
     }
 
     /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.

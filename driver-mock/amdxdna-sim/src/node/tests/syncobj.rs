@@ -200,6 +200,67 @@ fn objects_travel_as_descriptors() {
     assert_eq!(make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut file_of), Err(Errno::EOPNOTSUPP));
 }
 
+/// EXEC_CMD of a type on one object's point.
+fn exec(file: &File, type_: u32, context: u32, handle: u32, point: u64) -> Result<u64, Errno> {
+    let (mut handles, mut points) = ([handle], [point]);
+    let (cmd_handles, args) = match type_ {
+        AMDXDNA_CMD_SUBMIT_DEPENDENCY => (address(&mut handles), address(&mut points)),
+        _ => (u64::from(handle), point),
+    };
+    let mut exec = amdxdna_drm_exec_cmd {
+        hwctx: context,
+        type_,
+        cmd_handles,
+        args,
+        cmd_count: 1,
+        arg_count: 1,
+        ..Default::default()
+    };
+    make(file, "EXEC_CMD", &mut exec).map(|()| exec.seq)
+}
+
+#[test]
+fn amds_module_orders_contexts_by_objects() {
+    // The first command never signals: what depends on it waits until its context is gone.
+    let rig = rig_of("legacy", "", "timeout@1");
+    let (depends, signals) = (AMDXDNA_CMD_SUBMIT_DEPENDENCY, AMDXDNA_CMD_SUBMIT_SIGNAL);
+    let ((context, timeline, instructions), (other, _, _)) = (ready(&rig), ready(&rig));
+    let (stuck, start, _) = ready(&rig);
+    let never = rig.command(0, instructions, 0, 64, 4);
+    let done = object(&rig.file, 0);
+    assert_eq!(exec(&rig.file, depends, context, start, 1), Err(Errno::EINVAL), "nothing has the point");
+    assert_eq!(rig.file.exec_cmd(stuck, never, &[rig.data]), Ok(0));
+    assert_eq!(exec(&rig.file, depends, context, 99, 1), Err(Errno::ENOENT));
+    assert_eq!(exec(&rig.file, depends, context, start, 0), Ok(0));
+    let command = rig.command(0, instructions, 0, 64, 4);
+    assert_eq!(rig.file.exec_cmd(context, command, &[rig.data]), Ok(1));
+    assert_eq!(exec(&rig.file, signals, context, done, 7), Ok(0));
+    assert_eq!(exec(&rig.file, signals, other, done, 7), Ok(0), "it stays as it is");
+    let soon = after(Duration::from_millis(20));
+    assert_eq!(wait(&rig.file, &[(done, 7)], ALL, soon), Err(Errno::ETIME));
+    assert_eq!(rig.state(command), state::NEW);
+    // Other contexts go on.
+    let free = rig.command(0, rig.instructions(), 0, 128, 4);
+    assert_eq!(rig.run(other, free, &[rig.data]), state::COMPLETED);
+    rig.file.destroy_hwctx(stuck).unwrap();
+    assert_eq!(wait(&rig.file, &[(done, 7), (timeline, 1)], ALL, after(LONG)), Ok(0));
+    assert_eq!(rig.state(command), state::COMPLETED);
+    let mainline = rig_of("7.2", "", "");
+    assert_eq!(exec(&mainline.file, signals, 1, 1, 1), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_context_that_waits_for_ever_can_be_destroyed() {
+    let rig = rig_of("legacy", "", "timeout@1");
+    let ((context, _, instructions), (stuck, start, _)) = (ready(&rig), ready(&rig));
+    rig.file.exec_cmd(stuck, rig.command(0, instructions, 0, 64, 4), &[rig.data]).unwrap();
+    exec(&rig.file, AMDXDNA_CMD_SUBMIT_DEPENDENCY, context, start, 0).unwrap();
+    let command = rig.command(0, instructions, 0, 64, 4);
+    rig.file.exec_cmd(context, command, &[rig.data]).unwrap();
+    assert_eq!(rig.file.destroy_hwctx(context), Ok(()));
+    assert_eq!(rig.state(command), state::ABORT);
+}
+
 #[rstest]
 #[case("SYNCOBJ_CREATE@1=ENOMEM")]
 #[case("SYNCOBJ_CREATE@*=EMFILE")]
