@@ -1,8 +1,8 @@
 //! A simulated NPU behind the kernel ABI of amdxdna.
 //!
-//! AMD's ROCR library finds an NPU through files and drives it through ioctls. This crate is the body of a library for
-//! `LD_PRELOAD` that answers both, so that the unmodified ROCR library, and everything on top of it, runs on a machine without
-//! an NPU, up to completed dispatches. What executes the kernels comes from outside, as a
+//! Programs find an NPU through files and drive it through ioctls. This crate is the body of a library for `LD_PRELOAD` that
+//! answers both, so that this project's driver, AMD's ROCR and AMD's XRT, as they are, run on a machine without an NPU, up to
+//! completed dispatches. The node behaves like one kernel at a time ([`kernel`]). What executes the kernels comes from outside, as a
 //! [`KernelExecutor`](aie_hal::KernelExecutor); the silicon behind the node, with its limits and its clock, is
 //! [`aie_driver_mock::npu`].
 //!
@@ -45,9 +45,10 @@
 //! It is written at exit, at `_exit`, `abort` and a failed `assert`, but not when a signal ends the process.
 //!
 //! # Not simulated
-//! Debug BOs, AIE status, telemetry, firmware logs, coredumps, sync files, eventfds of synchronisation objects,
-//! heaps that grow, exporting command BOs of one page. All of these are refused with the kernel's error for
-//! a feature that is not there. Commands of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected ones, such as `/dev`, list what the host has.
+//! Debug BOs, AIE status, telemetry, firmware logs, coredumps, sync files, eventfds of synchronisation objects, heaps that grow,
+//! exporting command BOs of one page. All of these are refused with the kernel's error for a feature that is not there. Commands
+//! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
+//! ones, such as `/dev`, list what the host has.
 
 pub mod errno;
 pub mod faults;
