@@ -193,7 +193,13 @@ fn pdi_seeds() -> Vec<(&'static str, Vec<u8>)> {
     truncated.truncate(0x170);
     let mut changed = write(&command_lists()[1].1);
     changed[0xD4] ^= 1;
-    seeds.extend([("truncated", truncated), ("changed", changed)]);
+    // The image header's word that bootgen for other architectures fills with ones, and its checksum.
+    let mut other = write(&command_lists()[1].1);
+    other[0xC8..0xCC].fill(0xFF);
+    let words = other[0x90..0xCC].as_chunks().0;
+    let sum = words.iter().fold(0u32, |sum, word| sum.wrapping_add(u32::from_le_bytes(*word)));
+    other[0xCC..0xD0].copy_from_slice(&(!sum).to_le_bytes());
+    seeds.extend([("truncated", truncated), ("changed", changed), ("other-bootgen", other)]);
     seeds
 }
 
@@ -258,7 +264,11 @@ fn instruction_seeds() -> Vec<(&'static str, Vec<u8>)> {
     counted.extend_from_slice(&write(&streams()[1].1)[16..]);
     let mut truncated = write(&streams()[1].1);
     truncated.truncate(200);
-    seeds.extend([("counted", counted), ("truncated", truncated)]);
+    // Masked operations of 32 bytes, as aie-rt writes them: a stated size of 32 and a word of padding.
+    let masked = [3u32, 4, 7].into_iter().flat_map(|code| [code, 0, 0x1_D200, 0, 0xF00, 0x1F00, 32, 0]);
+    let words = [0x0604_0100, 0x101, 3, 16 + 3 * 32].into_iter().chain(masked);
+    let padded = words.flat_map(u32::to_le_bytes).collect();
+    seeds.extend([("counted", counted), ("truncated", truncated), ("padded-masks", padded)]);
     seeds
 }
 

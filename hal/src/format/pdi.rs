@@ -3,7 +3,9 @@
 //! The layout is that of a Versal partial PDI without boot header, as bootgen writes it for mlir-aie: four
 //! words of bus-width pattern, an image header table, one image header, one partition header, and the CDO
 //! at offset 0x150, padded with zeros to 16 bytes. Nothing is encrypted or hashed, and apart from three
-//! lengths and the checksums every header word is constant, so a PDI can be written without bootgen.
+//! lengths and the checksums every header word is constant, so a PDI can be written without bootgen. One word
+//! has two values in real files: at offset 0xC8 (the image's measurement register) 0 as well as 0xFFFFFFFF is read,
+//! which bootgen for other architectures writes; 0 is written.
 //!
 //! A PDI does not say which generation it is for: the headers are the same for aie2 and aie2p. The header
 //! of the instruction stream that belongs to it does ([`Header::generation`]).
@@ -31,6 +33,10 @@ struct Block {
     /// Words in front of the checksum.
     len: usize,
 }
+
+/// Word index of the image header, file offset 0xC8: the register that measurements of the image extend. mlir-aie's
+/// PDIs have 0; bootgen for other architectures writes all ones, which says none.
+const MEASUREMENT_REGISTER: usize = 0x38 / WORD;
 
 /// Word indices of the partition header that depend on the CDO.
 const ENCRYPTED_LENGTH: usize = 0;
@@ -68,6 +74,7 @@ const IMAGE_HEADER: Block = Block {
         (0x14 / WORD, "image name \"aie_image\"", u32::from_le_bytes(*b"imag")),
         (0x18 / WORD, "image name \"aie_image\"", u32::from_le_bytes(*b"e\0\0\0")),
         (0x20 / WORD, "image id", 0x1C00_0000),
+        (MEASUREMENT_REGISTER, "measurement register", 0),
     ],
     len: 15,
 };
@@ -100,9 +107,9 @@ impl Block {
         named.map_or("unused word", |field| field.1)
     }
 
-    /// Checks checksum and constants of the block in `file`, which is long enough; words for which
-    /// `varies` holds are left to the caller.
-    fn check(&self, file: Words<'_>, varies: impl Fn(usize) -> bool) -> Result<(), PdiError> {
+    /// Checks checksum and constants of the block in `file`, which is long enough; an index and a word for which
+    /// `varies` holds are right too.
+    fn check(&self, file: Words<'_>, varies: impl Fn(usize, u32) -> bool) -> Result<(), PdiError> {
         let words = file.from(self.start);
         let expected = checksum(words.iter().take(self.len));
         let found = words.get(self.len).unwrap_or_default();
@@ -111,7 +118,7 @@ impl Block {
             return Err(PdiError::Checksum { block: self.name, offset, expected, found });
         }
         for (index, (expected, found)) in self.constants().into_iter().zip(words.iter()).enumerate() {
-            if found != expected && !varies(index) {
+            if found != expected && !varies(index, found) {
                 return Err(PdiError::Field {
                     block: self.name,
                     field: self.field(index),
@@ -216,9 +223,10 @@ impl<'a> Pdi<'a> {
                 });
             }
         }
-        IMAGE_HEADER_TABLE.check(file, |_| false)?;
-        IMAGE_HEADER.check(file, |_| false)?;
-        PARTITION_HEADER.check(file, |index| index <= TOTAL_LENGTH)?;
+        IMAGE_HEADER_TABLE.check(file, |_, _| false)?;
+        IMAGE_HEADER.check(file, |index, found| index == MEASUREMENT_REGISTER && found == u32::MAX)?;
+        // The lengths are checked below.
+        PARTITION_HEADER.check(file, |index, _| index <= TOTAL_LENGTH)?;
 
         let lengths = file.from(PARTITION_HEADER.start);
         let length = |what, index: usize, expected: u64, found: u64| {
@@ -354,6 +362,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_image_without_measurement_register_is_read() {
+        let (mut file, offset) = (sample(), 0xC8);
+        put_word(&mut file, offset, u32::MAX);
+        assert!(matches!(Pdi::parse(&file), Err(PdiError::Checksum { block: "image header", .. })));
+        repair(&mut file, offset);
+        assert_eq!(Pdi::parse(&file), Pdi::parse(&sample()));
+        put_word(&mut file, offset, u32::MAX - 1);
+        repair(&mut file, offset);
+        let field = PdiError::Field {
+            block: "image header",
+            field: "measurement register",
+            offset,
+            expected: 0,
+            found: u32::MAX - 1,
+        };
+        assert_eq!(Pdi::parse(&file), Err(field));
+    }
+
     #[rstest]
     #[case::bus_width(0x04, "bus width pattern")]
     #[case::version(0x10, "version")]
@@ -372,6 +399,7 @@ mod tests {
     #[case::sections(0x94, "data section count")]
     #[case::name(0xA4, "image name \"aie_image\"")]
     #[case::image_id(0xB0, "image id")]
+    #[case::measurement(0xC8, "measurement register")]
     #[case::exec(0xE0, "unused word")]
     #[case::load(0xEC, "load address (high)")]
     #[case::offset(0xF0, "partition word offset")]

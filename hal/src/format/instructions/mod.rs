@@ -5,7 +5,8 @@
 //! ([`Operation::AddressPatch`]), ask for a completion token if one is waited for
 //! ([`Operation::MaskWrite`]), start the channel's queue ([`Operation::Write`]), and wait
 //! ([`Operation::Sync`]). [`InstructionWriter::transfer`] writes that sequence. Source: aie-rt's transaction
-//! structs and the output of mlir-aie.
+//! structs and the output of mlir-aie. Masked writes and polls have 28 bytes from mlir-aie and 32 from aie-rt, whose
+//! structure ends with a word of padding; both are read, and 28 are written.
 //!
 //! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is
 //! refused.
@@ -59,7 +60,10 @@ const HEADER_WORDS: usize = 4;
 const VERSION: (u8, u8) = (0, 1);
 /// Byte sizes that operations state about themselves.
 const WRITE_BYTES: u32 = 24;
+/// Masked operations as mlir-aie writes them.
 const MASK_BYTES: u32 = 28;
+/// The same as aie-rt writes them: its C structure ends with a word of padding.
+const PADDED_MASK_BYTES: u32 = 32;
 const SYNC_BYTES: u32 = 16;
 const PATCH_BYTES: u32 = 48;
 const BLOCK_HEADER_BYTES: u32 = 16;
@@ -259,14 +263,17 @@ impl<'a> Operation<'a> {
             }
             opcode::MASK_WRITE | opcode::MASK_POLL | opcode::MASK_POLL_BUSY => {
                 let [_, _, low, high, value, mask, size] = fixed(take(7)?);
-                sized(size, MASK_BYTES, "28")?;
+                if size != PADDED_MASK_BYTES {
+                    sized(size, MASK_BYTES, "28 or 32")?;
+                }
+                let length = take(size as usize / WORD)?.len();
                 let address = wide(low, high);
                 let operation = match opcode {
                     opcode::MASK_WRITE => Self::MaskWrite { address, value, mask },
                     opcode::MASK_POLL => Self::MaskPoll { address, value, mask },
                     _ => Self::MaskPollBusy { address, value, mask },
                 };
-                (operation, 7)
+                (operation, length)
             }
             opcode::NOOP => (Self::Noop, 1),
             opcode::PREEMPT => (Self::Preempt { level }, 1),

@@ -193,6 +193,21 @@ fn every_kind_is_read_and_written() {
     }
 }
 
+/// aie-rt's structure of these operations ends with a word of padding, whose content means nothing.
+#[rstest]
+fn masked_operations_of_aie_rt_are_read(#[values(3, 4, 7)] code: u32, #[values(0, 0xDEAD_BEEF)] padding: u32) {
+    let words = [code, 0, 0x0021_D204, 2, 5, 7];
+    let (short, long) = ([&words[..], &[28, 5]].concat(), [&words[..], &[32, padding, 5]].concat());
+    let (short, long) = (stream(2, &short), stream(2, &long));
+    let operations = |file| InstructionStream::parse(file).unwrap().operations().collect::<Vec<_>>();
+    assert_eq!(operations(&long), operations(&short));
+    let mut writer = InstructionWriter::new(Header::aie2p(1));
+    for operation in operations(&long) {
+        writer.push(&operation);
+    }
+    assert_eq!(writer.finish().unwrap(), short);
+}
+
 #[test]
 fn slices_are_written_like_words() {
     let mut writer = InstructionWriter::new(Header::aie2p(1));
@@ -279,7 +294,10 @@ fn size(opcode: u8, expected: &'static str, found: u32) -> InstructionError {
 #[case::write_size(&[0, 0, 0, 0, 0, 20], size(0, "24", 20))]
 #[case::block_size(&[1, 0, 0, 12], size(1, "a multiple of 4 from 16 on", 12))]
 #[case::odd_block(&[1, 0, 0, 18, 0], size(1, "a multiple of 4 from 16 on", 18))]
-#[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], size(4, "28", 24))]
+#[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], size(4, "28 or 32", 24))]
+#[case::mask_between(&[3, 0, 0, 0, 0, 0, 30, 0], size(3, "28 or 32", 30))]
+#[case::mask_beyond(&[7, 0, 0, 0, 0, 0, 36, 0, 0], size(7, "28 or 32", 36))]
+#[case::padded_mask_cut(&[3, 0, 0, 0, 0, 0, 32], overrun(3, 32, 28))]
 #[case::sync_size(&[0x80, 20, 0, 0], size(0x80, "16", 20))]
 #[case::patch_size(&[0x81, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], size(0x81, "48", 40))]
 #[case::custom_size(&[0x90, 4], size(0x90, "a multiple of 4 from 8 on", 4))]
