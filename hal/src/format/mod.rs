@@ -4,7 +4,8 @@
 //! ([`cdo`]), a list of register and memory writes that configures the tiles of a partition. The
 //! **instruction stream** ([`instructions`]) is what the command processor runs for each dispatch: it
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`task_queue`]) and waits
-//! for the completion tokens. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
+//! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`], [`lock`],
+//! [`dma_channel`], [`stream_switch`], [`shim_mux`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
 //! configuring tiles; it lets a simulated device run through the same files as a real one.
 //!
 //! Choices:
@@ -19,14 +20,22 @@
 
 pub mod bd;
 pub mod cdo;
+pub mod core_control;
+pub mod dma_channel;
 pub mod instructions;
+pub mod lock;
 pub mod pdi;
 pub mod reference;
+pub mod register;
+pub mod shim_mux;
+pub mod stream_switch;
 pub mod task_queue;
 mod words;
 
 #[cfg(test)]
 mod corpus;
+#[cfg(test)]
+mod fixtures;
 #[cfg(test)]
 mod mutation;
 

@@ -59,10 +59,10 @@ impl ShimChannel {
     }
 }
 
-/// An entry of a shim DMA channel's task queue.
+/// An entry of a DMA channel's task queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
-    /// First buffer descriptor, 0 to 15.
+    /// First buffer descriptor: 0 to 15 in core and shim tiles, 0 to 47 in mem tiles.
     pub descriptor: u8,
     /// How often the descriptor runs again after its first run.
     pub repeat: u8,
@@ -72,18 +72,20 @@ pub struct Task {
 
 impl Task {
     const TOKEN: u32 = 1 << 31;
+    /// Mem tiles use all of them, core and shim tiles the low four.
+    const DESCRIPTOR: u32 = 0x3F;
 
-    /// The entry as a word. Bits of `descriptor` above its four are dropped.
+    /// The entry as a word. Bits of `descriptor` above its six are dropped.
     #[must_use]
     pub fn encode(self) -> u32 {
         let token = if self.token { Self::TOKEN } else { 0 };
-        u32::from(self.descriptor & 0xF) | (u32::from(self.repeat) << 16) | token
+        (u32::from(self.descriptor) & Self::DESCRIPTOR) | (u32::from(self.repeat) << 16) | token
     }
 
     /// The entry of a word; bits without a meaning are not looked at.
     #[must_use]
     pub fn decode(word: u32) -> Self {
-        Self { descriptor: (word & 0xF) as u8, repeat: (word >> 16) as u8, token: word & Self::TOKEN != 0 }
+        Self { descriptor: (word & Self::DESCRIPTOR) as u8, repeat: (word >> 16) as u8, token: word & Self::TOKEN != 0 }
     }
 }
 
@@ -108,6 +110,7 @@ mod tests {
     #[case(Task::default(), 0)]
     #[case(Task { descriptor: 1, repeat: 0, token: true }, 0x8000_0001)]
     #[case(Task { descriptor: 15, repeat: 255, token: false }, 0x00FF_000F)]
+    #[case(Task { descriptor: 47, repeat: 0, token: false }, 0x2F)]
     fn tasks(#[case] task: Task, #[case] word: u32) {
         assert_eq!(task.encode(), word);
         assert_eq!(Task::decode(word), task);

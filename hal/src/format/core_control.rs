@@ -1,0 +1,72 @@
+//! What starts and stops a core, and where its cascade goes.
+//!
+//! A core runs while it is enabled and not in reset; after power-on it is in reset. Its memories survive a reset.
+//! Source: aie-rt; the same on aie2 and aie2p.
+
+use super::register::RegisterWrite;
+
+/// Offset of the core's control register.
+const CONTROL: u32 = 0x3_2000;
+const ENABLE: u32 = 1;
+const RESET: u32 = 2;
+/// Offset of the register that connects the cascade.
+const ACCUMULATOR_CONTROL: u32 = 0x3_6060;
+
+/// Enables the core, or stops it where it is.
+#[must_use]
+pub fn enable(enable: bool) -> RegisterWrite {
+    RegisterWrite::masked(CONTROL, ENABLE, if enable { ENABLE } else { 0 })
+}
+
+/// Puts the core into reset, or takes it out of it. Resetting clears its registers and its program counter.
+#[must_use]
+pub fn reset(reset: bool) -> RegisterWrite {
+    RegisterWrite::masked(CONTROL, RESET, if reset { RESET } else { 0 })
+}
+
+/// Where a core's cascade input comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CascadeInput {
+    /// The core above.
+    North,
+    /// The core to the left.
+    West,
+}
+
+/// Where a core's cascade output goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CascadeOutput {
+    /// The core below.
+    South,
+    /// The core to the right.
+    East,
+}
+
+/// Connects the core's cascade, 512 bits wide: chains run from west to east and from north to south.
+#[must_use]
+pub fn cascade(input: CascadeInput, output: CascadeOutput) -> RegisterWrite {
+    let input = match input {
+        CascadeInput::North => 0,
+        CascadeInput::West => 1,
+    };
+    let output = match output {
+        CascadeOutput::South => 0,
+        CascadeOutput::East => 1 << 1,
+    };
+    RegisterWrite::word(ACCUMULATOR_CONTROL, input | output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case(CascadeInput::North, CascadeOutput::South, 0)]
+    #[case(CascadeInput::West, CascadeOutput::South, 1)]
+    #[case(CascadeInput::North, CascadeOutput::East, 2)]
+    #[case(CascadeInput::West, CascadeOutput::East, 3)]
+    fn cascades(#[case] input: CascadeInput, #[case] output: CascadeOutput, #[case] value: u32) {
+        assert_eq!(cascade(input, output), RegisterWrite { offset: 0x3_6060, mask: u32::MAX, value });
+    }
+}
