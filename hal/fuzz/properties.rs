@@ -111,6 +111,14 @@ pub fn artifact(bytes: &[u8]) {
         Ok(artifact) => {
             assert_eq!((artifact.pdi(), artifact.instructions()), (pdi, instructions));
             assert!(artifact.argument_count() <= instructions.len() / 48 * 0xFFFF);
+            match artifact.argument_extents() {
+                Ok(extents) => {
+                    assert_eq!(extents.len(), artifact.argument_count());
+                    let parts = extents.iter().flat_map(|extent| [&extent.read, &extent.written]);
+                    assert!(parts.flatten().all(|part| part.range.start <= part.range.end && part.moved > 0));
+                }
+                Err(error) => assert!(!error.to_string().is_empty()),
+            }
         }
         Err(error) => assert!(error.to_string().starts_with("kernel kernel: ")),
     }

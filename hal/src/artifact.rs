@@ -4,6 +4,7 @@
 //! artifact is made, so that a driver never hands a damaged file, or one for another generation, to a
 //! device: loading a design of the wrong generation blocks a real NPU until its driver resets it.
 
+use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
 use crate::format::instructions::{InstructionError, InstructionStream};
 use crate::format::pdi::{Pdi, PdiError};
 use sha2::{Digest as _, Sha256};
@@ -162,6 +163,19 @@ impl KernelArtifact {
     #[must_use]
     pub fn has_completion_token(&self) -> bool {
         self.has_completion_token
+    }
+
+    /// The bytes that a dispatch touches of each argument, [`KernelArtifact::argument_count`] of them, as
+    /// [`argument_extents`] finds them in the two files. Goes through both files whenever it is called.
+    ///
+    /// # Errors
+    /// [`ExtentError`] when they cannot be told, which says nothing against the kernel.
+    pub fn argument_extents(&self) -> Result<Vec<ArgumentExtent>, ExtentError> {
+        // Both files were valid when the artifact was made.
+        let unreadable = |what: String| ExtentError::Unknown { what };
+        let pdi = Pdi::parse(&self.pdi).map_err(|error| unreadable(error.to_string()))?;
+        let stream = InstructionStream::parse(&self.instructions).map_err(|error| unreadable(error.to_string()))?;
+        argument_extents(&pdi.cdo(), &stream)
     }
 
     /// SHA-256 of the PDI. Hardware contexts count distinct PDIs, and this tells them apart: several

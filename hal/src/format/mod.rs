@@ -5,7 +5,7 @@
 //! **instruction stream** ([`instructions`]) is what the command processor runs for each dispatch: it
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`task_queue`]) and waits
 //! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`], [`lock`],
-//! [`dma_channel`], [`stream_switch`], [`shim_mux`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
+//! [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both do together to the host's memory is in [`extent`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
 //! configuring tiles; it lets a simulated device run through the same files as a real one.
 //!
 //! Choices:
@@ -22,6 +22,7 @@ pub mod bd;
 pub mod cdo;
 pub mod core_control;
 pub mod dma_channel;
+pub mod extent;
 pub mod instructions;
 pub mod lock;
 pub mod pdi;
