@@ -14,6 +14,7 @@ pub mod blocks;
 pub mod design;
 pub mod executor;
 pub mod family;
+pub mod fit;
 pub mod name;
 pub mod node;
 pub mod normalise;

@@ -106,6 +106,13 @@ pub trait Operation: Sync + Send + Debug {
         let _ = (node, index);
         false
     }
+    /// Whether a kernel of `node` has to read all of source `index` (`None`: write all of every output). One that touches
+    /// less was made for other types or shapes, and is refused. Operations that choose among rows, skip elements or take
+    /// sources larger than they need say no.
+    fn needs_all(&self, node: &Node, index: Option<usize>) -> bool {
+        let _ = (node, index);
+        true
+    }
     /// Nodes with `dtype` for source 0 (or for the result, without sources) in every form the operation has. The rules are
     /// asked which of them they accept, for the documentation's table. The default are the forms most operations share.
     fn examples(&self, dtype: DataType) -> Vec<Node> {

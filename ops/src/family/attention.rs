@@ -92,6 +92,11 @@ impl Operation for FlashAttention {
         Placement::Array
     }
 
+    /// A mask can have more rows than there are queries.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(3)
+    }
+
     fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
         index.and_then(|index| node.source(index)).map_or(default, |tensor| tensor.dtype)
     }

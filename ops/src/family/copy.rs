@@ -68,6 +68,11 @@ impl Operation for Copy {
         Placement::Host("copies move data and compute nothing; the host does them in the same command list")
     }
 
+    /// Source 1 is there for its type and shape.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(1)
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         elementwise(self.name, node, arch)
     }

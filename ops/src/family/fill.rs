@@ -47,6 +47,11 @@ impl Operation for Fill {
         Placement::Array
     }
 
+    /// The source is there for its shape.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index.is_none()
+    }
+
     fn flatten(&self) -> Flatten {
         Flatten::Always
     }

@@ -168,6 +168,11 @@ impl Operation for Fused {
         Placement::Array
     }
 
+    /// As the rotation: more positions and frequency factors than needed can be given.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        !(matches!(self.form, Form::Projections) && matches!(index, Some(4 | 5)))
+    }
+
     /// As the product's own operands, whichever they are.
     fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
         let products = match self.form {

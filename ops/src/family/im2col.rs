@@ -117,6 +117,11 @@ impl Operation for Im2Col {
         Placement::Array
     }
 
+    /// Of the kernel only the extents count, and positions can lie further apart than the kernel is wide.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index.is_none()
+    }
+
     /// Of the kernel only the extents count, so it is not converted; what is moved is f32.
     fn array_type(&self, node: &Node, index: Option<usize>, _: DataType) -> DataType {
         match (index, node.source(0)) {

@@ -81,6 +81,11 @@ impl Operation for Mask {
         Placement::Array
     }
 
+    /// What is masked need not be read.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index.is_none()
+    }
+
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let square = Tensor::contiguous(dtype, [512, 512, 2, 1]);
         vec![Node::new(self.name, OpParams::default(), square, vec![Some(square)])]

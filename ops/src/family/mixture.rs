@@ -87,6 +87,11 @@ impl Operation for MulMatId {
         Placement::Array
     }
 
+    /// Only the weights of experts that are chosen are read.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(0)
+    }
+
     fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
         // A conversion would read the weights of all experts; the cores decode those that were chosen.
         match (index, node.source(0)) {
@@ -153,6 +158,11 @@ impl Operation for AddId {
 
     fn placement(&self, _: &Node) -> Placement {
         Placement::Array
+    }
+
+    /// Only the rows that are chosen are read.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(1)
     }
 
     fn keeps_strides(&self, _: &Node, _: usize) -> bool {

@@ -63,6 +63,11 @@ impl Operation for Pad {
         Placement::Array
     }
 
+    /// A negative width cuts off.
+    fn needs_all(&self, node: &Node, index: Option<usize>) -> bool {
+        index.is_none() || widths(node).iter().flatten().all(|width| *width >= 0)
+    }
+
     fn keeps_strides(&self, node: &Node, index: usize) -> bool {
         node.source(index).is_some_and(whole_words)
     }

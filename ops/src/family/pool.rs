@@ -92,6 +92,11 @@ impl Operation for Pool {
         Placement::Array
     }
 
+    /// Windows can lie further apart than they are wide.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index.is_none()
+    }
+
     /// f16 is computed in f32 under either policy: the result is f32.
     fn array_type(&self, _: &Node, _: Option<usize>, _: DataType) -> DataType {
         DataType::F32

@@ -74,6 +74,11 @@ impl Operation for Rope {
         Placement::Array
     }
 
+    /// More positions and frequency factors than needed can be given, and not every mode uses all four positions.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        !matches!(index, Some(1 | 2))
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         rowwise(NAME, node, arch, 1)
     }

@@ -71,6 +71,10 @@ impl Operation for GetRows {
         Placement::Host(REASON)
     }
 
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(0)
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         rowwise(GET, node, arch, 1)
     }
@@ -124,6 +128,11 @@ impl Operation for SetRows {
 
     fn placement(&self, _: &Node) -> Placement {
         Placement::Host(REASON)
+    }
+
+    /// The rows that are not set stay as they are: the result lies in the memory of source 2.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        matches!(index, Some(0 | 1))
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {

@@ -67,6 +67,12 @@ impl Operation for SoftMax {
         Placement::Array
     }
 
+    /// A mask can have more rows than are masked.
+    fn needs_all(&self, node: &Node, index: Option<usize>) -> bool {
+        let rows = |slot| node.source(slot).map(|tensor| tensor.ne[1]);
+        index != Some(1) || rows(0) == rows(1)
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         rowwise(NAME, node, arch, 3)
     }

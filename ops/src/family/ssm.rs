@@ -145,6 +145,11 @@ impl Operation for SsmScan {
         Placement::Array
     }
 
+    /// The ids choose among the states.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(0)
+    }
+
     fn keeps_strides(&self, _: &Node, _: usize) -> bool {
         true
     }

@@ -79,6 +79,11 @@ impl Operation for Upscale {
         Placement::Array
     }
 
+    /// The nearest elements of a smaller image are not all.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index.is_none()
+    }
+
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let tensor = |extent| Tensor::contiguous(dtype, [extent, extent, 3, 1]);
         vec![Node::new(NAME, OpParams::default(), tensor(128), vec![Some(tensor(64))])]

@@ -78,6 +78,11 @@ impl Operation for Window {
         Placement::Array
     }
 
+    /// What is replaced need not be read, and in place nothing of source 0.
+    fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
+        index != Some(0)
+    }
+
     fn keeps_strides(&self, node: &Node, index: usize) -> bool {
         !self.adds && node.source(index).is_some_and(whole_words)
     }

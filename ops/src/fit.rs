@@ -1,0 +1,358 @@
+//! Whether a kernel touches the bytes that its operation's tensors have.
+//!
+//! Kernels are found by name, and a name can be right although the kernel is not: another backend has other types behind
+//! the same text, a file was copied to the wrong place. What a kernel touches of each argument follows from its files
+//! ([`argument_extents`](aie_hal::format::extent::argument_extents)), so that it can be compared with the tensors before
+//! the kernel computes garbage. The rules, for each argument:
+//!
+//! - An **output** is written from its first byte to its last, and nothing behind it. It may be read too.
+//! - An **input** is read from its first byte to its last where the operation needs all of it
+//!   ([`Operation::needs_all`]), else any part of it. Nothing behind it is read, and nothing of it is written.
+//! - DMAs move whole words: a tensor whose bytes are no multiple of 4 ends with its last word. Kernels of the C++ backend
+//!   round their element counts up in the same way, and no further, so there is no other padding.
+//! - As many bytes are moved as the tensor's elements have, or more: some kernels read an input several times.
+//!
+//! Every part of a tensor being touched is not checked beyond that: the range and the sum are known, not each byte.
+
+use crate::node::Node;
+use crate::operation::Operation;
+use crate::tensor::Tensor;
+use aie_hal::KernelArtifact;
+use aie_hal::format::extent::{ArgumentExtent, Extent, ExtentError};
+use std::fmt::{Display, Formatter};
+use thiserror::Error;
+
+/// What was found out about a kernel that is not refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fit {
+    /// It touches what it has to.
+    Fits,
+    /// What it touches cannot be told from its files.
+    Unknown(ExtentError),
+}
+
+/// A kernel touches other bytes of an argument than its tensor has.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[error(
+    "it {way} {} of argument {argument} ({operand}), which has {bytes}{rule}: it is a kernel for other types or shapes",
+    Touched(touched)
+)]
+pub struct Misfit {
+    /// Index of the argument: sources that are present in order, then outputs.
+    pub argument: usize,
+    /// Which tensor it is, with its type and extents.
+    pub operand: String,
+    /// Whether it is about reading or writing.
+    pub way: Way,
+    /// What the kernel touches; `None` for nothing.
+    pub touched: Option<Extent>,
+    /// Bytes of the tensor.
+    pub bytes: u64,
+    /// What it breaks besides the number, for the message.
+    rule: &'static str,
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From the argument to the array.
+    Reads,
+    /// From the array to the argument.
+    Writes,
+}
+
+impl Display for Way {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Reads => "reads",
+            Self::Writes => "writes",
+        })
+    }
+}
+
+/// An extent in a message.
+struct Touched<'a>(&'a Option<Extent>);
+
+impl Display for Touched<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            None => f.write_str("nothing"),
+            Some(Extent { range, moved }) => {
+                let length = range.end - range.start;
+                if range.start > 0 || *moved < length {
+                    write!(f, "{} bytes between {} and {}", length.min(*moved), range.start, range.end)
+                } else {
+                    write!(f, "{length} bytes")
+                }
+            }
+        }
+    }
+}
+
+/// An argument, and what the node says of it.
+struct Operand<'a> {
+    argument: usize,
+    /// `None` for arguments that the node does not have.
+    tensor: Option<&'a Tensor>,
+    name: String,
+    output: bool,
+    needs_all: bool,
+}
+
+/// Compares what `artifact` touches with the tensors of the normalised `node`.
+///
+/// # Errors
+/// [`Misfit`] for the first argument that breaks a rule.
+pub fn check(op: &dyn Operation, node: &Node, artifact: &KernelArtifact) -> Result<Fit, Misfit> {
+    let extents = match artifact.argument_extents() {
+        Ok(extents) => extents,
+        Err(cause) => return Ok(Fit::Unknown(cause)),
+    };
+    let sources = node.sources.iter().enumerate().filter_map(|(slot, tensor)| Some((Some(slot), tensor.as_ref()?)));
+    let arguments = sources.chain(node.outputs().map(|tensor| (None, tensor))).enumerate();
+    let untouched = ArgumentExtent::default();
+    for (argument, (slot, tensor)) in arguments {
+        let name = match slot {
+            Some(slot) => format!("source {slot}"),
+            None => "output".to_owned(),
+        };
+        let needs_all = op.needs_all(node, slot);
+        let operand = Operand { argument, tensor: Some(tensor), name, output: slot.is_none(), needs_all };
+        operand.check(extents.get(argument).unwrap_or(&untouched))?;
+    }
+    for (argument, extent) in extents.iter().enumerate().skip(node.arguments().count()) {
+        let operand = Operand { argument, tensor: None, name: "no tensor".into(), output: true, needs_all: false };
+        operand.check(extent)?;
+    }
+    Ok(Fit::Fits)
+}
+
+impl Operand<'_> {
+    fn check(&self, extent: &ArgumentExtent) -> Result<(), Misfit> {
+        let ArgumentExtent { read, written } = extent;
+        self.stays_inside(Way::Reads, read)?;
+        self.stays_inside(Way::Writes, written)?;
+        if self.output {
+            return if self.needs_all { self.covers(Way::Writes, written) } else { Ok(()) };
+        }
+        if written.is_some() {
+            return Err(self.misfit(Way::Writes, written, " and is an input"));
+        }
+        if self.needs_all { self.covers(Way::Reads, read) } else { Ok(()) }
+    }
+
+    fn stays_inside(&self, way: Way, touched: &Option<Extent>) -> Result<(), Misfit> {
+        let end = self.bytes().next_multiple_of(4);
+        match touched {
+            Some(extent) if extent.range.end > end => Err(self.misfit(way, touched, "")),
+            _ => Ok(()),
+        }
+    }
+
+    fn covers(&self, way: Way, touched: &Option<Extent>) -> Result<(), Misfit> {
+        // Strides can leave gaps, or put elements on top of each other.
+        let packed = self.tensor.map_or(0, |tensor| (tensor.dtype.row_bytes(tensor.ne[0]) * tensor.rows()) as u64);
+        let least = packed.min(self.bytes());
+        let covered = touched
+            .as_ref()
+            .is_some_and(|Extent { range, moved }| range.start == 0 && range.end >= self.bytes() && *moved >= least);
+        let rule = match way {
+            Way::Reads => " and is needed whole",
+            Way::Writes => " and has to be written whole",
+        };
+        if covered || self.bytes() == 0 { Ok(()) } else { Err(self.misfit(way, touched, rule)) }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.tensor.map_or(0, |tensor| tensor.span_bytes() as u64)
+    }
+
+    fn misfit(&self, way: Way, touched: &Option<Extent>, rule: &'static str) -> Misfit {
+        let operand = match self.tensor {
+            Some(tensor) => format!("{}, {} {:?}", self.name, tensor.dtype, tensor.ne),
+            None => self.name.clone(),
+        };
+        Misfit { argument: self.argument, operand, way, touched: touched.clone(), bytes: self.bytes(), rule }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::reference_artifact;
+    use crate::design::tests::arch;
+    use crate::node::OpParams;
+    use crate::normalise::{F16Policy, normalise};
+    use crate::operation::Placement;
+    use crate::table;
+    use crate::tensor::DataType::{self, BF16, F32, I32};
+    use aie_hal::format::bd::ShimBd;
+    use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
+    use aie_hal::format::pdi;
+    use aie_hal::format::task_queue::{Direction, ShimChannel};
+    use rstest::rstest;
+
+    const READ: Direction = Direction::MemoryToStream;
+    const WRITE: Direction = Direction::StreamToMemory;
+
+    /// A kernel that moves `words` words of an argument from a byte on, each as given.
+    fn kernel(transfers: &[(u16, Direction, u64, u32)]) -> KernelArtifact {
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        for &(argument, direction, offset, words) in transfers {
+            let transfer = Transfer {
+                column: 0,
+                channel: ShimChannel { direction, channel: 0 },
+                descriptor: 0,
+                shape: ShimBd::linear(words, 3),
+                argument,
+                offset,
+                repeat: 0,
+                token: direction == WRITE,
+            };
+            writer.transfer(&transfer).unwrap();
+        }
+        let mut cdo = CdoBuilder::new();
+        cdo.nop(&[]);
+        KernelArtifact::new("k", "aie2p", 4, pdi::write(&cdo).unwrap(), writer.finish().unwrap()).unwrap()
+    }
+
+    fn tensor(dtype: DataType, columns: usize, rows: usize) -> Tensor {
+        Tensor::contiguous(dtype, [columns, rows, 1, 1])
+    }
+
+    fn sum(dtype: DataType, elements: usize) -> Node {
+        let tensor = tensor(dtype, elements, 1);
+        Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
+    }
+
+    fn found(node: &Node, artifact: &KernelArtifact) -> Result<Fit, String> {
+        check(table::lookup(&node.op).unwrap(), node, artifact).map_err(|misfit| misfit.to_string())
+    }
+
+    /// What every simulated device executes takes the same way as a compiled kernel.
+    #[rstest]
+    fn reference_artifacts_fit(
+        #[values("aie2", "aie2p")] generation: &str,
+        #[values(F16Policy::F32, F16Policy::Bf16)] policy: F16Policy,
+    ) {
+        let mut operations = std::collections::BTreeSet::new();
+        for op in table::all() {
+            for node in DataType::ALL.iter().flat_map(|dtype| op.examples(*dtype)) {
+                if op.check(&node).is_err() || op.placement(&node) != Placement::Array {
+                    continue;
+                }
+                let Ok(normalised) = normalise(op, &node, policy) else { continue };
+                let Ok(artifact) = reference_artifact(op, &normalised.node, &arch(generation)) else { continue };
+                assert_eq!(check(op, &normalised.node, &artifact), Ok(Fit::Fits), "{normalised:?}");
+                operations.insert(op.name());
+            }
+        }
+        assert!(operations.len() > 85, "{}: {operations:?}", operations.len());
+    }
+
+    #[rstest]
+    #[case::exact(&[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64)])]
+    #[case::in_parts(&[(0, READ, 128, 32), (0, READ, 0, 32), (1, READ, 0, 64), (2, WRITE, 0, 60), (2, WRITE, 240, 4)])]
+    #[case::several_times(&[(0, READ, 0, 64), (0, READ, 0, 64), (1, READ, 0, 64), (1, READ, 8, 2), (2, WRITE, 0, 64)])]
+    #[case::output_read_back(&[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64), (2, READ, 64, 16)])]
+    fn what_covers_the_tensors_fits(#[case] transfers: &[(u16, Direction, u64, u32)]) {
+        assert_eq!(found(&sum(F32, 64), &kernel(transfers)), Ok(Fit::Fits));
+    }
+
+    #[rstest]
+    #[case::half_an_input(
+        &[(0, READ, 0, 64), (1, READ, 0, 32), (2, WRITE, 0, 64)],
+        "it reads 128 bytes of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+    )]
+    #[case::input_from_the_middle(
+        &[(0, READ, 4, 63), (1, READ, 0, 64), (2, WRITE, 0, 64)],
+        "it reads 252 bytes between 4 and 256 of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+    )]
+    #[case::input_with_a_gap(
+        &[(0, READ, 0, 16), (0, READ, 192, 16), (1, READ, 0, 64), (2, WRITE, 0, 64)],
+        "it reads 128 bytes between 0 and 256 of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+    )]
+    #[case::input_unread(
+        &[(0, READ, 0, 64), (2, WRITE, 0, 64)],
+        "it reads nothing of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+    )]
+    #[case::beyond_an_input(
+        &[(0, READ, 0, 65), (1, READ, 0, 64), (2, WRITE, 0, 64)],
+        "it reads 260 bytes of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256"
+    )]
+    #[case::input_written(
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (1, WRITE, 0, 64), (2, WRITE, 0, 64)],
+        "it writes 256 bytes of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is an input"
+    )]
+    #[case::half_an_output(
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 32)],
+        "it writes 128 bytes of argument 2 (output, f32 [64, 1, 1, 1]), which has 256 and has to be written whole"
+    )]
+    #[case::beyond_an_output(
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 128)],
+        "it writes 512 bytes of argument 2 (output, f32 [64, 1, 1, 1]), which has 256"
+    )]
+    #[case::no_output(
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, READ, 0, 64)],
+        "it writes nothing of argument 2 (output, f32 [64, 1, 1, 1]), which has 256 and has to be written whole"
+    )]
+    #[case::other_argument(
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64), (3, WRITE, 0, 1)],
+        "it writes 4 bytes of argument 3 (no tensor), which has 0"
+    )]
+    fn what_does_not_is_told_with_both_numbers(
+        #[case] transfers: &[(u16, Direction, u64, u32)],
+        #[case] expected: &str,
+    ) {
+        let message = found(&sum(F32, 64), &kernel(transfers)).unwrap_err();
+        assert_eq!(message, format!("{expected}: it is a kernel for other types or shapes"));
+    }
+
+    /// Three elements of 16 bits are two words to a DMA, and the C++ backend rounds up to four elements.
+    #[test]
+    fn the_last_word_may_be_only_partly_the_tensors() {
+        let whole = |words| [(0, READ, 0, words), (1, READ, 0, words), (2, WRITE, 0, words)];
+        assert_eq!(found(&sum(BF16, 3), &kernel(&whole(2))), Ok(Fit::Fits));
+        assert!(found(&sum(BF16, 3), &kernel(&whole(1))).is_err());
+        assert!(found(&sum(BF16, 3), &kernel(&whole(3))).is_err());
+    }
+
+    /// A source that is larger than it has to be, or of which rows are chosen, need not be read whole. All that is left is
+    /// that nothing behind it is read.
+    #[test]
+    fn some_sources_are_not_needed_whole() {
+        let (x, mask) = (tensor(F32, 16, 4), tensor(F32, 16, 8));
+        let soft_max = |mask| Node::new("SOFT_MAX", OpParams::default(), x, vec![Some(x), Some(mask)]);
+        let rows = |words| kernel(&[(0, READ, 0, 64), (1, READ, 0, words), (2, WRITE, 0, 64)]);
+        assert_eq!(found(&soft_max(mask), &rows(64)), Ok(Fit::Fits));
+        assert!(found(&soft_max(mask), &rows(129)).is_err());
+        assert_eq!(found(&soft_max(x), &rows(64)), Ok(Fit::Fits));
+        assert!(found(&soft_max(x), &rows(63)).is_err());
+        let ids = tensor(I32, 4, 1);
+        let get_rows = Node::new("GET_ROWS", OpParams::default(), x, vec![Some(tensor(F32, 16, 100)), Some(ids)]);
+        let kernel = kernel(&[(0, READ, 0, 64), (1, READ, 0, 4), (2, WRITE, 0, 64)]);
+        assert_eq!(found(&get_rows, &kernel), Ok(Fit::Fits));
+    }
+
+    #[test]
+    fn holes_are_no_arguments_and_operations_without_sources_fit() {
+        let x = tensor(F32, 16, 4);
+        let sinks = Node::new("SOFT_MAX", OpParams::default(), x, vec![Some(x), None, Some(tensor(F32, 1, 1))]);
+        let fits = kernel(&[(0, READ, 0, 64), (1, READ, 0, 1), (2, WRITE, 0, 64)]);
+        assert_eq!(found(&sinks, &fits), Ok(Fit::Fits));
+        let message = found(&sinks, &kernel(&[(0, READ, 0, 64), (1, READ, 0, 2), (2, WRITE, 0, 64)])).unwrap_err();
+        assert!(message.contains("argument 1 (source 2, f32 [1, 1, 1, 1])"), "{message}");
+        let arange = Node::new("ARANGE", OpParams::default(), x, vec![]);
+        assert_eq!(found(&arange, &kernel(&[(0, WRITE, 0, 64)])), Ok(Fit::Fits));
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not_refused() {
+        let mut writer = InstructionWriter::new(Header::aie2p(1));
+        writer.custom(0xC8, &[]);
+        let kernel = kernel(&[]);
+        let kernel = KernelArtifact::new("k", "aie2p", 4, kernel.pdi(), writer.finish().unwrap()).unwrap();
+        assert!(matches!(found(&sum(F32, 64), &kernel), Ok(Fit::Unknown(ExtentError::Unknown { .. }))));
+    }
+}
