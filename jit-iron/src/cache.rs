@@ -17,6 +17,7 @@ use crate::manifest::{Manifest, Origin};
 use crate::ownership::{self, Refusal};
 use crate::stem::kernel_stem;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::fit;
 use aie_ops::{Node, Operation};
 use rustix::process::geteuid;
 use std::fs;
@@ -184,6 +185,9 @@ impl KernelCache {
         }
         if !same_kernel(wanted.op, &manifest.node, wanted.node) {
             return Found::Stale("it was made for another node of the same name".into());
+        }
+        if let Err(misfit) = fit::check(wanted.op, wanted.node, &artifact) {
+            return Found::Damaged(files.instructions(), misfit.to_string());
         }
         Found::Kernel(artifact)
     }

@@ -1,7 +1,8 @@
 //! Where a store looks for a kernel, in order: built into the library, the user's kernel directory, the cache, a compiler.
 //!
 //! The order is the C++ backend's. A kernel that the user put somewhere on purpose and that is damaged ends the search with an
-//! error, because another one in its place would hide the damage; in the cache it is moved away and made again.
+//! error, because another one in its place would hide the damage; in the cache it is moved away and made again. A kernel that
+//! is whole but was made for other tensors ([`aie_ops::fit`]), or is none for the device, is passed over: the search goes on.
 
 use crate::cache::{Found, KernelCache, Wanted, Way, origin};
 use crate::compiler::{CompileError, KernelCompiler};
@@ -13,8 +14,10 @@ use crate::store::StoreError;
 use aie_hal::KernelArtifact;
 use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_ops::artifact::{DescriptionError, read_description};
+use aie_ops::fit::{self, Fit};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// The sources of one store.
@@ -26,7 +29,7 @@ pub(crate) struct Sources {
     pub(crate) compilers: Vec<Arc<dyn KernelCompiler>>,
     pub(crate) policy: JitPolicy,
     pub(crate) silicon: bool,
-    /// Why compilers were not available, as far as it has been said.
+    /// Why compilers were not available and kernels did not fit, as far as it has been said.
     pub(crate) told: Mutex<BTreeSet<String>>,
     pub(crate) counters: Live,
 }
@@ -76,7 +79,7 @@ impl Sources {
     fn search_embedded(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<KernelArtifact> {
         for pack in &self.embedded {
             match pack.load(wanted.op, wanted.name, wanted.node, wanted.arch) {
-                Ok(Some(artifact)) if self.fits(&artifact, tried) => {
+                Ok(Some(artifact)) if self.fits(&artifact, wanted, &"the library", tried) => {
                     count(&self.counters.embedded);
                     return Some(artifact);
                 }
@@ -100,12 +103,16 @@ impl Sources {
             return Ok(None);
         };
         let found = directory.load(wanted.op, wanted.name, wanted.node, wanted.arch)?;
-        if let Some(artifact) = found.filter(|artifact| self.fits(artifact, tried)) {
-            count(&self.counters.directory);
-            return Ok(Some(artifact));
+        let place = directory.path().join(&wanted.arch.name);
+        let Some(artifact) = found else {
+            tried.push(format!("not in {}", place.display()));
+            return Ok(None);
+        };
+        if !self.fits(&artifact, wanted, &place.display(), tried) {
+            return Ok(None);
         }
-        tried.push(format!("not in {}", directory.path().join(&wanted.arch.name).display()));
-        Ok(None)
+        count(&self.counters.directory);
+        Ok(Some(artifact))
     }
 
     /// Reads the cache only. The compilers say what a kernel has to be made from and in which folder it is.
@@ -118,7 +125,8 @@ impl Sources {
             let files = cache.files(&**compiler, wanted);
             match cache.look(&files, wanted, Some(&origin(&**compiler, wanted))) {
                 Found::Kernel(artifact) => {
-                    if self.fits(&artifact, tried) {
+                    // The cache has compared it with the tensors.
+                    if self.is_for_device(&artifact, tried) {
                         count(&self.counters.cache);
                         return Some((artifact, Self::CACHE));
                     }
@@ -141,13 +149,17 @@ impl Sources {
             };
             match result {
                 Ok((artifact, way)) => {
-                    if !self.fits(&artifact, tried) {
+                    let (fits, counter, from) = match way {
+                        Way::Found => (self.is_for_device(&artifact, tried), &self.counters.cache, Self::CACHE),
+                        Way::Compiled => {
+                            let fits =
+                                self.fits(&artifact, wanted, &format_args!("compiler {}", compiler.name()), tried);
+                            (fits, &self.counters.compiled, Self::COMPILED)
+                        }
+                    };
+                    if !fits {
                         continue;
                     }
-                    let (counter, from) = match way {
-                        Way::Found => (&self.counters.cache, Self::CACHE),
-                        Way::Compiled => (&self.counters.compiled, Self::COMPILED),
-                    };
                     count(counter);
                     return Some((artifact, from));
                 }
@@ -174,11 +186,41 @@ impl Sources {
     }
 
     /// A kernel that configures nothing must not reach an NPU: its results would be what memory held before.
-    fn fits(&self, artifact: &KernelArtifact, tried: &mut Vec<String>) -> bool {
+    fn is_for_device(&self, artifact: &KernelArtifact, tried: &mut Vec<String>) -> bool {
         let fits = !self.silicon || matches!(read_description(artifact), Err(DescriptionError::Compiled { .. }));
         if !fits {
             tried.push(format!("{} is a reference artifact, which only simulated devices execute", artifact.name()));
         }
         fits
+    }
+
+    /// Whether the kernel from `place` may be used: it is for the device, and does not touch other bytes than the tensors have,
+    /// which would be garbage.
+    fn fits(
+        &self,
+        artifact: &KernelArtifact,
+        wanted: &Wanted<'_>,
+        place: &dyn Display,
+        tried: &mut Vec<String>,
+    ) -> bool {
+        if !self.is_for_device(artifact, tried) {
+            return false;
+        }
+        match fit::check(wanted.op, wanted.node, artifact) {
+            Ok(Fit::Fits) => true,
+            Ok(Fit::Unknown(cause)) => {
+                tracing::debug!("kernel {} from {place}: its arguments are not checked: {cause}", artifact.name());
+                true
+            }
+            Err(misfit) => {
+                let message = format!("kernel {} from {place} is not used: {misfit}", artifact.name());
+                // The search for a kernel can come here twice.
+                if self.told.lock().insert(message.clone()) {
+                    tracing::warn!("{message}");
+                }
+                tried.push(message);
+                false
+            }
+        }
     }
 }

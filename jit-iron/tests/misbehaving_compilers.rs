@@ -317,12 +317,20 @@ fn children_of_a_command_that_is_not_swept_end_with_the_worker() {
     "cp \"$input\"/* \"$work\" 2>/dev/null; done_with good.pdi four_insts.bin",
     "the kernel uses 4 arguments, the operation has 3"
 )]
+#[case::other_shapes(
+    "cp \"$input\"/* \"$work\" 2>/dev/null; done_with good.pdi small_insts.bin",
+    "it reads 4 bytes of argument 0 (source 0, f32 "
+)]
 fn writing_wrong_files(#[case] script: &str, #[case] text: &str) {
     let bench = Bench::misbehaving(script, limits());
     let (op, node) = sum();
     let other = ReferenceCompiler.compile(op, &node, &ArchRegistry::builtin().get("aie2").unwrap()).unwrap();
     fs::write(bench.input.path().join("other_insts.bin"), other.instructions()).unwrap();
     fs::write(bench.input.path().join("four_insts.bin"), attention().instructions()).unwrap();
+    let one = Tensor::contiguous(DataType::F32, [1, 1, 1, 1]);
+    let small = Node::new("ADD", OpParams::default(), one, vec![Some(one); 2]);
+    let small = ReferenceCompiler.compile(op, &small, &arch()).unwrap();
+    fs::write(bench.input.path().join("small_insts.bin"), small.instructions()).unwrap();
     let failure = bench.failure();
     assert!(failure.cause.starts_with("the double compiler wrote wrong files: "), "{}", failure.cause);
     assert!(failure.cause.contains(text), "{} does not have {text}", failure.cause);

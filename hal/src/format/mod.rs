@@ -4,9 +4,10 @@
 //! ([`cdo`]), a list of register and memory writes that configures the tiles of a partition. The
 //! **instruction stream** ([`instructions`]) is what the command processor runs for each dispatch: it
 //! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`task_queue`]) and waits
-//! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`], [`lock`],
-//! [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both do together to the host's memory is in [`extent`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of
-//! configuring tiles; it lets a simulated device run through the same files as a real one.
+//! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`],
+//! [`lock`], [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both files together do to the host's memory
+//! is in [`extent`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring
+//! tiles; it lets a simulated device run through the same files as a real one.
 //!
 //! Choices:
 //! * Everything is safe Rust over borrowed bytes. All formats are sequences of little-endian 32-bit words,

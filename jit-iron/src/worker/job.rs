@@ -9,6 +9,7 @@ use super::{WorkerLimits, pool};
 use crate::compiler::{CompileError, Failure};
 use crate::kernel_source::KernelSource;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::fit;
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
 
@@ -121,6 +122,7 @@ impl Task<'_> {
         if found > expected {
             return Err(format!("the kernel uses {found} arguments, the operation has {expected}"));
         }
+        fit::check(self.op, self.node, &artifact).map_err(|misfit| misfit.to_string())?;
         Ok(artifact)
     }
 }
