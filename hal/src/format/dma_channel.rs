@@ -1,6 +1,6 @@
 //! Control registers of a tile's DMA channels.
 //!
-//! Pushing a task ([`Task`](super::task_queue::Task)) starts a channel. mlir-aie's PDIs also write the bit that enabled
+//! Pushing a task ([`Task`]) starts a channel. mlir-aie's PDIs also write the bit that enabled
 //! channels of older hardware, under a mask of nothing. Source: aie-rt; the same on aie2 and aie2p.
 
 use super::register::{RegisterError, RegisterWrite, TileKind, within};
