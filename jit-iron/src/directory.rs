@@ -11,6 +11,7 @@ use crate::stem::{self, kernel_stem};
 use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
+use aie_ops::normalise::overlaps;
 use aie_ops::{Node, Operation};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +71,8 @@ impl KernelDirectory {
     ///
     /// A kernel that has a manifest has to fit it. Parameters of some operations are not part of the name: the manifest, the
     /// longer file name of a store, or the description in a reference artifact tell them, and a kernel of other ones is not
-    /// taken. Code without any of these does not tell its parameters and is taken as it is, as by the C++ backend.
+    /// taken. Code without any of these does not tell its parameters and is taken as it is, as by the C++ backend, unless a source
+    /// shares memory ([`overlaps`]), whose strides it does not tell either.
     ///
     /// # Errors
     /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
@@ -120,7 +122,9 @@ pub(crate) fn load(
         Ok(None)
     };
     // A JSON file that is not a manifest is none of our business.
-    if let Some(manifest) = content.manifest.and_then(|text| Manifest::parse(&text).ok()) {
+    let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
+    let described = manifest.is_some();
+    if let Some(manifest) = manifest {
         manifest.check(&artifact).map_err(|reason| file(&files.pdi(), reason))?;
         if !same_kernel(op, &manifest.node, node) {
             return other(&files.pdi());
@@ -128,6 +132,12 @@ pub(crate) fn load(
     }
     match read_description(&artifact) {
         Ok(description) if !same_kernel(op, &description.node, node) => other(&files.pdi()),
+        // The name says that a source is not contiguous, and not how; no design of the C++ backend reads such a source.
+        Err(DescriptionError::Compiled { .. }) if !described && node.inputs().any(overlaps) => {
+            let path = files.pdi();
+            tracing::warn!("{} does not tell the strides it was made for: the kernel is ignored", path.display());
+            Ok(None)
+        }
         Ok(_) | Err(DescriptionError::Compiled { .. }) => Ok(Some(artifact)),
         Err(error) => Err(file(&files.pdi(), error)),
     }
@@ -247,6 +257,29 @@ pub(crate) mod tests {
         cdo.write(0x0023_2000, 1);
         fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
         assert!(directory.load(op, &name, &other, &arch).unwrap().is_some());
+    }
+
+    #[test]
+    fn code_that_does_not_tell_its_strides_is_not_taken_for_shared_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let arch = arch("aie2");
+        let shared = Tensor { dtype: DataType::F32, ne: [2, 2, 2, 1], nb: [4, 4, 20, 40] };
+        let output = Tensor::contiguous(DataType::F32, [1, 2, 2, 1]);
+        let op = table::lookup("SUM_ROWS").unwrap();
+        let node = Node::new("SUM_ROWS", OpParams::default(), output, vec![Some(shared)]);
+        let name = put(root.path(), op, &node, &arch);
+        assert_eq!(name, "sum_rows-1x2x2f32-2x2x2f32n");
+        let directory = KernelDirectory::open(root.path()).unwrap();
+        let load = |node: &Node| directory.load(op, &name, node, &arch).unwrap();
+        assert!(load(&node).is_some());
+        // Other strides of the same name.
+        let mut other = node.clone();
+        other.sources = vec![Some(Tensor { nb: [4, 4, 20, 48], ..shared })];
+        assert!(load(&other).is_none());
+        let mut cdo = CdoBuilder::new();
+        cdo.write(0x0023_2000, 1);
+        fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
+        assert!(load(&node).is_none());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::kernel_files::KernelFiles;
 use crate::manifest::Manifest;
 use crate::stem::kernel_stem;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::normalise::overlaps;
 use aie_ops::{Node, Operation};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -141,7 +142,12 @@ impl KernelPack {
         let Some(place) = self.kernels.get(&kernel_stem(op, node, name)).or_else(|| self.kernels.get(name)) else {
             return Ok(None);
         };
-        if place.manifest.as_ref().is_some_and(|manifest| !same_kernel(op, &manifest.node, node)) {
+        // Without a manifest a name does not tell the strides of a source that shares memory.
+        let same = match &place.manifest {
+            Some(manifest) => same_kernel(op, &manifest.node, node),
+            None => !node.inputs().any(overlaps),
+        };
+        if !same {
             return Ok(None);
         }
         let bytes = |range: &Range<usize>| self.data[range.clone()].to_vec();

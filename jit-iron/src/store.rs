@@ -11,7 +11,7 @@ use crate::sources::Sources;
 use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
-use aie_ops::{Node, Operation};
+use aie_ops::{Node, Operation, design};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -248,7 +248,7 @@ impl KernelStore {
         if sources.policy != JitPolicy::Eager || sources.compilers.is_empty() {
             return self.get(op, node, arch).is_ok();
         }
-        self.entry(node, arch).answer.get().map_or_else(|| op.design(node, arch).is_ok(), Result::is_ok)
+        self.entry(node, arch).answer.get().map_or_else(|| design::plan(op, node, arch).is_ok(), Result::is_ok)
     }
 
     /// How many kernels have been compiled in the background, or could not be. What was planned without them can be planned

@@ -4,7 +4,7 @@
 //! through a shim DMA and waits for the output. So a reference artifact takes the same way through stores, loaders, packets
 //! and queues as a compiled kernel; only a simulated device looks inside and computes. On silicon it would configure nothing.
 
-use crate::design::Design;
+use crate::design::{Design, plan};
 use crate::name::kernel_name;
 use crate::node::Node;
 use crate::operation::{Operation, Unsupported};
@@ -116,7 +116,7 @@ pub enum DescriptionError {
 /// # Errors
 /// [`BuildError::Unsupported`] when the node has no design on `arch`; the others when it exceeds a file format.
 pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, BuildError> {
-    let design = op.design(node, arch)?;
+    let design = plan(op, node, arch)?;
     let kernel = kernel_name(op, node);
     let instructions = instructions(&kernel, node, &design, arch)?;
     let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone(), design };

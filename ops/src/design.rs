@@ -30,10 +30,29 @@ pub use selected::{selected_products, selected_rows};
 pub use sort::{select, sort};
 
 use crate::node::Node;
-use crate::operation::Unsupported;
+use crate::normalise::overlaps;
+use crate::operation::{Operation, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::Arch;
 use serde::{Deserialize, Serialize};
+
+/// [`Operation::design`], for a node whose sources the array can read: one whose elements share memory
+/// ([`normalise`](crate::normalise)) is read with its strides, which have to be whole words then.
+///
+/// # Errors
+/// [`Unsupported`], as [`Operation::design`].
+pub fn plan(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+    let unreadable = |source: &&crate::tensor::Tensor| overlaps(source) && !whole_words(source);
+    if let Some(source) = node.inputs().find(unreadable) {
+        let reason = format!(
+            "a {} source whose elements share memory, with extents {:?} and strides {:?}, is not whole 32-bit words, and shim \
+             DMAs move nothing smaller",
+            source.dtype, source.ne, source.nb
+        );
+        return Err(resources(op.name(), arch, reason));
+    }
+    op.design(node, arch)
+}
 
 /// Stack of a core in bytes when nothing else is known (mlir-aie's default).
 pub const DEFAULT_STACK_BYTES: usize = 1024;

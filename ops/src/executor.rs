@@ -195,6 +195,34 @@ mod tests {
         assert!(names.iter().all(|name| compared.contains(name)), "{compared:?}");
     }
 
+    /// The kernel gets the source as it lies: five numbers, of which the rows share some.
+    #[test]
+    fn elements_that_share_memory_are_read_where_they_are() {
+        let source = Tensor { dtype: DataType::F32, ne: [2, 2, 2, 1], nb: [4, 4, 20, 40] };
+        let output = Tensor::contiguous(DataType::F32, [1, 2, 2, 1]);
+        let op = table::lookup("SUM_ROWS").unwrap();
+        let node = Node::new("SUM_ROWS", OpParams::default(), output, vec![Some(source)]);
+        let normalised = normalise(op, &node, F16Policy::F32).unwrap();
+        assert!(!normalised.needs_conversion());
+        let artifact = reference_artifact(op, &normalised.node, &arch("aie2p")).unwrap();
+        assert_eq!(artifact.name(), "sum_rows-1x2x2f32-2x2x2f32n");
+        let input: Vec<u8> = (0_u8..8).flat_map(|index| f32::from(1_u8 << index).to_le_bytes()).collect();
+        let mut found = vec![0; output.span_bytes()];
+        ReferenceExecutor.prepare(&artifact).unwrap().run(&[&input], &mut found).unwrap();
+        let expected: Vec<u8> = [3.0_f32, 6.0, 96.0, 192.0].into_iter().flat_map(f32::to_le_bytes).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn halves_that_share_memory_are_out_of_a_dmas_reach() {
+        let source = Tensor { dtype: DataType::BF16, ne: [2, 2, 2, 1], nb: [2, 2, 10, 20] };
+        let output = Tensor::contiguous(DataType::BF16, [1, 2, 2, 1]);
+        let node = Node::new("SUM_ROWS", OpParams::default(), output, vec![Some(source)]);
+        let op = table::lookup("SUM_ROWS").unwrap();
+        let message = reference_artifact(op, &node, &arch("aie2p")).unwrap_err().to_string();
+        assert!(message.contains("share memory") && message.contains("not whole 32-bit words"), "{message}");
+    }
+
     /// Values that differ from element to element and from seed to seed: fractions for f32, small integers for i32.
     fn data(seed: usize, tensor: &Tensor) -> Vec<u8> {
         (0..tensor.elements())

@@ -1,6 +1,6 @@
 //! Names of kernels.
 //!
-//! The grammar is that of the C++ ggml-hsa backend, bit for bit, so that kernels compiled for one serve the other:
+//! The grammar is that of the C++ ggml-hsa backend, so that kernels compiled for one serve the other:
 //!
 //! ```text
 //! name   := op "-" tensor ( "-" source )* [ "-" hash ]
@@ -10,9 +10,18 @@
 //!
 //! The output comes first (fused operations may have several), then the sources by slot. Extents are innermost first, as many as the tensor has dimensions; `n`
 //! marks a tensor that is not contiguous. Where an operation reads sources with the strides they have
-//! ([`Operation::keeps_strides`], unknown to the C++ backend, which packs all tensors), the strides in bytes follow the mark.
+//! ([`Operation::keeps_strides`], unknown to the C++ backend, which packs such tensors), the strides in bytes follow the mark.
 //! The hash is there when a parameter word is not zero and the operation is not unary in the C++ backend's sense
 //! ([`Operation::params_in_name`]).
+//!
+//! With [`F16Policy::Bf16`](crate::normalise::F16Policy::Bf16) the name of a node is the C++ backend's, bit for bit, for every
+//! operation that backend has a design for, all types and layouts. It is not, because what reaches the array is another tensor:
+//!
+//! - with the default policy, where f16 becomes f32 (products apart);
+//! - where f16 stays or becomes f32 under either policy: FILL, REPEAT, CONCAT, FLASH_ATTN_EXT, MUL_MAT_ID, SILU_BACK, OUT_PROD,
+//!   POOL_1D, POOL_2D, IM2COL;
+//! - where sources keep strides, of which names of the C++ backend say nothing (see `keeps_strides`);
+//! - for fused operations, which the C++ backend does not know.
 
 use crate::node::{Node, OpParams};
 use crate::operation::Operation;
@@ -126,6 +135,23 @@ mod tests {
         let op = lookup(op).unwrap();
         let normalised = normalise(op, &node, F16Policy::Bf16).unwrap();
         assert_eq!(kernel_name(op, &normalised.node), expected);
+    }
+
+    /// The C++ backend packs what is permuted or has gaps, and leaves what counts as contiguously allocated.
+    #[rstest]
+    #[case::shared(F32, [2, 2, 2, 1], [4, 4, 20, 40], "sum_rows-1x2x2f32-2x2x2f32n")]
+    #[case::shared_halves(F16, [2, 2, 2, 1], [2, 2, 10, 20], "sum_rows-1x2x2bf16-2x2x2bf16n")]
+    #[case::gaps(F32, [2, 2, 2, 1], [4, 16, 32, 64], "sum_rows-1x2x2f32-2x2x2f32")]
+    #[case::permuted(F32, [2, 2, 2, 1], [8, 4, 16, 32], "sum_rows-1x2x2f32-2x2x2f32")]
+    fn layouts_in_names_of_the_cpp_backend(
+        #[case] dtype: DataType,
+        #[case] ne: [usize; 4],
+        #[case] nb: [usize; 4],
+        #[case] expected: &str,
+    ) {
+        let (op, output) = (lookup("SUM_ROWS").unwrap(), tensor(dtype, &[1, ne[1], ne[2], ne[3]]));
+        let node = node("SUM_ROWS", &[], output, &[Some(Tensor { dtype, ne, nb })]);
+        assert_eq!(kernel_name(op, &normalise(op, &node, F16Policy::Bf16).unwrap().node), expected);
     }
 
     #[test]

@@ -4,6 +4,11 @@
 //! layouts become trivial, and where the operation allows it all shapes are flattened. Views need no step of their own: a
 //! view differs from its base by strides and an offset only. What has changed is listed argument by argument, so that the
 //! caller can place a conversion before or after the kernel.
+//!
+//! Two kinds of sources keep their layout: those that the operation reads with the strides they have
+//! ([`Operation::keeps_strides`]), and those whose elements share memory but that ggml counts as contiguously allocated (extents
+//! 2, 2, 2 with strides 4, 4, 20 in f32). The latter is what the C++ backend does, so that it is part of the names; where shapes
+//! are flattened such a source is packed first, because its elements do not follow each other.
 
 use crate::node::Node;
 use crate::operation::{Flatten, Operation, Unsupported};
@@ -15,7 +20,14 @@ pub enum F16Policy {
     /// f16 becomes f32, so that no accuracy is lost; operands of matrix products become bf16.
     #[default]
     F32,
-    /// Every f16 becomes bf16, as in the C++ backend.
+    /// f16 becomes bf16, as in the C++ backend, but where the operation decides itself ([`Operation::array_type`]):
+    ///
+    /// - FILL, REPEAT, CONCAT and FLASH_ATTN_EXT keep f16: they move it, or their cores read it;
+    /// - MUL_MAT_ID keeps the f16 of its weights (source 0), whose chosen rows its cores read; its other sources follow this rule;
+    /// - SILU_BACK, OUT_PROD, POOL_1D, POOL_2D and IM2COL compute f16 in f32 (IM2COL's source 0, of which only the extents
+    ///   count, stays as it is).
+    ///
+    /// Operands of MUL_MAT and of the operations fused from it become bf16 under either policy.
     Bf16,
 }
 
@@ -64,6 +76,18 @@ pub struct Argument {
     pub conversion: bool,
 }
 
+impl Argument {
+    /// The tensors between which a conversion copies: `original` and `array`. Where both have elements that share memory, these
+    /// are the two pieces of memory from end to end, so that nothing is written twice.
+    pub fn converted(&self) -> (Tensor, Tensor) {
+        if self.array.is_contiguous() || self.array.nb != self.original.nb {
+            return (self.original, self.array);
+        }
+        let whole = |tensor: &Tensor| Tensor::contiguous(tensor.dtype, [tensor.elements(), 1, 1, 1]);
+        (whole(&self.original), whole(&self.array))
+    }
+}
+
 /// A node in the form its kernel computes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Normalised {
@@ -109,7 +133,9 @@ pub fn normalise(op: &dyn Operation, node: &Node, policy: F16Policy) -> Result<N
     // The C++ backend asks in addition that all tensors are contiguously allocated; after the layout step they are.
     if flatten {
         for argument in &mut arguments {
-            argument.array = Tensor::contiguous(argument.array.dtype, [argument.array.elements(), 1, 1, 1]);
+            let Argument { original, array, .. } = argument;
+            *array = Tensor::contiguous(array.dtype, [array.elements(), 1, 1, 1]);
+            argument.conversion = array.dtype != original.dtype || !original.is_contiguous();
         }
     }
 
@@ -152,9 +178,25 @@ fn argument(
     if dtype == original.dtype && slot.is_some_and(|slot| op.keeps_strides(node, slot)) {
         return Ok(Argument { role, original: *original, array: *original, conversion: false });
     }
+    if slot.is_some() && dtype.block_bytes() == original.dtype.block_bytes() && overlaps(original) {
+        let array = Tensor { dtype, ..*original };
+        return Ok(Argument { role, original: *original, array, conversion: dtype != original.dtype });
+    }
     let array = Tensor::contiguous(dtype, original.ne);
     let conversion = dtype != original.dtype || !original.is_contiguous();
     Ok(Argument { role, original: *original, array, conversion })
+}
+
+/// Whether elements of `tensor` share memory, and so much of it that ggml counts the tensor as contiguously allocated: the span
+/// is as long as the elements without gaps would be. The C++ backend leaves the layout of such a source as it is.
+pub fn overlaps(tensor: &Tensor) -> bool {
+    let size = tensor.dtype.block_bytes();
+    let whole = tensor.nb.iter().all(|stride| stride.is_multiple_of(size));
+    whole
+        && !tensor.dtype.is_quantised()
+        && !tensor.is_contiguous()
+        && tensor.is_contiguously_allocated()
+        && !tensor.is_permuted()
 }
 
 #[cfg(test)]
@@ -213,6 +255,40 @@ mod tests {
         let conversions: Vec<_> = normalised.arguments.iter().map(|a| a.conversion).collect();
         assert_eq!(conversions, [true, false, true]);
         assert_eq!(normalised.arguments[0].original, permuted);
+    }
+
+    /// Extents 2, 2, 2 whose rows share an element.
+    fn overlapping(dtype: DataType) -> Tensor {
+        let size = dtype.block_bytes();
+        Tensor { dtype, ne: [2, 2, 2, 1], nb: [size, size, 5 * size, 10 * size] }
+    }
+
+    #[test]
+    fn a_source_that_shares_memory_keeps_its_layout() {
+        let (source, output) = (overlapping(F32), Tensor::contiguous(F32, [2, 2, 2, 1]));
+        assert!(source.is_contiguously_allocated() && !source.is_contiguous());
+        let shared = node("SUM_ROWS", Tensor::contiguous(F32, [1, 2, 2, 1]), vec![Some(source)]);
+        let normalised = normalise(lookup("SUM_ROWS").unwrap(), &shared, F16Policy::F32).unwrap();
+        assert_eq!((normalised.node.source(0), normalised.needs_conversion()), (Some(&source), false));
+        // Flattened, its elements have to follow each other.
+        let shared = node("SILU", output, vec![Some(source)]);
+        let normalised = normalise(lookup("SILU").unwrap(), &shared, F16Policy::F32).unwrap();
+        assert_eq!(normalised.node.source(0), Some(&Tensor::contiguous(F32, [8, 1, 1, 1])));
+        assert_eq!(flags(&normalised), [(Role::Source(0), F32, true), (Role::Output, F32, false)]);
+        assert_eq!(normalised.arguments[0].converted(), (source, Tensor::contiguous(F32, [8, 1, 1, 1])));
+    }
+
+    #[test]
+    fn a_conversion_between_shared_layouts_is_one_from_end_to_end() {
+        let op = lookup("SUM_ROWS").unwrap();
+        let half = node("SUM_ROWS", Tensor::contiguous(F16, [1, 2, 2, 1]), vec![Some(overlapping(F16))]);
+        let argument = normalise(op, &half, F16Policy::Bf16).unwrap().arguments[0];
+        assert_eq!((argument.array, argument.conversion), (overlapping(BF16), true));
+        let whole = |dtype| Tensor::contiguous(dtype, [8, 1, 1, 1]);
+        assert_eq!(argument.converted(), (whole(F16), whole(BF16)));
+        // f32 has another size: the layout cannot stay, and the name is not the C++ backend's anyway.
+        let argument = normalise(op, &half, F16Policy::F32).unwrap().arguments[0];
+        assert_eq!(argument.converted(), (overlapping(F16), Tensor::contiguous(F32, [2, 2, 2, 1])));
     }
 
     #[test]

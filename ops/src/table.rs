@@ -3,7 +3,7 @@
 //! Whoever has a node's name asks here: the ggml bridge, the kernel store, the executor of reference artifacts. A family
 //! is listed once, below.
 
-use crate::design::Design;
+use crate::design::{self, Design};
 use crate::family;
 use crate::node::{Node, OpParams};
 use crate::normalise::{F16Policy, normalise};
@@ -111,7 +111,7 @@ fn places(op: &dyn Operation, arch: &Arch) -> Vec<Place> {
 }
 
 fn plan(op: &dyn Operation, node: &Node, placement: Placement, arch: &Arch) -> Option<Result<Design, Unsupported>> {
-    let plan = || op.design(&normalise(op, node, F16Policy::default())?.node, arch);
+    let plan = || design::plan(op, &normalise(op, node, F16Policy::default())?.node, arch);
     (placement == Placement::Array).then(plan)
 }
 

@@ -244,9 +244,10 @@ impl Builder<'_> {
                 Role::Output => self.output(&tensor),
             }));
         }
+        let (original, array) = argument.converted();
         let (from, to) = match argument.role {
-            Role::Source(_) => (&argument.original, &argument.array),
-            Role::Output => (&argument.array, &argument.original),
+            Role::Source(_) => (&original, &array),
+            Role::Output => (&array, &original),
         };
         let kernel = copy::convert(from, to).map_err(|cause| cause.to_string())?;
         if tensor.weights

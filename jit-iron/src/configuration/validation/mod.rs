@@ -20,7 +20,7 @@ use crate::stem::kernel_stem;
 use aie_hal::{Arch, ArchRegistry};
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::normalise;
-use aie_ops::{F16Policy, Node, Operation, Placement, Unsupported, table};
+use aie_ops::{F16Policy, Node, Operation, Placement, Unsupported, design, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ fn request(entry: &Entry, rules: &Rules<'_>, problems: &mut Vec<Problem>) -> Opt
         }
     };
     let arch = arch?;
-    if let Err(error) = op.design(&normalised, &arch) {
+    if let Err(error) = design::plan(op, &normalised, &arch) {
         keep(Some(Problem::new(&entry.place, format!("{error}; use smaller extents or another arch"))));
     }
     let exported_name = entry.exported_name.as_ref().ok()?;
@@ -144,7 +144,7 @@ pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<Kern
         tensor.validate().map_err(|reason| format!("{what} is not well formed: {reason}"))?;
     }
     runs_on_the_array(op, node)?;
-    op.design(node, arch).map_err(|error| error.to_string())?;
+    design::plan(op, node, arch).map_err(|error| error.to_string())?;
     Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }
 
