@@ -59,6 +59,14 @@ pub trait KernelCompiler: Send + Sync + Debug {
     fn identity(&self) -> String;
     /// A digest, in hexadecimal, of the sources that the kernel of this node is made from.
     fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String;
+    /// Whether it could make any kernel at all: its toolchain starts and it has designs. May start the toolchain, which takes
+    /// seconds the first time.
+    ///
+    /// # Errors
+    /// [`CompileError::Unavailable`] with what is missing.
+    fn available(&self) -> Result<(), CompileError> {
+        Ok(())
+    }
     /// Makes the artifact of a normalised node.
     ///
     /// # Errors

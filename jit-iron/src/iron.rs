@@ -59,11 +59,19 @@ impl IronPlaces {
         let command = WorkerCommand::new(self.python.clone().unwrap_or_else(|| PYTHON.into()))
             .argument(worker)
             .argument("--kernels-dir")
-            .argument(kernels)
+            .argument(&kernels)
             .sweep_after_each(true);
         // A design may use any other file there, so all of them count.
-        Ok(WorkerCompiler::builder("iron", command, move |_, _, _| digest.clone()))
+        let builder = WorkerCompiler::builder("iron", command, move |_, _, _| digest.clone());
+        Ok(builder.requirement(move || has_designs(&kernels)))
     }
+}
+
+/// Whether there is a design, in a Python file of the folder.
+fn has_designs(kernels: &Path) -> Result<(), String> {
+    let mut files = fs::read_dir(kernels).into_iter().flatten().flatten();
+    let found = files.any(|file| file.path().extension().is_some_and(|ending| ending == "py"));
+    if found { Ok(()) } else { Err(format!("there are no designs in {}", kernels.display())) }
 }
 
 /// SHA-256 over names and contents of what kernels are made from: Python and C++ files in `folders` and below.
@@ -150,6 +158,16 @@ mod tests {
         fs::remove_file(root.path().join(WORKER)).unwrap();
         let message = places.compiler().err().unwrap().to_string();
         assert!(message.contains("there is no worker.py") && message.contains("GGML_HSA_IRON_DIR"), "{message}");
+    }
+
+    #[test]
+    fn without_designs_there_is_no_compiler() {
+        let (root, mut places) = places();
+        places.python = Some("/no/python3".into());
+        let told = || places.compiler().unwrap().build().available().unwrap_err().to_string();
+        assert!(told().contains("/no/python3"), "{}", told());
+        fs::remove_file(root.path().join("kernels/binary_ops.py")).unwrap();
+        assert_eq!(told(), format!("there are no designs in {}", root.path().join(KERNELS).display()));
     }
 
     #[test]

@@ -33,6 +33,7 @@ pub mod pregeneration;
 mod sources;
 pub mod stem;
 pub mod store;
+mod supply;
 pub mod worker;
 
 pub use cache::{CacheError, KernelCache};

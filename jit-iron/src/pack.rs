@@ -125,6 +125,11 @@ impl KernelPack {
         self.kernels.is_empty()
     }
 
+    /// The PDIs of its kernels, in no order.
+    pub fn pdis(&self) -> impl Iterator<Item = &[u8]> {
+        self.kernels.values().map(|place| &self.data[place.pdi.clone()])
+    }
+
     /// The kernel `name` of a normalised node, if it is in the pack and was made for this node.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::directory::{DirectoryError, KernelDirectory};
 use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
 use crate::sources::Sources;
-use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
+use aie_hal::environment::table::{GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_PYTHON, GGML_HSA_KERNEL_DIR};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation, design};
@@ -43,6 +43,18 @@ pub enum StoreError {
         name: String,
         /// Generation.
         arch: String,
+    },
+    /// No kernel of this generation could come from anywhere ([`KernelStore::supplies`]).
+    #[error(
+        "no kernel for {arch} can come from anywhere: {tried}; make kernels with ggml-hsa-gen-kernels and name their directory with \
+         {GGML_HSA_KERNEL_DIR}, or have them compiled here: {GGML_HSA_JIT}=eager, with IRON and its designs installed \
+         ({GGML_HSA_IRON_DIR}, {GGML_HSA_JIT_PYTHON})"
+    )]
+    NoKernels {
+        /// Generation.
+        arch: String,
+        /// Every source and what it said.
+        tried: String,
     },
     /// There is nowhere a kernel of this generation could come from.
     #[error(
@@ -270,6 +282,17 @@ impl KernelStore {
             return Ok(());
         }
         Err(StoreError::NoSource { available, device: arch.name.clone() })
+    }
+
+    /// Whether any kernel for `arch` could come: one is there, or a compiler is that starts. More than
+    /// [`KernelStore::serves`] asks, which takes a source for its content. For a device that is not simulated: without a kernel
+    /// it would do all its work on the host. May start a worker, which takes seconds, when no kernel is there.
+    ///
+    /// # Errors
+    /// [`StoreError::NoKernels`], which says what would change that.
+    pub fn supplies(&self, arch: &Arch) -> Result<(), StoreError> {
+        let none = |tried| StoreError::NoKernels { arch: arch.name.clone(), tried };
+        self.shared.sources.supply(arch).map_err(none)
     }
 
     /// Where kernels came from so far.

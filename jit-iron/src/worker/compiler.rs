@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+type Requirement = dyn Fn() -> Result<(), String> + Send + Sync;
 type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
 
 /// Compiles in worker processes; see the [module](super).
@@ -20,6 +21,7 @@ type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
 pub struct WorkerCompiler {
     folder: String,
     sources: Box<Sources>,
+    requirement: Option<Box<Requirement>>,
     pool: Pool,
 }
 
@@ -33,6 +35,7 @@ pub struct WorkerCompilerBuilder {
     work_folder: Option<PathBuf>,
     listener: Option<Arc<Listener>>,
     identity: Option<String>,
+    requirement: Option<Box<Requirement>>,
 }
 
 impl WorkerCompiler {
@@ -52,6 +55,7 @@ impl WorkerCompiler {
             work_folder: None,
             listener: None,
             identity: None,
+            requirement: None,
         }
     }
 }
@@ -100,11 +104,18 @@ impl WorkerCompilerBuilder {
         self
     }
 
+    /// Something without which the workers would start and make no kernel: asked before one is started to learn whether there is
+    /// a compiler at all ([`KernelCompiler::available`]).
+    pub fn requirement(mut self, requirement: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.requirement = Some(Box::new(requirement));
+        self
+    }
+
     /// Makes the compiler.
     pub fn build(self) -> WorkerCompiler {
         let parent = self.work_folder.unwrap_or_else(std::env::temp_dir);
         let pool = Pool::new(self.name, self.command, self.limits, parent, self.listener, self.identity);
-        WorkerCompiler { folder: self.folder, sources: self.sources, pool }
+        WorkerCompiler { folder: self.folder, sources: self.sources, requirement: self.requirement, pool }
     }
 }
 
@@ -124,6 +135,12 @@ impl KernelCompiler for WorkerCompiler {
 
     fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String {
         (self.sources)(op, node, arch)
+    }
+
+    /// Starts a worker, if none has been.
+    fn available(&self) -> Result<(), CompileError> {
+        self.requirement.as_ref().map_or(Ok(()), |requirement| requirement()).map_err(CompileError::Unavailable)?;
+        self.start()
     }
 
     /// See the trait. A worker that is ended for what it does has failed to compile the kernel; one that cannot be started, is
