@@ -22,8 +22,8 @@ use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
 use aie_hal::environment::table::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_RUNTIME, GGML_HSA_STATS,
-    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME,
+    GGML_HSA_STATS, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
@@ -52,6 +52,8 @@ pub struct Config {
     pub apart: bool,
     /// Whether operations without a kernel run on the host inside this backend.
     pub cpu_fallback: bool,
+    /// Whether an operation that belongs on the array and has no kernel is an error.
+    pub require_array: bool,
     /// Compiled kernels of the user's.
     pub kernel_directory: Option<PathBuf>,
     /// Whether devices that are not simulated get reference kernels too.
@@ -101,6 +103,7 @@ impl Config {
                 .unwrap_or_default(),
             apart: !reader.switch(&GGML_HSA_FUSION).unwrap_or(true),
             cpu_fallback: reader.switch(&GGML_HSA_CPU_FALLBACK).unwrap_or(defaults.cpu_fallback),
+            require_array: reader.switch(&GGML_HSA_REQUIRE_ARRAY).unwrap_or(false),
             kernel_directory: reader.path(&GGML_HSA_KERNEL_DIR),
             reference_kernels: reader.switch(&GGML_HSA_REFERENCE_KERNELS).unwrap_or(false),
             cache: CachePath::of(environment),
@@ -147,6 +150,7 @@ mod tests {
             ("GGML_HSA_F16", "bf16"),
             ("GGML_HSA_FUSION", "0"),
             ("GGML_HSA_CPU_FALLBACK", "off"),
+            ("GGML_HSA_REQUIRE_ARRAY", "1"),
             ("GGML_HSA_KERNEL_DIR", "/kernels"),
             ("GGML_HSA_REFERENCE_KERNELS", "1"),
             ("GGML_HSA_KERNEL_CACHE_DIR", "/cache"),
@@ -164,6 +168,7 @@ mod tests {
             f16: F16Policy::Bf16,
             apart: true,
             cpu_fallback: false,
+            require_array: true,
             kernel_directory: Some("/kernels".into()),
             reference_kernels: true,
             cache: CachePath::of(&Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", "/cache")])),

@@ -27,6 +27,8 @@ pub struct TensorView {
 /// A node that computes something.
 #[derive(Debug, Clone)]
 pub struct GraphNode {
+    /// The program's name of the result, for messages; may be empty.
+    pub name: String,
     /// `ggml_op_desc` in upper case.
     pub op: &'static str,
     /// Parameters.
@@ -46,6 +48,18 @@ impl GraphNode {
         let mut node = Node::new(self.op, self.params, self.output.tensor, sources);
         node.further_outputs = self.further_outputs.iter().map(|view| view.tensor).collect();
         node
+    }
+
+    /// Its name, operation, types and extents, for messages.
+    pub fn describe(&self) -> String {
+        let tensor = |view: &TensorView| {
+            let Tensor { dtype, ne, nb } = view.tensor;
+            let strides = if view.tensor.is_contiguous() { String::new() } else { format!(" with strides {nb:?}") };
+            format!("{dtype} {:?}{strides}", &ne[..view.tensor.dimensions()])
+        };
+        let list = |views: Vec<String>| if views.is_empty() { "nothing".into() } else { views.join(", ") };
+        let (outputs, inputs) = (self.outputs().map(tensor).collect(), self.inputs().map(tensor).collect());
+        format!("node \"{}\", {} of {} to {}", self.name, self.op, list(inputs), list(outputs))
     }
 
     /// All results.

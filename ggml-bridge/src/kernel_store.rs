@@ -51,10 +51,12 @@ impl<'a> KernelStores<'a> {
     /// The store for a device.
     ///
     /// # Errors
-    /// The kernel directory cannot be used, or there is nothing that could have kernels for the device.
+    /// The kernel directory cannot be used, or there is nothing that could have kernels for the device;
+    /// [`StoreError::NoKernels`] for one that is not simulated, unless work for the array must not go elsewhere: then it is
+    /// offered, so that the work fails.
     pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
-        let simulated = device.info().driver == aie_driver_mock::SCHEME || self.config.reference_kernels;
-        let store = if simulated {
+        let mock = device.info().driver == aie_driver_mock::SCHEME;
+        let store = if mock || self.config.reference_kernels {
             self.simulated.get_or_init(|| self.with(self.reference(self.builder())))
         } else {
             self.silicon.get_or_init(|| {
@@ -66,7 +68,11 @@ impl<'a> KernelStores<'a> {
             })
         };
         let store = store.clone()?;
-        store.serves(device.arch())?;
+        match mock {
+            true => store.serves(device.arch())?,
+            false if self.config.require_array => {}
+            false => store.supplies(device.arch())?,
+        }
         Ok(store)
     }
 

@@ -16,8 +16,27 @@ use std::sync::Arc;
 pub struct Missing {
     /// Why.
     pub reason: String,
+    /// The same without what names the kernel, so that it is the same for all kernels that are missing for one cause.
+    pub cause: String,
     /// Whether there may be one when [`Kernels::arrivals`] has risen.
     pub pending: bool,
+}
+
+impl From<String> for Missing {
+    fn from(reason: String) -> Self {
+        Self { cause: reason.clone(), reason, pending: false }
+    }
+}
+
+impl From<&StoreError> for Missing {
+    fn from(error: &StoreError) -> Self {
+        let cause = match error {
+            StoreError::NotFound { tried, .. } => tried.clone(),
+            StoreError::Pending { .. } => "the kernel is being compiled".into(),
+            other => other.to_string(),
+        };
+        Self { reason: error.to_string(), cause, pending: matches!(error, StoreError::Pending { .. }) }
+    }
 }
 
 type Entry = Result<Arc<dyn Executable>, Missing>;
@@ -66,11 +85,9 @@ impl Kernels {
         // Not under the lock: others need not wait for a compiler.
         let artifact = match self.store.get(op, node, self.device.arch()) {
             Ok(artifact) => artifact,
-            Err(cause @ StoreError::Pending { .. }) => {
-                return Err(Missing { reason: cause.to_string(), pending: true });
-            }
+            Err(cause @ StoreError::Pending { .. }) => return Err(Missing::from(&cause)),
             Err(cause) => {
-                let entry = Err(Missing { reason: cause.to_string(), pending: false });
+                let entry = Err(Missing::from(&cause));
                 let known = self.loaded.lock().insert(node.clone(), entry.clone()).is_some();
                 if let (StoreError::Directory(cause), false) = (&cause, known) {
                     log::error(&format!("{cause}; its work goes to the host"));
@@ -87,7 +104,7 @@ impl Kernels {
             loaded.retain(|_, entry| entry.as_ref().is_ok_and(|executable| Arc::strong_count(executable) > 1));
             result = self.device.load_executable(&artifact);
         }
-        let executable = result.map_err(|cause| Missing { reason: cause.to_string(), pending: false })?;
+        let executable = result.map_err(|cause| Missing::from(cause.to_string()))?;
         loaded.insert(node.clone(), Ok(Arc::clone(&executable)));
         Ok(executable)
     }

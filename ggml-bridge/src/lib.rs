@@ -31,5 +31,6 @@ pub mod ranges;
 pub mod setup;
 pub mod statistics;
 pub mod stream;
+pub mod tally;
 pub mod verbose;
 pub mod weights;

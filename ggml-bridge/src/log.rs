@@ -2,9 +2,13 @@
 //!
 //! Errors and warnings are always sent: whoever asked for the NPU must learn why it does not serve. Information is sent
 //! only when `GGML_HSA_ENABLE_LOG` asks for it.
+//!
+//! A program may have put a logger of its own into ggml that drops what it gets (llama-bench does), or that is gone when a
+//! backend ends. What a user must learn in any case, that the NPU is not used at all, goes to standard error ([`notice`]).
 
 use aie_hal::Environment;
 use aie_hal::environment::table::GGML_HSA_ENABLE_LOG;
+use std::io::Write as _;
 use std::sync::OnceLock;
 
 /// ggml's levels (`enum ggml_log_level`).
@@ -33,8 +37,18 @@ fn send(level: Level, message: &str) {
     let line = format!("ggml-hsa: {message}\n");
     match SINK.get() {
         Some(sink) => sink(level, &line),
-        None => eprint!("{line}"),
+        None => write(&line),
     }
+}
+
+/// Writes a line at once, whole. There is nobody to tell when standard error is closed.
+fn write(line: &str) {
+    drop(std::io::stderr().write_all(line.as_bytes()));
+}
+
+/// Sends a warning to standard error, whatever the program does with ggml's log.
+pub fn notice(message: &str) {
+    write(&format!("ggml-hsa: warning: {message}\n"));
 }
 
 /// Sends an error.

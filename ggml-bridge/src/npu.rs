@@ -28,6 +28,7 @@ pub struct Npu {
     f16: F16Policy,
     fusion: bool,
     cpu_fallback: bool,
+    require_array: bool,
     kernels: Kernels,
     buffers: BufferMap,
     weights: WeightCache,
@@ -47,6 +48,7 @@ impl Npu {
             f16: config.f16,
             fusion: !config.apart,
             cpu_fallback: config.cpu_fallback,
+            require_array: config.require_array,
             kernels: Kernels::new(store, Arc::clone(&device)),
             buffers: BufferMap::default(),
             weights: WeightCache::new(config.weights_max.unwrap_or(device.memory().total / 2)),
@@ -80,6 +82,11 @@ impl Npu {
     /// Whether nodes may share a dispatch.
     pub fn fusion(&self) -> bool {
         self.fusion
+    }
+
+    /// Whether an operation that belongs on the array may not run on the host.
+    pub fn requires_array(&self) -> bool {
+        self.require_array
     }
 
     /// Loaded kernels.
@@ -129,6 +136,10 @@ impl Npu {
     fn kernel_refusal(&self, op: &dyn Operation, node: &Node) -> Option<String> {
         if let Placement::Host(reason) = op.placement(node) {
             return Some(format!("{}: {reason}; GGML_HSA_CPU_FALLBACK is off", node.op));
+        }
+        if self.require_array {
+            // Left to llama.cpp it would run on the host unseen; here it fails when there is no kernel.
+            return None;
         }
         let normalised = match normalise(op, node, self.f16) {
             Ok(normalised) => normalised.node,

@@ -8,8 +8,9 @@ use crate::statistics::StatisticsFile;
 use crate::{drivers, events, log};
 use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
-use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_STATS};
+use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
+use aie_jit_iron::StoreError;
 use std::sync::Arc;
 
 /// Opens what `environment` names. Every problem is a message; what can be used is used.
@@ -36,6 +37,9 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
     problems.iter().for_each(|problem| log::error(&problem.to_string()));
     let uris = config.devices.clone().unwrap_or_else(|| real_npus(arches.clone(), config.route));
     if uris.is_empty() {
+        if config.require_array {
+            none_to_require();
+        }
         return (Vec::new(), config.device_type, statistics);
     }
     let drivers = drivers::registry(arches, config.route, config.validation);
@@ -47,7 +51,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
         }
     }
     let stores = KernelStores::new(&config, environment);
-    let mut npus = Vec::new();
+    let (mut npus, mut idle) = (Vec::new(), Idle::default());
     for device in opened {
         let uri = &device.info().uri;
         match stores.of(&*device) {
@@ -55,10 +59,50 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
                 log::info(|| format!("HSA{} is {uri}", npus.len()));
                 npus.push(Arc::new(Npu::new(npus.len(), device, store, &config)));
             }
+            Err(cause @ StoreError::NoKernels { .. }) => idle.add(&device.info().name, &uri.to_string(), &cause),
             Err(cause) => log::error(&format!("{uri}: {cause}; going on without it")),
         }
     }
+    if let Some(warning) = idle.warning() {
+        log::notice(&warning);
+    }
+    if npus.is_empty() && config.require_array {
+        none_to_require();
+    }
     (npus, config.device_type, statistics)
+}
+
+/// Without a device no graph gets here that could fail.
+fn none_to_require() {
+    log::error(&format!(
+        "{GGML_HSA_REQUIRE_ARRAY} is on, and there is no device: llama.cpp computes without the array"
+    ));
+}
+
+/// NPUs that are not offered, because all their work would run on the host.
+#[derive(Debug, Default)]
+struct Idle {
+    /// Devices by the reason.
+    by_reason: Vec<(String, Vec<String>)>,
+}
+
+impl Idle {
+    fn add(&mut self, name: &str, uri: &str, reason: &StoreError) {
+        let (device, reason) = (format!("{uri} ({name})"), reason.to_string());
+        match self.by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, devices)) => devices.push(device),
+            None => self.by_reason.push((reason, vec![device])),
+        }
+    }
+
+    /// One warning about all of them.
+    fn warning(&self) -> Option<String> {
+        let told = self.by_reason.iter().map(|(reason, devices)| {
+            format!("{} not offered, since everything would run on the host: {reason}", devices.join(", "))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| told.join("; "))
+    }
 }
 
 /// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
@@ -77,6 +121,19 @@ fn real_npus(arches: ArchRegistry, route: Route) -> Vec<String> {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    #[test]
+    fn all_idle_devices_are_one_warning() {
+        let mut idle = Idle::default();
+        assert_eq!(idle.warning(), None);
+        let reason = |arch: &str| StoreError::NoKernels { arch: arch.into(), tried: "no compiler".into() };
+        idle.add("Strix", "xdna:0", &reason("aie2p"));
+        idle.add("Phoenix", "xdna:1", &reason("aie2"));
+        idle.add("Strix", "xdna:2", &reason("aie2p"));
+        let warning = idle.warning().unwrap();
+        assert!(warning.starts_with("xdna:0 (Strix), xdna:2 (Strix) not offered"), "{warning}");
+        assert!(warning.contains("; xdna:1 (Phoenix) not offered"), "{warning}");
+    }
 
     /// With a cache of its own: the user's is none of the tests' business.
     #[rstest]

@@ -12,6 +12,7 @@
 
 use crate::log;
 use crate::npu::Npu;
+use crate::tally::Tally;
 use aie_hal::Counters;
 use aie_hal::environment::table::GGML_HSA_STATS;
 use aie_jit_iron::{KernelStore, Missed, StoreCounters};
@@ -39,8 +40,21 @@ pub struct OperationCount {
     pub host: u64,
     /// Why on the host.
     pub host_reason: Option<String>,
+    /// For an operation that belongs on the array, what kept it from there.
+    #[serde(skip)]
+    pub fallback: Option<String>,
     /// Bytes of its tensors, all times together.
     pub bytes: u64,
+}
+
+/// Why an operation ran on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostReason<'a> {
+    /// In words.
+    pub text: &'a str,
+    /// For an operation that belongs on the array, what kept it from there, without names of kernels; `None` for one whose place
+    /// is the host.
+    pub fallback: Option<&'a str>,
 }
 
 /// A contribution of a plan to one [`OperationCount`], added each time the plan runs.
@@ -153,9 +167,9 @@ impl RunShare {
 
 impl Statistics {
     /// The index of an operation's count; made when it is new.
-    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<&str>) -> usize {
+    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<HostReason<'_>>) -> usize {
         let mut counts = self.counts.lock();
-        let key = (op.to_owned(), shape.to_owned(), host_reason.map(str::to_owned));
+        let key = (op.to_owned(), shape.to_owned(), host_reason.map(|reason| reason.text.to_owned()));
         if let Some(&index) = counts.index.get(&key) {
             return index;
         }
@@ -164,10 +178,18 @@ impl Statistics {
             op: key.0.clone(),
             shape: key.1.clone(),
             host_reason: key.2.clone(),
+            fallback: host_reason.and_then(|reason| reason.fallback).map(str::to_owned),
             ..OperationCount::default()
         });
         counts.index.insert(key, index);
         index
+    }
+
+    /// What ran where so far, for the question whether the NPU did anything.
+    pub fn tally(&self) -> Tally {
+        let mut tally = Tally::default();
+        self.counts.lock().operations.iter().for_each(|operation| tally.add(operation));
+        tally
     }
 
     /// Adds one run of a plan. `counters` are the device's, after submitting.
@@ -294,7 +316,8 @@ mod tests {
     fn operations_are_counted_by_shape_and_reason() {
         let statistics = Statistics::default();
         let array = statistics.operation("ADD", "add-4f32", None);
-        let host = statistics.operation("ADD", "add-4f32", Some("too large"));
+        let reason = HostReason { text: "too large", fallback: None };
+        let host = statistics.operation("ADD", "add-4f32", Some(reason));
         assert_ne!(array, host);
         assert_eq!(statistics.operation("ADD", "add-4f32", None), array);
 

@@ -14,11 +14,12 @@ use crate::log;
 use crate::npu::Npu;
 use crate::statistics::StatisticsFile;
 use crate::stream::Stream;
+use crate::tally;
 use aie_hal::TimelinePoint;
 use parking_lot::Mutex;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// A device and what ggml points to.
@@ -42,6 +43,8 @@ pub struct Registry {
     forced_type: Option<DeviceType>,
     statistics: Option<StatisticsFile>,
     backends: AtomicUsize,
+    /// Whether it was said that nothing ran on the array.
+    told: AtomicBool,
 }
 
 // SAFETY: `raw` leads to an object that is never freed or changed.
@@ -69,7 +72,7 @@ impl Registry {
             let api_version = layout.api_version();
             let raw = Box::into_raw(Box::new(RawRegistry { api_version, iface, context: null_mut() }));
             let records = npus.into_iter().map(|npu| record(layout, raw.cast(), npu)).collect();
-            Self { raw, records, forced_type, statistics, backends: AtomicUsize::new(0) }
+            Self { raw, records, forced_type, statistics, backends: AtomicUsize::new(0), told: AtomicBool::new(false) }
         })
     }
 
@@ -105,11 +108,17 @@ impl Registry {
         known && DeviceType::choose(None, &Self::others(), u64::MAX) == DeviceType::Igpu
     }
 
-    /// Writes statistics, if asked for.
-    pub fn write_statistics(&self) {
+    /// Writes statistics, if asked for, and says once if all the work went to the host. For the end of a run: the last backend
+    /// was freed, or the process ends.
+    pub fn report(&self) {
+        let npus: Vec<Arc<Npu>> = self.records.iter().map(|r| Arc::clone(&r.npu)).collect();
         if let Some(file) = &self.statistics {
-            let npus: Vec<Arc<Npu>> = self.records.iter().map(|r| Arc::clone(&r.npu)).collect();
             file.write(&npus);
+        }
+        if let Some(warning) = tally::of(&npus).warning()
+            && !self.told.swap(true, Ordering::Relaxed)
+        {
+            log::notice(&warning);
         }
     }
 
@@ -131,12 +140,12 @@ pub fn backend_made() {
     }
 }
 
-/// Notes that a backend was freed; after the last one statistics are written.
+/// Notes that a backend was freed; the last one ends a run.
 pub fn backend_freed() {
     if let Some(registry) = registry()
         && registry.backends.fetch_sub(1, Ordering::Relaxed) == 1
     {
-        registry.write_statistics();
+        registry.report();
     }
 }
 

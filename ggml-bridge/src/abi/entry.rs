@@ -65,7 +65,7 @@ fn prepare() -> Result<&'static Ggml, String> {
 extern "C" fn at_exit() {
     guard("exit", (), || {
         if let Some(registry) = registry() {
-            registry.write_statistics();
+            registry.report();
             registry.let_go();
         }
     });

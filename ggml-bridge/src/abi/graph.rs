@@ -9,7 +9,7 @@ use super::{Ggml, ggml};
 use crate::graph::{Graph, GraphNode, GraphSource, Signed, TensorView};
 use crate::host_memory::HostSpan;
 use aie_ops::{Node, OpParams, Tensor};
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 /// A graph in ggml's memory, for the time of one call.
 pub struct GraphRef<'a> {
@@ -32,6 +32,13 @@ pub fn tensor(ggml: &Ggml, raw: &RawTensor) -> Result<Tensor, String> {
         *to = usize::try_from(from).map_err(|_| format!("a tensor with {from} elements in one dimension"))?;
     }
     Ok(Tensor { dtype, ne, nb: raw.nb })
+}
+
+/// The program's name of a tensor, as far as it is text.
+fn name(raw: &RawTensor) -> String {
+    let bytes = raw.name.map(c_char::cast_unsigned);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 fn is_empty(raw: &RawTensor) -> bool {
@@ -248,7 +255,8 @@ impl GraphSource for GraphRef<'_> {
                 sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
             }
             let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
-            Ok(GraphNode { op, params: OpParams(raw.op_params), output, further_outputs: Vec::new(), sources })
+            let (name, params) = (name(raw), OpParams(raw.op_params));
+            Ok(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources })
         });
         Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
     }

@@ -9,13 +9,14 @@ use super::arena::Arena;
 use super::fusion::{Step, fuse};
 use super::hazard::HazardTracker;
 use super::memory::{GraphMemory, range};
+use super::required::forbidden;
 use crate::graph::{Graph, GraphNode, TensorView};
 use crate::kernels::Missing;
 use crate::log;
 use crate::memory::Place;
 use crate::npu::Npu;
 use crate::ranges::RangeSet;
-use crate::statistics::RunShare;
+use crate::statistics::{HostReason, RunShare};
 use crate::weights::{Lookup, WeightKey};
 use aie_hal::command_list::RecordError;
 use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Executable, Kernel};
@@ -140,13 +141,12 @@ impl Builder<'_> {
         let Some(op) = table::lookup(node.op) else { return false };
         let node = node.node();
         let checked = op.check(&node).and_then(|()| normalise(op, &node, self.npu.f16()));
-        let never = |reason: String| Missing { reason, pending: false };
-        let kernel = checked.map_err(|cause| never(cause.to_string()));
+        let kernel = checked.map_err(|cause| Missing::from(cause.to_string()));
         match kernel.and_then(|normalised| self.npu.kernels().get(op, &normalised.node)) {
             Ok(_) => true,
             // A host call has one result.
             Err(Missing { pending: true, .. }) if node.further_outputs.is_empty() => true,
-            Err(Missing { reason, pending }) => {
+            Err(Missing { reason, pending, .. }) => {
                 self.provisional.set(self.provisional.get() || pending);
                 log::info(|| format!("{}: nodes stay apart instead of {}: {reason}", self.npu.name(), op.name()));
                 false
@@ -155,10 +155,9 @@ impl Builder<'_> {
     }
 
     /// The kernel of a normalised node. A plan that goes without one that is on its way is provisional.
-    fn kernel(&self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, String> {
-        self.npu.kernels().get(op, node).map_err(|missing| {
+    fn kernel(&self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, Missing> {
+        self.npu.kernels().get(op, node).inspect_err(|missing| {
             self.provisional.set(self.provisional.get() || missing.pending);
-            missing.reason
         })
     }
 
@@ -167,15 +166,25 @@ impl Builder<'_> {
         let op = table::lookup(graph_node.op).ok_or("not an operation of this backend; it was never claimed")?;
         op.check(&node).map_err(|cause| cause.to_string())?;
         match op.placement(&node) {
-            Placement::Host(reason) => self.host(op, graph_node, &node, reason),
-            Placement::Array => self.array(op, graph_node, &node).or_else(|reason| {
+            Placement::Host(text) => self.host(op, graph_node, &node, HostReason { text, fallback: None }),
+            Placement::Array => self.array(op, graph_node, &node).or_else(|missing| {
+                if self.npu.requires_array() {
+                    return Err(forbidden(graph_node, &missing));
+                }
+                let Missing { reason, cause, .. } = &missing;
                 log::info(|| format!("{}: {} runs on the host: {reason}", self.npu.name(), graph_node.op));
-                self.host(op, graph_node, &node, &reason)
+                self.host(op, graph_node, &node, HostReason { text: reason, fallback: Some(cause) })
             }),
         }
     }
 
-    fn host(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node, reason: &str) -> Result<(), String> {
+    fn host(
+        &mut self,
+        op: &dyn Operation,
+        view: &GraphNode,
+        node: &Node,
+        reason: HostReason<'_>,
+    ) -> Result<(), String> {
         let kernel = op.reference(node).map_err(|cause| cause.to_string())?;
         let inputs: Vec<Operand> = view.inputs().map(|v| self.input(v)).collect();
         let output = self.output(&view.output);
@@ -185,7 +194,7 @@ impl Builder<'_> {
     }
 
     /// Nothing is recorded when this fails.
-    fn array(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node) -> Result<(), String> {
+    fn array(&mut self, op: &dyn Operation, view: &GraphNode, node: &Node) -> Result<(), Missing> {
         let normalised = normalise(op, node, self.npu.f16()).map_err(|cause| cause.to_string())?;
         let executable = self.kernel(op, &normalised.node)?;
         let prepared = normalised.arguments.iter().map(|argument| self.prepare(view, argument));
@@ -208,7 +217,7 @@ impl Builder<'_> {
             operands.push(match argument {
                 Prepared::Direct(operand) => operand,
                 Prepared::Convert { kernel, memory, argument } => {
-                    let piece = room.next().ok_or("scratch memory was not reserved")?;
+                    let piece = room.next().ok_or_else(|| "scratch memory was not reserved".to_owned())?;
                     match argument.role {
                         Role::Source(_) => self.convert(&kernel, memory, &argument, piece)?,
                         Role::Output => {
@@ -337,7 +346,7 @@ impl Builder<'_> {
         self.share.conversions.bytes += (data_bytes(&argument.original) + data_bytes(&argument.array)) as u64;
     }
 
-    fn count(&mut self, op: &dyn Operation, node: &Node, host_reason: Option<&str>) {
+    fn count(&mut self, op: &dyn Operation, node: &Node, host_reason: Option<HostReason<'_>>) {
         let shape = match normalise(op, node, self.npu.f16()) {
             Ok(normalised) => kernel_name(op, &normalised.node),
             Err(_) => kernel_name(op, node),

@@ -84,6 +84,7 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
         (plain && found.output.read_once && free(index)).then_some(index)
     };
     let fused = |op, params, sources: &[TensorView]| GraphNode {
+        name: last.name.clone(),
         op,
         params,
         output: last.output,
@@ -160,6 +161,7 @@ fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> O
     let mut sources = vec![weights(query), weights(key), weights(value), Some(x)];
     sources.extend(&nodes[q].sources[1..]);
     let fused = GraphNode {
+        name: nodes[q].name.clone(),
         op: "MUL_MAT_QKV_ROPE",
         params: nodes[q].params,
         output: nodes[q].output,
@@ -254,7 +256,8 @@ mod tests {
             let output = self.tensor(DataType::F32, ne);
             let sources = sources.iter().copied().map(Some).collect();
             let params = OpParams::default();
-            self.nodes.push(GraphNode { op, params, output, further_outputs: Vec::new(), sources });
+            let name = String::new();
+            self.nodes.push(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources });
             output
         }
 

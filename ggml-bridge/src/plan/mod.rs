@@ -8,6 +8,7 @@ mod build;
 mod fusion;
 mod hazard;
 mod memory;
+mod required;
 
 use crate::graph::Graph;
 use crate::npu::Npu;

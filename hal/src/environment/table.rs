@@ -109,8 +109,17 @@ variables! {
             default: "on",
             read_by: ["aie-ggml-bridge"]
         }
+        GGML_HSA_REQUIRE_ARRAY {
+            meaning: "Whether an operation that belongs on the array must run there. On: a graph in which one would run on the host \
+                      fails, and the message names the node and says why there is no kernel. Such operations are claimed whatever \
+                      `GGML_HSA_CPU_FALLBACK` says, and an NPU is offered even when no kernel can come for it. Operations that the \
+                      table of operations gives to the host are not concerned, nor is what the backend's rules do not accept.",
+            values: "a switch",
+            default: "off",
+            read_by: ["aie-ggml-bridge"]
+        }
         GGML_HSA_F16 {
-            meaning: "What f16 is computed in on the array.",
+            meaning: "What f16 is computed in on the array, by the operations that do not decide it themselves (`docs/architecture.md`).",
             values: "`f32`, `bf16`",
             default: "`f32`",
             read_by: ["aie-ggml-bridge", "aie-jit-iron"]
