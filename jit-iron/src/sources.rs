@@ -58,6 +58,8 @@ impl Sources {
             self.compile(wanted, &mut tried)
         };
         let (name, arch) = (wanted.name.to_owned(), wanted.arch.name.clone());
+        // Compilers that share a folder say the same.
+        tried.dedup();
         found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
     }
 

@@ -22,6 +22,8 @@ impl Sources {
             || self.directory_supply(arch, &mut tried)
             || self.cache_supply(arch, &mut tried)
             || self.compiler_supply(&mut tried);
+        // Compilers that share a folder say the same.
+        tried.dedup();
         if found { Ok(()) } else { Err(tried.join("; ")) }
     }
 
