@@ -125,6 +125,13 @@ impl Session {
         Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
     }
 
+    /// The same session on the driver for NPUs, with AMD's runtime on a simulated kernel device.
+    pub fn on_simulated_npu(&self) -> Result<Self> {
+        let options = SimulationOptions { npus: "aie2p".into(), rocr: "new".into(), isolate: false };
+        let simulation = Some(Simulation::new(&self.testbed, &options, self.offline)?);
+        Ok(Self { device: DriverName::Xdna.first_device().to_owned(), simulation, ..self.clone() })
+    }
+
     /// The same session with another copy of the library.
     pub fn with_library(&self, library: PathBuf) -> Self {
         Self { library, ..self.clone() }

@@ -4,6 +4,8 @@
 //! the statistics say what the store did: compile, find, heal, do without. The text must not depend on it, except where nodes
 //! run elsewhere than on the array, which may round differently.
 
+mod idle;
+
 use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
@@ -109,7 +111,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         let device = run.device.as_ref().context("there is no device")?;
         let told = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
         ensure!(told.into_iter().any(|reason| reason.contains("compiling is off")), "the reason is not told");
-        Ok(())
+        idle::once(&run.messages, idle::NOTHING_RAN)
     })?;
     let empty = rig.fresh("empty-3")?;
     let background = [(GGML_HSA_JIT.name(), "background"), (CACHE, text_of(&empty)?)];
@@ -130,6 +132,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(run.host() == 0 && run.array() > 0, "{} operations ran on the host", run.host());
         Ok(())
     })?;
+    idle::check(&rig, &mut rows, text)?;
     let generated = rig.generate(&first.stats)?;
     let empty = rig.fresh("empty-5")?;
     let directory = [off, (GGML_HSA_KERNEL_DIR.name(), text_of(&generated)?), (CACHE, text_of(&empty)?)];
