@@ -46,10 +46,12 @@ use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Environment,
 use device::XdnaDevice;
 use discovery::Machine;
 pub use discovery::SCHEME;
+use library::{Named, Source};
 use route::Route;
 use runtime::Runtime;
 pub use runtime::RuntimeError;
 use selection::{Inventory, Params};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Finds NPUs of the amdxdna kernel driver. Thread-safe; holds no device open.
@@ -59,6 +61,7 @@ pub struct XdnaDriver {
     arches: ArchRegistry,
     visible: Option<String>,
     route: Route,
+    libhsa: Option<PathBuf>,
 }
 
 impl XdnaDriver {
@@ -66,7 +69,21 @@ impl XdnaDriver {
     pub fn new(arches: ArchRegistry) -> Self {
         let visible =
             Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
-        Self { machine: Machine::this(), arches, visible, route: Route::default() }
+        Self { machine: Machine::this(), arches, visible, route: Route::default(), libhsa: None }
+    }
+
+    /// The runtime library to use where a URI names none (`libhsa=PATH`), whatever the environment says: its file, or a folder
+    /// that has it. When it cannot be loaded, opening a device is an error that tells what was tried, and nothing else is.
+    #[must_use]
+    pub fn with_libhsa(self, path: impl Into<PathBuf>) -> Self {
+        Self { libhsa: Some(path.into()), ..self }
+    }
+
+    /// The library that the parameters or the program name.
+    fn named(&self, params: &Params) -> Option<Named> {
+        let of_uri = params.libhsa.as_ref().map(|(_, path)| (Source::Uri, path));
+        let named = of_uri.or_else(|| self.libhsa.as_ref().map(|path| (Source::Option, path)));
+        named.map(|(source, path)| Named { source, path: path.clone() })
     }
 
     /// How NPUs are reached when a URI does not say.
@@ -100,7 +117,10 @@ impl Driver for XdnaDriver {
         let selected = inventory.select(uri)?;
         let runtime = match route {
             Route::Direct => None,
-            Route::Rocr => Some(Runtime::open().map_err(|cause| DriverError::Runtime(cause.to_string()))?),
+            Route::Rocr => {
+                let opened = Runtime::open(self.named(&params).as_ref());
+                Some(opened.map_err(|cause| DriverError::Runtime(cause.to_string()))?)
+            }
         };
         let unusable = |reason: String| DriverError::Unusable { uri: uri.to_string(), reason };
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -138,7 +158,13 @@ mod tests {
     use discovery::made_up::Tree;
 
     fn driver(tree: &Tree) -> XdnaDriver {
-        XdnaDriver { machine: tree.machine(), arches: ArchRegistry::builtin(), visible: None, route: Route::Direct }
+        XdnaDriver {
+            machine: tree.machine(),
+            arches: ArchRegistry::builtin(),
+            visible: None,
+            route: Route::Direct,
+            libhsa: None,
+        }
     }
 
     #[test]
@@ -147,6 +173,14 @@ mod tests {
         assert_eq!(driver(&tree).enumerate().unwrap(), []);
         let error = driver(&tree).open(&DeviceUri::parse("xdna").unwrap()).unwrap_err();
         assert!(matches!(error, DriverError::NoSuchDevice { .. }), "{error}");
+    }
+
+    #[test]
+    fn the_uri_names_the_library_before_the_program() {
+        let driver = driver(&Tree::new()).with_libhsa("/of/the/program");
+        let named = |text: &str| driver.named(&Params::of(&DeviceUri::parse(text).unwrap()).unwrap()).unwrap();
+        assert_eq!(named("xdna:0"), Named { source: Source::Option, path: "/of/the/program".into() });
+        assert_eq!(named("xdna:0?libhsa=/a%26b"), Named { source: Source::Uri, path: "/a&b".into() });
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Finding the runtime library, AMD's ROCR: `libhsa-runtime64`.
 //!
-//! It is searched for in this order: what the program says, [`AIE_HAL_LIBHSA_PATH`], [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable
+//! It is searched for in this order: what the device URI says (`libhsa=PATH`), what the program says, [`AIE_HAL_LIBHSA_PATH`], [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable
 //! that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's loader, which also knows `LD_LIBRARY_PATH`.
-//! The first three are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
+//! The first four are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
 //! search ends. A path may be the library's file or a folder that has it; which of the two is decided by looking.
 //!
 //! Whatever happens is kept as a list of [`Attempt`]s, and an error tells all of them with the loader's own words.
@@ -25,6 +25,8 @@ const ROCM_FOLDER: &str = "/opt/rocm";
 /// Who named a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
+    /// The device URI.
+    Uri,
     /// The program.
     Option,
     /// An environment variable.
@@ -39,7 +41,7 @@ impl Source {
     /// Whether the search ends here, found or not.
     fn is_explicit(self) -> bool {
         match self {
-            Self::Option => true,
+            Self::Uri | Self::Option => true,
             Self::Variable(variable) => *variable != ROCM_PATH,
             Self::Rocm | Self::Loader => false,
         }
@@ -49,11 +51,32 @@ impl Source {
 impl Display for Source {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::Uri => f.write_str("the device URI's `libhsa`"),
             Self::Option => f.write_str("the program's option"),
             Self::Variable(variable) => f.write_str(variable.name()),
             Self::Rocm => f.write_str("ROCm's usual folder"),
             Self::Loader => f.write_str("the system's loader"),
         }
+    }
+}
+
+/// A path that a URI or the program names: the library's file, or a folder that has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// [`Source::Uri`] or [`Source::Option`].
+    pub source: Source,
+    /// The path.
+    pub path: PathBuf,
+}
+
+impl Named {
+    /// Whether `file`, a library that is loaded, is the one this names.
+    pub fn is(&self, file: &Path) -> bool {
+        let same = |candidate: &Candidate| match (fs::canonicalize(&candidate.path), fs::canonicalize(file)) {
+            (Ok(named), Ok(file)) => named == file,
+            _ => candidate.path == file,
+        };
+        candidates(self.source, &self.path).iter().any(same)
     }
 }
 
@@ -167,11 +190,11 @@ fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
     }
 }
 
-fn plan_in(places: &Places<'_>, option: Option<&Path>, environment: &Environment) -> Vec<Candidate> {
+fn plan_in(places: &Places<'_>, named: Option<&Named>, environment: &Environment) -> Vec<Candidate> {
     let variable =
         |variable: &'static Variable| environment.path(variable).map(|path| (Source::Variable(variable), path));
-    let explicit = option
-        .map(|path| (Source::Option, path.to_owned()))
+    let explicit = named
+        .map(|named| (named.source, named.path.clone()))
         .or_else(|| variable(&AIE_HAL_LIBHSA_PATH))
         .or_else(|| variable(&IREE_HAL_AMDGPU_LIBHSA_PATH));
     if let Some((source, place)) = explicit {
@@ -195,25 +218,25 @@ fn plan_in(places: &Places<'_>, option: Option<&Path>, environment: &Environment
 }
 
 /// Says what [`find`] would try, in order, without loading anything.
-pub fn plan(option: Option<&Path>, environment: &Environment) -> Vec<Candidate> {
-    plan_in(&THIS_MACHINE, option, environment)
+pub fn plan(named: Option<&Named>, environment: &Environment) -> Vec<Candidate> {
+    plan_in(&THIS_MACHINE, named, environment)
 }
 
-/// Finds and loads the runtime library. `option` is what the program says, a file or a folder; a variable with an empty
-/// value counts as unset.
+/// Finds and loads the runtime library, the one that is `named` if there is such; a variable with an empty value counts as
+/// unset.
 ///
 /// Loading runs code of the library (its constructors), before anything can be checked of it: name only libraries that may
 /// run in this process. All of its symbols are resolved now, so a library that lacks one fails here and not in use.
 ///
 /// # Errors
 /// [`LibraryError::Explicit`] when a named one cannot be loaded, [`LibraryError::NotFound`] when there is none.
-pub fn find(option: Option<&Path>, environment: &Environment) -> Result<Found, LibraryError> {
-    find_in(&THIS_MACHINE, option, environment)
+pub fn find(named: Option<&Named>, environment: &Environment) -> Result<Found, LibraryError> {
+    find_in(&THIS_MACHINE, named, environment)
 }
 
-fn find_in(places: &Places<'_>, option: Option<&Path>, environment: &Environment) -> Result<Found, LibraryError> {
+fn find_in(places: &Places<'_>, named: Option<&Named>, environment: &Environment) -> Result<Found, LibraryError> {
     let mut attempts = Vec::new();
-    for Candidate { source, path, absent } in plan_in(places, option, environment) {
+    for Candidate { source, path, absent } in plan_in(places, named, environment) {
         let outcome = absent.map_or_else(|| load(&path), Err);
         let failure = outcome.as_ref().err().cloned();
         tracing::debug!(path = %path.display(), %source, failure, "runtime library");
@@ -299,7 +322,8 @@ mod tests {
         fn find_by(&self, option: Option<&Path>, loader_names: &[&str]) -> Result<Found, LibraryError> {
             let rocm = self.folder.path().join("rocm");
             let environment = Environment::from_pairs(self.variables.clone());
-            find_in(&Places { rocm: rocm.to_str().unwrap(), loader_names }, option, &environment)
+            let named = option.map(|path| Named { source: Source::Option, path: path.to_owned() });
+            find_in(&Places { rocm: rocm.to_str().unwrap(), loader_names }, named.as_ref(), &environment)
         }
 
         fn find(&self, option: Option<&Path>) -> Result<Found, LibraryError> {
@@ -372,6 +396,21 @@ mod tests {
     }
 
     #[test]
+    fn a_named_library_is_recognised_by_its_file() {
+        let made_up = MadeUp::new();
+        let sound = made_up.sound("folder/libhsa-runtime64.so.1");
+        let loaded = fs::canonicalize(&sound).unwrap();
+        let named = |path: PathBuf| Named { source: Source::Uri, path };
+        assert!(named(sound.clone()).is(&loaded) && named(made_up.path("folder")).is(&loaded));
+        assert!(!named(made_up.broken("other")).is(&loaded) && !named(made_up.path("absent")).is(&loaded));
+        let error = find(Some(&named(made_up.path("absent"))), &Environment::default()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot load the runtime library that the device URI's `libhsa` names: /"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn a_folder_is_searched_for_both_names() {
         let made_up = MadeUp::new();
         made_up.broken("folder/libhsa-runtime64.so.1");
@@ -425,7 +464,11 @@ mod tests {
         assert_eq!(loader, NAMES.map(Path::new));
         let made_up = MadeUp::new();
         let broken = made_up.broken("broken");
-        let explicit = super::plan(Some(&broken), &Environment::from_pairs([("AIE_HAL_LIBHSA_PATH", "/elsewhere")]));
-        assert_eq!(explicit, [Candidate { source: Source::Option, path: broken, absent: None }]);
+        let environment = Environment::from_pairs([("AIE_HAL_LIBHSA_PATH", "/elsewhere")]);
+        for source in [Source::Option, Source::Uri] {
+            let named = Named { source, path: broken.clone() };
+            let explicit = super::plan(Some(&named), &environment);
+            assert_eq!(explicit, [Candidate { source, path: broken.clone(), absent: None }]);
+        }
     }
 }

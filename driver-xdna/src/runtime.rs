@@ -8,7 +8,7 @@ use crate::agent::{Agent, AgentError, PacketInterface};
 use crate::ert::ErtAgent;
 use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::kfd;
-use crate::library::{self, LibraryError};
+use crate::library::{self, LibraryError, Named};
 use crate::npu::Npu;
 use crate::session::Session;
 use aie_hal::environment::table::AIE_HAL_TIME_LIMIT_MS;
@@ -41,6 +41,17 @@ pub enum RuntimeError {
     /// It cannot be used, and why.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// Another library than the one that is named is in use.
+    #[error(
+        "{} names {}, and this process already has an NPU open with {}; there is one runtime in a process: close that NPU first, \
+         or name the same library for both", named.source, named.path.display(), used.display()
+    )]
+    AnotherLibrary {
+        /// What is asked for.
+        named: Named,
+        /// What is in use.
+        used: PathBuf,
+    },
     /// It is used by a session that does not end.
     #[error("an earlier session with ROCR has not ended after {0:?}; start the program again")]
     Closing(Duration),
@@ -71,15 +82,17 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// The runtime of this process, started when it is not running. The machine has been checked by the discovery.
+    /// The runtime of this process, started when it is not running; with the library that is `named`, if any. The machine has been checked by the discovery.
     ///
     /// # Errors
     /// [`RuntimeError`].
-    pub(crate) fn open() -> Result<Arc<Self>, RuntimeError> {
+    pub(crate) fn open(named: Option<&Named>) -> Result<Arc<Self>, RuntimeError> {
         let mut open = SLOT.open.lock();
         loop {
             if let Some(runtime) = open.session.upgrade() {
-                return Ok(runtime);
+                // Without the lock, which the end of a session takes.
+                drop(open);
+                return runtime.is_named(named);
             }
             if !open.busy {
                 break;
@@ -88,7 +101,7 @@ impl Runtime {
                 return Err(RuntimeError::Closing(CLOSING_LIMIT));
             }
         }
-        let runtime = Arc::new(Self { agents: start()?, npus: Mutex::default() });
+        let runtime = Arc::new(Self { agents: start(named)?, npus: Mutex::default() });
         open.session = Arc::downgrade(&runtime);
         open.busy = true;
         Ok(runtime)
@@ -105,6 +118,15 @@ impl Runtime {
         npus.retain(|(i, _)| *i != index);
         npus.push((index, Arc::downgrade(&npu)));
         Some(npu)
+    }
+
+    /// This session, unless it is of another library than the one that is named.
+    fn is_named(self: Arc<Self>, named: Option<&Named>) -> Result<Arc<Self>, RuntimeError> {
+        let used = self.agents.first().map(|agent| agent.info().library.clone()).unwrap_or_default();
+        match named.filter(|named| !named.is(&used)) {
+            None => Ok(self),
+            Some(named) => Err(RuntimeError::AnotherLibrary { named: named.clone(), used }),
+        }
     }
 
     /// Its agents.
@@ -135,8 +157,8 @@ pub(crate) fn time_limit() -> Duration {
 }
 
 /// Finds and starts the library.
-fn start() -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
-    let found = library::find(None, Environment::process())?;
+fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
+    let found = library::find(named, Environment::process())?;
     tracing::info!("HSA runtime: {}", found.path.display());
     let path = found.path;
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.

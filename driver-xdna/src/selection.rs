@@ -17,6 +17,7 @@ use crate::route::{ROUTES, Route};
 use aie_hal::environment::removed::NO_HELPER;
 use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::{DeviceUri, DriverError, Listing};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// A parameter of `xdna` URIs.
@@ -56,8 +57,14 @@ const CHAIN: Param = Param {
     purpose: "most dispatches in one doorbell; 1 is what a backend without chains does",
 };
 
+const LIBHSA: Param = Param {
+    name: "libhsa",
+    accepted: "a path, percent-encoded where it has `%`, `&`, `;`, a comma or white space",
+    purpose: "AMD's runtime library, ROCR: its file, or a folder that has it",
+};
+
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN];
+pub const PARAMS: &[Param] = &[RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN, LIBHSA];
 
 /// A parameter there was once.
 const REMOVED: &str = "isolate";
@@ -82,7 +89,7 @@ impl FromStr for Bytes {
 }
 
 /// The parameters of one URI.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Params {
     /// How the NPU is reached; `None` leaves it to the program.
     pub route: Option<Route>,
@@ -94,6 +101,8 @@ pub struct Params {
     pub memory: Option<usize>,
     /// Most dispatches in one doorbell.
     pub chain: Option<usize>,
+    /// The runtime library: as the URI has it, and as a path.
+    pub libhsa: Option<(String, PathBuf)>,
 }
 
 impl Params {
@@ -122,7 +131,23 @@ impl Params {
             return Err(uri.invalid_param(CHAIN.name, format!("0 dispatches; expected {}", CHAIN.accepted)));
         }
         let memory = uri.typed_param::<Bytes>(MEMORY.name, MEMORY.accepted)?.map(|bytes| bytes.0);
-        Ok(Self { route: uri.typed_param(RUNTIME.name, RUNTIME.accepted)?, devices, logical, memory, chain })
+        let route: Option<Route> = uri.typed_param(RUNTIME.name, RUNTIME.accepted)?;
+        let libhsa = uri.decoded_param(LIBHSA.name).transpose()?;
+        if libhsa.as_ref().is_some_and(|path| path.is_empty()) {
+            return Err(uri.invalid_param(LIBHSA.name, format!("it is empty; expected {}", LIBHSA.accepted)));
+        }
+        let libhsa = uri.param(LIBHSA.name).map(str::to_owned).zip(libhsa.map(PathBuf::from));
+        // Who names the library wants it used.
+        let route = match route {
+            Some(Route::Direct) if libhsa.is_some() => {
+                return Err(uri.invalid_param(
+                    LIBHSA.name,
+                    "the direct way loads no runtime library; remove it, or say `runtime=rocr`",
+                ));
+            }
+            route => route.or(libhsa.is_some().then_some(Route::Rocr)),
+        };
+        Ok(Self { route, devices, logical, memory, chain, libhsa })
     }
 
     /// The URI that opens logical device `number` of `npu` with the same parameters.
@@ -143,6 +168,7 @@ impl Params {
         }
         add(MEMORY, self.memory.map(|bytes| bytes.to_string()));
         add(CHAIN, self.chain.map(|commands| commands.to_string()));
+        add(LIBHSA, self.libhsa.as_ref().map(|(text, _)| text.clone()));
         let uri = npu.uri()?;
         if parameters.is_empty() { Ok(uri) } else { DeviceUri::parse(&format!("{uri}?{}", parameters.join("&"))) }
     }
@@ -429,7 +455,18 @@ mod tests {
         let message = |text: &str| Params::of(&uri(text)).unwrap_err().to_string();
         assert!(message("xdna?runtime=xrt").ends_with("`xrt` is not valid, expected `direct` or `rocr`"));
         assert!(message("xdna?devices").ends_with("`` is not valid, expected a number from 1 to 64"));
-        assert!(message("xdna?chains=1").ends_with("unknown; `xdna` takes: runtime, devices, logical, memory, chain"));
+        assert!(
+            message("xdna?chains=1")
+                .ends_with("unknown; `xdna` takes: runtime, devices, logical, memory, chain, libhsa")
+        );
+        assert!(message("xdna?libhsa=").contains("it is empty; expected a path"));
+        assert!(message("xdna?libhsa=/a%").contains("write `%25`"));
+        assert!(message("xdna?runtime=direct&libhsa=/a").contains("the direct way loads no runtime library"));
+        let params = Params::of(&uri("xdna:0?libhsa=/opt/my%20rocm")).unwrap();
+        assert_eq!(params.libhsa.as_ref().unwrap().1, PathBuf::from("/opt/my rocm"));
+        assert_eq!(params.route, Some(Route::Rocr));
+        let opened = params.uri_of(&npu(0, false), 0).unwrap();
+        assert_eq!(Params::of(&opened).unwrap(), params, "a device's own URI opens it the same way");
         let text = message("xdna?isolate=true");
         assert!(text.contains("always in this process") && text.contains("remove it"), "{text}");
     }

@@ -13,8 +13,10 @@
 //! `xdna:0`, `xdna:/0` and `xdna://0` are the same URI and compare equal; printing keeps the form that was read.
 
 use crate::error::DriverError;
+use std::ffi::OsString;
 use std::fmt::{Display, Formatter};
 use std::hash::{Hash, Hasher};
+use std::os::unix::ffi::OsStringExt;
 use std::str::FromStr;
 
 /// Most parameters of one URI, as in IREE.
@@ -70,6 +72,29 @@ fn is_scheme(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|b| b.is_ascii_lowercase())
         && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'+' | b'.'))
+}
+
+fn percent_decoded(value: &str) -> Result<OsString, String> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        let byte = match (first, behind) {
+            (b'%', [high, low, behind @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                rest = behind;
+                [high, low].iter().fold(0, |byte, digit| byte << 4 | (**digit as char).to_digit(16).unwrap_or(0) as u8)
+            }
+            (b'%', _) => {
+                return Err(format!("`{value}` has a `%` without two hexadecimal digits; write `%25` for a `%`"));
+            }
+            (other, _) => *other,
+        };
+        if byte == 0 {
+            return Err(format!("`{value}` has a zero byte"));
+        }
+        bytes.push(byte);
+    }
+    Ok(OsString::from_vec(bytes))
 }
 
 impl DeviceUri {
@@ -168,6 +193,15 @@ impl DeviceUri {
     /// The value of parameter `name`.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of parameter `name` with its percent-encoded bytes (`%2C` is a comma; RFC 3986, section 2.1) put in: for values
+    /// that may have any byte, such as paths of files. `None` when it is not given.
+    ///
+    /// # Errors
+    /// [`DriverError::InvalidParameter`] for a `%` without two hexadecimal digits behind it, and for a zero byte.
+    pub fn decoded_param(&self, name: &str) -> Option<Result<OsString, DriverError>> {
+        self.param(name).map(|value| percent_decoded(value).map_err(|reason| self.invalid_param(name, reason)))
     }
 
     /// This URI with another path, for instance to name one of several devices.
@@ -375,5 +409,25 @@ mod tests {
         );
         let error = parse("xdna:0?a").check_params(&[]).unwrap_err().to_string();
         assert_eq!(error, "`xdna:0?a`: parameter `a`: `xdna` takes no parameters; remove it");
+    }
+
+    #[rstest]
+    #[case("/opt/rocm/lib", Ok("/opt/rocm/lib"))]
+    #[case("%2fa%20b%2C%3B%26%3f%25", Ok("/a b,;&?%"))]
+    #[case("%C3%A9", Ok("\u{e9}"))]
+    #[case("", Ok(""))]
+    #[case("100%", Err("`%` without two hexadecimal digits; write `%25`"))]
+    #[case("%2", Err("`%` without two"))]
+    #[case("%+1", Err("`%` without two"))]
+    #[case("a%00", Err("zero byte"))]
+    fn values_may_be_percent_encoded(#[case] value: &str, #[case] expected: Result<&str, &str>) {
+        let uri = parse(&format!("xdna:0?libhsa={value}"));
+        assert_eq!(uri.param("libhsa"), Some(value), "the text itself stays");
+        match (uri.decoded_param("libhsa").unwrap(), expected) {
+            (Ok(decoded), Ok(expected)) => assert_eq!(decoded, expected),
+            (Err(error), Err(expected)) => assert!(error.to_string().contains(expected), "{error}"),
+            (decoded, _) => panic!("{decoded:?}"),
+        }
+        assert!(uri.decoded_param("absent").is_none());
     }
 }

@@ -23,6 +23,8 @@ const MALFORMED: &[&str] = &[
     "chain=0",
     "runtime=",
     "runtime=xrt",
+    "libhsa=",
+    "libhsa=%2",
 ];
 
 const COHERENT: &str = "The driver maintains cache lines, but the memory of the simulated kernel device is this machine's own, so \
