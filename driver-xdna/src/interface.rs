@@ -9,7 +9,10 @@
 //! |---|---|---|
 //! | below 1.10 | accepted, never processed | measured: ROCR 6.4.3 says 1.7 |
 //! | 1.10 to 1.15 | `hsa_amd_aie_ert_packet_t` | measured: ROCR 7.2.4 says 1.15 |
-//! | above 1.15 | `hsa_amd_aie_kernel_dispatch_packet_t` | ROCR's development branch, 2026 |
+//! | 1.16 to 1.26 | `hsa_amd_aie_kernel_dispatch_packet_t` | ROCR's public sources; ROCm 7.14 and ROCm Core SDK 10.0 say 1.26 |
+//! | above 1.26 | unknown: a public branch has the same packet with a kernel object in place of the addresses of instructions and PDI | ROCR's public sources |
+//!
+//! A runtime that takes a kernel object would read an instruction address as one, so what is newer than the table is refused.
 //!
 //! A development build can carry the version of one row and the packets of another. [`AIE_HAL_PACKET_INTERFACE`] names the packets
 //! of such a build; the refusal of runtimes that process none does not apply then, and the self-test still does.
@@ -25,6 +28,9 @@ use std::fmt;
 const FIRST_PROCESSING: ExtensionVersion = ExtensionVersion { major: 1, minor: 10 };
 /// The last one whose runtime takes ERT packets.
 const LAST_ERT: ExtensionVersion = ExtensionVersion { major: 1, minor: 15 };
+
+/// The newest one whose kernel dispatch packets are known to be those of this driver.
+const LAST_KERNEL_DISPATCH: ExtensionVersion = ExtensionVersion { major: 1, minor: 26 };
 
 /// Version of AMD's extension interface; not the version of ROCm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,7 +103,7 @@ fn build_string(api: &HsaApi) -> String {
 ///
 /// # Errors
 /// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is older than the
-/// version numbers, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
+/// version numbers or newer than what is known, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
 pub fn detect(api: &HsaApi) -> Result<PacketInterface, AgentError> {
     let named = Environment::process().text(&AIE_HAL_PACKET_INTERFACE);
     choose(&RuntimeVersion::of(api)?, named.as_deref())
@@ -121,6 +127,14 @@ fn choose(version: &RuntimeVersion, named: Option<&str>) -> Result<PacketInterfa
              is the first that does); install ROCR of ROCm 7.0 or newer"
         )));
     }
+    if version.extension > LAST_KERNEL_DISPATCH {
+        return Err(AgentError::Unsupported(format!(
+            "this runtime is newer than what this driver knows ({version}; {LAST_KERNEL_DISPATCH} is the newest): its packets may \
+             name kernel objects where this driver writes addresses. An NPU needs no ROCR: leave `runtime=rocr` away; or use \
+             ROCm 7.0 to 7.14; for a development build that takes these packets, set \
+             {AIE_HAL_PACKET_INTERFACE}=kernel-dispatch"
+        )));
+    }
     Ok(if version.extension <= LAST_ERT { PacketInterface::Ert } else { PacketInterface::KernelDispatch })
 }
 
@@ -137,7 +151,7 @@ mod tests {
     #[case::first(1, 10, PacketInterface::Ert)]
     #[case::rocr_7_2_4(1, 15, PacketInterface::Ert)]
     #[case::later(1, 16, PacketInterface::KernelDispatch)]
-    #[case::next_major(2, 0, PacketInterface::KernelDispatch)]
+    #[case::newest(1, 26, PacketInterface::KernelDispatch)]
     fn the_version_tells(#[case] major: u16, #[case] minor: u16, #[case] expected: PacketInterface) {
         assert_eq!(choose(&version(major, minor), None), Ok(expected));
     }
@@ -154,6 +168,18 @@ mod tests {
     }
 
     #[rstest]
+    #[case(1, 27)]
+    #[case::next_major(2, 0)]
+    fn later_runtimes_are_refused_with_the_ways_out(#[case] major: u16, #[case] minor: u16) {
+        let error = choose(&version(major, minor), None).unwrap_err().to_string();
+        let ways = ["leave `runtime=rocr` away", "AIE_HAL_PACKET_INTERFACE=kernel-dispatch", "ROCm 7.0 to 7.14"];
+        for part in ["1.26 is the newest", &format!("{major}.{minor}"), "1.2.3-test"].into_iter().chain(ways) {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+
+    #[rstest]
+    #[case("kernel-dispatch", 1, 27, PacketInterface::KernelDispatch)]
     #[case("ert", 1, 16, PacketInterface::Ert)]
     #[case("kernel-dispatch", 1, 15, PacketInterface::KernelDispatch)]
     #[case("ert", 1, 7, PacketInterface::Ert)]

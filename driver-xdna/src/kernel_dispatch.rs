@@ -1,4 +1,4 @@
-//! Agents of ROCR from 2026: kernel dispatch packets.
+//! Agents of ROCR from 2026 (ROCm 7.14, ROCm Core SDK 10.0): kernel dispatch packets.
 //!
 //! A context is an HSA queue: the runtime keeps a list of PDIs for each queue, gives each a compute unit, and makes the
 //! hardware context anew when a packet names a PDI that is new to the queue. So a context of this driver costs one hardware
@@ -10,8 +10,8 @@
 //! and a doorbell that does not return, which is why it is rung in a thread of its own. An agent whose runtime
 //! has not answered within the time limit is lost: nothing of it is called or freed any more.
 //!
-//! No released runtime takes these packets yet. What was tested is a stand-in library that follows the published header and
-//! behaviour; see the package `hsa-stand-in`.
+//! ROCm 7.14 and ROCm Core SDK 10.0 take these packets. What was tested is a stand-in library that follows the published
+//! header and behaviour; see the package `hsa-stand-in`.
 
 mod doorbell;
 mod queue;

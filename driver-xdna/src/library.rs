@@ -139,7 +139,7 @@ pub enum LibraryError {
     },
     /// No place has one that can be loaded.
     #[error(
-        "cannot load {}, AMD's ROCR; tried: {}; install ROCm 7.0 to 7.2 or Debian's libhsa-runtime64-1 (7.2 or newer), or set \
+        "cannot load {}, AMD's ROCR; tried: {}; install ROCm 7.0 to 7.14 or Debian's libhsa-runtime64-1 (7.2 or newer), or set \
          {AIE_HAL_LIBHSA_PATH} to its file or folder", NAMES[0], tell(attempts)
     )]
     NotFound {
@@ -442,7 +442,7 @@ mod tests {
             "/rocm/lib/libhsa-runtime64.so.1 (from ROCm's usual folder): ",
             "file too short",
             "libno-such-library.so.1 (from the system's loader): libno-such-library.so.1: cannot open shared object file",
-            "install ROCm 7.0 to 7.2 or Debian's libhsa-runtime64-1 (7.2 or newer), or set AIE_HAL_LIBHSA_PATH",
+            "install ROCm 7.0 to 7.14 or Debian's libhsa-runtime64-1 (7.2 or newer), or set AIE_HAL_LIBHSA_PATH",
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }
