@@ -8,13 +8,16 @@
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
 mod packets;
+mod trial;
 
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
 use crate::at_exit::AT_EXIT_LIMIT;
-use crate::gate::{CommandBuffers, Completion, Gate, Problem};
+use crate::direct::is_exhaustion;
+use crate::gate::{CommandBuffers, Completion, Gate, HardwareContext, Problem, Way};
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
+use amdxdna_sys::{Request, amdxdna_drm_create_hwctx};
 use hsa_sys::*;
 use packets::{PACKETS, PAYLOAD_BYTES, PacketQueue};
 use parking_lot::{Mutex, MutexGuard};
@@ -56,7 +59,9 @@ struct Ring {
     imagined_instructions: NonNull<c_void>,
     buffers: CommandBuffers,
     tiles: u32,
-    contexts: HashMap<ContextId, u32>,
+    contexts: HashMap<ContextId, HardwareContext>,
+    /// How the end of a chain is waited for.
+    way: Way,
     next_context: u64,
     /// Handles of the buffer objects of the device heap, by address.
     heap: BTreeMap<u64, u32>,
@@ -79,10 +84,12 @@ impl ErtAgent {
     /// Opens an agent of `session`. `columns`: those of its generation's arch file; the kernel driver may report more, and then
     /// has one without a way to memory (npu1 has five, and four are for contexts). `limit` is how long one doorbell may take.
     ///
-    /// Ends with a rehearsal: a doorbell that reaches no device, in which everything this driver relies on is looked at.
+    /// Ends with a rehearsal, a doorbell that reaches no device, in which everything this driver relies on is looked at, and with
+    /// a context, which shows how this kernel lets one wait.
     ///
     /// # Errors
-    /// [`AgentError::Unsupported`] when this build of ROCR is not as known; [`AgentError::OutOfMemory`].
+    /// [`AgentError::Unsupported`] when this build of ROCR is not as known, and for a kernel that has no way to wait for a command;
+    /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`].
     pub fn open(
         session: Arc<Session>,
         discovered: Discovered,
@@ -150,6 +157,7 @@ impl ErtAgent {
             buffers: CommandBuffers::default(),
             tiles: 0,
             contexts: HashMap::new(),
+            way: Way::WaitCmd,
             next_context: 0,
             heap: BTreeMap::new(),
             data: HashMap::new(),
@@ -179,6 +187,7 @@ impl ErtAgent {
                 agent.info.runtime
             ))
         })?;
+        agent.find_way()?;
         Ok(agent)
     }
 
@@ -263,16 +272,42 @@ impl ErtAgent {
         }
     }
 
+    /// Whether an error of the kernel driver's says that the device is lost. It may mean something else too, so the device is asked.
+    fn is_gone(&self, errno: i32) -> bool {
+        matches!(errno, libc::ENODEV | libc::EIO | libc::ENXIO) && self.gate.is_gone()
+    }
+
+    /// The error of a context that could not be made. Kernel drivers that have no further one say so in many ways.
+    fn no_context(&self, call: &str, cause: &io::Error, pdis: usize, held: usize) -> AgentError {
+        let errno = cause.raw_os_error().unwrap_or_default();
+        let reason = format!("{call} with {pdis} PDIs: {cause}");
+        match errno {
+            _ if self.is_gone(errno) => self.lose(reason),
+            libc::ENOMEM => AgentError::OutOfMemory(reason),
+            _ if is_exhaustion(errno) && call == amdxdna_drm_create_hwctx::NAME => {
+                AgentError::ContextsExhausted(match held {
+                    0 => format!(
+                        "{reason}; this program holds no hardware context, so another program holds the NPU: end it, or try again \
+                     later (`lsof` on the accel node shows who)"
+                    ),
+                    held => format!("{reason}; this program holds {held} hardware contexts, others may hold some"),
+                })
+            }
+            _ => AgentError::Failed { command: None, reason },
+        }
+    }
+
     fn failure(&self, problem: Problem) -> AgentError {
         let reason = problem.to_string();
         match problem {
             Problem::State { command, .. } if problem.is_timeout() => AgentError::Timeout { command, reason },
             Problem::State { command, .. } => AgentError::Failed { command, reason },
-            Problem::Call { errno: libc::ENODEV | libc::EIO | libc::ENXIO, .. } => self.lose(reason),
+            Problem::Stuck(_) => AgentError::Timeout { command: None, reason },
+            Problem::Call { errno, .. } if self.is_gone(errno) => self.lose(reason),
             ref problem if problem.is_out_of_memory() => AgentError::OutOfMemory(reason),
-            Problem::Call { errno: libc::ETIME | libc::ETIMEDOUT, .. } => AgentError::Timeout { command: None, reason },
+            // Also EIO: kernel drivers that connect a context when it is first used say so there.
             Problem::Call { .. } => AgentError::Failed { command: None, reason },
-            Problem::Unexpected(_) | Problem::Stuck(_) => self.lose(reason),
+            Problem::Unexpected(_) => self.lose(reason),
         }
     }
 }
@@ -354,28 +389,27 @@ impl Agent for ErtAgent {
             command: None,
             reason: "a PDI that is not in the device heap of this agent".into(),
         })?;
-        let handle = self.gate.create_context(ring.tiles, &handles).map_err(|(call, cause)| {
-            let reason = format!("{call} with {} PDIs: {cause}", pdis.len());
-            match cause.raw_os_error() {
-                Some(libc::EBUSY | libc::ENOSPC | libc::EAGAIN | libc::EMFILE) => AgentError::ContextsExhausted(reason),
-                Some(libc::ENOMEM) => AgentError::OutOfMemory(reason),
-                Some(libc::ENODEV | libc::EIO | libc::ENXIO) => self.lose(reason),
-                _ => AgentError::Failed { command: None, reason },
-            }
-        })?;
+        let made = self.gate.create_context(ring.tiles, &handles);
+        let made = made.map_err(|(call, cause)| self.no_context(call, &cause, pdis.len(), ring.contexts.len()))?;
         let context = ContextId(ring.next_context);
         ring.next_context += 1;
-        ring.contexts.insert(context, handle);
+        ring.contexts.insert(context, made);
         self.contexts_created.fetch_add(1, Ordering::Relaxed);
         Ok(context)
     }
 
     fn destroy_context(&self, context: ContextId) {
         let Ok(mut ring) = self.lock() else { return };
-        if let Some(handle) = ring.contexts.remove(&context)
-            && let Err(cause) = self.gate.destroy_context(handle)
+        let ring = &mut *ring;
+        if let Some(context) = ring.contexts.remove(&context)
+            && let Err(cause) = self.gate.destroy_context(&mut ring.buffers, context)
         {
-            tracing::warn!("DESTROY_HWCTX: {cause}");
+            match ring.buffers.is_held(context) {
+                true => {
+                    drop(self.lose(format!("a context with a chain that does not end cannot be destroyed ({cause})")))
+                }
+                false => tracing::warn!("DESTROY_HWCTX: {cause}"),
+            }
         }
     }
 
@@ -383,7 +417,7 @@ impl Agent for ErtAgent {
         self.alive()?;
         let mut ring = self.lock()?;
         let ring = &mut *ring;
-        let Some(handle) = ring.contexts.get(&context).copied() else {
+        let Some(context) = ring.contexts.get(&context).copied() else {
             return Err(AgentError::Failed { command: None, reason: format!("context {} does not exist", context.0) });
         };
         if chain.packets.is_empty() || chain.packets.len() > PACKETS {
@@ -396,9 +430,9 @@ impl Agent for ErtAgent {
         }
         if let Err(cause) = self.gate.reserve(&mut ring.buffers, chain.packets.len()) {
             let reason = format!("command buffers for {} packets: {cause}", chain.packets.len());
-            return Err(match cause.raw_os_error() {
-                Some(libc::ENODEV | libc::EIO | libc::ENXIO) => self.lose(reason),
-                _ => AgentError::OutOfMemory(reason),
+            return Err(match self.is_gone(cause.raw_os_error().unwrap_or_default()) {
+                true => self.lose(reason),
+                false => AgentError::OutOfMemory(reason),
             });
         }
         let (packets, api, count) = (&ring.packets, self.session.api(), chain.packets.len());
@@ -411,7 +445,7 @@ impl Agent for ErtAgent {
             completions.push(Completion { unit: packet.pdi_index as u8, ..written });
         }
         let bell = || packets.ring(api, count);
-        let outcome = self.gate.ring(&mut ring.buffers, Some(handle), completions, self.limit, bell);
+        let outcome = self.gate.ring(&mut ring.buffers, Some((context, ring.way)), completions, self.limit, bell);
         self.doorbells.fetch_add(1, Ordering::Relaxed);
         packets.rewind(api);
         outcome.map_err(|problem| self.failure(problem))
@@ -431,8 +465,8 @@ impl Agent for ErtAgent {
 impl ErtAgent {
     /// Gives back everything but data memory, which it gives back when `data` says so, or when nobody has any.
     fn end(&self, ring: &mut Ring, data: bool) {
-        for (_, handle) in ring.contexts.drain() {
-            if let Err(cause) = self.gate.destroy_context(handle) {
+        for (_, context) in ring.contexts.drain() {
+            if let Err(cause) = self.gate.destroy_context(&mut ring.buffers, context) {
                 tracing::debug!("DESTROY_HWCTX: {cause}");
             }
         }

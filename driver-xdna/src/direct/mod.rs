@@ -294,7 +294,7 @@ fn execute(context: u32, chain: u32, arguments: &[u32]) -> amdxdna_drm_exec_cmd 
 }
 
 /// Error numbers with which kernels say that there is no further context.
-fn is_exhaustion(errno: i32) -> bool {
+pub(crate) fn is_exhaustion(errno: i32) -> bool {
     matches!(
         errno,
         // AMD's module: the run queue is full.

@@ -2,6 +2,8 @@
 
 use crate::agent::Argument;
 use crate::gate::Completion;
+use amdxdna_sys::ert::TRANSACTION;
+use amdxdna_sys::limits::{DEV_MEM_BASE, DEV_MEM_SIZE};
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -17,12 +19,10 @@ pub(super) const PAYLOAD_BYTES: usize = 512;
 const FIXED_COUNT: u32 = 3;
 /// Words of one argument.
 const ARGUMENT_COUNT: u32 = 3;
-/// Opcode of a payload: run a transaction.
-const TRANSACTION: u32 = 3;
-/// Where the device sees the first byte of its heap (`AIE2_DEVM_BASE` of the amdxdna kernel driver).
-const DEVICE_HEAP: u64 = 0x0400_0000;
-/// Size of the heap, and alignment of its mapping in the process.
-pub(super) const HEAP_ALIGNMENT: u64 = 64 << 20;
+/// Where the device sees what the process has at `address` in the heap.
+pub(super) fn device_address(address: u64) -> u64 {
+    DEV_MEM_BASE + address % DEV_MEM_SIZE as u64
+}
 
 /// ROCR's queue with the memory its packets point to.
 pub(super) struct PacketQueue {
@@ -97,7 +97,7 @@ impl PacketQueue {
             // The queue's ring has PACKETS packets.
             self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
         }
-        Completion { unit: 0, words, tail, instructions: DEVICE_HEAP + instructions % HEAP_ALIGNMENT }
+        Completion { unit: 0, words, tail, instructions: device_address(instructions) }
     }
 
     /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.

@@ -1,11 +1,24 @@
 //! A doorbell in progress: the command buffers ROCR gets, what is filled in before the kernel sees them, and how it ends.
 
-use super::uapi::{self, Request};
-use super::{COMMAND_BUFFER_BYTES, Gate};
+use super::{COMMAND_BUFFER_BYTES, Gate, HardwareContext, Way};
+use aie_hal::device::dispatch_words;
+use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
+use amdxdna_sys::{Request, amdxdna_drm_exec_cmd};
 use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
+
+/// What the error index of a chain holds until the kernel driver writes it.
+///
+/// Kernels up to 6.18 keep four bits of the firmware's status, so that some errors read as completed; they write the index with
+/// every error and only then.
+pub(super) const UNTOUCHED: u32 = u32::MAX;
+/// The shortest time limit of a kernel driver. Kernels from 6.14 to 6.18 end a job that takes too long as aborted.
+const SHORTEST_LIMIT: Duration = Duration::from_secs(2);
+
+/// Words of a payload without arguments; each argument has three.
+const FIXED_WORDS: usize = start_cu::ARGUMENTS - start_cu::PAYLOAD;
 
 /// A command buffer: a buffer object of one page, mapped.
 #[derive(Debug)]
@@ -33,8 +46,13 @@ impl CommandBuffer {
         unsafe { self.address.add(index).write_volatile(value) }
     }
 
-    pub(super) fn state(&self) -> u32 {
-        self.word(0) & 0xf
+    /// How the chain of `count` commands in here ended, of which the kernel has said that it did after `took`.
+    pub(super) fn outcome(&self, count: usize, took: Duration) -> Result<(), Problem> {
+        let (state, index) = (self.word(0) & ert::STATE_MASK, self.word(chain::ERROR_INDEX));
+        if state == state::COMPLETED && index == UNTOUCHED {
+            return Ok(());
+        }
+        Err(Problem::State { state, command: Some(index as usize).filter(|index| *index < count), took })
     }
 }
 
@@ -42,6 +60,8 @@ impl CommandBuffer {
 #[derive(Debug, Default)]
 pub struct CommandBuffers {
     pub(super) free: Vec<CommandBuffer>,
+    /// Those that the device may still read, with the handle of the context it may read them in.
+    pub(super) held: Vec<(u32, CommandBuffer)>,
 }
 
 /// What ROCR does not write into a command.
@@ -63,13 +83,14 @@ pub(super) struct Ringing {
     /// How many ROCR has taken. They are taken and asked about one after the other.
     pub(super) taken: usize,
     /// The context to run in; `None` in a rehearsal, which reaches no device.
-    pub(super) context: Option<u32>,
+    pub(super) context: Option<(HardwareContext, Way)>,
     /// For each command.
     pub(super) completions: Vec<Completion>,
     pub(super) limit: Duration,
-    pub(super) sequence: u64,
-    /// Handle of the chain's buffer, once it was submitted.
-    pub(super) chain: u64,
+    /// When the chain was submitted.
+    pub(super) since: Instant,
+    /// Its number in the context and the handle of the chain's buffer, while the device may work on it.
+    pub(super) running: Option<(u64, u64)>,
     pub(super) executed: bool,
     pub(super) waited: bool,
     /// First thing that went wrong.
@@ -88,12 +109,14 @@ pub enum Problem {
         /// Its error.
         errno: i32,
     },
-    /// The chain ended in another state than completed.
+    /// The chain did not complete.
     State {
         /// The state's number.
         state: u32,
         /// The command that failed, when the kernel driver says.
         command: Option<usize>,
+        /// How long it took.
+        took: Duration,
     },
     /// The kernel driver did not end the chain within the limit. The device may still work on it.
     Stuck(Duration),
@@ -104,8 +127,11 @@ impl std::fmt::Display for Problem {
         match self {
             Self::Unexpected(what) => f.write_str(what),
             Self::Call { name, errno } => write!(f, "{name}: {}", io::Error::from_raw_os_error(*errno)),
+            Self::State { state: state::COMPLETED, .. } => {
+                f.write_str("the firmware failed a command, though the chain's state says completed")
+            }
             Self::State { state, .. } => {
-                write!(f, "the kernel driver ended the chain as `{}`", uapi::state::name(*state))
+                write!(f, "the kernel driver ended the chain as `{}`", state::name(*state))
             }
             Self::Stuck(limit) => write!(f, "the kernel driver did not end the chain within {limit:?}"),
         }
@@ -115,12 +141,16 @@ impl std::fmt::Display for Problem {
 impl Problem {
     /// Whether the chain was given up on because it never signalled.
     pub fn is_timeout(&self) -> bool {
-        matches!(self, Self::State { state: uapi::state::TIMEOUT | uapi::state::NO_RESPONSE, .. })
+        match self {
+            Self::State { state: state::TIMEOUT | state::NO_RESPONSE, .. } | Self::Stuck(_) => true,
+            Self::State { state: state::ABORT, took, .. } => *took >= SHORTEST_LIMIT,
+            _ => false,
+        }
     }
 
     /// Whether the kernel driver had no memory to start the chain. While it waits for one that runs, that is another problem.
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Call { name: uapi::Execute::NAME, errno: libc::ENOMEM })
+        matches!(self, Self::Call { name: amdxdna_drm_exec_cmd::NAME, errno: libc::ENOMEM })
     }
 }
 
@@ -134,34 +164,40 @@ impl Ringing {
     }
 
     /// Fills in what ROCR does not know. Returns the chain's buffer when all is as expected.
-    pub(super) fn complete(&self, request: &uapi::Execute) -> Result<(), String> {
-        if request.command_count != 1 {
-            return Err(format!("EXEC_CMD with {} commands, expected 1 chain", request.command_count));
+    pub(super) fn complete(&self, request: &amdxdna_drm_exec_cmd) -> Result<(), String> {
+        if request.cmd_count != 1 {
+            return Err(format!("EXEC_CMD with {} commands, expected 1 chain", request.cmd_count));
         }
-        let chain = self.find(request.commands).ok_or("EXEC_CMD of a buffer that is no command buffer")?;
-        let opcode = (chain.word(0) >> 23) & 0x1f;
-        if opcode != uapi::chain::OPCODE {
+        let list = self.find(request.cmd_handles).ok_or("EXEC_CMD of a buffer that is no command buffer")?;
+        let opcode = ert::opcode_of(list.word(0));
+        if opcode != opcode::CMD_CHAIN {
             return Err(format!("a command with opcode {opcode}, expected a chain"));
         }
-        let count = chain.word(uapi::chain::COMMAND_COUNT) as usize;
+        let count = list.word(chain::COMMAND_COUNT) as usize;
         if count != self.completions.len() {
             return Err(format!("a chain of {count} commands, expected {}", self.completions.len()));
         }
         for (index, completion) in self.completions.iter().enumerate() {
-            let at = uapi::chain::HANDLES + 2 * index;
-            let handle = u64::from(chain.word(at)) | u64::from(chain.word(at + 1)) << 32;
+            let at = chain::HANDLES + 2 * index;
+            let handle = u64::from(list.word(at)) | u64::from(list.word(at + 1)) << 32;
             let command = self.find(handle).ok_or_else(|| format!("command {index} is in an unknown buffer"))?;
             // One entry of ROCR's list: the first, or a later one in a process that has had sessions before.
-            if !command.word(uapi::CU_MASK).is_power_of_two() {
-                return Err(format!("command {index} names compute units {:#x}", command.word(uapi::CU_MASK)));
+            if !command.word(start_cu::CU_MASK).is_power_of_two() {
+                return Err(format!("command {index} names compute units {:#x}", command.word(start_cu::CU_MASK)));
             }
-            command.set_word(uapi::CU_MASK, 1 << completion.unit);
+            command.set_word(start_cu::CU_MASK, 1 << completion.unit);
             for (word, value) in completion.tail.into_iter().enumerate() {
-                command.set_word(uapi::PAYLOAD + completion.words - 2 + word, value);
+                command.set_word(start_cu::PAYLOAD + completion.words - 2 + word, value);
             }
-            command.set_word(uapi::INSTRUCTIONS, completion.instructions as u32);
-            command.set_word(uapi::INSTRUCTIONS + 1, (completion.instructions >> 32) as u32);
+            command.set_word(start_cu::INSTRUCTIONS, completion.instructions as u32);
+            command.set_word(start_cu::INSTRUCTIONS + 1, (completion.instructions >> 32) as u32);
+            // ROCR does not pad, and its header counts the mask and the words.
+            let payload = dispatch_words((completion.words - FIXED_WORDS) / 3);
+            (completion.words..payload).for_each(|word| command.set_word(start_cu::PAYLOAD + word, 0));
+            let header = command.word(0) & !(ert::COUNT_MAX << 12) | (payload as u32 + 1) << 12;
+            command.set_word(0, header);
         }
+        list.set_word(chain::ERROR_INDEX, UNTOUCHED);
         Ok(())
     }
 
@@ -170,21 +206,23 @@ impl Ringing {
         gate: &Gate,
         descriptor: c_int,
         number: std::ffi::c_ulong,
-        request: &mut uapi::Execute,
+        request: &mut amdxdna_drm_exec_cmd,
     ) {
         self.executed = true;
         if let Err(reason) = self.complete(request) {
             return self.problem(Problem::Unexpected(reason));
         }
-        let Some(context) = self.context else { return };
-        self.chain = request.commands;
-        request.context = context;
+        let Some((context, _)) = self.context else { return };
+        request.hwctx = context.handle;
         // SAFETY: it is ROCR's structure for this very request.
-        match unsafe { gate.call(descriptor, number, (request as *mut uapi::Execute).cast()) } {
-            Ok(()) => self.sequence = request.sequence,
+        match unsafe { gate.call(descriptor, number, (request as *mut amdxdna_drm_exec_cmd).cast()) } {
+            Ok(()) => {
+                self.running = Some((request.seq, request.cmd_handles));
+                self.since = Instant::now();
+            }
             Err(cause) => {
                 self.problem(Problem::Call {
-                    name: uapi::Execute::NAME,
+                    name: amdxdna_drm_exec_cmd::NAME,
                     errno: cause.raw_os_error().unwrap_or_default(),
                 });
             }
@@ -194,36 +232,14 @@ impl Ringing {
     /// Waits as long as the limit allows, and reads the states.
     pub(super) fn wait(&mut self, gate: &Gate) {
         self.waited = true;
-        let (Some(context), None) = (self.context, &self.problem) else { return };
-        let start = Instant::now();
-        loop {
-            let left = self.limit.saturating_sub(start.elapsed());
-            // 0 would be for ever.
-            let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
-            match gate.request(&mut uapi::Wait { context, timeout, sequence: self.sequence }) {
-                Ok(()) => break,
-                Err(cause)
-                    if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN))
-                        && start.elapsed() >= self.limit =>
-                {
-                    return self.problem(Problem::Stuck(self.limit));
-                }
-                // Also when signals interrupt it all the time: the command still runs.
-                Err(cause) if matches!(cause.raw_os_error(), Some(libc::ETIME | libc::EAGAIN)) => {}
-                Err(cause) => {
-                    let errno = cause.raw_os_error().unwrap_or_default();
-                    return self.problem(Problem::Call { name: uapi::Wait::NAME, errno });
-                }
-            }
+        let (Some((context, way)), Some((sequence, handle))) = (self.context, self.running) else { return };
+        if let Err(problem) = gate.wait(way, context, sequence, self.limit) {
+            return self.problem(problem);
         }
-        let Some(chain) = self.find(self.chain) else { return };
-        match chain.state() {
-            uapi::state::COMPLETED => {}
-            state => {
-                let index = chain.word(uapi::chain::ERROR_INDEX) as usize;
-                let command = (index < self.completions.len()).then_some(index);
-                self.problem(Problem::State { state, command });
-            }
+        self.running = None;
+        let Some(list) = self.find(handle) else { return };
+        if let Err(problem) = list.outcome(self.completions.len(), self.since.elapsed()) {
+            self.problem(problem);
         }
     }
 }

@@ -3,10 +3,14 @@
 //! A call of a thread that is not in an activity of the gate goes straight on. None of these functions panics: what they
 //! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
 
-use super::{Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, uapi, with_activity};
+use super::call::Call;
+use super::{Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, with_activity};
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
+    amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, amdxdna_drm_get_bo_info, amdxdna_drm_get_info, drm_gem_close, ert,
+};
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::Ordering;
-use uapi::Call;
 
 /// # Safety
 /// As `ioctl`: `argument` points to the structure of `request`.
@@ -17,7 +21,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
         }
         if call == Call::GetInfo {
             // SAFETY: ROCR passes the structure of the request.
-            if unsafe { (*argument.cast::<uapi::GetInfo>()).param } == uapi::QUERY_VERSION {
+            if unsafe { (*argument.cast::<amdxdna_drm_get_info>()).param } == DRM_AMDXDNA_QUERY_AIE_VERSION {
                 gate.imagined.lock().clear();
             }
         }
@@ -28,7 +32,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             // ROCR destroys its imagined context along with its queue.
             // SAFETY: as above.
             _ if call == Call::DestroyContext => unsafe {
-                (*argument.cast::<uapi::DestroyContext>()).handle == IMAGINED_CONTEXT
+                (*argument.cast::<amdxdna_drm_destroy_hwctx>()).handle == IMAGINED_CONTEXT
             },
             _ => false,
         });
@@ -48,7 +52,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     }
     if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
         // SAFETY: the kernel has filled ROCR's structure of this request.
-        let made = unsafe { *argument.cast::<uapi::CreateBuffer>() };
+        let made = unsafe { *argument.cast::<amdxdna_drm_create_bo>() };
         with_activity(|activity| {
             if let Activity::Observing(observation) = activity {
                 observation.observed.buffer = Some(made.handle);
@@ -73,18 +77,18 @@ unsafe fn in_doorbell(
     match call {
         Call::CreateBuffer => {
             // SAFETY: as the caller promises.
-            let create = unsafe { &mut *argument.cast::<uapi::CreateBuffer>() };
-            let fits = create.kind == uapi::BO_CMD && create.size <= COMMAND_BUFFER_BYTES as u64;
+            let create = unsafe { &mut *argument.cast::<amdxdna_drm_create_bo>() };
+            let fits = create.type_ == AMDXDNA_BO_CMD && create.size <= COMMAND_BUFFER_BYTES as u64;
             let Some(buffer) = ringing.buffers.get(ringing.taken).filter(|_| fits) else { return false };
             // What the last doorbell left must not be taken for a state of this one.
-            (0..uapi::chain::HANDLES).for_each(|index| buffer.set_word(index, 0));
+            (0..ert::chain::HANDLES).for_each(|index| buffer.set_word(index, 0));
             create.handle = buffer.handle;
             ringing.taken += 1;
             true
         }
         Call::BufferInfo => {
             // SAFETY: as the caller promises.
-            let info = unsafe { &mut *argument.cast::<uapi::BufferInfo>() };
+            let info = unsafe { &mut *argument.cast::<amdxdna_drm_get_bo_info>() };
             let Some(buffer) = ringing.find(u64::from(info.handle)) else { return false };
             info.map_offset = buffer.map_offset;
             info.vaddr = buffer.address.as_ptr().addr() as u64;
@@ -92,18 +96,18 @@ unsafe fn in_doorbell(
         }
         Call::CloseBuffer => {
             // SAFETY: as the caller promises.
-            let close = unsafe { &*argument.cast::<uapi::CloseBuffer>() };
+            let close = unsafe { &*argument.cast::<drm_gem_close>() };
             ringing.find(u64::from(close.handle)).is_some()
         }
         Call::CreateContext => {
             // SAFETY: as the caller promises.
-            unsafe { (*argument.cast::<uapi::CreateContext>()).handle = IMAGINED_CONTEXT };
+            unsafe { (*argument.cast::<amdxdna_drm_create_hwctx>()).handle = IMAGINED_CONTEXT };
             true
         }
         Call::ConfigContext | Call::DestroyContext => true,
         Call::Execute => {
             // SAFETY: as the caller promises.
-            let execute = unsafe { &mut *argument.cast::<uapi::Execute>() };
+            let execute = unsafe { &mut *argument.cast::<amdxdna_drm_exec_cmd>() };
             ringing.execute(gate, descriptor, request, execute);
             true
         }

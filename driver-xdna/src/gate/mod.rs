@@ -24,21 +24,32 @@
 //!   the doorbell can fail but the execution itself. This also saves five kernel calls per dispatch.
 //! - ROCR's context calls are answered here with one constant handle, and every packet names one and the same PDI, so its
 //!   list has one entry for ever. The contexts that exist are made by this driver, when its planner wants them.
-//! - At `EXEC_CMD` the real context, the real compute units, the missing words and the address of the
-//!   instructions are filled in. After `WAIT_CMD` the states are read. The
-//!   outcome goes to the caller of the doorbell; ROCR always hears of success.
+//! - At `EXEC_CMD` the real context, the real compute units, the missing words, padding and the address of the instructions are
+//!   filled in. In place of `WAIT_CMD`, which mainline kernels do not have for these NPUs, the gate waits in the [`Way`] this
+//!   kernel has, and reads the states. The outcome goes to the caller of the doorbell; ROCR always hears of success.
 //! - Buffers that are sub-allocated are mapped at an address of this driver's choice, below a last buffer ([`Observed`]).
 //!
 //! Later releases of ROCR, which use another packet interface, are used without a gate.
 
+mod call;
 mod doorbell;
 mod hooks;
 mod imports;
-mod uapi;
+mod trial;
+mod wait;
 
 use doorbell::{CommandBuffer, Ringing};
 pub use doorbell::{CommandBuffers, Completion, Problem};
+pub use wait::Way;
 
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, AMDXDNA_INVALID_FENCE_HANDLE, DRM_AMDXDNA_HWCTX_CONFIG_CU, DRM_AMDXDNA_QUERY_AIE_METADATA,
+    DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_cu_config, amdxdna_drm_config_hwctx, amdxdna_drm_create_bo,
+    amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx, amdxdna_drm_get_bo_info, amdxdna_drm_get_info,
+    amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version, amdxdna_qos_info, drm_gem_close,
+    drm_syncobj_destroy,
+};
+use bytemuck::Pod;
 use hsa_sys::HsaApi;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -49,8 +60,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
-use uapi::Request;
+use std::time::{Duration, Instant};
 
 /// Handle that ROCR gets for its one imagined context. Not 0, which is none, and none of the kernel driver's, which are small.
 const IMAGINED_CONTEXT: u32 = 0x4145_4931;
@@ -60,6 +70,8 @@ const COMMAND_BUFFER_BYTES: usize = 4096;
 const SESSIONS: usize = 31;
 /// How often an interrupted or postponed kernel call is made again before its error counts.
 const ATTEMPTS: usize = 100;
+/// Operations per cycle that a context asks for: what ROCR asks for.
+const MAX_OPC: u32 = 0x800;
 
 /// Why the gate could not be put in place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +138,15 @@ struct Observation {
     observed: Observed,
 }
 
+/// A hardware context of the kernel driver's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HardwareContext {
+    /// Its handle.
+    handle: u32,
+    /// Handle of the timeline on which its submissions complete; 0 when it has none.
+    timeline: u32,
+}
+
 /// What an allocation of ROCR's did below.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Observed {
@@ -133,6 +154,20 @@ pub struct Observed {
     pub buffer: Option<u32>,
     /// Whether ROCR unmapped memory itself.
     pub unmapped: bool,
+}
+
+impl CommandBuffers {
+    /// Whether the device may still read some of these in `context`.
+    pub fn is_held(&self, context: HardwareContext) -> bool {
+        self.held.iter().any(|(of, _)| *of == context.handle)
+    }
+
+    fn context_is_gone(&mut self, context: HardwareContext) {
+        let (ended, held): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.held).into_iter().partition(|(of, _)| *of == context.handle);
+        self.held = held;
+        self.free.extend(ended.into_iter().map(|(_, buffer)| buffer));
+    }
 }
 
 impl Gate {
@@ -226,11 +261,14 @@ impl Gate {
     /// The kernel driver's.
     pub fn reserve(&self, buffers: &mut CommandBuffers, commands: usize) -> io::Result<()> {
         while buffers.free.len() < commands + 1 {
-            let mut made =
-                uapi::CreateBuffer { size: COMMAND_BUFFER_BYTES as u64, kind: uapi::BO_CMD, ..Default::default() };
+            let mut made = amdxdna_drm_create_bo {
+                size: COMMAND_BUFFER_BYTES as u64,
+                type_: AMDXDNA_BO_CMD,
+                ..Default::default()
+            };
             self.request(&mut made)?;
-            let close = || self.request(&mut uapi::CloseBuffer { handle: made.handle, pad: 0 });
-            let mut info = uapi::BufferInfo { handle: made.handle, ..Default::default() };
+            let close = || self.request(&mut drm_gem_close { handle: made.handle, pad: 0 });
+            let mut info = amdxdna_drm_get_bo_info { handle: made.handle, ..Default::default() };
             if let Err(cause) = self.request(&mut info) {
                 close().ok();
                 return Err(cause);
@@ -238,7 +276,7 @@ impl Gate {
             // SAFETY: a new mapping at a place the kernel chooses touches no memory in use.
             let address = unsafe {
                 let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-                let descriptor = self.descriptor.load(Ordering::Relaxed);
+                let descriptor = self.descriptor();
                 libc::mmap(
                     std::ptr::null_mut(),
                     COMMAND_BUFFER_BYTES,
@@ -259,12 +297,12 @@ impl Gate {
         Ok(())
     }
 
-    /// Gives the command buffers back.
+    /// Gives the command buffers back. Those that the device may still read stay.
     pub fn release(&self, buffers: &mut CommandBuffers) {
         for CommandBuffer { handle, address, .. } in buffers.free.drain(..) {
             // SAFETY: the page was mapped by `reserve` and nobody uses it any more.
             unsafe { libc::munmap(address.as_ptr().cast(), COMMAND_BUFFER_BYTES) };
-            if let Err(cause) = self.request(&mut uapi::CloseBuffer { handle, pad: 0 }) {
+            if let Err(cause) = self.request(&mut drm_gem_close { handle, pad: 0 }) {
                 tracing::debug!("a command buffer was not closed: {cause}");
             }
         }
@@ -274,11 +312,12 @@ impl Gate {
     /// without a context it is a rehearsal that reaches no device. [`Gate::reserve`] has been called for as many.
     ///
     /// # Errors
-    /// What went wrong; the state of the device is unknown after [`Problem::Stuck`].
+    /// What went wrong. When waiting failed the device may still be running: the command buffers are kept until the context is
+    /// destroyed ([`Gate::destroy_context`]), and the caller must not use the arguments' memory before that either.
     pub fn ring(
         &self,
         buffers: &mut CommandBuffers,
-        context: Option<u32>,
+        context: Option<(HardwareContext, Way)>,
         completions: Vec<Completion>,
         limit: Duration,
         ring: impl FnOnce(),
@@ -292,8 +331,8 @@ impl Gate {
             context,
             completions,
             limit,
-            sequence: 0,
-            chain: 0,
+            since: Instant::now(),
+            running: None,
             executed: false,
             waited: false,
             problem: None,
@@ -303,11 +342,10 @@ impl Gate {
         let Activity::Ringing(ringing) = set_activity(Activity::None) else {
             return Err(Problem::Unexpected("the gate lost its doorbell".into()));
         };
-        let Ringing { buffers: taken, executed, waited, problem, .. } = *ringing;
-        match problem {
-            // The device may still read these.
-            Some(Problem::Stuck(_)) => std::mem::forget(taken),
-            _ => buffers.free.extend(taken),
+        let Ringing { buffers: taken, executed, waited, running, problem, .. } = *ringing;
+        match context.filter(|_| running.is_some()) {
+            Some((context, _)) => buffers.held.extend(taken.into_iter().map(|buffer| (context.handle, buffer))),
+            None => buffers.free.extend(taken),
         }
         match problem {
             Some(problem) => Err(problem),
@@ -322,60 +360,82 @@ impl Gate {
     /// # Errors
     /// The kernel driver's.
     pub fn core_tiles(&self, most: Option<usize>) -> io::Result<u32> {
-        let mut metadata = uapi::Metadata::default();
-        let (buffer, bytes) = ((&raw mut metadata).addr() as u64, size_of::<uapi::Metadata>() as u32);
-        // The kernel writes through the number; the compiler has to know that the structure is reachable.
-        (&raw mut metadata).expose_provenance();
-        self.request(&mut uapi::GetInfo { param: uapi::QUERY_METADATA, buffer_bytes: bytes, buffer })?;
+        let metadata: amdxdna_drm_query_aie_metadata = self.query(DRM_AMDXDNA_QUERY_AIE_METADATA)?;
         let columns = most.map_or(usize::from(metadata.cols), |most| most.min(metadata.cols.into()));
         Ok(columns as u32 * u32::from(metadata.core.row_count))
+    }
+
+    /// Whether the device does not answer any more. Error numbers of a lost device mean other things too.
+    pub fn is_gone(&self) -> bool {
+        let answer = self.query::<amdxdna_drm_query_aie_version>(DRM_AMDXDNA_QUERY_AIE_VERSION);
+        answer.is_err_and(|cause| matches!(cause.raw_os_error(), Some(libc::ENODEV | libc::EIO | libc::ENXIO)))
+    }
+
+    /// Asks for one structure.
+    fn query<T: Pod>(&self, param: u32) -> io::Result<T> {
+        let mut value = T::zeroed();
+        // The kernel writes through the number; the compiler has to know that the structure is reachable.
+        let buffer = (&raw mut value).expose_provenance() as u64;
+        self.request(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })?;
+        Ok(value)
     }
 
     /// Creates a context of `tiles` core tiles that holds the PDIs in these buffer objects.
     ///
     /// # Errors
     /// The kernel driver's, with the call's name; nothing is left then.
-    pub fn create_context(&self, tiles: u32, pdis: &[u32]) -> Result<u32, (&'static str, io::Error)> {
-        let qos = uapi::QualityOfService::default();
-        let mut create = uapi::CreateContext {
-            qos: (&raw const qos).expose_provenance() as u64,
-            max_opc: uapi::MAX_OPC,
+    pub fn create_context(&self, tiles: u32, pdis: &[u32]) -> Result<HardwareContext, (&'static str, io::Error)> {
+        let qos = amdxdna_qos_info::default();
+        let mut create = amdxdna_drm_create_hwctx {
+            qos_p: (&raw const qos).expose_provenance() as u64,
+            max_opc: MAX_OPC,
             num_tiles: tiles,
             ..Default::default()
         };
-        self.request(&mut create).map_err(|cause| (uapi::CreateContext::NAME, cause))?;
+        self.request(&mut create).map_err(|cause| (amdxdna_drm_create_hwctx::NAME, cause))?;
+        let context = HardwareContext { handle: create.handle, timeline: create.syncobj_handle };
         // Number of PDIs in the first two bytes, then one entry for each.
-        let mut config = vec![uapi::ComputeUnit { buffer: pdis.len() as u32, ..Default::default() }];
-        config.extend(pdis.iter().map(|buffer| uapi::ComputeUnit { buffer: *buffer, ..Default::default() }));
-        let mut configure = uapi::ConfigContext {
-            handle: create.handle,
-            param: uapi::CONFIG_CU,
-            value: config.as_ptr().expose_provenance() as u64,
-            value_bytes: size_of_val(config.as_slice()) as u32,
+        let mut config = vec![amdxdna_cu_config { cu_bo: pdis.len() as u32, ..Default::default() }];
+        config.extend(pdis.iter().map(|buffer| amdxdna_cu_config { cu_bo: *buffer, ..Default::default() }));
+        let mut configure = amdxdna_drm_config_hwctx {
+            handle: context.handle,
+            param_type: DRM_AMDXDNA_HWCTX_CONFIG_CU,
+            param_val: config.as_ptr().expose_provenance() as u64,
+            param_val_size: size_of_val(config.as_slice()) as u32,
             pad: 0,
         };
         self.request(&mut configure).map_err(|cause| {
-            if let Err(second) = self.destroy_context(create.handle) {
+            if let Err(second) = self.destroy_context(&mut CommandBuffers::default(), context) {
                 tracing::warn!("a context that could not be configured was not destroyed either: {second}");
             }
-            (uapi::ConfigContext::NAME, cause)
+            (amdxdna_drm_config_hwctx::NAME, cause)
         })?;
-        Ok(create.handle)
+        Ok(context)
     }
 
-    /// Destroys a context.
+    /// Destroys a context. The kernel driver ends what runs in it, so that `buffers` has back what was kept for that.
     ///
     /// # Errors
-    /// The kernel driver's.
-    pub fn destroy_context(&self, handle: u32) -> io::Result<()> {
-        self.request(&mut uapi::DestroyContext { handle, pad: 0 })
+    /// The kernel driver's; what was kept stays kept.
+    pub fn destroy_context(&self, buffers: &mut CommandBuffers, context: HardwareContext) -> io::Result<()> {
+        let destroyed = self.request(&mut amdxdna_drm_destroy_hwctx { handle: context.handle, pad: 0 });
+        if context.timeline != AMDXDNA_INVALID_FENCE_HANDLE
+            && let Err(cause) = self.request(&mut drm_syncobj_destroy { handle: context.timeline, pad: 0 })
+        {
+            tracing::debug!("the timeline of a context was not given back: {cause}");
+        }
+        destroyed.map(|()| buffers.context_is_gone(context))
+    }
+
+    /// ROCR's descriptor.
+    fn descriptor(&self) -> c_int {
+        self.descriptor.load(Ordering::Relaxed)
     }
 
     /// Makes a request of this driver's own on ROCR's descriptor.
     fn request<T: Request>(&self, structure: &mut T) -> io::Result<()> {
-        let descriptor = self.descriptor.load(Ordering::Relaxed);
         // SAFETY: the structure is the one of this request.
-        unsafe { self.call(descriptor, T::REQUEST, (structure as *mut T).cast()) }
+        unsafe { self.call(self.descriptor(), T::CODE.0.into(), (structure as *mut T).cast()) }
     }
 
     /// A kernel call that is made again when it was interrupted.

@@ -1,8 +1,11 @@
 //! The hooks, called by a made-up ROCR: the calls of a doorbell in their order, on a descriptor that is no device's. What
 //! passes the gate fails on it, and so is told from what the gate answers.
 
-use super::uapi::{Call, chain};
+use super::call::Call;
+use super::doorbell::UNTOUCHED;
 use super::*;
+use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
+use amdxdna_sys::{amdxdna_drm_exec_cmd, amdxdna_drm_wait_cmd};
 use rstest::rstest;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,6 +15,8 @@ use std::sync::mpsc::channel;
 const FILE_BYTES: usize = 1 << 16;
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(5);
+
+const CONTEXT: (HardwareContext, Way) = (HardwareContext { handle: 5, timeline: 0 }, Way::WaitCmd);
 
 /// The descriptor of the gate is the process's: one test at a time uses it.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -35,7 +40,7 @@ fn node() -> OwnedFd {
 /// Calls the hook as ROCR calls `ioctl`; the error is the system's.
 fn ioctl<T: Request>(node: &OwnedFd, structure: &mut T) -> io::Result<()> {
     // SAFETY: the structure is the one of the request.
-    match unsafe { hooks::ioctl(node.as_raw_fd(), T::REQUEST, (structure as *mut T).cast()) } {
+    match unsafe { hooks::ioctl(node.as_raw_fd(), T::CODE.0.into(), (structure as *mut T).cast()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -59,7 +64,7 @@ fn command_buffers(count: u32) -> CommandBuffers {
         map_offset: 0x1_0000_0000 + u64::from(index) * PAGE as u64,
         address: NonNull::from(Box::leak(Box::new([u32::MAX; CommandBuffer::WORDS]))).cast(),
     };
-    CommandBuffers { free: (0..count).map(page).collect() }
+    CommandBuffers { free: (0..count).map(page).collect(), held: Vec::new() }
 }
 
 /// How a doorbell of the made-up ROCR differs from what is known of the real one.
@@ -80,9 +85,9 @@ enum Change {
 
 /// A buffer as ROCR makes it: handle and mapping.
 fn make_buffer(node: &OwnedFd) -> (u32, *mut u32) {
-    let mut create = uapi::CreateBuffer { size: PAGE as u64, kind: uapi::BO_CMD, ..Default::default() };
+    let mut create = amdxdna_drm_create_bo { size: PAGE as u64, type_: AMDXDNA_BO_CMD, ..Default::default() };
     ioctl(node, &mut create).unwrap();
-    let mut info = uapi::BufferInfo { handle: create.handle, ..Default::default() };
+    let mut info = amdxdna_drm_get_bo_info { handle: create.handle, ..Default::default() };
     ioctl(node, &mut info).unwrap();
     let address = mmap(node, PAGE, info.map_offset as Offset);
     assert_ne!(address, libc::MAP_FAILED);
@@ -104,39 +109,39 @@ fn doorbell(node: &OwnedFd, count: usize, change: Change) {
         _ => 1,
     };
     for command in &commands {
-        set(*command, uapi::CU_MASK, units);
-        set(*command, uapi::PAYLOAD, 3);
+        set(*command, start_cu::CU_MASK, units);
+        set(*command, start_cu::PAYLOAD, 3);
     }
     let list = make_buffer(node);
-    set(list, 0, if change == Change::NoChain { 0 } else { chain::OPCODE << 23 });
+    set(list, 0, if change == Change::NoChain { 0 } else { ert::header(opcode::CMD_CHAIN, 0) });
     set(list, chain::COMMAND_COUNT, count as u32 + u32::from(change == Change::WrongCount));
     for (index, command) in commands.iter().enumerate() {
         set(list, chain::HANDLES + 2 * index, if change == Change::UnknownCommand { 7 } else { command.0 });
         set(list, chain::HANDLES + 2 * index + 1, 0);
     }
-    let mut context = uapi::CreateContext::default();
+    let mut context = amdxdna_drm_create_hwctx::default();
     ioctl(node, &mut context).unwrap();
     assert_eq!(context.handle, IMAGINED_CONTEXT);
-    ioctl(node, &mut uapi::ConfigContext { handle: context.handle, ..Default::default() }).unwrap();
-    let mut execute = uapi::Execute {
-        context: context.handle,
-        commands: u64::from(if change == Change::UnknownChain { 7 } else { list.0 }),
-        command_count: 1 + u32::from(change == Change::TwoCommands),
+    ioctl(node, &mut amdxdna_drm_config_hwctx { handle: context.handle, ..Default::default() }).unwrap();
+    let mut execute = amdxdna_drm_exec_cmd {
+        hwctx: context.handle,
+        cmd_handles: u64::from(if change == Change::UnknownChain { 7 } else { list.0 }),
+        cmd_count: 1 + u32::from(change == Change::TwoCommands),
         ..Default::default()
     };
     if change != Change::NoExecute {
         ioctl(node, &mut execute).unwrap();
     }
     if change != Change::NoWait {
-        ioctl(node, &mut uapi::Wait { context: context.handle, ..Default::default() }).unwrap();
+        ioctl(node, &mut amdxdna_drm_wait_cmd { hwctx: context.handle, ..Default::default() }).unwrap();
     }
     for (handle, address) in commands.into_iter().chain([list]) {
         munmap(address.cast(), PAGE);
         // Its mapping is still there.
         set((handle, address), 1000, 42);
-        ioctl(node, &mut uapi::CloseBuffer { handle, pad: 0 }).unwrap();
+        ioctl(node, &mut drm_gem_close { handle, pad: 0 }).unwrap();
     }
-    ioctl(node, &mut uapi::DestroyContext { handle: context.handle, pad: 0 }).unwrap();
+    ioctl(node, &mut amdxdna_drm_destroy_hwctx { handle: context.handle, pad: 0 }).unwrap();
 }
 
 fn completions() -> Vec<Completion> {
@@ -155,16 +160,19 @@ fn a_rehearsed_doorbell_is_answered_and_completed() {
         assert_eq!(buffers.free.len(), 5);
         // They are taken from the end: two commands and the chain.
         let [.., first, second, list] = buffers.free.as_slice() else { panic!("five buffers") };
-        assert_eq!((first.word(uapi::CU_MASK), second.word(uapi::CU_MASK)), (1 << 31, 1 << 4));
-        let instructions = |b: &CommandBuffer| [b.word(uapi::INSTRUCTIONS), b.word(uapi::INSTRUCTIONS + 1)];
+        assert_eq!((first.word(start_cu::CU_MASK), second.word(start_cu::CU_MASK)), (1 << 31, 1 << 4));
+        let instructions = |b: &CommandBuffer| [b.word(start_cu::INSTRUCTIONS), b.word(start_cu::INSTRUCTIONS + 1)];
         assert_eq!((instructions(first)[0], instructions(second)), (0x0400_0000, [0x0500_0040, 0]));
         // The last words of a short command are where the instructions' address ends, as without arguments.
         assert_eq!([first.word(5), first.word(6)], [5, 0x12]);
         assert_eq!([second.word(11), second.word(12)], [0x21, 0x22]);
-        assert_eq!(list.word(chain::COMMAND_COUNT), 2);
+        assert_eq!((list.word(chain::COMMAND_COUNT), list.word(chain::ERROR_INDEX)), (2, UNTOUCHED));
+        // Payloads of 5 and 11 words have a word of padding, and the mask counts too.
+        assert_eq!([first, second].map(|command| ert::count_of(command.word(0))), [7, 13]);
+        assert_eq!([first.word(7), second.word(13)], [0, 0]);
     }
     // Outside a doorbell nothing is answered.
-    assert!(ioctl(&node, &mut uapi::CreateContext::default()).is_err());
+    assert!(ioctl(&node, &mut amdxdna_drm_create_hwctx::default()).is_err());
 }
 
 #[rstest]
@@ -203,41 +211,113 @@ fn an_error_of_the_kernel_reaches_the_caller_and_not_rocr() {
     let node = node();
     let mut buffers = command_buffers(3);
     // `doorbell` fails the test when one of its calls does.
-    let rung = gate().ring(&mut buffers, Some(5), completions(), LIMIT, || doorbell(&node, 2, Change::None));
+    let rung = gate().ring(&mut buffers, Some(CONTEXT), completions(), LIMIT, || doorbell(&node, 2, Change::None));
     assert_eq!(rung, Err(Problem::Call { name: "EXEC_CMD", errno: libc::ENOTTY }));
     assert_eq!(rung.unwrap_err().to_string(), "EXEC_CMD: Inappropriate ioctl for device (os error 25)");
     // Nothing was waited for, and that alone is a problem when it fails.
     let mut ringing = Ringing {
         buffers: Vec::new(),
         taken: 0,
-        context: Some(5),
+        context: Some(CONTEXT),
         completions: Vec::new(),
         limit: LIMIT,
-        sequence: 1,
-        chain: 0,
+        since: Instant::now(),
+        running: Some((1, 0)),
         executed: true,
         waited: false,
         problem: None,
     };
     ringing.wait(gate());
     assert_eq!(ringing.problem, Some(Problem::Call { name: "WAIT_CMD", errno: libc::ENOTTY }));
+    assert!(ringing.running.is_some(), "the device may still work on it");
+    let timeline = (HardwareContext { handle: 5, timeline: 9 }, Way::Timeline);
+    let mut ringing = Ringing { context: Some(timeline), problem: None, ..ringing };
+    ringing.wait(gate());
+    assert_eq!(ringing.problem, Some(Problem::Call { name: "SYNCOBJ_TIMELINE_WAIT", errno: libc::ENOTTY }));
+}
+
+#[test]
+fn buffers_of_a_chain_that_may_still_run_are_kept_until_its_context_is_gone() {
+    let _one = ONE_AT_A_TIME.lock();
+    let _node = node();
+    let mut buffers = command_buffers(4);
+    let other = HardwareContext { handle: 6, timeline: 0 };
+    let fail = || {
+        with_activity(|activity| {
+            let Activity::Ringing(ringing) = activity else { panic!("no doorbell") };
+            (ringing.executed, ringing.waited, ringing.running) = (true, true, Some((1, 0)));
+            ringing.problem(Problem::Stuck(LIMIT));
+        });
+    };
+    assert_eq!(gate().ring(&mut buffers, Some(CONTEXT), completions(), LIMIT, fail), Err(Problem::Stuck(LIMIT)));
+    assert_eq!((buffers.free.len(), buffers.held.len()), (1, 3));
+    assert!(buffers.is_held(CONTEXT.0) && !buffers.is_held(other));
+    // The node is none, so no context can be destroyed.
+    gate().destroy_context(&mut buffers, CONTEXT.0).unwrap_err();
+    assert_eq!(buffers.held.len(), 3);
+    buffers.context_is_gone(other);
+    assert_eq!(buffers.held.len(), 3);
+    buffers.context_is_gone(CONTEXT.0);
+    assert_eq!((buffers.free.len(), buffers.held.len()), (4, 0));
+}
+
+#[test]
+fn a_kernel_without_a_way_to_wait_is_seen() {
+    let _one = ONE_AT_A_TIME.lock();
+    let _node = node();
+    let missing = |timeline: u32| gate().has_timeline(HardwareContext { handle: 5, timeline }).unwrap_err();
+    assert_eq!(missing(0), "a context has no timeline");
+    assert!(missing(9).starts_with("SYNCOBJ_QUERY: "), "{}", missing(9));
+    // The trial itself is refused by what is no device.
+    let mut buffers = command_buffers(2);
+    let found = gate().way_to_wait(&mut buffers, CONTEXT.0, 0x400_0000, 4, LIMIT);
+    assert!(found.unwrap_err().starts_with("EXEC_CMD: "));
+    let [(_, command), (_, list)] = buffers.held.as_slice() else { panic!("two buffers") };
+    assert_eq!((ert::count_of(command.word(0)), command.word(start_cu::CU_MASK)), (7, 1));
+    assert_eq!([2, 3, 4, 5, 6, 7].map(|word| command.word(word)), [3, 0, 0x400_0000, 0, 4, 0]);
+    assert_eq!((ert::count_of(list.word(0)), list.word(chain::ERROR_INDEX)), (8, UNTOUCHED));
+    assert_eq!(list.word(chain::HANDLES), command.handle);
 }
 
 #[rstest]
-#[case::states(Problem::State { state: uapi::state::TIMEOUT, command: None }, true, false)]
-#[case(Problem::State { state: uapi::state::NO_RESPONSE, command: Some(1) }, true, false)]
-#[case(Problem::State { state: uapi::state::ERROR, command: None }, false, false)]
-#[case(Problem::State { state: uapi::state::ABORT, command: None }, false, false)]
+#[case::completed(state::COMPLETED, UNTOUCHED, None)]
+#[case::status_of_four_bits(state::COMPLETED, 1, Some((state::COMPLETED, Some(1))))]
+#[case::failed(state::ERROR, 0, Some((state::ERROR, Some(0))))]
+#[case::nobody_says_which(state::TIMEOUT, UNTOUCHED, Some((state::TIMEOUT, None)))]
+fn completed_is_believed_only_with_an_untouched_index(
+    #[case] ended: u32,
+    #[case] index: u32,
+    #[case] expected: Option<(u32, Option<usize>)>,
+) {
+    let buffers = command_buffers(1);
+    buffers.free[0].set_word(0, ert::header(opcode::CMD_CHAIN, 10) & !ert::STATE_MASK | ended);
+    buffers.free[0].set_word(chain::ERROR_INDEX, index);
+    let found = buffers.free[0].outcome(2, Duration::ZERO).err();
+    let expected = expected.map(|(state, command)| Problem::State { state, command, took: Duration::ZERO });
+    assert_eq!(found, expected);
+}
+
+fn ended(state: u32, seconds: u64) -> Problem {
+    Problem::State { state, command: None, took: Duration::from_secs(seconds) }
+}
+
+#[rstest]
+#[case::states(ended(state::TIMEOUT, 0), true, false)]
+#[case(ended(state::NO_RESPONSE, 0), true, false)]
+#[case(ended(state::ERROR, 60), false, false)]
+#[case(ended(state::ABORT, 0), false, false)]
+#[case::time_limit_of_older_kernels(ended(state::ABORT, 60), true, false)]
+#[case(ended(state::COMPLETED, 0), false, false)]
 #[case::before_it_runs(Problem::Call { name: "EXEC_CMD", errno: libc::ENOMEM }, false, true)]
 #[case::while_it_runs(Problem::Call { name: "WAIT_CMD", errno: libc::ENOMEM }, false, false)]
 #[case(Problem::Call { name: "EXEC_CMD", errno: libc::EINVAL }, false, false)]
-#[case(Problem::Stuck(LIMIT), false, false)]
+#[case(Problem::Stuck(LIMIT), true, false)]
 fn problems_are_told_apart(#[case] problem: Problem, #[case] timeout: bool, #[case] memory: bool) {
     assert_eq!((problem.is_timeout(), problem.is_out_of_memory()), (timeout, memory));
 }
 
 #[rstest]
-#[case::large(uapi::BO_CMD, 2 * PAGE as u64)]
+#[case::large(AMDXDNA_BO_CMD, 2 * PAGE as u64)]
 #[case::of_another_kind(1, 64)]
 fn other_buffers_of_a_doorbell_pass(#[case] kind: u32, #[case] size: u64) {
     let _one = ONE_AT_A_TIME.lock();
@@ -245,7 +325,7 @@ fn other_buffers_of_a_doorbell_pass(#[case] kind: u32, #[case] size: u64) {
     let mut buffers = command_buffers(3);
     let mut answer = None;
     let ring = || {
-        answer = Some(ioctl(&node, &mut uapi::CreateBuffer { size, kind, ..Default::default() }).is_ok());
+        answer = Some(ioctl(&node, &mut amdxdna_drm_create_bo { size, type_: kind, ..Default::default() }).is_ok());
         doorbell(&node, 2, Change::None);
     };
     assert_eq!(gate().ring(&mut buffers, None, completions(), LIMIT, ring), Ok(()));
@@ -257,27 +337,28 @@ fn a_thread_without_an_activity_passes_through() {
     let _one = ONE_AT_A_TIME.lock();
     let node = node();
     let passes = |error: io::Result<()>| assert_eq!(error.unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-    passes(ioctl(&node, &mut uapi::CreateContext::default()));
-    passes(ioctl(&node, &mut uapi::ConfigContext::default()));
-    passes(ioctl(&node, &mut uapi::CreateBuffer { kind: uapi::BO_CMD, size: 64, ..Default::default() }));
-    passes(ioctl(&node, &mut uapi::BufferInfo::default()));
-    passes(ioctl(&node, &mut uapi::Execute::default()));
-    passes(ioctl(&node, &mut uapi::Wait::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_create_hwctx::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_config_hwctx::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_create_bo { type_: AMDXDNA_BO_CMD, size: 64, ..Default::default() }));
+    passes(ioctl(&node, &mut amdxdna_drm_get_bo_info::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_exec_cmd::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_wait_cmd::default()));
     // ROCR ends the process when this fails, so it does not hear of it; on another descriptor it does.
-    ioctl(&node, &mut uapi::CloseBuffer::default()).unwrap();
+    ioctl(&node, &mut drm_gem_close::default()).unwrap();
     let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
-    passes(ioctl(&other, &mut uapi::CloseBuffer::default()));
-    passes(ioctl(&node, &mut uapi::DestroyContext { handle: 3, pad: 0 }));
+    passes(ioctl(&other, &mut drm_gem_close::default()));
+    passes(ioctl(&node, &mut amdxdna_drm_destroy_hwctx { handle: 3, pad: 0 }));
     // ROCR destroys the imagined context when its queue goes.
-    ioctl(&node, &mut uapi::DestroyContext { handle: IMAGINED_CONTEXT, pad: 0 }).unwrap();
+    ioctl(&node, &mut amdxdna_drm_destroy_hwctx { handle: IMAGINED_CONTEXT, pad: 0 }).unwrap();
     let address = mmap(&node, PAGE, 0);
     assert_ne!(address, libc::MAP_FAILED);
     munmap(address, PAGE);
     assert!(!is_mapped(address));
     // Another thread rings meanwhile, and this one still passes.
     let mut buffers = command_buffers(3);
-    let other =
-        || std::thread::scope(|scope| scope.spawn(|| ioctl(&node, &mut uapi::Execute::default())).join().unwrap());
+    let other = || {
+        std::thread::scope(|scope| scope.spawn(|| ioctl(&node, &mut amdxdna_drm_exec_cmd::default())).join().unwrap())
+    };
     let ring = || {
         passes(other());
         doorbell(&node, 2, Change::None);
@@ -351,19 +432,21 @@ fn the_descriptor_is_the_one_of_the_last_request_to_the_node() {
     let second = memfd_create("second", MemfdFlags::CLOEXEC).unwrap();
     let known = || gate().descriptor.load(Ordering::Relaxed);
     // Closing a buffer is a request that every DRM device has, and KFD's are not DRM's.
-    ioctl(&second, &mut uapi::CloseBuffer::default()).unwrap_err();
+    ioctl(&second, &mut drm_gem_close::default()).unwrap_err();
     // SAFETY: KFD's question for its version; a file that is no device refuses it before it looks at the argument.
     unsafe { hooks::ioctl(second.as_raw_fd(), 0x8008_4b01, std::ptr::null_mut()) };
     assert_eq!(known(), first.as_raw_fd());
     gate().imagined.lock().push(9);
-    ioctl(&second, &mut uapi::GetInfo { param: uapi::QUERY_METADATA, ..Default::default() }).unwrap_err();
+    ioctl(&second, &mut amdxdna_drm_get_info { param: DRM_AMDXDNA_QUERY_AIE_METADATA, ..Default::default() })
+        .unwrap_err();
     assert_eq!((known(), gate().imagined.lock().len()), (second.as_raw_fd(), 1));
     // ROCR asks for the version first when it opens the node: what was on an earlier descriptor is gone.
-    ioctl(&second, &mut uapi::GetInfo { param: uapi::QUERY_VERSION, ..Default::default() }).unwrap_err();
+    ioctl(&second, &mut amdxdna_drm_get_info { param: DRM_AMDXDNA_QUERY_AIE_VERSION, ..Default::default() })
+        .unwrap_err();
     assert_eq!(gate().imagined.lock().len(), 0);
     gate().forget_descriptor();
     assert_eq!(known(), -1);
-    assert_eq!(Call::of(uapi::GetInfo::REQUEST), Some(Call::GetInfo));
+    assert_eq!(Call::of(amdxdna_drm_get_info::CODE.0.into()), Some(Call::GetInfo));
 }
 
 #[test]
