@@ -451,6 +451,10 @@ impl Agent for ErtAgent {
         outcome.map_err(|problem| self.failure(problem))
     }
 
+    fn maintains_caches(&self) -> bool {
+        false
+    }
+
     fn close(&self) {
         // A call that is under way has the lock, and what it uses stays.
         if let Some(mut ring) = self.ring.try_lock_for(AT_EXIT_LIMIT)

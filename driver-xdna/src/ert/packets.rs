@@ -55,7 +55,6 @@ impl PacketQueue {
         // The opcode's two words are not counted.
         let words = 2 + count as usize;
         assert!(slot < PACKETS && 8 + 4 * words <= PAYLOAD_BYTES, "the caller keeps to the limits");
-        let mut tail = [0; 2];
         // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
         unsafe {
             let payload = self.payloads.add(slot * PAYLOAD_BYTES);
@@ -64,7 +63,6 @@ impl PacketQueue {
             let mut push = |value: u32| {
                 word.write(value);
                 word = word.add(1);
-                tail = [tail[1], value];
             };
             push(TRANSACTION);
             push(0);
@@ -75,9 +73,8 @@ impl PacketQueue {
                 push(argument.address as u32);
                 push((argument.address >> 32) as u32);
             }
-            for argument in arguments {
-                push(argument.bytes);
-            }
+            // ROCR maintains the caches of what has a size, all of it around every chain. The driver above knows what needs it.
+            arguments.iter().for_each(|_| push(0));
             let header = hsa_amd_vendor_packet_header_t {
                 header: packet_header(HSA_PACKET_TYPE_VENDOR_SPECIFIC, HSA_FENCE_SCOPE_NONE, HSA_FENCE_SCOPE_NONE),
                 AmdFormat: HSA_AMD_PACKET_TYPE_AIE_ERT,
@@ -97,7 +94,11 @@ impl PacketQueue {
             // The queue's ring has PACKETS packets.
             self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
         }
-        Completion { unit: 0, words, tail, instructions: device_address(instructions) }
+        let addresses =
+            arguments.iter().flat_map(|argument| [argument.address as u32, (argument.address >> 32) as u32]);
+        let sizes = arguments.iter().map(|argument| argument.bytes);
+        let arguments = addresses.chain(sizes).collect();
+        Completion { unit: 0, instructions: device_address(instructions), instruction_words, arguments }
     }
 
     /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.

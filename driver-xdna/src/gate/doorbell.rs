@@ -17,8 +17,8 @@ pub(super) const UNTOUCHED: u32 = u32::MAX;
 /// The shortest time limit of a kernel driver. Kernels from 6.14 to 6.18 end a job that takes too long as aborted.
 const SHORTEST_LIMIT: Duration = Duration::from_secs(2);
 
-/// Words of a payload without arguments; each argument has three.
-const FIXED_WORDS: usize = start_cu::ARGUMENTS - start_cu::PAYLOAD;
+/// Words of an argument: address and size.
+const WORDS_PER_ARGUMENT: usize = 3;
 
 /// A command buffer: a buffer object of one page, mapped.
 #[derive(Debug)]
@@ -65,16 +65,16 @@ pub struct CommandBuffers {
 }
 
 /// What ROCR does not write into a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// Index of the PDI in its context.
     pub unit: u8,
-    /// Words of the payload.
-    pub words: usize,
-    /// The last two of them.
-    pub tail: [u32; 2],
     /// Where the instructions are, as the device sees them.
     pub instructions: u64,
+    /// How many words they have.
+    pub instruction_words: u32,
+    /// The words of the arguments: two for each address, then one for each size.
+    pub arguments: Vec<u32>,
 }
 
 /// A doorbell in progress.
@@ -186,14 +186,16 @@ impl Ringing {
                 return Err(format!("command {index} names compute units {:#x}", command.word(start_cu::CU_MASK)));
             }
             command.set_word(start_cu::CU_MASK, 1 << completion.unit);
-            for (word, value) in completion.tail.into_iter().enumerate() {
-                command.set_word(start_cu::PAYLOAD + completion.words - 2 + word, value);
-            }
             command.set_word(start_cu::INSTRUCTIONS, completion.instructions as u32);
             command.set_word(start_cu::INSTRUCTIONS + 1, (completion.instructions >> 32) as u32);
+            command.set_word(start_cu::INSTRUCTION_WORDS, completion.instruction_words);
             // ROCR does not pad, and its header counts the mask and the words.
-            let payload = dispatch_words((completion.words - FIXED_WORDS) / 3);
-            (completion.words..payload).for_each(|word| command.set_word(start_cu::PAYLOAD + word, 0));
+            let payload = dispatch_words(completion.arguments.len() / WORDS_PER_ARGUMENT);
+            let padding =
+                std::iter::repeat_n(0, start_cu::PAYLOAD + payload - start_cu::ARGUMENTS - completion.arguments.len());
+            for (index, word) in (start_cu::ARGUMENTS..).zip(completion.arguments.iter().copied().chain(padding)) {
+                command.set_word(index, word);
+            }
             let header = command.word(0) & !(ert::COUNT_MAX << 12) | (payload as u32 + 1) << 12;
             command.set_word(0, header);
         }

@@ -12,7 +12,8 @@
 //! 5. The state of a command is never looked at: a chain that timed out or was aborted counts as done.
 //! 6. An error of any kernel call in a doorbell ends the process.
 //! 7. The last two words of a command's payload are not copied: sizes of arguments, and without arguments the instructions'
-//!    size and half of their address.
+//!    size and half of their address. ROCR is told 0 for all sizes, because it writes back and invalidates whatever has one,
+//!    all of it around every chain; the driver above does what is needed.
 //! 8. Instructions in the second and in the last quarter of the device heap are looked for in the quarter before: bit 24 of
 //!    their address is lost.
 //!

@@ -145,8 +145,14 @@ fn doorbell(node: &OwnedFd, count: usize, change: Change) {
 }
 
 fn completions() -> Vec<Completion> {
-    let completion = |unit, words, tail, instructions| Completion { unit, words, tail, instructions };
-    vec![completion(31, 5, [0x11, 0x12], 0x5_0400_0000), completion(4, 11, [0x21, 0x22], 0x0500_0040)]
+    let completion = |unit, instructions, instruction_words, arguments: &[u32]| Completion {
+        unit,
+        instructions,
+        instruction_words,
+        arguments: arguments.to_vec(),
+    };
+    let arguments = [0x1000, 0x7f00, 0x2000, 0x7f00, 0x21, 0x22];
+    vec![completion(31, 0x5_0400_0000, 0x12, &[]), completion(4, 0x0500_0040, 0x13, &arguments)]
 }
 
 #[test]
@@ -162,10 +168,9 @@ fn a_rehearsed_doorbell_is_answered_and_completed() {
         let [.., first, second, list] = buffers.free.as_slice() else { panic!("five buffers") };
         assert_eq!((first.word(start_cu::CU_MASK), second.word(start_cu::CU_MASK)), (1 << 31, 1 << 4));
         let instructions = |b: &CommandBuffer| [b.word(start_cu::INSTRUCTIONS), b.word(start_cu::INSTRUCTIONS + 1)];
-        assert_eq!((instructions(first)[0], instructions(second)), (0x0400_0000, [0x0500_0040, 0]));
-        // The last words of a short command are where the instructions' address ends, as without arguments.
-        assert_eq!([first.word(5), first.word(6)], [5, 0x12]);
-        assert_eq!([second.word(11), second.word(12)], [0x21, 0x22]);
+        assert_eq!((instructions(first), instructions(second)), ([0x0400_0000, 5], [0x0500_0040, 0]));
+        assert_eq!([first, second].map(|command| command.word(start_cu::INSTRUCTION_WORDS)), [0x12, 0x13]);
+        assert_eq!([7, 8, 9, 10, 11, 12].map(|index| second.word(index)), [0x1000, 0x7f00, 0x2000, 0x7f00, 0x21, 0x22]);
         assert_eq!((list.word(chain::COMMAND_COUNT), list.word(chain::ERROR_INDEX)), (2, UNTOUCHED));
         // Payloads of 5 and 11 words have a word of padding, and the mask counts too.
         assert_eq!([first, second].map(|command| ert::count_of(command.word(0))), [7, 13]);
