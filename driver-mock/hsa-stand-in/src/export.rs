@@ -79,10 +79,6 @@ macro_rules! library {
                 safe agents_allow_access(
                     count: u32, agents: *const hsa_agent_t, flags: *const u32, address: *const c_void
                 ) -> hsa_status_t: hsa_amd_agents_allow_access;
-                unsafe portable_export_dmabuf(
-                    address: *const c_void, size: usize, descriptor: *mut c_int, offset: *mut u64
-                ) -> hsa_status_t: hsa_amd_portable_export_dmabuf;
-                safe portable_close_dmabuf(descriptor: c_int) -> hsa_status_t: hsa_amd_portable_close_dmabuf;
             }
         }
     };

@@ -1,17 +1,14 @@
 //! The memory pools of an agent.
 //!
-//! Both arenas are files in memory, so that an allocation can be exported as a descriptor that another process maps. The
-//! device heap is one mapping of its whole size, in which the simulated silicon hands out ranges. Every allocation of data
-//! memory is a mapping of its own; its place in the file is never used again, and its pages go back when it is freed.
+//! The device heap is one mapping of its whole size, in which the simulated silicon hands out ranges. Every allocation of data
+//! memory is a mapping of its own, and its pages go back when it is freed.
 
 use aie_device_memory::{Region, Span};
 use aie_driver_mock::npu::{HEAP_BASE, Npu};
 use aie_hal::arch::ArchLimits;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -29,15 +26,11 @@ pub enum Pool {
     Data,
 }
 
-/// A mapped stretch of a file in memory.
+/// Pages of this process, zeros at first.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     length: usize,
-    file: Arc<File>,
-    offset: u64,
-    /// Whether the file's pages go with the mapping.
-    punch: bool,
 }
 
 // SAFETY: A mapping belongs to no thread; the bytes behind it are reached through regions only.
@@ -46,23 +39,12 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    fn new(file: &Arc<File>, offset: u64, length: usize, punch: bool) -> io::Result<Self> {
-        let place = libc::off_t::try_from(offset).map_err(io::Error::other)?;
+    fn new(length: usize) -> io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: A new mapping at a place the system chooses touches no memory of this process.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                place,
-            )
-        };
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
         match NonNull::new(base.cast::<u8>()) {
-            Some(start) if base != libc::MAP_FAILED => {
-                Ok(Self { base: start, length, file: Arc::clone(file), offset, punch })
-            }
+            Some(start) if base != libc::MAP_FAILED => Ok(Self { base: start, length }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -72,26 +54,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: The mapping is this object's alone, and every region made of it keeps the object alive.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
-        if self.punch {
-            let (Ok(offset), Ok(length)) = (libc::off_t::try_from(self.offset), libc::off_t::try_from(self.length))
-            else {
-                return;
-            };
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            // SAFETY: The call changes a file of this object and no memory. Should it fail, pages stay until the end.
-            unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset, length) };
-        }
     }
-}
-
-fn memory_file(name: &std::ffi::CStr) -> io::Result<Arc<File>> {
-    // SAFETY: The name is a C string; the call returns a new descriptor or -1.
-    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: The descriptor is new, so nobody else owns it.
-    Ok(Arc::new(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) })))
 }
 
 /// One allocation. Memory goes back when the last reference goes.
@@ -99,8 +62,6 @@ fn memory_file(name: &std::ffi::CStr) -> io::Result<Arc<File>> {
 pub struct Allocation {
     pool: Pool,
     region: Region,
-    file: Arc<File>,
-    offset: u64,
     heap_address: Option<(Arc<Npu>, u64)>,
 }
 
@@ -113,14 +74,6 @@ impl Allocation {
     /// Its bytes: as many as were asked for.
     pub fn region(&self) -> &Region {
         &self.region
-    }
-
-    /// A new descriptor of the memory and the allocation's offset in it.
-    ///
-    /// # Errors
-    /// When the process has no descriptor left.
-    pub fn export(&self) -> io::Result<(OwnedFd, u64)> {
-        Ok((self.file.try_clone()?.into(), self.offset))
     }
 }
 
@@ -153,7 +106,6 @@ struct State {
     /// By first address.
     allocations: BTreeMap<usize, Arc<Allocation>>,
     data_used: u64,
-    data_next: u64,
 }
 
 /// The memory of one agent. Thread-safe.
@@ -161,7 +113,6 @@ struct State {
 pub struct Memory {
     npu: Arc<Npu>,
     heap: Arc<Mapping>,
-    data: Arc<File>,
     data_bytes: u64,
     state: Mutex<State>,
 }
@@ -170,14 +121,10 @@ impl Memory {
     /// The empty pools of an agent with `data_bytes` of data memory.
     ///
     /// # Errors
-    /// When the process may not have the descriptors or the address space.
+    /// When the process may not have the address space.
     pub fn new(npu: &Arc<Npu>, data_bytes: u64) -> io::Result<Self> {
-        let heap_bytes = npu.limits().device_heap_bytes;
-        let heap = memory_file(c"hsa-stand-in heap")?;
-        heap.set_len(heap_bytes as u64)?;
-        let heap = Arc::new(Mapping::new(&heap, 0, heap_bytes, false)?);
-        let data = memory_file(c"hsa-stand-in data")?;
-        Ok(Self { npu: Arc::clone(npu), heap, data, data_bytes, state: Mutex::default() })
+        let heap = Arc::new(Mapping::new(npu.limits().device_heap_bytes)?);
+        Ok(Self { npu: Arc::clone(npu), heap, data_bytes, state: Mutex::default() })
     }
 
     /// Bytes of a pool.
@@ -209,16 +156,10 @@ impl Memory {
         let device_address = self.npu.heap_allocate(bytes, HEAP_ALIGNMENT).ok()?;
         let offset = usize::try_from(device_address - HEAP_BASE).ok()?;
         // SAFETY: The simulated silicon hands out ranges of a window that is as long as the mapping, so the range is inside;
-        // the region keeps the mapping, a file holds initialised bytes, and all accesses here go through regions.
+        // the region keeps the mapping, its pages begin as zeros, and all accesses here go through regions.
         let region = unsafe { Region::mapped(self.heap.base.add(offset), bytes, Arc::clone(&self.heap) as _) };
         let heap_address = Some((Arc::clone(&self.npu), device_address));
-        Some(Allocation {
-            pool: Pool::Heap,
-            region,
-            file: Arc::clone(&self.heap.file),
-            offset: offset as u64,
-            heap_address,
-        })
+        Some(Allocation { pool: Pool::Heap, region, heap_address })
     }
 
     fn allocate_data(&self, state: &mut State, pool: Pool, bytes: usize) -> Option<Allocation> {
@@ -227,15 +168,12 @@ impl Memory {
         if bytes > self.limits().max_buffer_bytes || used > self.data_bytes {
             return None;
         }
-        let offset = state.data_next;
-        let next = offset.checked_add(length as u64)?;
-        self.data.set_len(next).ok()?;
-        let mapping = Arc::new(Mapping::new(&self.data, offset, length, true).ok()?);
-        (state.data_used, state.data_next) = (used, next);
-        // SAFETY: The mapping is as long as the region, which keeps it; a file holds initialised bytes, and all accesses
-        // here go through regions.
+        let mapping = Arc::new(Mapping::new(length).ok()?);
+        state.data_used = used;
+        // SAFETY: The mapping is as long as the region, which keeps it; its pages begin as zeros, and all accesses here go
+        // through regions.
         let region = unsafe { Region::mapped(mapping.base, bytes, mapping as _) };
-        Some(Allocation { pool, region, file: Arc::clone(&self.data), offset, heap_address: None })
+        Some(Allocation { pool, region, heap_address: None })
     }
 
     /// Frees what starts at `address`; `false` when nothing does.
@@ -302,21 +240,5 @@ mod tests {
         assert!(memory.allocate(Pool::Kernarg, 1).is_some());
         assert_eq!(memory.allocate(Pool::Heap, (64 << 20) + 1), None);
         assert_eq!(memory.allocate(Pool::Data, usize::MAX), None);
-    }
-
-    #[test]
-    fn exported_memory_is_the_same_memory() {
-        use std::os::unix::fs::FileExt;
-        let memory = memory();
-        let _first = memory.allocate(Pool::Data, 1).unwrap();
-        for pool in [Pool::Data, Pool::Heap] {
-            let address = memory.allocate(pool, 4).unwrap();
-            let allocation = memory.find(address, 4).unwrap().allocation;
-            let (descriptor, offset) = allocation.export().unwrap();
-            File::from(descriptor).write_all_at(&[1, 2, 3, 4], offset).unwrap();
-            let mut bytes = [0; 4];
-            allocation.region().span(0, 4).unwrap().read(&mut bytes);
-            assert_eq!(bytes, [1, 2, 3, 4]);
-        }
     }
 }

@@ -8,10 +8,7 @@ use aie_driver_xdna::session::Session;
 use aie_hal::ArchRegistry;
 use hsa_sys::*;
 use rstest::rstest;
-use std::ffi::{c_int, c_void};
-use std::fs::File;
-use std::os::fd::FromRawFd;
-use std::os::unix::fs::FileExt;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 unsafe extern "C" fn on_error(status: hsa_status_t, _: *mut hsa_queue_t, data: *mut c_void) {
@@ -182,20 +179,4 @@ fn garbage_is_garbage() {
     let program = Program::new(&["FAULTS=garbage@1"]);
     assert_eq!(program.ring(program.packet, 1), (HSA_STATUS_SUCCESS, 999));
     assert_ne!(program.first_byte(), 1);
-}
-
-#[test]
-fn exported_memory_is_the_same_memory() {
-    let program = Program::new(&[]);
-    let api = program.session.api();
-    let (mut descriptor, mut offset): (c_int, u64) = (-1, 0);
-    // SAFETY: The range is inside an allocation, and the places are of the right types; the descriptor is new.
-    let file = unsafe {
-        let export = api.hsa_amd_portable_export_dmabuf.unwrap();
-        let status = export(program.data.wrapping_add(8).cast(), 8, &raw mut descriptor, &raw mut offset);
-        assert_eq!(status, HSA_STATUS_SUCCESS);
-        File::from_raw_fd(descriptor)
-    };
-    file.write_all_at(&[7], offset - 8).unwrap();
-    assert_eq!(program.first_byte(), 7);
 }

@@ -6,9 +6,7 @@ use crate::process;
 use crate::report::Counts;
 use crate::runtime::{Agent, CPU_AGENT, Runtime};
 use hsa_sys::*;
-use std::ffi::{c_int, c_void};
-use std::os::fd::IntoRawFd;
-use std::ptr::NonNull;
+use std::ffi::c_void;
 
 const POOLS: [Pool; 3] = [Pool::Kernarg, Pool::Heap, Pool::Data];
 
@@ -137,39 +135,5 @@ pub fn agents_allow_access(
             HSA_STATUS_SUCCESS
         }
         Some(_) => HSA_STATUS_ERROR_INVALID_ALLOCATION,
-    }
-}
-
-/// `hsa_amd_portable_export_dmabuf`: the descriptor is one of a file in memory.
-///
-/// # Safety
-/// `descriptor` and `offset` have room for their types; `offset` may be null.
-pub unsafe fn portable_export_dmabuf(
-    address: *const c_void,
-    size: usize,
-    descriptor: *mut c_int,
-    offset: *mut u64,
-) -> hsa_status_t {
-    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
-    let Some(descriptor) = NonNull::new(descriptor) else { return HSA_STATUS_ERROR_INVALID_ARGUMENT };
-    let range = runtime.agents.iter().find_map(|agent| agent.memory.find(address.addr(), size));
-    let Some(range) = range else { return HSA_STATUS_ERROR_INVALID_ALLOCATION };
-    let Ok((file, start)) = range.allocation.export() else { return HSA_STATUS_ERROR_OUT_OF_RESOURCES };
-    // SAFETY: As the caller promises; the descriptor goes over to the caller.
-    unsafe {
-        if !offset.is_null() {
-            offset.write(start + range.offset as u64);
-        }
-        descriptor.write(file.into_raw_fd());
-    }
-    HSA_STATUS_SUCCESS
-}
-
-/// `hsa_amd_portable_close_dmabuf`.
-pub fn portable_close_dmabuf(descriptor: c_int) -> hsa_status_t {
-    // SAFETY: The program owns the descriptor that an export gave it, and gives it up here.
-    match unsafe { libc::close(descriptor) } {
-        0 => HSA_STATUS_SUCCESS,
-        _ => HSA_STATUS_ERROR_INVALID_ARGUMENT,
     }
 }
