@@ -1,53 +1,15 @@
-//! Every case on the kernel's own interface, on the simulated kernel device.
-//!
-//! It needs the preload library that simulates the kernel, so it is not part of a plain `cargo test`:
-//! `cargo xtask conformance --driver xdna` builds it and runs it in the testbed.
+//! Every case on the kernel's own interface, on the simulated kernel device: `cargo xtask conformance --driver xdna`.
 
-use aie_conformance::{Backend, Exclusion, Tag, conformance_suite};
-use aie_driver_xdna::XdnaDriver;
-use aie_hal::ArchRegistry;
-use std::sync::Arc;
+mod kernel_device;
 
-/// Fault plans in the URI are not there: the simulated kernel device has plans of its own (`cargo xtask faults`). Files that are mapped
-/// for reading cannot be imported on any kernel that is simulated.
-const TAGS: &[Tag] = &[Tag::NonCoherent, Tag::SeveralDevices, Tag::MemoryCap, Tag::SoftwareKernels, Tag::HeapAllocation];
+use aie_conformance::{Tag, conformance_suite};
 
-/// Parameters the driver knows, with values it has to refuse.
-const MALFORMED: &[&str] = &[
-    "devices=",
-    "devices=0",
-    "devices=-1",
-    "devices=many",
-    "memory=lots",
-    "memory=-1",
-    "chain=0",
-    "runtime=",
-    "runtime=xrt",
-    "libhsa=",
-    "libhsa=%2",
-];
-
-const COHERENT: &str = "The driver maintains cache lines, but the memory of the simulated kernel device is this machine's own, so \
-                        forgetting to does not show. That nothing is forgotten is tested with a device that has a copy of its own \
-                        (driver-xdna/src/execution/tests).";
-
-const EXCLUSIONS: &[Exclusion] = &[
-    Exclusion {
-        case: "dispatch::failing_kernels_fail_the_submission",
-        reason: "The submission fails and names the kernel, but the kernel driver tells a state and no text, so the kernel's own \
-                 message cannot be in the error.",
-    },
-    Exclusion { case: "coherence::missing_flush_gives_old_data", reason: COHERENT },
-    Exclusion { case: "coherence::missing_invalidate_gives_old_data", reason: COHERENT },
-    Exclusion { case: "coherence::flush_covers_its_range", reason: COHERENT },
-    Exclusion { case: "coherence::invalidate_covers_its_range", reason: COHERENT },
-];
-
-fn direct(name: &str, uri: &str) -> Backend {
-    Backend::new(name, Arc::new(XdnaDriver::new(ArchRegistry::builtin())), uri)
-        .tags(TAGS)
-        .exclusions(EXCLUSIONS)
-        .malformed_parameters(MALFORMED)
+/// Of the kernels that are simulated only AMD's own module takes memory that the program may not write, such as mapped models.
+fn imports() -> &'static [Tag] {
+    match std::env::var("AMDXDNA_SIM_KERNEL").as_deref() {
+        Ok("legacy") => &[Tag::HostImport],
+        _ => &[],
+    }
 }
 
-conformance_suite!(direct, direct("direct", "xdna:0"));
+conformance_suite!(direct, kernel_device::backend("direct", "xdna:0", imports()));

@@ -61,6 +61,12 @@ pub struct SimulationOptions {
     pub rocr: String,
 }
 
+impl Default for SimulationOptions {
+    fn default() -> Self {
+        Self { npus: "aie2p".to_owned(), kernel: "6.18".to_owned(), rocr: "new".to_owned() }
+    }
+}
+
 /// A driver of the HAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum DriverName {
@@ -125,10 +131,10 @@ impl Session {
         Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
     }
 
-    /// The same session on the driver for NPUs, with AMD's runtime on a simulated kernel device.
+    /// The same session on the driver for NPUs, on a simulated kernel device.
     pub fn on_simulated_npu(&self) -> Result<Self> {
-        let options = SimulationOptions { npus: "aie2p".into(), rocr: "new".into(), isolate: false };
-        let simulation = Some(Simulation::new(&self.testbed, &options, self.offline)?);
+        let options = SimulationOptions::default();
+        let simulation = Simulation::for_driver(DriverName::Xdna, &self.testbed, &options, self.offline)?;
         Ok(Self { device: DriverName::Xdna.first_device().to_owned(), simulation, ..self.clone() })
     }
 
