@@ -8,16 +8,15 @@
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
 mod packets;
+mod problems;
 mod trial;
 
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
 use crate::arena::Arena;
 use crate::at_exit::AT_EXIT_LIMIT;
-use crate::direct::is_exhaustion;
-use crate::gate::{CommandBuffers, Completion, Gate, HardwareContext, Problem, Way};
+use crate::gate::{CommandBuffers, Completion, Gate, HardwareContext, Way};
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
-use amdxdna_sys::{Request, amdxdna_drm_create_hwctx};
 use hsa_sys::*;
 use packets::{PACKETS, PAYLOAD_BYTES, PacketQueue};
 use parking_lot::{Mutex, MutexGuard};
@@ -271,45 +270,6 @@ impl ErtAgent {
             }
         }
     }
-
-    /// Whether an error of the kernel driver's says that the device is lost. It may mean something else too, so the device is asked.
-    fn is_gone(&self, errno: i32) -> bool {
-        matches!(errno, libc::ENODEV | libc::EIO | libc::ENXIO) && self.gate.is_gone()
-    }
-
-    /// The error of a context that could not be made. Kernel drivers that have no further one say so in many ways.
-    fn no_context(&self, call: &str, cause: &io::Error, pdis: usize, held: usize) -> AgentError {
-        let errno = cause.raw_os_error().unwrap_or_default();
-        let reason = format!("{call} with {pdis} PDIs: {cause}");
-        match errno {
-            _ if self.is_gone(errno) => self.lose(reason),
-            libc::ENOMEM => AgentError::OutOfMemory(reason),
-            _ if is_exhaustion(errno) && call == amdxdna_drm_create_hwctx::NAME => {
-                AgentError::ContextsExhausted(match held {
-                    0 => format!(
-                        "{reason}; this program holds no hardware context, so another program holds the NPU: end it, or try again \
-                     later (`lsof` on the accel node shows who)"
-                    ),
-                    held => format!("{reason}; this program holds {held} hardware contexts, others may hold some"),
-                })
-            }
-            _ => AgentError::Failed { command: None, reason },
-        }
-    }
-
-    fn failure(&self, problem: Problem) -> AgentError {
-        let reason = problem.to_string();
-        match problem {
-            Problem::State { command, .. } if problem.is_timeout() => AgentError::Timeout { command, reason },
-            Problem::State { command, .. } => AgentError::Failed { command, reason },
-            Problem::Stuck(_) => AgentError::Timeout { command: None, reason },
-            Problem::Call { errno, .. } if self.is_gone(errno) => self.lose(reason),
-            ref problem if problem.is_out_of_memory() => AgentError::OutOfMemory(reason),
-            // Also EIO: kernel drivers that connect a context when it is first used say so there.
-            Problem::Call { .. } => AgentError::Failed { command: None, reason },
-            Problem::Unexpected(_) => self.lose(reason),
-        }
-    }
 }
 
 impl Agent for ErtAgent {
@@ -361,7 +321,8 @@ impl Agent for ErtAgent {
             tracing::warn!("{} bytes are not given back to a runtime that does not answer", allocation.length);
             return;
         };
-        if ring.closed {
+        // What a device may still work on stays.
+        if ring.closed || (self.lost.get().is_some() && ring.buffers.any_held()) {
             return;
         }
         let start = allocation.host.addr().get();
@@ -475,6 +436,11 @@ impl ErtAgent {
             }
         }
         self.gate.release(&mut ring.buffers);
+        if ring.buffers.any_held() {
+            // A context could not be destroyed, and the device may still work in it.
+            ring.closed = true;
+            return;
+        }
         let api = self.session.api();
         // SAFETY: the queue is this agent's, and nobody uses it any more.
         let status = unsafe { (api.hsa_queue_destroy)(ring.packets.queue.as_ptr()) };

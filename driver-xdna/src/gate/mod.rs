@@ -163,6 +163,11 @@ impl CommandBuffers {
         self.held.iter().any(|(of, _)| *of == context.handle)
     }
 
+    /// Whether the device may still read some of these in any context.
+    pub fn any_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     fn context_is_gone(&mut self, context: HardwareContext) {
         let (ended, held): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.held).into_iter().partition(|(of, _)| *of == context.handle);
