@@ -10,10 +10,12 @@ use crate::generation::{Request, StatsFile, errors, library_messages, require_su
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use crate::{library, output};
+use aie_hal::KernelArtifact;
 use aie_hal::environment::table::{
     GGML_HSA_CPU_FALLBACK, GGML_HSA_EMBED_KERNELS, GGML_HSA_JIT, GGML_HSA_JIT_WORKERS, GGML_HSA_KERNEL_CACHE_CLEAR,
     GGML_HSA_KERNEL_CACHE_DIR, GGML_HSA_KERNEL_DIR,
 };
+use aie_hal::format::extent::ArgumentExtent;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
@@ -104,6 +106,16 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         same(run)
     })?;
+    let mixed = rig.exchange(&given)?;
+    let empty = rig.fresh("empty-7")?;
+    let directory = [(GGML_HSA_KERNEL_DIR.name(), text_of(&mixed)?), (CACHE, text_of(&empty)?)];
+    rig.check(&mut rows, "kernels for other shapes in the directory", &directory, |run| {
+        ensure!((run.stats.store.directory, run.stats.store.compiled) == (kernels - 2, 2), "two should be compiled");
+        let refused = |line: &&String| line.contains("is not used: it ") && line.contains("other types or shapes");
+        let told = run.messages.iter().filter(refused).count();
+        ensure!(told == 2, "{told} of 2 kernels that do not fit were told: {:?}", run.messages);
+        same(run)
+    })?;
     let empty = rig.fresh("empty-2")?;
     let nothing = [off, (CACHE, text_of(&empty)?)];
     rig.check(&mut rows, "no kernels, no compiling", &nothing, |run| {
@@ -147,6 +159,9 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     report(&rows, options.json)
 }
 
+/// The generation of the simulated device, and its number in instruction streams.
+const ARCH: &str = "aie2p";
+const GENERATION: u8 = 4;
 /// The variable of the cache, which every run sets.
 const CACHE: &str = GGML_HSA_KERNEL_CACHE_DIR.name();
 
@@ -217,7 +232,7 @@ impl Rig {
 
     /// Cuts one PDI of the cache, and changes a byte of another.
     fn damage(&self) -> Result<()> {
-        let folder = self.cache().join("reference/aie2p");
+        let folder = self.cache().join("reference").join(ARCH);
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
         let mut pdis: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         pdis.retain(|path| path.extension().is_some_and(|ending| ending == "pdi"));
@@ -230,6 +245,41 @@ impl Rig {
         changed[middle] ^= 1;
         fs::write(second, changed)?;
         Ok(())
+    }
+
+    /// A copy of a kernel directory in which two kernels have each other's instruction stream: their names are right, and what
+    /// they move is not.
+    fn exchange(&self, given: &Path) -> Result<PathBuf> {
+        let target = self.root.path().join("exchanged");
+        let (from, to) = (given.join(ARCH), target.join(ARCH));
+        fs::create_dir_all(&to)?;
+        let mut streams: Vec<(PathBuf, Vec<ArgumentExtent>)> = Vec::new();
+        let entries = fs::read_dir(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<Result<Vec<_>>>()?;
+        names.sort();
+        for name in names.iter().filter_map(|name| name.to_str()) {
+            // Manifests would show the exchange.
+            if !name.ends_with(".json") {
+                fs::copy(from.join(name), to.join(name))?;
+            }
+            if let Some(stem) = name.strip_suffix(".pdi") {
+                let stream = format!("{stem}_insts.bin");
+                let (pdi, instructions) = (fs::read(from.join(name))?, fs::read(from.join(&stream))?);
+                let artifact = KernelArtifact::new(stem, ARCH, GENERATION, pdi, instructions)?;
+                streams.push((to.join(stream), artifact.argument_extents()?));
+            }
+        }
+        let pair = streams.iter().enumerate().find_map(|(index, (one, extents))| {
+            let differs = |other: &Vec<ArgumentExtent>| other.len() == extents.len() && other != extents;
+            let (other, _) = streams[index + 1..].iter().find(|(_, other)| differs(other))?;
+            Some((one, other))
+        });
+        let (one, other) = pair.with_context(|| format!("{} holds no two kernels to exchange", from.display()))?;
+        let spare = self.root.path().join("spare");
+        fs::rename(one, &spare)?;
+        fs::rename(other, one)?;
+        fs::rename(&spare, other)?;
+        Ok(target)
     }
 
     /// Has the generator make the kernels that a run has missed, and packs of them.
