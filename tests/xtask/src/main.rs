@@ -6,6 +6,7 @@
 
 mod apt;
 mod build;
+mod c_headers;
 mod commands;
 mod generated_page;
 mod generation;

@@ -5,25 +5,18 @@
 //! headers do not have is an error of the compiler. The other direction is looked at too: every status code and every
 //! AIE item of the headers must be declared.
 
+use crate::c_headers::{Question, ask, differences};
 use crate::output;
-use crate::process::run_helper;
 use crate::session::Options;
 use crate::testbed::Testbed;
-use aie_hal::Environment;
-use aie_hal::environment::table::CC;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, OFFSETS, STRUCTS, Struct};
 use regex::Regex;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::PathBuf;
 
-const LIMIT: Duration = Duration::from_secs(120);
 const HEADERS: [&str; 3] = ["hsa/hsa.h", "hsa/hsa_ext_amd.h", "hsa/amd_hsa_queue.h"];
 
 /// Compare the declarations of hsa-sys with the headers of AMD's HSA runtime.
@@ -50,15 +43,6 @@ struct Report {
     problems: Vec<String>,
 }
 
-/// One value the C compiler is asked for.
-struct Question {
-    kind: &'static str,
-    name: String,
-    /// Statements of C that leave the answer in `value`.
-    code: String,
-    expected: u64,
-}
-
 /// Runs the command.
 pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
     let include = match &args.include {
@@ -66,8 +50,8 @@ pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
         None => Testbed::ensure(&options.testbed, options.offline)?.headers()?,
     };
     let questions = questions();
-    let answers = ask(&questions, &include)?;
-    let mut problems = compare(&questions, &answers);
+    let answers = ask(&questions, &HEADERS, &include)?;
+    let mut problems = differences(&questions, &answers, "hsa-sys");
     let mut text = String::new();
     for header in HEADERS {
         let path = include.join(header);
@@ -157,56 +141,6 @@ fn bit_field(bits: &BitField) -> String {
     )
 }
 
-/// The C program: one line with a number for each question, in their order.
-fn program(questions: &[Question]) -> String {
-    let mut text = String::from("#include <stddef.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <string.h>\n");
-    for header in HEADERS {
-        let _ = writeln!(text, "#include <{header}>");
-    }
-    text += "int main(void) {\n  volatile uint32_t ones = UINT32_MAX; (void)ones;\n  unsigned long long value;\n";
-    for question in questions {
-        let _ = writeln!(text, "  {{ {} printf(\"%llu\\n\", value); }}", question.code);
-    }
-    text += "  return 0;\n}\n";
-    text
-}
-
-fn ask(questions: &[Question], include: &Path) -> Result<Vec<u64>> {
-    let work = tempfile::Builder::new().prefix("hsa-headers-").tempdir()?;
-    let (source, binary) = (work.path().join("headers.c"), work.path().join("headers"));
-    std::fs::write(&source, program(questions))?;
-    let compiler = Environment::process().get(&CC).unwrap_or(OsStr::new("cc"));
-    let mut compile = Command::new(compiler);
-    compile.args(["-std=gnu11", "-O0", "-Wall", "-Werror", "-I"]).arg(include).arg("-o").arg(&binary).arg(&source);
-    run_helper(&mut compile, LIMIT).with_context(|| {
-        format!(
-            "the C compiler `{}` cannot build the comparison: either it is missing (Debian: apt-get install gcc \
-             libc6-dev), or the headers in {} lack a name it lists",
-            compiler.to_string_lossy(),
-            include.display()
-        )
-    })?;
-    let printed = run_helper(&mut Command::new(&binary), LIMIT)?;
-    printed.lines().map(|line| line.parse().with_context(|| format!("the comparison printed {line:?}"))).collect()
-}
-
-fn compare(questions: &[Question], answers: &[u64]) -> Vec<String> {
-    if answers.len() != questions.len() {
-        return vec![format!("{} values were asked for and {} printed", questions.len(), answers.len())];
-    }
-    questions
-        .iter()
-        .zip(answers)
-        .filter(|(question, answer)| question.expected != **answer)
-        .map(|(question, answer)| match question.kind {
-            "function types" => format!("{}: the headers declare another type than hsa-sys", question.name),
-            kind => {
-                format!("{kind}: {} is {answer} in the headers and {} in hsa-sys", question.name, question.expected)
-            }
-        })
-        .collect()
-}
-
 /// How many status codes and AIE items the headers have, and those of them that are not declared.
 fn undeclared(headers: &str) -> Result<(usize, Vec<String>)> {
     let comments = Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?;
@@ -253,17 +187,6 @@ mod tests {
         assert_eq!(count("sizes") + count("constants") + later.len(), structs + constants);
         assert_eq!(count("bit fields"), BIT_FIELDS.len());
         assert!(count("offsets") > 20, "{}", count("offsets"));
-    }
-
-    #[test]
-    fn a_difference_names_both_values() {
-        let question = |kind, expected| Question { kind, name: "x".to_owned(), code: String::new(), expected };
-        let questions = [question("sizes", 8), question("function types", 1), question("offsets", 4)];
-        let problems = compare(&questions, &[16, 0, 4]);
-        assert_eq!(problems.len(), 2);
-        assert!(problems[0].contains("16") && problems[0].contains('8'), "{problems:?}");
-        assert!(problems[1].contains("another type"), "{problems:?}");
-        assert!(compare(&questions, &[8])[0].contains("1 printed"));
     }
 
     #[test]
