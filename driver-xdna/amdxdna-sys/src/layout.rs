@@ -62,19 +62,46 @@ pub struct Ioctl {
     pub since: Option<&'static str>,
 }
 
+/// One header of the kernel, with what this crate declares of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// Its name for `#include`.
+    pub name: &'static str,
+    /// The first kernel version that has it; `None` where every kernel with an accel node has it.
+    pub since: Option<&'static str>,
+    /// Structures.
+    pub structs: &'static [Struct],
+    /// Macros and values of enumerations.
+    pub constants: &'static [Constant],
+    /// Requests, by number.
+    pub ioctls: &'static [Ioctl],
+}
+
+/// All headers, that of the DRM core first.
+pub const HEADERS: &[Header] = &[
+    Header { name: "drm/drm.h", since: None, structs: drm::STRUCTS, constants: drm::CONSTANTS, ioctls: drm::IOCTLS },
+    Header {
+        name: "drm/amdxdna_accel.h",
+        since: Some("6.14"),
+        structs: accel::STRUCTS,
+        constants: accel::CONSTANTS,
+        ioctls: accel::IOCTLS,
+    },
+];
+
 /// All structures.
 pub fn structs() -> impl Iterator<Item = &'static Struct> {
-    accel::STRUCTS.iter().chain(drm::STRUCTS)
+    HEADERS.iter().flat_map(|header| header.structs)
 }
 
 /// All constants.
 pub fn constants() -> impl Iterator<Item = &'static Constant> {
-    accel::CONSTANTS.iter().chain(drm::CONSTANTS)
+    HEADERS.iter().flat_map(|header| header.constants)
 }
 
 /// All requests, those of the DRM core first, by number.
 pub fn ioctls() -> impl Iterator<Item = &'static Ioctl> {
-    drm::IOCTLS.iter().chain(accel::IOCTLS)
+    HEADERS.iter().flat_map(|header| header.ioctls)
 }
 
 /// Bytes of a field: a function that selects it is enough.

@@ -22,17 +22,18 @@ pub struct PrivateApt {
 }
 
 impl PrivateApt {
-    /// Prepares a state under `dir` with `suites` of `mirror` as sources, and reads their package lists.
+    /// Prepares a state under `dir` with `suites` of `mirror` as sources, and reads their package lists. Packages that are
+    /// `assumed` to be there are not fetched, though others depend on them.
     ///
     /// Debian marks `experimental` so that nothing is taken from it unless a version is asked for.
-    pub fn new(dir: &Path, mirror: &str, suites: &[&str]) -> Result<Self> {
+    pub fn new(dir: &Path, mirror: &str, suites: &[&str], assumed: &[&str]) -> Result<Self> {
         let archives = dir.join("cache/archives");
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             fs::create_dir_all(dir.join(folder))
                 .with_context(|| format!("cannot make {}", dir.join(folder).display()))?;
         }
-        // An empty status file: as far as this state knows nothing is installed, so every dependency is fetched.
-        fs::write(dir.join("status"), "")?;
+        // As far as this state knows nothing else is installed, so every dependency is fetched.
+        fs::write(dir.join("status"), status(assumed, &architecture()?))?;
         let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
         let options = keyring.map_or_else(String::new, |path| format!("[signed-by={path}] "));
         let sources: String = suites.iter().map(|suite| format!("deb {options}{mirror} {suite} main\n")).collect();
@@ -47,10 +48,18 @@ impl PrivateApt {
 
     /// The versions the sources have of `package`, newest first; none if they do not have it.
     pub fn versions(&self, package: &str) -> Result<Vec<String>> {
+        Ok(versions_in(&self.madison(package)?, None))
+    }
+
+    /// The newest version `suite` has of `package`; `None` if it does not have it.
+    pub fn version_of_suite(&self, package: &str, suite: &str) -> Result<Option<String>> {
+        Ok(versions_in(&self.madison(package)?, Some(suite)).into_iter().next())
+    }
+
+    fn madison(&self, package: &str) -> Result<String> {
         let mut command = Command::new("apt-cache");
         command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["madison", package]);
-        let listing = run_helper(&mut command, LIMIT).context("apt could not list versions")?;
-        Ok(versions_in(&listing))
+        run_helper(&mut command, LIMIT).context("apt could not list versions")
     }
 
     /// Downloads one package without what it depends on into `folder`; returns its file. A version may follow the name
@@ -77,6 +86,17 @@ impl PrivateApt {
     }
 }
 
+/// A status file with these packages, in a version no other package can find too old.
+fn status(packages: &[&str], architecture: &str) -> String {
+    let entry = |package: &&str| {
+        format!(
+            "Package: {package}\nStatus: install ok installed\nVersion: 9999\nArchitecture: {architecture}\n\
+             Maintainer: none\nDescription: assumed\n\n"
+        )
+    };
+    packages.iter().map(entry).collect()
+}
+
 /// The package files in a folder, by name.
 fn package_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)?
@@ -87,13 +107,16 @@ fn package_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The versions in lines `PACKAGE | VERSION | SOURCE`, each once. apt lists the newest first.
-fn versions_in(listing: &str) -> Vec<String> {
+/// The versions in lines `PACKAGE | VERSION | URI SUITE/COMPONENT ARCHITECTURE Packages`, each once; those of one suite if
+/// there is one. apt lists the newest first.
+fn versions_in(listing: &str, suite: Option<&str>) -> Vec<String> {
     let mut versions: Vec<String> = Vec::new();
-    for version in listing.lines().filter(|line| line.ends_with(" Packages")).filter_map(|line| line.split('|').nth(1))
-    {
-        let version = version.trim();
-        if !versions.iter().any(|known| known == version) {
+    for line in listing.lines().filter(|line| line.ends_with(" Packages")) {
+        let mut columns = line.split('|').map(str::trim);
+        let (Some(version), Some(source)) = (columns.nth(1), columns.next()) else { continue };
+        let found = source.split_whitespace().nth(1).and_then(|place| place.split('/').next());
+        let wanted = suite.is_none_or(|suite| found == Some(suite));
+        if wanted && !versions.iter().any(|known| known == version) {
             versions.push(version.to_owned());
         }
     }
@@ -209,8 +232,10 @@ mod tests {
             " libx | 6.4.3+dfsg-5 | http://m forky/main amd64 Packages\n",
             "    x | 9 | http://m sid/main Sources\n"
         );
-        assert_eq!(versions_in(listing), ["7.2.4+dfsg-1~exp1", "6.4.3+dfsg-5"]);
-        assert!(versions_in("").is_empty());
+        assert_eq!(versions_in(listing, None), ["7.2.4+dfsg-1~exp1", "6.4.3+dfsg-5"]);
+        assert_eq!(versions_in(listing, Some("sid")), ["6.4.3+dfsg-5"]);
+        assert!(versions_in(listing, Some("stable")).is_empty());
+        assert!(versions_in("", None).is_empty());
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn wheel() -> Result<PathBuf> {
     fs::create_dir_all(&dir)?;
     let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&dir)?;
     let packages =
-        PrivateApt::new(&work.path().join("apt"), &apt::machine_mirror()?, &["sid"])?.download(&[PACKAGE])?;
+        PrivateApt::new(&work.path().join("apt"), &apt::machine_mirror()?, &["sid"], &[])?.download(&[PACKAGE])?;
     let wanted = format!("{PACKAGE}_");
     let package = packages
         .iter()

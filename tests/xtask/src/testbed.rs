@@ -1,12 +1,15 @@
-//! The testbed: a private Debian root with the stock ggml, llama.cpp and AMD's HSA runtime (ROCR), and the way to run
-//! its programs.
+//! The testbed: a private Debian root with the stock ggml, llama.cpp and AMD's HSA runtime (ROCR), the kernel's headers
+//! beside it, and the way to run its programs.
 //!
 //! The programs come from Debian sid and would not start on an older system. They are started through the loader of
 //! their own root with that root's libraries, so that neither a chroot nor root rights are needed and the system stays
 //! as it is. ggml looks for its CPU backend in a compiled-in folder, which does not exist outside Debian, and then in
 //! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
 
+mod kernel_headers;
 mod rocr;
+
+pub use kernel_headers::KernelHeaders;
 
 use crate::apt::{self, PrivateApt};
 use crate::{process, workspace};
@@ -25,12 +28,14 @@ const SUITE: &str = "sid";
 /// Where the HSA runtime that knows AI Engines is, until sid has it.
 const NEWER_SUITE: &str = "experimental";
 /// Raised when a testbed made by an older version of this file is not good enough any more.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 const STAMP: &str = "stamp.json";
 /// Folder of the Debian root.
 const ROOT: &str = "root";
 /// Folder of the HSA runtime of the generation before.
 const OLD_ROCR: &str = "rocr-old";
+/// Folder of the kernel's headers, with a folder for each suite.
+const KERNEL_HEADERS: &str = "kernel-headers";
 
 /// What a testbed holds, as written into its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +50,9 @@ pub struct Stamp {
     /// Version of the HSA runtime of the generation before, which lies in a folder of its own.
     #[serde(default)]
     pub old_rocr: Option<String>,
+    /// Version of the kernel's headers by the suite they are from. They lie in folders of their own.
+    #[serde(default)]
+    pub kernel_headers: BTreeMap<String, String>,
 }
 
 /// A complete testbed.
@@ -80,7 +88,7 @@ impl Testbed {
     /// Opens the testbed in `dir`. Errors if it is missing, incomplete or made by an older version of this program.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(STAMP);
-        let next = "make it with `cargo xtask testbed` (it downloads about 30 MB of Debian packages)";
+        let next = "make it with `cargo xtask testbed` (it downloads about 32 MB of Debian packages)";
         let text = fs::read_to_string(&path)
             .with_context(|| format!("no testbed in {} (no {STAMP}); {next}", dir.display()))?;
         let stamp: Stamp = serde_json::from_str(&text).with_context(|| {
@@ -118,7 +126,9 @@ impl Testbed {
         let work = fs::canonicalize(building.path())?;
         let root = work.join("root");
         fs::create_dir(&root)?;
-        let apt = PrivateApt::new(&work.join("apt"), &mirror, &[SUITE, NEWER_SUITE])?;
+        let mut suites = vec![SUITE, NEWER_SUITE];
+        suites.extend(kernel_headers::SUITES.into_iter().filter(|suite| ![SUITE, NEWER_SUITE].contains(suite)));
+        let apt = PrivateApt::new(&work.join("apt"), &mirror, &suites, &[])?;
         let runtimes = rocr::Choice::among(&apt)?;
         let wanted = runtimes.packages();
         let wanted: Vec<&str> = PACKAGES.into_iter().chain(wanted.iter().map(String::as_str)).collect();
@@ -135,10 +145,13 @@ impl Testbed {
         }
         let old_rocr = work.join(OLD_ROCR);
         runtimes.unpack_old(&apt, &work.join("alone"), &old_rocr)?;
+        let headers = work.join(KERNEL_HEADERS);
+        let kernel_headers = kernel_headers::unpack(&apt, &work.join("alone-headers"), &headers)?;
         let suite = SUITE.to_owned();
-        let stamp = Stamp { schema: SCHEMA, architecture, suite, packages, old_rocr: runtimes.old };
+        let stamp = Stamp { schema: SCHEMA, architecture, suite, packages, old_rocr: runtimes.old, kernel_headers };
         let _ = fs::remove_file(dir.join(STAMP));
-        for (made, place) in [(root, dir.join(ROOT)), (old_rocr, dir.join(OLD_ROCR))] {
+        let places = [(root, ROOT), (old_rocr, OLD_ROCR), (headers, KERNEL_HEADERS)];
+        for (made, place) in places.map(|(made, name)| (made, dir.join(name))) {
             if place.exists() {
                 let aside = tempfile::Builder::new().prefix("old-").tempdir_in(&work)?.keep();
                 fs::rename(&place, aside.join("old")).with_context(|| format!("cannot replace {}", place.display()))?;
@@ -240,6 +253,11 @@ impl Testbed {
         Ok(path)
     }
 
+    /// The kernel's headers, one entry for each suite that has them, the oldest first.
+    pub fn kernel_headers(&self) -> Result<Vec<KernelHeaders>> {
+        KernelHeaders::list(&self.dir.join(KERNEL_HEADERS), &self.stamp.kernel_headers)
+    }
+
     /// An English text of more than 5,000 words.
     pub fn text(&self) -> Result<PathBuf> {
         let path = self.root().join("usr/share/common-licenses/GPL-3");
@@ -314,6 +332,7 @@ mod tests {
             suite: "sid".into(),
             packages: BTreeMap::new(),
             old_rocr: None,
+            kernel_headers: BTreeMap::new(),
         };
         fs::write(dir.path().join(STAMP), serde_json::to_string(&old).unwrap()).unwrap();
         assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("format 0"));
@@ -328,6 +347,7 @@ mod tests {
             suite: "sid".into(),
             packages: BTreeMap::new(),
             old_rocr: None,
+            kernel_headers: BTreeMap::new(),
         };
         fs::write(dir.path().join(STAMP), serde_json::to_string(&stamp).unwrap()).unwrap();
         assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("test-backend-ops"));

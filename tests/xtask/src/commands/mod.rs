@@ -13,6 +13,7 @@ pub mod environment;
 pub mod faults;
 pub mod hsa_headers;
 pub mod iron;
+pub mod kernel_headers;
 pub mod kld;
 pub mod models;
 pub mod operations;

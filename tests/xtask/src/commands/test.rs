@@ -62,6 +62,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["hsa-headers"]),
     },
     Stage {
+        name: "kernel-headers",
+        about: "amdxdna-sys against the headers of several kernel versions",
+        program: Program::Xtask(&["kernel-headers"]),
+    },
+    Stage {
         name: "block-formats",
         about: "quantised blocks are read and written as stock ggml does",
         program: Program::Xtask(&["block-formats"]),

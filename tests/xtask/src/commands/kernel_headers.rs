@@ -1,0 +1,429 @@
+//! `cargo xtask kernel-headers`: what `amdxdna-sys` declares, against the headers of several kernel versions.
+//!
+//! For each version a C program is built against its headers and prints what the compiler makes of them: sizes, offsets, values,
+//! request codes. `amdxdna-sys` says which kernel brought what; a version that lacks something it should have, or has
+//! something it should not, is a difference, and what it rightly lacks is named. The other direction is looked at too: everything
+//! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
+
+use crate::c_headers::{Question, ask, differences};
+use crate::output;
+use crate::session::Options;
+use crate::testbed::{KernelHeaders, Testbed};
+use amdxdna_sys::layout::{HEADERS, Header, Ioctl, Struct};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use regex::Regex;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const CRATE: &str = "amdxdna-sys";
+/// The header of the driver itself.
+const DRIVER: &str = "drm/amdxdna_accel.h";
+
+/// What the driver's header declares and the crate does not: the start of a name, and why.
+const LEFT_OUT: [(&str, &str); 9] = [
+    ("AMDXDNA_DEV_TYPE_", "only one way to submit is used"),
+    ("AMDXDNA_QOS_", "priorities other than the normal one are not asked for"),
+    ("AMDXDNA_SENSOR_TYPE_", "sensors are not read"),
+    ("AMDXDNA_HWCTX_STATE_", "states of contexts are not read"),
+    ("POWER_MODE_", "the power mode is not set"),
+    ("AMDXDNA_BO_INVALID", "it is never asked for"),
+    ("AMDXDNA_BO_SHARE", "it is another name of AMDXDNA_BO_SHMEM"),
+    ("AMDXDNA_INVALID_CMD_HANDLE", "it is never passed"),
+    ("AMDXDNA_INVALID_DOORBELL_OFFSET", "only aie4 has user mode queues"),
+];
+
+/// Why `DRM_AMDXDNA_CREATE_BO` and its like are not declared.
+const REQUEST_NUMBER: &str = "the number of a request is compared as a part of its code";
+
+/// Compare the declarations of amdxdna-sys with the headers of several kernel versions.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask kernel-headers
+  cargo xtask kernel-headers --include /usr/include --kernel 6.17
+
+By default the headers are those of the testbed: linux-libc-dev of Debian's stable, sid and experimental.
+Exit code 1 if anything differs or is missing.")]
+pub struct KernelHeadersArgs {
+    /// Folder with drm/drm.h, in place of the testbed's
+    #[arg(long, value_name = "DIR", requires = "kernel")]
+    include: Option<PathBuf>,
+    /// Kernel version of that folder
+    #[arg(long, value_name = "VERSION", requires = "include")]
+    kernel: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    kernels: Vec<Compared>,
+    /// What the newest header of the driver has and the crate does not, with the reason.
+    left_out: BTreeMap<String, &'static str>,
+}
+
+/// One kernel version.
+#[derive(Serialize)]
+struct Compared {
+    kernel: String,
+    package: String,
+    /// Compared values by kind.
+    compared: BTreeMap<&'static str, usize>,
+    /// What it does not have yet, by the version that brought it.
+    later: BTreeMap<String, Vec<String>>,
+    problems: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
+    let headers = match (&args.include, &args.kernel) {
+        (Some(include), Some(kernel)) => vec![KernelHeaders {
+            suite: "given".to_owned(),
+            version: kernel.clone(),
+            include: std::path::absolute(include).with_context(|| format!("cannot resolve {}", include.display()))?,
+        }],
+        _ => {
+            let headers = Testbed::ensure(&options.testbed, options.offline)?.kernel_headers()?;
+            ensure!(
+                headers.iter().any(|headers| headers.include.join(DRIVER).exists()),
+                "none of the testbed's kernel headers has {DRIVER}; remake it with `cargo xtask testbed --force`"
+            );
+            headers
+        }
+    };
+    let mut kernels = headers.iter().map(compare).collect::<Result<Vec<_>>>()?;
+    let mut left_out = BTreeMap::new();
+    let newest = headers.iter().rposition(|headers| headers.include.join(DRIVER).exists());
+    if let Some((headers, compared)) = newest.map(|index| (&headers[index], &mut kernels[index])) {
+        let (reasons, undeclared) = undeclared(&Text::read(&headers.include, DRIVER)?)?;
+        left_out = reasons;
+        compared.problems.extend(undeclared.into_iter().map(|name| format!("{DRIVER} has {name}, {CRATE} does not")));
+    }
+    let report = Report { ok: kernels.iter().all(|kernel| kernel.problems.is_empty()), kernels, left_out };
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if !report.ok {
+        let count: usize = report.kernels.iter().map(|kernel| kernel.problems.len()).sum();
+        bail!("kernel-headers: {count} difference(s), listed above");
+    }
+    Ok(())
+}
+
+/// Major and minor number of a version such as `6.12.107`.
+fn release(version: &str) -> Result<(u32, u32)> {
+    let mut numbers = version.split(|character: char| !character.is_ascii_digit()).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+        _ => bail!("`{version}` is no kernel version such as 6.18"),
+    }
+}
+
+/// A header's text without comments.
+struct Text(String);
+
+impl Text {
+    fn read(include: &Path, header: &str) -> Result<Self> {
+        let path = include.join(header);
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Ok(Self(Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?.replace_all(&text, "").into_owned()))
+    }
+
+    fn has(&self, name: &str) -> Result<bool> {
+        Ok(Regex::new(&format!(r"\b{name}\b"))?.is_match(&self.0))
+    }
+
+    /// What stands between the braces of a structure; `None` if it is not defined here.
+    fn body(&self, structure: &str) -> Result<Option<&str>> {
+        let found = Regex::new(&format!(r"(?s)\bstruct\s+{structure}\s*\{{(.*?)\n\}}"))?.captures(&self.0);
+        Ok(found.and_then(|found| found.get(1)).map(|body| body.as_str()))
+    }
+}
+
+/// What is asked of one kernel's headers.
+struct Inquiry {
+    release: (u32, u32),
+    questions: Vec<Question>,
+    later: BTreeMap<String, Vec<String>>,
+    problems: Vec<String>,
+}
+
+impl Inquiry {
+    fn ask(&mut self, kind: &'static str, name: impl Into<String>, code: String, expected: u64) {
+        self.questions.push(Question { kind, name: name.into(), code, expected });
+    }
+
+    /// Whether a kernel of this version should have what came with `since`.
+    fn expects(&self, since: Option<&str>) -> Result<bool> {
+        Ok(since.map(release).transpose()?.is_none_or(|since| since <= self.release))
+    }
+
+    /// Notes what this version does not have; whether it should not have it.
+    fn lacks(&mut self, name: &str, since: Option<&str>) -> Result<bool> {
+        match since {
+            Some(since) if !self.expects(Some(since))? => {
+                self.later.entry(since.to_owned()).or_default().push(name.to_owned());
+                Ok(true)
+            }
+            _ => {
+                let since = since.unwrap_or("the driver's first header");
+                self.problems.push(format!("the headers lack {name}, which {CRATE} says is there since {since}"));
+                Ok(false)
+            }
+        }
+    }
+
+    fn early(&mut self, name: &str, since: Option<&str>) {
+        let since = since.unwrap_or_default();
+        self.problems.push(format!("the headers have {name}, which {CRATE} says came with Linux {since}"));
+    }
+
+    fn structure(&mut self, text: &Text, entry: &Struct) -> Result<()> {
+        let name = entry.name;
+        let Some(body) = text.body(name)? else { return self.lacks(name, entry.since).map(drop) };
+        let mut whole = true;
+        for field in entry.fields {
+            let member = field.c_name();
+            let path = format!("{name}.{member}");
+            if Regex::new(&format!(r"\b{member}\b"))?.is_match(body) {
+                let offset = format!("value = offsetof(struct {name}, {member});");
+                self.ask("offsets", path.clone(), offset, field.offset as u64);
+                self.ask(
+                    "field sizes",
+                    path,
+                    format!("value = sizeof(((struct {name} *)0)->{member});"),
+                    field.size as u64,
+                );
+            } else if member != "pad" {
+                // Padding need not be named in C: the fields behind it say whether it is there.
+                whole = false;
+                self.lacks(&path, entry.since)?;
+            }
+        }
+        let expected = self.expects(entry.since)?;
+        if whole && !expected {
+            self.early(&format!("all of {name}"), entry.since);
+        }
+        if whole {
+            self.ask("sizes", name, format!("value = sizeof(struct {name});"), entry.size as u64);
+        }
+        // A list at the end, which the crate declares as a structure of its own, may raise the alignment in C.
+        if whole && !body.contains("[]") {
+            self.ask("alignments", name, format!("value = _Alignof(struct {name});"), entry.align as u64);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, text: &Text, entry: &Ioctl) -> Result<()> {
+        let (name, code) = (entry.c_name, u64::from(entry.code.0));
+        if !text.has(name)? {
+            return self.lacks(name, entry.since).map(drop);
+        }
+        if self.expects(entry.since)? {
+            self.ask("requests", name, format!("value = (uint32_t){name};"), code);
+        } else {
+            // The request with a shorter structure: everything but the size is the same.
+            let but_size = !(0x3fff_u64 << 16);
+            self.ask(
+                "requests",
+                name,
+                format!("value = (uint32_t){name} & {but_size:#x}u;"),
+                code & but_size & 0xffff_ffff,
+            );
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, include: &Path, header: &Header) -> Result<bool> {
+        if !include.join(header.name).exists() {
+            if self.lacks(header.name, header.since)? {
+                let names = header.structs.iter().map(|entry| (entry.name, entry.since));
+                let names = names.chain(header.constants.iter().map(|entry| (entry.name, entry.since)));
+                for (name, since) in names.chain(header.ioctls.iter().map(|entry| (entry.c_name, entry.since))) {
+                    self.lacks(name, since.or(header.since))?;
+                }
+            }
+            return Ok(false);
+        }
+        let text = Text::read(include, header.name)?;
+        for entry in header.structs {
+            self.structure(&text, entry)?;
+        }
+        for entry in header.ioctls {
+            self.request(&text, entry)?;
+        }
+        for entry in header.constants {
+            let name = entry.name;
+            match (text.has(name)?, self.expects(entry.since)?) {
+                (false, _) => self.lacks(name, entry.since).map(drop)?,
+                (true, false) => self.early(name, entry.since),
+                (true, true) => {
+                    self.ask("constants", name, format!("value = (unsigned long long){name};"), entry.value)
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn compare(headers: &KernelHeaders) -> Result<Compared> {
+    let kernel = headers.kernel().to_owned();
+    let mut inquiry =
+        Inquiry { release: release(&kernel)?, questions: Vec::new(), later: BTreeMap::new(), problems: Vec::new() };
+    let mut included = Vec::new();
+    for header in HEADERS {
+        if inquiry.header(&headers.include, header)? {
+            included.push(header.name);
+        }
+    }
+    let Inquiry { questions, later, mut problems, .. } = inquiry;
+    problems.extend(differences(&questions, &ask(&questions, &included, &headers.include)?, CRATE));
+    let mut compared = BTreeMap::new();
+    for question in &questions {
+        *compared.entry(question.kind).or_default() += 1;
+    }
+    let package = format!("linux-libc-dev {} ({})", headers.version, headers.suite);
+    Ok(Compared { kernel, package, compared, later, problems })
+}
+
+/// What the driver's header has and the crate does not: with a reason, and without one.
+fn undeclared(text: &Text) -> Result<(BTreeMap<String, &'static str>, Vec<String>)> {
+    let mut found: BTreeSet<String> = BTreeSet::new();
+    let names = |pattern: &str| -> Result<Vec<String>> {
+        let pattern = Regex::new(pattern)?;
+        Ok(pattern.captures_iter(&text.0).filter_map(|found| Some(found.get(1)?.as_str().to_owned())).collect())
+    };
+    found.extend(names(r"(?m)^struct\s+(\w+)\s*\{")?);
+    // With a value: the guard of the header has none.
+    found.extend(names(r"(?m)^#define[ \t]+(\w+)[ \t]+\S")?);
+    for body in names(r"(?s)\benum\s+\w+\s*\{(.*?)\}")? {
+        let values =
+            body.split(',').filter_map(|entry| entry.split(['=', ' ', '\t', '\n']).find(|word| !word.is_empty()));
+        found.extend(values.map(str::to_owned));
+    }
+    let declared: BTreeSet<&str> = HEADERS
+        .iter()
+        .flat_map(|header| {
+            let structs = header.structs.iter().map(|entry| entry.name);
+            structs
+                .chain(header.constants.iter().map(|entry| entry.name))
+                .chain(header.ioctls.iter().map(|entry| entry.c_name))
+        })
+        .collect();
+    let requests: BTreeSet<String> = HEADERS
+        .iter()
+        .flat_map(|header| header.ioctls)
+        .filter_map(|entry| entry.c_name.strip_prefix("DRM_IOCTL_").map(|name| format!("DRM_{name}")))
+        .collect();
+    let (mut left_out, mut undeclared) = (BTreeMap::new(), Vec::new());
+    for name in found.into_iter().filter(|name| !declared.contains(name.as_str())) {
+        let reason = if requests.contains(&name) {
+            Some(REQUEST_NUMBER)
+        } else {
+            LEFT_OUT.iter().find(|(start, _)| name.starts_with(start)).map(|(_, reason)| *reason)
+        };
+        match reason {
+            Some(reason) => drop(left_out.insert(name, reason)),
+            None => undeclared.push(name),
+        }
+    }
+    Ok((left_out, undeclared))
+}
+
+fn print(report: &Report) {
+    let kinds: BTreeSet<&str> = report.kernels.iter().flat_map(|kernel| kernel.compared.keys().copied()).collect();
+    let titles: Vec<String> = kinds.iter().map(|kind| format!("#{kind}")).collect();
+    let columns: Vec<&str> = ["kernel headers"].into_iter().chain(titles.iter().map(String::as_str)).collect();
+    let mut table = output::table(&columns);
+    for kernel in &report.kernels {
+        let counts = kinds.iter().map(|kind| kernel.compared.get(kind).map_or(0, |count| *count).to_string());
+        table.add_row(std::iter::once(kernel.package.clone()).chain(counts));
+    }
+    println!("{table}");
+    for kernel in &report.kernels {
+        for (since, names) in &kernel.later {
+            println!("Linux {} does not have yet, as they came with {since}: {}", kernel.kernel, names.join(", "));
+        }
+    }
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, reason) in &report.left_out {
+        reasons.entry(reason).or_default().push(name);
+    }
+    for (reason, names) in reasons {
+        println!("not declared, as {reason}: {}", names.join(", "));
+    }
+    for kernel in &report.kernels {
+        for problem in &kernel.problems {
+            println!("{} Linux {}: {problem}", output::bad("problem:"), kernel.kernel);
+        }
+    }
+    let (total, problems) = report.kernels.iter().fold((0, 0), |(total, problems), kernel| {
+        (total + kernel.compared.values().sum::<usize>(), problems + kernel.problems.len())
+    });
+    println!("{total} comparisons with {} kernel versions, {problems} differences", report.kernels.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amdxdna_sys::layout::Field;
+
+    fn inquiry(version: &str) -> Inquiry {
+        Inquiry {
+            release: release(version).unwrap(),
+            questions: Vec::new(),
+            later: BTreeMap::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    const FIELDS: &[Field] = &[
+        Field { rust_name: "fd", offset: 0, size: 4 },
+        Field { rust_name: "pad", offset: 4, size: 4 },
+        Field { rust_name: "type_", offset: 8, size: 8 },
+    ];
+
+    fn grown(since: Option<&'static str>) -> Struct {
+        Struct { name: "x", size: 16, align: 8, fields: FIELDS, since }
+    }
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(release("6.12.107").unwrap() < release("6.14").unwrap());
+        assert!(release("7.3").unwrap() > release("6.18").unwrap());
+        assert!(release("new").is_err());
+    }
+
+    #[test]
+    fn a_structure_is_compared_as_far_as_a_version_has_it() {
+        let text = Text("struct x {\n\t__s32 fd;\n};".to_owned());
+        let mut old = inquiry("6.12");
+        old.structure(&text, &grown(Some("7.0"))).unwrap();
+        assert_eq!(old.later["7.0"], ["x.type"]);
+        assert!(old.problems.is_empty() && old.questions.iter().all(|question| question.kind != "sizes"));
+        let mut new = inquiry("7.2");
+        new.structure(&text, &grown(Some("7.0"))).unwrap();
+        assert!(new.problems[0].contains("lack x.type"), "{:?}", new.problems);
+        new.structure(&Text(String::new()), &grown(None)).unwrap();
+        assert!(new.problems[1].contains("lack x,"), "{:?}", new.problems);
+    }
+
+    #[test]
+    fn something_that_is_there_too_early_is_a_difference() {
+        let text = Text("struct x {\n\t__s32 fd;\n\t__u64 type;\n};".to_owned());
+        let mut old = inquiry("6.12");
+        old.structure(&text, &grown(Some("7.0"))).unwrap();
+        assert!(old.problems[0].contains("came with Linux 7.0"), "{:?}", old.problems);
+    }
+
+    #[test]
+    fn what_the_crate_does_not_declare_needs_a_reason() {
+        let text = "struct amdxdna_brand_new {\n\tint a;\n};\n#define GUARD\n#define AMDXDNA_QOS_HIGH_PRIORITY 0x180\n\
+                    enum amdxdna_drm_ioctl_id {\n\tDRM_AMDXDNA_CREATE_BO,\n\tDRM_AMDXDNA_FLY = 99,\n};\n";
+        let (left_out, undeclared) = undeclared(&Text(text.to_owned())).unwrap();
+        assert_eq!(left_out.keys().collect::<Vec<_>>(), ["AMDXDNA_QOS_HIGH_PRIORITY", "DRM_AMDXDNA_CREATE_BO"]);
+        assert_eq!(undeclared, ["DRM_AMDXDNA_FLY", "amdxdna_brand_new"]);
+    }
+}

@@ -1,0 +1,88 @@
+//! The kernel's own headers (`linux-libc-dev`) of several kernel versions, each in a folder of its own.
+
+use crate::apt::{self, PrivateApt};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The suites whose headers are taken, from the oldest kernel to the newest.
+pub const SUITES: [&str; 3] = ["stable", "sid", "experimental"];
+const PACKAGE: &str = "linux-libc-dev";
+
+/// The headers of one kernel version.
+#[derive(Debug, Clone)]
+pub struct KernelHeaders {
+    /// Debian's suite.
+    pub suite: String,
+    /// Debian's version of the package.
+    pub version: String,
+    /// The folder with `drm/drm.h` and its like.
+    pub include: PathBuf,
+}
+
+impl KernelHeaders {
+    /// Those of a testbed, the oldest first.
+    pub fn list(folder: &Path, versions: &BTreeMap<String, String>) -> Result<Vec<Self>> {
+        let known = SUITES.iter().filter_map(|suite| Some((*suite, versions.get(*suite)?)));
+        known
+            .map(|(suite, version)| {
+                let include = folder.join(suite).join("usr/include");
+                if !include.join("drm/drm.h").exists() {
+                    bail!(
+                        "{} has no drm/drm.h; remake the testbed with `cargo xtask testbed --force`",
+                        include.display()
+                    );
+                }
+                Ok(Self { suite: suite.to_owned(), version: version.clone(), include })
+            })
+            .collect()
+    }
+
+    /// The kernel's version, as in `7.2.13`.
+    pub fn kernel(&self) -> &str {
+        self.version.split(['-', '~']).next().unwrap_or(&self.version)
+    }
+}
+
+/// Puts the headers of each suite that has them into a folder below `folder`; returns the versions by suite.
+///
+/// `experimental` has none while sid's kernel is the newest; that is no error.
+pub fn unpack(apt: &PrivateApt, work: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut versions = BTreeMap::new();
+    for suite in SUITES {
+        let Some(version) = apt.version_of_suite(PACKAGE, suite)? else { continue };
+        let file = apt.download_alone(&format!("{PACKAGE}={version}"), &work.join(suite))?;
+        let place = folder.join(suite);
+        fs::create_dir_all(&place)?;
+        apt::unpack(&file, &place).with_context(|| format!("cannot unpack {PACKAGE} {version}"))?;
+        versions.insert(suite.to_owned(), version);
+    }
+    Ok(versions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_listed_from_the_oldest_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let versions: BTreeMap<String, String> =
+            [("experimental", "7.3~rc7-1~exp1"), ("stable", "6.12.107-1")].map(|(a, b)| (a.into(), b.into())).into();
+        for suite in versions.keys() {
+            let include = dir.path().join(suite).join("usr/include/drm");
+            fs::create_dir_all(&include).unwrap();
+            fs::write(include.join("drm.h"), "").unwrap();
+        }
+        let listed = KernelHeaders::list(dir.path(), &versions).unwrap();
+        assert_eq!(listed.iter().map(KernelHeaders::kernel).collect::<Vec<_>>(), ["6.12.107", "7.3"]);
+    }
+
+    #[test]
+    fn a_missing_header_says_how_to_go_on() {
+        let versions = [("sid".to_owned(), "7.2.13-1".to_owned())].into();
+        let error = KernelHeaders::list(Path::new("/nowhere"), &versions).unwrap_err().to_string();
+        assert!(error.contains("--force"), "{error}");
+    }
+}
