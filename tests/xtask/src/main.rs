@@ -10,6 +10,7 @@ mod c_headers;
 mod commands;
 mod generated_page;
 mod generation;
+mod judges;
 mod library;
 mod model;
 mod ops_output;
@@ -54,6 +55,7 @@ enum Command {
     HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
     KernelHeaders(commands::kernel_headers::KernelHeadersArgs),
     BlockFormats(commands::block_formats::BlockFormatsArgs),
+    Formats(commands::formats::FormatsArgs),
     Kld(commands::kld::KldArgs),
     Splits(commands::splits::SplitsArgs),
     Models(commands::models::ModelsArgs),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Command::HsaHeaders(args) => commands::hsa_headers::run(args, options),
         Command::KernelHeaders(args) => commands::kernel_headers::run(args, options),
         Command::BlockFormats(args) => commands::block_formats::run(args, options),
+        Command::Formats(args) => commands::formats::run(args, options),
         Command::Abi(args) => commands::abi::run(args, options),
         Command::Cmake(args) => commands::cmake::run(args, options),
         Command::Store(args) => commands::store::run(args, options),

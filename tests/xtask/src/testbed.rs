@@ -1,5 +1,5 @@
-//! The testbed: a private Debian root with the stock ggml, llama.cpp and AMD's HSA runtime (ROCR), the kernel's headers
-//! beside it, and the way to run its programs.
+//! The testbed: a private Debian root with the stock ggml, llama.cpp, AMD's HSA runtime (ROCR) and AMD's other software
+//! for NPUs (XRT and its tools), the kernel's headers beside it, and the way to run its programs.
 //!
 //! The programs come from Debian sid and would not start on an older system. They are started through the loader of
 //! their own root with that root's libraries, so that neither a chroot nor root rights are needed and the system stays
@@ -8,6 +8,7 @@
 
 mod kernel_headers;
 mod rocr;
+mod xrt;
 
 pub use kernel_headers::KernelHeaders;
 
@@ -88,7 +89,7 @@ impl Testbed {
     /// Opens the testbed in `dir`. Errors if it is missing, incomplete or made by an older version of this program.
     pub fn open(dir: &Path) -> Result<Self> {
         let path = dir.join(STAMP);
-        let next = "make it with `cargo xtask testbed` (it downloads about 32 MB of Debian packages)";
+        let next = "make it with `cargo xtask testbed` (it downloads about 45 MB of Debian packages)";
         let text = fs::read_to_string(&path)
             .with_context(|| format!("no testbed in {} (no {STAMP}); {next}", dir.display()))?;
         let stamp: Stamp = serde_json::from_str(&text).with_context(|| {
@@ -128,10 +129,12 @@ impl Testbed {
         fs::create_dir(&root)?;
         let mut suites = vec![SUITE, NEWER_SUITE];
         suites.extend(kernel_headers::SUITES.into_iter().filter(|suite| ![SUITE, NEWER_SUITE].contains(suite)));
-        let apt = PrivateApt::new(&work.join("apt"), &mirror, &suites, &[])?;
+        let apt = PrivateApt::new(&work.join("apt"), &mirror, &suites, &xrt::ASSUMED)?;
         let runtimes = rocr::Choice::among(&apt)?;
         let wanted = runtimes.packages();
-        let wanted: Vec<&str> = PACKAGES.into_iter().chain(wanted.iter().map(String::as_str)).collect();
+        let xrt = xrt::packages(&apt)?;
+        let wanted: Vec<&str> =
+            PACKAGES.into_iter().chain(wanted.iter().map(String::as_str)).chain(xrt.iter().copied()).collect();
         let mut files = apt.download(&wanted)?;
         // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
         files.sort_by_key(|path| {
@@ -141,6 +144,10 @@ impl Testbed {
         for file in &files {
             let (name, version) = apt::identity(file)?;
             apt::unpack(file, &root).with_context(|| format!("cannot unpack {name} {version}"))?;
+            packages.insert(name, version);
+        }
+        if !xrt.is_empty() {
+            let (name, version) = xrt::unpack_python(&apt, &work.join("alone-xrt"), &root)?;
             packages.insert(name, version);
         }
         let old_rocr = work.join(OLD_ROCR);
@@ -256,6 +263,19 @@ impl Testbed {
     /// The kernel's headers, one entry for each suite that has them, the oldest first.
     pub fn kernel_headers(&self) -> Result<Vec<KernelHeaders>> {
         KernelHeaders::list(&self.dir.join(KERNEL_HEADERS), &self.stamp.kernel_headers)
+    }
+
+    /// A program of AMD's other software for NPUs (`xrt-smi`, `xclbinutil`, `bootgen`, `aiebu-dump`, `aiebu-asm`), or
+    /// `python3` with XRT's Python module.
+    pub fn xrt(&self, program: &str) -> Result<PathBuf> {
+        if !self.stamp.packages.contains_key(xrt::DRIVER) {
+            bail!(
+                "Debian had no {} for {} when this testbed was made, so there is no {program} to judge with",
+                xrt::DRIVER,
+                self.stamp.architecture
+            );
+        }
+        self.program(program)
     }
 
     /// An English text of more than 5,000 words.

@@ -11,6 +11,7 @@ pub mod conformance;
 pub mod demo;
 pub mod environment;
 pub mod faults;
+pub mod formats;
 pub mod hsa_headers;
 pub mod iron;
 pub mod kernel_headers;

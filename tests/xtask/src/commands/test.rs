@@ -67,6 +67,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["kernel-headers"]),
     },
     Stage {
+        name: "formats",
+        about: "AMD's own programs read the PDIs and instruction streams we write as we mean them",
+        program: Program::Xtask(&["formats"]),
+    },
+    Stage {
         name: "block-formats",
         about: "quantised blocks are read and written as stock ggml does",
         program: Program::Xtask(&["block-formats"]),
