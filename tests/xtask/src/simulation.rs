@@ -153,7 +153,8 @@ pub struct Levels {
 }
 
 impl KernelReport {
-    fn read(path: &Path) -> Result<Self> {
+    /// Reads a report.
+    pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| {
             format!(
                 "the simulated kernel device wrote no report: cannot read {}; either the program ended before it started, \
@@ -168,6 +169,11 @@ impl KernelReport {
     /// All kernel calls.
     pub fn total_calls(&self) -> u64 {
         self.calls.values().map(|calls| calls.count).sum()
+    }
+
+    /// Errors if the program left anything open.
+    pub fn nothing_open(&self) -> Result<()> {
+        self.open_within(Levels::default(), Levels::default())
     }
 
     /// Errors if the program left more open than `kept` and `more`.

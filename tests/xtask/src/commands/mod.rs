@@ -24,3 +24,4 @@ pub mod store;
 pub mod stress;
 pub mod test;
 pub mod testbed;
+pub mod xrt;

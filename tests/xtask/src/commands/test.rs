@@ -72,6 +72,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["formats"]),
     },
     Stage {
+        name: "xrt",
+        about: "AMD's XRT runs reference kernels on the simulated kernel device; its kernel calls beside ours",
+        program: Program::Xtask(&["xrt"]),
+    },
+    Stage {
         name: "block-formats",
         about: "quantised blocks are read and written as stock ggml does",
         program: Program::Xtask(&["block-formats"]),

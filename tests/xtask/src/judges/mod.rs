@@ -3,3 +3,5 @@
 
 pub mod aiebu;
 pub mod bootgen;
+pub mod calls;
+pub mod xclbin;

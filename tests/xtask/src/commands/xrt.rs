@@ -1,0 +1,285 @@
+//! `cargo xtask xrt`: AMD's other user-space stack on the simulated kernel device, and what its dispatches cost beside ours.
+//!
+//! XRT shares no code with ROCR and none with us. That it finds the simulated NPU and gets right results from our PDIs and
+//! instruction streams judges both: the files, and the kernel device, which has to behave as XRT knows it from the real driver.
+
+mod costs;
+
+use crate::judges::xclbin;
+use crate::library;
+use crate::output;
+use crate::process::{self, Finished};
+use crate::session::Options;
+use crate::simulation::KernelReport;
+use crate::testbed::Testbed;
+use crate::workspace;
+use aie_hal::ArchRegistry;
+use aie_ops::artifact::reference_artifact;
+use aie_ops::{DataType, F16Policy, Node, OpParams, Tensor, normalise, table};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use costs::Costs;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// The program that uses XRT's Python module.
+const JUDGE: &str = "tests/xrt/judge.py";
+const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
+/// The kernels the simulated device can be. Also names of the variable's values.
+const KERNELS: [&str; 4] = ["legacy", "6.14", "6.18", "7.2"];
+const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
+/// The PCI address the simulated device has unless another is asked for, as XRT prints it.
+const ADDRESS: &str = "0000:c5:00.1";
+/// Dispatches of a list.
+const LIST: u32 = 24;
+/// What XRT is asked to do with each kernel, and how often.
+const PARTS: [(&str, u32); 4] = [("single", 1), ("repeated", 200), ("runlist", LIST), ("contexts", 50)];
+
+/// Run reference kernels through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask xrt
+  cargo xtask xrt --kernel 7.2 --generation aie2
+  cargo xtask xrt --json
+
+Exit code 1 if XRT does not find the device, a result is wrong, anything is left open at the kernel, or our dispatches cost more
+kernel calls than XRT's.")]
+pub struct XrtArgs {
+    /// Only these kernels, separated by commas
+    #[arg(long, value_name = "KERNEL", value_delimiter = ',', value_parser = KERNELS)]
+    kernel: Vec<String>,
+    /// Only these generations, separated by commas
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = GENERATIONS)]
+    generation: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    seconds: f64,
+    xrt: String,
+    runs: Vec<Row>,
+    /// Kernel calls of a dispatch and of a list, for one kernel.
+    costs: Vec<Costs>,
+    problems: Vec<String>,
+}
+
+/// One program on one machine.
+#[derive(Serialize)]
+struct Row {
+    generation: String,
+    kernel: String,
+    part: String,
+    dispatches: u64,
+    seconds: f64,
+}
+
+/// What the program prints.
+#[derive(Deserialize)]
+struct Printed {
+    part: String,
+    dispatches: u64,
+}
+
+/// Everything needed to start XRT's programs.
+struct Stage {
+    testbed: Testbed,
+    preload: PathBuf,
+    work: tempfile::TempDir,
+}
+
+/// A simulated machine.
+#[derive(Clone)]
+struct Machine {
+    generation: String,
+    kernel: String,
+}
+
+/// Runs the command.
+pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
+    let started = Instant::now();
+    let testbed = Testbed::ensure(&options.testbed, options.offline)?;
+    testbed.xrt("xrt-smi")?;
+    let stage = Stage {
+        preload: library::preload(options.offline)?,
+        work: tempfile::Builder::new().prefix("xrt-").tempdir()?,
+        testbed,
+    };
+    let chosen = |all: &[&str], only: &[String]| -> Vec<String> {
+        let wanted = |name: &&&str| only.is_empty() || only.iter().any(|only| only == **name);
+        all.iter().filter(wanted).map(|name| (*name).to_owned()).collect()
+    };
+    let mut report = Report {
+        ok: true,
+        seconds: 0.0,
+        xrt: stage.testbed.stamp().packages.get("libxrt2").cloned().unwrap_or_default(),
+        runs: Vec::new(),
+        costs: Vec::new(),
+        problems: Vec::new(),
+    };
+    let ours = costs::program(options)?;
+    let generations = chosen(&GENERATIONS, &args.generation);
+    for generation in &generations {
+        let kernels = stage.kernels(generation)?;
+        for kernel in chosen(&KERNELS, &args.kernel) {
+            let machine = Machine { generation: generation.clone(), kernel };
+            stage.judge(&machine, &kernels, &mut report);
+            // The kernel calls are the same on all generations.
+            if Some(generation) != generations.last() {
+                continue;
+            }
+            match Costs::measure(&stage, &machine, &kernels[..1], &ours) {
+                Ok(costs) => {
+                    report.problems.extend(costs.problems());
+                    report.costs.push(costs);
+                }
+                Err(error) => report.problems.push(format!("{}: kernel calls: {error:#}", machine.name())),
+            }
+        }
+    }
+    report.ok = report.problems.is_empty();
+    report.seconds = started.elapsed().as_secs_f64();
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    if !report.ok {
+        bail!("xrt: {} problem(s), listed above", report.problems.len());
+    }
+    Ok(())
+}
+
+impl Machine {
+    fn name(&self) -> String {
+        format!("{} on Linux {}", self.generation, self.kernel)
+    }
+
+    fn set(&self, command: &mut Command) {
+        command.env("AMDXDNA_SIM_DEVICES", &self.generation).env(KERNEL_VARIABLE, &self.kernel);
+    }
+}
+
+impl Stage {
+    /// The kernels of a generation: their containers and instructions, as the program wants them described.
+    fn kernels(&self, generation: &str) -> Result<Vec<serde_json::Value>> {
+        let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
+        let shapes: [(&str, [usize; 2], [usize; 2], [usize; 2]); 3] = [
+            ("ADD", [256, 4], [256, 4], [256, 4]),
+            ("MUL_MAT", [64, 32], [64, 16], [32, 16]),
+            ("MUL", [512, 2], [512, 2], [512, 2]),
+        ];
+        let mut kernels = Vec::new();
+        for (name, first, second, output) in shapes {
+            let op = table::lookup(name).with_context(|| format!("no operation {name}"))?;
+            let tensor = |shape: [usize; 2]| Tensor::contiguous(DataType::F32, [shape[0], shape[1], 1, 1]);
+            let sources = vec![Some(tensor(first)), Some(tensor(second))];
+            let node = Node::new(name, OpParams::default(), tensor(output), sources);
+            op.check(&node)?;
+            let node = normalise::normalise(op, &node, F16Policy::default())?.node;
+            let artifact = reference_artifact(op, &node, &arch)?;
+            let folder = self.work.path().join(format!("{generation}-{name}"));
+            let container =
+                xclbin::make(&self.testbed, &folder, artifact.pdi(), artifact.argument_count(), arch.array.columns)?;
+            let instructions = folder.join("insts.bin");
+            fs::write(&instructions, artifact.instructions())?;
+            kernels.push(json!({
+                "operation": name, "xclbin": container, "instructions": instructions, "shapes": [first, second, output],
+            }));
+        }
+        Ok(kernels)
+    }
+
+    /// XRT's tool and our program on one machine.
+    fn judge(&self, machine: &Machine, kernels: &[serde_json::Value], report: &mut Report) {
+        if let Err(error) = self.examine(machine) {
+            report.problems.push(format!("{}: xrt-smi examine: {error:#}", machine.name()));
+        }
+        for (part, count) in PARTS {
+            let started = Instant::now();
+            let job = json!({"kernels": kernels, "part": part, "count": count});
+            match self.run_part(machine, &job, None) {
+                Ok(printed) => report.runs.push(Row {
+                    generation: machine.generation.clone(),
+                    kernel: machine.kernel.clone(),
+                    part: printed.part,
+                    dispatches: printed.dispatches,
+                    seconds: started.elapsed().as_secs_f64(),
+                }),
+                Err(error) => report.problems.push(format!("{}: {part}: {error:#}", machine.name())),
+            }
+        }
+    }
+
+    fn command(&self, program: &str, machine: &Machine) -> Result<Command> {
+        let mut command = self.testbed.command_with(&self.testbed.xrt(program)?, Some(&self.preload));
+        machine.set(&mut command);
+        Ok(command)
+    }
+
+    /// `xrt-smi examine` lists the device by its address, as an NPU.
+    fn examine(&self, machine: &Machine) -> Result<()> {
+        let finished = process::run(self.command("xrt-smi", machine)?.arg("examine"), LIMIT)?;
+        ensure!(finished.success(), "{}", told(&finished));
+        let listed = finished.stdout.lines().any(|line| line.contains(ADDRESS) && line.contains("NPU"));
+        ensure!(listed, "it lists no NPU at {ADDRESS}:\n{}", finished.stdout);
+        Ok(())
+    }
+
+    /// Runs our program with a job; `record` gets the stream of calls. Everything it made must be gone from the kernel device.
+    fn run_part(&self, machine: &Machine, job: &serde_json::Value, record: Option<&Path>) -> Result<Printed> {
+        let (file, kernel_report) = (self.work.path().join("job.json"), self.work.path().join("report.json"));
+        fs::write(&file, serde_json::to_vec(job)?)?;
+        // Absent unless a program has ended since.
+        let _ = fs::remove_file(&kernel_report);
+        let mut command = self.command("python3", machine)?;
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("AMDXDNA_SIM_REPORT", &kernel_report);
+        if let Some(record) = record {
+            command.env("AMDXDNA_SIM_RECORD", record);
+        }
+        command.arg(workspace::root().join(JUDGE)).arg(&file);
+        let finished = process::run(&mut command, LIMIT)?;
+        ensure!(finished.success(), "{}", told(&finished));
+        let printed: Printed = serde_json::from_str(&finished.stdout)
+            .with_context(|| format!("{JUDGE} printed no report but {:?}", finished.stdout))?;
+        let kernel: KernelReport = KernelReport::read(&kernel_report)?;
+        ensure!(
+            kernel.commands == printed.dispatches,
+            "the program counts {} dispatches, the kernel device {} commands",
+            printed.dispatches,
+            kernel.commands
+        );
+        kernel.nothing_open()?;
+        Ok(printed)
+    }
+}
+
+/// How a program ended, with its last words.
+fn told(finished: &Finished) -> String {
+    format!("{}\n{}", finished.describe(), finished.last_words(8))
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&["generation", "kernel", "part", "#dispatches", "#seconds"]);
+    for row in &report.runs {
+        let seconds = format!("{:.2}", row.seconds);
+        table.add_row([&row.generation, &row.kernel, &row.part, &row.dispatches.to_string(), &seconds]);
+    }
+    println!("{table}");
+    costs::print(&report.costs);
+    for problem in &report.problems {
+        println!("{} {problem}", output::bad("problem:"));
+    }
+    let dispatches: u64 = report.runs.iter().map(|row| row.dispatches).sum();
+    println!(
+        "XRT {}: {dispatches} dispatches with checked results, {} problems, {:.1} s",
+        report.xrt,
+        report.problems.len(),
+        report.seconds
+    );
+}
