@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn what_was_invalidated_by_others_is_forgotten() {
         let written = Written::default();
-        written.note(&[0..100]);
+        written.note(std::slice::from_ref(&(0..100)));
         written.forget(20..40);
         written.forget(3..3);
         assert_eq!(taken(&written, 0..100), [0..20, 40..100]);

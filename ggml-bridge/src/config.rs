@@ -22,8 +22,8 @@ use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
 use aie_hal::environment::table::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME,
-    GGML_HSA_STATS, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY,
+    GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_jit_iron::CachePath;
 use aie_ops::F16Policy;
@@ -153,6 +153,7 @@ mod tests {
             ("GGML_HSA_REQUIRE_ARRAY", "1"),
             ("GGML_HSA_KERNEL_DIR", "/kernels"),
             ("GGML_HSA_REFERENCE_KERNELS", "1"),
+            ("GGML_HSA_RUNTIME", "rocr"),
             ("GGML_HSA_KERNEL_CACHE_DIR", "/cache"),
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
@@ -162,6 +163,7 @@ mod tests {
         let expected = Config {
             enabled: false,
             devices: Some(vec!["mock".into()]),
+            route: Route::Rocr,
             device_type: Some(DeviceType::Accel),
             validation: true,
             weights_max: Some(1 << 30),

@@ -61,11 +61,10 @@ impl Context {
             param_val_size: size_of_val(config.as_slice()) as u32,
             pad: 0,
         };
-        node.request(&mut configure).map_err(|cause| {
+        node.request(&mut configure).inspect_err(|_| {
             if let Err(second) = context.destroy(node) {
                 tracing::warn!("a context that could not be configured was not destroyed either: {second}");
             }
-            cause
         })?;
         Ok(context)
     }

@@ -53,13 +53,17 @@ pub struct SimulationOptions {
     /// With --driver xdna or rocr: generations of the NPUs to simulate, separated by commas
     #[arg(long, value_name = "LIST", default_value = "aie2p")]
     pub npus: String,
-    /// With --driver xdna or rocr: the kernel to simulate, `legacy`, `6.14`, `6.18` or `7.2`; see docs/simulated-kernels.md
+    /// With --driver xdna or rocr: the kernel to simulate, `legacy`, `6.14`, `6.18` or `7.2`; see docs/simulated-kernels.md. `faults`
+    /// takes several, separated by commas
     #[arg(long, value_name = "KERNEL", default_value = "6.18")]
     pub kernel: String,
     /// With --driver rocr: the HSA runtime, `new` or `old` (both of the testbed) or a file
     #[arg(long, value_name = "ROCR", default_value = "new")]
     pub rocr: String,
 }
+
+/// The kernels that can be simulated, oldest first.
+pub const KERNELS: [&str; 4] = ["legacy", "6.14", "6.18", "7.2"];
 
 impl Default for SimulationOptions {
     fn default() -> Self {

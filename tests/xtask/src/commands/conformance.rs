@@ -4,7 +4,7 @@
 //! testbed on the simulated kernel device, directly or with AMD's own runtime; arguments go on to the test program.
 
 use crate::build;
-use crate::session::{DriverName, Options, SimulationOptions};
+use crate::session::{DriverName, KERNELS, Options, SimulationOptions};
 use crate::simulation::Simulation;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, bail};
@@ -18,6 +18,7 @@ const PACKAGE: &str = "aie-conformance";
 #[command(after_help = "Examples:
   cargo xtask conformance --driver xdna
   cargo xtask conformance --driver xdna --kernel 7.2 --npus aie2
+  cargo xtask conformance --driver xdna --every-kernel
   cargo xtask conformance --driver rocr
   cargo xtask conformance --driver xdna -- --list
   cargo xtask conformance --driver xdna -- semaphore --test-threads 1
@@ -29,6 +30,9 @@ pub struct ConformanceArgs {
     driver: DriverName,
     #[command(flatten)]
     simulation: SimulationOptions,
+    /// On every simulated kernel and every generation, one after the other; --kernel and --npus do not count then
+    #[arg(long)]
+    every_kernel: bool,
     /// Arguments for the test program
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
@@ -43,27 +47,40 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     };
     let program = build::cargo(&["test", "--package", PACKAGE, "--test", name, "--no-run"], options.offline)?
         .executable("test", name)?;
-    let simulation = match args.driver {
-        DriverName::Mock => None,
-        driver => {
-            let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-            let simulation = Simulation::for_driver(driver, &testbed, &args.simulation, options.offline)?;
-            simulation.map(|simulation| (testbed, simulation))
-        }
-    };
-    let mut command = match &simulation {
-        None => Command::new(&program),
-        Some((testbed, simulation)) => simulation.command(testbed, &program),
-    };
-    command.args(&args.arguments);
-    let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
-    if !status.success() {
-        bail!("the conformance suite failed on {name}: {status}");
+    if args.driver == DriverName::Mock {
+        return run_suite(name, Command::new(&program), args);
     }
-    if let Some((_, simulation)) = &simulation {
+    let testbed = Testbed::ensure(&options.testbed, options.offline)?;
+    for machine in machines(args) {
+        let simulation = Simulation::for_driver(args.driver, &testbed, &machine, options.offline)?
+            .context("this driver has a simulated kernel device")?;
+        println!("on {} behind the kernel {}:", machine.npus, machine.kernel);
+        run_suite(name, simulation.command(&testbed, &program), args)
+            .with_context(|| format!("on {} behind the kernel {}", machine.npus, machine.kernel))?;
         let report = simulation.report()?;
         simulation.nothing_open(&report)?;
         println!("{}", report.summary());
+    }
+    Ok(())
+}
+
+/// The machines to run on.
+fn machines(args: &ConformanceArgs) -> Vec<SimulationOptions> {
+    if !args.every_kernel {
+        return vec![args.simulation.clone()];
+    }
+    let on = |kernel: &&str, npus: &str| SimulationOptions {
+        npus: npus.to_owned(),
+        kernel: (*kernel).to_owned(),
+        ..args.simulation.clone()
+    };
+    KERNELS.iter().flat_map(|kernel| ["aie2", "aie2p"].map(|npus| on(kernel, npus))).collect()
+}
+
+fn run_suite(name: &str, mut command: Command, args: &ConformanceArgs) -> Result<()> {
+    let status = command.args(&args.arguments).status().context("cannot start the test program")?;
+    if !status.success() {
+        bail!("the conformance suite failed on {name}: {status}");
     }
     Ok(())
 }

@@ -34,7 +34,10 @@ const CODES: &[(&str, &[&str])] = &[
     ("GET_INFO", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "ETIME", "EOPNOTSUPP"]),
     ("GET_ARRAY", &["EINVAL", "EFAULT", "ENODEV", "ENOMEM", "EOPNOTSUPP"]),
     ("SET_STATE", &["EPERM", "EINVAL", "ENODEV", "EOPNOTSUPP"]),
-    ("CREATE_HWCTX", &["EINVAL", "ENODEV", "ENOENT", "ENOMEM", "EFAULT", "EBUSY", "ENOSPC", "EAGAIN", "EMFILE", "ETIME"]),
+    (
+        "CREATE_HWCTX",
+        &["EINVAL", "ENODEV", "ENOENT", "ENOMEM", "EFAULT", "EBUSY", "ENOSPC", "EAGAIN", "EMFILE", "ETIME"],
+    ),
     ("DESTROY_HWCTX", &["EINVAL", "ENODEV"]),
     ("CONFIG_HWCTX", &["EINVAL", "E2BIG", "ENOMEM", "EFAULT", "EOPNOTSUPP", "ETIME"]),
     ("CREATE_BO", &["EINVAL", "EBUSY", "ENOMEM"]),
@@ -95,7 +98,7 @@ fn leaves(fault: &str) -> Levels {
 #[command(after_help = "Examples:
   cargo xtask faults
   cargo xtask faults --call CREATE_HWCTX,EXEC_CMD
-  cargo xtask faults --kernel 7.2 --sample 8
+  cargo xtask faults --kernel legacy,7.2 --sample 8
   cargo xtask faults --driver rocr
   cargo xtask faults --json
 
@@ -141,6 +144,8 @@ enum Outcome {
 
 #[derive(Debug, Serialize)]
 struct Row {
+    /// The simulated kernel.
+    kernel: String,
     fault: String,
     outcome: Outcome,
     seconds: f64,
@@ -183,10 +188,21 @@ fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
         simulation: args.simulation.clone(),
         device: DeviceOptions { device: None, library: None },
     };
-    let session = Session::open_with(options, &driver)?;
+    let kernels: Vec<String> = args.simulation.kernel.split(',').map(|kernel| kernel.trim().to_owned()).collect();
+    let mut rows = Vec::new();
+    for kernel in kernels {
+        let simulation = SimulationOptions { kernel: kernel.clone(), ..args.simulation.clone() };
+        let driver = DriverOptions { simulation, ..driver.clone() };
+        let cases = cases_on(args, &Session::open_with(options, &driver)?)?;
+        rows.extend(cases.into_iter().map(|row| Row { kernel: kernel.clone(), ..row }));
+    }
+    Ok(rows)
+}
+
+fn cases_on(args: &FaultsArgs, session: &Session) -> Result<Vec<Row>> {
     let model = session.model(args.model.as_deref())?;
     let request = Request { model, prompt: PROMPT.to_owned(), tokens: 2, threads: Some(1) };
-    let (text, reference) = healthy(&session, &request)?;
+    let (text, reference) = healthy(session, &request)?;
     let wanted =
         |fault: &str| args.call.is_empty() || args.call.iter().any(|call| fault.split('@').next() == Some(call));
     let faults = plan(&reference)?.into_iter().filter(|fault| wanted(fault)).step_by(args.sample as usize);
@@ -275,20 +291,21 @@ fn in_parallel(
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-fn case(
-    fault: &str,
-    session: &Session,
-    request: &Request,
-    text: &str,
-    documented: &[(&str, &str)],
-) -> Result<Row> {
+fn case(fault: &str, session: &Session, request: &Request, text: &str, documented: &[(&str, &str)]) -> Result<Row> {
     let mut command = command(session, Some(fault))?;
     request.arguments(&mut command);
     let finished = process::run(&mut command, Duration::from_secs(SECONDS))?;
     let left_open = left_open(fault, session);
     let (outcome, problem) = judge(fault, &finished, text, left_open, documented);
     let message = library_messages(&finished.stderr).into_iter().next_back().unwrap_or_default();
-    Ok(Row { fault: fault.to_owned(), outcome, seconds: finished.elapsed.as_secs_f64(), message, problem })
+    Ok(Row {
+        kernel: String::new(),
+        fault: fault.to_owned(),
+        outcome,
+        seconds: finished.elapsed.as_secs_f64(),
+        message,
+        problem,
+    })
 }
 
 /// What is wrong with the kernel's report.
@@ -347,18 +364,24 @@ fn judge(
 }
 
 fn print(report: &Report) {
-    let mut table = output::table(&["fault", "outcome", "#s", "message"]);
+    let mut table = output::table(&["kernel", "fault", "outcome", "#s", "message"]);
     for row in &report.rows {
         let outcome = match row.outcome {
             Outcome::Wrong => output::bad("WRONG"),
             other => format!("{other:?}"),
         };
-        table.add_row([row.fault.clone(), outcome, format!("{:.1}", row.seconds), row.message.clone()]);
+        table.add_row([
+            row.kernel.clone(),
+            row.fault.clone(),
+            outcome,
+            format!("{:.1}", row.seconds),
+            row.message.clone(),
+        ]);
     }
     println!("{table}");
     for row in &report.rows {
         if let Some(problem) = &row.problem {
-            println!("{} {}: {problem}", output::bad("problem:"), row.fault);
+            println!("{} {} on {}: {problem}", output::bad("problem:"), row.fault, row.kernel);
         }
     }
     let counts: Vec<String> = report.outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
@@ -425,6 +448,7 @@ mod tests {
         let items: Vec<String> = (0..20).map(|index| index.to_string()).collect();
         let work = |fault: &str| {
             Ok(Row {
+                kernel: String::new(),
                 fault: fault.to_owned(),
                 outcome: Outcome::Error,
                 seconds: 0.0,

@@ -83,8 +83,13 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "conformance-xdna",
-        about: "the conformance suite through AMD's ROCR, on a simulated kernel device",
-        program: Program::Xtask(&["conformance", "--driver", "xdna"]),
+        about: "the conformance suite on the kernel's own interface, every simulated kernel and generation",
+        program: Program::Xtask(&["conformance", "--driver", "xdna", "--every-kernel"]),
+    },
+    Stage {
+        name: "conformance-rocr",
+        about: "the same through AMD's ROCR",
+        program: Program::Xtask(&["conformance", "--driver", "rocr", "--every-kernel"]),
     },
     Stage {
         name: "demo",
@@ -93,8 +98,13 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "demo-xdna",
-        about: "the same text through AMD's ROCR",
+        about: "the same text through the kernel's own interface",
         program: Program::Xtask(&["demo", "--driver", "xdna"]),
+    },
+    Stage {
+        name: "demo-rocr",
+        about: "the same text through AMD's ROCR",
+        program: Program::Xtask(&["demo", "--driver", "rocr"]),
     },
     Stage {
         name: "store",
@@ -123,7 +133,7 @@ const STAGES: &[Stage] = &[
     },
     Stage {
         name: "backend-ops-xdna",
-        about: "the same operation tests through AMD's ROCR",
+        about: "the same operation tests through the kernel's own interface",
         program: Program::Xtask(&["backend-ops", "--ci", "--driver", "xdna"]),
     },
     Stage { name: "kld", about: "text and probabilities against the CPU backend", program: Program::Xtask(&["kld"]) },
@@ -131,6 +141,16 @@ const STAGES: &[Stage] = &[
         name: "splits",
         about: "one split and one submission per graph, no allocation per token, what fusion saves",
         program: Program::Xtask(&["splits"]),
+    },
+    Stage {
+        name: "kld-xdna",
+        about: "the same through the kernel's own interface",
+        program: Program::Xtask(&["kld", "--driver", "xdna"]),
+    },
+    Stage {
+        name: "splits-xdna",
+        about: "splits and submissions through the kernel's own interface",
+        program: Program::Xtask(&["splits", "--driver", "xdna"]),
     },
     Stage {
         name: "models",
@@ -155,13 +175,28 @@ const STAGES: &[Stage] = &[
     Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
     Stage {
         name: "faults",
-        about: "every kernel call fails once under llama.cpp on AMD's ROCR",
+        about: "every kernel call fails once under llama.cpp",
         program: Program::Xtask(&["faults"]),
     },
     Stage {
+        name: "faults-kernels",
+        about: "a fixed part of the same on the other kernels",
+        program: Program::Xtask(&["faults", "--kernel", "legacy,6.14,7.2", "--sample", "6"]),
+    },
+    Stage {
+        name: "faults-rocr",
+        about: "a fixed part of the same through AMD's ROCR",
+        program: Program::Xtask(&["faults", "--driver", "rocr", "--sample", "4"]),
+    },
+    Stage {
         name: "stress",
-        about: "AMD's ROCR under load: results, flat memory, nothing left open",
-        program: Program::Xtask(&["stress", "--seconds", "60"]),
+        about: "the kernel's own interface under load: results, flat memory, nothing left open",
+        program: Program::Xtask(&["stress", "--seconds", "30"]),
+    },
+    Stage {
+        name: "stress-rocr",
+        about: "AMD's ROCR under load",
+        program: Program::Xtask(&["stress", "--driver", "rocr", "--load", "pdis,queues", "--seconds", "10"]),
     },
     Stage {
         name: "bad-input",

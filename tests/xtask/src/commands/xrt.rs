@@ -169,13 +169,14 @@ impl Stage {
     /// The kernels of a generation: their containers and instructions, as the program wants them described.
     fn kernels(&self, generation: &str) -> Result<Vec<serde_json::Value>> {
         let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
-        let shapes: [(&str, [usize; 2], [usize; 2], [usize; 2]); 3] = [
-            ("ADD", [256, 4], [256, 4], [256, 4]),
-            ("MUL_MAT", [64, 32], [64, 16], [32, 16]),
-            ("MUL", [512, 2], [512, 2], [512, 2]),
+        // Both sources and the output, columns first.
+        let shapes = [
+            ("ADD", [[256, 4], [256, 4], [256, 4]]),
+            ("MUL_MAT", [[64, 32], [64, 16], [32, 16]]),
+            ("MUL", [[512, 2], [512, 2], [512, 2]]),
         ];
         let mut kernels = Vec::new();
-        for (name, first, second, output) in shapes {
+        for (name, [first, second, output]) in shapes {
             let op = table::lookup(name).with_context(|| format!("no operation {name}"))?;
             let tensor = |shape: [usize; 2]| Tensor::contiguous(DataType::F32, [shape[0], shape[1], 1, 1]);
             let sources = vec![Some(tensor(first)), Some(tensor(second))];
