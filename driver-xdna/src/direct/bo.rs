@@ -142,10 +142,13 @@ impl Bo {
         node.request(&mut made)?;
         let handle = Handle(node, made.handle);
         let found = info(node, made.handle)?;
+        // The kernel keeps track of the pages by the BO's own mapping, and the device sees them there.
+        let mapping = node.map(found.map_offset, bytes, None)?;
         let known = !matches!(found.xdna_addr, 0 | AMDXDNA_INVALID_ADDR);
-        let device_address = if known { found.xdna_addr } else { entry.vaddr };
+        let device_address = if known { found.xdna_addr } else { mapping.number() };
         std::mem::forget(handle);
-        Ok(Self { node: Arc::clone(node), handle: made.handle, mapping: None, host: address, device_address })
+        let (node, handle) = (Arc::clone(node), made.handle);
+        Ok(Self { node, handle, mapping: Some(mapping), host: address, device_address })
     }
 
     /// Its handle.
