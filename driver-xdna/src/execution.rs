@@ -52,6 +52,8 @@ pub(crate) struct Scratch {
     flights: Flights,
     /// What a host command reads and writes.
     touched: Touched,
+    /// What the last host call wrote of its output, when it told.
+    written: Option<Vec<Range<usize>>>,
     /// Order of the commands between two barriers.
     order: Vec<usize>,
 }
@@ -524,10 +526,16 @@ impl<'a> Run<'a> {
             buffer.fetch(offset, length)?;
         }
         let result = self.run_on_host(table, position, command);
+        let told = self.scratch.written.take().filter(|_| result.is_ok());
         for (reference, access) in command.references() {
             if access == Access::Write {
                 let (buffer, offset, length) = self.find(table, position, reference)?;
-                buffer.publish(offset, length)?;
+                match told.as_ref().filter(|parts| parts.iter().all(|part| part.end <= length)) {
+                    Some(parts) => {
+                        parts.iter().try_for_each(|part| buffer.publish(offset + part.start, part.len()))?;
+                    }
+                    None => buffer.publish(offset, length)?,
+                }
             }
         }
         result
@@ -594,8 +602,18 @@ impl<'a> Run<'a> {
             }
             &many
         };
-        let snapshots = &mut self.scratch.snapshots;
-        let call = || snapshots.call(spans, &[output], |inputs, outputs| run_guarded(function, inputs, outputs));
+        let Scratch { snapshots, written, .. } = &mut *self.scratch;
+        let maintained = self.device.npu.agent.maintains_caches();
+        let call = || {
+            snapshots.call(spans, &[output], |inputs, outputs| {
+                let result = run_guarded(function, inputs, outputs);
+                if !maintained && result.is_ok() {
+                    let mut parts = Vec::new();
+                    *written = function.written(inputs, &mut |part| parts.push(part)).then_some(parts);
+                }
+                result
+            })
+        };
         // Without the lock, so that a function may itself use the device.
         let result = MutexGuard::unlocked(&mut self.array, call).unwrap_or(Ok(()));
         let name = function.name();

@@ -6,6 +6,7 @@
 
 use crate::artifact::KernelArtifact;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use thiserror::Error;
@@ -48,6 +49,13 @@ pub trait Kernel: Send + Sync + Debug {
     /// panic as a failure too. As a host call it may submit to its own device, but must not wait for it: other work of the queue
     /// starts only when the call has returned.
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError>;
+    /// Tells `each` the ranges of the output that [`Kernel::run`] on these inputs writes, in bytes; returns whether it did. A kernel
+    /// that updates a few places of a large object says so here, and whoever runs it need not write back the caches of all of it.
+    /// `false` and no call: any byte may be written.
+    fn written(&self, inputs: &[&[u8]], each: &mut dyn FnMut(Range<usize>)) -> bool {
+        let _ = (inputs, each);
+        false
+    }
     /// Number of outputs. A kernel with more than one defines [`Kernel::run_all`] as well, and refuses [`Kernel::run`].
     fn output_count(&self) -> usize {
         1

@@ -10,6 +10,7 @@ use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, Kernel, KernelError};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -144,34 +145,92 @@ impl Operation for SetRows {
         let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
         };
-        let out = node.output;
-        let span = out.dtype.row_bytes(out.ne[0]);
-        Ok(kernel(node, Some(2), move |inputs, output| {
+        let scatter = Scatter { rows: a, indices, out: node.output };
+        let run = kernel(node, Some(2), move |inputs, output| {
             // In order and on one thread: of two equal indices the later row stays.
             vectorised(
                 #[inline(always)]
                 || {
                     let mut scratch = Vec::new();
-                    for third in 0..a.tensor.ne[3] {
-                        for second in 0..a.tensor.ne[2] {
-                            let wrapped = [second % indices.tensor.ne[1], third % indices.tensor.ne[2]];
-                            for i in 0..a.tensor.ne[1] {
-                                let chosen =
-                                    index(&indices.tensor, inputs[indices.position], [i, wrapped[0], wrapped[1]]);
-                                let Some(row) = usize::try_from(chosen).ok().filter(|&row| row < out.ne[1]) else {
-                                    return Err(out_of_range(SET, "row", chosen, out.ne[1]));
-                                };
-                                let bytes = &inputs[a.position][Row([i, second, third]).offset(&a.tensor)..];
-                                let first = Row([row, second, third]).offset(&out);
-                                let target = &mut output[first..first + span];
-                                move_row(SET, &a.tensor, bytes, out.dtype, target, &mut scratch)?;
-                            }
-                        }
-                    }
-                    Ok(())
+                    scatter.each(inputs, |from, target| {
+                        let (bytes, target) = (&inputs[a.position][from..], &mut output[target]);
+                        move_row(SET, &a.tensor, bytes, scatter.out.dtype, target, &mut scratch)
+                    })
                 },
             )
-        }))
+        });
+        Ok(Arc::new(SetRowsKernel { run, scatter }))
+    }
+}
+
+/// Where the rows of a SET_ROWS go.
+#[derive(Debug, Clone, Copy)]
+struct Scatter {
+    rows: Argument,
+    indices: Argument,
+    out: Tensor,
+}
+
+impl Scatter {
+    /// Calls `each` for every row in order: where it starts in its source, and where it goes in the output. In bytes.
+    #[inline(always)]
+    fn each(
+        &self,
+        inputs: &[&[u8]],
+        mut each: impl FnMut(usize, Range<usize>) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        let Self { rows: Argument { tensor: rows, .. }, indices, out } = self;
+        let span = out.dtype.row_bytes(out.ne[0]);
+        for third in 0..rows.ne[3] {
+            for second in 0..rows.ne[2] {
+                let wrapped = [second % indices.tensor.ne[1], third % indices.tensor.ne[2]];
+                for i in 0..rows.ne[1] {
+                    let chosen = index(&indices.tensor, inputs[indices.position], [i, wrapped[0], wrapped[1]]);
+                    let Some(row) = usize::try_from(chosen).ok().filter(|&row| row < out.ne[1]) else {
+                        return Err(out_of_range(SET, "row", chosen, out.ne[1]));
+                    };
+                    let first = Row([row, second, third]).offset(out);
+                    each(Row([i, second, third]).offset(rows), first..first + span)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// SET_ROWS, which knows that it writes a few rows of a large object.
+#[derive(Debug)]
+struct SetRowsKernel {
+    run: Arc<dyn Kernel>,
+    scatter: Scatter,
+}
+
+impl Kernel for SetRowsKernel {
+    fn name(&self) -> &str {
+        self.run.name()
+    }
+
+    fn input_count(&self) -> usize {
+        self.run.input_count()
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+        self.run.run(inputs, output)
+    }
+
+    fn written(&self, inputs: &[&[u8]], each: &mut dyn FnMut(Range<usize>)) -> bool {
+        let needed = [self.scatter.rows, self.scatter.indices];
+        let fits = needed.iter().all(|argument| {
+            inputs.get(argument.position).is_some_and(|input| input.len() >= argument.tensor.span_bytes())
+        });
+        // Indices out of range make the run fail; until then it may have written anywhere before them.
+        fits && self
+            .scatter
+            .each(inputs, |_, target| {
+                each(target);
+                Ok(())
+            })
+            .is_ok()
     }
 }
 
@@ -317,6 +376,22 @@ mod tests {
         let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap().values();
         let values = a.values();
         assert_close(&result, indices([6, 4, 1, 1]).map(|[i, row, _, _]| a.get(&values, [i, 3 - row, 0, 0])), 0.0);
+    }
+
+    #[test]
+    fn the_rows_that_are_written_are_told() {
+        let rows = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+        let places = Data::contiguous(DataType::I64, [2, 1, 1, 1], &[5.0, 1.0]);
+        let out = Tensor::contiguous(DataType::F16, [4, 6, 1, 1]);
+        let sources = vec![Some(rows), Some(places.tensor), Some(out)];
+        let kernel = SetRows.reference(&Node::new(SET, OpParams::default(), out, sources)).unwrap();
+        let bytes = vec![0; rows.span_bytes()];
+        let mut parts = Vec::new();
+        assert!(kernel.written(&[&bytes, &places.bytes, &[]], &mut |part| parts.push(part)));
+        assert_eq!(parts, [40..48, 8..16]);
+        let wild = Data::contiguous(DataType::I64, [2, 1, 1, 1], &[5.0, 6.0]);
+        assert!(!kernel.written(&[&bytes, &wild.bytes, &[]], &mut |_| ()));
+        assert!(!kernel.written(&[&bytes[1..], &places.bytes, &[]], &mut |_| ()));
     }
 
     #[test]
