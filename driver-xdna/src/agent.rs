@@ -6,6 +6,7 @@
 //! The driver above never calls [`Agent::submit`], [`Agent::create_context`] and [`Agent::destroy_context`] from two threads
 //! at a time; the memory functions may be called from any thread at any time.
 
+use aie_device_memory::Span;
 use aie_hal::MemoryPool;
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -172,6 +173,28 @@ pub struct AgentCounts {
     pub allocations: u64,
 }
 
+/// Maintenance of cache lines, for a device that does not look into the caches of the host. Thread-safe.
+pub trait Caches: Send + Sync {
+    /// Makes what the host has written visible to the device.
+    fn write_back(&self, span: Span<'_>);
+    /// Makes what the device has written visible to the host, which has written nothing there since it last wrote back.
+    fn invalidate(&self, span: Span<'_>);
+}
+
+/// The caches of this machine's CPU.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuCaches;
+
+impl Caches for CpuCaches {
+    fn write_back(&self, span: Span<'_>) {
+        span.write_back();
+    }
+
+    fn invalidate(&self, span: Span<'_>) {
+        span.invalidate();
+    }
+}
+
 /// One NPU of a runtime. Closed when the last reference goes.
 pub trait Agent: Send + Sync + Debug {
     /// Who it is.
@@ -222,10 +245,10 @@ pub trait Agent: Send + Sync + Debug {
         let _ = ticket;
         Ok(())
     }
-    /// Whether the runtime writes back and invalidates cache lines of arguments around every chain. Where it does not, the
-    /// driver above does what is needed.
-    fn maintains_caches(&self) -> bool {
-        true
+    /// How the driver above maintains cache lines of data memory; `None` where the runtime does so itself, for every argument around
+    /// every chain.
+    fn caches(&self) -> Option<&dyn Caches> {
+        None
     }
     /// Makes `bytes` bytes of the program's own memory usable, whole pages from `address` on. [`Agent::free`] ends that.
     ///

@@ -4,6 +4,7 @@
 //! every argument before and after each packet; there flush and invalidate have nothing left to do but to check and to count. On
 //! the direct way they do it, line by line: see [`coherence`](crate::coherence).
 
+use crate::agent::Caches;
 use crate::device::DeviceShared;
 use crate::pool::Block;
 use aie_device_memory::Span;
@@ -48,21 +49,20 @@ impl XdnaBuffer {
         start..start + length as u64
     }
 
-    fn left_to_us(&self) -> bool {
-        !self.device.npu.agent.maintains_caches()
+    /// How cache lines are maintained, where the runtime does not do so.
+    fn caches(&self) -> Option<&dyn Caches> {
+        self.device.npu.agent.caches()
     }
 
     /// Makes what the NPU has written of a range visible to a host command.
     pub(crate) fn fetch(&self, offset: usize, length: usize) -> Result<(), DeviceError> {
-        if !self.left_to_us() {
-            return Ok(());
-        }
+        let Some(caches) = self.caches() else { return Ok(()) };
         let whole = self.span(offset, length)?;
         let mut bytes = 0;
         self.device.npu.written.take(&self.device_range(offset, length), |part| {
             bytes += part.len() as u64;
             if let Some(stale) = whole.part(part) {
-                stale.invalidate();
+                caches.invalidate(stale);
             }
         });
         self.device.counters.bytes_invalidated.fetch_add(bytes, Ordering::Relaxed);
@@ -71,8 +71,8 @@ impl XdnaBuffer {
 
     /// Makes what a host command has written visible to the NPU.
     pub(crate) fn publish(&self, offset: usize, length: usize) -> Result<(), DeviceError> {
-        if self.left_to_us() {
-            self.span(offset, length)?.write_back();
+        if let Some(caches) = self.caches() {
+            caches.write_back(self.span(offset, length)?);
             self.device.counters.bytes_flushed.fetch_add(length as u64, Ordering::Relaxed);
         }
         Ok(())
@@ -121,8 +121,8 @@ impl Buffer for XdnaBuffer {
 
     fn flush(&self, range: Range<usize>) -> Result<(), DeviceError> {
         let length = self.checked(&range)?;
-        if self.left_to_us() {
-            self.span(range.start, range.len())?.write_back();
+        if let Some(caches) = self.caches() {
+            caches.write_back(self.span(range.start, range.len())?);
         }
         self.device.counters.bytes_flushed.fetch_add(length, Ordering::Relaxed);
         Ok(())
@@ -130,8 +130,8 @@ impl Buffer for XdnaBuffer {
 
     fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError> {
         let length = self.checked(&range)?;
-        if self.left_to_us() {
-            self.span(range.start, range.len())?.invalidate();
+        if let Some(caches) = self.caches() {
+            caches.invalidate(self.span(range.start, range.len())?);
             self.device.npu.written.forget(self.device_range(range.start, range.len()));
         }
         self.device.counters.bytes_invalidated.fetch_add(length, Ordering::Relaxed);

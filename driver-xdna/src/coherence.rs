@@ -1,7 +1,7 @@
 //! Which memory the host may have stale copies of.
 //!
 //! An NPU does not look into the caches of the host. Where the runtime below leaves them to this driver
-//! ([`Agent::maintains_caches`](crate::agent::Agent::maintains_caches)), these rules hold:
+//! ([`Agent::caches`](crate::agent::Agent::caches)), these rules hold:
 //!
 //! - Whoever writes on the host writes the cache lines back before the next dispatch: programs with
 //!   [`Buffer::flush`](aie_hal::Buffer::flush), the queue after each host command, the pools for memory that comes zeroed. So there are

@@ -5,6 +5,7 @@
 //! with a pattern and kept, so that a late write is found. The device's addresses are not those of the process, so that one
 //! cannot be taken for the other. Each kind of call can be told to fail.
 
+pub(crate) mod apart;
 pub(crate) mod rig;
 
 use crate::agent::{
@@ -218,6 +219,14 @@ impl CpuAgent {
     /// Calls of a kind so far, failed ones included.
     pub(crate) fn calls(&self, call: Call) -> u64 {
         self.state.lock().calls.get(&call).copied().unwrap_or_default()
+    }
+
+    /// Puts `content` into the data memory that starts at `address` in this process; returns what was there.
+    pub(crate) fn exchange(&self, address: usize, content: &[u8]) -> Vec<u8> {
+        let state = self.state.lock();
+        let memory = state.memory.values().find(|memory| memory.host().addr().get() == address);
+        let bytes = memory.expect("memory of this agent").bytes();
+        bytes.iter().zip(content).map(|(byte, new)| byte.swap(*new, Ordering::Relaxed)).collect()
     }
 
     /// The chains that were submitted, failed ones included.

@@ -95,7 +95,7 @@ impl XdnaDevice {
             name: title,
             driver: crate::SCHEME,
             arch,
-            coherent: npu.agent.maintains_caches(),
+            coherent: npu.agent.caches().is_none(),
             host_import: npu.agent.imports_files(),
         };
         let limit = npu.limits.commands_per_chain;

@@ -11,7 +11,9 @@ mod packets;
 mod problems;
 mod trial;
 
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, PdiRef};
+use crate::agent::{
+    Agent, AgentCounts, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, PdiRef,
+};
 use crate::arena::Arena;
 use crate::at_exit::AT_EXIT_LIMIT;
 use crate::gate::{CommandBuffers, Completion, Gate, HardwareContext, Way};
@@ -412,8 +414,8 @@ impl Agent for ErtAgent {
         outcome.map_err(|problem| self.failure(problem))
     }
 
-    fn maintains_caches(&self) -> bool {
-        false
+    fn caches(&self) -> Option<&dyn Caches> {
+        Some(&CpuCaches)
     }
 
     fn close(&self) {

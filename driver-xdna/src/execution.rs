@@ -603,7 +603,7 @@ impl<'a> Run<'a> {
             &many
         };
         let Scratch { snapshots, written, .. } = &mut *self.scratch;
-        let maintained = self.device.npu.agent.maintains_caches();
+        let maintained = self.device.npu.agent.caches().is_none();
         let call = || {
             snapshots.call(spans, &[output], |inputs, outputs| {
                 let result = run_guarded(function, inputs, outputs);

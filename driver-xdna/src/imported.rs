@@ -54,9 +54,9 @@ pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Res
     let device_address = allocation.device_address + before as u64;
     let imported = Imported { memory, agent: Arc::clone(agent), allocation: Some(allocation) };
     let region = Region::borrowed(Arc::new(imported));
-    if let Some(span) = region.span(0, length) {
+    if let (Some(caches), Some(span)) = (agent.caches(), region.span(0, length)) {
         // What the host has written so far is what the NPU is to see.
-        span.write_back();
+        caches.write_back(span);
     }
     Ok(Block { region, device_address })
 }

@@ -94,7 +94,7 @@ impl Npu {
 
     /// A chain has ended, or failed, that may have written these device addresses.
     pub(crate) fn wrote(&self, ranges: &[Range<u64>]) {
-        if !self.agent.maintains_caches() {
+        if self.agent.caches().is_some() {
             self.written.note(ranges);
         }
     }

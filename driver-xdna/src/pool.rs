@@ -167,11 +167,11 @@ impl Pool {
             (MemoryPool::Data, _) => self.cut(Kind::Data, params),
         };
         let block = made.map_err(|cause| self.refused(params, cause))?;
-        if params.pool == MemoryPool::Data && !self.agent.maintains_caches() {
+        if let (MemoryPool::Data, Some(caches), Some(span)) =
+            (params.pool, self.agent.caches(), block.region.span(0, params.size))
+        {
             // Its zeros must not be written over what the NPU will have written.
-            if let Some(span) = block.region.span(0, params.size) {
-                span.write_back();
-            }
+            caches.write_back(span);
         }
         Ok(block)
     }

@@ -1,5 +1,6 @@
 //! A device on a [`CpuAgent`], with the small kernels and steps that tests are written in.
 
+use super::apart::ApartAgent;
 use super::{CpuAgent, Function};
 use crate::agent::AgentInfo;
 use crate::device::XdnaDevice;
@@ -83,6 +84,17 @@ impl Rig {
         let uri = DeviceUri::parse("xdna:0").unwrap();
         let device = XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&npu), None, chain);
         Self { device, npu, agent: Checked(agent) }
+    }
+
+    /// On a device that has memory of its own and runs behind the caller.
+    pub(crate) fn apart() -> (Self, Arc<ApartAgent>) {
+        let arch = ArchRegistry::builtin().get("aie2p").unwrap().clone();
+        let agent = CpuAgent::new(|_| {});
+        let apart = ApartAgent::new(agent.clone());
+        let npu = Npu::new(apart.clone(), arch, None);
+        let uri = DeviceUri::parse("xdna:0").unwrap();
+        let device = XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&npu), None, Some(4));
+        (Self { device, npu, agent: Checked(agent) }, apart)
     }
 
     /// Another logical device on the same NPU.

@@ -16,7 +16,7 @@
 //!   [`Agent::finish`]).
 //! - After a wait that failed the device may still be running. The command buffers of that chain are not used again before the
 //!   context is gone; if it cannot be destroyed the NPU counts as lost, and its memory stays mapped.
-//! - Caches are the caller's business: nothing is written back or invalidated here ([`Agent::maintains_caches`]).
+//! - Caches are the caller's business: nothing is written back or invalidated here ([`Agent::caches`]).
 
 mod bo;
 mod command;
@@ -28,7 +28,10 @@ pub(crate) mod opened;
 
 pub use open::open;
 
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, PdiRef, Ticket};
+use crate::agent::{
+    Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Caches, Chain, ContextId, CpuCaches, PdiRef,
+    Ticket,
+};
 use crate::at_exit::AT_EXIT_LIMIT;
 use aie_hal::MemoryPool;
 use amdxdna_sys::ert::state;
@@ -467,8 +470,8 @@ impl Agent for DirectAgent {
         Err(AgentError::Failed { command: None, reason: format!("chain {} is not under way", ticket.number) })
     }
 
-    fn maintains_caches(&self) -> bool {
-        false
+    fn caches(&self) -> Option<&dyn Caches> {
+        Some(&CpuCaches)
     }
 
     fn close(&self) {

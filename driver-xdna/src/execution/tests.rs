@@ -1,3 +1,5 @@
+mod apart;
+
 use crate::agent::AgentError;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;

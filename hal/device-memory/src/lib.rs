@@ -138,6 +138,11 @@ impl<'a> Span<'a> {
         self.length
     }
 
+    /// Address of its first byte in this process.
+    pub fn address(self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
     fn range(self) -> Range<usize> {
         let start = self.start.as_ptr().addr();
         start..start + self.length

@@ -1,0 +1,141 @@
+//! A device that has memory of its own, and runs behind the caller.
+//!
+//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Chains run
+//! when somebody waits for them, and not before: what the host does too early, or forgets, gives wrong bytes.
+
+use super::CpuAgent;
+use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef, Ticket};
+use aie_device_memory::Span;
+use aie_hal::MemoryPool;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// What the device's memory holds before anything was written back.
+const UNKNOWN: u8 = 0xa7;
+
+/// Chains that can be under way.
+const AHEAD: usize = 4;
+
+#[derive(Debug)]
+pub(crate) struct ApartAgent {
+    inner: Arc<CpuAgent>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The device's view of data memory, by the address of its first byte in this process.
+    views: BTreeMap<usize, Vec<u8>>,
+    pending: VecDeque<(Ticket, Chain)>,
+    ended: HashMap<u64, Result<(), AgentError>>,
+    next: u64,
+    /// The most chains that were under way at one time.
+    most: usize,
+}
+
+impl ApartAgent {
+    pub(crate) fn new(inner: Arc<CpuAgent>) -> Arc<Self> {
+        Arc::new(Self { inner, state: Mutex::default() })
+    }
+
+    /// The most chains that were under way at one time.
+    pub(crate) fn most_ahead(&self) -> usize {
+        self.state.lock().most
+    }
+
+    /// Runs the oldest chain on the device's view.
+    fn run_oldest(&self, state: &mut State) {
+        let Some((ticket, chain)) = state.pending.pop_front() else { return };
+        let mut host = Vec::new();
+        for (address, view) in &mut state.views {
+            host.push(self.inner.exchange(*address, view));
+        }
+        let result = self.inner.submit(ticket.context, &chain);
+        for ((address, view), host) in state.views.iter_mut().zip(host) {
+            *view = self.inner.exchange(*address, &host);
+        }
+        state.ended.insert(ticket.number, result);
+    }
+}
+
+impl Caches for ApartAgent {
+    fn write_back(&self, span: Span<'_>) {
+        let mut state = self.state.lock();
+        let (first, view) = state.views.range_mut(..=span.address()).next_back().expect("data memory of this agent");
+        let start = span.address() - first;
+        span.read(&mut view[start..start + span.length()]);
+    }
+
+    fn invalidate(&self, span: Span<'_>) {
+        let state = self.state.lock();
+        let (first, view) = state.views.range(..=span.address()).next_back().expect("data memory of this agent");
+        let start = span.address() - first;
+        span.write(&view[start..start + span.length()]);
+    }
+}
+
+impl Agent for ApartAgent {
+    fn info(&self) -> &AgentInfo {
+        self.inner.info()
+    }
+
+    fn counts(&self) -> AgentCounts {
+        self.inner.counts()
+    }
+
+    fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
+        let allocation = self.inner.allocate(pool, bytes)?;
+        if pool == MemoryPool::Data {
+            self.state.lock().views.insert(allocation.host.addr().get(), vec![UNKNOWN; bytes]);
+        }
+        Ok(allocation)
+    }
+
+    fn free(&self, allocation: Allocation) {
+        self.state.lock().views.remove(&allocation.host.addr().get());
+        self.inner.free(allocation);
+    }
+
+    fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError> {
+        self.inner.create_context(pdis)
+    }
+
+    fn destroy_context(&self, context: ContextId) {
+        let mut state = self.state.lock();
+        while state.pending.iter().any(|(ticket, _)| ticket.context == context) {
+            self.run_oldest(&mut state);
+        }
+        self.inner.destroy_context(context);
+    }
+
+    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
+        self.finish(self.start(context, chain)?)
+    }
+
+    fn chains_ahead(&self) -> usize {
+        AHEAD
+    }
+
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<Ticket, AgentError> {
+        let mut state = self.state.lock();
+        let ticket = Ticket { context, number: state.next };
+        state.next += 1;
+        state.pending.push_back((ticket, chain.clone()));
+        state.most = state.most.max(state.pending.len());
+        assert!(state.pending.len() <= AHEAD, "more chains than this device queues");
+        Ok(ticket)
+    }
+
+    fn finish(&self, ticket: Ticket) -> Result<(), AgentError> {
+        let mut state = self.state.lock();
+        while !state.ended.contains_key(&ticket.number) {
+            self.run_oldest(&mut state);
+        }
+        state.ended.remove(&ticket.number).expect("it was just there")
+    }
+
+    fn caches(&self) -> Option<&dyn Caches> {
+        Some(self)
+    }
+}
