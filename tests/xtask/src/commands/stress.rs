@@ -121,26 +121,32 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
         (Err(_), _) => None,
     };
     let row = Row { printed, kernel };
-    row.arrived(|kernel| simulation.nothing_open(kernel))?;
+    let trial = u64::from(args.driver == DriverName::Xdna);
+    row.arrived(trial, |kernel| simulation.nothing_open(kernel))?;
     Ok(row)
 }
 
 impl Row {
-    /// Errors unless the kernel device did what the driver says it asked for, and has nothing open.
-    fn arrived(&self, nothing_open: impl FnOnce(&KernelReport) -> Result<()>) -> Result<()> {
+    /// Errors unless the kernel device did what the driver says it asked for, and has nothing open. `trial`: dispatches, and
+    /// contexts for them, with which the driver tries a device when it opens it. It also asks then whether mapped files can be
+    /// used in place, which some kernels answer with an error.
+    fn arrived(&self, trial: u64, nothing_open: impl FnOnce(&KernelReport) -> Result<()>) -> Result<()> {
         let Self { printed, kernel: Some(kernel) } = self else { return Ok(()) };
         nothing_open(kernel)?;
-        if let Some((name, calls)) = kernel.calls.iter().find(|(_, calls)| !calls.errors.is_empty()) {
-            bail!("the kernel call {name} failed: {:?}", calls.errors);
+        for (name, calls) in &kernel.calls {
+            let failed: u64 = calls.errors.values().sum();
+            if failed > if name == "CREATE_BO" { trial } else { 0 } {
+                bail!("the kernel call {name} failed: {:?}", calls.errors);
+            }
         }
         ensure!(
-            kernel.commands == printed.dispatches,
+            kernel.commands == printed.dispatches + trial,
             "the driver counts {} dispatches, the kernel device {} commands",
             printed.dispatches,
             kernel.commands
         );
         ensure!(
-            kernel.contexts_created == printed.contexts_created,
+            kernel.contexts_created == printed.contexts_created + trial,
             "the driver counts {} contexts, the kernel device {}",
             printed.contexts_created,
             kernel.contexts_created
@@ -210,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_is_an_error() {
-        row(9, 1).arrived(|_| Ok(())).unwrap();
-        assert!(row(10, 1).arrived(|_| Ok(())).unwrap_err().to_string().contains("9 commands"));
-        assert!(row(9, 2).arrived(|_| Ok(())).unwrap_err().to_string().contains("2 contexts"));
-        Row { kernel: None, ..row(10, 1) }.arrived(|_| Ok(())).unwrap();
+        row(9, 1).arrived(0, |_| Ok(())).unwrap();
+        assert!(row(10, 1).arrived(0, |_| Ok(())).unwrap_err().to_string().contains("9 commands"));
+        assert!(row(9, 2).arrived(0, |_| Ok(())).unwrap_err().to_string().contains("2 contexts"));
+        Row { kernel: None, ..row(10, 1) }.arrived(0, |_| Ok(())).unwrap();
     }
 
     #[test]
@@ -225,7 +231,7 @@ mod tests {
                 0 => Ok(()),
                 _ => bail!("left open"),
             };
-            row.arrived(open).unwrap_err().to_string()
+            row.arrived(0, open).unwrap_err().to_string()
         };
         let error = with(|kernel| {
             kernel.calls.get_mut("EXEC_CMD").unwrap().errors.insert("EINTR".to_owned(), 1);
