@@ -209,7 +209,11 @@ impl DirectAgent {
                 return Err(AgentError::Timeout { command: None, reason });
             }
             Err(WaitError::NotThere(cause) | WaitError::Call(cause)) => {
-                return Err(self.failed(cause, "waiting for a chain"));
+                // Whatever the cause, the context has to go: only then is the chain known not to run.
+                return Err(match self.failed(cause, "waiting for a chain") {
+                    AgentError::OutOfMemory(reason) => AgentError::Failed { command: None, reason },
+                    other => other,
+                });
             }
         }
         let Some(flight) = context.flights.pop_front() else { return Ok(()) };
