@@ -12,6 +12,9 @@
 //! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which somebody may
 //! wait for earlier ones, begins a batch.
 
+mod host;
+mod sending;
+
 use crate::agent::{AgentError, Argument, Chain, ContextId, Packet};
 use crate::buffer::XdnaBuffer;
 use crate::device::DeviceShared;
@@ -19,13 +22,11 @@ use crate::executable::{LoadedPdi, XdnaExecutable};
 use crate::flights::{Cargo, Flights, Origin};
 use crate::npu::{Array, device_error};
 use aie_device_memory::{Snapshots, Span};
-use aie_hal::buffer::Access;
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
 use aie_hal::context_planner::{PlannedPdi, Residence};
 use aie_hal::device::chain_command_bytes;
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::{Kernel, run_guarded};
 use aie_hal::submission_queue::{Engine, Work};
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
@@ -35,8 +36,6 @@ use std::sync::atomic::Ordering;
 
 /// Submissions that are looked at for one chain.
 const GATHER: usize = 256;
-/// Spans of one call without an allocation up to this number of inputs.
-const INLINE_SPANS: usize = 16;
 /// Longest expected time of a chain in nanoseconds. For the kernel driver a chain is one job, which it ends after 2 s on some
 /// versions; expectations are those of the arch file's costs, which are optimistic.
 const CHAIN_NS: u64 = 200_000_000;
@@ -299,32 +298,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Notes what a host command reads and writes.
-    fn touched(&mut self, work: &'a Work, position: usize, command: &'a Command) -> Result<(), DeviceError> {
-        let mut touched = std::mem::take(&mut self.scratch.touched);
-        touched.reads.clear();
-        touched.writes.clear();
-        let result = command.references().try_for_each(|(reference, access)| {
-            let (buffer, offset, length) = self.find(work.bindings(), position, reference)?;
-            let range = buffer.device_range(offset, length);
-            match access {
-                Access::Read => touched.reads.push(range),
-                // Bytes that are not written keep their value, so they are read as well.
-                Access::Write => touched.writes.push(range),
-            }
-            Ok(())
-        });
-        self.scratch.touched = touched;
-        result
-    }
-
-    /// Waits for the chains that the host command depends on.
-    fn await_conflicts(&mut self) -> Result<(), Stop> {
-        let Touched { reads, writes } = &self.scratch.touched;
-        let count = self.scratch.flights.last_conflict(reads, writes);
-        (0..count).try_for_each(|_| self.land())
-    }
-
     /// Adds a dispatch to the chain, after sending the chain when it does not fit.
     fn gather(
         &mut self,
@@ -412,214 +385,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Starts the gathered chain.
-    fn send(&mut self) -> Result<(), Stop> {
-        let Some(context) = self.context else { return Ok(()) };
-        let agent = &self.device.npu.agent;
-        if self.scratch.flights.context().is_some_and(|other| other != context) {
-            self.drain()?;
-        }
-        while self.scratch.flights.len() >= agent.chains_ahead().max(1) {
-            self.land()?;
-        }
-        let started = match self.device.npu.lost() {
-            None => agent.start(context, &self.scratch.chain),
-            // Another queue lost the device while this one waited for the execution lock.
-            Some(cause) => Err(AgentError::Lost(cause.to_string())),
-        };
-        let counters = &self.device.counters;
-        counters.chains.fetch_add(1, Ordering::Relaxed);
-        if self.array.active.replace(context).is_some_and(|active| active != context) {
-            counters.context_switches.fetch_add(1, Ordering::Relaxed);
-        }
-        match started {
-            Ok(ticket) => {
-                self.scratch.flights.push(ticket, &mut self.scratch.cargo);
-                self.forget_chain();
-                if agent.chains_ahead() <= 1 { self.land() } else { Ok(()) }
-            }
-            Err(cause) => {
-                // Chains before it may still say something first.
-                let cargo = std::mem::take(&mut self.scratch.cargo);
-                self.forget_chain();
-                self.drain()?;
-                Err(self.failed(context, &cargo, cause))
-            }
-        }
-    }
-
-    /// The gathered chain is started, or will never be.
-    fn forget_chain(&mut self) {
-        self.context = None;
-        self.scratch.chain.clear();
-        self.scratch.cargo.clear();
-        self.chain_bytes = 0;
-        self.chain_ns = 0;
-    }
-
-    /// Waits for all chains under way.
-    fn drain(&mut self) -> Result<(), Stop> {
-        while self.scratch.flights.len() > 0 {
-            self.land()?;
-        }
-        Ok(())
-    }
-
-    /// Waits for the oldest chain under way.
-    fn land(&mut self) -> Result<(), Stop> {
-        let Some(flight) = self.scratch.flights.pop() else { return Ok(()) };
-        match self.device.npu.agent.finish(flight.ticket) {
-            Ok(()) => {
-                let count = flight.cargo.origins.len() as u64;
-                self.device.counters.dispatches.fetch_add(count, Ordering::Relaxed);
-                self.device.npu.wrote(&flight.cargo.writes);
-                self.scratch.flights.recycle(flight.cargo);
-                Ok(())
-            }
-            Err(cause) => Err(self.failed(flight.ticket.context, &flight.cargo, cause)),
-        }
-    }
-
-    /// A chain failed: nothing that was started behind it counts, and its context goes.
-    fn failed(&mut self, context: ContextId, cargo: &Cargo, cause: AgentError) -> Stop {
-        let count = cargo.origins.len();
-        // Without a culprit all of the chain may have run.
-        let culprit = match &cause {
-            AgentError::Timeout { command, .. } | AgentError::Failed { command, .. } => command.filter(|c| *c < count),
-            _ => None,
-        };
-        let ran = culprit.map_or(count, |culprit| culprit + 1);
-        self.device.counters.dispatches.fetch_add(ran as u64, Ordering::Relaxed);
-        self.device.npu.wrote(&cargo.writes);
-        let origin = cargo.origins[culprit.unwrap_or(0)];
-        let mut last = if culprit.is_some() { origin.work } else { cargo.origins[count - 1].work };
-        let ahead = self.scratch.flights.len() > 0;
-        while let Some(flight) = self.scratch.flights.pop() {
-            self.device.npu.wrote(&flight.cargo.writes);
-            last = flight.cargo.origins.last().map_or(last, |behind| behind.work.max(last));
-            self.scratch.flights.recycle(flight.cargo);
-        }
-        self.forget_chain();
-        if ahead || matches!(cause, AgentError::Timeout { .. } | AgentError::Failed { .. }) {
-            // What a context did after a failure is unknown; the next use makes another. Its end is also what makes sure that
-            // the device does not touch the memory of these commands any more.
-            if let Err(second) = self.array.planner.discard(&self.device.npu.contexts, context) {
-                tracing::warn!("a context that failed: {second}");
-            }
-            self.array.active = None;
-        }
-        let name = match self.works[origin.work].commands().get(origin.command) {
-            Some(Command::Dispatch { executable, .. }) => executable.artifact().name(),
-            _ => "a kernel",
-        };
-        let what = format!("dispatch of `{name}` (command {}) in a chain of {count}", origin.command);
-        let started = last.max(self.begun) - origin.work + 1;
-        Stop { work: origin.work, started, cause: device_error(&self.device.npu, &what, cause) }
-    }
-
-    /// Runs what is not a dispatch. The chain is empty, and what is under way does not conflict.
-    fn on_host(&mut self, work: &'a Work, position: usize, command: &'a Command) -> Result<(), DeviceError> {
-        let table = work.bindings();
-        for (reference, _) in command.references() {
-            let (buffer, offset, length) = self.find(table, position, reference)?;
-            // What is written too: bytes that the command leaves alone have to keep what the device wrote.
-            buffer.fetch(offset, length)?;
-        }
-        let result = self.run_on_host(table, position, command);
-        let told = self.scratch.written.take().filter(|_| result.is_ok());
-        for (reference, access) in command.references() {
-            if access == Access::Write {
-                let (buffer, offset, length) = self.find(table, position, reference)?;
-                match told.as_ref().filter(|parts| parts.iter().all(|part| part.end <= length)) {
-                    Some(parts) => {
-                        parts.iter().try_for_each(|part| buffer.publish(offset + part.start, part.len()))?;
-                    }
-                    None => buffer.publish(offset, length)?,
-                }
-            }
-        }
-        result
-    }
-
-    fn run_on_host(
-        &mut self,
-        table: &'a BindingTable,
-        position: usize,
-        command: &'a Command,
-    ) -> Result<(), DeviceError> {
-        match command {
-            Command::Barrier | Command::Dispatch { .. } => Ok(()),
-            Command::Fill { pattern, target } => {
-                let target = self.span(table, position, target)?;
-                target.fill(pattern);
-                self.copied(target);
-                Ok(())
-            }
-            Command::Update { data, target } => {
-                let target = self.span(table, position, target)?;
-                same_length(position, data.len(), target.length())?;
-                target.write(data);
-                self.copied(target);
-                Ok(())
-            }
-            Command::Copy { source, target } => {
-                let (source, target) = (self.span(table, position, source)?, self.span(table, position, target)?);
-                same_length(position, source.length(), target.length())?;
-                target.copy_from(source);
-                self.copied(target);
-                Ok(())
-            }
-            Command::HostCall { function, inputs, output } => {
-                self.host_call(table, position, &**function, inputs, output)
-            }
-        }
-    }
-
-    fn copied(&self, target: Span<'_>) {
-        self.device.counters.bytes_copied.fetch_add(target.length() as u64, Ordering::Relaxed);
-    }
-
-    fn host_call(
-        &mut self,
-        table: &'a BindingTable,
-        position: usize,
-        function: &dyn Kernel,
-        inputs: &'a [BufferRef],
-        output: &'a BufferRef,
-    ) -> Result<(), DeviceError> {
-        self.device.counters.host_calls.fetch_add(1, Ordering::Relaxed);
-        let output = self.span(table, position, output)?;
-        let mut inline = [output; INLINE_SPANS];
-        let mut many = Vec::new();
-        let spans: &[Span<'_>] = if inputs.len() <= INLINE_SPANS {
-            for (span, reference) in inline.iter_mut().zip(inputs) {
-                *span = self.span(table, position, reference)?;
-            }
-            &inline[..inputs.len()]
-        } else {
-            for reference in inputs {
-                many.push(self.span(table, position, reference)?);
-            }
-            &many
-        };
-        let Scratch { snapshots, written, .. } = &mut *self.scratch;
-        let maintained = self.device.npu.agent.caches().is_none();
-        let call = || {
-            snapshots.call(spans, &[output], |inputs, outputs| {
-                let result = run_guarded(function, inputs, outputs);
-                if !maintained && result.is_ok() {
-                    let mut parts = Vec::new();
-                    *written = function.written(inputs, &mut |part| parts.push(part)).then_some(parts);
-                }
-                result
-            })
-        };
-        // Without the lock, so that a function may itself use the device.
-        let result = MutexGuard::unlocked(&mut self.array, call).unwrap_or(Ok(()));
-        let name = function.name();
-        result.map_err(|e| DeviceError::Execution(format!("host call of `{name}` (command {position}): {e}")))
-    }
-
     fn span(
         &self,
         table: &'a BindingTable,
@@ -659,13 +424,6 @@ impl<'a> Run<'a> {
             ))),
         }
     }
-}
-
-fn same_length(position: usize, source: usize, target: usize) -> Result<(), DeviceError> {
-    if source == target {
-        return Ok(());
-    }
-    Err(DeviceError::InvalidArgument(format!("command {position}: {source} bytes for a target of {target}")))
 }
 
 #[cfg(test)]

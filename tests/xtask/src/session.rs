@@ -57,6 +57,9 @@ pub struct SimulationOptions {
     /// takes several, separated by commas
     #[arg(long, value_name = "KERNEL", default_value = "6.18")]
     pub kernel: String,
+    /// With --driver xdna or rocr: how the machine differs from one in order, as AMDXDNA_SIM_MACHINE has it: `wait=cmd,contexts=2`
+    #[arg(long, value_name = "LIST")]
+    pub machine: Option<String>,
     /// With --driver rocr: the HSA runtime, `new` or `old` (both of the testbed) or a file
     #[arg(long, value_name = "ROCR", default_value = "new")]
     pub rocr: String,
@@ -67,7 +70,7 @@ pub const KERNELS: [&str; 4] = ["legacy", "6.14", "6.18", "7.2"];
 
 impl Default for SimulationOptions {
     fn default() -> Self {
-        Self { npus: "aie2p".to_owned(), kernel: "6.18".to_owned(), rocr: "new".to_owned() }
+        Self { npus: "aie2p".to_owned(), kernel: "6.18".to_owned(), machine: None, rocr: "new".to_owned() }
     }
 }
 

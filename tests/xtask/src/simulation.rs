@@ -26,6 +26,7 @@ pub struct Simulation {
     rocr: Option<PathBuf>,
     npus: String,
     kernel: String,
+    machine: Option<String>,
     dir: Arc<TempDir>,
 }
 
@@ -48,7 +49,14 @@ impl Simulation {
         };
         let dir = Arc::new(tempfile::Builder::new().prefix("xtask-kernel-reports-").tempdir()?);
         let preload = library::preload(offline)?;
-        Ok(Some(Self { preload, rocr, npus: options.npus.clone(), kernel: options.kernel.clone(), dir }))
+        Ok(Some(Self {
+            preload,
+            rocr,
+            npus: options.npus.clone(),
+            kernel: options.kernel.clone(),
+            machine: options.machine.clone(),
+            dir,
+        }))
     }
 
     /// The same simulation with reports of its own.
@@ -67,6 +75,9 @@ impl Simulation {
             .env("AMDXDNA_SIM_DEVICES", &self.npus)
             .env("AMDXDNA_SIM_KERNEL", &self.kernel)
             .env("AMDXDNA_SIM_REPORT", self.dir.path().join(REPORT));
+        if let Some(machine) = &self.machine {
+            command.env("AMDXDNA_SIM_MACHINE", machine);
+        }
         // Without one a path to nowhere shows that none is looked for.
         let nowhere = Path::new("/nonexistent/libhsa-runtime64.so.1");
         command.env("AIE_HAL_LIBHSA_PATH", self.rocr.as_deref().unwrap_or(nowhere));

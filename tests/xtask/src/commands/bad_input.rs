@@ -21,6 +21,11 @@ const PROMPT: &str = "Water is";
 /// Enough for the header and the vocabulary of the testbed's model, and a third of its weights.
 const CUT_BYTES: u64 = 30_000_000;
 
+/// Arguments of `demo` for NPUs behind kernels on which they cannot be used.
+const NPU_WITHOUT_WAIT: [&str; 4] = ["--driver", "xdna", "--machine", "wait=none"];
+const NPU_WITHOUT_IOMMU: [&str; 4] = ["--driver", "xdna", "--machine", "iommu=off"];
+const NPU_IN_PASSTHROUGH: [&str; 4] = ["--driver", "xdna", "--machine", "iommu=passthrough"];
+
 /// Check that mistakes get a clear message, an exit code and no abort.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -106,6 +111,13 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         case("a scheme that does not exist", &["--device", "bogus://x"], &["bogus", "available"]),
         case("a parameter that does not exist", &["--device", "mock:aie2p?colour=red"], &["colour"]),
         case("a real NPU where there is none", &["--device", "xdna"], &["xdna"]),
+        case(
+            "a kernel without a way to wait",
+            &NPU_WITHOUT_WAIT,
+            &["no way to wait for a command", "WAIT_CMD", "timeline"],
+        ),
+        case("an IOMMU that is off", &NPU_WITHOUT_IOMMU, &["cannot be opened", "IOMMU on", "iommu=pt"]),
+        case("an IOMMU in passthrough mode", &NPU_IN_PASSTHROUGH, &["cannot be opened", "IOMMU on", "iommu=pt"]),
         case("a model that is not one", &["--model", &path(&text)], &["is not a GGUF model", "--model"]),
         case("a model that breaks off", &["--model", &path(&broken)], &["llama.cpp failed", "exit code"]),
         case("a model that is not there", &["--model", &path(&empty)], &["cannot read the model", "--model"]),

@@ -30,7 +30,8 @@ pub struct ConformanceArgs {
     driver: DriverName,
     #[command(flatten)]
     simulation: SimulationOptions,
-    /// On every simulated kernel and every generation, one after the other; --kernel and --npus do not count then
+    /// On every simulated kernel and every generation, and on machines of other kinds, one after the other; --kernel, --npus and
+    /// --machine do not count then
     #[arg(long)]
     every_kernel: bool,
     /// Arguments for the test program
@@ -54,9 +55,14 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     for machine in machines(args) {
         let simulation = Simulation::for_driver(args.driver, &testbed, &machine, options.offline)?
             .context("this driver has a simulated kernel device")?;
-        println!("on {} behind the kernel {}:", machine.npus, machine.kernel);
-        run_suite(name, simulation.command(&testbed, &program), args)
-            .with_context(|| format!("on {} behind the kernel {}", machine.npus, machine.kernel))?;
+        let place = format!(
+            "on {} behind the kernel {}{}",
+            machine.npus,
+            machine.kernel,
+            machine.machine.as_ref().map_or_else(String::new, |machine| format!(" ({machine})"))
+        );
+        println!("{place}:");
+        run_suite(name, simulation.command(&testbed, &program), args).context(place)?;
         let report = simulation.report()?;
         simulation.nothing_open(&report)?;
         println!("{}", report.summary());
@@ -74,7 +80,14 @@ fn machines(args: &ConformanceArgs) -> Vec<SimulationOptions> {
         kernel: (*kernel).to_owned(),
         ..args.simulation.clone()
     };
-    KERNELS.iter().flat_map(|kernel| ["aie2", "aie2p"].map(|npus| on(kernel, npus))).collect()
+    let mut machines: Vec<SimulationOptions> =
+        KERNELS.iter().flat_map(|kernel| ["aie2", "aie2p"].map(|npus| on(kernel, npus))).collect();
+    // Without timelines, and with addresses of the device's own, which ROCR does not know.
+    machines.push(SimulationOptions { machine: Some("wait=cmd".to_owned()), ..on(&"legacy", "aie2p") });
+    if args.driver == DriverName::Xdna {
+        machines.push(SimulationOptions { machine: Some("addresses=iova".to_owned()), ..on(&"7.2", "aie2p") });
+    }
+    machines
 }
 
 fn run_suite(name: &str, mut command: Command, args: &ConformanceArgs) -> Result<()> {
