@@ -84,6 +84,11 @@ impl Simulation {
         command
     }
 
+    /// Whether programs use an HSA runtime.
+    pub fn has_runtime(&self) -> bool {
+        self.rocr.is_some()
+    }
+
     /// What programs may leave open.
     fn kept(&self) -> Levels {
         if self.rocr.is_some() { KEPT_BY_ROCR } else { KEPT_BY_THE_DRIVER }

@@ -1,9 +1,9 @@
 //! What a token and a dispatch cost at the kernel, measured on the simulated kernel device.
 //!
 //! For a token two runs are compared that differ only in the number of tokens they decode: what they share, from loading
-//! the model to warming up, cancels out, and what is left is the steady state. For a dispatch a small program is run,
-//! once through the HAL and twice with the runtime's own functions: with as many dispatches for a doorbell, and with
-//! one.
+//! the model to warming up, cancels out, and what is left is the steady state. For a dispatch a small program is run
+//! through the HAL, and where there is a runtime below twice with its own functions: with as many dispatches for a doorbell, and
+//! with one.
 
 use crate::build;
 use crate::generation::{self, Request, StatsFile};
@@ -11,7 +11,7 @@ use crate::output;
 use crate::process;
 use crate::session::{Options, Session};
 use crate::simulation::KernelReport;
-use crate::stats::Stats;
+use crate::stats::{Counters, Stats};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,8 +37,9 @@ pub struct KernelCosts {
     pub token: TokenCosts,
     /// Per dispatch, by way.
     pub dispatch: Vec<DispatchCosts>,
-    /// Host time of a dispatch through the HAL, as a multiple of the runtime's functions with the same chains.
-    pub hal_to_plain: f64,
+    /// Host time of a dispatch through the HAL, as a multiple of the runtime's functions with the same chains; `None` without a
+    /// runtime.
+    pub hal_to_plain: Option<f64>,
 }
 
 /// A decoded token, after the warm-up.
@@ -57,6 +58,10 @@ pub struct TokenCosts {
     pub contexts_created: f64,
     /// Changes of context.
     pub context_switches: f64,
+    /// Bytes whose cache lines were written back.
+    pub bytes_written_back: f64,
+    /// Bytes whose cache lines were invalidated.
+    pub bytes_invalidated: f64,
     /// Buffer objects made, by type.
     pub bos_created: BTreeMap<String, f64>,
     /// Milliseconds of the device's own time.
@@ -92,9 +97,7 @@ struct Printed {
 impl KernelCosts {
     /// Measures on the simulated kernel device of `session`; `None` if it has none.
     pub fn measure(session: &Session, model: &Path, threads: usize, options: &Options) -> Result<Option<Self>> {
-        if session.simulation.is_none() {
-            return Ok(None);
-        }
+        let Some(simulation) = &session.simulation else { return Ok(None) };
         let run = |tokens| decode(session, model, threads, tokens);
         let chains = |tokens| least_chains(session, model, threads, tokens);
         let tokens = TOKENS.1 - TOKENS.0;
@@ -102,11 +105,12 @@ impl KernelCosts {
         let token = TokenCosts::between(&run(TOKENS.0)?, &run(TOKENS.1)?, tokens, least);
         let program =
             build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
-        let dispatch = WAYS
+        let ways = if simulation.has_runtime() { &WAYS[..] } else { &WAYS[..1] };
+        let dispatch = ways
             .iter()
             .map(|way| DispatchCosts::measure(session, &program, way).with_context(|| way.0))
             .collect::<Result<Vec<_>>>()?;
-        let hal_to_plain = dispatch[0].ns / dispatch[1].ns;
+        let hal_to_plain = dispatch.get(1).map(|plain| dispatch[0].ns / plain.ns);
         Ok(Some(Self { token, dispatch, hal_to_plain }))
     }
 
@@ -120,6 +124,8 @@ impl KernelCosts {
             ("commands in them", token.commands),
             ("contexts made", token.contexts_created),
             ("context switches", token.context_switches),
+            ("bytes written back", token.bytes_written_back),
+            ("bytes invalidated", token.bytes_invalidated),
             ("ms of the device's own time", token.virtual_ms),
         ];
         let bos = token.bos_created.iter().map(|(kind, count)| (format!("buffer objects made: {kind}"), *count));
@@ -164,18 +170,28 @@ impl KernelCosts {
             table.add_row(row("its dispatches with a doorbell each, at the cost above", numbers));
         }
         println!("{table}");
-        println!(
-            "host time of a dispatch through the HAL: {:.2} times that of the runtime's functions, chains of 32 on both \
-             sides, the simulated kernel device's share included",
-            self.hal_to_plain
-        );
+        if let Some(ratio) = self.hal_to_plain {
+            println!(
+                "host time of a dispatch through the HAL: {ratio:.2} times that of the runtime's functions, chains of 32 on both \
+                 sides, the simulated kernel device's share included"
+            );
+        }
     }
 }
 
 /// Decodes so many tokens, whatever the model says of the end.
-fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<KernelReport> {
-    generate(session, model, threads, tokens, None)?;
-    session.kernel_report()?.context("the session has a simulated kernel device")
+fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<Decoded> {
+    let file = StatsFile::new()?;
+    generate(session, model, threads, tokens, Some(&file.path()))?;
+    let kernel = session.kernel_report()?.context("the session has a simulated kernel device")?;
+    Ok(Decoded { kernel, counters: Stats::read(&file.path())?.used()?.counters.clone() })
+}
+
+/// A run, as the kernel saw it and as the driver counted it.
+#[derive(Clone)]
+struct Decoded {
+    kernel: KernelReport,
+    counters: Counters,
 }
 
 /// Chains the simulated device without ROCR takes for the same run.
@@ -194,7 +210,12 @@ fn generate(session: &Session, model: &Path, threads: usize, tokens: usize, stat
 
 impl TokenCosts {
     /// What `longer` did more than `shorter`, for each of `tokens`.
-    fn between(shorter: &KernelReport, longer: &KernelReport, tokens: usize, least_doorbells: f64) -> Self {
+    fn between(shorter: &Decoded, longer: &Decoded, tokens: usize, least_doorbells: f64) -> Self {
+        let counted = |count: fn(&Counters) -> u64| {
+            (count(&longer.counters) as f64 - count(&shorter.counters) as f64) / tokens as f64
+        };
+        let (bytes_written_back, bytes_invalidated) = (counted(|c| c.bytes_flushed), counted(|c| c.bytes_invalidated));
+        let (shorter, longer) = (&shorter.kernel, &longer.kernel);
         let each = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / tokens as f64;
         let calls = longer.calls.iter().map(|(name, calls)| {
             let before = shorter.calls.get(name).map_or(0, |calls| calls.count);
@@ -210,6 +231,8 @@ impl TokenCosts {
             commands: each(shorter.commands, longer.commands),
             contexts_created: each(shorter.contexts_created, longer.contexts_created),
             context_switches: each(shorter.context_switches, longer.context_switches),
+            bytes_written_back,
+            bytes_invalidated,
             bos_created: bos.collect(),
             virtual_ms: each(shorter.virtual_ns, longer.virtual_ns) / 1e6,
         }
@@ -249,14 +272,17 @@ mod tests {
 
     #[test]
     fn what_two_runs_share_cancels_out() {
-        let shorter: KernelReport = serde_json::from_str(&crate::simulation::tests::sample(0)).unwrap();
+        let kernel: KernelReport = serde_json::from_str(&crate::simulation::tests::sample(0)).unwrap();
+        let shorter = Decoded { kernel, counters: Counters::default() };
         let mut longer = shorter.clone();
-        longer.doorbells += 8;
-        longer.virtual_ns += 12_000_000;
-        longer.calls.get_mut("EXEC_CMD").unwrap().count += 8;
+        longer.kernel.doorbells += 8;
+        longer.kernel.virtual_ns += 12_000_000;
+        longer.kernel.calls.get_mut("EXEC_CMD").unwrap().count += 8;
+        longer.counters.bytes_flushed = 4096;
         let costs = TokenCosts::between(&shorter, &longer, 4, 2.0);
         assert_eq!((costs.doorbells, costs.contexts_created, costs.virtual_ms), (2.0, 0.0, 3.0));
         assert_eq!(costs.calls, BTreeMap::from([("EXEC_CMD".to_owned(), 2.0)]));
+        assert_eq!((costs.bytes_written_back, costs.bytes_invalidated), (1024.0, 0.0));
         assert_eq!(costs.bos_created["CMD"], 0.0);
     }
 }
