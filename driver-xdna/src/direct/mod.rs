@@ -4,12 +4,12 @@
 //! device heap, buffer objects, hardware contexts with their PDIs, command chains, and waiting. Nothing on this way ends the
 //! process: what the kernel answers becomes an error.
 //!
-//! - [`node`]: the open node, typed requests.
-//! - [`bo`]: buffer objects and their three addresses.
-//! - [`context`]: hardware contexts, and the chains under way in them.
-//! - [`command`]: what chains and commands look like, and how a chain ended.
-//! - [`completion`]: waiting, by whichever way this kernel has.
-//! - [`open`]: opening, which ends with one real round trip.
+//! - `node`: the open node, typed requests.
+//! - `bo`: buffer objects and their three addresses.
+//! - `context`: hardware contexts, and the chains under way in them.
+//! - `command`: what chains and commands look like, and how a chain ended.
+//! - `completion`: waiting, by whichever way this kernel has.
+//! - `open`: opening, which ends with one real round trip.
 //!
 //! # Rules
 //! - Chains are started ahead, as many as the kernel queues for a context, and looked at later ([`Agent::start`],
