@@ -186,7 +186,12 @@ impl Builder<'_> {
         reason: HostReason<'_>,
     ) -> Result<(), String> {
         let kernel = op.reference(node).map_err(|cause| cause.to_string())?;
-        let inputs: Vec<Operand> = view.inputs().map(|v| self.input(v)).collect();
+        let inputs = view.sources.iter().enumerate().filter_map(|(slot, source)| {
+            let source = source.as_ref()?;
+            let never_read = RESULT_SOURCES.contains(&(op.name(), slot));
+            Some(if never_read { Operand::Memory(range(source.span)) } else { self.input(source) })
+        });
+        let inputs: Vec<Operand> = inputs.collect();
         let output = self.output(&view.output);
         self.host_call(&kernel, &inputs, &output)?;
         self.count(op, node, Some(reason));
@@ -464,6 +469,10 @@ impl Builder<'_> {
         })
     }
 }
+
+/// Sources that are the memory of the result and never read (see `aie_ops::family`): of a KV cache, which is one, nothing is to be
+/// written back but the rows that are set.
+const RESULT_SOURCES: [(&str, usize); 2] = [("CPY", 1), ("SET_ROWS", 2)];
 
 /// Bytes of a tensor's elements, without gaps.
 fn data_bytes(tensor: &Tensor) -> usize {
