@@ -156,26 +156,26 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
 /// Machines with an NPU that cannot be used, simulated behind the kernel interface: each has its own message and fix.
 fn machines(absent: &Path) -> Vec<Case> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let machine = |name, defect: &str, expected: &[&str]| Case {
+    let machine = |name, driver: &str, defect: &str, expected: &[&str]| Case {
         name,
-        arguments: words(&["--driver", "xdna"]),
+        arguments: words(&["--driver", driver]),
         environment: vec![("AMDXDNA_SIM_MACHINE", defect.to_owned())],
         expected: words(expected),
     };
     let rocr = |name, rocr: &str, expected: &[&str]| Case {
         name,
-        arguments: words(&["--driver", "xdna", "--rocr", rocr]),
+        arguments: words(&["--driver", "rocr", "--rocr", rocr]),
         environment: Vec::new(),
         expected: words(expected),
     };
     let absent = absent.display().to_string();
     vec![
-        machine("an NPU and no KFD", "kfd=missing", &["/dev/kfd"]),
-        machine("an NPU and a KFD nobody may use", "kfd=forbidden", &["no permission", "/dev/kfd"]),
-        machine("an NPU whose node is missing", "node=missing", &["accel0 does not exist"]),
-        machine("an NPU whose node nobody may use", "node=forbidden", &["no permission", "accel0"]),
-        machine("an NPU of another generation", "pci=17f9:00", &["unknown generation", "AIE_HAL_ARCH_PATH"]),
-        machine("an NPU with old firmware", "firmware=0.0.0.1", &["firmware", "update linux-firmware"]),
+        machine("an NPU and no KFD", "rocr", "kfd=missing", &["/dev/kfd"]),
+        machine("an NPU and a KFD nobody may use", "rocr", "kfd=forbidden", &["no permission", "/dev/kfd"]),
+        machine("an NPU whose node is missing", "xdna", "node=missing", &["accel0 does not exist"]),
+        machine("an NPU whose node nobody may use", "xdna", "node=forbidden", &["no permission", "accel0"]),
+        machine("an NPU of another generation", "xdna", "pci=17f9:00", &["unknown generation", "AIE_HAL_ARCH_PATH"]),
+        machine("an NPU with old firmware", "xdna", "firmware=0.0.0.1", &["firmware", "update linux-firmware"]),
         rocr(
             "an HSA runtime that never processes packets",
             "old",
