@@ -56,6 +56,14 @@ impl PrivateApt {
         Ok(versions_in(&self.madison(package)?, Some(suite)).into_iter().next())
     }
 
+    /// The packages whose name begins with `prefix`, in no order.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut command = Command::new("apt-cache");
+        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["pkgnames", prefix]);
+        let listing = run_helper(&mut command, LIMIT).context("apt could not list packages")?;
+        Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
+    }
+
     fn madison(&self, package: &str) -> Result<String> {
         let mut command = Command::new("apt-cache");
         command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["madison", package]);

@@ -25,6 +25,7 @@ mod simulation;
 mod stats;
 mod testbed;
 mod tools;
+mod virtual_machine;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -57,6 +58,7 @@ enum Command {
     BlockFormats(commands::block_formats::BlockFormatsArgs),
     Formats(commands::formats::FormatsArgs),
     Xrt(commands::xrt::XrtArgs),
+    Vm(commands::vm::VmArgs),
     Kld(commands::kld::KldArgs),
     Splits(commands::splits::SplitsArgs),
     Models(commands::models::ModelsArgs),
@@ -97,6 +99,11 @@ fn main() -> ExitCode {
         Command::Bench(args) => commands::bench::run(args, options),
         Command::Rpc(args) => commands::rpc::run(args, options),
         Command::BadInput(args) => commands::bad_input::run(args, options),
+        // Its exit code is that of the program in the guest.
+        Command::Vm(args) => match commands::vm::run(args, options) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         // It has said itself what failed, and its last line is the count.
         Command::Test(args) => match commands::test::run(args, options) {
             Ok(code) => return code,

@@ -8,6 +8,7 @@
 
 mod kernel_headers;
 mod rocr;
+pub mod virtual_machine;
 mod xrt;
 
 pub use kernel_headers::KernelHeaders;
@@ -297,7 +298,8 @@ impl Testbed {
         self.root().join("usr/lib").join(self.platform.triplet)
     }
 
-    fn root(&self) -> PathBuf {
+    /// The Debian root.
+    pub fn root(&self) -> PathBuf {
         self.dir.join(ROOT)
     }
 

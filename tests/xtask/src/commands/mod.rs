@@ -24,4 +24,5 @@ pub mod store;
 pub mod stress;
 pub mod test;
 pub mod testbed;
+pub mod vm;
 pub mod xrt;

@@ -1,0 +1,20 @@
+//! A virtual PC with an NPU: a kernel of Debian's with its own, unchanged driver, on an NPU that a program serves.
+//!
+//! [`Host`] has what a machine is made of, [`Machine`] says how it is to be, and [`Guest`] is one that was booted: it runs programs
+//! until it is powered off or dropped. QEMU needs no rights and no KVM; it interprets the guest's instructions. The guest sees the
+//! testbed's Debian root as its own root, and the checkout and the folder for results at the paths they have on the host,
+//! so that a command made for the host can run in the guest as it is.
+
+mod command_line;
+mod control;
+mod failure;
+mod guest;
+mod initramfs;
+mod logs;
+mod machine;
+mod script;
+mod server;
+
+pub use failure::BootFailure;
+pub use guest::{BOOT_LIMIT, FoundNpu, Guest, Stream, Times};
+pub use machine::{Host, Iommu, Machine, Npu};

@@ -1,0 +1,133 @@
+//! The folder of one boot: its logs, its command lines, and the files host and guest share. The newest are kept.
+
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Folder below `target`.
+const FOLDER: &str = "vm-logs";
+/// How many boots are kept.
+const KEPT: usize = 24;
+
+/// The folder of one boot.
+#[derive(Debug)]
+pub struct Logs {
+    dir: PathBuf,
+}
+
+impl Logs {
+    /// Makes a folder for a machine, and removes the oldest.
+    pub fn create(machine: &str) -> Result<Self> {
+        Self::create_in(&workspace::target().join(FOLDER), machine)
+    }
+
+    fn create_in(all: &Path, machine: &str) -> Result<Self> {
+        fs::create_dir_all(all).with_context(|| format!("cannot make {}", all.display()))?;
+        remove_oldest(all, KEPT - 1)?;
+        let milliseconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+        // Names sort by time; the end makes boots at the same moment differ.
+        let dir =
+            tempfile::Builder::new().prefix(&format!("{milliseconds}-{machine}-")).rand_bytes(4).tempdir_in(all)?;
+        let dir = fs::canonicalize(dir.keep())?;
+        fs::create_dir(dir.join("share"))?;
+        Ok(Self { dir })
+    }
+
+    /// The folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The folder the guest can write to.
+    pub fn share(&self) -> PathBuf {
+        self.dir.join("share")
+    }
+
+    /// The guest's first serial line.
+    pub fn console(&self) -> PathBuf {
+        self.dir.join("console.log")
+    }
+
+    /// What the guest's kernel had said when the guest powered off.
+    fn kernel(&self) -> PathBuf {
+        self.share().join("dmesg.txt")
+    }
+
+    /// The logs there can be, with what they are.
+    pub fn kinds(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        [
+            ("the guest's console", self.console()),
+            ("what the guest's kernel said", self.kernel()),
+            ("QEMU's messages", self.dir.join("qemu.log")),
+            ("the device server's messages", self.dir.join("server.log")),
+        ]
+        .into_iter()
+    }
+
+    /// Sends both outputs of a command to `NAME.log`, and notes its command line.
+    pub fn record(&self, command: &mut Command, name: &str) -> Result<()> {
+        let log = File::create(self.dir.join(format!("{name}.log")))?;
+        command.stderr(log.try_clone()?).stdout(log);
+        fs::write(self.dir.join(format!("{name}.sh")), command_line(command))?;
+        Ok(())
+    }
+}
+
+/// A command as a shell takes it.
+fn command_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| crate::simulation::quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ") + "\n"
+}
+
+fn remove_oldest(all: &Path, kept: usize) -> Result<()> {
+    let mut folders: Vec<PathBuf> =
+        fs::read_dir(all)?.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
+    folders.sort();
+    for folder in &folders[..folders.len().saturating_sub(kept)] {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove the old logs {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// The last lines of a file that say something; none if it is not there.
+pub fn last_lines(path: &Path, count: usize) -> String {
+    let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).replace('\r', "");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_are_kept() {
+        let all = tempfile::tempdir().unwrap();
+        for name in ["1000-a", "1001-b", "1002-c"] {
+            fs::create_dir(all.path().join(name)).unwrap();
+        }
+        remove_oldest(all.path(), 2).unwrap();
+        assert!(!all.path().join("1000-a").exists() && all.path().join("1001-b").exists());
+        let logs = Logs::create_in(all.path(), "7.2-npu4").unwrap();
+        assert!(logs.share().is_dir() && logs.dir().to_string_lossy().contains("7.2-npu4"));
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "one\r\n\n  \ntwo\r\nthree\n").unwrap();
+        assert_eq!(last_lines(&path, 2), "two\nthree");
+        assert_eq!(last_lines(&dir.path().join("none"), 2), "");
+    }
+
+    #[test]
+    fn command_lines_can_be_used_again() {
+        let mut command = Command::new("/q/qemu");
+        command.args(["-append", "a b"]);
+        assert_eq!(command_line(&command), "'/q/qemu' '-append' 'a b'\n");
+    }
+}
