@@ -87,7 +87,7 @@ impl Guest {
         // A socket's path has to be short.
         let sockets = tempfile::Builder::new().prefix("aie-vm-").tempdir()?;
         let shares = shares(host, &logs)?;
-        let initramfs = initramfs::make(&host.parts, machine, &shares, sockets.path())?;
+        let initramfs = initramfs::make(&host.parts, machine, &shares, logs.dir())?;
         let (device, control) = (sockets.path().join("npu.sock"), sockets.path().join("control.sock"));
         let mut serve = server::command(&host.server, &device, machine, &logs);
         logs.record(&mut serve, "server")?;
@@ -125,6 +125,8 @@ impl Guest {
         let times = Times { guest_seconds: 0.0, boot_seconds: 0.0 };
         let mut guest = Self { qemu, server, control, logs, next: 1, times, _sockets: sockets };
         let hundredths = guest.wait_until_ready(started, limit)?;
+        // A boot that fails keeps it, to be looked at.
+        fs::remove_file(&initramfs)?;
         guest.times = Times { guest_seconds: hundredths as f64 / 100.0, boot_seconds: started.elapsed().as_secs_f64() };
         Ok(guest)
     }

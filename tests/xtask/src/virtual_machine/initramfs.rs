@@ -6,6 +6,7 @@ use crate::simulation::quoted;
 use crate::testbed::virtual_machine::{DRIVER, Kernel, Parts};
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
+use std::io::{Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +22,8 @@ pub const RESULTS_TAG: &str = "results";
 /// Makes the archive in `folder` and returns it.
 pub fn make(parts: &Parts, machine: &Machine, shares: &[Share], folder: &Path) -> Result<PathBuf> {
     let kernel = parts.kernel(&machine.kernel)?;
-    let root = folder.join("initramfs");
+    let unpacked = tempfile::Builder::new().prefix("initramfs-").tempdir_in(folder)?;
+    let root = unpacked.path();
     for name in ["bin", "modules", "lib/firmware"] {
         fs::create_dir_all(root.join(name))?;
     }
@@ -37,7 +39,7 @@ pub fn make(parts: &Parts, machine: &Machine, shares: &[Share], folder: &Path) -
     fs::write(root.join("init"), INIT)?;
     fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755))?;
     fs::write(root.join("machine.sh"), settings(kernel, machine, shares)?)?;
-    archive(&parts.busybox(), &root, &folder.join("initramfs.cpio"))
+    archive(&parts.busybox(), root, &folder.join("initramfs.cpio"))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
@@ -78,12 +80,13 @@ fn settings(kernel: &Kernel, machine: &Machine, shares: &[Share]) -> Result<Stri
 fn archive(busybox: &Path, root: &Path, file: &Path) -> Result<PathBuf> {
     let mut names = Vec::new();
     list(root, Path::new(""), &mut names)?;
-    let name_list = file.with_extension("names");
-    fs::write(&name_list, names.join("\n") + "\n")?;
+    let mut name_list = tempfile::tempfile()?;
+    name_list.write_all((names.join("\n") + "\n").as_bytes())?;
+    name_list.rewind()?;
     let status = Command::new(busybox)
         .args(["cpio", "-o", "-H", "newc"])
         .current_dir(root)
-        .stdin(File::open(&name_list)?)
+        .stdin(name_list)
         .stdout(File::create(file)?)
         .stderr(std::process::Stdio::null())
         .status()

@@ -92,10 +92,14 @@ fn remove_oldest(all: &Path, kept: usize) -> Result<()> {
     Ok(())
 }
 
+/// QEMU says this of every device that is served.
+const HARMLESS: &str = "Could not enable error recovery";
+
 /// The last lines of a file that say something; none if it is not there.
 pub fn last_lines(path: &Path, count: usize) -> String {
     let text = String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).replace('\r', "");
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let says_something = |line: &&str| !line.trim().is_empty() && !line.contains(HARMLESS);
+    let lines: Vec<&str> = text.lines().filter(says_something).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
@@ -119,7 +123,7 @@ mod tests {
     fn the_end_of_a_log_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        fs::write(&path, "one\r\n\n  \ntwo\r\nthree\n").unwrap();
+        fs::write(&path, "one\r\n\n  \ntwo\r\nx: Could not enable error recovery for y\nthree\n").unwrap();
         assert_eq!(last_lines(&path, 2), "two\nthree");
         assert_eq!(last_lines(&dir.path().join("none"), 2), "");
     }

@@ -42,7 +42,7 @@ impl Npu {
 pub enum Iommu {
     /// Each buffer gets addresses of the device's own.
     Translated,
-    /// The device uses addresses of memory, and its buffers come from a part of it set aside
+    /// The device uses addresses of memory, and its buffers come from a part of it set aside.
     Passthrough,
 }
 
