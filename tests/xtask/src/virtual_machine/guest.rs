@@ -28,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(30);
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(60);
 /// How often output and processes are looked at.
 const TICK: Duration = Duration::from_millis(50);
+/// By how much the guest's clock may be ahead of ours.
+const CLOCKS: Duration = Duration::from_millis(500);
 const SIGKILL: i32 = 9;
 
 /// Which output of a program.
@@ -224,7 +226,7 @@ impl Guest {
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
             elapsed,
-            timed_out: code == 128 + SIGKILL && elapsed.as_secs() >= seconds,
+            timed_out: code == 128 + SIGKILL && elapsed + CLOCKS >= Duration::from_secs(seconds),
             // The guest does not tell.
             peak_resident: 0,
         })
