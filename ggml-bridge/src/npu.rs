@@ -14,7 +14,7 @@ use aie_ops::normalise::normalise;
 use aie_ops::{F16Policy, Node, Operation, Placement, table};
 use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Alignment of tensors and buffers in bytes: a cache line, and no less than ggml's CPU kernels like.
@@ -35,6 +35,8 @@ pub struct Npu {
     statistics: Statistics,
     queue: Mutex<Option<Arc<dyn Queue>>>,
     streams: Mutex<Vec<Weak<Stream>>>,
+    /// Whether another backend computes results in our buffers.
+    shares_results: AtomicBool,
 }
 
 impl Npu {
@@ -55,6 +57,7 @@ impl Npu {
             statistics: Statistics::default(),
             queue: Mutex::default(),
             streams: Mutex::default(),
+            shares_results: AtomicBool::new(false),
             device,
         }
     }
@@ -112,6 +115,21 @@ impl Npu {
             log::info(|| format!("{}: not supported: {reason}", self.name));
         }
         refusal.is_none()
+    }
+
+    /// Takes note of a node that this device does not compute, with its result at `address`. In one of our buffers, as views of a KV
+    /// cache are, another backend then writes to it, and nobody tells what.
+    pub fn left_to_others(&self, address: usize) {
+        let own = self.find(&(address..address + 1)).is_some();
+        if own && !self.shares_results.swap(true, Ordering::Relaxed) {
+            log::info(|| format!("{}: another backend writes to its buffers; they are flushed before every graph", self.name));
+            self.streams().iter().for_each(|stream| stream.forget_all());
+        }
+    }
+
+    /// Whether nobody but this device computes results in its buffers, as far as was asked.
+    pub fn writes_all_results(&self) -> bool {
+        !self.shares_results.load(Ordering::Relaxed)
     }
 
     /// Why a graph with `node` cannot be computed.

@@ -113,6 +113,11 @@ pub trait Operation: Sync + Send + Debug {
         let _ = (node, index);
         true
     }
+    /// The source that is the memory of the result and is never read, if there is one: what the operation leaves alone stays as
+    /// it is there.
+    fn result_source(&self) -> Option<usize> {
+        None
+    }
     /// Nodes with `dtype` for source 0 (or for the result, without sources) in every form the operation has. The rules are
     /// asked which of them they accept, for the documentation's table. The default are the forms most operations share.
     fn examples(&self, dtype: DataType) -> Vec<Node> {

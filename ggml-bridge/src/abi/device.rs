@@ -298,13 +298,18 @@ unsafe extern "C" fn buffer_from_host_ptr(
 unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> bool {
     guard("supports_op", false, || {
         let Ok(ggml) = ggml() else { return false };
-        // SAFETY: as above, and `op` and its sources are valid tensors. Their data and buffers are not looked at.
-        match unsafe { graph::node(ggml, &*op) } {
+        // SAFETY: as above, and `op` and its sources are valid tensors.
+        let (npu, op) = unsafe { (&of(device).npu, &*op) };
+        // SAFETY: as above. Their data and buffers are not looked at.
+        let supported = match unsafe { graph::node(ggml, op) } {
             Ok(None) => true,
-            // SAFETY: as above.
-            Ok(Some(node)) => unsafe { of(device) }.npu.supports(&node),
+            Ok(Some(node)) => npu.supports(&node),
             Err(_) => false,
+        };
+        if !supported && !op.view_src.is_null() && !op.data.is_null() {
+            npu.left_to_others(op.data.addr());
         }
+        supported
     })
 }
 

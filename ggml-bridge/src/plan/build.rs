@@ -188,11 +188,15 @@ impl Builder<'_> {
         let kernel = op.reference(node).map_err(|cause| cause.to_string())?;
         let inputs = view.sources.iter().enumerate().filter_map(|(slot, source)| {
             let source = source.as_ref()?;
-            let never_read = RESULT_SOURCES.contains(&(op.name(), slot));
+            let never_read = op.result_source() == Some(slot);
             Some(if never_read { Operand::Memory(range(source.span)) } else { self.input(source) })
         });
         let inputs: Vec<Operand> = inputs.collect();
-        let output = self.output(&view.output);
+        let memory = range(view.output.span);
+        // A KV cache is such a result. Whatever was written to it before has been written back: by an earlier graph, or when the
+        // program uploaded it.
+        let updated = op.result_source().is_some() && self.npu.writes_all_results() && self.memory.is_own(&memory);
+        let output = if updated { Operand::Memory(memory) } else { self.output(&view.output) };
         self.host_call(&kernel, &inputs, &output)?;
         self.count(op, node, Some(reason));
         Ok(())
@@ -469,10 +473,6 @@ impl Builder<'_> {
         })
     }
 }
-
-/// Sources that are the memory of the result and never read (see `aie_ops::family`): of a KV cache, which is one, nothing is to be
-/// written back but the rows that are set.
-const RESULT_SOURCES: [(&str, usize); 2] = [("CPY", 1), ("SET_ROWS", 2)];
 
 /// Bytes of a tensor's elements, without gaps.
 fn data_bytes(tensor: &Tensor) -> usize {

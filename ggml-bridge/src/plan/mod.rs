@@ -102,3 +102,52 @@ impl Plan {
         self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.range.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::drivers;
+    use crate::graph::{GraphNode, TensorView};
+    use crate::host_memory::HostSpan;
+    use aie_hal::ArchRegistry;
+    use aie_jit_iron::{JitPolicy, KernelStore};
+    use aie_ops::{DataType, OpParams, Tensor};
+
+    fn npu() -> Npu {
+        let device = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2p".parse().unwrap()).unwrap().remove(0);
+        let store = KernelStore::builder().policy(JitPolicy::Off).build().unwrap();
+        Npu::new(0, device, Arc::new(store), &Config::default())
+    }
+
+    /// A tensor in a buffer of its own.
+    fn view(npu: &Npu, id: usize, dtype: DataType, ne: [usize; 4]) -> TensorView {
+        let tensor = Tensor::contiguous(dtype, ne);
+        let (base, _) = npu.allocate(tensor.span_bytes()).unwrap();
+        // SAFETY: the buffer has these bytes, and lives as long as the NPU.
+        let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
+        TensorView { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+    }
+
+    #[test]
+    fn of_a_cache_only_what_others_may_have_written_is_flushed() {
+        let npu = npu();
+        let rows = view(&npu, 0, DataType::F32, [64, 2, 1, 1]);
+        let places = view(&npu, 1, DataType::I64, [2, 1, 1, 1]);
+        let cache = view(&npu, 2, DataType::F16, [64, 1024, 1, 1]);
+        let output = TensorView { id: 3, view: true, ..cache };
+        let flushed = |cache: TensorView| {
+            let sources = vec![Some(rows), Some(places), Some(cache)];
+            let (name, params) = (String::new(), OpParams::default());
+            let node = GraphNode { name, op: "SET_ROWS", params, output, further_outputs: Vec::new(), sources };
+            let plan = Plan::build(&npu, &Graph { nodes: vec![node] }).unwrap();
+            plan.flush.iter().map(|part| part.range.len()).sum::<usize>()
+        };
+        let inputs = rows.span.length() + places.span.length();
+        assert_eq!(flushed(cache), inputs);
+        npu.left_to_others(usize::MAX - 1);
+        assert_eq!(flushed(cache), inputs, "an address that is not in our buffers");
+        npu.left_to_others(cache.span.address() + 8);
+        assert_eq!(flushed(cache), inputs + cache.span.length());
+    }
+}

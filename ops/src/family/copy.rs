@@ -73,6 +73,10 @@ impl Operation for Copy {
         index != Some(1)
     }
 
+    fn result_source(&self) -> Option<usize> {
+        (self.sources == 2).then_some(1)
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         elementwise(self.name, node, arch)
     }

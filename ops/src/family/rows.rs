@@ -136,6 +136,10 @@ impl Operation for SetRows {
         matches!(index, Some(0 | 1))
     }
 
+    fn result_source(&self) -> Option<usize> {
+        Some(2)
+    }
+
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         rowwise(SET, node, arch, 1)
     }
