@@ -122,7 +122,9 @@ impl Npu {
     pub fn left_to_others(&self, address: usize) {
         let own = self.find(&(address..address + 1)).is_some();
         if own && !self.shares_results.swap(true, Ordering::Relaxed) {
-            log::info(|| format!("{}: another backend writes to its buffers; they are flushed before every graph", self.name));
+            log::info(|| {
+                format!("{}: another backend writes to its buffers; they are flushed before every graph", self.name)
+            });
             self.streams().iter().for_each(|stream| stream.forget_all());
         }
     }

@@ -65,6 +65,11 @@ impl Simulation {
         Ok(Self { dir, ..self.clone() })
     }
 
+    /// The same device with another kernel.
+    pub fn on_kernel(&self, kernel: &str) -> Self {
+        Self { kernel: kernel.to_owned(), ..self.clone() }
+    }
+
     /// A command for a program of the testbed, or one linked to its libraries, on the simulated device. What an earlier
     /// program reported is forgotten.
     pub fn command(&self, testbed: &Testbed, program: &Path) -> Command {
