@@ -56,6 +56,11 @@ pub trait Kernel: Send + Sync + Debug {
         let _ = (inputs, each);
         false
     }
+    /// Bytes of the argument at `index`, inputs first, that the kernel looks at; `None` where it goes by the length it is given.
+    fn argument_bytes(&self, index: usize) -> Option<usize> {
+        let _ = index;
+        None
+    }
     /// Number of outputs. A kernel with more than one defines [`Kernel::run_all`] as well, and refuses [`Kernel::run`].
     fn output_count(&self) -> usize {
         1

@@ -56,6 +56,10 @@ impl Kernel for Checked {
         self.run_all(inputs, &mut [output])
     }
 
+    fn argument_bytes(&self, index: usize) -> Option<usize> {
+        self.inputs.iter().chain(&self.outputs).nth(index).copied()
+    }
+
     fn output_count(&self) -> usize {
         self.outputs.len()
     }

@@ -10,10 +10,13 @@
 //!
 //! Thread-safe; every call takes one short lock.
 
+pub mod array;
 mod chain;
 mod clock;
 mod heap;
 mod refusal;
+pub mod status;
+pub mod transaction;
 
 pub use chain::ChainCommand;
 pub use clock::VirtualClock;

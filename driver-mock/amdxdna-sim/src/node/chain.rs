@@ -1,9 +1,9 @@
 //! Reading command BOs: what EXEC_CMD was given.
 
 use super::bo::{Bo, Kind};
-use super::context::Pdi;
 use super::file::State;
 use crate::kernel::Profile;
+use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::arch::Arch;
 use amdxdna_sys::ert::{self, opcode};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A submission that was accepted.
 #[derive(Debug)]
 pub(super) struct Submission {
-    pub(super) units: Vec<Arc<Pdi>>,
+    pub(super) units: Vec<Arc<LoadedPdi>>,
     pub(super) heap: Arc<Bo>,
     pub(super) sequence: u64,
     /// The BO that was submitted: a chain, or one command.

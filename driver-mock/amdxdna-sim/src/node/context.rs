@@ -4,15 +4,8 @@ use super::bo::Bo;
 use super::queue::Line;
 use super::syncobj::Syncobj;
 use aie_driver_mock::npu::ContextId;
-use aie_hal::artifact::Digest;
+use aie_driver_mock::npu::array::LoadedPdi;
 use std::sync::Arc;
-
-/// A PDI as it was when it was configured: the firmware loads it then.
-#[derive(Debug)]
-pub(super) struct Pdi {
-    pub(super) digest: Digest,
-    pub(super) bytes: Arc<[u8]>,
-}
 
 /// A context of an open file.
 #[derive(Debug)]
@@ -21,7 +14,7 @@ pub(super) struct Context {
     pub(super) columns: usize,
     pub(super) priority: u32,
     /// Compute units, by index.
-    pub(super) units: Option<Vec<Arc<Pdi>>>,
+    pub(super) units: Option<Vec<Arc<LoadedPdi>>>,
     /// Chain buffers of the kernel: they only take their place in the heap.
     pub(super) _chain_buffers: Vec<Arc<Bo>>,
     /// The list of compute units, when it was given and not yet looked at.

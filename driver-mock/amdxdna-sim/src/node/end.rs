@@ -6,11 +6,6 @@ use crate::kernel::{FailedChain, Overdue, Profile};
 use amdxdna_sys::ert::{opcode, state};
 use std::sync::Arc;
 
-/// The firmware's status for a command that the array has refused (an instruction error).
-pub(super) const ARRAY_ERROR: u32 = 0x0100_0006;
-/// The firmware's status for a command that makes no sense.
-pub(super) const INVALID_PARAMETER: u32 = 0x0200_0004;
-
 /// Words of the health report: version, generation (0 is aie2), the transaction's operation, and what the firmware knew.
 const HEALTH: [u32; 8] = [1, 0, u32::MAX, 0, 0, 0, 0, 0];
 

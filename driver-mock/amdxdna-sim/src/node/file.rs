@@ -1,13 +1,14 @@
 //! One open file of the accel node: handles, device heap, contexts.
 
+use super::Device;
 use super::bo::{Bo, Kind};
-use super::context::{Context, Pdi};
+use super::context::Context;
 use super::heap::HeapAccount;
 use super::syncobj::Syncobj;
 use super::user_memory::{self, Table};
-use super::{Device, run};
 use crate::errno::Errno;
 use crate::memory::{self, Memory};
+use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::artifact::Digest;
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR,
@@ -386,7 +387,8 @@ impl File {
         }
         let configs = list[size_of::<amdxdna_hwctx_param_config_cu>()..].chunks_exact(size_of::<amdxdna_cu_config>());
         let configs = configs.take(count).map(prefix::<amdxdna_cu_config>);
-        let units: Vec<Arc<Pdi>> = configs.map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
+        let units: Vec<Arc<LoadedPdi>> =
+            configs.map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
         let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
         let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
         self.device.npu.configure_context(context.npu, &digests).map_err(|_| Errno::EINVAL)?;
@@ -395,12 +397,13 @@ impl File {
     }
 
     /// The PDI in a BO, as it is now.
-    fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<Arc<Pdi>, Errno> {
+    fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<Arc<LoadedPdi>, Errno> {
         let bo = bo.filter(|bo| matches!(bo.kind(), Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
         let (memory, start) = bo.memory().ok_or(Errno::EINVAL)?;
-        let length = run::pdi_length(bo);
+        let head = memory.copy(start, LoadedPdi::HEADER.min(bo.length())).ok_or(Errno::EINVAL)?;
+        let length = LoadedPdi::length(&head).min(bo.length());
         let bytes = memory.copy(start, length).ok_or(Errno::EINVAL)?;
-        Ok(Arc::new(Pdi { digest: Digest::of(&bytes), bytes: bytes.into() }))
+        Ok(Arc::new(LoadedPdi::new(bytes)))
     }
 
     /// DESTROY_HWCTX. What the context still runs is ended by the watchdog first.

@@ -46,6 +46,7 @@ use crate::journal::Journal;
 use crate::kernel::Profile;
 use crate::memory::Arena;
 use crate::settings::{DeviceSettings, Iommu, Settings};
+use aie_driver_mock::npu::array::Array;
 use aie_driver_mock::npu::{ContextId, Npu};
 use aie_hal::arch::Arch;
 use aie_hal::kernel::KernelExecutor;
@@ -70,10 +71,9 @@ pub struct Device {
     npu: Npu,
     journal: Arc<Journal>,
     mappings: Arc<Mappings>,
-    executor: Arc<dyn KernelExecutor>,
     arena: Arc<Arena>,
     /// Held while a job runs.
-    array: Mutex<run::Array>,
+    array: Mutex<run::Firmware>,
     /// What is to run.
     queue: Arc<queue::Queue>,
     /// The jobs of every context.
@@ -111,6 +111,7 @@ impl Device {
         let mut arch = (*device.arch).clone();
         arch.limits.contexts = machine.contexts.unwrap_or(arch.limits.contexts);
         let arch = Arc::new(arch);
+        let array = Mutex::new(run::Firmware::new(Array::new(arch.clone(), executor)));
         let heap_bytes = machine.heap.unwrap_or(limits::DEV_MEM_SIZE).min(limits::DEV_MEM_SIZE);
         Arc::new(Self {
             address: device.address.clone(),
@@ -123,9 +124,8 @@ impl Device {
             arch,
             journal,
             mappings,
-            executor,
             arena: Arc::default(),
-            array: Mutex::default(),
+            array,
             queue: Arc::default(),
             lines: Mutex::default(),
             next_iova: AtomicU64::new(FIRST_IOVA),

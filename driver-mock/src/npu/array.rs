@@ -1,0 +1,195 @@
+//! The array with what is needed to run a kernel on it: kernels are prepared once, and run on memory that the caller has found.
+//!
+//! The firmware's side of a command is the same whatever is in front of it, the ioctls of a kernel driver or the mailbox of a
+//! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
+
+use super::status;
+use aie_device_memory::{Snapshots, Span};
+use aie_hal::arch::Arch;
+use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::format::instructions::InstructionStream;
+use aie_hal::format::pdi;
+use aie_hal::kernel::{Kernel, KernelExecutor, run_guarded};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Kernels that are kept prepared.
+const PREPARED: usize = 4096;
+
+/// A PDI as it was when a context was given it: the firmware loads it then.
+#[derive(Debug, Clone)]
+pub struct LoadedPdi {
+    /// Of its bytes.
+    pub digest: Digest,
+    /// All of it.
+    pub bytes: Arc<[u8]>,
+}
+
+/// Offset of the word of a PDI that holds the length of its partition, in words.
+const PDI_TOTAL_LENGTH: usize = 0xd8;
+
+impl LoadedPdi {
+    /// A PDI of these bytes.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self { digest: Digest::of(&bytes), bytes: bytes.into() }
+    }
+
+    /// Bytes of a PDI that starts at `head`, by its header, of which there have to be [`LoadedPdi::HEADER`] bytes; more than there
+    /// can be when the header says nonsense.
+    pub fn length(head: &[u8]) -> usize {
+        let word = head.get(PDI_TOTAL_LENGTH..PDI_TOTAL_LENGTH + 4).and_then(|word| word.try_into().ok());
+        let words = u32::from_le_bytes(word.unwrap_or_default()) as usize;
+        words.checked_mul(4).and_then(|bytes| bytes.checked_add(pdi::CDO_OFFSET)).unwrap_or(usize::MAX)
+    }
+
+    /// Bytes of the header that tell the length.
+    pub const HEADER: usize = PDI_TOTAL_LENGTH + 4;
+}
+
+/// What a PDI and a list of instructions come to.
+#[derive(Debug)]
+pub struct Prepared {
+    name: String,
+    arguments: usize,
+    kernel: Result<Arc<dyn Kernel>, String>,
+}
+
+impl Prepared {
+    /// Its kernel's name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Number of arguments: what its instruction stream addresses.
+    pub fn argument_count(&self) -> usize {
+        self.arguments
+    }
+
+    /// Bytes of the argument at `index`, where its kernel says.
+    pub fn argument_bytes(&self, index: usize) -> Option<usize> {
+        self.kernel.as_ref().ok()?.argument_bytes(index)
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument<'a> {
+    /// Its memory.
+    pub span: Span<'a>,
+    /// Whether the device may write to it.
+    pub writable: bool,
+}
+
+/// How a command ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// As it should.
+    Completed,
+    /// The firmware answers with a status ([`status`]) and for a reason.
+    Failed(u32, String),
+    /// It never signals, as a design does that waits for what does not come.
+    Silent(String),
+}
+
+/// Where instructions are: PDI, device address, bytes.
+type Place = (Digest, u64, usize);
+
+/// The array: who holds it has it to himself.
+#[derive(Debug)]
+pub struct Array {
+    arch: Arc<Arch>,
+    executor: Arc<dyn KernelExecutor>,
+    snapshots: Snapshots,
+    /// By place, with the instructions that were there.
+    by_place: HashMap<Place, (Vec<u8>, Arc<Prepared>)>,
+    by_content: HashMap<Digest, Arc<Prepared>>,
+}
+
+impl Array {
+    /// An array of generation `arch`, whose kernels `executor` executes.
+    pub fn new(arch: Arc<Arch>, executor: Arc<dyn KernelExecutor>) -> Self {
+        let (by_place, by_content) = (HashMap::new(), HashMap::new());
+        Self { arch, executor, snapshots: Snapshots::default(), by_place, by_content }
+    }
+
+    /// The kernel of a PDI with the instructions at a device address.
+    ///
+    /// # Errors
+    /// Why the two are no kernel. Hardware would wait for ever.
+    pub fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, String> {
+        let place = (pdi.digest, address, instructions.len());
+        if let Some((before, prepared)) = self.by_place.get(&place)
+            && before == instructions
+        {
+            return Ok(prepared.clone());
+        }
+        let (name, arch) = (format!("pdi {:.12}", pdi.digest.to_string()), &self.arch);
+        let artifact = KernelArtifact::new(name, &*arch.name, arch.dev_gen, pdi.bytes.clone(), instructions);
+        let artifact = artifact.map_err(|error| error.to_string())?;
+        let prepared = match self.by_content.get(artifact.identity()) {
+            Some(prepared) => prepared.clone(),
+            None => {
+                let kernel = self.executor.prepare(&artifact).map_err(|error| error.to_string());
+                let name = kernel.as_ref().map_or_else(|_| artifact.name(), |kernel| kernel.name()).to_owned();
+                Arc::new(Prepared { name, arguments: artifact.argument_count(), kernel })
+            }
+        };
+        if self.by_place.len() >= PREPARED {
+            self.by_place.clear();
+            self.by_content.clear();
+        }
+        self.by_content.insert(*artifact.identity(), prepared.clone());
+        self.by_place.insert(place, (instructions.to_vec(), prepared.clone()));
+        Ok(prepared)
+    }
+
+    /// Runs a kernel; the last arguments are its outputs. With `garbage` they get nonsense afterwards.
+    pub fn run(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
+        let name = &prepared.name;
+        let kernel = match &prepared.kernel {
+            Ok(kernel) => kernel,
+            Err(reason) => return Outcome::Silent(format!("`{name}`: {reason}")),
+        };
+        let outputs = kernel.output_count();
+        if outputs == 0 || outputs > arguments.len() {
+            return Outcome::Silent(format!("`{name}` has no output"));
+        }
+        let (inputs, outputs) = arguments.split_at(arguments.len() - outputs);
+        if !outputs.iter().all(|argument| argument.writable) {
+            return Outcome::Silent(format!("`{name}`: its output is mapped for reading only"));
+        }
+        let inputs: Vec<Span<'_>> = inputs.iter().map(|argument| argument.span).collect();
+        let outputs: Vec<Span<'_>> = outputs.iter().map(|argument| argument.span).collect();
+        let result = self.snapshots.call(&inputs, &outputs, |inputs, outputs| {
+            let result = run_guarded(&**kernel, inputs, outputs);
+            if garbage {
+                outputs.iter_mut().for_each(|output| fill_with_nonsense(output));
+            }
+            result
+        });
+        match result.unwrap_or_else(|| Err("its outputs overlap".into())) {
+            Ok(()) => Outcome::Completed,
+            Err(reason) => Outcome::Failed(status::AIE_INSTRUCTION_ERROR, format!("`{name}`: {reason}")),
+        }
+    }
+}
+
+/// Bytes of a stream's header.
+pub const STREAM_HEADER: usize = 16;
+
+/// Whether a stream has no operations: the firmware then has nothing to do, and nothing to wait for.
+pub fn is_empty_stream(instructions: &[u8]) -> bool {
+    instructions.len() == STREAM_HEADER
+        && InstructionStream::parse(instructions).is_ok_and(|stream| stream.operations().next().is_none())
+}
+
+/// Repeatable nonsense.
+fn fill_with_nonsense(bytes: &mut [u8]) {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    for byte in bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = (state >> 24) as u8;
+    }
+}
