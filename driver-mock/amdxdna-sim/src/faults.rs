@@ -13,32 +13,12 @@
 //! | `status=S` | the firmware answers with status S, a number such as `0x1000004` |
 
 use crate::errno::Errno;
+pub use aie_driver_mock::npu::command_fault::CommandFault;
+use aie_driver_mock::npu::command_fault::occurrences;
 use std::ops::RangeInclusive;
 
 /// Calls that can fail besides the ioctls of the accel node.
 pub const OTHER_CALLS: &[&str] = &["OPEN_ACCEL", "OPEN_KFD", "MMAP", "MUNMAP", "CLOSE"];
-
-/// What goes wrong with a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CommandFault {
-    /// It never signals.
-    Timeout,
-    /// The firmware gives up.
-    Abort,
-    /// It completes with garbage.
-    Garbage,
-    /// The device is lost.
-    Lost,
-    /// The firmware answers with this status.
-    Status(u32),
-}
-
-const COMMAND_FAULTS: [(&str, CommandFault); 4] = [
-    ("timeout", CommandFault::Timeout),
-    ("abort", CommandFault::Abort),
-    ("garbage", CommandFault::Garbage),
-    ("lost", CommandFault::Lost),
-];
 
 /// The faults of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,15 +44,7 @@ impl FaultPlan {
             let (name, rest) = entry.split_once('@').ok_or_else(|| wrong("it has no @".into()))?;
             let (when, errno) = rest.split_once('=').map_or((rest, None), |(when, errno)| (when, Some(errno)));
             let when = occurrences(when).ok_or_else(|| wrong(format!("`{when}` is no occurrence")))?;
-            let command = match name.strip_prefix("status=") {
-                Some(status) => {
-                    let status = number(status).filter(|status| *status != 0);
-                    Some(CommandFault::Status(
-                        status.ok_or_else(|| wrong("the status is not a number above 0".into()))?,
-                    ))
-                }
-                None => COMMAND_FAULTS.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault),
-            };
+            let command = CommandFault::parse(name).map_err(&wrong)?;
             match (command, errno) {
                 (Some(fault), None) => plan.commands.push((fault, when)),
                 (Some(_), Some(_)) => return Err(wrong("a fault of a command has no error code".into())),
@@ -97,20 +69,6 @@ impl FaultPlan {
     pub fn command(&self, occurrence: u64) -> Option<CommandFault> {
         self.commands.iter().find(|(_, when)| when.contains(&occurrence)).map(|(fault, _)| *fault)
     }
-}
-
-/// A number of 32 bits, decimal or with `0x`.
-fn number(text: &str) -> Option<u32> {
-    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hexadecimal| u32::from_str_radix(hexadecimal, 16).ok())
-}
-
-fn occurrences(text: &str) -> Option<RangeInclusive<u64>> {
-    if text == "*" {
-        return Some(1..=u64::MAX);
-    }
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
-    (first >= 1 && last >= first).then_some(first..=last)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 pub mod array;
 mod chain;
 mod clock;
+pub mod command_fault;
 mod heap;
 mod refusal;
 pub mod status;

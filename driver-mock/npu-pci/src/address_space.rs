@@ -1,0 +1,234 @@
+//! The guest's memory as the device addresses it.
+//!
+//! QEMU tells what its IOMMU maps: address, length, and where that is in the file of the guest's memory. Each such range is mapped
+//! here at the place that its address has in one large reserved range, so what is contiguous for the device is contiguous for the
+//! kernels that run on it, however the guest's pages lie. The reserved range has room for the 39 bits of address that a virtual IOMMU is
+//! told to use; with more bits two ranges could claim the same place, which is refused.
+//!
+//! A guest can take memory away while a command still uses it, as a driver does that has given up on the command. Real hardware
+//! then gets a fault of the IOMMU; here the command goes on with pages that nobody else sees.
+
+use aie_device_memory::{Region, Span};
+use parking_lot::RwLock;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::ops::Range;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+/// Bits of an address.
+pub const ADDRESS_BITS: u32 = 39;
+const LENGTH: usize = 1 << ADDRESS_BITS;
+
+/// The reserved range, given back when dropped.
+#[derive(Debug)]
+struct Reservation(usize);
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range was reserved for this object alone, and nobody refers to it without keeping this object.
+        let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(self.0), LENGTH) };
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Mapping {
+    address: u64,
+    length: u64,
+    writable: bool,
+}
+
+/// What the device can reach. Thread-safe.
+#[derive(Debug)]
+pub struct AddressSpace {
+    window: Region,
+    /// By their place in the window.
+    mappings: RwLock<BTreeMap<u64, Mapping>>,
+}
+
+/// Memory at an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Reached<'a> {
+    /// It.
+    pub span: Span<'a>,
+    /// Whether the device may write to all of it.
+    pub writable: bool,
+}
+
+fn place(address: u64) -> u64 {
+    address & (LENGTH as u64 - 1)
+}
+
+impl AddressSpace {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When the process has no room for the reserved range of addresses, which takes no memory.
+    pub fn new() -> Result<Self, Error> {
+        // SAFETY: pages at a new address, which nobody can use.
+        let base =
+            unsafe { mmap_anonymous(null_mut(), LENGTH, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) };
+        let base = base.map_err(|error| {
+            let text = format!("cannot reserve 2^{ADDRESS_BITS} bytes of addresses ({error}); raise `ulimit -v`");
+            Error::new(ErrorKind::OutOfMemory, text)
+        })?;
+        let owner = Arc::new(Reservation(base.expose_provenance()));
+        let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
+        // SAFETY: `owner` keeps the range. Only parts of it are readable and writable, and spans are made of such parts only
+        // (`reach`); a part stays so for ever, because taking a mapping away puts other pages into its place.
+        let window = unsafe { Region::mapped(base, LENGTH, owner) };
+        Ok(Self { window, mappings: RwLock::default() })
+    }
+
+    /// Where a part of the window is, for mapping something there.
+    fn target(&self, address: u64) -> *mut std::ffi::c_void {
+        std::ptr::with_exposed_provenance_mut(self.window.address() + place(address) as usize)
+    }
+
+    /// Maps `length` bytes of `file` from `offset` on at `address`.
+    ///
+    /// # Errors
+    /// What the kernel says, and a range that is mapped already or does not fit.
+    pub fn map(&self, address: u64, length: u64, file: &File, offset: u64, writable: bool) -> Result<(), Error> {
+        let refuse =
+            |why: &str| Error::new(ErrorKind::InvalidInput, format!("mapping {address:#x}+{length:#x}: {why}"));
+        let start = place(address);
+        let end = start.checked_add(length).filter(|end| *end <= LENGTH as u64 && length > 0);
+        let end = end.ok_or_else(|| refuse("it does not fit into the addresses that are left"))?;
+        let mut mappings = self.mappings.write();
+        let before = mappings.range(..end).next_back();
+        if before.is_some_and(|(other, mapping)| other + mapping.length > start) {
+            return Err(refuse("another mapping is there; the IOMMU may use 39 bits of address (aw-bits=39)"));
+        }
+        let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
+        // SAFETY: the place is inside the reserved range and nothing is mapped there, as was checked under the lock.
+        let mapped = unsafe {
+            mmap(self.target(address), length as usize, protection, MapFlags::SHARED | MapFlags::FIXED, file, offset)
+        };
+        mapped?;
+        mappings.insert(start, Mapping { address, length, writable });
+        Ok(())
+    }
+
+    /// Takes away all mappings that lie in `range`.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unmap(&self, range: Range<u64>) -> Result<(), Error> {
+        let mut mappings = self.mappings.write();
+        let inside =
+            |mapping: &Mapping| range.start <= mapping.address && mapping.address + mapping.length <= range.end;
+        let gone: Vec<Mapping> = mappings.values().filter(|mapping| inside(mapping)).copied().collect();
+        for mapping in gone {
+            mappings.remove(&place(mapping.address));
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: as in `map`. A command that still uses the range finds other pages in their place.
+            unsafe { mmap_anonymous(self.target(mapping.address), mapping.length as usize, protection, flags) }?;
+        }
+        Ok(())
+    }
+
+    /// Number of mappings.
+    pub fn mapping_count(&self) -> usize {
+        self.mappings.read().len()
+    }
+
+    /// Bytes from `address` on that the device can reach, and whether it may write to all of them.
+    pub fn extent(&self, address: u64) -> (u64, bool) {
+        let mappings = self.mappings.read();
+        let (mut end, mut writable) = (address, true);
+        let first = mappings.range(..=place(address)).next_back().map(|(_, mapping)| *mapping);
+        let Some(first) =
+            first.filter(|mapping| (mapping.address..mapping.address + mapping.length).contains(&address))
+        else {
+            return (0, false);
+        };
+        for mapping in mappings.range(place(first.address)..).map(|(_, mapping)| mapping) {
+            if mapping.address > end {
+                break;
+            }
+            end = mapping.address + mapping.length;
+            writable &= mapping.writable;
+        }
+        (end - address, writable)
+    }
+
+    /// The memory at an address; `None` when the device cannot reach all of it.
+    pub fn reach(&self, address: u64, length: usize) -> Option<Reached<'_>> {
+        let (extent, writable) = self.extent(address);
+        let span = (length as u64 <= extent).then(|| self.window.span(place(address) as usize, length)).flatten()?;
+        Some(Reached { span, writable })
+    }
+
+    /// A copy of the memory at an address.
+    pub fn read(&self, address: u64, length: usize) -> Option<Vec<u8>> {
+        let reached = self.reach(address, length)?;
+        let mut bytes = vec![0; length];
+        reached.span.read(&mut bytes);
+        Some(bytes)
+    }
+
+    /// Writes to the memory at an address; `false`, and nothing is written, when the device cannot.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> bool {
+        let reached = self.reach(address, bytes.len()).filter(|reached| reached.writable);
+        reached.map(|reached| reached.span.write(bytes)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn memory(pages: u64) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(pages * PAGE).unwrap();
+        file
+    }
+
+    #[test]
+    fn scattered_pages_are_contiguous_for_the_device() {
+        let (space, file) = (AddressSpace::new().unwrap(), memory(8));
+        let base = 0x7f_1234_5000;
+        for (index, page) in [5, 2, 7].into_iter().enumerate() {
+            space.map(base + index as u64 * PAGE, PAGE, &file, page * PAGE, true).unwrap();
+        }
+        assert_eq!(space.extent(base + 8), (3 * PAGE - 8, true));
+        assert!(space.write(base + PAGE - 2, &[1, 2, 3, 4]));
+        space.map(0x1000, PAGE, &file, 2 * PAGE, false).unwrap();
+        assert_eq!(space.read(0x1000, 2), Some(vec![3, 4]));
+        assert!(!space.write(0x1000, &[9]), "mapped for reading only");
+        assert_eq!(space.read(base + 3 * PAGE - 1, 2), None);
+        assert_eq!(space.read(base - 1, 2), None);
+    }
+
+    #[test]
+    fn what_is_taken_away_is_out_of_reach_and_harmless() {
+        let (space, file) = (AddressSpace::new().unwrap(), memory(4));
+        space.map(0x10000, 2 * PAGE, &file, 0, true).unwrap();
+        space.map(0x12000, PAGE, &file, 2 * PAGE, true).unwrap();
+        let held = space.reach(0x10000, 8).unwrap();
+        space.unmap(0x10000..0x12000).unwrap();
+        assert!(space.reach(0x10000, 8).is_none() && space.reach(0x12000, 8).is_some());
+        held.span.write(&[7; 8]);
+        space.map(0x10000, PAGE, &file, 0, true).unwrap();
+        assert_eq!(space.read(0x10000, 8), Some(vec![0; 8]));
+        space.unmap(0..u64::MAX).unwrap();
+        assert_eq!(space.mapping_count(), 0);
+    }
+
+    #[test]
+    fn ranges_that_meet_are_refused() {
+        let (space, file) = (AddressSpace::new().unwrap(), memory(4));
+        space.map(0x10000, 2 * PAGE, &file, 0, true).unwrap();
+        for address in [0x10000, 0x11000, 0x0f000, 0x10000 + (1 << ADDRESS_BITS)] {
+            let error = space.map(address, 2 * PAGE, &file, 0, true).unwrap_err();
+            assert!(error.to_string().contains("another mapping is there"), "{error}");
+        }
+        assert!(space.map((1 << ADDRESS_BITS) - PAGE, 2 * PAGE, &file, 0, true).is_err());
+    }
+}

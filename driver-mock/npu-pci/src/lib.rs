@@ -1,0 +1,35 @@
+//! A simulated NPU as a PCI device, for virtual machines: the kernel's own amdxdna driver drives it.
+//!
+//! The device is served over vfio-user to QEMU's `vfio-user-pci`. What the kernel driver sees is what is in a laptop: BARs with registers,
+//! a security processor that starts a firmware, power management, a mailbox, interrupts, DMA through an IOMMU. Commands are executed by
+//! the same simulated array as behind every other interface of this project ([`aie_driver_mock::npu::array`]); what executes kernels
+//! comes from outside, as a [`KernelExecutor`](aie_hal::KernelExecutor). `docs/virtual-npu.md` says how to boot a machine with it.
+//!
+//! # Layers
+//! - [`server`] speaks vfio-user; [`device`] handles what the guest reads and writes: [`bars`], [`config_space`], the registers that a
+//!   [`model`] has, and the [`mailbox`].
+//! - [`firmware`] answers [`message`]s; [`command`] takes commands apart, [`execution`] runs them.
+//! - [`address_space`] is the guest's memory as the device addresses it, [`heap`] the part of it that a context addresses by the
+//!   firmware's own addresses.
+//! - [`settings`], [`faults`] and [`journal`]: what the device is like, what goes wrong, what happened.
+//!
+//! # Not simulated
+//! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not looked at.
+//! Time: an answer comes when the work is done; clock and bandwidth only count. Debug buffers, profiles and telemetry are accepted and
+//! empty.
+
+pub mod address_space;
+pub mod bars;
+pub mod command;
+pub mod config_space;
+pub mod device;
+pub mod execution;
+pub mod faults;
+pub mod firmware;
+pub mod heap;
+pub mod journal;
+pub mod mailbox;
+pub mod message;
+pub mod model;
+pub mod server;
+pub mod settings;

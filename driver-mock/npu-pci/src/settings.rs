@@ -1,0 +1,70 @@
+//! What a device is like.
+
+use crate::faults::FaultPlan;
+use crate::model::{Model, Protocol};
+use aie_hal::arch::Arch;
+use std::sync::Arc;
+
+/// The settings of a device, fixed for its life.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which NPU.
+    pub model: &'static Model,
+    /// Its generation; its limits are those that the firmware enforces.
+    pub arch: Arc<Arch>,
+    /// Protocol of the mailbox. What a kernel driver uses of it depends on it.
+    pub protocol: Protocol,
+    /// Version of the firmware.
+    pub firmware: [u32; 4],
+    /// What goes wrong.
+    pub faults: FaultPlan,
+}
+
+impl Settings {
+    /// A device in order.
+    pub fn new(model: &'static Model, arch: Arc<Arch>) -> Self {
+        Self { model, arch, protocol: model.protocol, firmware: model.firmware, faults: FaultPlan::default() }
+    }
+
+    /// The same with so many contexts at one time.
+    pub fn with_contexts(mut self, contexts: usize) -> Self {
+        let mut arch = (*self.arch).clone();
+        arch.limits.contexts = contexts;
+        self.arch = Arc::new(arch);
+        self
+    }
+
+    /// Reads a protocol, `MAJOR.MINOR`.
+    ///
+    /// # Errors
+    /// What it has to look like.
+    pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
+        let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        parts.ok_or_else(|| format!("`{text}` is no protocol; one is MAJOR.MINOR, such as 6.18"))
+    }
+
+    /// Whether the firmware takes CHAIN_EXEC_NPU, as the kernel driver's tables have it (`npu1_regs.c`, `npu4_regs.c`).
+    pub fn has_npu_commands(&self) -> bool {
+        let first = if self.model.protocol.0 == 5 { (5, 8) } else { (6, 15) };
+        self.protocol >= first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_hal::ArchRegistry;
+
+    #[test]
+    fn protocols_are_read_and_compared() {
+        assert_eq!(Settings::parse_protocol("6.15"), Ok((6, 15)));
+        assert!(Settings::parse_protocol("6").unwrap_err().contains("MAJOR.MINOR"));
+        let settings = |name, protocol| {
+            let model = Model::by_name(name).unwrap();
+            let arch = ArchRegistry::builtin().get(model.arch).unwrap();
+            Settings { protocol, ..Settings::new(model, arch) }.has_npu_commands()
+        };
+        assert_eq!([(6, 12), (6, 15), (7, 0)].map(|protocol| settings("npu4", protocol)), [false, true, true]);
+        assert_eq!([(5, 7), (5, 8)].map(|protocol| settings("npu1", protocol)), [false, true]);
+    }
+}
