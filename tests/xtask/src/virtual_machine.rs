@@ -18,6 +18,8 @@
 mod command_line;
 mod control;
 mod failure;
+mod follower;
+mod found_npu;
 mod guest;
 mod initramfs;
 mod logs;
@@ -26,5 +28,6 @@ mod script;
 mod server;
 
 pub use failure::BootFailure;
-pub use guest::{BOOT_LIMIT, FoundNpu, Guest, Stream, Times};
+pub use found_npu::FoundNpu;
+pub use guest::{BOOT_LIMIT, Guest, Stream, Times};
 pub use machine::{Host, Iommu, Machine, Npu};
