@@ -24,9 +24,10 @@ mod guest;
 mod initramfs;
 mod logs;
 mod machine;
-mod script;
+pub mod script;
 mod server;
 
+pub use command_line::{CARVEOUT, NPU_ADDRESS, module_parameters};
 pub use failure::BootFailure;
 pub use found_npu::FoundNpu;
 pub use guest::{BOOT_LIMIT, Guest, Stream, Times};

@@ -1,9 +1,10 @@
 //! `cargo xtask vm`: a virtual PC with an NPU, on which a kernel of Debian's runs with its own amdxdna driver.
 //!
-//! `prepare` downloads what machines are made of, `boot` shows that the driver takes the NPU, `run` runs one program, and
-//! `shell` gives a prompt. No root, no KVM, no NPU.
+//! `prepare` downloads what machines are made of, `boot` shows that the driver takes the NPU, `check` tests this project and AMD's
+//! programs on it, `run` runs one program, and `shell` gives a prompt. No root, no KVM, no NPU.
 
 mod boot;
+mod check;
 mod options;
 mod run;
 mod shell;
@@ -28,6 +29,7 @@ const TIME_LIMIT: u8 = 124;
 #[command(after_help = "Examples:
   cargo xtask vm boot
   cargo xtask vm boot --kernel all --npu all --json
+  cargo xtask vm check
   cargo xtask vm run xrt-smi examine
   cargo xtask vm run --npu npu1 --timeout 60 target/release/my-program --option
   cargo xtask vm shell --kernel 7.3 --iommu passthrough
@@ -45,6 +47,7 @@ pub struct VmArgs {
 enum Action {
     Prepare(PrepareArgs),
     Boot(boot::BootArgs),
+    Check(check::CheckArgs),
     Run(run::RunArgs),
     Shell(shell::ShellArgs),
 }
@@ -65,6 +68,7 @@ pub fn run(args: &VmArgs, options: &Options) -> Result<ExitCode> {
     let result = match &args.action {
         Action::Prepare(args) => prepare(args, options).map(|()| ExitCode::SUCCESS),
         Action::Boot(args) => boot::run(args, options),
+        Action::Check(args) => check::run(args, options),
         Action::Run(args) => run::run(args, options),
         Action::Shell(args) => shell::run(args, options),
     };

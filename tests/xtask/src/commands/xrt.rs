@@ -5,7 +5,7 @@
 
 mod costs;
 
-use crate::judges::xclbin;
+use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
 use crate::library;
 use crate::output;
 use crate::process::{self, Finished};
@@ -13,33 +13,22 @@ use crate::session::Options;
 use crate::simulation::KernelReport;
 use crate::testbed::Testbed;
 use crate::workspace;
-use aie_hal::ArchRegistry;
-use aie_ops::artifact::reference_artifact;
-use aie_ops::{DataType, F16Policy, Node, OpParams, Tensor, normalise, table};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use costs::Costs;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// The program that uses XRT's Python module.
-const JUDGE: &str = "tests/xrt/judge.py";
 const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
 /// The kernels the simulated device can be. Also names of the variable's values.
 const KERNELS: [&str; 4] = ["legacy", "6.14", "6.18", "7.2"];
 const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
 /// The PCI address the simulated device has unless another is asked for, as XRT prints it.
 const ADDRESS: &str = "0000:c5:00.1";
-/// Dispatches of a list.
-const LIST: u32 = 24;
-/// What XRT is asked to do with each kernel, and how often.
-const PARTS: [(&str, u32); 4] = [("single", 1), ("repeated", 200), ("runlist", LIST), ("contexts", 50)];
-
 /// Run reference kernels through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -77,13 +66,6 @@ struct Row {
     part: String,
     dispatches: u64,
     seconds: f64,
-}
-
-/// What the program prints.
-#[derive(Deserialize)]
-struct Printed {
-    part: String,
-    dispatches: u64,
 }
 
 /// Everything needed to start XRT's programs.
@@ -125,7 +107,7 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
     let ours = costs::program(options)?;
     let generations = chosen(&GENERATIONS, &args.generation);
     for generation in &generations {
-        let kernels = stage.kernels(generation)?;
+        let kernels = xrt_job::kernels(&stage.testbed, stage.work.path(), generation)?;
         for kernel in chosen(&KERNELS, &args.kernel) {
             let machine = Machine { generation: generation.clone(), kernel };
             stage.judge(&machine, &kernels, &mut report);
@@ -166,36 +148,6 @@ impl Machine {
 }
 
 impl Stage {
-    /// The kernels of a generation: their containers and instructions, as the program wants them described.
-    fn kernels(&self, generation: &str) -> Result<Vec<serde_json::Value>> {
-        let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
-        // Both sources and the output, columns first.
-        let shapes = [
-            ("ADD", [[256, 4], [256, 4], [256, 4]]),
-            ("MUL_MAT", [[64, 32], [64, 16], [32, 16]]),
-            ("MUL", [[512, 2], [512, 2], [512, 2]]),
-        ];
-        let mut kernels = Vec::new();
-        for (name, [first, second, output]) in shapes {
-            let op = table::lookup(name).with_context(|| format!("no operation {name}"))?;
-            let tensor = |shape: [usize; 2]| Tensor::contiguous(DataType::F32, [shape[0], shape[1], 1, 1]);
-            let sources = vec![Some(tensor(first)), Some(tensor(second))];
-            let node = Node::new(name, OpParams::default(), tensor(output), sources);
-            op.check(&node)?;
-            let node = normalise::normalise(op, &node, F16Policy::default())?.node;
-            let artifact = reference_artifact(op, &node, &arch)?;
-            let folder = self.work.path().join(format!("{generation}-{name}"));
-            let container =
-                xclbin::make(&self.testbed, &folder, artifact.pdi(), artifact.argument_count(), arch.array.columns)?;
-            let instructions = folder.join("insts.bin");
-            fs::write(&instructions, artifact.instructions())?;
-            kernels.push(json!({
-                "operation": name, "xclbin": container, "instructions": instructions, "shapes": [first, second, output],
-            }));
-        }
-        Ok(kernels)
-    }
-
     /// XRT's tool and our program on one machine.
     fn judge(&self, machine: &Machine, kernels: &[serde_json::Value], report: &mut Report) {
         if let Err(error) = self.examine(machine) {
@@ -203,7 +155,7 @@ impl Stage {
         }
         for (part, count) in PARTS {
             let started = Instant::now();
-            let job = json!({"kernels": kernels, "part": part, "count": count});
+            let job = xrt_job::job(kernels, part, count);
             match self.run_part(machine, &job, None) {
                 Ok(printed) => report.runs.push(Row {
                     generation: machine.generation.clone(),

@@ -78,8 +78,8 @@ pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<OsStr
     line.pair(
         "-device",
         match machine.iommu {
-            Iommu::Translated => "intel-iommu,intremap=off,caching-mode=on",
-            Iommu::Passthrough => "intel-iommu,intremap=off",
+            Iommu::Translated => "intel-iommu,intremap=off,caching-mode=on,aw-bits=39",
+            Iommu::Passthrough => "intel-iommu,intremap=off,aw-bits=39",
         },
     );
     line.pair("-device", "virtio-serial-pci,addr=8");

@@ -34,6 +34,11 @@ impl Npu {
             Self::Npu6 => "npu6",
         }
     }
+
+    /// The generation of its array, by the name of its arch file.
+    pub fn arch(self) -> &'static str {
+        if self == Self::Npu1 { "aie2" } else { "aie2p" }
+    }
 }
 
 /// How the addresses the NPU uses become addresses of memory.

@@ -1,8 +1,9 @@
 //! The kernel calls of one dispatch and of a list of dispatches: XRT's and ours, for the same kernel device.
 
-use super::{LIMIT, LIST, Machine, Stage, told};
+use super::{LIMIT, Machine, Stage, told};
 use crate::build;
 use crate::judges::calls::Calls;
+use crate::judges::xrt_job::LIST;
 use crate::output;
 use crate::process;
 use crate::session::Options;
