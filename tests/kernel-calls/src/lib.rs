@@ -1,0 +1,18 @@
+//! Asks an amdxdna kernel driver what it answers, call by call, and compares the answers of two.
+//!
+//! - [`scripts`]: what is asked: short lists of calls, each on an open file of its own.
+//! - [`probe`]: makes the calls and writes a [`record::Record`] of each, without what differs from run to run ([`names`]).
+//! - [`run`]: plays the scripts, each in a process of its own with a time limit.
+//!
+//! Nothing here needs a compiled kernel: what runs is the empty instruction stream that opening a device runs too.
+#![deny(unsafe_code)]
+
+pub mod names;
+pub mod packets;
+pub mod probe;
+pub mod record;
+pub mod run;
+pub mod scripts;
+pub mod setup;
+pub mod sys;
+pub mod table;

@@ -1,0 +1,85 @@
+//! Asks an amdxdna kernel driver what it answers, call by call.
+//!
+//! One line of JSON for each call goes to standard output. Exit code 0 as soon as all scripts were played, whatever the kernel
+//! has answered: judging that is for `compare`.
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use kernel_calls::run::{self, Player};
+use kernel_calls::scripts::{self, Script};
+use kernel_calls::{record, table};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Parser)]
+#[command(about = "Ask an amdxdna kernel driver what it answers, call by call")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Plays scripts
+    Run {
+        /// The accel node
+        #[arg(long, default_value = "/dev/accel/accel0")]
+        node: PathBuf,
+        /// Scripts whose names contain one of these; all when there is none
+        #[arg(long)]
+        only: Vec<String>,
+        /// Scripts whose names contain one of these are left out
+        #[arg(long)]
+        skip: Vec<String>,
+        /// Seconds that a script may take
+        #[arg(long, default_value_t = 60)]
+        limit: u64,
+        /// A table instead of lines of JSON
+        #[arg(long)]
+        table: bool,
+    },
+    /// Plays one script in this process
+    #[command(hide = true)]
+    Script {
+        name: String,
+        #[arg(long)]
+        node: PathBuf,
+    },
+    /// Names all scripts
+    List,
+}
+
+fn chosen(only: &[String], skip: &[String]) -> Vec<&'static Script> {
+    let named = |script: &Script, parts: &[String]| parts.iter().any(|part| script.name.contains(part.as_str()));
+    scripts::all().filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
+}
+
+fn main() -> Result<()> {
+    match Args::parse().command {
+        Command::Run { node, only, skip, limit, table: as_table } => {
+            let scripts = chosen(&only, &skip);
+            if scripts.is_empty() {
+                bail!("no script is named like that; `list` names them");
+            }
+            let program =
+                std::env::current_exe().context("the path of this program cannot be read; is /proc mounted?")?;
+            let player = Player { program, node, limit: Duration::from_secs(limit) };
+            if as_table {
+                let mut lines = Vec::new();
+                player.play(&scripts, &mut lines)?;
+                let records = record::read(&String::from_utf8_lossy(&lines)).map_err(anyhow::Error::msg)?;
+                print!("{}", table::table(&records));
+                return Ok(());
+            }
+            let mut out = std::io::stdout();
+            player.play(&scripts, &mut out)?;
+            Ok(out.flush()?)
+        }
+        Command::Script { name, node } => run::here(&name, &node),
+        Command::List => {
+            scripts::all().for_each(|script| println!("{:<34} {}", script.name, script.about));
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Makes the calls of a script and writes a record of each.
+
+use crate::names::{Names, Space, number};
+use crate::record::Record;
+use crate::sys::{self, Errno, Map, Mapping};
+use amdxdna_sys::layout::{self, Struct};
+use amdxdna_sys::{Request, RequestCode};
+use bytemuck::{Pod, bytes_of, bytes_of_mut};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+type Fields = serde_json::Map<String, Value>;
+
+/// An open node, and what the script on it has done so far.
+#[derive(Debug)]
+pub struct Probe {
+    node: PathBuf,
+    file: Option<File>,
+    script: String,
+    step: usize,
+    /// Calls that only prepare are not recorded while this is not 0.
+    quiet: usize,
+    /// The first call of a preparation that failed.
+    failed: Option<String>,
+    /// What goes into the next record beside the structure's fields.
+    extra: Fields,
+    /// What differs from run to run.
+    pub names: Names,
+}
+
+impl Probe {
+    /// Opens the node for a script.
+    pub fn new(node: &Path, script: &str) -> Self {
+        let mut probe = Self {
+            node: node.to_owned(),
+            file: None,
+            script: script.to_owned(),
+            step: 0,
+            quiet: 0,
+            failed: None,
+            extra: Fields::new(),
+            names: Names::default(),
+        };
+        probe.open(true);
+        probe
+    }
+
+    /// Opens the node (once more) for reading, and writing if wanted. The file before goes away with everything in it.
+    pub fn open(&mut self, writable: bool) -> bool {
+        self.file = None;
+        let result = self.another(writable);
+        let opened = result.is_some();
+        self.file = result;
+        opened
+    }
+
+    /// Opens the node beside the file that is open.
+    pub fn another(&mut self, writable: bool) -> Option<File> {
+        let result = OpenOptions::new().read(true).write(writable).open(&self.node);
+        let errno = |error: io::Error| Errno(error.raw_os_error().unwrap_or_default());
+        let result = result.map_err(errno);
+        self.extra.insert("write".into(), writable.into());
+        self.record("open", None, Fields::new(), &result, Fields::new());
+        result.ok()
+    }
+
+    /// Makes `work`'s calls on another open file.
+    pub fn on<R>(&mut self, file: &mut File, work: impl FnOnce(&mut Self) -> R) -> R {
+        let swap = |probe: &mut Self| {
+            let own = probe.file.take();
+            probe.file = file.try_clone().ok();
+            own
+        };
+        let own = swap(self);
+        let result = work(self);
+        self.file = own;
+        result
+    }
+
+    /// Closes the file.
+    pub fn close_file(&mut self) {
+        self.file = None;
+        let closed: Result<(), Errno> = Ok(());
+        self.record("close", None, Fields::new(), &closed, Fields::new());
+    }
+
+    /// Makes calls that are not recorded; one record says whether all of them went well.
+    pub fn prepare<R>(&mut self, what: &str, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.failed = None;
+        let result = self.quietly(work);
+        if self.quiet == 0 {
+            let failed = self.failed.take();
+            self.write("prepare", what, failed.unwrap_or_else(|| "ok".into()));
+        }
+        result
+    }
+
+    /// Makes calls that are not recorded.
+    pub fn quietly<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.quiet += 1;
+        let result = work(self);
+        self.quiet -= 1;
+        result
+    }
+
+    fn write(&mut self, call: &str, what: &str, result: String) {
+        let input = std::iter::once(("what".to_owned(), what.into())).collect();
+        self.print(Record { call: call.into(), result, input, ..self.empty() });
+    }
+
+    /// Records something that is no call.
+    pub fn note(&mut self, what: &str, value: impl Into<Value>) {
+        let input = std::iter::once(("what".to_owned(), what.into())).collect();
+        let output = std::iter::once(("value".to_owned(), value.into())).collect();
+        self.print(Record { call: "look".into(), input, output, ..self.empty() });
+    }
+
+    /// Records the fields of a structure that the kernel has filled.
+    pub fn show<T: Pod>(&mut self, what: &str, value: &T) {
+        let Some(structure) = structure_of::<T>() else { return };
+        let zeros = vec![0; size_of::<T>()];
+        let output = self.changed(structure.name, structure, &zeros, bytes_of(value));
+        let input = std::iter::once(("what".to_owned(), what.into())).collect();
+        let structure = Some(structure.name.to_owned());
+        self.print(Record { call: "look".into(), structure, input, output, ..self.empty() });
+    }
+
+    /// Adds something to the next record.
+    pub fn with(&mut self, name: &str, value: impl Into<Value>) -> &mut Self {
+        self.extra.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds a list of handles to the next record.
+    pub fn with_handles(&mut self, name: &str, space: Space, handles: &[u32]) -> &mut Self {
+        let names: Vec<Value> =
+            handles.iter().take(8).map(|handle| self.names.known(space, (*handle).into())).collect();
+        self.with(name, names)
+    }
+
+    /// Makes a request.
+    ///
+    /// # Errors
+    /// The kernel's, which is recorded.
+    pub fn call<T: Request>(&mut self, value: &mut T) -> Result<(), Errno> {
+        self.named(T::NAME, value)
+    }
+
+    /// Makes the request with this name; some structures serve several.
+    ///
+    /// # Errors
+    /// The kernel's, which is recorded.
+    ///
+    /// # Panics
+    /// When there is no such request.
+    pub fn named<T: Pod>(&mut self, name: &str, value: &mut T) -> Result<(), Errno> {
+        let request = layout::ioctls().find(|ioctl| ioctl.name == name);
+        let code = request.unwrap_or_else(|| panic!("{name} is no request of amdxdna-sys")).code;
+        let before = bytes_of(value).to_vec();
+        let structure = structure_of::<T>();
+        let input = structure.map(|structure| self.given(name, structure, &before)).unwrap_or_default();
+        let result = self.file().and_then(|file| sys::ioctl(file, code.0, bytes_of_mut(value)));
+        let output = structure.map(|found| self.changed(name, found, &before, bytes_of(value))).unwrap_or_default();
+        self.record(name, structure.filter(|found| !is_own(name, found)).map(|s| s.name), input, &result, output);
+        result
+    }
+
+    /// Makes a request with any code and any address.
+    pub fn raw(&mut self, what: &str, code: RequestCode, address: u64) {
+        let result = self.file().and_then(|file| sys::ioctl_at(file, code.0, address));
+        self.with("what", what);
+        self.record("ioctl", None, Fields::new(), &result, Fields::new());
+    }
+
+    /// Maps something of the node.
+    pub fn map(&mut self, what: &str, how: Map) -> Option<Mapping> {
+        let result = self.file().and_then(|file| Mapping::of(file, how));
+        self.with("what", what).with("bytes", how.bytes);
+        if how.flags != libc::MAP_SHARED {
+            self.with("private", true);
+        }
+        if how.protection != libc::PROT_READ | libc::PROT_WRITE {
+            self.with("protection", how.protection);
+        }
+        self.record("mmap", None, Fields::new(), &result, Fields::new());
+        let mapping = result.ok()?;
+        self.names.mapped(mapping.number(), mapping.bytes());
+        Some(mapping)
+    }
+
+    /// Makes the calls in a forked process, which has the same open file.
+    pub fn in_fork(&mut self, work: impl FnOnce(&mut Self)) {
+        let ended = sys::in_child(|| {
+            self.script.push_str(" (child)");
+            self.step = 0;
+            work(self);
+        });
+        self.note("the child ended", ended);
+    }
+
+    fn file(&self) -> Result<&File, Errno> {
+        self.file.as_ref().ok_or(Errno(libc::EBADF))
+    }
+
+    fn empty(&self) -> Record {
+        Record {
+            script: self.script.clone(),
+            step: 0,
+            call: String::new(),
+            structure: None,
+            input: Fields::new(),
+            result: "ok".into(),
+            output: Fields::new(),
+        }
+    }
+
+    fn record<T>(
+        &mut self,
+        call: &str,
+        structure: Option<&str>,
+        mut input: Fields,
+        result: &Result<T, Errno>,
+        output: Fields,
+    ) {
+        input.append(&mut self.extra);
+        let result = result.as_ref().map_or_else(|errno| errno.name(), |_| "ok".into());
+        if self.quiet > 0 {
+            if result != "ok" && self.failed.is_none() {
+                self.failed = Some(format!("{call}: {result}"));
+            }
+            return;
+        }
+        let structure = structure.map(str::to_owned);
+        self.print(Record { call: call.into(), structure, input, result, output, ..self.empty() });
+    }
+
+    fn print(&mut self, mut record: Record) {
+        if self.quiet > 0 {
+            return;
+        }
+        self.step += 1;
+        record.step = self.step;
+        let mut line = serde_json::to_string(&record).expect("records are plain");
+        line.push('\n');
+        let mut out = io::stdout().lock();
+        // Each line must be out before the next call, which may be the last that this process makes.
+        let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+        if written.is_err() {
+            // Nobody reads any more.
+            std::process::exit(1);
+        }
+    }
+
+    fn given(&self, request: &str, structure: &Struct, bytes: &[u8]) -> Fields {
+        let now = sys::now();
+        let fields = structure.fields.iter().filter_map(|field| {
+            let bytes = &bytes[field.offset..field.offset + field.size];
+            let value = match bytes.iter().any(|byte| *byte != 0) {
+                false => return None,
+                true => {
+                    integer(bytes).map_or_else(|| text(bytes), |n| self.names.input(request, field.c_name(), n, now))
+                }
+            };
+            Some((field.c_name().to_owned(), value))
+        });
+        fields.collect()
+    }
+
+    fn changed(&mut self, request: &str, structure: &Struct, before: &[u8], after: &[u8]) -> Fields {
+        let mut fields = Fields::new();
+        for field in structure.fields {
+            let range = field.offset..field.offset + field.size;
+            if before[range.clone()] == after[range.clone()] {
+                continue;
+            }
+            let bytes = &after[range];
+            let value = integer(bytes);
+            let value = value.map_or_else(|| text(bytes), |n| self.names.output(request, field.c_name(), n));
+            fields.insert(field.c_name().to_owned(), value);
+        }
+        fields
+    }
+}
+
+/// Whether a structure belongs to one request only, whose name says which it is.
+fn is_own(request: &str, structure: &Struct) -> bool {
+    structure.name.ends_with(&request.to_ascii_lowercase())
+}
+
+fn structure_of<T>() -> Option<&'static Struct> {
+    let name = std::any::type_name::<T>().rsplit("::").next()?;
+    layout::structs().find(|structure| structure.name == name)
+}
+
+fn integer(bytes: &[u8]) -> Option<u64> {
+    Some(match *bytes {
+        [a] => a.into(),
+        [a, b] => u16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+        _ => u64::from_le_bytes(bytes.try_into().ok()?),
+    })
+}
+
+/// Text, or numbers of two bytes: what the kernel's arrays hold.
+fn text(bytes: &[u8]) -> Value {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    if end > 0 && bytes[..end].iter().all(|byte| (b' '..=b'~').contains(byte)) && bytes[end..].iter().all(|b| *b == 0) {
+        return String::from_utf8_lossy(&bytes[..end]).into();
+    }
+    let pairs = bytes.chunks(2).map(|pair| number(pair.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))));
+    pairs.collect::<Vec<_>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use amdxdna_sys::{amdxdna_drm_create_bo, drm_prime_handle};
+
+    #[test]
+    fn structures_are_found_by_their_type() {
+        assert_eq!(structure_of::<amdxdna_drm_create_bo>().unwrap().fields.len(), 5);
+        assert!(structure_of::<u32>().is_none());
+        assert!(is_own("CREATE_BO", structure_of::<amdxdna_drm_create_bo>().unwrap()));
+        assert!(!is_own("PRIME_FD_TO_HANDLE", structure_of::<drm_prime_handle>().unwrap()));
+    }
+
+    #[test]
+    fn arrays_are_text_or_numbers() {
+        assert_eq!(text(b"H Clock\0\0\0"), "H Clock");
+        assert_eq!(text(&[1, 0, 2, 1]), serde_json::json!([1, 258]));
+        assert_eq!(integer(&[1, 2]), Some(0x201));
+        assert_eq!(integer(&[0; 3]), None);
+    }
+}

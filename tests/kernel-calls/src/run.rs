@@ -1,0 +1,127 @@
+//! Plays scripts, each in a process of its own with a time limit.
+
+use crate::record::Record;
+use crate::scripts::{self, Script};
+use crate::sys;
+use anyhow::{Context, Result};
+use serde_json::Map;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a process may take to go away that was killed: one that waits inside of the kernel may never.
+const BURIAL: Duration = Duration::from_secs(5);
+
+/// How scripts are played.
+#[derive(Debug)]
+pub struct Player {
+    /// This program.
+    pub program: PathBuf,
+    /// The node.
+    pub node: PathBuf,
+    /// The longest that a script may take.
+    pub limit: Duration,
+}
+
+impl Player {
+    /// Plays `scripts` one after the other and hands each line on when it is there.
+    ///
+    /// # Errors
+    /// When a process cannot be started, or `out` takes no more.
+    pub fn play(&self, scripts: &[&Script], out: &mut dyn Write) -> Result<()> {
+        for script in scripts {
+            self.play_one(script.name, out)?;
+        }
+        Ok(())
+    }
+
+    fn play_one(&self, name: &str, out: &mut dyn Write) -> Result<()> {
+        let mut child = Command::new(&self.program)
+            .args(["script", name, "--node"])
+            .arg(&self.node)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // What a script forks is killed with it.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{} cannot be started for the script `{name}`", self.program.display()))?;
+        let (sender, lines) = mpsc::channel();
+        if let Some(pipe) = child.stdout.take() {
+            // The thread ends with the last process that has the pipe; nobody waits for one that hangs in the kernel.
+            std::thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let end = Instant::now() + self.limit;
+        let mut count = 0;
+        let mut timed_out = false;
+        loop {
+            match lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    count += 1;
+                    writeln!(out, "{line}")?;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    timed_out = true;
+                    break;
+                }
+            }
+        }
+        let result = if timed_out {
+            sys::kill_group(child.id());
+            match buried(&mut child, Instant::now() + BURIAL)? {
+                Some(_) => "did not end in time".to_owned(),
+                None => "did not end in time, and cannot be killed".to_owned(),
+            }
+        } else {
+            match buried(&mut child, end.max(Instant::now() + BURIAL))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => format!("ended with {status}"),
+                None => "closed its output and did not end".to_owned(),
+            }
+        };
+        let record = Record {
+            script: name.to_owned(),
+            step: count + 1,
+            call: "the script".to_owned(),
+            structure: None,
+            input: Map::new(),
+            result,
+            output: Map::new(),
+        };
+        writeln!(out, "{}", serde_json::to_string(&record)?)?;
+        Ok(())
+    }
+}
+
+fn buried(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait().context("a script's process cannot be waited for")? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= end {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Plays one script in this process.
+///
+/// # Errors
+/// When there is no such script.
+pub fn here(name: &str, node: &Path) -> Result<()> {
+    let script = scripts::all().find(|script| script.name == name);
+    let script = script.with_context(|| format!("there is no script `{name}`; `list` names them"))?;
+    let mut probe = crate::probe::Probe::new(node, name);
+    (script.run)(&mut probe);
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! EXEC_CMD with single commands.
+
+use super::{Script, script};
+use crate::names::NOWHERE;
+use crate::packets::Command;
+use crate::probe::Probe;
+use crate::setup::{PATIENCE, Setup, list};
+use amdxdna_sys::ert::opcode;
+use amdxdna_sys::limits::PAGE;
+use amdxdna_sys::*;
+
+pub(super) const SCRIPTS: &[Script] = &[
+    script("command: empty", "the empty stream, several times", empty),
+    script("command: fields", "EXEC_CMD with wrong fields", fields),
+    script("command: buffers", "BOs that a command can be in", buffers),
+    script("command: arguments", "lists of argument BOs", arguments),
+    script("command: opcodes", "every opcode", opcodes),
+    script("command: headers", "headers whose counts and masks lie", headers),
+    script("command: sizes", "commands of many words", sizes),
+    script("command: instructions", "addresses and lengths of instructions that are none", instructions),
+    script("command: many", "many submissions before the first wait", many),
+    script("command: closed buffers", "command and arguments are closed before the wait", closed_buffers),
+    script("command: destroyed context", "the context goes away with commands under way", destroyed_context),
+    script("command: two contexts", "each has its own sequence and timeline", two_contexts),
+];
+
+/// Runs each of these commands in a context of its own, so that none has to live with what another has done.
+fn run_each(p: &mut Probe, setup: &Setup, commands: &[(&str, Command)]) {
+    for (what, command) in commands {
+        let Some(command) = p.command(*command) else { return };
+        let context = p.quietly(|p| {
+            let context = p.context(4);
+            p.configure(context, &[setup.pdi]);
+            context
+        });
+        p.note("next", *what);
+        p.run(context, &command, &[]);
+        p.quietly(|p| p.destroy(context));
+    }
+}
+
+fn empty(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    for _ in 0..3 {
+        p.run(setup.context, &command, &[]);
+    }
+    // What is in the state beforehand does not count.
+    command.memory.set_word(0, command.memory.word(0) & !ert::STATE_MASK | ert::state::ERROR);
+    p.run(setup.context, &command, &[]);
+    p.destroy(setup.context);
+}
+
+fn fields(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    let argument = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
+    let arguments = vec![argument; 4096];
+    let right = amdxdna_drm_exec_cmd {
+        hwctx: setup.context.handle,
+        cmd_handles: command.handle.into(),
+        cmd_count: 1,
+        ..Default::default()
+    };
+    for mut wrong in [
+        amdxdna_drm_exec_cmd { ext: 1, ..right },
+        amdxdna_drm_exec_cmd { ext_flags: 1, ..right },
+        amdxdna_drm_exec_cmd { type_: AMDXDNA_CMD_SUBMIT_DEPENDENCY, ..right },
+        amdxdna_drm_exec_cmd { type_: AMDXDNA_CMD_SUBMIT_SIGNAL, ..right },
+        amdxdna_drm_exec_cmd { type_: 3, ..right },
+        amdxdna_drm_exec_cmd { type_: u32::MAX, ..right },
+        amdxdna_drm_exec_cmd { cmd_count: 0, ..right },
+        amdxdna_drm_exec_cmd { cmd_count: 2, ..right },
+        amdxdna_drm_exec_cmd { hwctx: 0, ..right },
+        amdxdna_drm_exec_cmd { hwctx: 99, ..right },
+        amdxdna_drm_exec_cmd { args: NOWHERE, ..right },
+        amdxdna_drm_exec_cmd { args: NOWHERE, arg_count: 1, ..right },
+        amdxdna_drm_exec_cmd { args: 0, arg_count: 1, ..right },
+        amdxdna_drm_exec_cmd { args: list(&arguments), arg_count: 4096, ..right },
+        amdxdna_drm_exec_cmd { args: list(&arguments), arg_count: u32::MAX, ..right },
+        amdxdna_drm_exec_cmd { cmd_handles: u64::from(command.handle) | 1 << 32, ..right },
+    ] {
+        if p.call(&mut wrong).is_ok() {
+            let _ = p.wait(setup.context, wrong.seq, PATIENCE);
+        }
+    }
+}
+
+fn buffers(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let (part, _) = p.part(&setup.heap, &[0; 64]);
+    let context = setup.context;
+    for handle in [0, 99, part, setup.heap.handle] {
+        if let Ok(seq) = p.execute(context, handle, &[]) {
+            let _ = p.wait(context, seq, PATIENCE);
+        }
+    }
+    for (type_, bytes) in [(AMDXDNA_BO_SHMEM, PAGE), (AMDXDNA_BO_SHMEM, 16 * PAGE), (AMDXDNA_BO_CMD, 8 * PAGE)] {
+        let Some(bo) = p.mapped_bo(type_, bytes) else { continue };
+        setup.command().write(&bo.memory);
+        p.run(context, &bo, &[]);
+    }
+}
+
+fn arguments(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    let a = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
+    let b = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
+    let mapped = p.map_bo("the second", b, PAGE);
+    for arguments in [
+        vec![a],
+        vec![a, b],
+        vec![b, a, command.handle],
+        vec![a, a],
+        vec![0],
+        vec![a, 99],
+        vec![setup.pdi],
+        vec![setup.heap.handle],
+        vec![a, setup.heap.handle, setup.pdi],
+    ] {
+        p.run(setup.context, &command, &arguments);
+    }
+    drop(mapped);
+    p.run(setup.context, &command, &[b]);
+    let many: Vec<u32> = p.quietly(|p| (0..200).map(|_| p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64)).collect());
+    p.with("arguments in all", many.len());
+    p.run(setup.context, &command, &many);
+}
+
+fn opcodes(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let right = setup.command();
+    let with = |name, opcode| (name, Command { opcode, ..right });
+    let commands = [
+        with("START_CU", opcode::START_CU),
+        with("START_DPU", opcode::START_DPU),
+        with("START_NPU", opcode::START_NPU),
+        with("START_NPU_PREEMPT", opcode::START_NPU_PREEMPT),
+        with("START_NPU_PREEMPT_ELF", opcode::START_NPU_PREEMPT_ELF),
+        with("opcode 1", 1),
+        with("opcode 2", 2),
+        with("opcode 31", 31),
+    ];
+    run_each(p, &setup, &commands);
+}
+
+fn headers(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let right = setup.command();
+    let commands = [
+        ("no words", Command { count: 0, ..right }),
+        ("the mask only", Command { count: 1, ..right }),
+        ("one word", Command { count: 2, ..right }),
+        ("an odd number", Command { count: 6, ..right }),
+        ("more than the BO has", Command { count: 1024, ..right }),
+        ("as many as the BO has", Command { count: 1023, ..right }),
+        ("the most", Command { count: 0x7ff, ..right }),
+        ("no unit", Command { mask: 0, ..right }),
+        ("the second unit, which there is not", Command { mask: 2, ..right }),
+        ("unit 31", Command { mask: 1 << 31, ..right }),
+        ("two units", Command { mask: 3, ..right }),
+        ("an extra mask", Command { extra_masks: 1, count: 8, ..right }),
+        ("three extra masks", Command { extra_masks: 3, count: 10, ..right }),
+        ("more masks than words", Command { extra_masks: 3, count: 4, ..right }),
+    ];
+    run_each(p, &setup, &commands);
+}
+
+fn sizes(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let right = setup.command();
+    let with = |name, payload: u32| (name, Command { count: payload + 1, ..right });
+    let commands = [
+        with("14 words", 14),
+        with("15 words", 15),
+        with("17 words", 17),
+        with("19 words", 19),
+        with("20 words", 20),
+        with("64 words", 64),
+        // A slot has 52 bytes before them.
+        with("1010 words", 1010),
+        with("1011 words fill the chain buffer", 1011),
+        with("1012 words", 1012),
+    ];
+    run_each(p, &setup, &commands);
+}
+
+fn instructions(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let right = setup.command();
+    let commands = [
+        ("no words", Command { words: 0, ..right }),
+        ("one word", Command { words: 1, ..right }),
+        ("more words than there are", Command { words: 1 << 20, ..right }),
+        ("the most words", Command { words: u32::MAX, ..right }),
+        ("address 0", Command { instructions: 0, ..right }),
+        ("an address behind the heap", Command { instructions: 0x7000_0000, ..right }),
+        ("an address that is no multiple of 4", Command { instructions: right.instructions + 2, ..right }),
+        ("no transaction", Command { transaction: 0, ..right }),
+        ("transaction 2", Command { transaction: 2, ..right }),
+    ];
+    run_each(p, &setup, &commands);
+}
+
+fn many(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    let mut last = None;
+    let accepted = p.quietly(|p| {
+        (0..64)
+            .filter(|_| p.execute(setup.context, command.handle, &[]).inspect(|seq| last = Some(*seq)).is_ok())
+            .count()
+    });
+    p.note("submissions", accepted);
+    p.note("the last number", last);
+    let _ = p.wait(setup.context, last.unwrap_or_default(), PATIENCE);
+    p.state(&command.memory);
+    for point in [0, 1, 63] {
+        let _ = p.wait(setup.context, point, PATIENCE);
+    }
+}
+
+fn closed_buffers(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    let argument = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
+    let seq = p.execute(setup.context, command.handle, &[argument]);
+    p.close(argument);
+    p.close(command.handle);
+    let _ = p.wait(setup.context, seq.unwrap_or_default(), PATIENCE);
+    p.state(&command.memory);
+    let _ = p.execute(setup.context, command.handle, &[]);
+}
+
+fn destroyed_context(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let commands: Vec<_> = (0..4).filter_map(|_| p.command(setup.command())).collect();
+    let mut last = 0;
+    for command in &commands {
+        if let Ok(seq) = p.quietly(|p| p.execute(setup.context, command.handle, &[])) {
+            last = seq;
+        }
+    }
+    p.destroy(setup.context);
+    let _ = p.wait(setup.context, last, PATIENCE);
+    let past = last + 1;
+    let _ = p.wait(setup.context, past, std::time::Duration::from_millis(50));
+}
+
+fn two_contexts(p: &mut Probe) {
+    let Some(setup) = p.setup() else { return };
+    let Some(command) = p.command(setup.command()) else { return };
+    let second = p.context(4);
+    p.configure(second, &[setup.pdi]);
+    p.run(setup.context, &command, &[]);
+    p.run(setup.context, &command, &[]);
+    p.run(second, &command, &[]);
+    p.destroy(setup.context);
+    p.run(second, &command, &[]);
+}
