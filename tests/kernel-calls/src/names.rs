@@ -70,10 +70,14 @@ fn kind(request: &str, field: &str) -> Kind {
     }
 }
 
+/// Names of the handles of one open file.
+pub type Handles = HashMap<(Space, u64), String>;
+
 /// The names that a script's run has given.
 #[derive(Debug, Default)]
 pub struct Names {
-    handles: HashMap<(Space, u64), String>,
+    /// Those of the file that is in use.
+    pub handles: Handles,
     given: HashMap<Space, usize>,
     /// Address and bytes of what is or was mapped, newest last.
     mapped: Vec<(u64, u64)>,
@@ -118,7 +122,7 @@ impl Names {
             Kind::Handle(_) if matches!(value, 0 | 0xffff_ffff | u64::MAX) => number(value),
             // A request that finds a handle which exists is worth seeing.
             Kind::Handle(space) if request.contains("FD_TO_HANDLE") && self.handles.contains_key(&(space, value)) => {
-                self.known(space, value)
+                format!("again {}", self.handles[&(space, value)]).into()
             }
             Kind::Handle(space) => self.new_handle(space, value),
             Kind::MapOffset | Kind::HostAddress | Kind::DeviceAddress if value == AMDXDNA_INVALID_ADDR => "none".into(),
@@ -175,7 +179,7 @@ mod tests {
         assert_eq!(names.input("EXEC_CMD", "cmd_handles", 17, Duration::ZERO), "bo1");
         assert_eq!(names.known(Space::Bo, 18), 18);
         // A number that is given again is something new, unless it is looked up.
-        assert_eq!(names.output("PRIME_FD_TO_HANDLE", "handle", 17), "bo1");
+        assert_eq!(names.output("PRIME_FD_TO_HANDLE", "handle", 17), "again bo1");
         assert_eq!(names.output("CREATE_BO", "handle", 17), "bo2");
         assert_eq!(names.output("CREATE_BO", "handle", 0), 0);
     }

@@ -1,6 +1,6 @@
 //! Makes the calls of a script and writes a record of each.
 
-use crate::names::{Names, Space, number};
+use crate::names::{Handles, Names, Space, number};
 use crate::record::Record;
 use crate::sys::{self, Errno, Map, Mapping};
 use amdxdna_sys::layout::{self, Struct};
@@ -12,6 +12,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 type Fields = serde_json::Map<String, Value>;
+
+/// A second open file of the node, with the names of its handles.
+#[derive(Debug)]
+pub struct Other {
+    file: Option<File>,
+    handles: Handles,
+}
 
 /// An open node, and what the script on it has done so far.
 #[derive(Debug)]
@@ -48,40 +55,43 @@ impl Probe {
     }
 
     /// Opens the node (once more) for reading, and writing if wanted. The file before goes away with everything in it.
-    pub fn open(&mut self, writable: bool) -> bool {
+    pub fn open(&mut self, writable: bool) {
         self.file = None;
-        let result = self.another(writable);
-        let opened = result.is_some();
-        self.file = result;
-        opened
+        self.names.handles.retain(|(space, _), _| *space == Space::Descriptor);
+        self.file = self.open_node(writable);
     }
 
     /// Opens the node beside the file that is open.
-    pub fn another(&mut self, writable: bool) -> Option<File> {
+    pub fn another(&mut self) -> Option<Other> {
+        let file = self.open_node(true)?;
+        Some(Other { file: Some(file), handles: Handles::new() })
+    }
+
+    fn open_node(&mut self, writable: bool) -> Option<File> {
         let result = OpenOptions::new().read(true).write(writable).open(&self.node);
-        let errno = |error: io::Error| Errno(error.raw_os_error().unwrap_or_default());
-        let result = result.map_err(errno);
+        let result = result.map_err(|error: io::Error| Errno(error.raw_os_error().unwrap_or_default()));
         self.extra.insert("write".into(), writable.into());
         self.record("open", None, Fields::new(), &result, Fields::new());
         result.ok()
     }
 
     /// Makes `work`'s calls on another open file.
-    pub fn on<R>(&mut self, file: &mut File, work: impl FnOnce(&mut Self) -> R) -> R {
-        let swap = |probe: &mut Self| {
-            let own = probe.file.take();
-            probe.file = file.try_clone().ok();
-            own
-        };
-        let own = swap(self);
+    pub fn on<R>(&mut self, other: &mut Other, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.swap(other);
         let result = work(self);
-        self.file = own;
+        self.swap(other);
         result
+    }
+
+    fn swap(&mut self, other: &mut Other) {
+        std::mem::swap(&mut self.file, &mut other.file);
+        std::mem::swap(&mut self.names.handles, &mut other.handles);
     }
 
     /// Closes the file.
     pub fn close_file(&mut self) {
         self.file = None;
+        self.names.handles.retain(|(space, _), _| *space == Space::Descriptor);
         let closed: Result<(), Errno> = Ok(());
         self.record("close", None, Fields::new(), &closed, Fields::new());
     }

@@ -122,15 +122,17 @@ fn exhaustion(p: &mut Probe) {
 fn exhaustion_by_two(p: &mut Probe) {
     let Some(_heap) = p.heap() else { return };
     let made = fill(p);
-    let Some(mut other) = p.another(true) else { return };
-    p.on(&mut other, |p| {
-        let _heap = p.heap();
+    let Some(mut other) = p.another() else { return };
+    let heap = p.on(&mut other, |p| {
+        let heap = p.heap();
         p.context(4);
+        heap
     });
     if let Some(context) = made.first() {
         p.destroy(*context);
     }
     p.on(&mut other, |p| p.context(4));
+    drop(heap);
     // What the other file has goes away with it.
     drop(other);
     p.context(4);

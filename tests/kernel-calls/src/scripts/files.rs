@@ -52,14 +52,14 @@ fn for_reading(p: &mut Probe) {
 fn twice(p: &mut Probe) {
     let own = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let setup = p.setup();
-    let Some(mut other) = p.another(true) else { return };
+    let Some(mut other) = p.another() else { return };
     p.on(&mut other, |p| {
         p.bo_info(own);
         p.create_bo(AMDXDNA_BO_DEV, PAGE as u64);
         if let Some(setup) = &setup {
             p.destroy(setup.context);
         }
-        p.prepare("a heap of its own", |p| p.heap());
+        let _heap = p.prepare("a heap of its own", |p| p.heap());
         let tiles = p.array().0;
         let context = p.context(tiles);
         p.note("the context's number is the first again", context.handle == 1);

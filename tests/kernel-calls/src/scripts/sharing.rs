@@ -48,7 +48,7 @@ fn import(p: &mut Probe) {
     let mapping = p.map_bo("in its own file", bo, 2 * PAGE);
     let descriptor = to_fd(p, bo, libc::O_CLOEXEC | libc::O_RDWR);
     to_handle(p, descriptor);
-    let Some(mut other) = p.another(true) else { return };
+    let Some(mut other) = p.another() else { return };
     p.on(&mut other, |p| {
         let imported = to_handle(p, descriptor);
         p.bo_info(imported);
@@ -106,7 +106,7 @@ fn after_closing(p: &mut Probe) {
 fn command(p: &mut Probe) {
     let Some(bo) = p.mapped_bo(AMDXDNA_BO_SHMEM, PAGE) else { return };
     let descriptor = to_fd(p, bo.handle, libc::O_CLOEXEC | libc::O_RDWR);
-    let Some(mut other) = p.another(true) else { return };
+    let Some(mut other) = p.another() else { return };
     p.on(&mut other, |p| {
         let Some(setup) = p.setup() else { return };
         let handle = to_handle(p, descriptor);
