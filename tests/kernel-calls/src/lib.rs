@@ -3,16 +3,21 @@
 //! - [`scripts`]: what is asked: short lists of calls, each on an open file of its own.
 //! - [`probe`]: makes the calls and writes a [`record::Record`] of each, without what differs from run to run ([`names`]).
 //! - [`run`]: plays the scripts, each in a process of its own with a time limit.
+//! - [`compare`]: the differences between two runs, less the [`known`] ones, which have reasons.
+//! - [`seen`]: which requests and fields runs have exercised.
 //!
 //! Nothing here needs a compiled kernel: what runs is the empty instruction stream that opening a device runs too.
 #![deny(unsafe_code)]
 
+pub mod compare;
+pub mod known;
 pub mod names;
 pub mod packets;
 pub mod probe;
 pub mod record;
 pub mod run;
 pub mod scripts;
+pub mod seen;
 pub mod setup;
 pub mod sys;
 pub mod table;

@@ -3,13 +3,16 @@
 //! One line of JSON for each call goes to standard output. Exit code 0 as soon as all scripts were played, whatever the kernel
 //! has answered: judging that is for `compare`.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
+use kernel_calls::compare::differences;
+use kernel_calls::known::Known;
+use kernel_calls::record::Record;
 use kernel_calls::run::{self, Player};
 use kernel_calls::scripts::{self, Script};
 use kernel_calls::{record, table};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, Parser)]
@@ -39,6 +42,19 @@ enum Command {
         #[arg(long)]
         table: bool,
     },
+    /// Lists the differences between two runs; exit code 1 when there is one without a reason
+    Compare {
+        /// Lines of a run on a simulated kernel
+        simulated: PathBuf,
+        /// Lines of a run on a real one
+        real: PathBuf,
+        /// File of known differences
+        #[arg(long)]
+        known: Option<PathBuf>,
+        /// Name of the real kernel: `7.2`, `7.2 npu1`
+        #[arg(long, default_value = "7.2")]
+        kernel: String,
+    },
     /// Plays one script in this process
     #[command(hide = true)]
     Script {
@@ -53,6 +69,34 @@ enum Command {
 fn chosen(only: &[String], skip: &[String]) -> Vec<&'static Script> {
     let named = |script: &Script, parts: &[String]| parts.iter().any(|part| script.name.contains(part.as_str()));
     scripts::all().filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
+}
+
+fn text(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn records(path: &Path) -> Result<Vec<Record>> {
+    let records = record::read(&text(path)?).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?;
+    ensure!(!records.is_empty(), "{} has no record of a call; `run` prints them", path.display());
+    Ok(records)
+}
+
+fn compare(simulated: &Path, real: &Path, known: Option<&Path>, kernel: &str) -> Result<()> {
+    let known = match known {
+        Some(path) => Known::parse(&text(path)?).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?,
+        None => Known::default(),
+    };
+    let (simulated, real) = (records(simulated)?, records(real)?);
+    let judged = known.judge(kernel, differences(&simulated, &real));
+    judged.unknown.iter().for_each(|difference| println!("{difference}"));
+    judged.stale.iter().for_each(|entry| println!("known, but not so any more: {}", entry.name()));
+    let (unknown, stale) = (judged.unknown.len(), judged.stale.len());
+    println!("{} and {} calls: {unknown} differences, {} known ones", simulated.len(), real.len(), judged.known.len());
+    ensure!(
+        unknown == 0 && stale == 0,
+        "mend the simulation, or add each to the file of known differences, with its reason"
+    );
+    Ok(())
 }
 
 fn main() -> Result<()> {
@@ -77,6 +121,7 @@ fn main() -> Result<()> {
             Ok(out.flush()?)
         }
         Command::Script { name, node } => run::here(&name, &node),
+        Command::Compare { simulated, real, known, kernel } => compare(&simulated, &real, known.as_deref(), &kernel),
         Command::List => {
             scripts::all().for_each(|script| println!("{:<34} {}", script.name, script.about));
             Ok(())

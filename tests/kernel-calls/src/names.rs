@@ -94,6 +94,10 @@ impl Names {
         self.handles.get(&(space, handle)).map_or_else(|| number(handle), |name| Value::from(name.as_str()))
     }
 
+    fn is_known(&self, space: Space, handle: u64) -> bool {
+        self.handles.contains_key(&(space, handle))
+    }
+
     /// Gives a handle that was just returned the next name of its kind.
     fn new_handle(&mut self, space: Space, handle: u64) -> Value {
         let given = self.given.entry(space).or_default();
@@ -106,6 +110,12 @@ impl Names {
     /// A field before the call.
     pub fn input(&self, request: &str, field: &str, value: u64, now: Duration) -> Value {
         match kind(request, field) {
+            // How many files a process has open is its own matter.
+            Kind::Handle(Space::Descriptor)
+                if (3..100).contains(&value) && !self.is_known(Space::Descriptor, value) =>
+            {
+                "another file".into()
+            }
             Kind::Handle(space) => self.known(space, value),
             Kind::Pointer if value == NOWHERE => "nowhere".into(),
             Kind::Pointer if value >= SMALL => "pointer".into(),
@@ -121,7 +131,7 @@ impl Names {
         match kind(request, field) {
             Kind::Handle(_) if matches!(value, 0 | 0xffff_ffff | u64::MAX) => number(value),
             // A request that finds a handle which exists is worth seeing.
-            Kind::Handle(space) if request.contains("FD_TO_HANDLE") && self.handles.contains_key(&(space, value)) => {
+            Kind::Handle(space) if request.contains("FD_TO_HANDLE") && self.is_known(space, value) => {
                 format!("again {}", self.handles[&(space, value)]).into()
             }
             Kind::Handle(space) => self.new_handle(space, value),
