@@ -3,16 +3,19 @@
 //! One line of JSON for each call goes to standard output. Exit code 0 as soon as all scripts were played, whatever the kernel
 //! has answered: judging that is for `compare`.
 
+#![forbid(unsafe_code)]
+
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use kernel_calls::compare::differences;
 use kernel_calls::known::Known;
 use kernel_calls::record::Record;
-use kernel_calls::run::{self, Player};
+use kernel_calls::run::{self, Own, Player};
 use kernel_calls::scripts::{self, Script};
 use kernel_calls::{record, table};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Debug, Parser)]
@@ -99,16 +102,14 @@ fn compare(simulated: &Path, real: &Path, known: Option<&Path>, kernel: &str) ->
     Ok(())
 }
 
-fn main() -> Result<()> {
-    match Args::parse().command {
+fn dispatch(args: Args) -> Result<()> {
+    match args.command {
         Command::Run { node, only, skip, limit, table: as_table } => {
             let scripts = chosen(&only, &skip);
             if scripts.is_empty() {
                 bail!("no script is named like that; `list` names them");
             }
-            let program =
-                std::env::current_exe().context("the path of this program cannot be read; is /proc mounted?")?;
-            let player = Player { program, node, limit: Duration::from_secs(limit) };
+            let player = Player { own: Own::find()?, node, limit: Duration::from_secs(limit) };
             if as_table {
                 let mut lines = Vec::new();
                 player.play(&scripts, &mut lines)?;
@@ -125,6 +126,16 @@ fn main() -> Result<()> {
         Command::List => {
             scripts::all().for_each(|script| println!("{:<34} {}", script.name, script.about));
             Ok(())
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match dispatch(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
         }
     }
 }

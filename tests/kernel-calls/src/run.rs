@@ -5,7 +5,9 @@ use crate::scripts::{self, Script};
 use crate::sys;
 use anyhow::{Context, Result};
 use serde_json::Map;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,11 +17,35 @@ use std::time::{Duration, Instant};
 /// How long a process may take to go away that was killed: one that waits inside of the kernel may never.
 const BURIAL: Duration = Duration::from_secs(5);
 
+/// How this program is started once more.
+#[derive(Debug)]
+pub struct Own {
+    program: PathBuf,
+    /// What is in front of the program's own arguments when a dynamic loader was started with the program as its argument.
+    leading: Vec<OsString>,
+}
+
+impl Own {
+    /// As it was started this time.
+    ///
+    /// # Errors
+    /// When `/proc` does not tell.
+    pub fn find() -> Result<Self> {
+        let program = std::env::current_exe().context("the path of this program cannot be read; is /proc mounted?")?;
+        let line = std::fs::read("/proc/self/cmdline").context("cannot read /proc/self/cmdline; is /proc mounted?")?;
+        let words: Vec<&[u8]> = line.strip_suffix(&[0]).unwrap_or(&line).split(|byte| *byte == 0).collect();
+        let own = std::env::args_os().len();
+        let leading = words.len().saturating_sub(own.saturating_sub(1)).max(1);
+        let leading = words[1..leading.min(words.len())].iter().map(|word| OsStr::from_bytes(word).to_owned());
+        Ok(Self { program, leading: leading.collect() })
+    }
+}
+
 /// How scripts are played.
 #[derive(Debug)]
 pub struct Player {
     /// This program.
-    pub program: PathBuf,
+    pub own: Own,
     /// The node.
     pub node: PathBuf,
     /// The longest that a script may take.
@@ -39,7 +65,8 @@ impl Player {
     }
 
     fn play_one(&self, name: &str, out: &mut dyn Write) -> Result<()> {
-        let mut child = Command::new(&self.program)
+        let mut child = Command::new(&self.own.program)
+            .args(&self.own.leading)
             .args(["script", name, "--node"])
             .arg(&self.node)
             .stdin(Stdio::null())
@@ -47,7 +74,7 @@ impl Player {
             // What a script forks is killed with it.
             .process_group(0)
             .spawn()
-            .with_context(|| format!("{} cannot be started for the script `{name}`", self.program.display()))?;
+            .with_context(|| format!("{} cannot be started for the script `{name}`", self.own.program.display()))?;
         let (sender, lines) = mpsc::channel();
         if let Some(pipe) = child.stdout.take() {
             // The thread ends with the last process that has the pipe; nobody waits for one that hangs in the kernel.
@@ -124,4 +151,38 @@ pub fn here(name: &str, node: &Path) -> Result<()> {
     let mut probe = crate::probe::Probe::new(node, name);
     (script.run)(&mut probe);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_started_directly_has_nothing_in_front() {
+        let own = Own::find().unwrap();
+        assert!(own.leading.is_empty(), "{own:?}");
+        assert!(own.program.is_absolute());
+    }
+
+    #[test]
+    fn what_does_not_end_is_ended_and_told() {
+        let sleep = Own { program: "/bin/sh".into(), leading: vec!["-c".into(), "echo '{}'; exec sleep 30".into()] };
+        let player = Player { own: sleep, node: "/nowhere".into(), limit: Duration::from_millis(300) };
+        let mut out = Vec::new();
+        player.play(&[scripts::all().next().unwrap()], &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("\"step\":2,\"call\":\"the script\",\"result\":\"did not end in time\"}\n"), "{text}");
+    }
+
+    #[test]
+    fn what_breaks_is_told_and_the_next_goes_on() {
+        let breaks = Own { program: "/bin/sh".into(), leading: vec!["-c".into(), "kill -SEGV $$".into()] };
+        let player = Player { own: breaks, node: "/nowhere".into(), limit: Duration::from_secs(20) };
+        let mut out = Vec::new();
+        let two: Vec<&Script> = scripts::all().take(2).collect();
+        player.play(&two, &mut out).unwrap();
+        let records = crate::record::read(&String::from_utf8(out).unwrap()).unwrap();
+        assert_eq!(records.len(), 2);
+        assert!(records[1].result.contains("SIGSEGV"), "{}", records[1].result);
+    }
 }
