@@ -14,6 +14,7 @@ pub mod faults;
 pub mod formats;
 pub mod hsa_headers;
 pub mod iron;
+pub mod kernel_calls;
 pub mod kernel_headers;
 pub mod kld;
 pub mod models;

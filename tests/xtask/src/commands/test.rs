@@ -67,6 +67,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["kernel-headers"]),
     },
     Stage {
+        name: "kernel-calls",
+        about: "what the simulated kernels answer, call by call, and what real ones were seen to answer",
+        program: Program::Xtask(&["kernel-calls"]),
+    },
+    Stage {
         name: "formats",
         about: "AMD's own programs read the PDIs and instruction streams we write as we mean them",
         program: Program::Xtask(&["formats"]),

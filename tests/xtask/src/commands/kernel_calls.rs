@@ -1,0 +1,290 @@
+//! `cargo xtask kernel-calls`: what kernels answer to the scripts of `tests/kernel-calls`, call by call.
+//!
+//! The scripts are played on every simulated kernel, twice, so that what varies from run to run is found here and not in a
+//! comparison. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
+//! what differs has to be mended in the simulation, or be known with its reason. What the runs have exercised becomes a page.
+
+use crate::generated_page::GeneratedPage;
+use crate::output;
+use crate::session::{KERNELS, Options};
+use crate::{build, library, process, workspace};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use kernel_calls::compare::{Difference, differences};
+use kernel_calls::known::Known;
+use kernel_calls::record::{self, Record};
+use kernel_calls::seen::{Run, Seen};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const PACKAGE: &str = "kernel-calls";
+const PROGRAM: &str = "aie-kernel-calls";
+/// Longest time for all scripts.
+const LIMIT: Duration = Duration::from_secs(600);
+/// What a player prints where a script should have ended by itself.
+const BROKEN: &str = "the script";
+const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", command: "kernel-calls" };
+
+/// Compare what simulated and real kernels answer, call by call.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask kernel-calls
+  cargo xtask kernel-calls --real '7.2 npu4=run.jsonl'
+  cargo xtask kernel-calls --real '7.2 npu4=run.jsonl' --write
+
+A run on a real kernel is what `aie-kernel-calls run` prints there. `--write` notes what was exercised in
+tests/kernel-calls/seen.json and writes docs/kernel-interface.md.
+Exit code 1 if a script breaks or varies, a difference has no reason, a reason has no difference, or the page is out of date.")]
+pub struct KernelCallsArgs {
+    /// A run on a real kernel: its version, the NPU, and the file. Can be given several times
+    #[arg(long, value_name = "VERSION NPU=FILE", value_parser = real)]
+    real: Vec<Real>,
+    /// Note what was exercised, and write the page
+    #[arg(long)]
+    write: bool,
+    /// Use this preload library and do not build one
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+}
+
+/// A run on a real kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Real {
+    /// `7.2 npu4`.
+    name: String,
+    file: PathBuf,
+}
+
+fn real(text: &str) -> Result<Real, String> {
+    let parts = text.split_once('=').filter(|(name, _)| name.split(' ').count() == 2);
+    let (name, file) = parts.ok_or("it has to be like `7.2 npu4=run.jsonl`")?;
+    Ok(Real { name: name.to_owned(), file: file.into() })
+}
+
+/// A simulated machine: which NPU, which kernel, and how it differs from one in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Simulated {
+    npu: &'static str,
+    kernel: &'static str,
+    machine: Option<&'static str>,
+}
+
+impl Simulated {
+    fn plain(kernel: &'static str) -> Self {
+        Self { npu: "aie2p", kernel, machine: None }
+    }
+
+    /// The machine that a real kernel is compared with. A virtual machine has no address spaces shared with the device.
+    fn like(name: &str) -> Result<Self> {
+        let (version, npu) = name.split_once(' ').unwrap_or((name, ""));
+        let npu = if npu == "npu1" { "aie2" } else { "aie2p" };
+        // Kernels of one major version are simulated as one.
+        let major = |version: &str| version.split('.').next().map(str::to_owned);
+        let kernel = KERNELS.into_iter().find(|kernel| *kernel == version);
+        let kernel = kernel.or_else(|| KERNELS.into_iter().rev().find(|kernel| major(kernel) == major(version)));
+        let kernel = kernel.with_context(|| format!("no simulated kernel is like {version}; there are {KERNELS:?}"))?;
+        Ok(Self { npu, kernel, machine: (kernel == "7.2").then_some("addresses=iova") })
+    }
+}
+
+/// Plays all scripts on a machine: gets the program's arguments, returns what it printed.
+type Play<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
+
+/// What a machine answers. `play` is how the program is run there.
+fn answers(name: &str, play: &Play<'_>) -> Result<Vec<Record>> {
+    let text = play(&["run"]).with_context(|| format!("{PROGRAM} on {name}"))?;
+    let records = record::read(&text).map_err(|error| anyhow!("{PROGRAM} on {name}: {error}"))?;
+    ensure!(!records.is_empty(), "{PROGRAM} on {name} has printed no record of a call");
+    Ok(records)
+}
+
+#[derive(Serialize)]
+struct Report {
+    ok: bool,
+    /// Calls on each simulated kernel.
+    simulated: BTreeMap<String, usize>,
+    real: Vec<Compared>,
+    problems: Vec<String>,
+}
+
+/// A real kernel beside the simulated one.
+#[derive(Serialize)]
+struct Compared {
+    kernel: String,
+    calls: usize,
+    /// Those with a reason.
+    known: usize,
+    differences: Vec<Difference>,
+    /// Reasons without a difference.
+    stale: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
+    let preload = match &args.preload {
+        Some(file) => std::path::absolute(file).with_context(|| format!("cannot resolve {}", file.display()))?,
+        None => library::preload(options.offline)?,
+    };
+    let program = build::cargo(&["build", "--package", PACKAGE], options.offline)?.executable("bin", PROGRAM)?;
+    let simulated = |machine: &Simulated| {
+        answers(&format!("the simulated kernel {}", machine.kernel), &|arguments| {
+            on_simulation(&program, &preload, machine, arguments)
+        })
+    };
+    let mut seen: Seen = read_json(&seen_file())?;
+    let mut report = Report { ok: true, simulated: BTreeMap::new(), real: Vec::new(), problems: Vec::new() };
+    for kernel in KERNELS {
+        let machine = Simulated::plain(kernel);
+        let (records, again) = (simulated(&machine)?, simulated(&machine)?);
+        let place = format!("the simulated kernel {kernel}");
+        report.problems.extend(broken(&records).map(|what| format!("{place}: {what}")));
+        report.problems.extend(differences(&records, &again).iter().map(|varies| format!("{place} varies: {varies}")));
+        report.simulated.insert(kernel.to_owned(), records.len());
+        seen.simulated.insert(kernel.to_owned(), Run::of(&for_anybody(records)));
+    }
+    let known = workspace::root().join("tests/kernel-calls/known.toml");
+    let text = std::fs::read_to_string(&known).with_context(|| format!("cannot read {}", known.display()))?;
+    let known = Known::parse(&text).map_err(|error| anyhow!("{}: {error}", known.display()))?;
+    for real in &args.real {
+        let records = answers(&real.name, &|_| {
+            std::fs::read_to_string(&real.file).with_context(|| format!("cannot read {}", real.file.display()))
+        })?;
+        report.problems.extend(broken(&records).map(|what| format!("{}: {what}", real.name)));
+        let judged = known.judge(&real.name, differences(&simulated(&Simulated::like(&real.name)?)?, &records));
+        report.real.push(Compared {
+            kernel: real.name.clone(),
+            calls: records.len(),
+            known: judged.known.len(),
+            differences: judged.unknown,
+            stale: judged.stale.iter().map(|entry| entry.name()).collect(),
+        });
+        seen.real.insert(real.name.clone(), Run::of(&records));
+    }
+    if args.write {
+        let text = serde_json::to_string_pretty(&seen)? + "\n";
+        std::fs::write(seen_file(), text).with_context(|| format!("cannot write {}", seen_file().display()))?;
+    }
+    let page = PAGE.make(&seen.page(), args.write, !args.write);
+    report.ok = report.problems.is_empty() && report.real.iter().all(Compared::is_good);
+    if options.json {
+        output::json(&report)?;
+    } else {
+        print(&report);
+    }
+    page?;
+    if !report.ok {
+        bail!(
+            "kernel-calls: listed above; mend the simulation, or add each difference that stays to \
+             tests/kernel-calls/known.toml, with its reason"
+        );
+    }
+    Ok(())
+}
+
+/// Runs the program on a simulated kernel.
+fn on_simulation(program: &Path, preload: &Path, machine: &Simulated, arguments: &[&str]) -> Result<String> {
+    let mut command = Command::new(program);
+    process::clear_settings(&mut command);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AMDXDNA_SIM_")) {
+        command.env_remove(name);
+    }
+    command
+        .args(arguments)
+        .env("LD_PRELOAD", preload)
+        .env("AMDXDNA_SIM_DEVICES", machine.npu)
+        .env("AMDXDNA_SIM_KERNEL", machine.kernel);
+    if let Some(differs) = machine.machine {
+        command.env("AMDXDNA_SIM_MACHINE", differs);
+    }
+    let finished = process::run(&mut command, LIMIT)?;
+    ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(8));
+    Ok(finished.stdout)
+}
+
+fn seen_file() -> PathBuf {
+    workspace::root().join("tests/kernel-calls/seen.json")
+}
+
+fn read_json(path: &Path) -> Result<Seen> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not what `--write` writes", path.display()))
+}
+
+/// What does not depend on who runs it: only the super-user may set something.
+fn for_anybody(records: Vec<Record>) -> Vec<Record> {
+    records.into_iter().filter(|record| !record.script.starts_with("state: ")).collect()
+}
+
+/// Scripts that did not end by themselves.
+fn broken(records: &[Record]) -> impl Iterator<Item = String> + '_ {
+    let ends = records.iter().filter(|record| record.call == BROKEN);
+    ends.map(|record| format!("the script `{}` {}", record.script, record.result))
+}
+
+impl Compared {
+    fn is_good(&self) -> bool {
+        self.differences.is_empty() && self.stale.is_empty()
+    }
+}
+
+fn print(report: &Report) {
+    let mut table = output::table(&["kernel", "#calls", "#known differences", "#others"]);
+    for (kernel, calls) in &report.simulated {
+        table.add_row([format!("{kernel}, simulated"), calls.to_string(), String::new(), String::new()]);
+    }
+    for compared in &report.real {
+        let (calls, known, others) = (compared.calls, compared.known, compared.differences.len());
+        table.add_row([compared.kernel.clone(), calls.to_string(), known.to_string(), others.to_string()]);
+    }
+    println!("{table}");
+    for compared in &report.real {
+        if !compared.differences.is_empty() {
+            println!("\n{}: script, step, call: what: simulated | real", compared.kernel);
+        }
+        compared.differences.iter().for_each(|difference| println!("  {difference}"));
+        compared.stale.iter().for_each(|name| println!("  known, but not so any more: {name}"));
+    }
+    report.problems.iter().for_each(|problem| println!("{} {problem}", output::bad("FAIL")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[test]
+    fn real_runs_are_named_by_kernel_and_npu() {
+        assert_eq!(real("7.2 npu4=a=b"), Ok(Real { name: "7.2 npu4".to_owned(), file: "a=b".into() }));
+        assert!(real("7.2=run.jsonl").is_err());
+        assert!(real("run.jsonl").is_err());
+    }
+
+    #[rstest]
+    #[case("7.2 npu4", "7.2", "aie2p")]
+    #[case("7.3 npu1", "7.2", "aie2")]
+    #[case("6.18 npu6", "6.18", "aie2p")]
+    #[case("6.16 npu5", "6.18", "aie2p")]
+    fn real_kernels_have_a_simulated_one_beside_them(#[case] name: &str, #[case] kernel: &str, #[case] npu: &str) {
+        let like = Simulated::like(name).unwrap();
+        assert_eq!((like.kernel, like.npu), (kernel, npu));
+        assert!(Simulated::like("5.4 npu1").is_err());
+    }
+
+    #[test]
+    fn scripts_that_break_are_named() {
+        let line = r#"{"script":"bo: sizes","step":9,"call":"the script","result":"did not end in time"}"#;
+        let records = answers("a machine", &|_| Ok(line.to_owned())).unwrap();
+        assert_eq!(broken(&records).collect::<Vec<_>>(), ["the script `bo: sizes` did not end in time"]);
+        assert!(answers("a machine", &|_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
+    }
+
+    #[test]
+    fn the_known_differences_can_be_read() {
+        let file = workspace::root().join("tests/kernel-calls/known.toml");
+        Known::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
+        read_json(&seen_file()).unwrap();
+    }
+}
