@@ -203,7 +203,7 @@ impl Journal {
         };
         json!({
             "pid": std::process::id(),
-            "kernel": self.settings.kernel.name(),
+            "kernel": if self.settings.host { "host" } else { self.settings.kernel.name() },
             "devices": devices.iter().map(describe).collect::<Vec<_>>(),
             "calls": calls,
             "contexts_created": npus.iter().map(|c| c.contexts_created).sum::<u64>(),

@@ -9,6 +9,7 @@
 //! # Layers
 //! - [`node`] is the kernel driver: open files, BOs, contexts, commands, with its checks, limits and error codes.
 //! - [`kfd`] is `/dev/kfd`, as far as the CPU's agent needs it; [`tree`] the files below `/sys` and `/dev`.
+//! - [`host`] passes calls on to the host's own device, to record them in the same way.
 //! - [`interpose`] stands in front of the C library's functions; [`preload!`] exports them.
 //!
 //! # Environment
@@ -16,7 +17,7 @@
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
-//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN` | `aie2p` |
+//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN`. `host`: nothing is simulated, see [`host`] | `aie2p` |
 //! | `AMDXDNA_SIM_KERNEL` | which kernel the node behaves like: `legacy`, `6.14`, `6.18` or `7.2`, see [`kernel`] | `6.18` |
 //! | `AMDXDNA_SIM_MACHINE` | comma list of defects, see below | none |
 //! | `AMDXDNA_SIM_FAULTS` | planned failures, see [`faults`] | none |
@@ -50,8 +51,10 @@
 //! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
 //! ones, such as `/dev`, list what the host has.
 
+mod describe;
 pub mod errno;
 pub mod faults;
+pub mod host;
 #[doc(hidden)]
 pub mod interpose;
 pub mod journal;

@@ -4,6 +4,7 @@
 //! file to it, as the state of the simulator is its parent's.
 
 use crate::errno::Errno;
+use crate::host::{Host, HostFile};
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
 use crate::node::ioctl::Descriptors;
@@ -30,6 +31,8 @@ pub enum Open {
     Bo(Arc<Bo>),
     /// An exported synchronisation object.
     Syncobj(Arc<Syncobj>),
+    /// An accel node of the host.
+    Host(Arc<HostFile>),
 }
 
 /// Descriptors below this number are recognised without a lock.
@@ -123,6 +126,8 @@ pub struct Process {
     pub mappings: Arc<Mappings>,
     /// Which paths are simulated.
     pub prefixes: Prefixes,
+    /// The host's own devices, when calls are only recorded.
+    pub host: Option<Host>,
     tree: OnceLock<Tree>,
     /// Whether an accel node was opened.
     used: AtomicBool,
@@ -273,7 +278,8 @@ impl Process {
             kfd: Kfd::new(journal.clone()),
             table: Table::new(),
             mappings,
-            prefixes: Prefixes::new(&settings.devices),
+            prefixes: if settings.host { Prefixes::none() } else { Prefixes::new(&settings.devices) },
+            host: settings.host.then(Host::default),
             tree: OnceLock::new(),
             used: AtomicBool::new(false),
             finished: AtomicBool::new(false),
@@ -308,6 +314,12 @@ impl Process {
         };
         self.table.set(fd, open);
         Ok(())
+    }
+
+    /// Registers what was opened as a node of the host.
+    pub fn opened_host(&self, fd: i32, file: HostFile) {
+        self.used.store(true, Ordering::Relaxed);
+        self.table.set(fd, Open::Host(Arc::new(file)));
     }
 
     fn finish(&self) -> Option<i32> {

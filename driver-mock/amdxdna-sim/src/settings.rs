@@ -8,11 +8,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The variables and their values, for messages.
-pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS), AMDXDNA_SIM_KERNEL (legacy, 6.14, 6.18 \
-                             or 7.2), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE (comma list of kfd=missing, kfd=forbidden, \
+pub const VARIABLES: &str = "AMDXDNA_SIM_DEVICES (comma list of ARCH or ARCH@PCIADDRESS, or host), AMDXDNA_SIM_KERNEL (legacy, \
+                             6.14, 6.18 or 7.2), AMDXDNA_SIM_ROOT, AMDXDNA_SIM_MACHINE (comma list of kfd=missing, kfd=forbidden, \
                              node=missing, node=forbidden, pci=DEVICE:REVISION, firmware=A.B.C.D, heap=BYTES, contexts=N, \
                              iommu=off, iommu=passthrough, addresses=iova, wait=cmd, wait=syncobj, wait=none), \
                              AMDXDNA_SIM_FAULTS, AMDXDNA_SIM_REPORT, AMDXDNA_SIM_RECORD, AMDXDNA_SIM_REPLAY, AMDXDNA_SIM_LOG=1";
+
+/// The value of `AMDXDNA_SIM_DEVICES` that stands for the host's own devices.
+const HOST: &str = "host";
 
 /// Whether something exists and may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub struct DeviceSettings {
 pub struct Settings {
     /// The devices, by the number of their accel node.
     pub devices: Vec<DeviceSettings>,
+    /// Whether there are the host's own devices instead, whose calls are recorded.
+    pub host: bool,
     /// Its kernel.
     pub kernel: Kernel,
     /// Defects.
@@ -133,6 +138,11 @@ impl Settings {
                 || OTHER_CALLS.contains(&name)
                 || KFD_CALLS.iter().any(|c| c.0 == name)
         };
+        let host = devices == HOST;
+        if host && let Some(name) = ["KERNEL", "MACHINE"].into_iter().find(|name| get(name).is_some()) {
+            let why = format!("the devices are the host's, with its own kernel; leave out AMDXDNA_SIM_{name}");
+            return Err(wrong("DEVICES", why));
+        }
         let kernel = get("KERNEL").map(|name| read_kernel(&name)).transpose().map_err(|why| wrong("KERNEL", why))?;
         let kernel = kernel.unwrap_or_default();
         let mut machine = read_machine(&get("MACHINE").unwrap_or_default()).map_err(|why| wrong("MACHINE", why))?;
@@ -145,7 +155,11 @@ impl Settings {
             (machine.unbound, machine.node) = (true, Presence::Missing);
         }
         Ok(Self {
-            devices: read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
+            devices: match host {
+                true => Vec::new(),
+                false => read_devices(&devices).map_err(|why| wrong("DEVICES", why))?,
+            },
+            host,
             kernel,
             machine,
             faults: FaultPlan::parse(&get("FAULTS").unwrap_or_default(), known).map_err(|why| wrong("FAULTS", why))?,
@@ -293,6 +307,14 @@ mod tests {
         };
         assert_eq!(settings.machine, expected);
         assert!(settings.log);
+    }
+
+    #[test]
+    fn the_host_has_its_own_devices_and_kernel() {
+        let settings = read(&[("DEVICES", "host")]).unwrap();
+        assert!(settings.host && settings.devices.is_empty());
+        let error = read(&[("DEVICES", "host"), ("KERNEL", "7.2")]).unwrap_err();
+        assert!(error.contains("leave out AMDXDNA_SIM_KERNEL"), "{error}");
     }
 
     #[rstest]

@@ -71,6 +71,11 @@ impl Prefixes {
         Self(prefixes)
     }
 
+    /// None at all.
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// Whether `path` is one of them, or below.
     pub fn cover(&self, path: &CStr) -> bool {
         let path = path.to_bytes();

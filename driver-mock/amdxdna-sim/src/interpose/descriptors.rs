@@ -2,6 +2,7 @@
 
 use super::result;
 use crate::errno::Errno;
+use crate::host;
 use crate::node::{self, Wanted};
 use crate::process::{Open, Process, simulated};
 use crate::real::{self, set_errno};
@@ -14,7 +15,8 @@ use libc::{c_int, c_ulong, c_void, size_t};
 pub unsafe fn close(fd: c_int) -> c_int {
     let planned = simulated(|process| {
         let open = process.table.take(fd)?;
-        let planned = if matches!(open, Open::Accel(_)) { process.journal.enter("CLOSE") } else { Ok(()) };
+        let planned =
+            if matches!(open, Open::Accel(_) | Open::Host(_)) { process.journal.enter("CLOSE") } else { Ok(()) };
         drop(open);
         process.journal.leave("CLOSE", String::new, &planned);
         Some(planned)
@@ -89,6 +91,10 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
         Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.table, request, address) }),
         // SAFETY: the caller's arguments.
         Open::Kfd => Some(unsafe { process.kfd.ioctl(request, address) }),
+        Open::Host(file) => Some(host::ioctl(&process.journal, &file, request, address, || {
+            // SAFETY: the caller's arguments.
+            if unsafe { real::ioctl(fd, request, argument) } < 0 { Err(Errno::last()) } else { Ok(()) }
+        })),
         Open::Bo(_) | Open::Syncobj(_) => Some(Err(Errno::ENOTTY)),
     });
     match ours {
@@ -98,8 +104,22 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     }
 }
 
-fn map(process: &Process, open: &Open, wanted: &Wanted, offset: i64) -> Result<usize, Errno> {
+fn map(
+    process: &Process,
+    open: &Open,
+    wanted: &Wanted,
+    offset: i64,
+    real: impl FnOnce() -> *mut c_void,
+) -> Result<usize, Errno> {
     match open {
+        Open::Host(_) => match real() {
+            libc::MAP_FAILED => Err(Errno::last()),
+            found => {
+                let start = found.expose_provenance();
+                process.host.iter().for_each(|host| host.mapped(start, wanted.length));
+                Ok(start)
+            }
+        },
         Open::Accel(file) => process.mappings.map(file.mappable(offset as u64, wanted.length, wanted.flags)?, wanted),
         Open::Bo(bo) => {
             let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(wanted.length));
@@ -126,6 +146,8 @@ pub unsafe fn mmap(
     offset: i64,
 ) -> *mut c_void {
     let wanted = Wanted { address: address.expose_provenance(), length, prot, flags, offset: 0 };
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::mmap(address, length, prot, flags, fd, offset) };
     let ours = simulated(|process| {
         let open = if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 { process.table.get(fd) } else { None };
         let Some(open) = open else {
@@ -135,7 +157,7 @@ pub unsafe fn mmap(
             }
             return None;
         };
-        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, &wanted, offset));
+        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, &wanted, offset, real));
         process.journal.leave("MMAP", || format!("length={length}"), &mapped);
         Some(mapped)
     });
@@ -145,8 +167,7 @@ pub unsafe fn mmap(
             set_errno(errno.code());
             libc::MAP_FAILED
         }
-        // SAFETY: the caller's arguments.
-        None => unsafe { real::mmap(address, length, prot, flags, fd, offset) },
+        None => real(),
     }
 }
 
@@ -157,13 +178,16 @@ pub unsafe fn mmap(
 pub unsafe fn munmap(address: *mut c_void, length: size_t) -> c_int {
     let start = address.expose_provenance();
     let planned = simulated(|process| {
-        if !process.mappings.may_contain(start, length) || !process.mappings.contains(start, length) {
+        let is_host = process.host.as_ref().is_some_and(|host| host.contains(start, length));
+        let is_ours = || process.mappings.may_contain(start, length) && process.mappings.contains(start, length);
+        if !is_host && !is_ours() {
             return None;
         }
         let planned = process.journal.enter("MUNMAP");
         process.journal.leave("MUNMAP", || format!("length={length}"), &planned);
         if planned.is_ok() {
             process.mappings.remove(start, length);
+            process.host.iter().for_each(|host| host.unmapped(start, length));
         }
         Some(planned)
     });

@@ -2,6 +2,7 @@
 
 use super::result;
 use crate::errno::Errno;
+use crate::host::Host;
 use crate::process::{Process, simulated, with_files};
 use crate::real::{self, set_errno};
 use crate::settings::Presence;
@@ -65,17 +66,47 @@ fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -
     result
 }
 
+/// Opens `path` with `real` when it is a node of the host whose calls are recorded.
+///
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_host(
+    process: &Process,
+    path: *const c_char,
+    real: impl FnOnce() -> c_int,
+) -> Option<Result<i32, Errno>> {
+    let host = process.host.as_ref().filter(|_| !path.is_null())?;
+    // SAFETY: a C string, as the caller promises.
+    if !Host::has(unsafe { CStr::from_ptr(path) }) {
+        return None;
+    }
+    let opened = process.journal.enter("OPEN_ACCEL").and_then(|()| match real() {
+        fd if fd < 0 => Err(Errno::last()),
+        fd => {
+            process.opened_host(fd, host.file());
+            Ok(fd)
+        }
+    });
+    process.journal.leave("OPEN_ACCEL", String::new, &opened);
+    Some(opened)
+}
+
 /// `open`.
 ///
 /// # Safety
 /// As in C.
 pub unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::open(path, flags, mode) };
     // SAFETY: the caller's path.
-    let ours = simulated(|process| Some(open_target(process, &unsafe { target(process, path) }?, flags, mode)));
+    let ours = simulated(|process| match unsafe { target(process, path) } {
+        Some(target) => Some(open_target(process, &target, flags, mode)),
+        // SAFETY: the caller's path.
+        None => unsafe { open_host(process, path, real) },
+    });
     match ours {
         Some(ours) => result(ours),
-        // SAFETY: the caller's arguments.
-        None => unsafe { real::open(path, flags, mode) },
+        None => real(),
     }
 }
 
@@ -84,12 +115,17 @@ pub unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
 /// # Safety
 /// As in C.
 pub unsafe fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    let real = || unsafe { real::openat(folder, path, flags, mode) };
     // SAFETY: the caller's path.
-    let ours = simulated(|process| Some(open_target(process, &unsafe { target(process, path) }?, flags, mode)));
+    let ours = simulated(|process| match unsafe { target(process, path) } {
+        Some(target) => Some(open_target(process, &target, flags, mode)),
+        // SAFETY: the caller's path.
+        None => unsafe { open_host(process, path, real) },
+    });
     match ours {
         Some(ours) => result(ours),
-        // SAFETY: the caller's arguments.
-        None => unsafe { real::openat(folder, path, flags, mode) },
+        None => real(),
     }
 }
 

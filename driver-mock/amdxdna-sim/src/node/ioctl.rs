@@ -6,6 +6,7 @@
 use super::file::{File, prefix};
 use super::syncobj::Syncobj;
 use super::syncobj_ioctl;
+use crate::describe;
 use crate::errno::Errno;
 use crate::kernel::WaitCmd;
 use crate::user;
@@ -66,7 +67,7 @@ pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, ad
         device.journal.log(|| format!("ioctl {:#x} of the accel node is not simulated", code.number()));
         return Err(Errno::EINVAL);
     };
-    let mut detail = String::new();
+    let mut seen = None;
     let result = device.journal.enter(call.name).and_then(|()| {
         if device.is_lost() {
             return Err(Errno::ENODEV);
@@ -76,14 +77,15 @@ pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, ad
         // SAFETY: the caller's structure, as long as the request says.
         let mut bytes = unsafe { user::read(address, length) }?;
         bytes.resize(call.code.bytes(), 0);
+        let before = bytes.clone();
         // SAFETY: addresses in the structure are the caller's.
-        let result = unsafe { dispatch(file, descriptors, call.name, &mut bytes, &mut detail) };
+        let result = unsafe { dispatch(file, descriptors, call.name, &mut bytes) };
         // SAFETY: as above.
         unsafe { user::write(address, &bytes[..length]) }?;
+        seen = Some((before, bytes));
         result
     });
-    let place = || format!("file={} {detail}", file.number()).trim_end().to_owned();
-    device.journal.leave(call.name, place, &result);
+    device.journal.leave(call.name, || describe::line(file.number(), call.name, seen.as_ref(), &result), &result);
     result
 }
 
@@ -100,56 +102,33 @@ pub(super) fn with<T: bytemuck::Pod>(
 
 /// # Safety
 /// As for [`ioctl`].
-unsafe fn dispatch(
-    file: &File,
-    descriptors: &dyn Descriptors,
-    name: &str,
-    bytes: &mut [u8],
-    detail: &mut String,
-) -> Result<(), Errno> {
+unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes: &mut [u8]) -> Result<(), Errno> {
     match name {
         "CREATE_BO" => with(bytes, |a: &mut amdxdna_drm_create_bo| {
-            let result = if a.vaddr == 0 {
-                file.create_bo(a)
-            } else {
-                // SAFETY: the address of the caller's table.
-                unsafe { file.create_user_bo(a, |fd| import(file, descriptors, fd)) }
-            };
-            let user = if a.vaddr == 0 { "" } else { " user" };
-            *detail = format!("type={} size={} handle={}{user}", a.type_, a.size, a.handle);
-            result
+            if a.vaddr == 0 {
+                return file.create_bo(a);
+            }
+            // SAFETY: the address of the caller's table.
+            unsafe { file.create_user_bo(a, |fd| import(file, descriptors, fd)) }
         }),
-        "GET_BO_INFO" => with(bytes, |a: &mut amdxdna_drm_get_bo_info| {
-            *detail = format!("handle={}", a.handle);
-            file.get_bo_info(a)
-        }),
-        "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| {
-            *detail = format!("handle={} direction={} offset={} size={}", a.handle, a.direction, a.offset, a.size);
-            file.sync_bo(a.handle, a.offset, a.size)
-        }),
-        "GEM_CLOSE" => with(bytes, |a: &mut drm_gem_close| {
-            *detail = format!("handle={}", a.handle);
-            file.gem_close(a.handle)
-        }),
+        "GET_BO_INFO" => with(bytes, |a: &mut amdxdna_drm_get_bo_info| file.get_bo_info(a)),
+        "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| file.sync_bo(a.handle, a.offset, a.size)),
+        "GEM_CLOSE" => with(bytes, |a: &mut drm_gem_close| file.gem_close(a.handle)),
         "CREATE_HWCTX" => with(bytes, |a: &mut amdxdna_drm_create_hwctx| {
             if a.ext != 0 || a.ext_flags != 0 {
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the address of the caller's QoS structure.
             let qos = unsafe { user::read(a.qos_p, QOS_BYTES) }?;
-            let result = file.create_hwctx(a, prefix(&qos[QOS_PRIORITY..]));
-            *detail = format!("tiles={} handle={}", a.num_tiles, a.handle);
-            result
+            file.create_hwctx(a, prefix(&qos[QOS_PRIORITY..]))
         }),
         "DESTROY_HWCTX" => with(bytes, |a: &mut amdxdna_drm_destroy_hwctx| {
             if a.pad != 0 && file.device().profile.padding_is_checked {
                 return Err(Errno::EINVAL);
             }
-            *detail = format!("handle={}", a.handle);
             file.destroy_hwctx(a.handle)
         }),
         "CONFIG_HWCTX" => with(bytes, |a: &mut amdxdna_drm_config_hwctx| {
-            *detail = format!("handle={} type={} bytes={}", a.handle, a.param_type, a.param_val_size);
             if a.pad != 0 && file.device().profile.padding_is_checked {
                 return Err(Errno::EINVAL);
             }
@@ -166,16 +145,10 @@ unsafe fn dispatch(
         }),
         "EXEC_CMD" => with(bytes, |a: &mut amdxdna_drm_exec_cmd| {
             // SAFETY: the address of the caller's list.
-            let result = unsafe { exec_cmd(file, a) };
-            *detail = format!("context={} arguments={} seq={}", a.hwctx, a.arg_count, a.seq);
-            result
+            unsafe { exec_cmd(file, a) }
         }),
-        "WAIT_CMD" => with(bytes, |a: &mut amdxdna_drm_wait_cmd| {
-            *detail = format!("context={} timeout={} seq={}", a.hwctx, a.timeout, a.seq);
-            file.wait_cmd(a.hwctx, a.seq, a.timeout)
-        }),
+        "WAIT_CMD" => with(bytes, |a: &mut amdxdna_drm_wait_cmd| file.wait_cmd(a.hwctx, a.seq, a.timeout)),
         "GET_INFO" => with(bytes, |a: &mut amdxdna_drm_get_info| {
-            *detail = format!("query={} bytes={}", a.param, a.buffer_size);
             let room = a.buffer_size as usize;
             let answer = file.info(a.param, room).map_err(|(errno, needed)| {
                 a.buffer_size = needed as u32;
@@ -189,7 +162,6 @@ unsafe fn dispatch(
             Ok(())
         }),
         "GET_ARRAY" => with(bytes, |a: &mut amdxdna_drm_get_array| {
-            *detail = format!("query={} elements={} of {}", a.param, a.num_element, a.element_size);
             let room = a.element_size as usize;
             let (element, answer) = file.array(a.param, room, a.num_element as usize).map_err(|(errno, count)| {
                 a.num_element = count as u32;
@@ -205,7 +177,6 @@ unsafe fn dispatch(
             Ok(())
         }),
         "SET_STATE" => with(bytes, |a: &mut amdxdna_drm_set_state| {
-            *detail = format!("what={}", a.param);
             // SAFETY: asking for a number.
             let is_root = unsafe { libc::geteuid() } == 0;
             // SAFETY: the caller's buffer; a power mode has eight bytes.
@@ -218,7 +189,6 @@ unsafe fn dispatch(
         }),
         "GET_CAP" => with(bytes, |a: &mut drm_get_cap| {
             const CAP_TIMESTAMP_MONOTONIC: u64 = 6;
-            *detail = format!("capability={}", a.capability);
             a.value = match a.capability {
                 DRM_CAP_PRIME => DRM_PRIME_CAP_IMPORT | DRM_PRIME_CAP_EXPORT,
                 DRM_CAP_SYNCOBJ | DRM_CAP_SYNCOBJ_TIMELINE => u64::from(file.device().profile.syncobj),
@@ -229,7 +199,6 @@ unsafe fn dispatch(
             Ok(())
         }),
         "PRIME_HANDLE_TO_FD" => with(bytes, |a: &mut drm_prime_handle| {
-            *detail = format!("handle={}", a.handle);
             if a.flags & !((libc::O_CLOEXEC | libc::O_RDWR) as u32) != 0 {
                 return Err(Errno::EINVAL);
             }
@@ -245,11 +214,10 @@ unsafe fn dispatch(
         }),
         "PRIME_FD_TO_HANDLE" => with(bytes, |a: &mut drm_prime_handle| {
             a.handle = import(file, descriptors, a.fd)?;
-            *detail = format!("handle={}", a.handle);
             Ok(())
         }),
         // SAFETY: as for this function.
-        _ => unsafe { syncobj_ioctl::dispatch(file, descriptors, name, bytes, detail) },
+        _ => unsafe { syncobj_ioctl::dispatch(file, descriptors, name, bytes) },
     }
 }
 

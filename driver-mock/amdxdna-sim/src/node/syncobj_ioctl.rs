@@ -73,23 +73,19 @@ pub(super) unsafe fn dispatch(
     descriptors: &dyn Descriptors,
     name: &str,
     bytes: &mut [u8],
-    detail: &mut String,
 ) -> Result<(), Errno> {
     let refuse_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
     match name {
         "SYNCOBJ_CREATE" => with(bytes, |a: &mut drm_syncobj_create| {
             refuse_if(a.flags & !DRM_SYNCOBJ_CREATE_SIGNALED != 0)?;
             a.handle = file.add_syncobj(Syncobj::new(a.flags != 0));
-            *detail = format!("handle={}", a.handle);
             Ok(())
         }),
         "SYNCOBJ_DESTROY" => with(bytes, |a: &mut drm_syncobj_destroy| {
-            *detail = format!("handle={}", a.handle);
             refuse_if(a.pad != 0)?;
             file.remove_syncobj(a.handle)
         }),
         "SYNCOBJ_WAIT" => with(bytes, |a: &mut drm_syncobj_wait| {
-            *detail = format!("objects={} flags={}", a.count_handles, a.flags);
             refuse_if(a.flags & !WAIT_FLAGS != 0)?;
             if a.count_handles == 0 {
                 return Ok(());
@@ -107,12 +103,9 @@ pub(super) unsafe fn dispatch(
             // SAFETY: the caller's lists.
             let (objects, points) =
                 unsafe { (objects(file, a.handles, a.count_handles)?, points(a.points, a.count_handles)?) };
-            let text: Vec<String> = points.iter().map(ToString::to_string).collect();
-            *detail = format!("points={} flags={}", text.join("+"), a.flags);
             wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
         }),
         "SYNCOBJ_RESET" | "SYNCOBJ_SIGNAL" => with(bytes, |a: &mut drm_syncobj_array| {
-            *detail = format!("objects={}", a.count_handles);
             refuse_if(a.pad != 0 || a.count_handles == 0)?;
             let fence = || (name == "SYNCOBJ_SIGNAL").then_some(Fence::Signaled);
             // SAFETY: the caller's list.
@@ -120,7 +113,6 @@ pub(super) unsafe fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_TIMELINE_SIGNAL" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
-            *detail = format!("objects={}", a.count_handles);
             refuse_if(a.flags != 0 || a.count_handles == 0)?;
             // SAFETY: the caller's lists.
             let (objects, points) =
@@ -129,7 +121,6 @@ pub(super) unsafe fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_QUERY" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
-            *detail = format!("objects={} flags={}", a.count_handles, a.flags);
             refuse_if(a.flags & !DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED != 0 || a.count_handles == 0)?;
             // SAFETY: the caller's list.
             let objects = unsafe { objects(file, a.handles, a.count_handles) }?;
@@ -141,7 +132,6 @@ pub(super) unsafe fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_TRANSFER" => with(bytes, |a: &mut drm_syncobj_transfer| {
-            *detail = format!("from={} to={}", a.src_handle, a.dst_handle);
             refuse_if(a.pad != 0 || a.flags & !DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT != 0)?;
             let (source, target) = (file.syncobj(a.src_handle), file.syncobj(a.dst_handle));
             let (target, source) = (target?, source?);
@@ -157,7 +147,6 @@ pub(super) unsafe fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_HANDLE_TO_FD" => with(bytes, |a: &mut drm_syncobj_handle| {
-            *detail = format!("handle={}", a.handle);
             refuse_if(a.pad != 0)?;
             if a.flags & DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE != 0 {
                 return Err(Errno::EOPNOTSUPP);
@@ -175,7 +164,6 @@ pub(super) unsafe fn dispatch(
             }
             refuse_if(a.flags != 0 || a.point != 0)?;
             a.handle = file.add_syncobj(descriptors.syncobj(a.fd).ok_or(Errno::EINVAL)?);
-            *detail = format!("handle={}", a.handle);
             Ok(())
         }),
         "SYNCOBJ_EVENTFD" => Err(Errno::EOPNOTSUPP),
