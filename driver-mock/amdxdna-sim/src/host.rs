@@ -37,9 +37,9 @@ impl Host {
         path.to_bytes().starts_with(NODES)
     }
 
-    /// A file that was just opened.
+    /// A file that was just opened. Numbers begin where those of a simulated device do.
     pub fn file(&self) -> HostFile {
-        HostFile { number: self.files.fetch_add(1, Ordering::Relaxed) }
+        HostFile { number: self.files.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
     /// Notes a mapping.
@@ -143,10 +143,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "CREATE_BO file=0 type=1 size=4096 handle=7 = ok",
-                "GET_BO_INFO file=0 handle=7 = ENOENT",
-                "GET_BO_INFO file=0 handle=7 = EIO",
-                "GET_BO_INFO file=0 = EFAULT",
+                "CREATE_BO file=1 type=1 size=4096 handle=7 = ok",
+                "GET_BO_INFO file=1 handle=7 = ENOENT",
+                "GET_BO_INFO file=1 handle=7 = EIO",
+                "GET_BO_INFO file=1 = EFAULT",
             ]
         );
         assert_eq!(journal.report(&[])["kernel"], "host");
@@ -168,6 +168,6 @@ mod tests {
     fn nodes_are_known_by_their_path() {
         assert!(Host::has(c"/dev/accel/accel0"));
         assert!(!Host::has(c"/dev/accelerator") && !Host::has(c"/dev/kfd"));
-        assert_eq!((Host::default().file().number, Host::default().file().number), (0, 0));
+        assert_eq!(Host::default().file().number, 1);
     }
 }

@@ -162,7 +162,7 @@ impl Names {
 fn aligned(what: &str, value: u64) -> Value {
     match value {
         0 => number(0),
-        _ if value % PAGE as u64 == 0 => what.into(),
+        _ if value.is_multiple_of(PAGE as u64) => what.into(),
         _ => format!("unaligned {what}").into(),
     }
 }
