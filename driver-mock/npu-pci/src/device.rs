@@ -323,3 +323,6 @@ fn work(mut array: Array, jobs: &Receiver<Job>, device: &Weak<Device>) {
         device.run(&mut array, &job);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,9 +211,11 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
     let (pdi, stream) = (upload(&pdi_bytes)?, upload(&instructions)?);
     let context = Context::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
         if is_exhaustion(cause.errno()) && cause.call == "CREATE_HWCTX" {
+            // Drivers that have given up on their NPU use the same error.
+            let given_up = if cause.errno() == libc::ENODEV { ". Or the driver has given up on it, which `dmesg` tells" } else { "" };
             return AgentError::ContextsExhausted(format!(
                 "{path}: the kernel driver gives no hardware context of {tiles} tiles ({cause}): another program holds the NPU; end \
-                 it, or try again later"
+                 it, or try again later{given_up}"
             ));
         }
         unsupported(format!("a context for a trial: {cause}"))

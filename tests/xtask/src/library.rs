@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 const BACKEND: [&str; 2] = ["libggml_hsa.so", "libggml-hsa.so"];
 /// The preload library.
 const PRELOAD: [&str; 2] = ["libamdxdna_preload.so", "libamdxdna-preload.so"];
+/// The program that serves the NPU to a virtual machine.
+const DEVICE_SERVER: &str = "aie-npu-pci";
 /// The program that compiles reference kernels. The library looks for it beside itself.
 const WORKER: &str = "ggml-hsa-jit-worker";
 /// The program that makes kernels ahead of time.
@@ -57,9 +59,19 @@ fn backend(settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
 
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.
 pub fn preload(offline: bool) -> Result<PathBuf> {
-    let built = build::cargo(&["build", "--release", "--package", "amdxdna-preload"], offline);
-    let built = built.with_context(|| format!("{} does not build", PRELOAD[1]))?;
+    let built = simulators(offline).with_context(|| format!("{} does not build", PRELOAD[1]))?;
     place(&built.shared_library(PRELOAD[0])?, PRELOAD[1])
+}
+
+/// Builds the program that serves the simulated NPU as a PCI device; returns its absolute path.
+pub fn device_server(offline: bool) -> Result<PathBuf> {
+    simulators(offline).with_context(|| format!("{DEVICE_SERVER} does not build"))?.executable("bin", DEVICE_SERVER)
+}
+
+/// Both simulators in one build: apart, cargo would choose other features for what they share, and compile the operations, which
+/// takes minutes, for each.
+fn simulators(offline: bool) -> Result<Built> {
+    build::cargo(&["build", "--release", "--package", "amdxdna-preload", "--package", "virtual-npu"], offline)
 }
 
 /// Copies a built file into `target/lib`.

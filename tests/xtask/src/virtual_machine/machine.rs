@@ -1,6 +1,6 @@
 //! What a machine is made of, and how it is to be.
 
-use super::server;
+use crate::library;
 use crate::session::Options;
 use crate::testbed::Testbed;
 use crate::testbed::virtual_machine::Parts;
@@ -145,7 +145,7 @@ impl Host {
             Some(path) => std::fs::canonicalize(path).with_context(|| {
                 format!("cannot read the device server {}; leave out --device-server to build it", path.display())
             })?,
-            None => server::build(options.offline)?,
+            None => library::device_server(options.offline)?,
         };
         Ok(Self { parts, testbed, server })
     }

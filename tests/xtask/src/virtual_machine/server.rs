@@ -2,23 +2,13 @@
 
 use super::logs::Logs;
 use super::machine::Machine;
-use crate::build;
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-const PACKAGE: &str = "virtual-npu";
-const PROGRAM: &str = "aie-npu-pci";
 /// Longest time until it listens.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Builds it.
-pub fn build(offline: bool) -> Result<PathBuf> {
-    build::cargo(&["build", "--release", "--package", PACKAGE, "--bin", PROGRAM], offline)
-        .with_context(|| format!("the device server {PROGRAM} does not build"))?
-        .executable("bin", PROGRAM)
-}
 
 /// A process that is killed when this is dropped.
 #[derive(Debug)]
@@ -106,7 +96,7 @@ mod tests {
     #[test]
     fn a_dropped_process_is_gone() {
         let process = Process::start(&mut shell("exec sleep 60"), "a sleeper").unwrap();
-        let entry = PathBuf::from(format!("/proc/{}", process.child.id()));
+        let entry = std::path::PathBuf::from(format!("/proc/{}", process.child.id()));
         assert!(entry.exists());
         drop(process);
         assert!(!entry.exists());
