@@ -204,6 +204,11 @@ const STAGES: &[Stage] = &[
         program: Program::Xtask(&["stress", "--driver", "rocr", "--load", "pdis,queues", "--seconds", "10"]),
     },
     Stage {
+        name: "vm",
+        about: "the kernel's own driver on a virtual NPU: conformance, llama.cpp, XRT, power, a fault",
+        program: Program::Xtask(&["vm", "check", "--ci"]),
+    },
+    Stage {
         name: "bad-input",
         about: "clear messages for mistakes, no abort",
         program: Program::Xtask(&["bad-input"]),
