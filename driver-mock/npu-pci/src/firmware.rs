@@ -128,8 +128,7 @@ impl Firmware {
             }
             None => {}
         }
-        let for_contexts = (0x7..0x100).contains(&kind.opcode) && ![0xd, 0xe, 0xf].contains(&kind.opcode);
-        if message.payload.len() != kind.request || for_contexts != (channel != MANAGEMENT) {
+        if message.payload.len() != kind.request || kind.in_context != (channel != MANAGEMENT) {
             let bytes = message.payload.len();
             journal.note(format!("channel {channel}: {} with {bytes} bytes, {} are expected", kind.name, kind.request));
             return Reply::Now(kind.answer(status::INVALID_PARAMETER));

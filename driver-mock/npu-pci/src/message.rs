@@ -14,57 +14,60 @@ pub struct Kind {
     pub request: usize,
     /// Bytes of the answer.
     pub response: usize,
+    /// Whether it is for the channel of a context, not for the management.
+    pub in_context: bool,
     /// Bytes of the answer in front of its status.
     status_at: usize,
 }
 
-const fn kind(opcode: u32, name: &'static str, request: usize, response: usize) -> Kind {
-    Kind { opcode, name, request, response, status_at: 0 }
+const fn kind(opcode: u32, name: &'static str, request: usize, response: usize, in_context: bool) -> Kind {
+    Kind { opcode, name, request, response, in_context, status_at: 0 }
 }
 
 macro_rules! kinds {
-    ($($name:ident = $opcode:literal, $request:literal, $response:literal;)*) => {
+    ($($name:ident = $opcode:literal, $request:literal, $response:literal, $in_context:ident;)*) => {
         $(
             #[doc = concat!("`MSG_OP_", stringify!($name), "`")]
-            pub static $name: Kind = kind($opcode, stringify!($name), $request, $response);
+            pub static $name: Kind = kind($opcode, stringify!($name), $request, $response, $in_context);
         )*
         /// All that have their status first.
         static KINDS: &[&Kind] = &[$(&$name),*];
     };
 }
 
+// Opcode, bytes of question and answer, whether it is for a context.
 kinds! {
-    CREATE_CONTEXT = 0x2, 28, 76;
-    DESTROY_CONTEXT = 0x3, 4, 4;
-    SYNC_BO = 0x7, 24, 4;
-    EXECUTE_BUFFER_CF = 0xc, 80, 4;
-    QUERY_COL_STATUS = 0xd, 20, 8;
-    QUERY_AIE_TILE_INFO = 0xe, 4, 48;
-    QUERY_AIE_VERSION = 0xf, 4, 8;
-    EXEC_DPU = 0x10, 160, 4;
-    CONFIG_CU = 0x11, 132, 4;
-    CHAIN_EXEC_BUFFER_CF = 0x12, 24, 12;
-    CHAIN_EXEC_DPU = 0x13, 24, 12;
-    CONFIG_DEBUG_BO = 0x14, 20, 4;
-    CHAIN_EXEC_NPU = 0x18, 24, 12;
-    SUSPEND = 0x101, 4, 4;
-    RESUME = 0x102, 4, 4;
-    ASSIGN_MGMT_PASID = 0x103, 4, 4;
-    INVOKE_SELF_TEST = 0x104, 4, 4;
-    MAP_HOST_BUFFER = 0x106, 20, 4;
-    GET_FIRMWARE_VERSION = 0x108, 4, 20;
-    SET_RUNTIME_CONFIG = 0x10a, 12, 4;
-    GET_RUNTIME_CONFIG = 0x10b, 4, 12;
-    REGISTER_ASYNC_EVENT = 0x10c, 12, 8;
-    UPDATE_PROPERTY = 0x113, 20, 4;
-    GET_APP_HEALTH = 0x114, 16, 36;
-    ADD_HOST_BUFFER = 0x115, 20, 4;
-    GET_DEV_REVISION = 0x117, 4, 12;
-    GET_PROTOCOL_VERSION = 0x301, 4, 12;
+    CREATE_CONTEXT = 0x2, 28, 76, false;
+    DESTROY_CONTEXT = 0x3, 4, 4, false;
+    SYNC_BO = 0x7, 24, 4, true;
+    EXECUTE_BUFFER_CF = 0xc, 80, 4, true;
+    QUERY_COL_STATUS = 0xd, 20, 8, false;
+    QUERY_AIE_TILE_INFO = 0xe, 4, 48, false;
+    QUERY_AIE_VERSION = 0xf, 4, 8, false;
+    EXEC_DPU = 0x10, 160, 4, true;
+    CONFIG_CU = 0x11, 132, 4, true;
+    CHAIN_EXEC_BUFFER_CF = 0x12, 24, 12, true;
+    CHAIN_EXEC_DPU = 0x13, 24, 12, true;
+    CONFIG_DEBUG_BO = 0x14, 20, 4, true;
+    CHAIN_EXEC_NPU = 0x18, 24, 12, true;
+    SUSPEND = 0x101, 4, 4, false;
+    RESUME = 0x102, 4, 4, false;
+    ASSIGN_MGMT_PASID = 0x103, 4, 4, false;
+    INVOKE_SELF_TEST = 0x104, 4, 4, false;
+    MAP_HOST_BUFFER = 0x106, 20, 4, false;
+    GET_FIRMWARE_VERSION = 0x108, 4, 20, false;
+    SET_RUNTIME_CONFIG = 0x10a, 12, 4, false;
+    GET_RUNTIME_CONFIG = 0x10b, 4, 12, false;
+    REGISTER_ASYNC_EVENT = 0x10c, 12, 8, false;
+    UPDATE_PROPERTY = 0x113, 20, 4, false;
+    GET_APP_HEALTH = 0x114, 16, 36, false;
+    ADD_HOST_BUFFER = 0x115, 20, 4, false;
+    GET_DEV_REVISION = 0x117, 4, 12, false;
+    GET_PROTOCOL_VERSION = 0x301, 4, 12, false;
 }
 
 /// The one that has its status last.
-pub static GET_TELEMETRY: Kind = Kind { status_at: 12, ..kind(0x4, "GET_TELEMETRY", 16, 16) };
+pub static GET_TELEMETRY: Kind = Kind { status_at: 12, ..kind(0x4, "GET_TELEMETRY", 16, 16, false) };
 
 impl Kind {
     /// The kind with a number.
