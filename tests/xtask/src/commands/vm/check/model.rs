@@ -7,6 +7,7 @@ use crate::process;
 use crate::session::{DEVICE_NAME, DriverName};
 use crate::stats::Stats;
 use crate::virtual_machine::Guest;
+use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
@@ -29,11 +30,12 @@ impl Checks {
             threads: Some(1),
         };
         let stats = guest.shared_folder().join("stats.json");
-        let mut there = self.llama(DriverName::Xdna, &request)?;
+        // The checkout is read-only there.
+        let mut there = self.llama(DriverName::Xdna, &request, Path::new("/tmp/kernel-cache"))?;
         there.env("GGML_HSA_STATS", &stats);
         let finished = guest.run(&there, LIMIT)?;
         require(&finished)?;
-        let mut here = self.llama(DriverName::Mock, &request)?;
+        let mut here = self.llama(DriverName::Mock, &request, &workspace::target().join("kernel-cache"))?;
         let expected = process::run(&mut here, LIMIT)?;
         generation::require_success(&expected).context("on the simulated device")?;
         ensure!(
@@ -53,13 +55,13 @@ impl Checks {
         ))
     }
 
-    fn llama(&self, driver: DriverName, request: &Request) -> Result<Command> {
+    fn llama(&self, driver: DriverName, request: &Request, cache: &Path) -> Result<Command> {
         let mut command = self.host.testbed.command("llama-completion")?;
         request.arguments(&mut command);
         command.args(["-c", CONTEXT]);
         command.env("GGML_BACKEND_PATH", &self.library).env("GGML_HSA_DEVICES", driver.first_device());
         // Nothing else executes on a simulated array.
-        command.env("GGML_HSA_REFERENCE_KERNELS", "1").env("GGML_HSA_KERNEL_CACHE_DIR", Path::new("/tmp/kernel-cache"));
+        command.env("GGML_HSA_REFERENCE_KERNELS", "1").env("GGML_HSA_KERNEL_CACHE_DIR", cache);
         Ok(command)
     }
 }
