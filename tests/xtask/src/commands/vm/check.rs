@@ -148,7 +148,7 @@ impl Checks {
         }
         if wanted(Part::Power) {
             self.part(machine, "suspend and resume", |checks| checks.suspend(&mut guest))?;
-            self.part(machine, "driver taken away while in use", |checks| checks.unbind(&mut guest))?;
+            self.part(machine, "driver taken away while in use", |checks| checks.unbind(&mut guest, machine))?;
             self.part(machine, "module unloaded", |checks| checks.unload(&mut guest, machine))?;
         }
         guest.power_off()?;

@@ -9,6 +9,10 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(120);
 /// The driver suspends an NPU that does nothing for this long (`amdxdna_pm.c`).
 const IDLE: Duration = Duration::from_secs(5);
+/// Linux 7.2.13: `drm_managed_release` has run `amdxdna_carveout_fini` when the last mapping of a BO goes, and `amdxdna_cbuf_release`
+/// takes a lock of what was freed. The process never ends, and the module cannot be unloaded any more.
+const KERNEL_BUG: &str =
+    "with buffers from memory set aside, the kernel driver uses freed memory when such a program ends";
 const DRIVER: &str = "/sys/bus/pci/drivers/amdxdna";
 
 impl Checks {
@@ -27,7 +31,10 @@ impl Checks {
 
     /// The driver is taken from the NPU while a program uses it: the program ends with an error, and after the driver is back the next
     /// one works.
-    pub(super) fn unbind(&mut self, guest: &mut Guest) -> Result<String> {
+    pub(super) fn unbind(&mut self, guest: &mut Guest, machine: &Machine) -> Result<String> {
+        if machine.iommu == Iommu::Passthrough {
+            return Ok(format!("not tried: {KERNEL_BUG}"));
+        }
         let load = script::of(&self.load(&["queues", "--seconds", "60"]));
         let text = format!(
             "({load}) >/tmp/load.out 2>/tmp/load.err & load=$!\nsleep 2\n\
