@@ -7,6 +7,7 @@
 //!
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the gate puts commands into them.
 
+mod data;
 mod packets;
 mod problems;
 mod trial;
@@ -19,6 +20,7 @@ use crate::at_exit::AT_EXIT_LIMIT;
 use crate::gate::{CommandBuffers, Completion, Gate, HardwareContext, Way};
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
+use data::DataBuffers;
 use hsa_sys::*;
 use packets::{PACKETS, PAYLOAD_BYTES, PacketQueue};
 use parking_lot::{Mutex, MutexGuard};
@@ -66,8 +68,8 @@ struct Ring {
     next_context: u64,
     /// Handles of the buffer objects of the device heap, by address.
     heap: BTreeMap<u64, u32>,
-    /// Addresses that data buffers take in the arena, by their start.
-    data: HashMap<usize, usize>,
+    /// Data buffers, which are in the arena.
+    data: DataBuffers,
     /// Nothing is left but perhaps data memory.
     closed: bool,
 }
@@ -161,7 +163,7 @@ impl ErtAgent {
             way: Way::WaitCmd,
             next_context: 0,
             heap: BTreeMap::new(),
-            data: HashMap::new(),
+            data: DataBuffers::default(),
             closed: false,
         };
         let agent = Self {
@@ -192,15 +194,6 @@ impl ErtAgent {
         Ok(agent)
     }
 
-    /// Why the agent is lost, if it is.
-    fn alive(&self) -> Result<(), AgentError> {
-        self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
-    }
-
-    fn lose(&self, cause: String) -> AgentError {
-        AgentError::Lost(self.lost.get_or_init(|| cause).clone())
-    }
-
     /// The lock, for no longer than a doorbell can take.
     fn lock(&self) -> Result<MutexGuard<'_, Ring>, AgentError> {
         // Nobody waits again for a runtime that was lost because it does not return.
@@ -226,7 +219,7 @@ impl ErtAgent {
     ) -> Result<NonNull<u8>, AgentError> {
         let api = self.session.api();
         let mut address: *mut c_void = std::ptr::null_mut();
-        let (status, _) = self.gate.observe(Some(place.clone()), || {
+        let (status, observed) = self.gate.observe(Some(place.clone()), || {
             // SAFETY: the pool is the agent's, and `address` a place for one pointer. The place is the arena's and free.
             unsafe { (api.hsa_amd_memory_pool_allocate)(self.discovered.data, bytes, 0, &raw mut address) }
         });
@@ -237,14 +230,39 @@ impl ErtAgent {
         }
         allocated?;
         if let Some(at) = NonNull::new(address).filter(|at| at.addr().get() == place.start) {
-            ring.data.insert(place.start, place.len());
-            return Ok(at.cast());
+            let device = self.gate.device_address(observed, at);
+            // Known also without an address for the device: it is given back like any other then.
+            ring.data.insert(place, *device.as_ref().unwrap_or(&0));
+            return device.map(|_| at.cast()).map_err(|cause| {
+                // SAFETY: it was allocated just now and nobody has used it.
+                unsafe { self.give_back(ring, at.cast()) };
+                self.no_address(bytes, &cause)
+            });
         }
         // It stays where it is and is never used; its place stays taken, because it may be mapped there all the same.
         Err(AgentError::Unsupported(format!(
             "{}: memory came to lie at {address:p}, not where it was mapped",
             self.info.library.display()
         )))
+    }
+
+    /// Gives memory back to ROCR, and its addresses to the arena when it is data.
+    ///
+    /// # Safety
+    /// It begins at `host`, was allocated by this agent, and nobody uses it any more.
+    unsafe fn give_back(&self, ring: &mut Ring, host: NonNull<u8>) {
+        let place = ring.data.remove(host.addr().get());
+        let (status, _) = self.gate.observe(place.clone(), || {
+            // SAFETY: as the caller promises.
+            unsafe { (self.session.api().hsa_amd_memory_pool_free)(host.as_ptr().cast()) }
+        });
+        if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
+            // ROCR still has it, so its addresses stay taken.
+            tracing::warn!("{cause}");
+        } else if let Some(place) = place {
+            // SAFETY: the range came from the arena, and the owner has given up what was there.
+            unsafe { self.arena.give_back(place) };
+        }
     }
 
     /// Sends two packets through ROCR that stop at the gate, and looks at what ROCR made of them.
@@ -255,7 +273,7 @@ impl ErtAgent {
         self.gate.reserve(&mut ring.buffers, 2).map_err(text)?;
         let instructions = ring.imagined_instructions.addr().get() as u64;
         let (packets, api) = (&ring.packets, self.session.api());
-        let completions = [0, 1].map(|slot| packets.write(slot, instructions, instructions, 16, &[]));
+        let completions = [0, 1].map(|slot| packets.write(slot, instructions, instructions, 16, &[], &ring.data));
         self.gate
             .ring(&mut ring.buffers, None, completions.to_vec(), self.limit, || packets.ring(api, 2))
             .map_err(|problem| format!("in a rehearsal of a dispatch: {problem}"))?;
@@ -313,7 +331,7 @@ impl Agent for ErtAgent {
             }
         };
         self.allocations.fetch_add(1, Ordering::Relaxed);
-        // ROCR's device works with the addresses of the process.
+        // ROCR works with the addresses of the process; what the device is told is found when a command is made.
         let device_address = host.as_ptr().expose_provenance() as u64;
         Ok(Allocation { pool, host, length: bytes, device_address })
     }
@@ -327,21 +345,9 @@ impl Agent for ErtAgent {
         if ring.closed || (self.lost.get().is_some() && ring.buffers.any_held()) {
             return;
         }
-        let start = allocation.host.addr().get();
-        let place = ring.data.remove(&start).map(|length| start..start + length);
         ring.heap.remove(&allocation.device_address);
-        let api = self.session.api();
-        let (status, _) = self.gate.observe(place.clone(), || {
-            // SAFETY: the allocation came from this function's counterpart and is given up by its owner.
-            unsafe { (api.hsa_amd_memory_pool_free)(allocation.host.as_ptr().cast()) }
-        });
-        if let Err(cause) = self.session.check("hsa_amd_memory_pool_free", status) {
-            // ROCR still has it, so its addresses stay taken.
-            tracing::warn!("{cause}");
-        } else if let Some(place) = place {
-            // SAFETY: the range came from the arena, and the owner has given up what was there.
-            unsafe { self.arena.give_back(place) };
-        }
+        // SAFETY: the allocation came from this function's counterpart and is given up by its owner.
+        unsafe { self.give_back(&mut ring, allocation.host) };
     }
 
     fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError> {
@@ -404,7 +410,7 @@ impl Agent for ErtAgent {
             let instructions = packet.instructions;
             let buffer = ring.heap.range(..=instructions).next_back().map_or(instructions, |(start, _)| *start);
             let words = (packet.instruction_bytes / 4) as u32;
-            let written = packets.write(slot, buffer, instructions, words, chain.arguments_of(packet));
+            let written = packets.write(slot, buffer, instructions, words, chain.arguments_of(packet), &ring.data);
             completions.push(Completion { unit: packet.pdi_index as u8, ..written });
         }
         let bell = || packets.ring(api, count);
@@ -470,10 +476,9 @@ impl ErtAgent {
         }
         // One is the last buffer of the arena.
         if data || ring.data.len() <= 1 {
-            for (start, length) in ring.data.drain() {
-                let place = start..start + length;
+            for place in ring.data.drain() {
                 // With its place, or the addresses would be anybody's until they are reserved again.
-                self.gate.observe(Some(place.clone()), || free(std::ptr::with_exposed_provenance_mut(start)));
+                self.gate.observe(Some(place.clone()), || free(std::ptr::with_exposed_provenance_mut(place.start)));
                 // SAFETY: the range came from the arena, and nobody has the memory.
                 unsafe { self.arena.give_back(place) };
             }

@@ -1,5 +1,6 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
+use super::data::DataBuffers;
 use crate::agent::Argument;
 use crate::gate::Completion;
 use amdxdna_sys::ert::TRANSACTION;
@@ -41,8 +42,9 @@ impl PacketQueue {
     }
 
     /// Writes the packet and payload in `slot`. The instructions are at `instructions`, in the buffer that begins at `buffer`:
-    /// ROCR finds a buffer by its first byte, and the gate puts in where the instructions are. Returns what ROCR leaves out of
-    /// the command it makes of them.
+    /// ROCR finds a buffer by its first byte, and the gate puts in where the instructions are. It finds the arguments' buffers
+    /// by addresses of the process; the gate puts in where the device sees those that are in `data`. Returns what ROCR leaves
+    /// out of the command it makes of them.
     pub(super) fn write(
         &self,
         slot: usize,
@@ -50,6 +52,7 @@ impl PacketQueue {
         instructions: u64,
         instruction_words: u32,
         arguments: &[Argument],
+        data: &DataBuffers,
     ) -> Completion {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
         // The opcode's two words are not counted.
@@ -94,8 +97,8 @@ impl PacketQueue {
             // The queue's ring has PACKETS packets.
             self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
         }
-        let addresses =
-            arguments.iter().flat_map(|argument| [argument.address as u32, (argument.address >> 32) as u32]);
+        let seen = arguments.iter().map(|argument| data.seen_by_device(argument.address));
+        let addresses = seen.flat_map(|address| [address as u32, (address >> 32) as u32]);
         let sizes = arguments.iter().map(|argument| argument.bytes);
         let arguments = addresses.chain(sizes).collect();
         Completion { unit: 0, instructions: device_address(instructions), instruction_words, arguments }

@@ -8,6 +8,15 @@ use amdxdna_sys::{Request, amdxdna_drm_create_hwctx};
 use std::io;
 
 impl ErtAgent {
+    /// Why the agent is lost, if it is.
+    pub(super) fn alive(&self) -> Result<(), AgentError> {
+        self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
+    }
+
+    pub(super) fn lose(&self, cause: String) -> AgentError {
+        AgentError::Lost(self.lost.get_or_init(|| cause).clone())
+    }
+
     /// Whether an error of the kernel driver's says that the device is lost. It may mean something else too, so the device is asked.
     pub(super) fn is_gone(&self, errno: i32) -> bool {
         matches!(errno, libc::ENODEV | libc::EIO | libc::ENXIO) && self.gate.is_gone()
@@ -30,6 +39,15 @@ impl ErtAgent {
                 })
             }
             _ => AgentError::Failed { command: None, reason },
+        }
+    }
+
+    /// The error of data memory of which the kernel driver does not say where the NPU sees it.
+    pub(super) fn no_address(&self, bytes: usize, cause: &io::Error) -> AgentError {
+        let reason = format!("the device address of {bytes} bytes of data memory: GET_BO_INFO: {cause}");
+        match self.is_gone(cause.raw_os_error().unwrap_or_default()) {
+            true => self.lose(reason),
+            false => AgentError::OutOfMemory(reason),
         }
     }
 

@@ -28,6 +28,8 @@
 //! - At `EXEC_CMD` the real context, the real compute units, the missing words, padding and the address of the instructions are
 //!   filled in. In place of `WAIT_CMD`, which mainline kernels do not have for these NPUs, the gate waits in the [`Way`] this
 //!   kernel has, and reads the states. The outcome goes to the caller of the doorbell; ROCR always hears of success.
+//! - ROCR's commands have the process's addresses of the arguments. The device's are filled in where the kernel driver gives out
+//!   its own (`force_iova`).
 //! - Buffers that are sub-allocated are mapped at an address of this driver's choice, below a last buffer ([`Observed`]).
 //!
 //! Later releases of ROCR, which use another packet interface, are used without a gate.
@@ -44,11 +46,11 @@ pub use doorbell::{CommandBuffers, Completion, Problem};
 pub use wait::Way;
 
 use amdxdna_sys::{
-    AMDXDNA_BO_CMD, AMDXDNA_INVALID_FENCE_HANDLE, DRM_AMDXDNA_HWCTX_CONFIG_CU, DRM_AMDXDNA_QUERY_AIE_METADATA,
-    DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_cu_config, amdxdna_drm_config_hwctx, amdxdna_drm_create_bo,
-    amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx, amdxdna_drm_get_bo_info, amdxdna_drm_get_info,
-    amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version, amdxdna_qos_info, drm_gem_close,
-    drm_syncobj_destroy,
+    AMDXDNA_BO_CMD, AMDXDNA_INVALID_ADDR, AMDXDNA_INVALID_FENCE_HANDLE, DRM_AMDXDNA_HWCTX_CONFIG_CU,
+    DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_cu_config,
+    amdxdna_drm_config_hwctx, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx,
+    amdxdna_drm_get_bo_info, amdxdna_drm_get_info, amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version,
+    amdxdna_qos_info, drm_gem_close, drm_syncobj_destroy,
 };
 use bytemuck::Pod;
 use hsa_sys::HsaApi;
@@ -259,6 +261,19 @@ impl Gate {
             Activity::None | Activity::Ringing(_) => Observed::default(),
         };
         (result, observed)
+    }
+
+    /// Where the device sees the buffer that an allocation made and mapped at `host`.
+    ///
+    /// # Errors
+    /// The kernel driver's, and one for an allocation that made no buffer.
+    pub fn device_address(&self, made: Observed, host: NonNull<c_void>) -> io::Result<u64> {
+        let handle = made.buffer.ok_or_else(|| io::Error::other("an allocation made no buffer"))?;
+        let mut info = amdxdna_drm_get_bo_info { handle, ..Default::default() };
+        self.request(&mut info)?;
+        // With shared virtual addressing the device works with the addresses of the process.
+        let known = !matches!(info.xdna_addr, 0 | AMDXDNA_INVALID_ADDR);
+        Ok(if known { info.xdna_addr } else { host.as_ptr().expose_provenance() as u64 })
     }
 
     /// Makes sure that a doorbell with `commands` commands finds its command buffers.

@@ -455,6 +455,17 @@ fn the_descriptor_is_the_one_of_the_last_request_to_the_node() {
 }
 
 #[test]
+fn the_device_address_of_an_allocation_is_the_kernel_drivers_to_tell() {
+    let _one = ONE_AT_A_TIME.lock();
+    let _node = node();
+    let host = NonNull::from(&mut [0_u8; 8]).cast();
+    let address = |buffer| gate().device_address(Observed { buffer, unmapped: false }, host);
+    assert_eq!(address(None).unwrap_err().to_string(), "an allocation made no buffer");
+    // The node is none.
+    assert_eq!(address(Some(7)).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+}
+
+#[test]
 fn an_imagined_pdi_needs_a_buffer_and_room_in_the_list() {
     let gate = new_gate();
     let mut freed = Vec::new();

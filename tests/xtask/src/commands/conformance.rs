@@ -82,11 +82,9 @@ fn machines(args: &ConformanceArgs) -> Vec<SimulationOptions> {
     };
     let mut machines: Vec<SimulationOptions> =
         KERNELS.iter().flat_map(|kernel| ["aie2", "aie2p"].map(|npus| on(kernel, npus))).collect();
-    // Without timelines, and with addresses of the device's own, which ROCR does not know.
+    // Without timelines, and with addresses of the device's own.
     machines.push(SimulationOptions { machine: Some("wait=cmd".to_owned()), ..on(&"legacy", "aie2p") });
-    if args.driver == DriverName::Xdna {
-        machines.push(SimulationOptions { machine: Some("addresses=iova".to_owned()), ..on(&"7.2", "aie2p") });
-    }
+    machines.push(SimulationOptions { machine: Some("addresses=iova".to_owned()), ..on(&"7.2", "aie2p") });
     machines
 }
 
