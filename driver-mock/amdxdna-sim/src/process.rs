@@ -10,12 +10,13 @@ use crate::kfd::Kfd;
 use crate::node::ioctl::Descriptors;
 use crate::node::{Bo, Device, File, Mappings, Syncobj};
 use crate::settings::Settings;
-use crate::tree::{Prefixes, Tree};
+use crate::tree::{KFD_NODE, Prefixes, Tree};
 use aie_hal::kernel::KernelExecutor;
 use parking_lot::RwLock;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -278,7 +279,12 @@ impl Process {
             kfd: Kfd::new(journal.clone()),
             table: Table::new(),
             mappings,
-            prefixes: if settings.host { Prefixes::none() } else { Prefixes::new(&settings.devices) },
+            prefixes: match settings.host {
+                false => Prefixes::new(&settings.devices),
+                // ROCR does not start without KFD, which kernels have with AMD graphics only.
+                true if !Path::new(KFD_NODE).exists() => Prefixes::of_kfd(),
+                true => Prefixes::none(),
+            },
             host: settings.host.then(Host::default),
             tree: OnceLock::new(),
             used: AtomicBool::new(false),

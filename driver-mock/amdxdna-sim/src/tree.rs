@@ -13,15 +13,11 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 /// Prefixes that are redirected whatever the devices are.
-const PREFIXES: [&str; 7] = [
-    "/sys/class/accel",
-    "/sys/class/kfd",
-    "/sys/devices/virtual/kfd",
-    "/sys/module/amdxdna",
-    "/sys/bus/pci/drivers/amdxdna",
-    "/dev/accel",
-    "/dev/kfd",
-];
+const PREFIXES: [&str; 4] = ["/sys/class/accel", "/sys/module/amdxdna", "/sys/bus/pci/drivers/amdxdna", "/dev/accel"];
+/// Those of KFD among them.
+const KFD_PREFIXES: [&str; 3] = ["/sys/class/kfd", "/sys/devices/virtual/kfd", KFD_NODE];
+/// The node of KFD.
+pub const KFD_NODE: &str = "/dev/kfd";
 /// Where PCI devices hang, below `/sys`: the bridge that they are behind on these machines.
 const BRIDGE: &str = "devices/pci0000:00/0000:00:08.2";
 /// Character device numbers: accel is a fixed one, KFD's is handed out at boot.
@@ -63,7 +59,8 @@ pub struct Prefixes(Vec<String>);
 impl Prefixes {
     /// Those of these devices.
     pub fn new(devices: &[DeviceSettings]) -> Self {
-        let mut prefixes: Vec<String> = PREFIXES.map(str::to_owned).to_vec();
+        let mut prefixes: Vec<String> =
+            PREFIXES.iter().chain(&KFD_PREFIXES).map(|prefix| (*prefix).to_owned()).collect();
         for DeviceSettings { address, .. } in devices {
             prefixes.push(format!("/sys/{BRIDGE}/{address}"));
             prefixes.push(format!("/sys/bus/pci/devices/{address}"));
@@ -74,6 +71,11 @@ impl Prefixes {
     /// None at all.
     pub fn none() -> Self {
         Self(Vec::new())
+    }
+
+    /// Those of KFD.
+    pub fn of_kfd() -> Self {
+        Self(KFD_PREFIXES.map(str::to_owned).to_vec())
     }
 
     /// Whether `path` is one of them, or below.
@@ -375,6 +377,10 @@ mod tests {
         {
             assert!(prefixes.cover(path), "{path:?}");
         }
+        let kfd = Prefixes::of_kfd();
+        assert!(kfd.cover(c"/dev/kfd") && kfd.cover(c"/sys/devices/virtual/kfd/kfd/topology"));
+        assert!(!kfd.cover(c"/dev/accel/accel0") && !kfd.cover(c"/sys/class/accel"));
+        assert!(!Prefixes::none().cover(c"/dev/kfd"));
         let tree = tree("");
         assert_eq!(tree.redirect(c"/dev/accel/accel1").unwrap().node, Some(Node::Accel(1)));
         assert_eq!(tree.redirect(c"/dev/accel/accel2").unwrap().node, None);
