@@ -24,6 +24,7 @@ mod guest;
 mod initramfs;
 mod logs;
 mod machine;
+mod rocr;
 pub mod script;
 mod server;
 
@@ -32,3 +33,4 @@ pub use failure::BootFailure;
 pub use found_npu::FoundNpu;
 pub use guest::{BOOT_LIMIT, Guest, Stream, Times};
 pub use machine::{Host, Iommu, Machine, Npu};
+pub use rocr::Rocr;

@@ -5,7 +5,7 @@ use super::{NO_MACHINE, TIME_LIMIT};
 use crate::output;
 use crate::process::Finished;
 use crate::session::Options;
-use crate::virtual_machine::{BOOT_LIMIT, BootFailure, Guest, Host, Stream, Times};
+use crate::virtual_machine::{BOOT_LIMIT, BootFailure, Guest, Host, Rocr, Stream, Times};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -23,6 +23,7 @@ use std::time::Duration;
   cargo xtask vm run xrt-smi examine
   cargo xtask vm run dmesg
   cargo xtask vm run --env RUST_LOG=debug --timeout 60 target/release/my-program
+  cargo xtask vm run --rocr target/release/xdna-stress dispatches --device 'xdna:0?runtime=rocr'
 
 Every applet of busybox is there too (sh, cat, dmesg, insmod, ...). /run/modules has the kernel's modules.")]
 pub struct RunArgs {
@@ -34,6 +35,9 @@ pub struct RunArgs {
     /// A variable of its environment. Can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::options::assignment)]
     env: Vec<String>,
+    /// Give it AMD's runtime of the testbed, and a stand-in for KFD, which the guest's kernel does not have
+    #[arg(long)]
+    rocr: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     line: Vec<OsString>,
@@ -45,12 +49,14 @@ pub fn run(args: &RunArgs, options: &Options) -> Result<ExitCode> {
     let (program, arguments) = args.line.split_first().context("clap asks for a program")?;
     let program = Program::find(Path::new(program))?;
     let host = Host::ensure(options, args.machine.device_server.as_deref())?;
+    let rocr = args.rocr.then(|| Rocr::ensure(&host, options.offline)).transpose()?;
     let mut guest = Guest::boot(&host, &machine, BOOT_LIMIT)?;
     if let Err(error) = guest.npu() {
         eprintln!("warning: {error:#}");
     }
     let mut command = Command::new(program.in_guest(&host, &guest.shared_folder())?);
     command.args(arguments);
+    rocr.iter().for_each(|rocr| rocr.prepare(&mut command));
     command.envs(args.env.iter().filter_map(|variable| variable.split_once('=')));
     let limit = Duration::from_secs(args.timeout);
     let finished = if options.json { guest.run(&command, limit)? } else { guest.run_watched(&command, limit, show)? };
