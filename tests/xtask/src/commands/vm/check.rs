@@ -6,6 +6,7 @@
 mod faults;
 mod model;
 mod power;
+mod rocr;
 mod suites;
 mod xrt;
 
@@ -38,11 +39,16 @@ enum Part {
     Demo,
     /// AMD's xrt-smi, and our program on XRT
     Xrt,
+    /// AMD's runtime: dispatches, and the conformance suite
+    Rocr,
     /// Suspend and resume, the driver taken from the NPU while a program runs, the module unloaded
     Power,
     /// What the firmware can do wrong, and contexts that another process holds
     Faults,
 }
+
+/// The parts that need an NPU in order, and so share a boot.
+const ONE_BOOT: [Part; 6] = [Part::Conformance, Part::Stress, Part::Demo, Part::Xrt, Part::Rocr, Part::Power];
 
 /// Check this project, stock llama.cpp and AMD's programs on the kernel's own driver
 #[derive(Debug, Args)]
@@ -112,7 +118,7 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
     };
     for mut machine in args.machine.machines() {
         machine.memory_mib = machine.memory_mib.max(MEMORY_MIB);
-        if [Part::Conformance, Part::Stress, Part::Demo, Part::Xrt, Part::Power].into_iter().any(wanted) {
+        if ONE_BOOT.into_iter().any(wanted) {
             checks.in_order(&machine, &wanted)?;
         }
         if wanted(Part::Faults) {
@@ -145,6 +151,9 @@ impl Checks {
         if wanted(Part::Xrt) {
             self.part(machine, "xrt-smi examine", |checks| checks.examine(&mut guest))?;
             self.part(machine, "XRT", |checks| checks.xrt(&mut guest, machine))?;
+        }
+        if wanted(Part::Rocr) {
+            self.part(machine, "ROCR", |checks| checks.rocr(&mut guest))?;
         }
         if wanted(Part::Power) {
             self.part(machine, "suspend and resume", |checks| checks.suspend(&mut guest))?;

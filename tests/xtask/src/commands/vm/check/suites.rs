@@ -3,6 +3,7 @@
 use super::{Checks, require};
 use crate::virtual_machine::Guest;
 use anyhow::{Context, Result};
+use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(600);
@@ -16,11 +17,7 @@ const LOADS: [[&[&str]; 2]; 3] = [
 impl Checks {
     /// The conformance suite on the direct way.
     pub(super) fn conformance(&mut self, guest: &mut Guest) -> Result<String> {
-        let finished = guest.run(&self.host.testbed.command_for(&self.conformance), LIMIT)?;
-        require(&finished)?;
-        let summary = finished.stdout.lines().find_map(|line| line.strip_prefix("test result: ok. "));
-        let summary = summary.context("the suite printed no result")?;
-        Ok(summary.split("; finished").next().unwrap_or(summary).to_owned())
+        conformance(guest, &self.host.testbed.command_for(&self.conformance))
     }
 
     /// Loads in which every result is looked at.
@@ -42,4 +39,13 @@ impl Checks {
         }
         Ok(figures.join("; "))
     }
+}
+
+/// Runs a conformance suite; its own count of cases.
+pub(super) fn conformance(guest: &mut Guest, suite: &Command) -> Result<String> {
+    let finished = guest.run(suite, LIMIT)?;
+    require(&finished)?;
+    let summary = finished.stdout.lines().find_map(|line| line.strip_prefix("test result: ok. "));
+    let summary = summary.context("the suite printed no result")?;
+    Ok(summary.split("; finished").next().unwrap_or(summary).to_owned())
 }
