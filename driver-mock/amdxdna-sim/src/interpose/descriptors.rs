@@ -154,6 +154,7 @@ pub unsafe fn mmap(
             // Something else takes the place of a BO.
             if flags & libc::MAP_FIXED != 0 {
                 process.mappings.remove(wanted.address, length);
+                process.host.iter().for_each(|host| host.unmapped(wanted.address, length));
             }
             return None;
         };
