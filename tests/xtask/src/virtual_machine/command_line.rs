@@ -187,7 +187,7 @@ mod tests {
         };
         assert!(kernel(&machine).ends_with("iommu=pt memmap=128M$768M dyndbg"), "{}", kernel(&machine));
         assert_eq!(module_parameters(&machine), "force_iova=0 tdr_timeout_ms=500");
-        assert!(line(&machine).contains(&"intel-iommu,intremap=off".to_owned()));
+        assert!(line(&machine).contains(&"intel-iommu,intremap=off,aw-bits=39".to_owned()));
         assert_eq!(module_parameters(&Machine::default()), "force_iova=1");
         assert!(!kernel(&Machine::default()).contains("memmap"));
     }
