@@ -69,6 +69,28 @@ pub struct UserPointers {
     pub read_only: bool,
     /// The error for memory that cannot be pinned.
     pub unpinnable: Errno,
+    /// Whether the kernel can look at such a BO and map it: only then a command in it runs.
+    pub visible: bool,
+}
+
+/// What SYNC_BO looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sync {
+    /// The handle. A range outside of the BO is refused here, which the kernel would follow.
+    Handle,
+    /// What can be looked at, and where the range begins; it is cut at the end of the BO. Only debug BOs come from the device.
+    Range,
+}
+
+/// Which questions GET_INFO, GET_ARRAY and SET_STATE know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queries {
+    /// Those of the first kernels.
+    Few,
+    /// With sensors, preemption, resources, errors and usage, as AMD's module has them.
+    Amd,
+    /// The same and the state of columns, as mainline has them.
+    Mainline,
 }
 
 /// The differences. All of them concern aie2 and aie2p only.
@@ -89,8 +111,26 @@ pub struct Profile {
     /// What a context more than the device can hold gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
     /// `aie2_message.c` (`aie2_create_context`: the firmware refuses, `aie_send_mgmt_msg_wait` makes EINVAL of that).
     pub contexts_exhausted: Errno,
+    /// What a BO of no bytes gets. Source: `amdxdna_gem.c`; 7.2 leaves it to the DRM core, which has no offset for it.
+    pub empty_bo: Errno,
+    /// What a part of a heap gets that there is not. Source: `amdxdna_gem.c`; 7.2 `amdxdna_init_dev_bo`.
+    pub heap_missing: Errno,
     /// What a part of a heap that is not mapped gets, and a context with it. Source: `amdxdna_gem.c`.
     pub heap_unmapped: Errno,
+    /// Whether further heaps follow the first one, on aie2p up to 512 MiB. Source: 7.2 `amdxdna_gem.c`
+    /// (`amdxdna_drm_create_dev_heap_bo`), `npu4_regs.c` (`dev_heap_max_size`).
+    pub heaps_grow: bool,
+    /// Source: 7.2 `amdxdna_gem.c` (`amdxdna_drm_sync_bo_ioctl`, `amdxdna_flush_bo`).
+    pub sync: Sync,
+    /// Whether CONFIG_HWCTX assigns debug BOs. Source: 7.2 `aie2_ctx.c` (`aie2_hwctx_cfg_debug_bo`).
+    pub debug_bos: bool,
+    /// Whether a descriptor becomes a new BO in another file than its own. Source: 7.2 `amdxdna_gem.c`
+    /// (`amdxdna_gem_prime_import`).
+    pub imports_anew: bool,
+    /// What `mmap` of an offset below the first gets. Source: 7.2 `amdxdna_pci_drv.c` (`amdxdna_drm_gem_mmap`).
+    pub low_offset: Errno,
+    /// Whether SYNCOBJ_DESTROY of handle 0 is refused and makes 0 free for the next object all the same. Seen on 7.2.
+    pub zero_becomes_free: bool,
     /// What a context with more columns than the array has gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
     /// `aie2_ctx.c` (`aie2_hwctx_col_list`).
     pub too_many_columns: Errno,
@@ -129,9 +169,11 @@ pub struct Profile {
     pub get_array: bool,
     /// Whether there are START_NPU_PREEMPT and START_NPU_PREEMPT_ELF. Source: `aie2_message.c` (`aie2_cmdlist_fill_slot`).
     pub preemption: bool,
-    /// Whether GET_INFO knows sensors, preemption, resources and telemetry, and GET_ARRAY errors and usage. Source:
-    /// `aie2_pci.c` (`aie2_get_info`, `aie2_get_array`).
-    pub newest_queries: bool,
+    /// Source: `aie2_pci.c` (`aie2_get_info`, `aie2_get_array`, `aie2_set_state`).
+    pub queries: Queries,
+    /// Whether a START_CU whose header promises no payload, or more than its BO has, goes to the firmware with no words. Source: 7.2
+    /// `aie2_message.c` (`aie2_cmdlist_fill_npu_cf` does not look whether there is a payload).
+    pub empty_payloads_run: bool,
     /// Whether a structure's padding has to be zero in DESTROY_HWCTX and CONFIG_HWCTX. Source: `amdxdna_ctx.c` (`XDNA_MBZ_DBG`).
     pub padding_is_checked: bool,
 }
@@ -148,7 +190,15 @@ const LEGACY: Profile = Profile {
     wait_cmd: WaitCmd::Works,
     syncobj: true,
     contexts_exhausted: Errno::ENOENT,
+    empty_bo: Errno::EINVAL,
+    heap_missing: Errno::EINVAL,
     heap_unmapped: Errno::EINVAL,
+    heaps_grow: false,
+    sync: Sync::Handle,
+    debug_bos: false,
+    imports_anew: false,
+    low_offset: Errno::EINVAL,
+    zero_becomes_free: false,
     too_many_columns: Errno::ENOSPC,
     failed_chain: FailedChain::Error,
     overdue: Overdue::TimeoutInCommand,
@@ -158,13 +208,14 @@ const LEGACY: Profile = Profile {
     even_slots: false,
     without_sva: HANDED_ON,
     iova: false,
-    user_pointers: Some(UserPointers { read_only: true, unpinnable: Errno::ENOMEM }),
+    user_pointers: Some(UserPointers { read_only: true, unpinnable: Errno::ENOMEM, visible: true }),
     typed_commands: false,
     configured_first: false,
     dependencies: true,
     get_array: true,
     preemption: true,
-    newest_queries: true,
+    queries: Queries::Amd,
+    empty_payloads_run: false,
     padding_is_checked: false,
 };
 
@@ -175,7 +226,15 @@ const V6_14: Profile = Profile {
     wait_cmd: WaitCmd::Missing,
     syncobj: true,
     contexts_exhausted: Errno::EINVAL,
+    empty_bo: Errno::EINVAL,
+    heap_missing: Errno::EINVAL,
     heap_unmapped: Errno::EINVAL,
+    heaps_grow: false,
+    sync: Sync::Handle,
+    debug_bos: false,
+    imports_anew: false,
+    low_offset: Errno::EINVAL,
+    zero_becomes_free: false,
     too_many_columns: Errno::EINVAL,
     failed_chain: FailedChain::StatusBits,
     overdue: Overdue::Abort,
@@ -191,7 +250,8 @@ const V6_14: Profile = Profile {
     dependencies: false,
     get_array: false,
     preemption: false,
-    newest_queries: false,
+    queries: Queries::Few,
+    empty_payloads_run: false,
     padding_is_checked: true,
 };
 
@@ -199,7 +259,7 @@ const V6_18: Profile = Profile {
     kernel: Kernel::V6_18,
     version: (0, 1),
     even_slots: true,
-    user_pointers: Some(UserPointers { read_only: false, unpinnable: Errno::ENOMEM }),
+    user_pointers: Some(UserPointers { read_only: false, unpinnable: Errno::ENOMEM, visible: true }),
     get_array: true,
     ..V6_14
 };
@@ -208,18 +268,27 @@ const V7_2: Profile = Profile {
     kernel: Kernel::V7_2,
     version: (0, 10),
     wait_cmd: WaitCmd::Unsupported,
+    empty_bo: Errno::ENOSPC,
+    heap_missing: Errno::EAGAIN,
     heap_unmapped: Errno::EAGAIN,
+    heaps_grow: true,
+    sync: Sync::Range,
+    debug_bos: true,
+    imports_anew: true,
+    low_offset: Errno::EOPNOTSUPP,
+    zero_becomes_free: true,
     failed_chain: FailedChain::ErrorAndOnes,
     overdue: Overdue::TimeoutInFirst,
     job_limit_ns: 2 * SECOND,
     single_in_chain_buffer: true,
     without_sva: WithoutSva { iommu_off: None, passthrough: Errno::EINVAL },
     iova: true,
-    user_pointers: Some(UserPointers { read_only: false, unpinnable: Errno::EFAULT }),
+    user_pointers: Some(UserPointers { read_only: false, unpinnable: Errno::EFAULT, visible: false }),
     typed_commands: false,
     configured_first: false,
     preemption: true,
-    newest_queries: true,
+    queries: Queries::Mainline,
+    empty_payloads_run: true,
     ..V6_18
 };
 

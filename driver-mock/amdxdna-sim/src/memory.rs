@@ -92,6 +92,15 @@ pub fn is_exported_bo(fd: i32) -> Result<bool, Errno> {
     Ok(link.to_string_lossy().starts_with(&expected))
 }
 
+/// Whether a descriptor is an eventfd.
+///
+/// # Errors
+/// EBADF when it is open for nothing.
+pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
+    Ok(link.to_string_lossy() == "anon_inode:[eventfd]")
+}
+
 /// A memory file.
 #[derive(Debug)]
 struct Backing {
@@ -220,6 +229,17 @@ impl Memory {
         Ok(Self { backing, offset: 0, length, slot: None })
     }
 
+    /// The same memory once more; `None` for a page of an arena.
+    pub fn share(&self) -> Option<Self> {
+        let (backing, offset, length) = (self.backing.clone(), self.offset, self.length);
+        self.slot.is_none().then_some(Self { backing, offset, length, slot: None })
+    }
+
+    /// Whether it is the same memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.backing, &other.backing) && self.offset == other.offset
+    }
+
     /// Length in bytes.
     pub fn length(&self) -> usize {
         self.length
@@ -298,8 +318,11 @@ mod tests {
         let other = Memory::import(fd.number()).unwrap();
         other.set_word(8, 7);
         assert_eq!((memory.word(8), other.length()), (Some(7), PAGE));
+        assert!(memory.is_same(&memory.share().unwrap()) && !memory.is_same(&other));
         let arena = Arc::new(Arena::default());
-        assert_eq!(Memory::page(&arena).unwrap().export(true), Err(Errno::EOPNOTSUPP));
+        let page = Memory::page(&arena).unwrap();
+        assert_eq!(page.export(true), Err(Errno::EOPNOTSUPP));
+        assert!(page.share().is_none());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::host::{Host, HostFile};
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
 use crate::node::ioctl::Descriptors;
-use crate::node::{Bo, Device, File, Mappings, Syncobj};
+use crate::node::{Bo, Device, File, Mappings, SyncFile, Syncobj};
 use crate::settings::Settings;
 use crate::tree::{KFD_NODE, Prefixes, Tree};
 use aie_hal::kernel::KernelExecutor;
@@ -32,6 +32,8 @@ pub enum Open {
     Bo(Arc<Bo>),
     /// An exported synchronisation object.
     Syncobj(Arc<Syncobj>),
+    /// A sync file.
+    SyncFile(Arc<SyncFile>),
     /// An accel node of the host.
     Host(Arc<HostFile>),
 }
@@ -105,6 +107,17 @@ impl Descriptors for Table {
     fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>> {
         match self.get(fd) {
             Some(Open::Syncobj(syncobj)) => Some(syncobj),
+            _ => None,
+        }
+    }
+
+    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>) {
+        self.set(fd, Open::SyncFile(fence));
+    }
+
+    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>> {
+        match self.get(fd) {
+            Some(Open::SyncFile(fence)) => Some(fence),
             _ => None,
         }
     }

@@ -127,7 +127,7 @@ impl DirectAgent {
         let reason = format!("{what}: {cause}");
         match cause.errno() {
             libc::ENODEV | libc::ENXIO | libc::EIO if self.is_gone() => self.lose(reason),
-            libc::ENOMEM | libc::ENOSPC | libc::EPERM | libc::EMFILE | libc::ENFILE => AgentError::OutOfMemory(reason),
+            _ if cause.is_no_memory() => AgentError::OutOfMemory(reason),
             _ => AgentError::Failed { command: None, reason },
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Calls go through the C library, so that a preload library can stand in for the kernel.
 
-use amdxdna_sys::Request;
+use amdxdna_sys::{Request, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,6 +34,16 @@ impl CallError {
         self.cause.raw_os_error().unwrap_or_default()
     }
 
+    /// Whether there was no memory, or no part of the heap, for what was asked.
+    pub(super) fn is_no_memory(&self) -> bool {
+        match self.errno() {
+            libc::ENOMEM | libc::ENOSPC | libc::EPERM | libc::EMFILE | libc::ENFILE => true,
+            // Since Linux 7.2 heaps can grow, and a full one asks for the next.
+            libc::EAGAIN => self.call == amdxdna_drm_create_bo::NAME,
+            _ => false,
+        }
+    }
+
     /// Whether the device behind the node is gone.
     pub(super) fn is_lost(&self) -> bool {
         matches!(self.errno(), libc::ENODEV | libc::ENXIO | libc::EIO)
@@ -43,6 +53,17 @@ impl CallError {
 impl std::fmt::Display for CallError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.call, self.cause)
+    }
+}
+
+/// Whether a call that failed may go well when it is made again at once.
+fn is_postponed(call: &str, cause: &io::Error) -> bool {
+    // What makes something of the heap says so when it is full, which lasts.
+    let is_of_the_heap = [amdxdna_drm_create_bo::NAME, amdxdna_drm_create_hwctx::NAME].contains(&call);
+    match cause.raw_os_error() {
+        Some(libc::EINTR) => true,
+        Some(libc::EAGAIN) => !is_of_the_heap,
+        _ => false,
     }
 }
 
@@ -76,8 +97,7 @@ impl Node {
             }
             let cause = io::Error::last_os_error();
             attempts += 1;
-            let again = matches!(cause.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) && attempts < ATTEMPTS;
-            if !again {
+            if attempts >= ATTEMPTS || !is_postponed(T::NAME, &cause) {
                 return Err(CallError { call: T::NAME, cause });
             }
         }
@@ -183,6 +203,23 @@ mod tests {
         assert!(!error.is_lost());
         assert!(error.to_string().starts_with("CREATE_BO: "), "{error}");
         assert!(Node::open(Path::new("/nowhere/accel0")).is_err());
+    }
+
+    #[test]
+    fn a_full_heap_is_no_memory_and_not_asked_again() {
+        let failed = |call, errno| CallError { call, cause: io::Error::from_raw_os_error(errno) };
+        for (call, errno, no_memory, postponed) in [
+            ("CREATE_BO", libc::EAGAIN, true, false),
+            ("CREATE_BO", libc::ENOSPC, true, false),
+            ("CREATE_BO", libc::EINTR, false, true),
+            ("CREATE_HWCTX", libc::EAGAIN, false, false),
+            ("EXEC_CMD", libc::EAGAIN, false, true),
+            ("EXEC_CMD", libc::EINVAL, false, false),
+        ] {
+            let error = failed(call, errno);
+            assert_eq!(error.is_no_memory(), no_memory, "{error}");
+            assert_eq!(is_postponed(call, &error.cause), postponed, "{error}");
+        }
     }
 
     #[test]

@@ -38,6 +38,9 @@ enum Command {
         /// Scripts whose names contain one of these are left out
         #[arg(long)]
         skip: Vec<String>,
+        /// Play those too at which a known kernel breaks: the process, or more, may be gone afterwards
+        #[arg(long)]
+        breaking: bool,
         /// Seconds that a script may take
         #[arg(long, default_value_t = 60)]
         limit: u64,
@@ -69,9 +72,10 @@ enum Command {
     List,
 }
 
-fn chosen(only: &[String], skip: &[String]) -> Vec<&'static Script> {
+fn chosen(only: &[String], skip: &[String], breaking: bool) -> Vec<&'static Script> {
     let named = |script: &Script, parts: &[String]| parts.iter().any(|part| script.name.contains(part.as_str()));
-    scripts::all().filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
+    let wanted = scripts::all().filter(|script| breaking || !script.breaks);
+    wanted.filter(|s| only.is_empty() || named(s, only)).filter(|s| !named(s, skip)).collect()
 }
 
 fn text(path: &Path) -> Result<String> {
@@ -104,8 +108,8 @@ fn compare(simulated: &Path, real: &Path, known: Option<&Path>, kernel: &str) ->
 
 fn dispatch(args: Args) -> Result<()> {
     match args.command {
-        Command::Run { node, only, skip, limit, table: as_table } => {
-            let scripts = chosen(&only, &skip);
+        Command::Run { node, only, skip, breaking, limit, table: as_table } => {
+            let scripts = chosen(&only, &skip, breaking);
             if scripts.is_empty() {
                 bail!("no script is named like that; `list` names them");
             }
@@ -127,6 +131,19 @@ fn dispatch(args: Args) -> Result<()> {
             scripts::all().for_each(|script| println!("{:<34} {}", script.name, script.about));
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_that_break_a_kernel_are_played_on_demand_only() {
+        let memory = ["user memory".to_owned()];
+        assert!(chosen(&memory, &[], false).iter().all(|script| !script.breaks));
+        assert!(chosen(&memory, &[], true).iter().any(|script| script.breaks));
+        assert!(chosen(&[], &memory, true).iter().all(|script| !script.name.starts_with("user memory")));
     }
 }
 

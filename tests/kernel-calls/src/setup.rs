@@ -235,7 +235,8 @@ impl Probe {
         let handle = context.timeline;
         let flags = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT;
         self.with_handles("syncobjs", crate::names::Space::Syncobj, &[handle]);
-        self.with("at", json!([point]));
+        // Whether the command had ended before the wait began.
+        self.with("at", json!([point])).by_chance("first_signaled");
         self.call(&mut drm_syncobj_timeline_wait {
             handles: address(&handle),
             points: address(&point),

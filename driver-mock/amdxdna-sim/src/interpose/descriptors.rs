@@ -95,7 +95,7 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
             // SAFETY: the caller's arguments.
             if unsafe { real::ioctl(fd, request, argument) } < 0 { Err(Errno::last()) } else { Ok(()) }
         })),
-        Open::Bo(_) | Open::Syncobj(_) => Some(Err(Errno::ENOTTY)),
+        Open::Bo(_) | Open::Syncobj(_) | Open::SyncFile(_) => Some(Err(Errno::ENOTTY)),
     });
     match ours {
         Some(ours) => result(ours.map(|()| 0)),
@@ -104,8 +104,17 @@ pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int
     }
 }
 
+/// Whether a file is open for less than a shared mapping of it needs.
+fn is_forbidden(fd: c_int, wanted: &Wanted) -> bool {
+    // SAFETY: asks for flags.
+    let mode = unsafe { real::fcntl64(fd, libc::F_GETFL, std::ptr::null_mut()) } & libc::O_ACCMODE;
+    let is_written = wanted.prot & libc::PROT_WRITE != 0 && wanted.flags & libc::MAP_TYPE == libc::MAP_SHARED;
+    mode == libc::O_WRONLY || (mode == libc::O_RDONLY && is_written)
+}
+
 fn map(
     process: &Process,
+    fd: c_int,
     open: &Open,
     wanted: &Wanted,
     offset: i64,
@@ -120,6 +129,8 @@ fn map(
                 Ok(start)
             }
         },
+        // What the kernel looks at before it asks a driver.
+        Open::Accel(_) if is_forbidden(fd, wanted) => Err(Errno::EACCES),
         Open::Accel(file) => process.mappings.map(file.mappable(offset as u64, wanted.length, wanted.flags)?, wanted),
         Open::Bo(bo) => {
             let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(wanted.length));
@@ -129,7 +140,7 @@ fn map(
             // As in amdxdna, which puts the BO's pages from the first one on into any mapping of an exported BO.
             process.mappings.map(bo.clone(), wanted)
         }
-        Open::Kfd | Open::Syncobj(_) => Err(Errno::ENODEV),
+        Open::Kfd | Open::Syncobj(_) | Open::SyncFile(_) => Err(Errno::ENODEV),
     }
 }
 
@@ -158,7 +169,7 @@ pub unsafe fn mmap(
             }
             return None;
         };
-        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, &open, &wanted, offset, real));
+        let mapped = process.journal.enter("MMAP").and_then(|()| map(process, fd, &open, &wanted, offset, real));
         process.journal.leave("MMAP", || format!("length={length}"), &mapped);
         Some(mapped)
     });

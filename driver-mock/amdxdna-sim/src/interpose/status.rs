@@ -32,7 +32,7 @@ fn open_node(fd: c_int) -> Option<Node> {
     simulated(|process| match process.table.get(fd)? {
         Open::Accel(file) => process.devices.iter().position(|d| Arc::ptr_eq(d, file.device())).map(Node::Accel),
         Open::Kfd => Some(Node::Kfd),
-        Open::Bo(_) | Open::Syncobj(_) | Open::Host(_) => None,
+        Open::Bo(_) | Open::Syncobj(_) | Open::SyncFile(_) | Open::Host(_) => None,
     })
 }
 

@@ -10,22 +10,27 @@ use amdxdna_sys::{
     AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR, limits,
 };
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a BO is.
 #[derive(Debug, Clone)]
 pub enum Kind {
     /// Shared memory.
     Shmem,
-    /// The device heap.
-    Heap,
+    /// A device heap.
+    Heap {
+        /// Where it starts in the device's view of all heaps.
+        start: usize,
+    },
     /// Part of a device heap.
     Dev {
         /// The heap.
         heap: Arc<Bo>,
         /// Offset in it.
         offset: usize,
-        /// The heap's account, to which the part goes back.
+        /// The account of the heaps, to which the part goes back.
         account: Arc<Mutex<HeapAccount>>,
     },
     /// A command.
@@ -33,7 +38,10 @@ pub enum Kind {
     /// Memory of somebody else.
     Imported,
     /// Memory that the caller had before.
-    User,
+    User {
+        /// Whether the kernel can look at it.
+        visible: bool,
+    },
 }
 
 impl Kind {
@@ -41,23 +49,53 @@ impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Shmem => "SHMEM",
-            Self::Heap => "DEV_HEAP",
+            Self::Heap { .. } => "DEV_HEAP",
             Self::Dev { .. } => "DEV",
             Self::Cmd => "CMD",
             Self::Imported => "IMPORTED",
-            Self::User => "USER",
+            Self::User { .. } => "USER",
         }
     }
 
     /// Number in the uapi.
     pub fn number(&self) -> u32 {
         match self {
-            Self::Shmem | Self::Imported | Self::User => AMDXDNA_BO_SHMEM,
-            Self::Heap => AMDXDNA_BO_DEV_HEAP,
+            Self::Shmem | Self::Imported | Self::User { .. } => AMDXDNA_BO_SHMEM,
+            Self::Heap { .. } => AMDXDNA_BO_DEV_HEAP,
             Self::Dev { .. } => AMDXDNA_BO_DEV,
             Self::Cmd => AMDXDNA_BO_CMD,
         }
     }
+}
+
+/// An offset for `mmap`, in use until dropped.
+#[derive(Debug)]
+pub struct MapOffset {
+    value: u64,
+    in_use: Arc<Mutex<HashSet<u64>>>,
+}
+
+impl MapOffset {
+    /// Takes an offset.
+    pub(super) fn new(value: u64, in_use: &Arc<Mutex<HashSet<u64>>>) -> Self {
+        in_use.lock().insert(value);
+        Self { value, in_use: in_use.clone() }
+    }
+}
+
+impl Drop for MapOffset {
+    fn drop(&mut self) {
+        self.in_use.lock().remove(&self.value);
+    }
+}
+
+/// Where a BO is mapped.
+#[derive(Debug, Default)]
+struct Places {
+    /// Addresses of the mappings, oldest first.
+    now: Vec<usize>,
+    /// The last one that was made.
+    last: Option<usize>,
 }
 
 /// A buffer object.
@@ -67,11 +105,12 @@ pub struct Bo {
     length: usize,
     /// Its own memory; a part of the heap has none.
     memory: Option<Memory>,
-    map_offset: u64,
+    map_offset: Option<MapOffset>,
     /// Its device address, where the driver gives one.
     iova: Option<u64>,
-    /// Addresses of the mappings, oldest first.
-    mapped_at: Mutex<Vec<usize>>,
+    places: Mutex<Places>,
+    /// The context that it is the debug BO of; 0: none.
+    debugged: AtomicU32,
     journal: Arc<Journal>,
 }
 
@@ -80,7 +119,7 @@ impl Bo {
         kind: Kind,
         length: usize,
         memory: Option<Memory>,
-        map_offset: u64,
+        map_offset: Option<MapOffset>,
         iova: Option<u64>,
         journal: Arc<Journal>,
     ) -> Arc<Self> {
@@ -89,7 +128,8 @@ impl Bo {
         if memory.is_some() {
             journal.counts.bo_bytes.change(length as i64);
         }
-        Arc::new(Self { kind, length, memory, map_offset, iova, mapped_at: Mutex::default(), journal })
+        let (places, debugged) = (Mutex::default(), AtomicU32::new(0));
+        Arc::new(Self { kind, length, memory, map_offset, iova, places, debugged, journal })
     }
 
     /// What it is.
@@ -112,12 +152,41 @@ impl Bo {
 
     /// The offset for `mmap`; a part of the heap has none.
     pub fn map_offset(&self) -> u64 {
-        self.map_offset
+        self.map_offset.as_ref().map_or(AMDXDNA_INVALID_ADDR, |offset| offset.value)
     }
 
     /// Whether it is memory that a command can be in: anything but the heap and its parts.
     pub fn is_shared(&self) -> bool {
-        !matches!(self.kind, Kind::Heap | Kind::Dev { .. })
+        !matches!(self.kind, Kind::Heap { .. } | Kind::Dev { .. })
+    }
+
+    /// Whether the kernel can look at its memory.
+    pub fn is_visible(&self) -> bool {
+        !matches!(self.kind, Kind::User { visible: false })
+    }
+
+    /// Whether its memory is that of another BO, too.
+    pub(super) fn shares_memory(&self, other: &Self) -> bool {
+        let memories = self.memory.as_ref().zip(other.memory.as_ref());
+        std::ptr::eq(self, other) || memories.is_some_and(|(one, other)| one.is_same(other))
+    }
+
+    /// The context that it is the debug BO of.
+    pub(super) fn debugged(&self) -> Option<u32> {
+        Some(self.debugged.load(Ordering::Relaxed)).filter(|context| *context != 0)
+    }
+
+    /// It is the debug BO of a context, or of none.
+    pub(super) fn debug(&self, context: Option<u32>) {
+        self.debugged.store(context.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Where it starts among the heaps, when it is one.
+    pub(super) fn heap_start(&self) -> Option<usize> {
+        match self.kind {
+            Kind::Heap { start } => Some(start),
+            _ => None,
+        }
     }
 
     /// Its device address, where the driver gives one.
@@ -125,11 +194,16 @@ impl Bo {
         self.iova
     }
 
-    /// Address of the oldest mapping in the process.
+    /// What the driver takes for its address in the process: that of the oldest mapping. Where the device has addresses of its own
+    /// the driver does not watch mappings, and this is the last one that was made, even when it is gone.
     pub fn user_address(&self) -> Option<u64> {
         match &self.kind {
             Kind::Dev { heap, offset, .. } => heap.user_address().map(|base| base + *offset as u64),
-            _ => self.mapped_at.lock().first().map(|address| *address as u64),
+            _ => {
+                let places = self.places.lock();
+                let place = if self.iova.is_some() { places.last } else { places.now.first().copied() };
+                place.map(|address| address as u64)
+            }
         }
     }
 
@@ -137,30 +211,39 @@ impl Bo {
     /// has put it.
     pub fn device_address(&self) -> u64 {
         match &self.kind {
-            Kind::Heap => limits::DEV_MEM_BASE,
-            Kind::Dev { offset, .. } => limits::DEV_MEM_BASE + *offset as u64,
+            Kind::Heap { start } => limits::DEV_MEM_BASE + *start as u64,
+            Kind::Dev { heap, offset, .. } => heap.device_address() + *offset as u64,
             _ => self.iova.or_else(|| self.user_address()).unwrap_or(AMDXDNA_INVALID_ADDR),
         }
     }
 
+    /// A mapping was made.
     pub(super) fn mapped(&self, address: usize) {
-        self.mapped_at.lock().push(address);
+        let mut places = self.places.lock();
+        places.now.push(address);
+        places.last = Some(address);
+    }
+
+    /// A part of a mapping is left.
+    pub(super) fn still_mapped(&self, address: usize) {
+        self.places.lock().now.push(address);
     }
 
     pub(super) fn unmapped(&self, address: usize) {
-        let mut mapped = self.mapped_at.lock();
-        if let Some(index) = mapped.iter().position(|found| *found == address) {
-            mapped.remove(index);
+        let mut places = self.places.lock();
+        if let Some(index) = places.now.iter().position(|found| *found == address) {
+            places.now.remove(index);
         }
     }
 
+    /// A word as the kernel sees it.
     pub(super) fn word(&self, offset: usize) -> Option<u32> {
-        let (memory, start) = self.memory()?;
+        let (memory, start) = self.memory().filter(|_| self.is_visible())?;
         memory.word(start + offset)
     }
 
     pub(super) fn set_word(&self, offset: usize, word: u32) {
-        if let Some((memory, start)) = self.memory() {
+        if let Some((memory, start)) = self.memory().filter(|_| self.is_visible()) {
             memory.set_word(start + offset, word);
         }
     }
@@ -172,8 +255,9 @@ impl Drop for Bo {
         if self.memory.is_some() {
             self.journal.counts.bo_bytes.change(-(self.length as i64));
         }
-        if let Kind::Dev { offset, account, .. } = &self.kind {
-            account.lock().give_back(*offset);
+        if let Kind::Dev { heap, offset, account } = &self.kind {
+            let start = heap.heap_start().unwrap_or(0);
+            account.lock().give_back(start + *offset);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) units: Vec<Arc<LoadedPdi>>,
-    pub(super) heap: Arc<Bo>,
+    pub(super) heaps: Vec<Arc<Bo>>,
     pub(super) sequence: u64,
     /// The BO that was submitted: a chain, or one command.
     pub(super) chain: Arc<Bo>,
@@ -146,6 +146,15 @@ fn slot_bytes(command: &Command) -> usize {
     ert::SLOT_HEADER_BYTES + command.words.len() * 4
 }
 
+/// Words in front of the arguments: `struct amdxdna_cmd_start_npu`, `struct amdxdna_cmd_preempt_data`.
+fn least_words(opcode: u32) -> usize {
+    match opcode {
+        opcode::START_NPU => 4,
+        opcode::START_NPU_PREEMPT | opcode::START_NPU_PREEMPT_ELF => 10,
+        _ => 0,
+    }
+}
+
 fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
     let header = bo.word(0).ok_or("its BO cannot be read")?;
     let opcode = ert::opcode_of(header);
@@ -158,8 +167,14 @@ fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
         return Err(format!("opcode {opcode} is none that the driver of kernel {} takes", profile.kernel));
     }
     let (count, masks) = (ert::count_of(header) as usize, ert::masks_of(header) as usize);
-    if count <= masks || 4 + count * 4 > bo.length() {
+    let has_payload = count > masks && 4 + count * 4 <= bo.length();
+    if !has_payload && !(opcode == opcode::START_CU && profile.empty_payloads_run) {
         return Err(format!("its header says {count} words after it, its BO has {} bytes", bo.length()));
+    }
+    let count = if has_payload { count } else { masks };
+    let least = if profile.empty_payloads_run { least_words(opcode) } else { 0 };
+    if count - masks < least {
+        return Err(format!("{} words of payload, opcode {opcode} has {least}", count - masks));
     }
     let word = |index: usize| bo.word(4 + 4 * index).unwrap_or(0);
     // As in the kernel, the bit counts within its word, whichever word that is.

@@ -1,18 +1,16 @@
 //! One open file of the accel node: handles, device heap, contexts.
 
-use super::Device;
 use super::bo::{Bo, Kind};
 use super::context::Context;
-use super::heap::HeapAccount;
+use super::heap::Heaps;
 use super::syncobj::Syncobj;
-use super::user_memory::{self, Table};
+use super::{Device, FIRST_MAP_OFFSET};
 use crate::errno::Errno;
 use crate::memory::{self, Memory};
 use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::artifact::Digest;
 use amdxdna_sys::{
-    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR,
-    AMDXDNA_INVALID_FENCE_HANDLE, amdxdna_cu_config, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
+    AMDXDNA_INVALID_ADDR, AMDXDNA_INVALID_FENCE_HANDLE, amdxdna_cu_config, amdxdna_drm_create_hwctx,
     amdxdna_drm_get_bo_info, amdxdna_hwctx_param_config_cu, limits,
 };
 use bytemuck::Zeroable;
@@ -21,25 +19,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The heap of a file.
-#[derive(Debug, Clone)]
-struct DeviceHeap {
-    bo: Arc<Bo>,
-    account: Arc<Mutex<HeapAccount>>,
-}
-
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct State {
     handles: BTreeMap<u32, Arc<Bo>>,
     /// Handles that are free and below one that is not.
     free: BTreeSet<u32>,
     /// Handles by the offset for `mmap`.
     offsets: HashMap<u64, u32>,
-    heap: Option<DeviceHeap>,
+    pub(super) heaps: Heaps,
     pub(super) contexts: BTreeMap<u32, Context>,
     /// The handle that the next context gets if it is free.
     next_context: u32,
     pub(super) syncobjs: BTreeMap<u32, Arc<Syncobj>>,
+    /// The lowest number that a synchronisation object can get.
+    pub(super) first_syncobj: u32,
 }
 
 /// An open file. Dropping it releases everything that was made through it.
@@ -51,8 +44,17 @@ pub struct File {
 }
 
 impl State {
-    pub(super) fn heap(&self) -> Option<&Arc<Bo>> {
-        self.heap.as_ref().map(|heap| &heap.bo)
+    fn new(device: &Device) -> Self {
+        Self {
+            handles: BTreeMap::new(),
+            free: BTreeSet::new(),
+            offsets: HashMap::new(),
+            heaps: Heaps::new(device),
+            contexts: BTreeMap::new(),
+            next_context: 1,
+            syncobjs: BTreeMap::new(),
+            first_syncobj: 1,
+        }
     }
 
     pub(super) fn bo(&self, handle: u32) -> Option<&Arc<Bo>> {
@@ -60,7 +62,7 @@ impl State {
     }
 
     /// Gives a BO the lowest free handle, from 1.
-    fn insert(&mut self, bo: Arc<Bo>) -> u32 {
+    pub(super) fn insert(&mut self, bo: Arc<Bo>) -> u32 {
         let next = self.handles.last_key_value().map_or(1, |(last, _)| last + 1);
         let handle = self.free.pop_first().unwrap_or(next);
         if bo.map_offset() != AMDXDNA_INVALID_ADDR {
@@ -83,30 +85,10 @@ impl State {
     pub(super) fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
         device.journal.counts.syncobjs.change(1);
         let mut used = self.syncobjs.keys().copied();
-        let handle = (1..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
+        let handle = (self.first_syncobj..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
         self.syncobjs.insert(handle, object);
         handle
     }
-
-    fn dev_bo(&self, device: &Device, size: u64) -> Result<Arc<Bo>, Errno> {
-        let length = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(limits::PAGE));
-        let heap = self.heap.as_ref().ok_or(Errno::EINVAL)?;
-        if heap.bo.user_address().is_none() {
-            device.journal.log(|| "CREATE_BO: the device heap is not mapped".into());
-            return Err(device.profile.heap_unmapped);
-        }
-        let length = length.filter(|length| *length > 0 && *length <= heap.bo.length()).ok_or(Errno::EINVAL)?;
-        let offset = heap.account.lock().take(length).ok_or(Errno::ENOSPC)?;
-        let kind = Kind::Dev { heap: heap.bo.clone(), offset, account: heap.account.clone() };
-        Ok(Bo::new(kind, length, None, AMDXDNA_INVALID_ADDR, None, device.journal.clone()))
-    }
-}
-
-/// Bytes of memory the machine has.
-fn machine_memory() -> u64 {
-    // SAFETY: asking for a number.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
 }
 
 impl File {
@@ -121,7 +103,7 @@ impl File {
         }
         device.journal.counts.files.change(1);
         let number = device.next_file.fetch_add(1, Ordering::Relaxed);
-        let state = Arc::new(Mutex::new(State { next_context: 1, ..State::default() }));
+        let state = Arc::new(Mutex::new(State::new(device)));
         Ok(Arc::new(Self { device: device.clone(), number, state }))
     }
 
@@ -133,95 +115,6 @@ impl File {
     /// Number of the file among those of its device, from 1.
     pub fn number(&self) -> u64 {
         self.number
-    }
-
-    /// CREATE_BO of memory that the driver allocates.
-    ///
-    /// # Errors
-    /// EINVAL for flags, an unknown type or a size that cannot be; EBUSY for a second heap; EINVAL for a part of a heap that is
-    /// missing, the kernel's error for one that is not mapped, ENOSPC for one that is full; ENOMEM.
-    pub fn create_bo(&self, arguments: &mut amdxdna_drm_create_bo) -> Result<(), Errno> {
-        if arguments.flags != 0 || arguments.vaddr != 0 || arguments.size == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let mut state = self.state.lock();
-        let is_typed = self.device.profile.typed_commands;
-        let bo = match arguments.type_ {
-            AMDXDNA_BO_SHMEM => self.own_memory(Kind::Shmem, arguments.size)?,
-            AMDXDNA_BO_CMD if is_typed && (arguments.size < 4 || arguments.size > limits::CMD_BO_BYTES as u64) => {
-                return Err(Errno::EINVAL);
-            }
-            AMDXDNA_BO_CMD => self.own_memory(Kind::Cmd, arguments.size)?,
-            AMDXDNA_BO_DEV => state.dev_bo(&self.device, arguments.size)?,
-            AMDXDNA_BO_DEV_HEAP => {
-                if arguments.size != limits::DEV_MEM_SIZE as u64 {
-                    return Err(Errno::EINVAL);
-                }
-                if state.heap.is_some() {
-                    return Err(Errno::EBUSY);
-                }
-                let bo = self.own_memory(Kind::Heap, arguments.size)?;
-                let account = Arc::new(Mutex::new(HeapAccount::new(self.device.heap_bytes)));
-                state.heap = Some(DeviceHeap { bo: bo.clone(), account });
-                bo
-            }
-            _ => return Err(Errno::EINVAL),
-        };
-        arguments.handle = state.insert(bo);
-        Ok(())
-    }
-
-    /// CREATE_BO of memory that the caller has; `import` makes a handle of a descriptor.
-    ///
-    /// # Safety
-    /// `arguments.vaddr` is the address of a table that the caller gave for this purpose.
-    ///
-    /// # Errors
-    /// EINVAL for flags, another type than SHMEM and CMD, a table that cannot be read or ranges that are not whole pages, and
-    /// where the kernel has no such BOs; ENOMEM for more than the process may lock; the kernel's error for memory that cannot be
-    /// pinned.
-    pub unsafe fn create_user_bo(
-        &self,
-        arguments: &mut amdxdna_drm_create_bo,
-        import: impl FnOnce(i32) -> Result<u32, Errno>,
-    ) -> Result<(), Errno> {
-        let rules = self.device.profile.user_pointers.ok_or(Errno::EINVAL)?;
-        if arguments.flags != 0 || !matches!(arguments.type_, AMDXDNA_BO_SHMEM | AMDXDNA_BO_CMD) {
-            return Err(Errno::EINVAL);
-        }
-        // SAFETY: the caller's table.
-        arguments.handle = match unsafe { user_memory::table(arguments.vaddr) }? {
-            Table::Descriptor(fd) => import(fd)?,
-            Table::Ranges(ranges) => {
-                if ranges.iter().any(|range| self.device.mappings.contains(range.start, range.len())) {
-                    self.device
-                        .journal
-                        .log(|| "CREATE_BO: memory of a BO as the caller's memory is not simulated".into());
-                    return Err(rules.unpinnable);
-                }
-                // SAFETY: the ranges of the caller's table.
-                let memory = unsafe { user_memory::adopt(&ranges, rules) }?;
-                let bo = self.bo_of(Kind::User, memory);
-                self.state.lock().insert(bo)
-            }
-        };
-        Ok(())
-    }
-
-    fn own_memory(&self, kind: Kind, size: u64) -> Result<Arc<Bo>, Errno> {
-        if size > machine_memory() {
-            return Err(Errno::ENOMEM);
-        }
-        let length = (size as usize).next_multiple_of(limits::PAGE);
-        let small = matches!(kind, Kind::Cmd) && length == limits::PAGE;
-        let memory = if small { Memory::page(&self.device.arena)? } else { Memory::create(length)? };
-        Ok(self.bo_of(kind, memory))
-    }
-
-    fn bo_of(&self, kind: Kind, memory: Memory) -> Arc<Bo> {
-        let (device, length) = (&self.device, memory.length());
-        let (offset, iova) = (device.map_offset(length), device.new_iova(length));
-        Bo::new(kind, length, Some(memory), offset, iova, device.journal.clone())
     }
 
     /// GET_BO_INFO.
@@ -240,16 +133,6 @@ impl File {
         Ok(())
     }
 
-    /// SYNC_BO. Memory is coherent here, so there is nothing to do but to check.
-    ///
-    /// # Errors
-    /// ENOENT for an unknown handle, EINVAL for a range outside.
-    pub fn sync_bo(&self, handle: u32, offset: u64, size: u64) -> Result<(), Errno> {
-        let bo = self.bo(handle).ok_or(Errno::ENOENT)?;
-        let inside = offset.checked_add(size).is_some_and(|end| end <= bo.length() as u64);
-        if inside { Ok(()) } else { Err(Errno::EINVAL) }
-    }
-
     /// GEM_CLOSE.
     ///
     /// # Errors
@@ -264,11 +147,16 @@ impl File {
         self.state.lock().bo(handle).cloned()
     }
 
-    /// Makes a handle of a BO, or finds the one there is.
+    /// Makes a handle of a BO that was exported, or finds the one there is.
     pub fn import(&self, bo: &Arc<Bo>) -> u32 {
         let mut state = self.state.lock();
-        let known = state.handles.iter().find(|(_, found)| Arc::ptr_eq(found, bo)).map(|(handle, _)| *handle);
-        known.unwrap_or_else(|| state.insert(bo.clone()))
+        let known = state.handles.iter().find(|(_, found)| found.shares_memory(bo)).map(|(handle, _)| *handle);
+        if let Some(known) = known {
+            return known;
+        }
+        let shared = bo.memory().filter(|_| self.device.profile.imports_anew).and_then(|(memory, _)| memory.share());
+        let bo = shared.map_or_else(|| bo.clone(), |memory| self.bo_of(Kind::Imported, memory));
+        state.insert(bo)
     }
 
     /// Makes a BO of a descriptor that another process has exported, and a handle of it.
@@ -286,15 +174,20 @@ impl File {
     /// Finds the BO that `mmap` at an offset means.
     ///
     /// # Errors
-    /// EINVAL for an offset that no BO of this file has, or a length beyond it; EINVAL for a private mapping.
+    /// EINVAL for an offset that no BO has, EACCES for one that a BO of another file has, or a BO whose handle is gone; the kernel's
+    /// error for one that no BO can have; EINVAL for a length beyond the BO and for a private mapping.
     pub fn mappable(&self, offset: u64, length: usize, flags: i32) -> Result<Arc<Bo>, Errno> {
-        if flags & libc::MAP_TYPE != libc::MAP_SHARED {
-            return Err(Errno::EINVAL);
+        if offset < FIRST_MAP_OFFSET {
+            return Err(self.device.profile.low_offset);
         }
         let state = self.state.lock();
-        let bo = state.offsets.get(&offset).and_then(|handle| state.bo(*handle));
-        let bo = bo.filter(|bo| length > 0 && length.next_multiple_of(limits::PAGE) <= bo.length());
-        bo.cloned().ok_or(Errno::EINVAL)
+        let Some(bo) = state.offsets.get(&offset).and_then(|handle| state.bo(*handle)) else {
+            let is_in_use = self.device.offsets.lock().contains(&offset);
+            return Err(if is_in_use { Errno::EACCES } else { Errno::EINVAL });
+        };
+        let fits = length > 0 && length.next_multiple_of(limits::PAGE) <= bo.length();
+        let is_shared = flags & libc::MAP_TYPE == libc::MAP_SHARED;
+        if fits && is_shared { Ok(bo.clone()) } else { Err(Errno::EINVAL) }
     }
 
     /// CREATE_HWCTX, after the caller's QoS structure was read.
@@ -317,14 +210,14 @@ impl File {
         if columns == 0 {
             return Err(Errno::EINVAL);
         }
-        let heap = state.heap.as_ref().ok_or(Errno::ENOENT)?;
+        let heap = state.heaps.list().first().ok_or(Errno::ENOENT)?;
         let is_aligned = |address| self.device.iova || address % limits::DEV_MEM_SIZE as u64 == 0;
-        let address = heap.bo.user_address().ok_or(self.device.profile.heap_unmapped)?;
+        let address = heap.user_address().ok_or(self.device.profile.heap_unmapped)?;
         if !is_aligned(address) {
             self.device.journal.log(|| "CREATE_HWCTX: the device heap is not mapped at a multiple of 64 MiB".into());
             return Err(Errno::EINVAL);
         }
-        let buffer = || state.dev_bo(&self.device, self.device.arch.limits.chain_buffer_bytes as u64);
+        let buffer = || state.heaps.part(&self.device, self.device.arch.limits.chain_buffer_bytes as u64);
         let chain_buffers = (0..limits::QUEUED_JOBS).map(|_| buffer()).collect::<Result<_, _>>()?;
         let profile = &self.device.profile;
         if columns > array.columns {
@@ -357,7 +250,7 @@ impl File {
     /// CONFIG_HWCTX with the list of compute units.
     ///
     /// # Errors
-    /// EINVAL for an unknown context, one that is configured, an empty or too long list, and a PDI that is not a part of the
+    /// EINVAL for an unknown context, one that is configured, padding, an empty or too long list, and a PDI that is not a part of the
     /// device heap. A kernel that reaches the firmware later finds the last two with the first command.
     pub fn config_cu(&self, handle: u32, list: &[u8]) -> Result<(), Errno> {
         let mut state = self.state.lock();
@@ -366,6 +259,9 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let header: amdxdna_hwctx_param_config_cu = prefix(list);
+        if header.pad != [0; 3] && self.device.profile.padding_is_checked {
+            return Err(Errno::EINVAL);
+        }
         let bytes = usize::from(header.num_cus) * size_of::<amdxdna_cu_config>();
         if bytes == 0 || list.len() < size_of::<amdxdna_hwctx_param_config_cu>() + bytes {
             return Err(Errno::EINVAL);
@@ -386,9 +282,12 @@ impl File {
             return Err(Errno::EINVAL);
         }
         let configs = list[size_of::<amdxdna_hwctx_param_config_cu>()..].chunks_exact(size_of::<amdxdna_cu_config>());
-        let configs = configs.take(count).map(prefix::<amdxdna_cu_config>);
+        let configs: Vec<amdxdna_cu_config> = configs.take(count).map(prefix).collect();
+        if configs.iter().any(|config| config.pad != [0; 3]) && self.device.profile.padding_is_checked {
+            return Err(Errno::EINVAL);
+        }
         let units: Vec<Arc<LoadedPdi>> =
-            configs.map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
+            configs.iter().map(|config| self.pdi(state.bo(config.cu_bo))).collect::<Result<_, _>>()?;
         let digests: Vec<Digest> = units.iter().map(|unit| unit.digest).collect();
         let context = state.contexts.get_mut(&handle).ok_or(Errno::EINVAL)?;
         self.device.npu.configure_context(context.npu, &digests).map_err(|_| Errno::EINVAL)?;
@@ -423,7 +322,7 @@ impl File {
 
     /// Bytes of the heap that are taken.
     pub(super) fn heap_used(&self) -> usize {
-        self.state.lock().heap.as_ref().map_or(0, |heap| heap.account.lock().used())
+        self.state.lock().heaps.used()
     }
 
     /// Bytes of all BOs with memory of their own, and of those that are no user's data.
@@ -431,7 +330,7 @@ impl File {
         let state = self.state.lock();
         let own = state.handles.values().filter(|bo| !matches!(bo.kind(), Kind::Dev { .. }));
         own.fold((0, 0), |(total, internal), bo| {
-            let inside = if matches!(bo.kind(), Kind::Heap | Kind::Cmd) { bo.length() } else { 0 };
+            let inside = if matches!(bo.kind(), Kind::Heap { .. } | Kind::Cmd) { bo.length() } else { 0 };
             (total + bo.length(), internal + inside)
         })
     }

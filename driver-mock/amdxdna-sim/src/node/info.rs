@@ -5,6 +5,7 @@
 use super::file::{File, prefix};
 use super::queue::Line;
 use crate::errno::Errno;
+use crate::kernel::Queries;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
@@ -27,7 +28,8 @@ fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> amdxdna_drm_query_a
         row_start: row_start as u16,
         dma_channel_count: tile.dma.s2mm as u16,
         lock_count: tile.dma.locks as u16,
-        event_reg_count: 4,
+        // The firmware tells how many events a tile has, and the driver hands that on under this name.
+        event_reg_count: 128,
         pad: [0; 3],
     }
 }
@@ -47,6 +49,17 @@ fn metadata(arch: &Arch) -> amdxdna_drm_query_aie_metadata {
 
 fn version(arch: &Arch) -> amdxdna_drm_query_aie_version {
     amdxdna_drm_query_aie_version { major: 2, minor: u32::from(arch.dev_gen != 3) }
+}
+
+/// MHz of the two clocks of a device that has nothing to do (`dpm_clk_tbl` of `npu1_regs.c` and `npu4_regs.c`).
+fn idle_clocks(arch: &Arch) -> (u64, u64) {
+    if arch.dev_gen == 3 { (400, 800) } else { (396, 792) }
+}
+
+/// Operations per second, in 10^12, at a clock (`npu1_regs.c`, and `NPU4_DPM_TOPS` of `npu4_regs.c`).
+fn tops(arch: &Arch, mhz: u64) -> u64 {
+    let columns = u64::from(columns(arch));
+    if arch.dev_gen == 3 { 2 * columns * mhz / 1028 } else { 4096 * columns * mhz / 1_000_000 }
 }
 
 fn clock(name: &str, mhz: u64) -> amdxdna_drm_query_clock {
@@ -90,7 +103,7 @@ impl File {
             DRM_AMDXDNA_QUERY_RESOURCE_INFO,
             DRM_AMDXDNA_GET_FRAME_BOUNDARY_PREEMPT_STATE,
         ];
-        if newest.contains(&query) && !self.device.profile.newest_queries {
+        if newest.contains(&query) && self.device.profile.queries == Queries::Few {
             return Err((Errno::EOPNOTSUPP, room));
         }
         Ok(match query {
@@ -103,10 +116,10 @@ impl File {
             DRM_AMDXDNA_QUERY_AIE_METADATA => bytes_of(&metadata(arch)).to_vec(),
             DRM_AMDXDNA_QUERY_AIE_VERSION => bytes_of(&version(arch)).to_vec(),
             DRM_AMDXDNA_QUERY_CLOCK_METADATA => {
-                let mhz = arch.cost.clock_mhz;
+                let (npu, h) = self.clocks();
                 bytes_of(&amdxdna_drm_query_clock_metadata {
-                    mp_npu_clock: clock("MP-NPU Clock", mhz),
-                    h_clock: clock("H Clock", mhz),
+                    mp_npu_clock: clock("MP-NPU Clock", npu),
+                    h_clock: clock("H Clock", h),
                 })
                 .to_vec()
             }
@@ -119,22 +132,33 @@ impl File {
                 bytes_of(&amdxdna_drm_get_power_mode { power_mode, pad: [0; 7] }).to_vec()
             }
             DRM_AMDXDNA_GET_FORCE_PREEMPT_STATE | DRM_AMDXDNA_GET_FRAME_BOUNDARY_PREEMPT_STATE => {
-                bytes_of(&amdxdna_drm_attribute_state::zeroed()).to_vec()
+                let is_forced = query == DRM_AMDXDNA_GET_FORCE_PREEMPT_STATE;
+                let state = if is_forced { &self.device.forced_preemption } else { &self.device.boundary_preemption };
+                bytes_of(&amdxdna_drm_attribute_state { state: state.load(Ordering::Relaxed), pad: [0; 7] }).to_vec()
             }
             DRM_AMDXDNA_QUERY_RESOURCE_INFO => {
                 let task_curr = self.state.lock().contexts.len() as u64;
                 let clock = arch.cost.clock_mhz;
+                let (most, now) = match self.device.profile.queries {
+                    Queries::Mainline if arch.dev_gen == 3 => (2 * u64::from(columns(arch)), tops(arch, self.clocks().1)),
+                    Queries::Mainline => (tops(arch, clock), tops(arch, self.clocks().1)),
+                    _ => (0, 0),
+                };
                 let info = amdxdna_drm_get_resource_info {
                     npu_clk_max: clock,
-                    npu_tops_max: 0,
+                    npu_tops_max: most,
                     npu_task_max: arch.limits.contexts as u64,
-                    npu_tops_curr: 0,
+                    npu_tops_curr: now,
                     npu_task_curr: task_curr,
                 };
                 bytes_of(&info).to_vec()
             }
             DRM_AMDXDNA_QUERY_HW_CONTEXTS => {
-                let entries: Vec<amdxdna_drm_query_hwctx> = self.entries().iter().map(short).collect();
+                let mut entries: Vec<amdxdna_drm_query_hwctx> = self.entries().iter().map(short).collect();
+                if self.device.profile.queries == Queries::Mainline {
+                    // As many as there is room for.
+                    entries.truncate(room / size_of::<amdxdna_drm_query_hwctx>());
+                }
                 let bytes = bytemuck::cast_slice(&entries).to_vec();
                 if bytes.len() > room {
                     return Err((Errno::EINVAL, bytes.len()));
@@ -145,17 +169,41 @@ impl File {
         })
     }
 
+    /// MHz of the NPU's and of the array's clock.
+    fn clocks(&self) -> (u64, u64) {
+        let arch = self.device.arch();
+        let is_idle = self.state.lock().contexts.is_empty();
+        let busy = arch.cost.clock_mhz;
+        if is_idle && self.device.profile.queries == Queries::Mainline { idle_clocks(arch) } else { (busy, busy) }
+    }
+
+    /// Which columns contexts have, a bit for each.
+    pub(super) fn active_columns(&self) -> u32 {
+        let most = self.entries().iter().map(|entry| entry.num_col).max().unwrap_or(0);
+        u32::MAX.checked_shr(32 - most).unwrap_or(0)
+    }
+
+    /// Bytes of a column's state.
+    pub(super) fn column_bytes(&self) -> usize {
+        metadata(self.device.arch()).col_size as usize
+    }
+
     /// The contexts of this file.
     fn entries(&self) -> Vec<amdxdna_drm_hwctx_entry> {
         let heap = self.heap_used() as u64;
+        let is_mainline = self.device.profile.queries == Queries::Mainline;
+        // The firmware of npu4 and later shares the whole array in time.
+        let all_columns = is_mainline && self.device.arch.dev_gen != 3;
+        let array_columns = self.device.arch.array.columns as u32;
         let contexts: Vec<_> = {
             let state = self.state.lock();
             state.contexts.iter().map(|(handle, c)| (*handle, c.columns, c.priority, c.line.clone())).collect()
         };
         let entry = |(handle, columns, priority, line): (u32, usize, u32, Arc<Line>)| amdxdna_drm_hwctx_entry {
             context_id: handle,
-            num_col: columns as u32,
-            hwctx_id: handle,
+            num_col: if all_columns { array_columns } else { columns as u32 },
+            hwctx_id: if is_mainline { 0 } else { handle },
+            pasid: if self.device.iova { u32::MAX } else { 0 },
             pid: i64::from(std::process::id()),
             command_submissions: line.counts().0,
             command_completions: line.counts().1,
@@ -179,13 +227,16 @@ impl File {
             return Err((Errno::EINVAL, count));
         }
         let newest = [DRM_AMDXDNA_HW_LAST_ASYNC_ERR, DRM_AMDXDNA_BO_USAGE].contains(&query);
-        if newest && !self.device.profile.newest_queries {
+        if newest && self.device.profile.queries == Queries::Few {
             return Err((Errno::EOPNOTSUPP, count));
         }
         match query {
             DRM_AMDXDNA_HW_CONTEXT_ALL if count > MOST || element > MOST_BYTES => Err((Errno::EINVAL, count)),
             DRM_AMDXDNA_HW_CONTEXT_ALL => {
-                let entries = self.entries();
+                let mut entries = self.entries();
+                if self.device.profile.queries == Queries::Mainline {
+                    entries.truncate(count * element / element.min(size_of::<amdxdna_drm_hwctx_entry>()));
+                }
                 if entries.len() > count {
                     return Err((Errno::ENOSPC, entries.len()));
                 }
@@ -194,37 +245,66 @@ impl File {
             DRM_AMDXDNA_HW_LAST_ASYNC_ERR => {
                 Ok((size_of::<amdxdna_async_error>(), bytes_of(&amdxdna_async_error::zeroed()).to_vec()))
             }
+            DRM_AMDXDNA_BO_USAGE if count != 1 && self.device.profile.queries == Queries::Mainline => {
+                Err((Errno::EINVAL, count))
+            }
             DRM_AMDXDNA_BO_USAGE => {
-                let (total, internal) = self.bo_usage();
-                let usage = amdxdna_drm_bo_usage {
-                    pid: i64::from(std::process::id()),
-                    total_usage: total as u64,
-                    internal_usage: internal as u64,
-                    heap_usage: self.heap_used() as u64,
-                };
+                let usage = self.usage(i64::from(std::process::id()));
                 Ok((size_of::<amdxdna_drm_bo_usage>(), bytes_of(&usage).to_vec()))
             }
             _ => Err((Errno::EOPNOTSUPP, count)),
         }
     }
 
+    /// The memory of a process; none of any other than this one.
+    pub(super) fn usage(&self, pid: i64) -> amdxdna_drm_bo_usage {
+        if pid != i64::from(std::process::id()) {
+            return amdxdna_drm_bo_usage { pid, ..amdxdna_drm_bo_usage::zeroed() };
+        }
+        let (total, internal) = self.bo_usage();
+        amdxdna_drm_bo_usage {
+            pid,
+            total_usage: total as u64,
+            internal_usage: internal as u64,
+            heap_usage: self.heap_used() as u64,
+        }
+    }
+
     /// SET_STATE; `value` is what the caller's buffer holds.
     ///
     /// # Errors
-    /// EACCES for anybody but root; EINVAL for a power mode that there is not; EOPNOTSUPP.
-    pub(super) fn set(&self, what: u32, value: &[u8], is_root: bool) -> Result<(), Errno> {
-        if !is_root {
-            return Err(Errno::EACCES);
-        }
-        if what != DRM_AMDXDNA_SET_POWER_MODE {
-            return Err(Errno::EOPNOTSUPP);
-        }
+    /// EINVAL for a state that there is not, and for padding where the kernel looks at it; EOPNOTSUPP.
+    pub(super) fn set(&self, what: u32, value: &[u8]) -> Result<(), Errno> {
+        let is_mainline = self.device.profile.queries == Queries::Mainline;
         let mode: amdxdna_drm_get_power_mode = prefix(value);
-        if mode.power_mode > 4 {
+        let most = if what == DRM_AMDXDNA_SET_POWER_MODE { 4 } else { 1 };
+        if mode.power_mode > most || (is_mainline && mode.pad != [0; 7]) {
             return Err(Errno::EINVAL);
         }
-        self.device.power_mode.store(mode.power_mode, Ordering::Relaxed);
+        let state = match what {
+            DRM_AMDXDNA_SET_POWER_MODE => &self.device.power_mode,
+            DRM_AMDXDNA_SET_FORCE_PREEMPT => &self.device.forced_preemption,
+            _ => &self.device.boundary_preemption,
+        };
+        state.store(mode.power_mode, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Whether SET_STATE may be called, and knows what to set.
+    ///
+    /// # Errors
+    /// EACCES for anybody but root; EOPNOTSUPP.
+    pub(super) fn can_set(&self, what: u32, is_root: bool) -> Result<(), Errno> {
+        let is_preemption = [DRM_AMDXDNA_SET_FORCE_PREEMPT, DRM_AMDXDNA_SET_FRAME_BOUNDARY_PREEMPT].contains(&what);
+        let is_known = match self.device.profile.queries {
+            Queries::Mainline => is_preemption || what == DRM_AMDXDNA_SET_POWER_MODE,
+            _ => what == DRM_AMDXDNA_SET_POWER_MODE,
+        };
+        match (is_root, is_known) {
+            (false, _) => Err(Errno::EACCES),
+            (true, true) => Ok(()),
+            (true, false) => Err(Errno::EOPNOTSUPP),
+        }
     }
 }
 

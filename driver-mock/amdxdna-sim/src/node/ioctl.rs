@@ -4,11 +4,12 @@
 //! kernel's is filled up with zeros, and of the result as much is copied back as the caller has room for, on errors too.
 
 use super::file::{File, prefix};
+use super::sync_file::SyncFile;
 use super::syncobj::Syncobj;
 use super::syncobj_ioctl;
 use crate::describe;
 use crate::errno::Errno;
-use crate::kernel::WaitCmd;
+use crate::kernel::{Queries, WaitCmd};
 use crate::user;
 use amdxdna_sys::layout::{self, Ioctl};
 use amdxdna_sys::*;
@@ -17,11 +18,15 @@ use std::sync::Arc;
 
 /// Longest list that CONFIG_HWCTX takes, in bytes.
 const CONFIG_BYTES: u32 = 4096;
+/// Bytes of an answer about memory.
+const USAGE_BYTES: usize = size_of::<amdxdna_drm_bo_usage>();
+/// A call of the DRM core that only the master of a display may make.
+const UPDATE_DRAW: u32 = 0x3f;
 /// Bytes of `amdxdna_qos_info`, and where the priority is in it.
 const QOS_BYTES: usize = 24;
 const QOS_PRIORITY: usize = 20;
 
-/// Descriptors that are BOs or synchronisation objects.
+/// Descriptors that are BOs, synchronisation objects or sync files.
 pub trait Descriptors {
     /// Registers a descriptor of a BO.
     fn exported(&self, fd: i32, bo: Arc<super::Bo>);
@@ -31,6 +36,10 @@ pub trait Descriptors {
     fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>);
     /// The synchronisation object of a descriptor, when it is one of this process.
     fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>>;
+    /// Registers a sync file.
+    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>);
+    /// The fence of a sync file, when it is one of this process.
+    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>>;
 }
 
 /// The call with this request code.
@@ -62,6 +71,9 @@ pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, ad
     let (device, code) = (file.device(), RequestCode(request as u32));
     if !code.is_drm() {
         return Err(Errno::ENOTTY);
+    }
+    if code.number() == UPDATE_DRAW {
+        return Err(Errno::EACCES);
     }
     let Some(call) = call(code) else {
         device.journal.log(|| format!("ioctl {:#x} of the accel node is not simulated", code.number()));
@@ -112,7 +124,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
             unsafe { file.create_user_bo(a, |fd| import(file, descriptors, fd)) }
         }),
         "GET_BO_INFO" => with(bytes, |a: &mut amdxdna_drm_get_bo_info| file.get_bo_info(a)),
-        "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| file.sync_bo(a.handle, a.offset, a.size)),
+        "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| file.sync_bo(a.handle, a.direction, a.offset, a.size)),
         "GEM_CLOSE" => with(bytes, |a: &mut drm_gem_close| file.gem_close(a.handle)),
         "CREATE_HWCTX" => with(bytes, |a: &mut amdxdna_drm_create_hwctx| {
             if a.ext != 0 || a.ext_flags != 0 {
@@ -139,7 +151,8 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
                     let list = unsafe { user::read(a.param_val, a.param_val_size as usize) }?;
                     file.config_cu(a.handle, &list)
                 }
-                DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF | DRM_AMDXDNA_HWCTX_REMOVE_DBG_BUF => Err(Errno::EOPNOTSUPP),
+                DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF => file.config_debug_bo(a.handle, a.param_val as u32, true),
+                DRM_AMDXDNA_HWCTX_REMOVE_DBG_BUF => file.config_debug_bo(a.handle, a.param_val as u32, false),
                 _ => Err(Errno::EINVAL),
             }
         }),
@@ -150,23 +163,51 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
         "WAIT_CMD" => with(bytes, |a: &mut amdxdna_drm_wait_cmd| file.wait_cmd(a.hwctx, a.seq, a.timeout)),
         "GET_INFO" => with(bytes, |a: &mut amdxdna_drm_get_info| {
             let room = a.buffer_size as usize;
+            let is_mainline = file.device().profile.queries == Queries::Mainline;
+            if a.param == DRM_AMDXDNA_QUERY_AIE_STATUS && is_mainline {
+                // SAFETY: the caller's structure, and the buffer in it.
+                return unsafe { columns(file, a) };
+            }
             let answer = file.info(a.param, room).map_err(|(errno, needed)| {
                 a.buffer_size = needed as u32;
                 errno
             })?;
             // SAFETY: the caller's buffer, as long as it says.
             unsafe { user::write(a.buffer, &answer[..answer.len().min(room)]) }?;
-            if matches!(a.param, DRM_AMDXDNA_QUERY_HW_CONTEXTS | DRM_AMDXDNA_QUERY_SENSORS) {
-                a.buffer_size = answer.len() as u32;
+            match a.param {
+                // What is left of the room, not what was written.
+                DRM_AMDXDNA_QUERY_HW_CONTEXTS if is_mainline => a.buffer_size -= answer.len() as u32,
+                DRM_AMDXDNA_QUERY_HW_CONTEXTS | DRM_AMDXDNA_QUERY_SENSORS => a.buffer_size = answer.len() as u32,
+                _ => {}
             }
             Ok(())
         }),
         "GET_ARRAY" => with(bytes, |a: &mut amdxdna_drm_get_array| {
             let room = a.element_size as usize;
+            let is_mainline = file.device().profile.queries == Queries::Mainline;
+            if is_mainline && a.pad != 0 {
+                return Err(Errno::EINVAL);
+            }
+            if is_mainline && a.param == DRM_AMDXDNA_BO_USAGE && a.num_element == 1 && room > 0 {
+                // SAFETY: the caller's structure says whose memory it is.
+                let asked: amdxdna_drm_bo_usage = prefix(&unsafe { user::read(a.buffer, room.min(USAGE_BYTES)) }?);
+                return match asked.pid {
+                    0 => Err(Errno::EINVAL),
+                    pid => {
+                        let usage = file.usage(pid);
+                        // SAFETY: the structure that was just read.
+                        unsafe { user::write(a.buffer, &bytes_of(&usage)[..room.min(USAGE_BYTES)]) }
+                    }
+                };
+            }
             let (element, answer) = file.array(a.param, room, a.num_element as usize).map_err(|(errno, count)| {
                 a.num_element = count as u32;
                 errno
             })?;
+            if is_mainline && a.param == DRM_AMDXDNA_HW_LAST_ASYNC_ERR {
+                (a.num_element, a.element_size) = (1, element.min(room) as u32);
+            }
+            let room = if is_mainline { room.min(element) } else { room };
             for (index, one) in answer.chunks_exact(element).enumerate() {
                 let target = a.buffer.checked_add((index * room) as u64).ok_or(Errno::EFAULT)?;
                 // SAFETY: the caller's buffer has room for as many elements as there are, of this size.
@@ -179,9 +220,10 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
         "SET_STATE" => with(bytes, |a: &mut amdxdna_drm_set_state| {
             // SAFETY: asking for a number.
             let is_root = unsafe { libc::geteuid() } == 0;
-            // SAFETY: the caller's buffer; a power mode has eight bytes.
+            file.can_set(a.param, is_root)?;
+            // SAFETY: the caller's buffer; every state has eight bytes.
             let value = unsafe { user::read(a.buffer, (a.buffer_size as usize).min(8)) }?;
-            file.set(a.param, &value, is_root)
+            file.set(a.param, &value)
         }),
         "VERSION" => with(bytes, |a: &mut drm_version| {
             // SAFETY: the caller's buffers, as long as it says.
@@ -203,7 +245,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
                 return Err(Errno::EINVAL);
             }
             let bo = file.bo(a.handle).ok_or(Errno::ENOENT)?;
-            if matches!(bo.kind(), super::Kind::User) {
+            if matches!(bo.kind(), super::Kind::User { .. }) {
                 return Err(Errno::EOPNOTSUPP);
             }
             let close_on_exec = a.flags & libc::O_CLOEXEC as u32 != 0;
@@ -265,6 +307,23 @@ unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errn
     let arguments: Vec<u32> = list.chunks_exact(4).map(prefix).collect();
     a.seq = file.exec_cmd(a.hwctx, a.cmd_handles as u32, &arguments)?;
     Ok(())
+}
+
+/// GET_INFO of the state of columns: which ones contexts have, and zeros for what is in them.
+///
+/// # Safety
+/// As for [`ioctl`].
+unsafe fn columns(file: &File, a: &amdxdna_drm_get_info) -> Result<(), Errno> {
+    let room = (a.buffer_size as usize).min(size_of::<amdxdna_drm_query_aie_status>());
+    // SAFETY: the caller's structure.
+    let mut status: amdxdna_drm_query_aie_status = prefix(&unsafe { user::read(a.buffer, room) }?);
+    let active = file.active_columns();
+    let states = vec![0; (active.count_ones() as usize * file.column_bytes()).min(status.buffer_size as usize)];
+    // SAFETY: the caller's buffer, as long as the structure says.
+    unsafe { user::write(status.buffer, &states) }?;
+    status.cols_filled = active;
+    // SAFETY: as above.
+    unsafe { user::write(a.buffer, &bytes_of(&status)[..room]) }
 }
 
 /// # Safety

@@ -75,10 +75,11 @@ impl Mappings {
     /// Maps a part of a BO for the user; returns the address.
     ///
     /// # Errors
-    /// EINVAL for a part of the heap, which is mapped with it, and for a range outside of the BO; what the kernel returns.
+    /// EINVAL for a part of the heap, which is mapped with it, for memory that the kernel cannot look at, and for a range outside of
+    /// the BO; what the kernel returns.
     pub fn map(&self, bo: Arc<Bo>, wanted: &Wanted) -> Result<usize, Errno> {
         let Wanted { address, length, prot, flags, offset } = *wanted;
-        if matches!(bo.kind(), Kind::Dev { .. }) {
+        if matches!(bo.kind(), Kind::Dev { .. }) || !bo.is_visible() {
             return Err(Errno::EINVAL);
         }
         let (memory, _) = bo.memory().ok_or(Errno::EINVAL)?;
@@ -116,7 +117,7 @@ impl Mappings {
             mapping.bo.unmapped(*start);
             self.journal.counts.mappings.change(-1);
             let mut keep = |from: usize, to: usize| {
-                mapping.bo.mapped(from);
+                mapping.bo.still_mapped(from);
                 self.journal.counts.mappings.change(1);
                 let offset = mapping.offset + (from - start);
                 table.insert(from, Mapping { end: to, offset, ..mapping.clone() });
@@ -161,7 +162,7 @@ mod tests {
 
     fn table() -> (Arc<Mappings>, Arc<Bo>) {
         let journal = Arc::new(Journal::new(Arc::new(Settings::default())).unwrap());
-        let bo = Bo::new(Kind::Shmem, 8 * PAGE, None, 0, None, journal.clone());
+        let bo = Bo::new(Kind::Shmem, 8 * PAGE, None, None, None, journal.clone());
         (Mappings::new(journal), bo)
     }
 

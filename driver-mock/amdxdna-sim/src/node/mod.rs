@@ -7,7 +7,7 @@
 //! # Fidelity
 //! The order of checks and the error codes are those of the kernel driver; what differs from kernel to kernel is in
 //! [`kernel`](crate::kernel). Deliberate differences:
-//! - SYNC_BO refuses a range outside of its BO, which the kernel would follow.
+//! - SYNC_BO of older kernels refuses a range outside of its BO, which they would follow.
 //! - Contexts are those that the hardware holds at one time, although `legacy` swaps more in and out on aie2p.
 //!
 //! As in the kernel, a submission is accepted before its commands are read. A chain that then turns out to be malformed, or too
@@ -17,6 +17,8 @@
 mod bo;
 mod chain;
 mod context;
+mod create;
+mod debug;
 mod end;
 mod events;
 mod file;
@@ -27,6 +29,7 @@ mod mappings;
 mod queue;
 mod run;
 mod submit;
+mod sync_file;
 mod syncobj;
 mod syncobj_ioctl;
 #[cfg(test)]
@@ -37,10 +40,12 @@ pub use bo::{Bo, Kind};
 pub use file::File;
 pub(crate) use file::prefix as ioctl_prefix;
 pub use heap::HeapAccount;
+pub use sync_file::SyncFile;
 pub(crate) use info::default_firmware;
 pub use mappings::{Mappings, Wanted};
 pub use syncobj::Syncobj;
 
+use bo::MapOffset;
 use crate::errno::Errno;
 use crate::journal::Journal;
 use crate::kernel::Profile;
@@ -52,6 +57,7 @@ use aie_hal::arch::Arch;
 use aie_hal::kernel::KernelExecutor;
 use amdxdna_sys::limits;
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -67,7 +73,10 @@ pub struct Device {
     /// What opening the node gives, if it fails.
     refused: Option<Errno>,
     firmware: [u32; 4],
+    /// How much of the first heap can be handed out.
     heap_bytes: usize,
+    /// How much all heaps of a file can have.
+    heaps_bytes: usize,
     npu: Npu,
     journal: Arc<Journal>,
     mappings: Arc<Mappings>,
@@ -82,8 +91,12 @@ pub struct Device {
     next_iova: AtomicU64,
     /// The next offset for `mmap`.
     next_offset: AtomicU64,
+    /// The offsets of BOs that there are.
+    offsets: Arc<Mutex<HashSet<u64>>>,
     next_file: AtomicU64,
     power_mode: AtomicU8,
+    forced_preemption: AtomicU8,
+    boundary_preemption: AtomicU8,
     lost: AtomicBool,
 }
 
@@ -120,6 +133,7 @@ impl Device {
             refused: refused.filter(|_| !machine.iova),
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
+            heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { heap::HEAPS_BYTES } else { limits::DEV_MEM_SIZE },
             npu: Npu::new(arch.clone(), heap_bytes),
             arch,
             journal,
@@ -130,8 +144,11 @@ impl Device {
             lines: Mutex::default(),
             next_iova: AtomicU64::new(FIRST_IOVA),
             next_offset: AtomicU64::new(FIRST_MAP_OFFSET),
+            offsets: Arc::default(),
             next_file: AtomicU64::new(1),
             power_mode: AtomicU8::new(0),
+            forced_preemption: AtomicU8::new(0),
+            boundary_preemption: AtomicU8::new(0),
             lost: AtomicBool::new(false),
         })
     }
@@ -161,8 +178,8 @@ impl Device {
     }
 
     /// Offset for `mmap` of a new BO.
-    fn map_offset(&self, length: usize) -> u64 {
-        self.next_offset.fetch_add(length as u64, Ordering::Relaxed)
+    fn map_offset(&self, length: usize) -> MapOffset {
+        MapOffset::new(self.next_offset.fetch_add(length as u64, Ordering::Relaxed), &self.offsets)
     }
 
     /// Device address of a new BO, where the driver gives one.

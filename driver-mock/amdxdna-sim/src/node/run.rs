@@ -4,6 +4,7 @@ use super::Device;
 use super::bo::{Bo, Kind};
 use super::chain::{Command, Submission, read};
 use super::end::Written;
+use super::heap::Heaps;
 use crate::faults::CommandFault;
 use aie_device_memory::Span;
 use aie_driver_mock::npu::array::{self, Array, Outcome as Ended};
@@ -155,7 +156,7 @@ impl Firmware {
             Ok(transaction) => transaction,
             Err(why) => return Outcome::Failed(status::INVALID_PARAMETER, why),
         };
-        if let Err(reason) = self.fetch(&submission.heap, &transaction) {
+        if let Err(reason) = self.fetch(&submission.heaps, &transaction) {
             return Outcome::Silent(reason);
         }
         if array::is_empty_stream(&self.instructions) {
@@ -189,11 +190,12 @@ impl Firmware {
     }
 
     /// Reads the instructions of a command.
-    fn fetch(&mut self, heap: &Bo, transaction: &Transaction<'_>) -> Result<(), String> {
+    fn fetch(&mut self, heaps: &[Arc<Bo>], transaction: &Transaction<'_>) -> Result<(), String> {
         let (address, words) = (transaction.instructions(), transaction.instruction_words());
-        let unreachable = || format!("instructions at {address:#x}, {words} words, are not in the device heap");
+        let unreachable = || format!("instructions at {address:#x}, {words} words, are not in a device heap");
         let offset = address.checked_sub(limits::DEV_MEM_BASE).ok_or_else(unreachable)? as usize;
         let length = words.checked_mul(4).ok_or_else(unreachable)?;
+        let (heap, offset) = Heaps::find(heaps, offset, length).ok_or_else(unreachable)?;
         let span = heap.memory().and_then(|(memory, _)| memory.span(offset, length)).ok_or_else(unreachable)?;
         self.instructions.resize(length, 0);
         span.read(&mut self.instructions);
@@ -253,7 +255,7 @@ fn argument(device: &Device, submission: &Submission, address: Option<u64>, inde
             let found = Arc::ptr_eq(heap, &mapped.bo) && (*offset..offset + bo.length()).contains(&mapped.offset);
             found.then(|| (mapped.offset - offset, bo.length() - (mapped.offset - offset)))
         }
-        _ => Arc::ptr_eq(bo, &mapped.bo).then(|| (mapped.offset, bo.length() - mapped.offset)),
+        _ => bo.shares_memory(&mapped.bo).then(|| (mapped.offset, bo.length() - mapped.offset)),
     };
     let named = submission.arguments.iter().find_map(|bo| inside(bo).map(|(offset, rest)| (bo.clone(), offset, rest)));
     let (bo, offset, rest) = named.ok_or_else(|| unreachable("belongs to no BO of the submission"))?;

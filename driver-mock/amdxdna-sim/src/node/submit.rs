@@ -25,7 +25,7 @@ impl File {
     /// firmware does not take, where the kernel finds that out now.
     pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
         let profile = &self.device.profile;
-        let (line, timeline, units, heap, chain, arguments) = {
+        let (line, timeline, units, heaps, chain, arguments) = {
             let mut state = self.state.lock();
             let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
             let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
@@ -46,12 +46,12 @@ impl File {
             if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Errno::EALREADY);
             }
-            let heap = state.heap().cloned().ok_or(Errno::EINVAL)?;
-            (found.line.clone(), found.timeline.clone(), units, heap, chain, bos)
+            let heaps = state.heaps.list().to_vec();
+            (found.line.clone(), found.timeline.clone(), units, heaps, chain, bos)
         };
         let submission = |sequence| Submission {
             units,
-            heap,
+            heaps,
             sequence,
             chain,
             arguments,
@@ -108,7 +108,7 @@ impl File {
     }
 
     /// The jobs of a context, and where they complete.
-    fn line(&self, context: u32) -> Result<(Arc<Line>, Option<Arc<Syncobj>>), Errno> {
+    pub(super) fn line(&self, context: u32) -> Result<(Arc<Line>, Option<Arc<Syncobj>>), Errno> {
         let state = self.state.lock();
         let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
         Ok((found.line.clone(), found.timeline.clone()))
@@ -147,7 +147,12 @@ impl File {
     /// # Errors
     /// EINVAL for an unknown one.
     pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
-        self.state.lock().syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
+        let mut state = self.state.lock();
+        if handle == 0 && self.device.profile.zero_becomes_free {
+            state.first_syncobj = 0;
+        }
+        state.syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
+        drop(state);
         self.device.journal.counts.syncobjs.change(-1);
         Ok(())
     }

@@ -86,6 +86,23 @@ impl Syncobj {
         events::announce();
     }
 
+    /// Takes over a point of another object: with its number, when that is a timeline whose point has not been forgotten.
+    pub(super) fn take_over(&self, point: Option<u64>, fence: Fence) {
+        self.replace(Some(fence.clone()));
+        if let Some(point) = point {
+            self.0.lock().points.clear();
+            self.add_point(point, fence);
+        }
+    }
+
+    /// The number of the point that a point stands for: the first that is not before it; `None` without a timeline.
+    pub(super) fn number(&self, point: u64) -> Option<u64> {
+        let state = self.0.lock();
+        let numbers = state.points.iter().map(|(found, _)| *found);
+        let number = if point == 0 { numbers.last() } else { numbers.into_iter().find(|found| *found >= point) };
+        number.or(Some(state.reached).filter(|reached| point <= *reached)).filter(|_| state.is_timeline)
+    }
+
     /// Adds a point to the timeline.
     pub(super) fn add_point(&self, point: u64, fence: Fence) {
         let mut state = self.0.lock();
@@ -187,7 +204,8 @@ impl Wait {
         self.flags & flag != 0
     }
 
-    /// Waits; the index of the first point that was found reached, unless all are waited for.
+    /// Waits; the index of the first point that was found reached. Who waits for all of them learns only of what was reached before
+    /// the wait.
     ///
     /// # Errors
     /// EINVAL for a point that nothing has, unless the flags say to wait for it; ETIME.
@@ -204,6 +222,7 @@ impl Wait {
             return Err(Errno::EINVAL);
         }
         let mut passed = false;
+        let mut at_first = None;
         loop {
             let seen = events::count();
             for (fence, (object, point)) in fences.iter_mut().zip(&self.points) {
@@ -217,13 +236,15 @@ impl Wait {
                 Some(fence) => fence.standing(ns),
             };
             let mut standings: Vec<_> = fences.iter().map(|fence| standing(fence, 0)).collect();
+            let first = |standings: &[Standing]| standings.iter().position(|standing| *standing == Standing::Completed);
+            let before = *at_first.get_or_insert_with(|| first(&standings));
             // Device time passes by waiting only when there is nothing else to wait for.
             if !standings.contains(&Standing::Underway) && !passed && !reached(&standings, all) {
                 passed = true;
                 standings = fences.iter().map(|fence| standing(fence, patience)).collect();
             }
             if reached(&standings, all) {
-                let first = standings.iter().position(|standing| *standing == Standing::Completed);
+                let first = if all { before } else { first(&standings) };
                 return Ok(first.and_then(|first| u32::try_from(first).ok()));
             }
             if !standings.contains(&Standing::Underway) || !events::wait(seen, deadline) {

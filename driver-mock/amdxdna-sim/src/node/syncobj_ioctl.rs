@@ -2,6 +2,7 @@
 
 use super::file::{File, prefix};
 use super::ioctl::{Descriptors, with};
+use super::sync_file::SyncFile;
 use super::syncobj::{Fence, Syncobj, Wait};
 use crate::errno::Errno;
 use crate::user;
@@ -12,6 +13,8 @@ use std::sync::Arc;
 const WAIT_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT | WAIT_DEADLINE;
 /// `DRM_SYNCOBJ_WAIT_FLAGS_WAIT_DEADLINE`: a hint to the fences, without effect here.
 const WAIT_DEADLINE: u32 = 8;
+/// Flags of SYNCOBJ_EVENTFD.
+const EVENTFD_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
 /// Most handles of one call; the kernel has no limit but its memory.
 const MOST_HANDLES: u32 = 1 << 16;
 
@@ -67,7 +70,7 @@ fn wait(
 ///
 /// # Errors
 /// EINVAL for one that is not known, for unknown flags, padding and no handles; ENOENT for an unknown handle; EFAULT; those of
-/// waiting; EOPNOTSUPP for sync files and eventfds.
+/// waiting; EOPNOTSUPP for eventfds.
 pub(super) unsafe fn dispatch(
     file: &File,
     descriptors: &dyn Descriptors,
@@ -141,15 +144,19 @@ pub(super) unsafe fn dispatch(
                 None => source.submitted(a.src_point)?,
             };
             match a.dst_point {
-                0 => target.replace(Some(fence)),
+                0 => target.take_over(source.number(a.src_point), fence),
                 point => target.add_point(point, fence),
             }
             Ok(())
         }),
         "SYNCOBJ_HANDLE_TO_FD" => with(bytes, |a: &mut drm_syncobj_handle| {
             refuse_if(a.pad != 0)?;
-            if a.flags & DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE != 0 {
-                return Err(Errno::EOPNOTSUPP);
+            if a.flags == DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE {
+                // An unknown object and one without a fence look the same here.
+                let fence = file.syncobj(a.handle)?.fence(a.point).ok_or(Errno::EINVAL)?;
+                a.fd = crate::memory::placeholder()?.release();
+                descriptors.exported_fence(a.fd, SyncFile::new(fence));
+                return Ok(());
             }
             refuse_if(a.flags != 0 || a.point != 0)?;
             let object = file.syncobj(a.handle).map_err(|_| Errno::EINVAL)?;
@@ -159,14 +166,28 @@ pub(super) unsafe fn dispatch(
         }),
         "SYNCOBJ_FD_TO_HANDLE" => with(bytes, |a: &mut drm_syncobj_handle| {
             refuse_if(a.pad != 0)?;
-            if a.flags & DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE != 0 {
-                return Err(Errno::EOPNOTSUPP);
+            if a.flags == DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE {
+                let fence = descriptors.fence(a.fd).ok_or(Errno::EINVAL)?;
+                let object = file.syncobj(a.handle)?;
+                match a.point {
+                    0 => object.replace(Some(fence.fence())),
+                    point => object.add_point(point, fence.fence()),
+                }
+                return Ok(());
             }
             refuse_if(a.flags != 0 || a.point != 0)?;
             a.handle = file.add_syncobj(descriptors.syncobj(a.fd).ok_or(Errno::EINVAL)?);
             Ok(())
         }),
-        "SYNCOBJ_EVENTFD" => Err(Errno::EOPNOTSUPP),
+        "SYNCOBJ_EVENTFD" => with(bytes, |a: &mut drm_syncobj_eventfd| {
+            refuse_if(a.flags & !EVENTFD_FLAGS != 0 || a.pad != 0)?;
+            file.syncobj(a.handle)?;
+            match crate::memory::is_eventfd(a.fd) {
+                Ok(true) => Err(Errno::EOPNOTSUPP),
+                Ok(false) => Err(Errno::EINVAL),
+                Err(errno) => Err(errno),
+            }
+        }),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -28,10 +28,17 @@ pub struct Script {
     pub about: &'static str,
     /// Makes the calls.
     pub run: fn(&mut Probe),
+    /// Whether a kernel that is known breaks at it.
+    pub breaks: bool,
 }
 
 const fn script(name: &'static str, about: &'static str, run: fn(&mut Probe)) -> Script {
-    Script { name, about, run }
+    Script { name, about, run, breaks: false }
+}
+
+/// A script that is only played when that is asked for.
+const fn breaking(name: &'static str, about: &'static str, run: fn(&mut Probe)) -> Script {
+    Script { breaks: true, ..script(name, about, run) }
 }
 
 /// All scripts.

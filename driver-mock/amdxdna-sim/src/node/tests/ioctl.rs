@@ -4,7 +4,7 @@ use super::rig::{Rig, context, create, rig, rig_with};
 use crate::errno::Errno;
 use crate::kfd::KFD_TYPE;
 use crate::node::ioctl::{Descriptors, ioctl};
-use crate::node::{Bo, File, Syncobj};
+use crate::node::{Bo, File, SyncFile, Syncobj};
 use amdxdna_sys::*;
 use bytemuck::{Pod, Zeroable, bytes_of};
 use parking_lot::Mutex;
@@ -13,7 +13,11 @@ use std::sync::Arc;
 
 /// The descriptors of the process under test.
 #[derive(Default)]
-pub(super) struct Exported(Mutex<Vec<(i32, Arc<Bo>)>>, Mutex<Vec<(i32, Arc<Syncobj>)>>);
+pub(super) struct Exported(
+    Mutex<Vec<(i32, Arc<Bo>)>>,
+    Mutex<Vec<(i32, Arc<Syncobj>)>>,
+    Mutex<Vec<(i32, Arc<SyncFile>)>>,
+);
 
 impl Descriptors for Exported {
     fn exported(&self, fd: i32, bo: Arc<Bo>) {
@@ -30,6 +34,14 @@ impl Descriptors for Exported {
 
     fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>> {
         self.1.lock().iter().find(|(found, _)| *found == fd).map(|(_, object)| object.clone())
+    }
+
+    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>) {
+        self.2.lock().push((fd, fence));
+    }
+
+    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>> {
+        self.2.lock().iter().find(|(found, _)| *found == fd).map(|(_, fence)| fence.clone())
     }
 }
 
@@ -188,10 +200,12 @@ fn exported_bos_come_back_as_themselves() {
 fn power_modes_are_roots() {
     let Rig { file, .. } = &rig();
     let high = [3, 0, 0, 0, 0, 0, 0, 0];
-    assert_eq!(file.set(DRM_AMDXDNA_SET_POWER_MODE, &high, false), Err(Errno::EACCES));
-    assert_eq!(file.set(DRM_AMDXDNA_SET_POWER_MODE, &[5], true), Err(Errno::EINVAL));
-    assert_eq!(file.set(7, &high, true), Err(Errno::EOPNOTSUPP));
-    assert_eq!(file.set(DRM_AMDXDNA_SET_POWER_MODE, &high, true), Ok(()));
+    assert_eq!(file.can_set(DRM_AMDXDNA_SET_POWER_MODE, false), Err(Errno::EACCES));
+    assert_eq!(file.can_set(DRM_AMDXDNA_SET_POWER_MODE, true), Ok(()));
+    assert_eq!(file.can_set(7, true), Err(Errno::EOPNOTSUPP));
+    assert_eq!(file.can_set(DRM_AMDXDNA_SET_FORCE_PREEMPT, true), Err(Errno::EOPNOTSUPP));
+    assert_eq!(file.set(DRM_AMDXDNA_SET_POWER_MODE, &[5]), Err(Errno::EINVAL));
+    assert_eq!(file.set(DRM_AMDXDNA_SET_POWER_MODE, &high), Ok(()));
     let mode: amdxdna_drm_get_power_mode = query(file, DRM_AMDXDNA_GET_POWER_MODE).unwrap();
     assert_eq!(mode.power_mode, 3);
 }

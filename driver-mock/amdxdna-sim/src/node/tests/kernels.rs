@@ -199,7 +199,8 @@ fn commands_of_elf_files_end_as_far_as_the_kernel_takes_them(
 ) {
     let rig = rig_of(kernel, "", "");
     let (context, _) = rig.ready("add 1");
-    let command = rig.command_bo(opcode, &[1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // The mask, ten words that some opcodes have to have, and two arguments.
+    let command = rig.command_bo(opcode, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(rig.run(context, command, &[rig.data]), expected);
 }
 
@@ -285,15 +286,18 @@ fn memory_of_the_caller_becomes_a_bo(
     assert!(made(start, 1 << 40).is_err(), "more than there is");
     // Both see what the other writes.
     let bo = rig.file.bo(handle).unwrap();
-    assert_eq!((bo.length(), bo.word(0)), (2 * PAGE, Some(7)));
+    let memory = bo.memory().unwrap().0;
+    assert_eq!((bo.length(), memory.word(0)), (2 * PAGE, Some(7)));
     // SAFETY: a byte of the caller's memory, which is still mapped readable and writable.
     unsafe { bytes.add(PAGE).write(9) };
-    assert_eq!(bo.word(PAGE), Some(9));
-    bo.set_word(0, 0x0101_0101);
+    assert_eq!(memory.word(PAGE), Some(9));
+    memory.set_word(0, 0x0101_0101);
     // SAFETY: as above.
     assert_eq!(unsafe { bytes.add(3).read() }, 1);
-    // It is mapped like any other, and never leaves the process.
-    assert_ne!(map_at(&rig.file, handle, 0), start);
+    // Most kernels map it like any other, and it never leaves the process.
+    if kernel != "7.2" {
+        assert_ne!(map_at(&rig.file, handle, 0), start);
+    }
     let mut prime = drm_prime_handle { handle, flags: 0, fd: -1 };
     let exported = make_with(&rig.file, &Exported::default(), "PRIME_HANDLE_TO_FD", &mut prime);
     assert_eq!(exported, Err(Errno::EOPNOTSUPP));

@@ -3,6 +3,7 @@
 mod ioctl;
 mod jobs;
 mod kernels;
+mod newest;
 mod rig;
 mod syncobj;
 
@@ -35,7 +36,10 @@ fn bos_have_the_lowest_free_handles_of_their_file() {
 #[rstest]
 #[case::empty(AMDXDNA_BO_SHMEM, 0, Errno::EINVAL)]
 #[case::unknown(5, 4096, Errno::EINVAL)]
-#[case::huge(AMDXDNA_BO_SHMEM, 1 << 60, Errno::ENOMEM)]
+#[case::huge(AMDXDNA_BO_SHMEM, 1 << 39, Errno::ENOMEM)]
+#[case::more_than_offsets(AMDXDNA_BO_SHMEM, 1 << 60, Errno::ENOSPC)]
+#[case::negative(AMDXDNA_BO_SHMEM, usize::MAX - 4095, Errno::EINVAL)]
+#[case::rounded_to_nothing(AMDXDNA_BO_SHMEM, usize::MAX, Errno::EINVAL)]
 #[case::long_command(AMDXDNA_BO_CMD, CMD_BO_BYTES + 1, Errno::EINVAL)]
 #[case::short_command(AMDXDNA_BO_CMD, 3, Errno::EINVAL)]
 #[case::half_heap(AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE / 2, Errno::EINVAL)]
@@ -100,9 +104,9 @@ fn bos_are_mapped_by_their_offset() {
     assert_eq!(refused(offset, PAGE, libc::MAP_PRIVATE), Err(Errno::EINVAL));
     assert_eq!(refused(AMDXDNA_INVALID_ADDR, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
     let other = File::open(device).unwrap();
-    assert_eq!(other.mappable(offset, PAGE, libc::MAP_SHARED).map(drop), Err(Errno::EINVAL));
+    assert_eq!(other.mappable(offset, PAGE, libc::MAP_SHARED).map(drop), Err(Errno::EACCES));
     file.gem_close(*data).unwrap();
-    assert_eq!(refused(offset, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
+    assert_eq!(refused(offset, PAGE, libc::MAP_SHARED), Err(Errno::EACCES), "its mapping keeps it");
 }
 
 #[test]
@@ -127,10 +131,10 @@ fn infos_and_syncs_are_checked() {
     let mut info = amdxdna_drm_get_bo_info { handle: new, ..amdxdna_drm_get_bo_info::zeroed() };
     file.get_bo_info(&mut info).unwrap();
     assert_eq!((info.vaddr, info.xdna_addr), (AMDXDNA_INVALID_ADDR, AMDXDNA_INVALID_ADDR));
-    assert_eq!(file.sync_bo(*data, 0, 2 * PAGE as u64), Ok(()));
-    assert_eq!(file.sync_bo(*data, 1, 2 * PAGE as u64), Err(Errno::EINVAL));
-    assert_eq!(file.sync_bo(*data, u64::MAX, 2), Err(Errno::EINVAL));
-    assert_eq!(file.sync_bo(99, 0, 0), Err(Errno::ENOENT));
+    assert_eq!(file.sync_bo(*data, 0, 0, 2 * PAGE as u64), Ok(()));
+    assert_eq!(file.sync_bo(*data, 0, 1, 2 * PAGE as u64), Err(Errno::EINVAL));
+    assert_eq!(file.sync_bo(*data, 0, u64::MAX, 2), Err(Errno::EINVAL));
+    assert_eq!(file.sync_bo(99, 0, 0, 0), Err(Errno::ENOENT));
 }
 
 #[test]
@@ -313,7 +317,7 @@ fn arguments_have_to_be_in_named_and_mapped_bos() {
     assert!(rig.messages().contains("lengths differ"), "{}", rig.messages());
     let outside = rig.command(0, (rig.data, instructions.1), 0, 64, 4);
     assert_eq!(run(outside, &[rig.data]), state::TIMEOUT);
-    assert!(rig.messages().contains("are not in the device heap"), "{}", rig.messages());
+    assert!(rig.messages().contains("are not in a device heap"), "{}", rig.messages());
     assert_eq!(run(rig.command(0, instructions, 0, 64, 4), &[rig.data]), state::COMPLETED);
     let gone = rig.command(0, instructions, 0, 64, 4);
     rig.device.mappings.remove(rig.address, 2 * PAGE);

@@ -71,14 +71,19 @@ pub(super) struct Rig {
 
 /// A device with a kernel.
 pub(super) fn device_with(kernel: &str, machine: &str, faults: &str) -> Arc<Device> {
-    let settings = Settings::read(|name| match name {
+    device_of(|name| match name {
         "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
         "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
         "AMDXDNA_SIM_FAULTS" => Some(faults.into()),
         _ => None,
-    });
-    let settings = Arc::new(settings.unwrap());
-    assert!(faults.is_empty() || settings.faults != FaultPlan::default());
+    })
+}
+
+/// A device with these variables.
+pub(super) fn device_of(variable: impl Fn(&str) -> Option<String>) -> Arc<Device> {
+    let settings = Arc::new(Settings::read(&variable).unwrap());
+    let has_faults = variable("AMDXDNA_SIM_FAULTS").is_some_and(|faults| !faults.is_empty());
+    assert!(!has_faults || settings.faults != FaultPlan::default());
     let journal = Arc::new(Journal::new(settings.clone()).unwrap());
     let mappings = Mappings::new(journal.clone());
     Device::new(&settings.devices[0], &settings, Arc::new(Executor), journal, mappings)

@@ -18,8 +18,13 @@ fn after(time: Duration) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec + i64::try_from(time.as_nanos()).unwrap()
 }
 
-/// Waits for points of objects; the first that was found reached.
+/// Waits for points of objects. The first that was found reached; 0 for who waits for all, who learns that by chance only.
 fn wait(file: &File, points: &[(u32, u64)], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
+    first_of(file, points, flags, timeout_nsec).map(|first| if flags & ALL == 0 { first } else { 0 })
+}
+
+/// Waits for points of objects; the first that was found reached, as the kernel tells it.
+fn first_of(file: &File, points: &[(u32, u64)], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
     let (mut handles, mut points): (Vec<u32>, Vec<u64>) = points.iter().copied().unzip();
     let mut wait = drm_syncobj_timeline_wait {
         handles: address(handles.as_mut_slice()),
@@ -271,4 +276,82 @@ fn calls_on_objects_can_be_planned_to_fail(#[case] plan: &str) {
     assert_eq!(make(&rig.file, "SYNCOBJ_CREATE", &mut create), Err(expected));
     assert_eq!(rig.device.journal.counts.syncobjs.now(), 0);
     assert_eq!(rig.device.journal.report(&[])["calls"]["SYNCOBJ_CREATE"]["count"], 1);
+}
+
+#[test]
+fn who_waits_for_all_learns_what_was_there_before() {
+    let rig = rig_of("7.2", "", "");
+    let (context, timeline, instructions) = ready(&rig);
+    let done = object(&rig.file, DRM_SYNCOBJ_CREATE_SIGNALED);
+    let late = after(LONG);
+    assert_eq!(first_of(&rig.file, &[(done, 0)], ALL, late), Ok(0));
+    // Nothing completes before somebody waits: the command never signals by itself.
+    let command = rig.padded(rig.command(0, (rig.data, instructions.1), 0, 64, 4));
+    rig.file.exec_cmd(context, command, &[]).unwrap();
+    assert_eq!(first_of(&rig.file, &[(timeline, 0), (done, 0)], ALL, late), Ok(1));
+    let command = rig.padded(rig.command(0, (rig.data, instructions.1), 0, 64, 4));
+    rig.file.exec_cmd(context, command, &[]).unwrap();
+    assert_eq!(first_of(&rig.file, &[(timeline, 1)], ALL, late), Ok(u32::MAX));
+}
+
+#[test]
+fn destroying_nothing_makes_its_number_free_on_the_newest_kernel() {
+    for (kernel, expected) in [("6.18", 2), ("7.2", 0)] {
+        let rig = rig_of(kernel, "", "");
+        object(&rig.file, 0);
+        let destroyed = make(&rig.file, "SYNCOBJ_DESTROY", &mut drm_syncobj_destroy::zeroed());
+        assert_eq!(destroyed, Err(Errno::EINVAL));
+        assert_eq!(object(&rig.file, 0), expected, "{kernel}");
+    }
+}
+
+#[test]
+fn a_fence_that_is_taken_over_keeps_its_point() {
+    let rig = rig_of("7.2", "", "");
+    let (source, target) = (object(&rig.file, 0), object(&rig.file, 0));
+    signal(&rig.file, source, 4);
+    let mut transfer = drm_syncobj_transfer { src_handle: source, dst_handle: target, src_point: 4, ..Default::default() };
+    make(&rig.file, "SYNCOBJ_TRANSFER", &mut transfer).unwrap();
+    assert_eq!(points_of(&rig.file, target, 0), 4);
+    let plain = object(&rig.file, DRM_SYNCOBJ_CREATE_SIGNALED);
+    make(&rig.file, "SYNCOBJ_TRANSFER", &mut drm_syncobj_transfer { src_handle: plain, src_point: 0, ..transfer }).unwrap();
+    assert_eq!(points_of(&rig.file, target, 0), 0);
+}
+
+#[test]
+fn a_fence_becomes_a_sync_file_and_comes_back() {
+    let rig = rig_of("7.2", "", "");
+    let descriptors = Exported::default();
+    let (source, target) = (object(&rig.file, DRM_SYNCOBJ_CREATE_SIGNALED), object(&rig.file, 0));
+    let flags = DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE;
+    let export = |handle| {
+        let mut export = drm_syncobj_handle { handle, flags, fd: -1, ..Default::default() };
+        make_with(&rig.file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut export).map(|()| export.fd)
+    };
+    assert_eq!(export(target), Err(Errno::EINVAL), "no fence");
+    let fd = crate::memory::Descriptor::new(export(source).unwrap());
+    let import = |fd| {
+        let flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE;
+        let mut import = drm_syncobj_handle { handle: target, flags, fd, ..Default::default() };
+        make_with(&rig.file, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut import)
+    };
+    assert_eq!(import(-1), Err(Errno::EINVAL));
+    assert_eq!(import(fd.number()), Ok(()));
+    assert_eq!(wait(&rig.file, &[(target, 0)], ALL, 0), Ok(0));
+}
+
+#[rstest]
+#[case(drm_syncobj_eventfd { fd: -1, ..Default::default() }, Errno::EBADF)]
+#[case(drm_syncobj_eventfd { fd: -1, flags: 8, ..Default::default() }, Errno::EINVAL)]
+#[case(drm_syncobj_eventfd { fd: -1, pad: 1, ..Default::default() }, Errno::EINVAL)]
+#[case(drm_syncobj_eventfd { fd: -1, handle: 99, ..Default::default() }, Errno::ENOENT)]
+fn eventfds_are_checked(#[case] wrong: drm_syncobj_eventfd, #[case] expected: Errno) {
+    let rig = rig_of("7.2", "", "");
+    let own = object(&rig.file, 0);
+    let handle = if wrong.handle == 0 { own } else { wrong.handle };
+    let mut wrong = drm_syncobj_eventfd { handle, ..wrong };
+    assert_eq!(make(&rig.file, "SYNCOBJ_EVENTFD", &mut wrong), Err(expected));
+    let plain = crate::memory::placeholder().unwrap();
+    let mut plain = drm_syncobj_eventfd { handle: own, fd: plain.number(), ..Default::default() };
+    assert_eq!(make(&rig.file, "SYNCOBJ_EVENTFD", &mut plain), Err(Errno::EINVAL));
 }
