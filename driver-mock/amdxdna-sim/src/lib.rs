@@ -46,8 +46,8 @@
 //! It is written at exit, at `_exit`, `abort` and a failed `assert`, but not when a signal ends the process.
 //!
 //! # Not simulated
-//! Debug BOs, AIE status, telemetry, firmware logs, coredumps, sync files, eventfds of synchronisation objects, heaps that grow,
-//! exporting command BOs of one page. All of these are refused with the kernel's error for a feature that is not there. Commands
+//! Telemetry, firmware logs, coredumps, eventfds of synchronisation objects, exporting command BOs of one page. All of these are
+//! refused with the kernel's error for a feature that is not there. Columns have a state of zeros. Commands
 //! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
 //! ones, such as `/dev`, list what the host has.
 

@@ -142,13 +142,14 @@ impl Bo {
         node.request(&mut made)?;
         let handle = Handle(node, made.handle);
         let found = info(node, made.handle)?;
-        // The kernel keeps track of the pages by the BO's own mapping, and the device sees them there.
-        let mapping = node.map(found.map_offset, bytes, None)?;
         let known = !matches!(found.xdna_addr, 0 | AMDXDNA_INVALID_ADDR);
-        let device_address = if known { found.xdna_addr } else { mapping.number() };
+        // Without an address of its own the kernel keeps track of the pages by the BO's mapping, and the device sees them there. Linux
+        // 7.2 maps no such BO.
+        let mapping = if known { None } else { Some(node.map(found.map_offset, bytes, None)?) };
+        let device_address = mapping.as_ref().map_or(found.xdna_addr, Mapping::number);
         std::mem::forget(handle);
         let (node, handle) = (Arc::clone(node), made.handle);
-        Ok(Self { node, handle, mapping: Some(mapping), host: address, device_address })
+        Ok(Self { node, handle, mapping, host: address, device_address })
     }
 
     /// Its handle.

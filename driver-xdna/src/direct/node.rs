@@ -198,7 +198,7 @@ mod tests {
     fn a_node_that_is_none_answers_with_errors() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let node = Node::open(file.path()).unwrap();
-        let error = node.request(&mut amdxdna_sys::amdxdna_drm_create_bo::default()).unwrap_err();
+        let error = node.request(&mut amdxdna_drm_create_bo::default()).unwrap_err();
         assert_eq!((error.call, error.errno()), ("CREATE_BO", libc::ENOTTY));
         assert!(!error.is_lost());
         assert!(error.to_string().starts_with("CREATE_BO: "), "{error}");

@@ -29,7 +29,8 @@ const MOST_ENTRIES: usize = 1 << 16;
 /// `address` is the one that the caller of CREATE_BO gave.
 ///
 /// # Errors
-/// EINVAL for a table that cannot be read, and for ranges that are not whole pages.
+/// EINVAL for a table that cannot be read, and for ranges that are not whole pages; ENOMEM for more pages than there are, EOVERFLOW for
+/// addresses that there are not.
 pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
     // SAFETY: the caller's table.
     let head = unsafe { user::read(address, size_of::<amdxdna_drm_va_tbl>()) }.map_err(|_| Errno::EINVAL)?;
@@ -45,13 +46,25 @@ pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
     let entries = address + size_of::<amdxdna_drm_va_tbl>() as u64;
     // SAFETY: the entries follow the table.
     let entries = unsafe { user::read(entries, bytes) }.map_err(|_| Errno::EINVAL)?;
-    let range = |entry: &[u8]| {
-        let entry: amdxdna_drm_va_entry = super::ioctl_prefix(entry);
+    let entries: Vec<amdxdna_drm_va_entry> =
+        entries.chunks_exact(size_of::<amdxdna_drm_va_entry>()).map(super::ioctl_prefix).collect();
+    ranges(&entries).map(Table::Ranges)
+}
+
+/// What entries say, with the checks of the driver, and then those of the memory management that pins pages.
+fn ranges(entries: &[amdxdna_drm_va_entry]) -> Result<Vec<Range<usize>>, Errno> {
+    let page = PAGE as u64;
+    if entries.iter().any(|entry| entry.vaddr % page != 0 || entry.len % page != 0) {
+        return Err(Errno::EINVAL);
+    }
+    let sum = entries.iter().try_fold(0_u64, |sum, entry| sum.checked_add(entry.len)).ok_or(Errno::EINVAL)?;
+    // There is no memory for a list of so many pages.
+    isize::try_from(sum).map_err(|_| Errno::ENOMEM)?;
+    let range = |entry: &amdxdna_drm_va_entry| {
         let (start, length) = (entry.vaddr as usize, entry.len as usize);
-        let end = start.checked_add(length).filter(|_| start % PAGE == 0 && length % PAGE == 0);
-        end.map(|end| start..end).ok_or(Errno::EINVAL)
+        start.checked_add(length).map(|end| start..end).ok_or(Errno::EOVERFLOW)
     };
-    entries.chunks_exact(size_of::<amdxdna_drm_va_entry>()).map(range).collect::<Result<_, _>>().map(Table::Ranges)
+    entries.iter().map(range).collect()
 }
 
 /// A part of the address space with one protection.
@@ -129,6 +142,21 @@ pub(super) unsafe fn adopt(ranges: &[Range<usize>], rules: UserPointers) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranges_are_whole_pages_that_can_be() {
+        let entries = |entries: &[(u64, u64)]| {
+            let entry = |(vaddr, len): &(u64, u64)| amdxdna_drm_va_entry { vaddr: *vaddr, len: *len };
+            ranges(&entries.iter().map(entry).collect::<Vec<_>>())
+        };
+        let last = u64::MAX - 4095;
+        assert_eq!(entries(&[(4096, 8192), (0, 4096)]), Ok(vec![4096..12288, 0..4096]));
+        assert_eq!(entries(&[(4096, 4096), (8, 4096)]), Err(Errno::EINVAL));
+        assert_eq!(entries(&[(4096, 8)]), Err(Errno::EINVAL));
+        assert_eq!(entries(&[(4096, last), (4096, last)]), Err(Errno::EINVAL));
+        assert_eq!(entries(&[(4096, last)]), Err(Errno::ENOMEM));
+        assert_eq!(entries(&[(last, 4096)]), Err(Errno::EOVERFLOW));
+    }
 
     #[test]
     fn parts_follow_the_table_of_mappings() {

@@ -4,6 +4,8 @@
 //! comparison. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
 //! what differs has to be mended in the simulation, or be known with its reason. What the runs have exercised becomes a page.
 
+mod guests;
+
 use crate::generated_page::GeneratedPage;
 use crate::output;
 use crate::session::{KERNELS, Options};
@@ -32,8 +34,9 @@ const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", co
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask kernel-calls
-  cargo xtask kernel-calls --real '7.2 npu4=run.jsonl'
-  cargo xtask kernel-calls --real '7.2 npu4=run.jsonl' --write
+  cargo xtask kernel-calls --vm '7.2 npu4'
+  cargo xtask kernel-calls --vm all --write
+  cargo xtask kernel-calls --real '6.18 npu4=run.jsonl'
 
 A run on a real kernel is what `aie-kernel-calls run` prints there. `--write` notes what was exercised in
 tests/kernel-calls/seen.json and writes docs/kernel-interface.md.
@@ -42,6 +45,13 @@ pub struct KernelCallsArgs {
     /// A run on a real kernel: its version, the NPU, and the file. Can be given several times
     #[arg(long, value_name = "VERSION NPU=FILE", value_parser = real)]
     real: Vec<Real>,
+    /// Boot this kernel with its own driver on an NPU that a program serves, and play the scripts there; `all` for every kernel on
+    /// npu4 and npu1. Can be given several times
+    #[arg(long, value_name = "VERSION NPU", value_parser = guests::list)]
+    vm: Vec<guests::List>,
+    /// Use this aie-npu-pci and do not build one
+    #[arg(long, value_name = "FILE")]
+    device_server: Option<PathBuf>,
     /// Note what was exercised, and write the page
     #[arg(long)]
     write: bool,
@@ -91,10 +101,10 @@ impl Simulated {
 }
 
 /// Plays all scripts on a machine: gets the program's arguments, returns what it printed.
-type Play<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
+type Play<'a> = dyn FnMut(&[&str]) -> Result<String> + 'a;
 
 /// What a machine answers. `play` is how the program is run there.
-fn answers(name: &str, play: &Play<'_>) -> Result<Vec<Record>> {
+fn answers(name: &str, play: &mut Play<'_>) -> Result<Vec<Record>> {
     let text = play(&["run"]).with_context(|| format!("{PROGRAM} on {name}"))?;
     let records = record::read(&text).map_err(|error| anyhow!("{PROGRAM} on {name}: {error}"))?;
     ensure!(!records.is_empty(), "{PROGRAM} on {name} has printed no record of a call");
@@ -130,7 +140,7 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     };
     let program = build::cargo(&["build", "--package", PACKAGE], options.offline)?.executable("bin", PROGRAM)?;
     let simulated = |machine: &Simulated| {
-        answers(&format!("the simulated kernel {}", machine.kernel), &|arguments| {
+        answers(&format!("the simulated kernel {}", machine.kernel), &mut |arguments| {
             on_simulation(&program, &preload, machine, arguments)
         })
     };
@@ -148,20 +158,25 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     let known = workspace::root().join("tests/kernel-calls/known.toml");
     let text = std::fs::read_to_string(&known).with_context(|| format!("cannot read {}", known.display()))?;
     let known = Known::parse(&text).map_err(|error| anyhow!("{}: {error}", known.display()))?;
+    let mut runs = Vec::new();
     for real in &args.real {
-        let records = answers(&real.name, &|_| {
+        let records = answers(&real.name, &mut |_| {
             std::fs::read_to_string(&real.file).with_context(|| format!("cannot read {}", real.file.display()))
         })?;
-        report.problems.extend(broken(&records).map(|what| format!("{}: {what}", real.name)));
-        let judged = known.judge(&real.name, differences(&simulated(&Simulated::like(&real.name)?)?, &records));
+        runs.push((real.name.clone(), records));
+    }
+    runs.extend(guests::play(&args.vm, &program, args.device_server.as_deref(), options)?);
+    for (name, records) in runs {
+        report.problems.extend(broken(&records).map(|what| format!("{name}: {what}")));
+        let judged = known.judge(&name, differences(&simulated(&Simulated::like(&name)?)?, &records));
         report.real.push(Compared {
-            kernel: real.name.clone(),
+            kernel: name.clone(),
             calls: records.len(),
             known: judged.known.len(),
             differences: judged.unknown,
             stale: judged.stale.iter().map(|entry| entry.name()).collect(),
         });
-        seen.real.insert(real.name.clone(), Run::of(&records));
+        seen.real.insert(name, Run::of(&records));
     }
     if args.write {
         let text = serde_json::to_string_pretty(&seen)? + "\n";
@@ -276,9 +291,9 @@ mod tests {
     #[test]
     fn scripts_that_break_are_named() {
         let line = r#"{"script":"bo: sizes","step":9,"call":"the script","result":"did not end in time"}"#;
-        let records = answers("a machine", &|_| Ok(line.to_owned())).unwrap();
+        let records = answers("a machine", &mut |_| Ok(line.to_owned())).unwrap();
         assert_eq!(broken(&records).collect::<Vec<_>>(), ["the script `bo: sizes` did not end in time"]);
-        assert!(answers("a machine", &|_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
+        assert!(answers("a machine", &mut |_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
     }
 
     #[test]
