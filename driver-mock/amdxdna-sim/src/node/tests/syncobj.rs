@@ -201,8 +201,12 @@ fn objects_travel_as_descriptors() {
     assert_eq!(wait(file, &[(handle, 3)], ALL, 0), Ok(0));
     let mut unknown = drm_syncobj_handle { fd: 0, ..Default::default() };
     assert_eq!(make_with(&other, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut unknown), Err(Errno::EINVAL));
+    // A sync file is no object.
     let mut file_of = drm_syncobj_handle { handle, flags: 1, ..Default::default() };
-    assert_eq!(make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut file_of), Err(Errno::EOPNOTSUPP));
+    make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut file_of).unwrap();
+    let sync_file = crate::memory::Descriptor::new(file_of.fd);
+    let mut wrong = drm_syncobj_handle { fd: sync_file.number(), ..Default::default() };
+    assert_eq!(make_with(&other, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut wrong), Err(Errno::EINVAL));
 }
 
 /// EXEC_CMD of a type on one object's point.
