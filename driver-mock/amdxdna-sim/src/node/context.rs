@@ -7,11 +7,20 @@ use aie_driver_mock::npu::ContextId;
 use aie_driver_mock::npu::array::LoadedPdi;
 use std::sync::Arc;
 
+/// Where a context of this many columns goes beside others, as the driver of npu1 places it: the first free place, or the first one
+/// when there is none. `columns` are those of the array, of which contexts do not get the first.
+pub(super) fn place<'a>(columns: usize, wanted: usize, others: impl Iterator<Item = &'a Context> + Clone) -> usize {
+    let is_free = |start: &usize| others.clone().all(|c| c.start + c.columns <= *start || start + wanted <= c.start);
+    (1..=columns.saturating_sub(wanted)).find(is_free).unwrap_or(usize::from(wanted < columns))
+}
+
 /// A context of an open file.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) npu: ContextId,
     pub(super) columns: usize,
+    /// The first of them.
+    pub(super) start: usize,
     pub(super) priority: u32,
     /// Compute units, by index.
     pub(super) units: Option<Vec<Arc<LoadedPdi>>>,

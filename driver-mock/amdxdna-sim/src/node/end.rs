@@ -1,5 +1,6 @@
 //! What the end of a job writes into its command BOs; the kernels differ in it.
 
+use super::Device;
 use super::bo::Bo;
 use super::chain::{self, Submission};
 use crate::kernel::{FailedChain, Overdue, Profile};
@@ -12,12 +13,16 @@ const HEALTH: [u32; 8] = [1, 0, u32::MAX, 0, 0, 0, 0, 0];
 /// A job's command BOs.
 pub(super) struct Written<'a> {
     profile: &'a Profile,
+    /// Whether the firmware says how the context is.
+    has_health: bool,
     submission: &'a Submission,
 }
 
 impl<'a> Written<'a> {
-    pub(super) fn new(profile: &'a Profile, submission: &'a Submission) -> Self {
-        Self { profile, submission }
+    pub(super) fn new(device: &'a Device, submission: &'a Submission) -> Self {
+        // On mainline npu4's firmware, from protocol 6.18 on (7.2 `npu4_regs.c`, `AIE2_APP_HEALTH`).
+        let has_health = device.profile.overdue != Overdue::TimeoutInFirst || device.arch.dev_gen != 3;
+        Self { profile: &device.profile, has_health, submission }
     }
 
     fn bo(&self) -> &Bo {
@@ -96,9 +101,9 @@ impl<'a> Written<'a> {
             }
             Overdue::TimeoutInFirst => {
                 chain::set_state(self.bo(), state::TIMEOUT);
-                self.set_error_index(index);
+                self.set_error_index(if self.has_health { index } else { 0 });
                 self.fill_first();
-                report(self.command(0), false);
+                report(self.command(0).filter(|_| self.has_health), false);
             }
         }
     }

@@ -1,11 +1,12 @@
 //! One open file of the accel node: handles, device heap, contexts.
 
 use super::bo::{Bo, Kind};
-use super::context::Context;
+use super::context::{Context, place};
 use super::heap::Heaps;
 use super::syncobj::Syncobj;
 use super::{Device, FIRST_MAP_OFFSET};
 use crate::errno::Errno;
+use crate::kernel::Queries;
 use crate::memory::{self, Memory};
 use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::artifact::Digest;
@@ -228,9 +229,12 @@ impl File {
             profile.contexts_exhausted
         })?;
         self.device.journal.counts.contexts.change(1);
+        let shares_in_time = self.device.arch.dev_gen != 3 || profile.queries != Queries::Mainline;
+        let start = if shares_in_time { 0 } else { place(array.columns + 1, columns, state.contexts.values()) };
         let context = Context {
             npu,
             columns,
+            start,
             priority,
             units: None,
             _chain_buffers: chain_buffers,

@@ -179,8 +179,8 @@ impl File {
 
     /// Which columns contexts have, a bit for each.
     pub(super) fn active_columns(&self) -> u32 {
-        let most = self.entries().iter().map(|entry| entry.num_col).max().unwrap_or(0);
-        u32::MAX.checked_shr(32 - most).unwrap_or(0)
+        let bits = |entry: &amdxdna_drm_hwctx_entry| ((1_u32 << entry.num_col) - 1) << entry.start_col;
+        self.entries().iter().map(bits).fold(0, |all, bits| all | bits)
     }
 
     /// Bytes of a column's state.
@@ -197,10 +197,11 @@ impl File {
         let array_columns = self.device.arch.array.columns as u32;
         let contexts: Vec<_> = {
             let state = self.state.lock();
-            state.contexts.iter().map(|(handle, c)| (*handle, c.columns, c.priority, c.line.clone())).collect()
+            state.contexts.iter().map(|(handle, c)| (*handle, (c.start, c.columns), c.priority, c.line.clone())).collect()
         };
-        let entry = |(handle, columns, priority, line): (u32, usize, u32, Arc<Line>)| amdxdna_drm_hwctx_entry {
+        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<Line>)| amdxdna_drm_hwctx_entry {
             context_id: handle,
+            start_col: start as u32,
             num_col: if all_columns { array_columns } else { columns as u32 },
             hwctx_id: if is_mainline { 0 } else { handle },
             pasid: if self.device.iova { u32::MAX } else { 0 },
@@ -210,7 +211,8 @@ impl File {
             priority: u64::from(priority),
             heap_usage: heap,
             state: 1,
-            txn_op_idx: u32::MAX,
+            // Of a healthy context; npu1's firmware does not tell.
+            txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
             ..amdxdna_drm_hwctx_entry::zeroed()
         };
         contexts.into_iter().map(entry).collect()

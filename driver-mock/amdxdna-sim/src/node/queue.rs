@@ -293,7 +293,7 @@ impl Line {
         // The context is set up again.
         device.npu.charge_idle(left + device.arch.cost.context_create_ns);
         let Some(stuck) = jobs.stuck.take() else { return };
-        Written::new(&device.profile, &stuck.job).overdue(stuck.command);
+        Written::new(device, &stuck.job).overdue(stuck.command);
         jobs.ended += 1;
         self.cancel(device, jobs);
         jobs.late = None;
@@ -305,7 +305,7 @@ impl Line {
         for job in std::mem::take(&mut jobs.waiting) {
             if let Some(submission) = job.submission {
                 device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
-                Written::new(&device.profile, &submission).cancelled();
+                Written::new(device, &submission).cancelled();
             }
             jobs.ended += 1;
         }

@@ -60,7 +60,7 @@ impl Firmware {
     /// Runs a job of a context.
     pub(super) fn run(&mut self, device: &Device, npu: ContextId, submission: &Submission) -> Ran {
         let (counts, profile) = (&device.journal.counts, &device.profile);
-        let written = Written::new(profile, submission);
+        let written = Written::new(device, submission);
         written.started();
         let commands = match read(submission, &device.arch, profile) {
             Ok(commands) => commands,

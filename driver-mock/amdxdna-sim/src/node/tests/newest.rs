@@ -69,15 +69,40 @@ fn commands_find_instructions_in_a_second_heap() {
 }
 
 #[test]
-fn npu1_has_one_heap() {
+fn npu1_has_one_heap_its_own_columns_and_no_health() {
     let settings = |name: &str| match name {
         "AMDXDNA_SIM_DEVICES" => Some("aie2".to_owned()),
         "AMDXDNA_SIM_KERNEL" => Some("7.2".to_owned()),
         _ => None,
     };
     let file = File::open(&super::rig::device_of(settings)).unwrap();
-    create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
+    let heap = create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
     assert_eq!(create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE), Err(Errno::ENOSPC));
+    // Its contexts lie side by side, behind the first column.
+    map_at(&file, heap, heap_address());
+    let contexts = [4, 8, 4].map(|tiles| context(&file, tiles).unwrap());
+    let starts = || file.state.lock().contexts.values().map(|context| context.start).collect::<Vec<_>>();
+    assert_eq!(starts(), [1, 2, 4]);
+    file.destroy_hwctx(contexts[1]).unwrap();
+    context(&file, 4).unwrap();
+    assert_eq!(starts(), [1, 4, 2]);
+    // What takes too long leaves no report.
+    let bos = [AMDXDNA_BO_CMD; 2].map(|kind| file.bo(create(&file, kind, PAGE).unwrap()).unwrap());
+    let words = [ert::header(opcode::CMD_CHAIN, 8), 1, 0, 7, 0, 0, 0, 3, 0];
+    words.iter().enumerate().for_each(|(index, word)| bos[0].set_word(4 * index, *word));
+    let submission = crate::node::chain::Submission {
+        units: Vec::new(),
+        heaps: Vec::new(),
+        sequence: 0,
+        chain: bos[0].clone(),
+        arguments: Vec::new(),
+        file: file.state.clone(),
+        is_typed: false,
+    };
+    assert!(std::sync::Arc::ptr_eq(&submission.command(0).unwrap(), &bos[1]));
+    crate::node::end::Written::new(file.device(), &submission).overdue(1);
+    assert_eq!((bos[0].word(0).map(|word| word & 0xf), bos[0].word(12)), (Some(state::TIMEOUT), Some(0)));
+    assert_eq!([4, 8].map(|offset| bos[1].word(offset)), [Some(u32::MAX); 2]);
 }
 
 #[test]
