@@ -134,6 +134,16 @@ fn dispatch(args: Args) -> Result<()> {
     }
 }
 
+fn main() -> ExitCode {
+    match dispatch(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,15 +154,5 @@ mod tests {
         assert!(chosen(&memory, &[], false).iter().all(|script| !script.breaks));
         assert!(chosen(&memory, &[], true).iter().any(|script| script.breaks));
         assert!(chosen(&[], &memory, true).iter().all(|script| !script.name.starts_with("user memory")));
-    }
-}
-
-fn main() -> ExitCode {
-    match dispatch(Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }

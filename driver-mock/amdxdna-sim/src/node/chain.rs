@@ -168,7 +168,8 @@ fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
     }
     let (count, masks) = (ert::count_of(header) as usize, ert::masks_of(header) as usize);
     let has_payload = count > masks && 4 + count * 4 <= bo.length();
-    if !has_payload && !(opcode == opcode::START_CU && profile.empty_payloads_run) {
+    let runs_without = opcode == opcode::START_CU && profile.empty_payloads_run;
+    if !has_payload && !runs_without {
         return Err(format!("its header says {count} words after it, its BO has {} bytes", bo.length()));
     }
     let count = if has_payload { count } else { masks };

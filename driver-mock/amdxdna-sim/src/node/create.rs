@@ -59,7 +59,8 @@ impl File {
     /// Whether a heap can have a size.
     fn check_heap(&self, size: u64) -> Result<(), Errno> {
         let heap = limits::DEV_MEM_SIZE as u64;
-        let is_right = if self.device.profile.heaps_grow { size != 0 && size % heap == 0 } else { size == heap };
+        let is_right =
+            if self.device.profile.heaps_grow { size != 0 && size.is_multiple_of(heap) } else { size == heap };
         if is_right { Ok(()) } else { Err(Errno::EINVAL) }
     }
 

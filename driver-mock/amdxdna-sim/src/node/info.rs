@@ -140,7 +140,9 @@ impl File {
                 let task_curr = self.state.lock().contexts.len() as u64;
                 let clock = arch.cost.clock_mhz;
                 let (most, now) = match self.device.profile.queries {
-                    Queries::Mainline if arch.dev_gen == 3 => (2 * u64::from(columns(arch)), tops(arch, self.clocks().1)),
+                    Queries::Mainline if arch.dev_gen == 3 => {
+                        (2 * u64::from(columns(arch)), tops(arch, self.clocks().1))
+                    }
                     Queries::Mainline => (tops(arch, clock), tops(arch, self.clocks().1)),
                     _ => (0, 0),
                 };
@@ -197,23 +199,29 @@ impl File {
         let array_columns = self.device.arch.array.columns as u32;
         let contexts: Vec<_> = {
             let state = self.state.lock();
-            state.contexts.iter().map(|(handle, c)| (*handle, (c.start, c.columns), c.priority, c.line.clone())).collect()
+            state
+                .contexts
+                .iter()
+                .map(|(handle, c)| (*handle, (c.start, c.columns), c.priority, c.line.clone()))
+                .collect()
         };
-        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<Line>)| amdxdna_drm_hwctx_entry {
-            context_id: handle,
-            start_col: start as u32,
-            num_col: if all_columns { array_columns } else { columns as u32 },
-            hwctx_id: if is_mainline { 0 } else { handle },
-            pasid: if self.device.iova { u32::MAX } else { 0 },
-            pid: i64::from(std::process::id()),
-            command_submissions: line.counts().0,
-            command_completions: line.counts().1,
-            priority: u64::from(priority),
-            heap_usage: heap,
-            state: 1,
-            // Of a healthy context; npu1's firmware does not tell.
-            txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
-            ..amdxdna_drm_hwctx_entry::zeroed()
+        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<Line>)| {
+            amdxdna_drm_hwctx_entry {
+                context_id: handle,
+                start_col: start as u32,
+                num_col: if all_columns { array_columns } else { columns as u32 },
+                hwctx_id: if is_mainline { 0 } else { handle },
+                pasid: if self.device.iova { u32::MAX } else { 0 },
+                pid: i64::from(std::process::id()),
+                command_submissions: line.counts().0,
+                command_completions: line.counts().1,
+                priority: u64::from(priority),
+                heap_usage: heap,
+                state: 1,
+                // Of a healthy context; npu1's firmware does not tell.
+                txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
+                ..amdxdna_drm_hwctx_entry::zeroed()
+            }
         };
         contexts.into_iter().map(entry).collect()
     }

@@ -98,8 +98,8 @@ impl Syncobj {
     /// The number of the point that a point stands for: the first that is not before it; `None` without a timeline.
     pub(super) fn number(&self, point: u64) -> Option<u64> {
         let state = self.0.lock();
-        let numbers = state.points.iter().map(|(found, _)| *found);
-        let number = if point == 0 { numbers.last() } else { numbers.into_iter().find(|found| *found >= point) };
+        let mut numbers = state.points.iter().map(|(found, _)| *found);
+        let number = if point == 0 { numbers.next_back() } else { numbers.find(|found| *found >= point) };
         number.or(Some(state.reached).filter(|reached| point <= *reached)).filter(|_| state.is_timeline)
     }
 

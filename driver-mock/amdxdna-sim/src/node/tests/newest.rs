@@ -251,7 +251,8 @@ fn lists_of_contexts_are_cut_and_tell_what_room_is_left() {
     assert_eq!(list.map(|entry| entry.num_col), [8, 8, 0, 0], "the whole array, in turns");
     let element_size = size_of::<amdxdna_drm_hwctx_entry>() as u32;
     let mut entries = [amdxdna_drm_hwctx_entry::zeroed(); 1];
-    let array = amdxdna_drm_get_array { element_size, num_element: 1, buffer: address(&mut entries), ..Default::default() };
+    let array =
+        amdxdna_drm_get_array { element_size, num_element: 1, buffer: address(&mut entries), ..Default::default() };
     assert_eq!(make(file, "GET_ARRAY", &mut { array }), Ok(()));
     assert_eq!((entries[0].context_id, entries[0].hwctx_id, entries[0].pasid), (1, 0, u32::MAX));
     assert_eq!(make(file, "GET_ARRAY", &mut amdxdna_drm_get_array { pad: 1, ..array }), Err(Errno::EINVAL));

@@ -314,11 +314,13 @@ fn a_fence_that_is_taken_over_keeps_its_point() {
     let rig = rig_of("7.2", "", "");
     let (source, target) = (object(&rig.file, 0), object(&rig.file, 0));
     signal(&rig.file, source, 4);
-    let mut transfer = drm_syncobj_transfer { src_handle: source, dst_handle: target, src_point: 4, ..Default::default() };
+    let mut transfer =
+        drm_syncobj_transfer { src_handle: source, dst_handle: target, src_point: 4, ..Default::default() };
     make(&rig.file, "SYNCOBJ_TRANSFER", &mut transfer).unwrap();
     assert_eq!(points_of(&rig.file, target, 0), 4);
     let plain = object(&rig.file, DRM_SYNCOBJ_CREATE_SIGNALED);
-    make(&rig.file, "SYNCOBJ_TRANSFER", &mut drm_syncobj_transfer { src_handle: plain, src_point: 0, ..transfer }).unwrap();
+    make(&rig.file, "SYNCOBJ_TRANSFER", &mut drm_syncobj_transfer { src_handle: plain, src_point: 0, ..transfer })
+        .unwrap();
     assert_eq!(points_of(&rig.file, target, 0), 0);
 }
 

@@ -44,7 +44,12 @@ pub fn list(text: &str) -> Result<List, String> {
 }
 
 /// Plays the scripts in each machine; what the runs are called, with their records.
-pub fn play(lists: &[List], program: &Path, server: Option<&Path>, options: &Options) -> Result<Vec<(String, Vec<Record>)>> {
+pub fn play(
+    lists: &[List],
+    program: &Path,
+    server: Option<&Path>,
+    options: &Options,
+) -> Result<Vec<(String, Vec<Record>)>> {
     if lists.is_empty() {
         return Ok(Vec::new());
     }
