@@ -8,6 +8,8 @@
 //! A guest can take memory away while a command still uses it, as a driver does that has given up on the command. Real hardware
 //! then gets a fault of the IOMMU; here the command goes on with pages that nobody else sees.
 
+#![allow(unsafe_code)] // the guest's memory is mapped and looked at here, and nowhere else
+
 use aie_device_memory::{Region, Span};
 use parking_lot::RwLock;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};

@@ -15,8 +15,10 @@
 //!
 //! # Not simulated
 //! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not looked at.
-//! Time: an answer comes when the work is done; clock and bandwidth only count. Debug buffers, profiles and telemetry are accepted and
+//! Time: an answer comes when the work is done; the clock in the report counts contexts, switches and commands, not what they move. Debug buffers, profiles and telemetry are accepted and
 //! empty.
+
+#![deny(unsafe_code)]
 
 pub mod address_space;
 pub mod bars;
