@@ -14,7 +14,7 @@ use aie_hal::counters::Counters;
 use aie_hal::device::{Device, DeviceInfo, Limits, MemoryReport};
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use aie_hal::queue::Queue;
 use aie_hal::semaphore::{Semaphore, TimelineSemaphore};
 use aie_hal::submission_queue::{QueueHandle, SubmissionQueue};

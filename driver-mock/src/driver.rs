@@ -6,7 +6,7 @@ use aie_hal::arch::ArchRegistry;
 use aie_hal::device::Device;
 use aie_hal::driver::{Driver, Listing};
 use aie_hal::error::DriverError;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use aie_hal::{Arch, DeviceUri};
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use crate::npu::Npu;
 use aie_hal::artifact::{Digest, KernelArtifact};
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::{Kernel, KernelError};
+use aie_hal::host_function::{HostFunction, HostFunctionError};
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -76,7 +76,7 @@ pub(crate) struct MockExecutable {
     pub(crate) pdi: Arc<LoadedPdi>,
     pub(crate) _instructions: HeapAllocation,
     /// What the executor made of it; with an error, dispatches time out.
-    pub(crate) kernel: Result<Arc<dyn Kernel>, KernelError>,
+    pub(crate) kernel: Result<Arc<dyn HostFunction>, HostFunctionError>,
     pub(crate) device: Arc<DeviceShared>,
 }
 

@@ -20,7 +20,7 @@ use aie_hal::context_planner::{ContextPlanner, Residence};
 use aie_hal::device::chain_command_bytes;
 use aie_hal::error::DeviceError;
 use aie_hal::executable::Executable;
-use aie_hal::kernel::{Kernel, run_guarded};
+use aie_hal::host_function::{HostFunction, run_guarded};
 use parking_lot::MutexGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -291,7 +291,7 @@ impl<'a> Run<'a> {
     fn host_call(
         &mut self,
         index: usize,
-        function: &dyn Kernel,
+        function: &dyn HostFunction,
         inputs: &'a [BufferRef],
         output: &'a BufferRef,
     ) -> Result<(), DeviceError> {

@@ -11,7 +11,7 @@ use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::queue::{Submission, TimelinePoint};
 use aie_hal::semaphore::WaitError;
 use aie_hal::{
-    Arch, Buffer, BufferParams, Device, DeviceUri, Driver, Executable, Kernel, KernelArtifact, KernelError,
+    Arch, Buffer, BufferParams, Device, DeviceUri, Driver, Executable, HostFunction, HostFunctionError, KernelArtifact,
     KernelExecutor, Queue,
 };
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Add {
     pub(crate) inputs: usize,
 }
 
-impl Kernel for Add {
+impl HostFunction for Add {
     fn name(&self) -> &str {
         "add"
     }
@@ -33,9 +33,9 @@ impl Kernel for Add {
         self.inputs
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         match self.constant {
-            255 => return Err(KernelError::Data { kernel: "add".into(), reason: "255 is refused".into() }),
+            255 => return Err(HostFunctionError::Data { kernel: "add".into(), reason: "255 is refused".into() }),
             254 => panic!("254 panics"),
             _ => {}
         }
@@ -51,8 +51,8 @@ impl Kernel for Add {
 struct AddExecutor;
 
 impl KernelExecutor for AddExecutor {
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
-        let compiled = || KernelError::NotExecutable("compiled AIE code".into());
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
+        let compiled = || HostFunctionError::NotExecutable("compiled AIE code".into());
         let pdi = Pdi::parse(artifact.pdi()).map_err(|_| compiled())?;
         let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(compiled)?;
         let text = String::from_utf8(text).map_err(|_| compiled())?;

@@ -6,7 +6,7 @@
 
 use crate::buffer::{Access, Buffer};
 use crate::executable::Executable;
-use crate::kernel::Kernel;
+use crate::host_function::HostFunction;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
@@ -183,7 +183,7 @@ pub enum Command {
     /// device.
     HostCall {
         /// The function.
-        function: Arc<dyn Kernel>,
+        function: Arc<dyn HostFunction>,
         /// Its inputs.
         inputs: Vec<BufferRef>,
         /// Its output.
@@ -430,7 +430,7 @@ impl CommandListBuilder {
     /// has several outputs.
     pub fn host_call(
         &mut self,
-        function: &Arc<dyn Kernel>,
+        function: &Arc<dyn HostFunction>,
         inputs: Vec<BufferRef>,
         output: BufferRef,
     ) -> Result<&mut Self, RecordError> {

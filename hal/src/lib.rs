@@ -39,8 +39,8 @@ pub mod environment;
 pub mod error;
 pub mod executable;
 pub mod format;
+pub mod host_function;
 pub mod installation;
-pub mod kernel;
 #[cfg(feature = "mock")]
 pub mod mock;
 pub mod queue;
@@ -59,7 +59,7 @@ pub use driver::{Driver, DriverRegistry, Listing};
 pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;
-pub use kernel::{Kernel, KernelError, KernelExecutor};
+pub use host_function::{HostFunction, HostFunctionError, KernelExecutor};
 pub use queue::{Queue, Submission, TimelinePoint};
 pub use semaphore::{Failure, Semaphore, TimelineSemaphore, WaitError};
 pub use uri::DeviceUri;

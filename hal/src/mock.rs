@@ -14,7 +14,7 @@ use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
 use crate::driver::{Driver, Listing};
 use crate::error::{DeviceError, DriverError, SubmitError};
 use crate::executable::Executable;
-use crate::kernel::{Kernel, KernelError, KernelExecutor};
+use crate::host_function::{HostFunction, HostFunctionError, KernelExecutor};
 use crate::queue::{Queue, Submission};
 use crate::semaphore::{Failure, Listener, ListenerId, Semaphore, WaitError};
 use crate::uri::DeviceUri;
@@ -95,19 +95,19 @@ mock! {
     pub KernelExecutor {}
 
     impl KernelExecutor for KernelExecutor {
-        fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError>;
+        fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError>;
     }
 }
 
 mock! {
     /// Double of [`crate::Kernel`].
     #[derive(Debug)]
-    pub Kernel {}
+    pub HostFunction {}
 
-    impl Kernel for Kernel {
+    impl HostFunction for HostFunction {
         fn name(&self) -> &str;
         fn input_count(&self) -> usize;
-        fn run<'a>(&self, inputs: &[&'a [u8]], output: &mut [u8]) -> Result<(), KernelError>;
+        fn run<'a>(&self, inputs: &[&'a [u8]], output: &mut [u8]) -> Result<(), HostFunctionError>;
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::artifact::read_description;
 use crate::table;
-use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
+use aie_hal::{HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
 use std::sync::Arc;
 
 /// Executes reference artifacts with the reference kernels of the operation table. Thread-safe.
@@ -13,8 +13,8 @@ use std::sync::Arc;
 pub struct ReferenceExecutor;
 
 impl KernelExecutor for ReferenceExecutor {
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
-        let refuse = |reason: String| KernelError::NotExecutable(reason);
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
+        let refuse = |reason: String| HostFunctionError::NotExecutable(reason);
         let description = read_description(artifact).map_err(|error| refuse(error.to_string()))?;
         let node = &description.node;
         let op = table::lookup(&node.op).ok_or_else(|| refuse(format!("operation {} is not in the table", node.op)))?;
@@ -34,16 +34,16 @@ struct Checked {
     name: String,
     inputs: Vec<usize>,
     outputs: Vec<usize>,
-    kernel: Arc<dyn Kernel>,
+    kernel: Arc<dyn HostFunction>,
 }
 
 impl Checked {
-    fn refuse(&self, reason: String) -> KernelError {
-        KernelError::Arguments { kernel: self.name.clone(), reason }
+    fn refuse(&self, reason: String) -> HostFunctionError {
+        HostFunctionError::Arguments { kernel: self.name.clone(), reason }
     }
 }
 
-impl Kernel for Checked {
+impl HostFunction for Checked {
     fn name(&self) -> &str {
         &self.name
     }
@@ -52,7 +52,7 @@ impl Kernel for Checked {
         self.inputs.len()
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         self.run_all(inputs, &mut [output])
     }
 
@@ -64,7 +64,7 @@ impl Kernel for Checked {
         self.outputs.len()
     }
 
-    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
         for (what, expected, found) in
             [("inputs", self.inputs.len(), inputs.len()), ("outputs", self.outputs.len(), outputs.len())]
         {
@@ -183,7 +183,7 @@ mod tests {
                 let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();
                 let memory = || node.outputs().map(|output| vec![0; output.span_bytes()]).collect::<Vec<Vec<u8>>>();
                 let (mut expected, mut found) = (memory(), memory());
-                let run = |kernel: &dyn Kernel, outputs: &mut [Vec<u8>]| {
+                let run = |kernel: &dyn HostFunction, outputs: &mut [Vec<u8>]| {
                     let mut outputs: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
                     kernel.run_all(&inputs, &mut outputs).unwrap();
                 };

@@ -3,7 +3,7 @@
 use crate::design::Design;
 use crate::node::{Node, OpParams};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::fmt::Debug;
 use std::sync::Arc;
 use thiserror::Error;
@@ -137,5 +137,5 @@ pub trait Operation: Sync + Send + Debug {
     ///
     /// # Errors
     /// [`Unsupported`] as [`Operation::check`].
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported>;
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported>;
 }

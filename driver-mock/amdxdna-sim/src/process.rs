@@ -11,7 +11,7 @@ use crate::node::ioctl::Descriptors;
 use crate::node::{Bo, Device, File, Mappings, SyncFile, Syncobj};
 use crate::settings::Settings;
 use crate::tree::{KFD_NODE, Prefixes, Tree};
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use parking_lot::RwLock;
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -3,7 +3,7 @@
 use crate::report::{Counts, Open, Silicon};
 use crate::runtime::Runtime;
 use crate::settings::Settings;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use hsa_sys::*;
 use parking_lot::{Mutex, RwLock};
 use std::path::PathBuf;

@@ -13,7 +13,7 @@ use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::{Snapshots, Span};
 use aie_driver_mock::npu::ChainCommand;
 use aie_hal::artifact::{Digest, KernelArtifact};
-use aie_hal::kernel::Kernel;
+use aie_hal::host_function::HostFunction;
 use hsa_sys::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -27,7 +27,7 @@ const FIRMWARE_CHAIN: usize = 40;
 
 /// What an executor made of a PDI with instructions, and how many arguments the instructions use; or why there is nothing to
 /// execute.
-type Prepared = Result<(Arc<dyn Kernel>, usize), String>;
+type Prepared = Result<(Arc<dyn HostFunction>, usize), String>;
 
 /// What an agent's processor keeps between chains.
 #[derive(Debug, Default)]

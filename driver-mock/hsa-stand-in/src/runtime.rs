@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use crate::signal::Signal;
 use aie_driver_mock::npu::Npu;
 use aie_hal::ArchRegistry;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use hsa_sys::*;
 use parking_lot::Mutex;
 use std::collections::HashMap;

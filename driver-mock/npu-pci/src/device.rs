@@ -15,7 +15,7 @@ use crate::settings::Settings;
 use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::Array;
 use aie_driver_mock::npu::transaction::WORDS_PER_ARGUMENT;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Error, Write};

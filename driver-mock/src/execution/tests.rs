@@ -1,7 +1,7 @@
 use crate::npu::WATCHDOG_NS;
 use crate::rig::{Add, Rig};
 use aie_hal::command_list::{Binding, BindingTable, BufferRef, CommandList};
-use aie_hal::{DeviceError, Kernel};
+use aie_hal::{DeviceError, HostFunction};
 use rstest::rstest;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn every_command_does_its_work(#[case] uri: &str) {
     let rig = Rig::new(uri);
     let (a, b, out) = (rig.buffer(&[1; 8]), rig.buffer(&[2; 8]), rig.buffer(&[9; 8]));
     let kernel = rig.kernel(3, 2);
-    let host: Arc<dyn Kernel> = Arc::new(Add { constant: 10, inputs: 1 });
+    let host: Arc<dyn HostFunction> = Arc::new(Add { constant: 10, inputs: 1 });
     let list = list(|list| {
         let at = |buffer, offset, length| BufferRef::direct(buffer, offset, length);
         list.fill(&[1, 2], at(&a, 0, 4)).unwrap();
@@ -54,21 +54,21 @@ fn every_command_does_its_work(#[case] uri: &str) {
 fn host_calls_keep_what_they_do_not_write() {
     #[derive(Debug)]
     struct First;
-    impl Kernel for First {
+    impl HostFunction for First {
         fn name(&self) -> &str {
             "first"
         }
         fn input_count(&self) -> usize {
             0
         }
-        fn run(&self, _: &[&[u8]], output: &mut [u8]) -> Result<(), aie_hal::KernelError> {
+        fn run(&self, _: &[&[u8]], output: &mut [u8]) -> Result<(), aie_hal::HostFunctionError> {
             output[0] = 9;
             Ok(())
         }
     }
     let rig = Rig::new("mock?coherent=false");
     let buffer = rig.buffer(&[1; 4]);
-    let function: Arc<dyn Kernel> = Arc::new(First);
+    let function: Arc<dyn HostFunction> = Arc::new(First);
     let list = list(|list| {
         list.fill(&[5], BufferRef::direct(&buffer, 0, 4)).unwrap().barrier();
         list.host_call(&function, vec![], BufferRef::direct(&buffer, 0, 4)).unwrap();

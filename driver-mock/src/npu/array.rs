@@ -9,7 +9,7 @@ use aie_hal::arch::Arch;
 use aie_hal::artifact::{Digest, KernelArtifact};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi;
-use aie_hal::kernel::{Kernel, KernelExecutor, run_guarded};
+use aie_hal::host_function::{HostFunction, KernelExecutor, run_guarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl LoadedPdi {
 pub struct Prepared {
     name: String,
     arguments: usize,
-    kernel: Result<Arc<dyn Kernel>, String>,
+    kernel: Result<Arc<dyn HostFunction>, String>,
 }
 
 impl Prepared {

@@ -1,7 +1,7 @@
 use crate::rig::{Add, LONG, Rig};
 use aie_hal::command_list::{BufferRef, CommandList};
 use aie_hal::queue::{Submission, TimelinePoint};
-use aie_hal::{Buffer, DeviceError, Kernel, KernelError, Queue, Semaphore, SubmitError, WaitError};
+use aie_hal::{Buffer, DeviceError, HostFunction, HostFunctionError, Queue, Semaphore, SubmitError, WaitError};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn point(semaphore: &Arc<dyn Semaphore>, value: u64) -> TimelinePoint {
 #[derive(Debug)]
 struct Note(u8, Arc<Mutex<Vec<u8>>>);
 
-impl Kernel for Note {
+impl HostFunction for Note {
     fn name(&self) -> &str {
         "note"
     }
@@ -22,7 +22,7 @@ impl Kernel for Note {
         0
     }
 
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
         self.1.lock().unwrap().push(self.0);
         Ok(())
     }
@@ -32,7 +32,7 @@ impl Kernel for Note {
 #[derive(Debug)]
 struct Gate(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
 
-impl Kernel for Gate {
+impl HostFunction for Gate {
     fn name(&self) -> &str {
         "gate"
     }
@@ -41,16 +41,16 @@ impl Kernel for Gate {
         0
     }
 
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
         self.0.send(()).unwrap();
         self.1.lock().unwrap().recv().unwrap();
         Ok(())
     }
 }
 
-fn call(buffer: &Arc<dyn Buffer>, function: impl Kernel + 'static) -> Option<Arc<CommandList>> {
+fn call(buffer: &Arc<dyn Buffer>, function: impl HostFunction + 'static) -> Option<Arc<CommandList>> {
     let mut list = CommandList::builder(0);
-    let function: Arc<dyn Kernel> = Arc::new(function);
+    let function: Arc<dyn HostFunction> = Arc::new(function);
     list.host_call(&function, vec![], BufferRef::direct(buffer, 0, 1)).unwrap();
     Some(Arc::new(list.finish()))
 }
@@ -139,7 +139,7 @@ fn queues_work_hand_in_hand() {
     let other = rig.device.create_queue().unwrap();
     let buffer = rig.buffer(&[0]);
     let semaphore = rig.device.create_semaphore(0).unwrap();
-    let function: Arc<dyn Kernel> = Arc::new(Add { constant: 1, inputs: 1 });
+    let function: Arc<dyn HostFunction> = Arc::new(Add { constant: 1, inputs: 1 });
     let mut list = CommandList::builder(0);
     let whole = BufferRef::direct(&buffer, 0, 1);
     list.host_call(&function, vec![whole.clone()], whole).unwrap();

@@ -9,7 +9,7 @@ use aie_hal::arch::ArchLimits;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::reference;
 use aie_hal::format::task_queue::Direction;
-use aie_hal::kernel::{Kernel, KernelError};
+use aie_hal::host_function::{HostFunction, HostFunctionError};
 use aie_hal::{
     Arch, ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, Device, DeviceError,
     DeviceUri, Executable, KernelArtifact, Queue, Semaphore, Submission, TimelinePoint, WaitError,
@@ -207,18 +207,18 @@ pub(crate) fn outcome(semaphore: &Arc<dyn Semaphore>, value: u64) -> Result<(), 
 }
 
 /// A function of a host call.
-struct HostFunction<F> {
+struct ClosureFunction<F> {
     inputs: usize,
     run: F,
 }
 
-impl<F> Debug for HostFunction<F> {
+impl<F> Debug for ClosureFunction<F> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("HostFunction")
+        f.write_str("ClosureFunction")
     }
 }
 
-impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync> Kernel for HostFunction<F> {
+impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync> HostFunction for ClosureFunction<F> {
     fn name(&self) -> &str {
         "of the test"
     }
@@ -227,7 +227,7 @@ impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync> Kernel
         self.inputs
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         (self.run)(inputs, output)
     }
 }
@@ -235,9 +235,9 @@ impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync> Kernel
 /// A function for host calls.
 pub(crate) fn host_function(
     inputs: usize,
-    run: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
-) -> Arc<dyn Kernel> {
-    Arc::new(HostFunction { inputs, run })
+    run: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
+) -> Arc<dyn HostFunction> {
+    Arc::new(ClosureFunction { inputs, run })
 }
 
 /// A queue that is kept busy with a host call, so that what is submitted meanwhile becomes one batch. Dropping it lets go.

@@ -5,7 +5,7 @@ use aie_device_memory::Span;
 use aie_hal::buffer::Access;
 use aie_hal::command_list::{BindingTable, BufferRef, Command};
 use aie_hal::error::DeviceError;
-use aie_hal::kernel::{Kernel, run_guarded};
+use aie_hal::host_function::{HostFunction, run_guarded};
 use aie_hal::submission_queue::Work;
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
         &mut self,
         table: &'a BindingTable,
         position: usize,
-        function: &dyn Kernel,
+        function: &dyn HostFunction,
         inputs: &'a [BufferRef],
         output: &'a BufferRef,
     ) -> Result<(), DeviceError> {

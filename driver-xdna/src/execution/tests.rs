@@ -3,7 +3,7 @@ mod apart;
 use crate::agent::AgentError;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
-use aie_hal::kernel::KernelError;
+use aie_hal::host_function::HostFunctionError;
 use aie_hal::{
     Buffer, BufferParams, Device, DeviceError, Executable, MemoryPool, Queue, Semaphore, Submission, TimelinePoint,
 };
@@ -227,7 +227,7 @@ fn a_host_call_ends_a_batch() {
     let semaphores: Vec<_> = (0..3).map(|_| rig.semaphore()).collect();
     let before = Arc::clone(&semaphores[0]);
     let look = host_function(1, move |inputs, output| {
-        before.wait_blocking(1, Some(LONG)).map_err(|cause| KernelError::NotExecutable(cause.to_string()))?;
+        before.wait_blocking(1, Some(LONG)).map_err(|cause| HostFunctionError::NotExecutable(cause.to_string()))?;
         output.copy_from_slice(inputs[0]);
         Ok(())
     });

@@ -19,7 +19,7 @@ use crate::ranges::RangeSet;
 use crate::statistics::{HostReason, RunShare};
 use crate::weights::{Lookup, WeightKey};
 use aie_hal::command_list::RecordError;
-use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Executable, Kernel};
+use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Executable, HostFunction};
 use aie_ops::family::copy;
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::{Argument, Role, normalise};
@@ -57,7 +57,7 @@ enum Recorded {
     Barrier,
     /// With the number of outputs.
     Dispatch(Arc<dyn Executable>, Vec<BufferRef>, usize),
-    HostCall(Arc<dyn Kernel>, Vec<BufferRef>, BufferRef),
+    HostCall(Arc<dyn HostFunction>, Vec<BufferRef>, BufferRef),
 }
 
 /// A conversion that a later node can use again.
@@ -73,7 +73,7 @@ enum Prepared {
     /// As it is.
     Direct(Operand),
     /// Through scratch memory, with this kernel.
-    Convert { kernel: Arc<dyn Kernel>, memory: Range<usize>, argument: Argument },
+    Convert { kernel: Arc<dyn HostFunction>, memory: Range<usize>, argument: Argument },
 }
 
 struct Builder<'a> {
@@ -280,7 +280,7 @@ impl Builder<'_> {
     /// The NPU copy of weights, made now if it has to be. `None`: convert them in the graph.
     fn converted_weights(
         &self,
-        kernel: &Arc<dyn Kernel>,
+        kernel: &Arc<dyn HostFunction>,
         memory: &Range<usize>,
         argument: &Argument,
     ) -> Option<Arc<dyn Buffer>> {
@@ -315,7 +315,7 @@ impl Builder<'_> {
 
     fn convert_weights(
         &self,
-        kernel: &Arc<dyn Kernel>,
+        kernel: &Arc<dyn HostFunction>,
         memory: &Range<usize>,
         argument: &Argument,
     ) -> Result<Arc<dyn Buffer>, String> {
@@ -333,7 +333,7 @@ impl Builder<'_> {
     /// Converts a source into `piece`, unless an earlier node did the same and both are still valid.
     fn convert(
         &mut self,
-        kernel: &Arc<dyn Kernel>,
+        kernel: &Arc<dyn HostFunction>,
         memory: Range<usize>,
         argument: &Argument,
         piece: Range<usize>,
@@ -417,7 +417,12 @@ impl Builder<'_> {
         }
     }
 
-    fn host_call(&mut self, kernel: &Arc<dyn Kernel>, inputs: &[Operand], output: &Operand) -> Result<(), String> {
+    fn host_call(
+        &mut self,
+        kernel: &Arc<dyn HostFunction>,
+        inputs: &[Operand],
+        output: &Operand,
+    ) -> Result<(), String> {
         let references = inputs.iter().map(|i| self.reference(i)).collect::<Result<Vec<_>, _>>()?;
         let target = self.reference(output)?;
         self.order(inputs, std::slice::from_ref(output));

@@ -6,7 +6,7 @@ use crate::buffer::MemoryPool;
 use crate::error::DeviceError;
 use crate::format::instructions::{Header, InstructionWriter, Operation};
 use crate::format::reference;
-use crate::kernel::KernelError;
+use crate::host_function::HostFunctionError;
 use rstest::rstest;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -59,14 +59,14 @@ impl Executable for Loaded {
 #[derive(Debug)]
 struct Two;
 
-impl Kernel for Two {
+impl HostFunction for Two {
     fn name(&self) -> &str {
         "two"
     }
     fn input_count(&self) -> usize {
         2
     }
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
         Ok(())
     }
 }
@@ -193,7 +193,7 @@ fn copies_do_not_overlap(#[case] source: usize, #[case] target: usize, #[case] l
 #[test]
 fn argument_counts_are_checked() {
     let (buffer, executable) = (buffer(16), executable());
-    let function: Arc<dyn Kernel> = Arc::new(Two);
+    let function: Arc<dyn HostFunction> = Arc::new(Two);
     let refs = |count: usize| vec![BufferRef::direct(&buffer, 0, 4); count];
     let mut list = CommandList::builder(0);
     for count in [0, 2, 4] {
@@ -213,7 +213,7 @@ fn argument_counts_are_checked() {
 fn references_name_every_range_and_its_access() {
     use Access::{Read, Write};
     let (buffer, executable) = (buffer(64), executable());
-    let function: Arc<dyn Kernel> = Arc::new(Two);
+    let function: Arc<dyn HostFunction> = Arc::new(Two);
     let at = |offset| BufferRef::direct(&buffer, offset, 4);
     let mut list = CommandList::builder(0);
     list.fill(&[0], at(0)).unwrap().update(&[0; 4], at(4)).unwrap().copy(at(8), at(12)).unwrap();

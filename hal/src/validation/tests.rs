@@ -9,7 +9,7 @@ use crate::error::SubmitError;
 use crate::executable::Executable;
 use crate::format::instructions::{Header, InstructionWriter, Operation};
 use crate::format::reference;
-use crate::kernel::{Kernel, KernelError};
+use crate::host_function::{HostFunction, HostFunctionError};
 use crate::queue::{Queue, Submission, TimelinePoint};
 use crate::semaphore::{MAX_VALUE, TimelineSemaphore, wait_all};
 use rstest::rstest;
@@ -32,14 +32,14 @@ fn memory(size: usize) -> Arc<dyn HostMemory> {
 #[derive(Debug)]
 struct Sum;
 
-impl Kernel for Sum {
+impl HostFunction for Sum {
     fn name(&self) -> &str {
         "sum"
     }
     fn input_count(&self) -> usize {
         1
     }
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
         Ok(())
     }
 }
@@ -177,7 +177,7 @@ fn host_ranges_are_checked() {
 fn the_driver_receives_its_own_objects() {
     let setup = Setup::new();
     let (buffer, kernel) = (setup.buffer(64), setup.kernel());
-    let function: Arc<dyn Kernel> = Arc::new(Sum);
+    let function: Arc<dyn HostFunction> = Arc::new(Sum);
     let list = record(1, |l| {
         l.fill(&[0; 4], BufferRef::direct(&buffer, 0, 8))?.barrier();
         l.update(&[1, 2], BufferRef::direct(&buffer, 0, 2))?.barrier();

@@ -10,7 +10,7 @@ use crate::design::{Design, attention as plan};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -119,7 +119,7 @@ impl Operation for FlashAttention {
         plan(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (q, k, v) = (*source(NAME, node, 0)?, *source(NAME, node, 1)?, *source(NAME, node, 2)?);
         let attention = Attention {

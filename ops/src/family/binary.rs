@@ -9,7 +9,7 @@ use crate::design::{Design, elementwise};
 use crate::node::Node;
 use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -93,7 +93,7 @@ impl Operation for Binary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -120,7 +120,7 @@ fn flattened(a: &mut Argument, b: &mut Argument, output: &mut Tensor) {
     }
 }
 
-fn plain<F>(node: &Node, mut a: Argument, mut b: Argument, function: F) -> Arc<dyn Kernel>
+fn plain<F>(node: &Node, mut a: Argument, mut b: Argument, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
 {
@@ -170,15 +170,17 @@ where
 }
 
 /// ggml adds f32 to quantised blocks by decoding, adding and encoding row by row.
-fn quantised_sum(node: &Node, a: Argument, b: Argument) -> Result<Arc<dyn Kernel>, Unsupported> {
+fn quantised_sum(node: &Node, a: Argument, b: Argument) -> Result<Arc<dyn HostFunction>, Unsupported> {
     let out = node.output;
     Ok(kernel(node, None, move |inputs, output| {
         for_each_row(&out, output, out.elements() * 8, |scratch, row, target| {
             let length = out.ne[0];
             scratch.a.resize(length, 0.0);
             let blocks = &inputs[a.position][row.offset(&a.tensor)..];
-            let failed =
-                |what: &str| KernelError::Data { kernel: "ADD".into(), reason: format!("a row could not be {what}") };
+            let failed = |what: &str| HostFunctionError::Data {
+                kernel: "ADD".into(),
+                reason: format!("a row could not be {what}"),
+            };
             if !load(a.tensor.dtype, blocks, &mut scratch.a) {
                 return Err(failed("decoded"));
             }

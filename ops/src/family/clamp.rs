@@ -10,7 +10,7 @@ use crate::design::{Design, elementwise};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -48,7 +48,7 @@ impl Operation for Clamp {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (min, max) = (node.params.float(0), node.params.float(1));
         // The upper bound first, as in ggml: NaN becomes it, and of bounds that contradict each other the lower holds.

@@ -10,7 +10,7 @@ use crate::design::{Design, Movement, movement, whole_words};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -84,7 +84,7 @@ impl Operation for Concat {
         movement(NAME, &folded, arch, plan)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(first), Some(second), Some([a, b, out]), Some(along)) =
             (Argument::of(node, 0), Argument::of(node, 1), folded(node), dimension(node))

@@ -13,7 +13,7 @@ use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -81,7 +81,7 @@ impl Operation for Copy {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let from = source(self.name, node, 0)?;
         let plan = Plan::new(self.name, from, &node.output)?;
@@ -95,7 +95,7 @@ impl Operation for Copy {
 ///
 /// # Errors
 /// [`Unsupported`] when the element counts differ, a tensor cannot be addressed, or a type is not known.
-pub fn convert(from: &Tensor, to: &Tensor) -> Result<Arc<dyn Kernel>, Unsupported> {
+pub fn convert(from: &Tensor, to: &Tensor) -> Result<Arc<dyn HostFunction>, Unsupported> {
     let node = Node::new(CONVERT.to_owned(), OpParams::default(), *to, vec![Some(*from)]);
     addressable(CONVERT, &node, 1)?;
     check_layout(CONVERT, from, to)?;
@@ -230,7 +230,7 @@ impl Plan {
         Self::Strided(Strided { from, to, from_type: a.dtype, to_type: b.dtype, rows })
     }
 
-    fn run(&self, source: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, source: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         match self {
             Self::Strided(plan) => plan.run(source, output),
             Self::Reshaped { from, to } => {
@@ -283,7 +283,7 @@ fn arrange(from: &mut Layout, to: &mut Layout) {
 }
 
 impl Strided {
-    fn run(&self, source: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, source: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let (from, to) = (&self.from, &self.to);
         let units: usize = to.ne.iter().product();
         let same = self.from_type == self.to_type;
@@ -317,7 +317,7 @@ impl Strided {
     }
 
     /// On one thread: rows of blocks, and results whose every dimension has gaps.
-    fn run_in_order(&self, source: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run_in_order(&self, source: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let (from, to) = (&self.from, &self.to);
         let same = self.from_type == self.to_type;
         let dense = same && to.nb[0] == to.size && from.nb[0] == from.size;
@@ -391,11 +391,17 @@ fn reshape(from: &Tensor, to: &Tensor, source: &[u8], output: &mut [u8]) {
 }
 
 /// Decodes or encodes rows; extents are the same, and rows of the result have no gaps.
-fn recode(name: &'static str, from: &Tensor, to: &Tensor, source: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+fn recode(
+    name: &'static str,
+    from: &Tensor,
+    to: &Tensor,
+    source: &[u8],
+    output: &mut [u8],
+) -> Result<(), HostFunctionError> {
     let length = to.ne[0];
     for_each_row(to, output, to.elements() * 4, |scratch, row, target| {
         let first = row.offset(from);
-        let unknown = |what: &str, dtype: DataType| KernelError::Data {
+        let unknown = |what: &str, dtype: DataType| HostFunctionError::Data {
             kernel: name.to_owned(),
             reason: format!("a row of {length} elements of {dtype} could not be {what}"),
         };

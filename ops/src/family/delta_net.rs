@@ -14,7 +14,7 @@ use crate::design::{Design, Recurrence, recurrent};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -109,7 +109,7 @@ impl Operation for GatedDeltaNet {
         recurrent(NAME, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let [q, k, v, gate, beta, state] = sources(node)?.map(|tensor| *tensor);
         let rule = DeltaRule { q, k, v, gate, beta, state };

@@ -10,7 +10,7 @@ use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -67,7 +67,7 @@ impl Operation for Fill {
         elementwise(FILL, &sourceless, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (out, value) = (node.output, node.params.float(0));
         let size = out.dtype.block_bytes();
@@ -126,7 +126,7 @@ impl Operation for Arange {
         elementwise(ARANGE, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (out, start, step) = (node.output, node.params.float(0), node.params.float(2));
         Ok(kernel(node, None, move |_, output| {

@@ -18,7 +18,7 @@ use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::table;
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -235,7 +235,7 @@ impl Operation for Fused {
         }
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let steps = self.parts(node)?.into_iter().map(|part| {
             let kernel = self.operation(&part)?.reference(&part.node)?;
@@ -250,7 +250,7 @@ impl Operation for Fused {
 /// A part's kernel.
 #[derive(Debug)]
 struct Step {
-    kernel: Arc<dyn Kernel>,
+    kernel: Arc<dyn HostFunction>,
     from: Vec<From>,
     /// Bytes of its result.
     bytes: usize,
@@ -265,7 +265,7 @@ struct Steps {
     steps: Vec<Step>,
 }
 
-impl Kernel for Steps {
+impl HostFunction for Steps {
     fn name(&self) -> &str {
         self.name
     }
@@ -274,7 +274,7 @@ impl Kernel for Steps {
         self.inputs
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         self.run_all(inputs, &mut [output])
     }
 
@@ -282,11 +282,11 @@ impl Kernel for Steps {
         self.outputs
     }
 
-    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
         if (inputs.len(), outputs.len()) != (self.inputs, self.outputs) {
             let (expected, given) = ([self.inputs, self.outputs], [inputs.len(), outputs.len()]);
             let reason = format!("expected {expected:?} inputs and outputs, given {given:?}");
-            return Err(KernelError::Arguments { kernel: self.name.to_owned(), reason });
+            return Err(HostFunctionError::Arguments { kernel: self.name.to_owned(), reason });
         }
         let (earlier, last) = self.steps.split_at(self.steps.len() - self.outputs);
         let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());

@@ -11,7 +11,7 @@ use super::unary::{gelu, gelu_erf, gelu_quick, relu, silu};
 use crate::design::{Design, rowwise};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -85,7 +85,7 @@ impl Operation for Glu {
         rowwise(self.name, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (alpha, limit) = (node.params.float(2), node.params.float(3));
         // As ggml's std::min and std::clamp: NaN passes through.
@@ -107,7 +107,7 @@ impl Operation for Glu {
 }
 
 /// A kernel that applies `function` to pairs of the gated and the gating half. `cost` is the work per pair.
-fn gated<F>(node: &Node, cost: usize, function: F) -> Arc<dyn Kernel>
+fn gated<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
 {

@@ -12,7 +12,7 @@ use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -150,7 +150,7 @@ impl Operation for Im2Col {
         rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(source)]), arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(b) = Argument::of(node, 1) else { unreachable!("check finds the image") };
         let (out, geometry) = (node.output, Geometry::of(node)?);

@@ -8,7 +8,7 @@ use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,7 +95,7 @@ impl Operation for Mask {
         rowwise(self.name, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, kept) = (node.output, Kept::of(node)?);

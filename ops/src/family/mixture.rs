@@ -15,7 +15,7 @@ use crate::design::{Design, selected_products, selected_rows};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use experts::Experts;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct MulMatId;
 struct AddId;
 
 /// The id at `place` of the ids' bytes, below `end`.
-fn chosen(op: &'static str, bytes: &[u8], place: usize, end: usize) -> Result<usize, KernelError> {
+fn chosen(op: &'static str, bytes: &[u8], place: usize, end: usize) -> Result<usize, HostFunctionError> {
     let bytes = &bytes[place..place + 4];
     let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     let valid = usize::try_from(id).ok().filter(|id| *id < end);
@@ -116,7 +116,7 @@ impl Operation for MulMatId {
         selected_products(PRODUCT, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(weights), Some(x), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
         else {
@@ -180,7 +180,7 @@ impl Operation for AddId {
         selected_rows(ADD, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
         else {

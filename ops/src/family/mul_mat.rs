@@ -15,7 +15,7 @@ use crate::design::{Design, matmul};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Operation for MulMat {
         matmul(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -121,7 +121,7 @@ struct Task<'o> {
 }
 
 impl Product {
-    fn run(&self, weights: &[u8], right: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, weights: &[u8], right: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let length = self.weights.ne[0];
         if length == 0 {
             // Sums of nothing. Gaps between rows keep their bytes.
@@ -141,7 +141,7 @@ impl Product {
         let threads = if work < PARALLEL_WORK { 1 } else { rayon::current_num_threads() };
         let Some(mut tasks) = self.tasks(output, threads) else {
             let reason = "rows of the result overlap".to_owned();
-            return Err(KernelError::Arguments { kernel: NAME.to_owned(), reason });
+            return Err(HostFunctionError::Arguments { kernel: NAME.to_owned(), reason });
         };
         let run = |task: &mut Task| self.task(task, weights, &columns);
         if threads == 1 { tasks.iter_mut().try_for_each(run) } else { tasks.par_iter_mut().try_for_each(run) }
@@ -231,7 +231,7 @@ impl Product {
         Some(tasks)
     }
 
-    fn task(&self, task: &mut Task, weights: &[u8], columns: &[&[f32]]) -> Result<(), KernelError> {
+    fn task(&self, task: &mut Task, weights: &[u8], columns: &[&[f32]]) -> Result<(), HostFunctionError> {
         let columns = &columns[task.columns.clone()];
         let matrix = task.matrix[0] * self.weights.nb[2] + task.matrix[1] * self.weights.nb[3];
         let offset = |row: usize| matrix + (task.first_row + row) * self.weights.nb[1];
@@ -275,7 +275,7 @@ impl Product {
     }
 
     /// One row of weights as f32.
-    fn convert(&self, bytes: &[u8], row: &mut [f32]) -> Result<(), KernelError> {
+    fn convert(&self, bytes: &[u8], row: &mut [f32]) -> Result<(), HostFunctionError> {
         let dtype = self.weights.dtype;
         if dtype.is_quantised() || row.len() == 1 || self.weights.nb[0] == dtype.block_bytes() {
             let loaded = vectorised(
@@ -286,7 +286,7 @@ impl Product {
                 return Ok(());
             }
             let reason = format!("a row of {} elements of {dtype} has no whole blocks", row.len());
-            return Err(KernelError::Data { kernel: NAME.to_owned(), reason });
+            return Err(HostFunctionError::Data { kernel: NAME.to_owned(), reason });
         }
         for (i, value) in row.iter_mut().enumerate() {
             *value = load_one(dtype, &bytes[i * self.weights.nb[0]..]);

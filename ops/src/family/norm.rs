@@ -11,7 +11,7 @@ use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use rayon::prelude::*;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Operation for Norm {
         rowwise(self.name, node, arch, if self.measure == Measure::Variance { 3 } else { 2 })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, eps, measure) = (node.output, f64::from(node.params.float(0)), self.measure);
@@ -167,7 +167,7 @@ impl Operation for GroupNorm {
         rowwise(GROUP_NORM, &Node::new(GROUP_NORM, node.params, as_rows(&node.output), sources), arch, 3)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, eps, channels) = (node.output, f64::from(node.params.float(1)), channels_per_group(node));

@@ -11,7 +11,7 @@ use crate::design::{Design, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -83,7 +83,7 @@ impl Operation for OuterProduct {
         Ok(design)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -111,7 +111,7 @@ impl Operation for OuterProduct {
                         return Ok(());
                     }
                     let reason = format!("a row of {} could not be decoded", a.tensor.dtype);
-                    Err(KernelError::Data { kernel: NAME.to_owned(), reason })
+                    Err(HostFunctionError::Data { kernel: NAME.to_owned(), reason })
                 })?;
             }
             let work = out.elements().saturating_mul(terms);

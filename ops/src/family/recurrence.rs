@@ -12,7 +12,7 @@ use crate::design::{Design, Recurrence, recurrent};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -128,7 +128,7 @@ impl Operation for LinearAttention {
         recurrent(self.name, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let [size, heads, tokens, sequences] = self.extents(node)?;
         // Outputs of the newer form are dot products with rows of the state; in the others they are sums over all rows.

@@ -12,7 +12,7 @@ use crate::design::{Design, row_reduction, rowwise, whole_reduction};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -132,7 +132,7 @@ impl Operation for Reduction {
         }
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         Ok(match self.function {
@@ -159,7 +159,7 @@ fn total(a: &Tensor, bytes: &[u8]) -> f64 {
     fold(&ne, 1, Unit::Piece, body, |a, b| a + b).unwrap_or(0.0)
 }
 
-fn whole_sum(node: &Node, a: Argument) -> Arc<dyn Kernel> {
+fn whole_sum(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
     let out = node.output;
     kernel(node, None, move |inputs, output| {
         let total = total(&a.tensor, inputs[a.position]) as f32;
@@ -169,7 +169,7 @@ fn whole_sum(node: &Node, a: Argument) -> Arc<dyn Kernel> {
 }
 
 /// The sums of the rows, divided.
-fn row_sums(node: &Node, a: Argument, divisor: f64) -> Arc<dyn Kernel> {
+fn row_sums(node: &Node, a: Argument, divisor: f64) -> Arc<dyn HostFunction> {
     let out = node.output;
     // Few rows leave cores without work, unless each is shared.
     let shared = out.rows() < 8;
@@ -194,7 +194,7 @@ fn row_sums(node: &Node, a: Argument, divisor: f64) -> Arc<dyn Kernel> {
     })
 }
 
-fn cumulative_sums(node: &Node, a: Argument) -> Arc<dyn Kernel> {
+fn cumulative_sums(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
     let out = node.output;
     kernel(node, None, move |inputs, output| {
         for_each_row(
@@ -242,7 +242,7 @@ fn cumulate(y: &mut [f32], x: &[f32]) {
     }
 }
 
-fn largest(node: &Node, a: Argument) -> Arc<dyn Kernel> {
+fn largest(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
     // The elements of the result belong to the rows of the source, one to each.
     let (size, stride) = (node.output.dtype.block_bytes(), node.output.nb[0]);
     let out = Tensor { dtype: node.output.dtype, ne: [1, node.output.ne[0], 1, 1], nb: [size, stride, stride, stride] };
@@ -291,7 +291,7 @@ fn position_of_largest(x: &[f32]) -> usize {
     x.iter().rposition(|x| *x == largest).unwrap_or(0)
 }
 
-fn count_equal(node: &Node, a: Argument, b: Argument) -> Arc<dyn Kernel> {
+fn count_equal(node: &Node, a: Argument, b: Argument) -> Arc<dyn HostFunction> {
     kernel(node, None, move |inputs, output| {
         let (mut x, mut y) = (a.tensor, b.tensor);
         if x.is_contiguous() && y.is_contiguous() {

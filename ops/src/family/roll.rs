@@ -10,7 +10,7 @@ use crate::design::{Design, Movement, movement, whole_words};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -58,7 +58,7 @@ impl Operation for Roll {
         movement(NAME, node, arch, Movement { constant: false, parts: 1 << shifted, passes: 1 })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, ne) = (node.output, a.tensor.ne);

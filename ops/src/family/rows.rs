@@ -9,7 +9,7 @@ use crate::design::{Design, rowwise};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel, KernelError};
+use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Operation for GetRows {
         rowwise(GET, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -144,7 +144,7 @@ impl Operation for SetRows {
         rowwise(SET, node, arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -181,8 +181,8 @@ impl Scatter {
     fn each(
         &self,
         inputs: &[&[u8]],
-        mut each: impl FnMut(usize, Range<usize>) -> Result<(), KernelError>,
-    ) -> Result<(), KernelError> {
+        mut each: impl FnMut(usize, Range<usize>) -> Result<(), HostFunctionError>,
+    ) -> Result<(), HostFunctionError> {
         let Self { rows: Argument { tensor: rows, .. }, indices, out } = self;
         let span = out.dtype.row_bytes(out.ne[0]);
         for third in 0..rows.ne[3] {
@@ -205,11 +205,11 @@ impl Scatter {
 /// SET_ROWS, which knows that it writes a few rows of a large object.
 #[derive(Debug)]
 struct SetRowsKernel {
-    run: Arc<dyn Kernel>,
+    run: Arc<dyn HostFunction>,
     scatter: Scatter,
 }
 
-impl Kernel for SetRowsKernel {
+impl HostFunction for SetRowsKernel {
     fn name(&self) -> &str {
         self.run.name()
     }
@@ -218,7 +218,7 @@ impl Kernel for SetRowsKernel {
         self.run.input_count()
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         self.run.run(inputs, output)
     }
 
@@ -258,7 +258,7 @@ fn move_row(
     to: DataType,
     target: &mut [u8],
     scratch: &mut Vec<f32>,
-) -> Result<(), KernelError> {
+) -> Result<(), HostFunctionError> {
     let (length, size) = (from.ne[0], from.dtype.block_bytes());
     let dense = length <= from.dtype.block_elements() || from.nb[0] == size;
     if length == 1 && is_plain(from.dtype) && is_plain(to) && from.dtype != to {
@@ -289,7 +289,7 @@ fn move_row(
         return Ok(());
     }
     let reason = format!("a row of {length} elements of {} could not be converted to {to}", from.dtype);
-    Err(KernelError::Data { kernel: name.to_owned(), reason })
+    Err(HostFunctionError::Data { kernel: name.to_owned(), reason })
 }
 
 #[cfg(test)]
@@ -416,11 +416,11 @@ mod tests {
         let a = Data::contiguous(DataType::F32, [2, 4, 1, 1], &[0.0; 8]);
         let row = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
         let error = run(GET, OpParams::default(), row, &[Some(&a), Some(&places)]).unwrap_err();
-        assert!(matches!(error, KernelError::Data { .. }), "{error}");
+        assert!(matches!(error, HostFunctionError::Data { .. }), "{error}");
         assert!(error.to_string().contains("out of range"));
         let source = Data::new(row, &[1.0, 2.0]);
         let error = run_into(SET, OpParams::default(), a, &[Some(&source), Some(&places)]).unwrap_err();
-        assert!(matches!(error, KernelError::Data { .. }), "{error}");
+        assert!(matches!(error, HostFunctionError::Data { .. }), "{error}");
     }
 
     #[test]

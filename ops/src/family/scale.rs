@@ -6,7 +6,7 @@ use crate::design::{Design, elementwise};
 use crate::node::Node;
 use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -48,7 +48,7 @@ impl Operation for Scale {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (scale, bias) = (node.params.float(0), node.params.float(1));
         // Without a bias ggml only multiplies, which keeps the sign of zero.

@@ -9,7 +9,7 @@ use crate::design::{Design, elementwise};
 use crate::node::Node;
 use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -58,7 +58,7 @@ impl Operation for SiluBack {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(gradient), Some(x)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");

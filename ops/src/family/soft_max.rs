@@ -13,7 +13,7 @@ use crate::design::{Design, rowwise};
 use crate::node::Node;
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::DataType;
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -77,7 +77,7 @@ impl Operation for SoftMax {
         rowwise(NAME, node, arch, 3)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (mask, sinks) = (Argument::of(node, 1), Argument::of(node, 2));

@@ -14,7 +14,7 @@ use crate::design::{Design, Recurrence, recurrent, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use convolution::Convolution;
 use scan::Scan;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Operation for SsmConv {
         rowwise(CONV, &by_channel(node)?, arch, 1)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let (Some(x), Some(weights)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
             unreachable!("check finds both sources");
@@ -190,7 +190,7 @@ impl Operation for SsmScan {
         recurrent(SCAN, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let [state, x, dt, a, b, c, ids] = scan_sources(node)?.map(|tensor| *tensor);
         let scan = Scan { state, x, dt, a, b, c, ids, slots: node.params.int(0).unsigned_abs() as usize };

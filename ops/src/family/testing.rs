@@ -4,7 +4,7 @@ use crate::blocks;
 use crate::node::{Node, OpParams};
 use crate::operation::Operation;
 use crate::tensor::{DataType, Tensor};
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 
 /// A reproducible source of numbers.
 pub struct Random(pub u64);
@@ -161,12 +161,17 @@ pub fn node(op: &str, params: OpParams, output: Tensor, sources: &[Option<Tensor
 }
 
 /// Runs a node on shifted, hence unaligned, copies of its sources too and asserts that nothing changes.
-pub fn run(op: &str, params: OpParams, output: Tensor, sources: &[Option<&Data>]) -> Result<Data, KernelError> {
+pub fn run(op: &str, params: OpParams, output: Tensor, sources: &[Option<&Data>]) -> Result<Data, HostFunctionError> {
     run_into(op, params, Data { tensor: output, bytes: vec![0xAA; output.span_bytes()] }, sources)
 }
 
 /// As [`run`], with given bytes in the result.
-pub fn run_into(op: &str, params: OpParams, output: Data, sources: &[Option<&Data>]) -> Result<Data, KernelError> {
+pub fn run_into(
+    op: &str,
+    params: OpParams,
+    output: Data,
+    sources: &[Option<&Data>],
+) -> Result<Data, HostFunctionError> {
     let tensors: Vec<Option<Tensor>> = sources.iter().map(|source| source.map(|data| data.tensor)).collect();
     let node = node(op, params, output.tensor, &tensors);
     let kernel = find(op).reference(&node).expect("the node is supported");

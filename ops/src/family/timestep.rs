@@ -8,7 +8,7 @@ use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -55,7 +55,7 @@ impl Operation for Timestep {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
         let (out, half) = (node.output, node.output.ne[0] / 2);

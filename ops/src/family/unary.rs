@@ -16,7 +16,7 @@ use crate::design::{Design, elementwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Flatten, Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, Kernel};
+use aie_hal::{Arch, HostFunction};
 use std::sync::Arc;
 
 /// The operations of this family.
@@ -239,7 +239,7 @@ impl Operation for Unary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn Kernel>, Unsupported> {
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         self.check(node)?;
         // Costs are the work per element, an addition being 1.
         Ok(match self.function {
@@ -283,7 +283,7 @@ impl Operation for Unary {
 
 /// A kernel that applies `function` to each element of source 0, which the operation's check has found. `cost` is the
 /// work per element.
-pub(super) fn map<F>(node: &Node, cost: usize, function: F) -> Arc<dyn Kernel>
+pub(super) fn map<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32) -> f32 + Copy + Send + Sync + 'static,
 {
@@ -300,7 +300,7 @@ where
 }
 
 /// As [`map`], with a function that is given whole runs of elements: the result's, which it fills, and the source's.
-fn map_runs<F>(node: &Node, cost: usize, function: F) -> Arc<dyn Kernel>
+fn map_runs<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(&mut [f32], &[f32]) + Copy + Send + Sync + 'static,
 {

@@ -10,7 +10,7 @@ use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::format::task_queue::{Direction, ShimChannel};
-use aie_hal::{Arch, Kernel, KernelArtifact, KernelError, KernelExecutor};
+use aie_hal::{Arch, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
 use std::fmt::{Debug, Display, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl TestKernel {
     }
 
     /// The kernel as a host function or as what a simulated device runs.
-    pub fn kernel(&self) -> Arc<dyn Kernel> {
+    pub fn kernel(&self) -> Arc<dyn HostFunction> {
         Arc::new(Runnable { name: self.to_string(), kernel: self.clone() })
     }
 
@@ -97,7 +97,7 @@ impl TestKernel {
         artifact(&name, arch, pdi, self.sources() + 1).expect("the writers write what the readers read")
     }
 
-    fn compute(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn compute(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let total: usize = inputs.iter().map(|input| input.len()).sum();
         let fits = match self {
             Self::Concat => total == output.len(),
@@ -106,7 +106,7 @@ impl TestKernel {
         if inputs.len() != self.sources() || !fits {
             let lengths: Vec<usize> = inputs.iter().map(|input| input.len()).collect();
             let reason = format!("sources of {lengths:?} bytes do not fit an output of {} bytes", output.len());
-            return Err(KernelError::Arguments { kernel: self.to_string(), reason });
+            return Err(HostFunctionError::Arguments { kernel: self.to_string(), reason });
         }
         match self {
             Self::Add8(k) => output.iter_mut().zip(inputs[0]).for_each(|(o, i)| *o = i.wrapping_add(*k)),
@@ -130,7 +130,7 @@ impl TestKernel {
                 std::thread::sleep(Duration::from_millis(*ms));
                 output.copy_from_slice(inputs[0]);
             }
-            Self::Fail => return Err(KernelError::Data { kernel: self.to_string(), reason: FAILURE.into() }),
+            Self::Fail => return Err(HostFunctionError::Data { kernel: self.to_string(), reason: FAILURE.into() }),
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ struct Runnable {
     kernel: TestKernel,
 }
 
-impl Kernel for Runnable {
+impl HostFunction for Runnable {
     fn name(&self) -> &str {
         &self.name
     }
@@ -151,7 +151,7 @@ impl Kernel for Runnable {
         self.kernel.sources()
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         self.kernel.compute(inputs, output)
     }
 }
@@ -161,8 +161,8 @@ impl Kernel for Runnable {
 pub struct TestExecutor;
 
 impl KernelExecutor for TestExecutor {
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
-        let refuse = |reason: String| KernelError::NotExecutable(format!("`{}`: {reason}", artifact.name()));
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
+        let refuse = |reason: String| HostFunctionError::NotExecutable(format!("`{}`: {reason}", artifact.name()));
         let pdi = Pdi::parse(artifact.pdi()).map_err(|e| refuse(e.to_string()))?;
         let description = reference::extract(&pdi.cdo()).map_err(|e| refuse(e.to_string()))?;
         let description = description.ok_or_else(|| refuse("its PDI carries no description".into()))?;
@@ -173,10 +173,10 @@ impl KernelExecutor for TestExecutor {
 }
 
 /// Body of a host function.
-type Body = dyn Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync;
+type Body = dyn Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync;
 
 /// A host function from a closure.
-struct HostFunction {
+struct ClosureFunction {
     name: String,
     inputs: usize,
     body: Box<Body>,
@@ -186,18 +186,21 @@ struct HostFunction {
 pub fn host_function(
     name: impl Into<String>,
     inputs: usize,
-    body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
-) -> Arc<dyn Kernel> {
-    Arc::new(HostFunction { name: name.into(), inputs, body: Box::new(body) })
+    body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
+) -> Arc<dyn HostFunction> {
+    Arc::new(ClosureFunction { name: name.into(), inputs, body: Box::new(body) })
 }
 
-impl Debug for HostFunction {
+impl Debug for ClosureFunction {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostFunction").field("name", &self.name).field("inputs", &self.inputs).finish_non_exhaustive()
+        f.debug_struct("ClosureFunction")
+            .field("name", &self.name)
+            .field("inputs", &self.inputs)
+            .finish_non_exhaustive()
     }
 }
 
-impl Kernel for HostFunction {
+impl HostFunction for ClosureFunction {
     fn name(&self) -> &str {
         &self.name
     }
@@ -206,7 +209,7 @@ impl Kernel for HostFunction {
         self.inputs
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         (self.body)(inputs, output)
     }
 }
@@ -291,7 +294,7 @@ mod tests {
             let sources = vec![&[0u8; 8][..]; kernel.sources()];
             let fits = kernel.sources() == 0;
             let found = kernel.kernel().run(&sources, &mut [0; 9]);
-            assert_eq!(matches!(found, Err(KernelError::Arguments { .. })), !fits, "{kernel}: {found:?}");
+            assert_eq!(matches!(found, Err(HostFunctionError::Arguments { .. })), !fits, "{kernel}: {found:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use aie_conformance::kernels::TestExecutor;
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
-use aie_hal::{Kernel, KernelArtifact, KernelError, KernelExecutor};
+use aie_hal::{HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
 use aie_ops::ReferenceExecutor;
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ struct Executors {
 }
 
 impl KernelExecutor for Executors {
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
         let named = with_its_name(artifact);
         self.operations.prepare(named.as_ref().unwrap_or(artifact)).or_else(|first| {
-            let both = |second| KernelError::NotExecutable(format!("{first}; {second}"));
+            let both = |second| HostFunctionError::NotExecutable(format!("{first}; {second}"));
             self.suite.prepare(artifact).map_err(both)
         })
     }

@@ -53,7 +53,7 @@ use crate::settings::{DeviceSettings, Iommu, Settings};
 use aie_driver_mock::npu::array::Array;
 use aie_driver_mock::npu::{ContextId, Npu};
 use aie_hal::arch::Arch;
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use amdxdna_sys::limits;
 use bo::MapOffset;
 use parking_lot::Mutex;

@@ -3,7 +3,7 @@
 use super::{answer, text};
 use crate::process;
 use crate::runtime::{CPU_AGENT, Runtime};
-use aie_hal::kernel::KernelExecutor;
+use aie_hal::host_function::KernelExecutor;
 use hsa_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Arc, LazyLock};

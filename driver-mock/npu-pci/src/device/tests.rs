@@ -10,7 +10,7 @@ use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::pdi;
 use aie_hal::format::task_queue::Direction;
-use aie_hal::{ArchRegistry, Kernel, KernelError};
+use aie_hal::{ArchRegistry, HostFunction, HostFunctionError};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const DATA_AT: u64 = 0x1_8000;
 #[derive(Debug)]
 struct AddOne;
 
-impl Kernel for AddOne {
+impl HostFunction for AddOne {
     fn name(&self) -> &str {
         "add_one"
     }
@@ -40,7 +40,7 @@ impl Kernel for AddOne {
         Some(16)
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         output.iter_mut().zip(inputs[0]).for_each(|(output, input)| *output = input + 1);
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Kernel for AddOne {
 struct Executor;
 
 impl KernelExecutor for Executor {
-    fn prepare(&self, _: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
+    fn prepare(&self, _: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
         Ok(Arc::new(AddOne))
     }
 }

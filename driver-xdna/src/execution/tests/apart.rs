@@ -2,7 +2,7 @@
 //! does nothing too early.
 
 use crate::cpu_agent::rig::*;
-use aie_hal::kernel::Kernel;
+use aie_hal::host_function::HostFunction;
 use aie_hal::{Buffer, BufferRef, CommandListBuilder, Device, Executable};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ struct Program<'a> {
     random: Random,
     buffers: &'a [Arc<dyn Buffer>],
     adders: &'a [Arc<dyn Executable>],
-    invert: Arc<dyn Kernel>,
+    invert: Arc<dyn HostFunction>,
     /// What the buffers hold in the end.
     model: Vec<Vec<u8>>,
 }

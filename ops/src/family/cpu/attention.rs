@@ -23,7 +23,7 @@ mod tile;
 
 use super::exp::exp;
 use crate::tensor::Tensor;
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 use tile::{Finished, Tile};
 
@@ -127,8 +127,8 @@ impl Attention {
     /// threads of the current rayon pool when the work is worth it.
     ///
     /// # Errors
-    /// [`KernelError::Data`], naming `kernel`, when rows of keys or values are not whole blocks.
-    pub fn run(&self, kernel: &str, sources: Sources, output: &mut [u8]) -> Result<(), KernelError> {
+    /// [`HostFunctionError::Data`], naming `kernel`, when rows of keys or values are not whole blocks.
+    pub fn run(&self, kernel: &str, sources: Sources, output: &mut [u8]) -> Result<(), HostFunctionError> {
         let [dk, tokens, heads, batch] = self.q.ne;
         let (keys, dv, group) = (self.k.ne[1], self.value_size(), self.group());
         let groups = heads / group;
@@ -155,7 +155,7 @@ impl Attention {
                 keys: part_index * part..((part_index + 1) * part).min(keys),
             }
         };
-        let undecoded = || KernelError::Data {
+        let undecoded = || HostFunctionError::Data {
             kernel: kernel.to_owned(),
             reason: format!("keys of {} or values of {} cannot be decoded", self.k.dtype, self.v.dtype),
         };

@@ -3,7 +3,7 @@
 use super::threads::join_pool;
 use crate::node::Node;
 use crate::tensor::Tensor;
-use aie_hal::{Kernel, KernelError};
+use aie_hal::{HostFunction, HostFunctionError};
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ impl<F> Debug for Reference<F> {
     }
 }
 
-impl<F> Kernel for Reference<F>
+impl<F> HostFunction for Reference<F>
 where
-    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync,
+    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync,
 {
     fn name(&self) -> &str {
         &self.name
@@ -42,8 +42,8 @@ where
         self.inputs.len()
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
-        let wrong = |reason| Err(KernelError::Arguments { kernel: self.name.clone(), reason });
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+        let wrong = |reason| Err(HostFunctionError::Arguments { kernel: self.name.clone(), reason });
         if inputs.len() != self.inputs.len() {
             return wrong(format!("expected {} inputs, given {}", self.inputs.len(), inputs.len()));
         }
@@ -67,9 +67,9 @@ where
 /// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position (see [`position`]), each
 /// at least the span of its tensor, and the output cut to its span; it is not called for an empty result. The source in slot
 /// `unread` may be of any length.
-pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn Kernel>
+pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFunction>
 where
-    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), KernelError> + Send + Sync + 'static,
+    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
     let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
         let source = source.as_ref()?;
@@ -86,8 +86,8 @@ pub fn position(node: &Node, slot: usize) -> Option<usize> {
 }
 
 /// An index in the data that is out of range.
-pub fn out_of_range(op: &str, what: &str, index: i64, end: usize) -> KernelError {
-    KernelError::Data {
+pub fn out_of_range(op: &str, what: &str, index: i64, end: usize) -> HostFunctionError {
+    HostFunctionError::Data {
         kernel: op.to_owned(),
         reason: format!("{what} {index} is out of range; possible: 0 to {end}, exclusive"),
     }

@@ -1,7 +1,7 @@
 //! Handing out the rows of a result: in place, in order, on as many cores as the work is worth.
 
 use crate::tensor::Tensor;
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 use pulp::Arch;
 use rayon::prelude::*;
 
@@ -64,9 +64,9 @@ fn row_span(tensor: &Tensor) -> usize {
 ///
 /// # Errors
 /// The first error of `body`.
-pub fn for_each_row<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: B) -> Result<(), KernelError>
+pub fn for_each_row<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: B) -> Result<(), HostFunctionError>
 where
-    B: Fn(&mut Scratch, Row, &mut [u8]) -> Result<(), KernelError> + Sync,
+    B: Fn(&mut Scratch, Row, &mut [u8]) -> Result<(), HostFunctionError> + Sync,
 {
     let rows = tensor.rows();
     let span = row_span(tensor);
@@ -122,9 +122,9 @@ where
 ///
 /// # Errors
 /// The first error of `body`.
-pub fn for_each_piece<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: B) -> Result<(), KernelError>
+pub fn for_each_piece<B>(tensor: &Tensor, output: &mut [u8], work: usize, body: B) -> Result<(), HostFunctionError>
 where
-    B: Fn(&mut Scratch, Row, usize, &mut [u8]) -> Result<(), KernelError> + Sync,
+    B: Fn(&mut Scratch, Row, usize, &mut [u8]) -> Result<(), HostFunctionError> + Sync,
 {
     let long = tensor.ne[0] >= 2 * PIECE && work >= PARALLEL_WORK && !tensor.dtype.is_quantised();
     if !long {

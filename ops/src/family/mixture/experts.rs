@@ -11,7 +11,7 @@ use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
 use super::{PRODUCT, chosen};
 use crate::blocks;
 use crate::tensor::{DataType, Tensor};
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 
 /// From this number of columns on, bf16 weights are turned into f32 before they are multiplied.
@@ -49,9 +49,9 @@ impl Experts {
     /// Computes all columns.
     ///
     /// # Errors
-    /// [`KernelError::Data`] when an id is out of range or a row cannot be decoded, [`KernelError::Arguments`] when rows of
+    /// [`HostFunctionError::Data`] when an id is out of range or a row cannot be decoded, [`HostFunctionError::Arguments`] when rows of
     /// the result overlap.
-    pub fn run(&self, weights: &[u8], x: &[u8], ids: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    pub fn run(&self, weights: &[u8], x: &[u8], ids: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let ([length, rows, experts, _], [used, tokens, ..]) = (self.weights.ne, self.ids.ne);
         let mut expert_of = Vec::with_capacity(used * tokens);
         for token in 0..tokens {
@@ -62,7 +62,7 @@ impl Experts {
         }
         let Some(pieces) = disjoint_rows(&self.out, output) else {
             let reason = "rows of the result overlap".to_owned();
-            return Err(KernelError::Arguments { kernel: PRODUCT.to_owned(), reason });
+            return Err(HostFunctionError::Arguments { kernel: PRODUCT.to_owned(), reason });
         };
         if length == 0 {
             // Sums of nothing.
@@ -131,7 +131,7 @@ impl Experts {
         scratch.chunks_exact(length).collect()
     }
 
-    fn task(&self, task: &mut Task, weights: &[u8]) -> Result<(), KernelError> {
+    fn task(&self, task: &mut Task, weights: &[u8]) -> Result<(), HostFunctionError> {
         let (length, dtype) = (self.weights.ne[0], self.weights.dtype);
         let first = task.expert * self.weights.nb[2] + task.first_row * self.weights.nb[1];
         let row = |i: usize| &weights[first + i * self.weights.nb[1]..][..dtype.row_bytes(length)];
@@ -168,7 +168,7 @@ impl Experts {
                 );
                 if !loaded {
                     let reason = format!("a row of {length} elements of {dtype} has no whole blocks");
-                    return Err(KernelError::Data { kernel: PRODUCT.to_owned(), reason });
+                    return Err(HostFunctionError::Data { kernel: PRODUCT.to_owned(), reason });
                 }
             }
             let rows: Vec<&[f32]> = decoded.chunks_exact(length).take(count).collect();

@@ -105,7 +105,7 @@ fn ids_out_of_range_are_data_errors(#[case] op: &str, #[case] id: i32) {
     bytes[28..].copy_from_slice(&id.to_le_bytes());
     let (first, second) = (vec![0; first.span_bytes()], vec![0; second.span_bytes()]);
     let error = kernel.run(&[&first, &second, &bytes], &mut vec![0; node.output.span_bytes()]).unwrap_err();
-    assert!(matches!(&error, KernelError::Data { .. }), "{error}");
+    assert!(matches!(&error, HostFunctionError::Data { .. }), "{error}");
     assert!(error.to_string().contains(&format!("expert {id} is out of range; possible: 0 to 3")), "{error}");
 }
 

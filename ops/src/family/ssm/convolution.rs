@@ -8,7 +8,7 @@ use super::super::cpu::element::{load_one, read, write};
 use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
 use super::CONV;
 use crate::tensor::{DataType, Tensor};
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 
 /// Channels and tokens of a tile.
@@ -28,8 +28,8 @@ impl Convolution {
     /// Computes all of it.
     ///
     /// # Errors
-    /// [`KernelError::Arguments`] when rows of the result overlap.
-    pub fn run(&self, x: &[u8], weights: &[u8], output: &mut [u8]) -> Result<(), KernelError> {
+    /// [`HostFunctionError::Arguments`] when rows of the result overlap.
+    pub fn run(&self, x: &[u8], weights: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let [window, channels, ..] = self.weights.ne;
         let mut dense = Vec::with_capacity(window * channels);
         let mut scratch = Vec::new();
@@ -39,7 +39,7 @@ impl Convolution {
         }
         let Some(mut rows) = disjoint_rows(&self.out, output) else {
             let reason = "rows of the result overlap".to_owned();
-            return Err(KernelError::Arguments { kernel: CONV.to_owned(), reason });
+            return Err(HostFunctionError::Arguments { kernel: CONV.to_owned(), reason });
         };
         let work = self.out.elements().saturating_mul(window);
         let share = rows.len().div_ceil(rayon::current_num_threads() * 2).next_multiple_of(TILE);

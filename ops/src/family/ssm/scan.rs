@@ -8,7 +8,7 @@ use super::super::cpu::kernel::out_of_range;
 use super::super::cpu::states::{Block, States, update};
 use super::SCAN;
 use crate::tensor::{DataType, Tensor};
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 
 /// The layouts of a scan that passed the rules.
 pub struct Scan {
@@ -34,8 +34,8 @@ impl Scan {
     /// Computes outputs and states. `inputs` are in the order of the fields. States for which there is no token keep their bytes.
     ///
     /// # Errors
-    /// [`KernelError::Data`] when an id is out of range.
-    pub fn run(&self, inputs: [&[u8]; 7], output: &mut [u8]) -> Result<(), KernelError> {
+    /// [`HostFunctionError::Data`] when an id is out of range.
+    pub fn run(&self, inputs: [&[u8]; 7], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let [length, dim, heads, states] = self.state.ne;
         let [_, _, tokens, sequences] = self.x.ne;
         let mut starts = Vec::with_capacity(sequences);

@@ -1,7 +1,7 @@
 use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
 use super::*;
 use crate::design::tests::arch;
-use aie_hal::KernelError;
+use aie_hal::HostFunctionError;
 use rstest::rstest;
 
 fn f32s(ne: [usize; 4]) -> Tensor {
@@ -198,7 +198,7 @@ fn ids_out_of_range_are_data_errors(#[case] id: i32) {
     let kernel = find(SCAN).reference(&SMALL.node()).unwrap();
     let inputs: Vec<_> = sources.iter().map(|data| data.bytes.as_slice()).collect();
     let error = kernel.run(&inputs, &mut vec![0; SMALL.output().span_bytes()]).unwrap_err();
-    assert!(matches!(&error, KernelError::Data { .. }), "{error}");
+    assert!(matches!(&error, HostFunctionError::Data { .. }), "{error}");
     assert!(error.to_string().contains(&format!("state {id} is out of range; possible: 0 to 3")), "{error}");
 }
 

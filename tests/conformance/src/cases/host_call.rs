@@ -4,7 +4,7 @@ use crate::expect::{self, expect_match};
 use crate::kernels::{FAILURE, TestKernel, host_function};
 use crate::rig::{Context, at, contents, host_view, part, pattern, reached, record, signalling, whole};
 use aie_hal::command_list::RecordError;
-use aie_hal::{CommandList, DeviceError, KernelError};
+use aie_hal::{CommandList, DeviceError, HostFunctionError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -82,7 +82,7 @@ pub fn functions_run_once_per_submission(context: &Context) {
 pub fn failing_functions_fail_the_submission(context: &Context) {
     let rig = context.fresh();
     let fail = host_function("gather_rows", 0, |_, _| {
-        Err(KernelError::Data { kernel: "gather_rows".into(), reason: FAILURE.into() })
+        Err(HostFunctionError::Data { kernel: "gather_rows".into(), reason: FAILURE.into() })
     });
     let (target, after) = (rig.zeroed(64), rig.zeroed(64));
     let list = record(0, |list| list.host_call(&fail, vec![], whole(&target))?.barrier().fill(&[1], whole(&after)));

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::{pdi::Pdi, reference};
-use aie_hal::kernel::{Kernel, KernelError, KernelExecutor};
+use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
 use amdxdna_sys::ert::{self, opcode};
 use amdxdna_sys::limits::*;
 use amdxdna_sys::{
@@ -25,7 +25,7 @@ pub(super) struct Executor;
 #[derive(Debug)]
 pub(super) struct Add(Option<u8>);
 
-impl Kernel for Add {
+impl HostFunction for Add {
     fn name(&self) -> &str {
         "add"
     }
@@ -34,8 +34,8 @@ impl Kernel for Add {
         1
     }
 
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError> {
-        let refuse = |reason: &str| KernelError::Data { kernel: "add".into(), reason: reason.into() };
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+        let refuse = |reason: &str| HostFunctionError::Data { kernel: "add".into(), reason: reason.into() };
         let k = self.0.ok_or_else(|| refuse("always"))?;
         if inputs.len() != 1 || inputs[0].len() != output.len() {
             return Err(refuse("lengths differ"));
@@ -46,8 +46,8 @@ impl Kernel for Add {
 }
 
 impl KernelExecutor for Executor {
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError> {
-        let refuse = || KernelError::NotExecutable("no description that is known".into());
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
+        let refuse = || HostFunctionError::NotExecutable("no description that is known".into());
         let pdi = Pdi::parse(artifact.pdi()).map_err(|_| refuse())?;
         let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(refuse)?;
         let text = String::from_utf8(text).map_err(|_| refuse())?;

@@ -1,6 +1,6 @@
 //! Code that computes what a kernel computes, on the CPU.
 //!
-//! A [`Kernel`] is a pure function on bytes. It appears twice: as the body of a host call inside a command list, and as what a
+//! A [`HostFunction`] is a pure function on bytes. It appears twice: as the body of a host call inside a command list, and as what a
 //! software device runs when it is asked to execute a [`KernelArtifact`]. In the second role a [`KernelExecutor`], given to the
 //! device from outside, turns the artifact into a kernel, so that drivers need not know any operation.
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// A kernel could not be prepared or run.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
-pub enum KernelError {
+pub enum HostFunctionError {
     /// The artifact holds nothing this executor can execute, for instance compiled AIE code.
     #[error("cannot execute: {0}")]
     NotExecutable(String),
@@ -36,20 +36,20 @@ pub enum KernelError {
 }
 
 /// A function on byte ranges. Thread-safe; may use all cores.
-pub trait Kernel: Send + Sync + Debug {
+pub trait HostFunction: Send + Sync + Debug {
     /// Name for messages and statistics.
     fn name(&self) -> &str;
-    /// Number of input ranges [`Kernel::run`] expects.
+    /// Number of input ranges [`HostFunction::run`] expects.
     fn input_count(&self) -> usize;
     /// Reads `inputs`, writes `output`. Bytes of `output` that the function does not define keep their value, so `output` may be
     /// a larger object that is partly updated. The ranges do not overlap; alignment of a slice is not guaranteed.
     ///
     /// # Errors
-    /// [`KernelError::Arguments`] or [`KernelError::Data`]; `output` may then be partly written. Whoever runs a kernel treats a
+    /// [`HostFunctionError::Arguments`] or [`HostFunctionError::Data`]; `output` may then be partly written. Whoever runs a kernel treats a
     /// panic as a failure too. As a host call it may submit to its own device, but must not wait for it: other work of the queue
     /// starts only when the call has returned.
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), KernelError>;
-    /// Tells `each` the ranges of the output that [`Kernel::run`] on these inputs writes, in bytes; returns whether it did. A kernel
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError>;
+    /// Tells `each` the ranges of the output that [`HostFunction::run`] on these inputs writes, in bytes; returns whether it did. A kernel
     /// that updates a few places of a large object says so here, and whoever runs it need not write back the caches of all of it.
     /// `false` and no call: any byte may be written.
     fn written(&self, inputs: &[&[u8]], each: &mut dyn FnMut(Range<usize>)) -> bool {
@@ -61,20 +61,20 @@ pub trait Kernel: Send + Sync + Debug {
         let _ = index;
         None
     }
-    /// Number of outputs. A kernel with more than one defines [`Kernel::run_all`] as well, and refuses [`Kernel::run`].
+    /// Number of outputs. A kernel with more than one defines [`HostFunction::run_all`] as well, and refuses [`HostFunction::run`].
     fn output_count(&self) -> usize {
         1
     }
-    /// As [`Kernel::run`], with every output in order. They overlap neither each other nor the inputs.
+    /// As [`HostFunction::run`], with every output in order. They overlap neither each other nor the inputs.
     ///
     /// # Errors
-    /// As [`Kernel::run`].
-    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), KernelError> {
+    /// As [`HostFunction::run`].
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
         match outputs {
             [output] => self.run(inputs, output),
             _ => {
                 let reason = format!("expected 1 output, given {}", outputs.len());
-                Err(KernelError::Arguments { kernel: self.name().to_owned(), reason })
+                Err(HostFunctionError::Arguments { kernel: self.name().to_owned(), reason })
             }
         }
     }
@@ -85,16 +85,16 @@ pub trait KernelExecutor: Send + Sync + Debug {
     /// Called once per loaded executable.
     ///
     /// # Errors
-    /// [`KernelError::NotExecutable`] with the reason. A simulated device then loads the artifact all the same and lets its
+    /// [`HostFunctionError::NotExecutable`] with the reason. A simulated device then loads the artifact all the same and lets its
     /// dispatches time out, as hardware does with a design that never signals.
-    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Kernel>, KernelError>;
+    fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError>;
 }
 
 /// Runs a kernel for a driver: one that panics has failed, and its thread goes on. `Err` is the reason, for people.
 ///
 /// # Errors
-/// What [`Kernel::run_all`] reports, or the text of its panic.
-pub fn run_guarded(kernel: &dyn Kernel, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), String> {
+/// What [`HostFunction::run_all`] reports, or the text of its panic.
+pub fn run_guarded(kernel: &dyn HostFunction, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs))) {
         Ok(result) => result.map_err(|cause| cause.to_string()),
         Err(panic) => {
