@@ -4,7 +4,7 @@ use crate::device::{MockDevice, title};
 use crate::options::{DEFAULT_ARCH, Options};
 use aie_hal::arch::ArchRegistry;
 use aie_hal::device::Device;
-use aie_hal::driver::{Driver, Listing};
+use aie_hal::driver::{DeviceListing, Driver};
 use aie_hal::error::DriverError;
 use aie_hal::host_function::KernelExecutor;
 use aie_hal::{Arch, DeviceUri};
@@ -53,13 +53,13 @@ impl Driver for MockDriver {
         crate::SCHEME
     }
 
-    fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
         // The default first, so that "the first device" is the one that `mock` opens.
         let mut archs: Vec<_> = self.registry.names().filter_map(|name| self.registry.get(name)).collect();
         archs.sort_by_key(|arch| arch.name != DEFAULT_ARCH);
         let listing = |arch: Arc<Arch>| {
             let uri = DeviceUri::parse(&format!("{}:{}", crate::SCHEME, arch.name))?;
-            Ok(Listing { uri, name: title(&arch), arch: Some(arch.name.clone()), disabled: None })
+            Ok(DeviceListing { uri, name: title(&arch), arch: Some(arch.name.clone()), disabled: None })
         };
         archs.into_iter().map(listing).collect()
     }

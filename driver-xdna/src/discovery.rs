@@ -16,7 +16,7 @@ pub use obstacle::{Obstacle, Warning};
 use crate::route::Route;
 use crate::sysfs::{self, AccelNode, Module, PciDevice, Unreadable};
 use aie_hal::arch::{Arch, FirmwareVersion};
-use aie_hal::{ArchRegistry, DeviceUri, DriverError, Listing};
+use aie_hal::{ArchRegistry, DeviceListing, DeviceUri, DriverError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,8 +79,8 @@ impl Npu {
     ///
     /// # Errors
     /// As [`Npu::uri`].
-    pub fn listing(&self) -> Result<Listing, DriverError> {
-        Ok(Listing {
+    pub fn listing(&self) -> Result<DeviceListing, DriverError> {
+        Ok(DeviceListing {
             uri: self.uri()?,
             name: self.name.clone(),
             arch: self.arch.as_ref().map(|arch| arch.name.clone()),

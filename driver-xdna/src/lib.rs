@@ -42,7 +42,7 @@ pub mod session;
 pub mod sysfs;
 
 use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
-use aie_hal::{ArchRegistry, Device, DeviceUri, Driver, DriverError, Environment, Listing};
+use aie_hal::{ArchRegistry, Device, DeviceListing, DeviceUri, Driver, DriverError, Environment};
 use device::XdnaDevice;
 use discovery::Machine;
 pub use discovery::SCHEME;
@@ -104,7 +104,7 @@ impl Driver for XdnaDriver {
         SCHEME
     }
 
-    fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
         self.inventory(self.route)?.listings()
     }
 

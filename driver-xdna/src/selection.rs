@@ -16,7 +16,7 @@ use crate::discovery::{Npu, SCHEME};
 use crate::route::{ROUTES, Route};
 use aie_hal::environment::removed::NO_HELPER;
 use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
-use aie_hal::{DeviceUri, DriverError, Listing};
+use aie_hal::{DeviceListing, DeviceUri, DriverError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -237,7 +237,7 @@ impl Inventory {
     ///
     /// # Errors
     /// As [`Npu::listing`].
-    pub fn listings(&self) -> Result<Vec<Listing>, DriverError> {
+    pub fn listings(&self) -> Result<Vec<DeviceListing>, DriverError> {
         self.npus.iter().map(Npu::listing).collect()
     }
 

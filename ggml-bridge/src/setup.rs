@@ -9,7 +9,7 @@ use crate::{drivers, events, log};
 use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
 use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
-use aie_hal::{ArchRegistry, Device, Driver, Environment, Listing};
+use aie_hal::{ArchRegistry, Device, DeviceListing, Driver, Environment};
 use aie_jit_iron::StoreError;
 use std::sync::Arc;
 
@@ -108,7 +108,8 @@ impl Idle {
 /// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
 fn real_npus(arches: ArchRegistry, route: Route) -> Vec<String> {
     let listings = XdnaDriver::new(arches).route_by_default(route).enumerate().unwrap_or_default();
-    let (disabled, usable): (Vec<Listing>, Vec<Listing>) = listings.into_iter().partition(|l| l.disabled.is_some());
+    let (disabled, usable): (Vec<DeviceListing>, Vec<DeviceListing>) =
+        listings.into_iter().partition(|l| l.disabled.is_some());
     for listing in disabled {
         log::info(|| {
             format!("{} ({}): {}", listing.uri, listing.name, listing.disabled.as_deref().unwrap_or_default())

@@ -6,9 +6,9 @@ use crate::uri::DeviceUri;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// One line of a device listing.
+/// One device of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct DeviceListing {
     /// Pasting this into [`Driver::open`] opens the device.
     pub uri: DeviceUri,
     /// Product name for people.
@@ -27,7 +27,7 @@ pub trait Driver: Send + Sync + Debug {
     ///
     /// # Errors
     /// [`DriverError::Runtime`] when the runtime below is missing or refuses.
-    fn enumerate(&self) -> Result<Vec<Listing>, DriverError>;
+    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError>;
     /// Opens the logical devices that `uri` names; at least one on success.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl DriverRegistry {
     }
 
     /// The devices of all drivers, in the order of registration, and the drivers that could not list theirs with the cause.
-    pub fn enumerate(&self) -> (Vec<Listing>, Vec<(&'static str, DriverError)>) {
+    pub fn enumerate(&self) -> (Vec<DeviceListing>, Vec<(&'static str, DriverError)>) {
         let (mut listings, mut problems) = (Vec::new(), Vec::new());
         for driver in &self.drivers {
             match driver.enumerate() {
@@ -133,12 +133,12 @@ mod tests {
         fn scheme(&self) -> &'static str {
             self.scheme
         }
-        fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
             if !self.available {
                 return Err(DriverError::Runtime("no library".into()));
             }
             let uri = DeviceUri::parse(self.scheme)?;
-            Ok(vec![Listing { uri, name: "Stub".into(), arch: None, disabled: None }])
+            Ok(vec![DeviceListing { uri, name: "Stub".into(), arch: None, disabled: None }])
         }
         fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
             match uri.path() {

@@ -55,7 +55,7 @@ pub use buffer::{Access, Buffer, BufferParams, HostMemory, MemoryPool};
 pub use command_list::{Binding, BindingTable, BufferRef, Command, CommandList, CommandListBuilder};
 pub use counters::Counters;
 pub use device::{Device, DeviceInfo, Limits, MemoryReport};
-pub use driver::{Driver, DriverRegistry, Listing};
+pub use driver::{DeviceListing, Driver, DriverRegistry};
 pub use environment::Environment;
 pub use error::{DeviceError, DriverError, SubmitError};
 pub use executable::Executable;

@@ -11,7 +11,7 @@ use crate::artifact::KernelArtifact;
 use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
 use crate::counters::Counters;
 use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
-use crate::driver::{Driver, Listing};
+use crate::driver::{DeviceListing, Driver};
 use crate::error::{DeviceError, DriverError, SubmitError};
 use crate::executable::Executable;
 use crate::host_function::{HostFunction, HostFunctionError, KernelExecutor};
@@ -33,7 +33,7 @@ mock! {
 
     impl Driver for Driver {
         fn scheme(&self) -> &'static str;
-        fn enumerate(&self) -> Result<Vec<Listing>, DriverError>;
+        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError>;
         fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError>;
     }
 }

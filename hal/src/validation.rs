@@ -26,7 +26,7 @@ mod queue;
 mod tests;
 
 use crate::device::Device;
-use crate::driver::{Driver, Listing};
+use crate::driver::{DeviceListing, Driver};
 use crate::error::{DeviceError, DriverError};
 use crate::uri::DeviceUri;
 use std::sync::{Arc, OnceLock};
@@ -54,7 +54,7 @@ impl Driver for ValidatedDriver {
         self.inner.scheme()
     }
 
-    fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
         self.inner.enumerate()
     }
 

@@ -424,7 +424,7 @@ impl Driver for FakeDriver {
     fn scheme(&self) -> &'static str {
         "fake"
     }
-    fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
         Ok(vec![])
     }
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {

@@ -158,7 +158,7 @@ pub fn summary(backend: &Backend) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_hal::{Device, DeviceUri, Driver, DriverError, Listing};
+    use aie_hal::{Device, DeviceListing, DeviceUri, Driver, DriverError};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -170,7 +170,7 @@ mod tests {
             "none"
         }
 
-        fn enumerate(&self) -> Result<Vec<Listing>, DriverError> {
+        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
             Ok(Vec::new())
         }
 

@@ -3,10 +3,10 @@
 use crate::backend::Tag;
 use crate::expect::{self, expect_match};
 use crate::rig::Context;
-use aie_hal::{DeviceUri, DriverError, Listing};
+use aie_hal::{DeviceListing, DeviceUri, DriverError};
 use std::collections::HashSet;
 
-fn listings(context: &Context) -> Vec<Listing> {
+fn listings(context: &Context) -> Vec<DeviceListing> {
     context.driver().enumerate().unwrap_or_else(|e| panic!("expected a listing, found: {e}"))
 }
 
