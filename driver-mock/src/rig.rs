@@ -149,7 +149,7 @@ impl Rig {
 
     /// Records and runs one dispatch of each kernel, which adds to `buffer` in place.
     pub(crate) fn repeat(&self, kernels: &[Arc<dyn Executable>], buffer: &Arc<dyn Buffer>) -> Result<(), DeviceError> {
-        let mut list = CommandList::builder(0);
+        let mut list = CommandList::builder();
         for kernel in kernels {
             let whole = BufferRef::direct(buffer, 0, buffer.size());
             list.dispatch(kernel, vec![whole.clone(), whole]).unwrap().barrier();

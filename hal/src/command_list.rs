@@ -13,6 +13,8 @@ use thiserror::Error;
 
 /// Largest payload of [`Command::Update`] in bytes.
 pub const MAX_UPDATE_BYTES: usize = 64 * 1024;
+/// Most entries of a [`BindingTable`].
+pub const MAX_SLOTS: usize = 1 << 16;
 
 /// A byte range that a command uses.
 #[derive(Debug, Clone)]
@@ -217,9 +219,9 @@ pub struct CommandList {
 }
 
 impl CommandList {
-    /// Starts recording a list whose binding table has `slots` entries.
-    pub fn builder(slots: usize) -> CommandListBuilder {
-        CommandListBuilder { commands: Vec::new(), slots }
+    /// Starts recording a list. Its binding table has as many entries as its commands refer to.
+    pub fn builder() -> CommandListBuilder {
+        CommandListBuilder::default()
     }
 
     /// A list of commands that were checked when another list was recorded.
@@ -247,7 +249,7 @@ impl CommandList {
 }
 
 /// Records a [`CommandList`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CommandListBuilder {
     commands: Vec<Command>,
     slots: usize,
@@ -256,14 +258,9 @@ pub struct CommandListBuilder {
 /// A command cannot be recorded.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum RecordError {
-    /// A slot outside the declared table.
-    #[error("slot {slot} is outside the {slots} slots this list was declared with")]
-    Slot {
-        /// The slot.
-        slot: usize,
-        /// Declared slots.
-        slots: usize,
-    },
+    /// A slot that no binding table has.
+    #[error("slot {0}; a command list has at most {MAX_SLOTS} slots")]
+    Slot(usize),
     /// A direct range leaves its buffer, or a range is larger than any buffer.
     #[error(transparent)]
     Range(#[from] ResolveError),
@@ -318,15 +315,18 @@ pub enum RecordError {
 
 impl CommandListBuilder {
     fn push(&mut self, command: Command) -> Result<&mut Self, RecordError> {
+        let mut slots = self.slots;
         for (reference, _) in command.references() {
             match reference {
                 BufferRef::Direct { buffer, offset, length } => check_range(*offset, *length, buffer.size())?,
-                BufferRef::Slot { slot, .. } if *slot >= self.slots => {
-                    return Err(RecordError::Slot { slot: *slot, slots: self.slots });
+                BufferRef::Slot { slot, .. } if *slot >= MAX_SLOTS => return Err(RecordError::Slot(*slot)),
+                BufferRef::Slot { slot, offset, length } => {
+                    check_range(*offset, *length, usize::MAX)?;
+                    slots = slots.max(slot + 1);
                 }
-                BufferRef::Slot { offset, length, .. } => check_range(*offset, *length, usize::MAX)?,
             }
         }
+        self.slots = slots;
         self.commands.push(command);
         Ok(self)
     }

@@ -253,7 +253,7 @@ mod tests {
         });
         let device = wrap_device(Arc::new(device));
         let buffer = device.allocate(&BufferParams::data(16)).unwrap();
-        let mut list = CommandList::builder(0);
+        let mut list = CommandList::builder();
         list.fill(&[1], BufferRef::direct(&buffer, 0, 16)).unwrap();
         let signals = vec![TimelinePoint { semaphore: device.create_semaphore(0).unwrap(), value: 1 }];
         let queue = device.create_queue().unwrap();

@@ -112,7 +112,7 @@ fn a_forgotten_flush_gives_old_data() {
         let (source, target) = (rig.buffer(&[1; 4]), rig.buffer(&[0; 4]));
         source.write(0, &[2; 4]).unwrap();
         source.flush(0..2).unwrap();
-        let mut list = CommandList::builder(0);
+        let mut list = CommandList::builder();
         list.copy(BufferRef::direct(&source, 0, 4), BufferRef::direct(&target, 0, 4)).unwrap();
         rig.run(&Arc::new(list.finish()), BindingTable::default()).unwrap();
         target.invalidate(1..4).unwrap();
@@ -144,7 +144,7 @@ fn imports_work_in_place_and_agree_with_each_other(#[values("mock", "mock?cohere
     let whole = import(0..16).unwrap();
     let part = import(4..8).unwrap();
     // Until the first flush the device sees what was there at the import.
-    let mut list = CommandList::builder(0);
+    let mut list = CommandList::builder();
     list.fill(&[90], BufferRef::direct(&part, 0, 2)).unwrap().barrier();
     list.copy(BufferRef::direct(&whole, 4, 4), BufferRef::direct(&whole, 0, 4)).unwrap();
     rig.run(&Arc::new(list.finish()), BindingTable::default()).unwrap();

@@ -6,7 +6,7 @@ use rstest::rstest;
 use std::sync::Arc;
 
 fn list(record: impl FnOnce(&mut aie_hal::CommandListBuilder)) -> Arc<CommandList> {
-    let mut builder = CommandList::builder(1);
+    let mut builder = CommandList::builder();
     record(&mut builder);
     Arc::new(builder.finish())
 }

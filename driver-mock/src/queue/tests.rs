@@ -49,7 +49,7 @@ impl HostFunction for Gate {
 }
 
 fn call(buffer: &Arc<dyn Buffer>, function: impl HostFunction + 'static) -> Option<Arc<CommandList>> {
-    let mut list = CommandList::builder(0);
+    let mut list = CommandList::builder();
     let function: Arc<dyn HostFunction> = Arc::new(function);
     list.host_call(&function, vec![], BufferRef::direct(buffer, 0, 1)).unwrap();
     Some(Arc::new(list.finish()))
@@ -140,7 +140,7 @@ fn queues_work_hand_in_hand() {
     let buffer = rig.buffer(&[0]);
     let semaphore = rig.device.create_semaphore(0).unwrap();
     let function: Arc<dyn HostFunction> = Arc::new(Add { constant: 1, inputs: 1 });
-    let mut list = CommandList::builder(0);
+    let mut list = CommandList::builder();
     let whole = BufferRef::direct(&buffer, 0, 1);
     list.host_call(&function, vec![whole.clone()], whole).unwrap();
     let commands = Some(Arc::new(list.finish()));
@@ -159,7 +159,9 @@ fn queues_work_hand_in_hand() {
 #[test]
 fn a_short_binding_table_is_refused() {
     let rig = Rig::new("mock");
-    let commands = Some(Arc::new(CommandList::builder(2).finish()));
+    let mut list = CommandList::builder();
+    list.fill(&[0], BufferRef::slot(1, 0, 4)).unwrap();
+    let commands = Some(Arc::new(list.finish()));
     let refused = rig.queue.submit(Submission { commands, ..Submission::default() }).unwrap_err();
     assert_eq!(refused.to_string(), "binding table: the command list has 2 slots, 0 are bound");
 }

@@ -164,7 +164,7 @@ pub(crate) fn whole(buffer: &Arc<dyn Buffer>) -> BufferRef {
 
 /// Records a list.
 pub(crate) fn list(record: impl FnOnce(&mut CommandListBuilder)) -> Arc<CommandList> {
-    let mut builder = CommandList::builder(0);
+    let mut builder = CommandList::builder();
     record(&mut builder);
     Arc::new(builder.finish())
 }

@@ -455,7 +455,7 @@ impl Builder<'_> {
         let commands = if self.steps.is_empty() {
             None
         } else {
-            let list = record(&self.steps, usize::from(scratch_bytes > 0)).map_err(|cause| cause.to_string())?;
+            let list = record(&self.steps).map_err(|cause| cause.to_string())?;
             Some(Arc::new(list))
         };
         let ranges = |set: &RangeSet| {
@@ -495,8 +495,8 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-fn record(steps: &[Recorded], slots: usize) -> Result<CommandList, RecordError> {
-    let mut list = CommandList::builder(slots);
+fn record(steps: &[Recorded]) -> Result<CommandList, RecordError> {
+    let mut list = CommandList::builder();
     for step in steps {
         match step {
             Recorded::Barrier => {

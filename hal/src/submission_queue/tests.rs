@@ -40,7 +40,7 @@ struct Recorder {
 }
 
 fn named(name: &str) -> Arc<CommandList> {
-    let list = CommandList::builder(0).finish();
+    let list = CommandList::builder().finish();
     list.derived(|| name.to_owned()).unwrap();
     Arc::new(list)
 }

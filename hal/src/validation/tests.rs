@@ -103,9 +103,11 @@ fn record(
     slots: usize,
     record: impl FnOnce(&mut crate::CommandListBuilder) -> Result<(), crate::command_list::RecordError>,
 ) -> Arc<CommandList> {
-    let mut builder = CommandList::builder(slots);
+    let mut builder = CommandList::builder();
     record(&mut builder).unwrap();
-    Arc::new(builder.finish())
+    let list = builder.finish();
+    assert_eq!(list.slots(), slots);
+    Arc::new(list)
 }
 
 #[rstest]

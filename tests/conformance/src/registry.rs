@@ -86,7 +86,7 @@ macro_rules! for_each_case {
                 bad_copies_are_refused,
                 bad_fills_are_refused,
                 ranges_outside_are_refused,
-                undeclared_slots_are_refused,
+                slots_are_counted,
                 superfluous_barriers_are_dropped,
                 barriers_order_commands,
                 unordered_commands_all_run,

@@ -209,16 +209,18 @@ pub fn at(semaphore: &Arc<dyn Semaphore>, value: u64) -> TimelinePoint {
     TimelinePoint { semaphore: Arc::clone(semaphore), value }
 }
 
-/// Records a list with `slots` slots.
+/// Records a list, whose commands use `slots` slots.
 pub fn record(
     slots: usize,
     commands: impl FnOnce(&mut CommandListBuilder) -> Result<&mut CommandListBuilder, RecordError>,
 ) -> Arc<CommandList> {
-    let mut list = CommandList::builder(slots);
+    let mut list = CommandList::builder();
     if let Err(e) = commands(&mut list) {
         panic!("expected that the commands can be recorded, found: {e}");
     }
-    Arc::new(list.finish())
+    let list = list.finish();
+    assert_eq!(list.slots(), slots, "slots the commands use");
+    Arc::new(list)
 }
 
 /// All of `buffer`.
@@ -264,5 +266,5 @@ pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
 
 /// A list without commands.
 pub fn nothing() -> Arc<CommandList> {
-    Arc::new(CommandList::builder(0).finish())
+    Arc::new(CommandList::builder().finish())
 }

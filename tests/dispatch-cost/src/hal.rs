@@ -25,7 +25,7 @@ pub fn run(uri: &str, rounds: &Rounds) -> Result<Measured> {
     // An odd number of dispatches ends in the other buffer: two lists in turn.
     let lists: Vec<Arc<CommandList>> = (0..2)
         .map(|first| {
-            let mut list = CommandList::builder(0);
+            let mut list = CommandList::builder();
             for index in first..first + rounds.chain {
                 list.dispatch(&executable, vec![whole(index), whole(index + 1)])?;
                 list.barrier();

@@ -30,7 +30,7 @@ pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> R
     let queue = target.device.create_queue()?;
     let add = target.load(&TestKernel::Add8(1))?;
     let buffer = target.buffer(&vec![0; cells * CELL])?;
-    let single = record(1, |list| {
+    let single = record(|list| {
         let cell = || BufferRef::slot(0, 0, CELL);
         list.dispatch(&add, vec![cell(), cell()])?;
         Ok(())
@@ -55,7 +55,7 @@ pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> R
             asked[cell] += 1;
             sent += 1;
         }
-        let list = record(0, |list| {
+        let list = record(|list| {
             for number in sent..sent + LIST {
                 let cell = || BufferRef::direct(&buffer, number % cells * CELL, CELL);
                 list.dispatch(&add, vec![cell(), cell()])?;

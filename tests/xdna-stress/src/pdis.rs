@@ -27,7 +27,7 @@ pub fn run(target: &Target, pdis: u8, repetitions: u32, footprints: &mut Footpri
     let targets = |_| target.buffer(&vec![0; count * BYTES]);
     let [chained, spread]: [Arc<dyn Buffer>; 2] = [targets(0)?, targets(1)?];
     let part = |buffer, index| BufferRef::direct(buffer, index * BYTES, BYTES);
-    let dependent = record(0, |list| {
+    let dependent = record(|list| {
         for (index, kernel) in kernels.iter().enumerate() {
             let from = if index == 0 { whole(&source) } else { part(&chained, index - 1) };
             list.dispatch(kernel, vec![from, part(&chained, index)])?;
@@ -35,7 +35,7 @@ pub fn run(target: &Target, pdis: u8, repetitions: u32, footprints: &mut Footpri
         }
         Ok(())
     })?;
-    let independent = record(0, |list| {
+    let independent = record(|list| {
         let stride = limits.pdis_per_context;
         for index in (0..stride).flat_map(|first| (first..count).step_by(stride)) {
             list.dispatch(&kernels[index], vec![whole(&source), part(&spread, index)])?;

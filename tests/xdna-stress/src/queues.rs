@@ -158,7 +158,7 @@ impl Lists {
         let add = target.load(&TestKernel::Add8(number as u8 + 1))?;
         let triple = target.load(&TestKernel::Mix(2))?;
         let adds = |count: usize| {
-            record(0, |list| {
+            record(|list| {
                 for _ in 0..count {
                     list.dispatch(&add, vec![whole(own), whole(own)])?;
                     list.barrier();
@@ -167,13 +167,13 @@ impl Lists {
             })
         };
         let tripled = |buffer| {
-            record(0, |list| {
+            record(|list| {
                 list.dispatch(&triple, vec![whole(buffer), whole(buffer), whole(buffer)])?;
                 Ok(())
             })
         };
         let turn = if number.is_multiple_of(2) {
-            record(0, |list| {
+            record(|list| {
                 list.dispatch(&add, vec![whole(&shared.buffer), whole(&shared.buffer)])?;
                 Ok(())
             })?
@@ -232,7 +232,7 @@ impl<'a> Thread<'a> {
     fn passing(&self, round: u64, queue: &Arc<dyn Queue>) -> Result<()> {
         let bytes = 64 << ((round as usize + self.number) % 8);
         let buffer = self.target.device.allocate(&BufferParams::data(bytes))?;
-        let list = record(0, |list| {
+        let list = record(|list| {
             list.fill(&[round as u8], whole(&buffer))?;
             Ok(())
         })?;

@@ -45,9 +45,9 @@ impl Target {
     }
 }
 
-/// Records a list with `slots` slots.
-pub fn record(slots: usize, commands: impl FnOnce(&mut CommandListBuilder) -> Result<()>) -> Result<Arc<CommandList>> {
-    let mut list = CommandList::builder(slots);
+/// Records a list.
+pub fn record(commands: impl FnOnce(&mut CommandListBuilder) -> Result<()>) -> Result<Arc<CommandList>> {
+    let mut list = CommandList::builder();
     commands(&mut list)?;
     Ok(Arc::new(list.finish()))
 }

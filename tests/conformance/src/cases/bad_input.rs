@@ -103,7 +103,7 @@ pub fn wrong_argument_counts_are_refused(context: &Context) {
     let rig = context.shared();
     let (concat, buffer) = (rig.load(&TestKernel::Concat), rig.zeroed(64));
     for given in [0, 1, 2, 4] {
-        let mut list = CommandList::builder(0);
+        let mut list = CommandList::builder();
         let result = list.dispatch(&concat, vec![whole(&buffer); given]).map(drop);
         let expected = RecordError::Arguments { kernel: "concat".into(), given, expected: 3 };
         expect::equal("arguments", result, Err(expected));
@@ -164,7 +164,7 @@ pub fn wrapping_slot_references_are_refused(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(64);
     for (offset, length) in [(usize::MAX, 1), (usize::MAX - 3, 4), (64, usize::MAX), (usize::MAX - 3, 8)] {
-        let mut list = CommandList::builder(1);
+        let mut list = CommandList::builder();
         let recorded = list.fill(&[1], BufferRef::slot(0, offset, length)).map(drop);
         println!("recording {offset}+{length}: {recorded:?}");
         if recorded.is_ok() {

@@ -113,7 +113,7 @@ pub fn wrong_input_counts_are_refused(context: &Context) {
     let buffer = context.shared().zeroed(64);
     let concat = TestKernel::Concat.kernel();
     for given in [0, 1, 3] {
-        let mut list = CommandList::builder(0);
+        let mut list = CommandList::builder();
         let result = list.host_call(&concat, vec![whole(&buffer); given], whole(&buffer)).map(drop);
         expect::equal("inputs", result, Err(RecordError::Inputs { function: "concat".into(), given, expected: 2 }));
     }
