@@ -4,11 +4,13 @@
 //! - [`probe`]: makes the calls and writes a [`record::Record`] of each, without what differs from run to run ([`names`]).
 //! - [`run`]: plays the scripts, each in a process of its own with a time limit.
 //! - [`compare`]: the differences between two runs, less the [`known`] ones, which have reasons.
+//! - [`answers`]: what simulated kernels answer, checked in.
 //! - [`seen`]: which requests and fields runs have exercised.
 //!
 //! Nothing here needs a compiled kernel: what runs is the empty instruction stream that opening a device runs too.
 #![deny(unsafe_code)]
 
+pub mod answers;
 pub mod compare;
 pub mod known;
 pub mod names;

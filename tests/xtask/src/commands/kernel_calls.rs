@@ -1,7 +1,7 @@
 //! `cargo xtask kernel-calls`: what kernels answer to the scripts of `tests/kernel-calls`, call by call.
 //!
 //! The scripts are played on every simulated kernel, twice, so that what varies from run to run is found here and not in a
-//! comparison. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
+//! comparison; their answers are checked in. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
 //! what differs has to be mended in the simulation, or be known with its reason. What the runs have exercised becomes a page.
 
 mod guests;
@@ -12,11 +12,13 @@ use crate::session::{KERNELS, Options};
 use crate::{build, library, process, workspace};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
+use kernel_calls::answers::{Answers, answers, changes};
 use kernel_calls::compare::{Difference, differences};
 use kernel_calls::known::Known;
 use kernel_calls::record::{self, Record};
 use kernel_calls::seen::{Run, Seen};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +28,8 @@ const PACKAGE: &str = "kernel-calls";
 const PROGRAM: &str = "aie-kernel-calls";
 /// Longest time for all scripts.
 const LIMIT: Duration = Duration::from_secs(600);
+/// Real kernels whose simulated counterparts differ from a plain one.
+const LIKE: [&str; 2] = ["7.2 npu4", "7.2 npu1"];
 /// What a player prints where a script should have ended by itself.
 const BROKEN: &str = "the script";
 const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", command: "kernel-calls" };
@@ -39,8 +43,9 @@ const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", co
   cargo xtask kernel-calls --real '6.18 npu4=run.jsonl'
 
 A run on a real kernel is what `aie-kernel-calls run` prints there. `--write` notes what was exercised in
-tests/kernel-calls/seen.json and writes docs/kernel-interface.md.
-Exit code 1 if a script breaks or varies, a difference has no reason, a reason has no difference, or the page is out of date.")]
+tests/kernel-calls/seen.json and what simulated kernels answer in answers.json, and writes docs/kernel-interface.md.
+Exit code 1 if a script breaks or varies, a simulated kernel answers otherwise than before, a difference has no reason, a reason has
+no difference, or the page is out of date.")]
 pub struct KernelCallsArgs {
     /// A run on a real kernel: its version, the NPU, and the file. Can be given several times
     #[arg(long, value_name = "VERSION NPU=FILE", value_parser = real)]
@@ -87,6 +92,16 @@ impl Simulated {
         Self { npu: "aie2p", kernel, machine: None }
     }
 
+    /// Those whose answers are checked in: every kernel, and what real ones are compared with.
+    fn checked_in() -> Result<Vec<Self>> {
+        KERNELS.into_iter().map(|kernel| Ok(Self::plain(kernel))).chain(LIKE.map(Self::like)).collect()
+    }
+
+    /// `7.2 aie2p addresses=iova`.
+    fn name(&self) -> String {
+        [self.kernel, self.npu].into_iter().chain(self.machine).collect::<Vec<_>>().join(" ")
+    }
+
     /// The machine that a real kernel is compared with. A virtual machine has no address spaces shared with the device.
     fn like(name: &str) -> Result<Self> {
         let (version, npu) = name.split_once(' ').unwrap_or((name, ""));
@@ -104,7 +119,7 @@ impl Simulated {
 type Play<'a> = dyn FnMut(&[&str]) -> Result<String> + 'a;
 
 /// What a machine answers. `play` is how the program is run there.
-fn answers(name: &str, play: &mut Play<'_>) -> Result<Vec<Record>> {
+fn played(name: &str, play: &mut Play<'_>) -> Result<Vec<Record>> {
     let text = play(&["run"]).with_context(|| format!("{PROGRAM} on {name}"))?;
     let records = record::read(&text).map_err(|error| anyhow!("{PROGRAM} on {name}: {error}"))?;
     ensure!(!records.is_empty(), "{PROGRAM} on {name} has printed no record of a call");
@@ -140,27 +155,38 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     };
     let program = build::cargo(&["build", "--package", PACKAGE], options.offline)?.executable("bin", PROGRAM)?;
     let simulated = |machine: &Simulated| {
-        answers(&format!("the simulated kernel {}", machine.kernel), &mut |arguments| {
+        played(&format!("the simulated kernel {}", machine.name()), &mut |arguments| {
             on_simulation(&program, &preload, machine, arguments)
         })
     };
-    let mut seen: Seen = read_json(&seen_file())?;
+    let mut seen: Seen = read_json(&checked_in_file("seen.json"))?;
     let mut report = Report { ok: true, simulated: BTreeMap::new(), real: Vec::new(), problems: Vec::new() };
-    for kernel in KERNELS {
-        let machine = Simulated::plain(kernel);
-        let (records, again) = (simulated(&machine)?, simulated(&machine)?);
-        let place = format!("the simulated kernel {kernel}");
-        report.problems.extend(broken(&records).map(|what| format!("{place}: {what}")));
-        report.problems.extend(differences(&records, &again).iter().map(|varies| format!("{place} varies: {varies}")));
-        report.simulated.insert(kernel.to_owned(), records.len());
-        seen.simulated.insert(kernel.to_owned(), Run::of(&for_anybody(records)));
+    let checked_in: BTreeMap<String, Answers> = read_json(&checked_in_file("answers.json"))?;
+    let mut found = BTreeMap::new();
+    for machine in Simulated::checked_in()? {
+        let (name, records) = (machine.name(), simulated(&machine)?);
+        let now = answers(&for_anybody(&records));
+        report.problems.extend(broken(&records).map(|what| format!("{name}: {what}")));
+        if !args.write {
+            let before = checked_in.get(&name).cloned().unwrap_or_default();
+            report
+                .problems
+                .extend(changes(&before, &now).iter().map(|change| format!("{name}: answers.json: {change}")));
+        }
+        found.insert(name, now);
+        if machine == Simulated::plain(machine.kernel) {
+            let varies = differences(&records, &simulated(&machine)?);
+            report.problems.extend(varies.iter().map(|varies| format!("{} varies: {varies}", machine.name())));
+            report.simulated.insert(machine.kernel.to_owned(), records.len());
+            seen.simulated.insert(machine.kernel.to_owned(), Run::of(&for_anybody(&records)));
+        }
     }
-    let known = workspace::root().join("tests/kernel-calls/known.toml");
+    let known = checked_in_file("known.toml");
     let text = std::fs::read_to_string(&known).with_context(|| format!("cannot read {}", known.display()))?;
     let known = Known::parse(&text).map_err(|error| anyhow!("{}: {error}", known.display()))?;
     let mut runs = Vec::new();
     for real in &args.real {
-        let records = answers(&real.name, &mut |_| {
+        let records = played(&real.name, &mut |_| {
             std::fs::read_to_string(&real.file).with_context(|| format!("cannot read {}", real.file.display()))
         })?;
         runs.push((real.name.clone(), records));
@@ -179,8 +205,8 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         seen.real.insert(name, Run::of(&records));
     }
     if args.write {
-        let text = serde_json::to_string_pretty(&seen)? + "\n";
-        std::fs::write(seen_file(), text).with_context(|| format!("cannot write {}", seen_file().display()))?;
+        write_json("seen.json", &seen)?;
+        write_json("answers.json", &found)?;
     }
     let page = PAGE.make(&seen.page(), args.write, !args.write);
     report.ok = report.problems.is_empty() && report.real.iter().all(Compared::is_good);
@@ -219,18 +245,23 @@ fn on_simulation(program: &Path, preload: &Path, machine: &Simulated, arguments:
     Ok(finished.stdout)
 }
 
-fn seen_file() -> PathBuf {
-    workspace::root().join("tests/kernel-calls/seen.json")
+fn checked_in_file(name: &str) -> PathBuf {
+    workspace::root().join("tests/kernel-calls").join(name)
 }
 
-fn read_json(path: &Path) -> Result<Seen> {
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not what `--write` writes", path.display()))
 }
 
+fn write_json(name: &str, value: &impl Serialize) -> Result<()> {
+    let (path, text) = (checked_in_file(name), serde_json::to_string_pretty(value)? + "\n");
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// What does not depend on who runs it: only the super-user may set something.
-fn for_anybody(records: Vec<Record>) -> Vec<Record> {
-    records.into_iter().filter(|record| !record.script.starts_with("state: ")).collect()
+fn for_anybody(records: &[Record]) -> Vec<Record> {
+    records.iter().filter(|record| !record.script.starts_with("state: ")).cloned().collect()
 }
 
 /// Scripts that did not end by themselves.
@@ -269,6 +300,7 @@ fn print(report: &Report) {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::collections::BTreeSet;
 
     #[test]
     fn real_runs_are_named_by_kernel_and_npu() {
@@ -291,15 +323,22 @@ mod tests {
     #[test]
     fn scripts_that_break_are_named() {
         let line = r#"{"script":"bo: sizes","step":9,"call":"the script","result":"did not end in time"}"#;
-        let records = answers("a machine", &mut |_| Ok(line.to_owned())).unwrap();
+        let records = played("a machine", &mut |_| Ok(line.to_owned())).unwrap();
         assert_eq!(broken(&records).collect::<Vec<_>>(), ["the script `bo: sizes` did not end in time"]);
-        assert!(answers("a machine", &mut |_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
+        assert!(played("a machine", &mut |_| Ok(String::new())).unwrap_err().to_string().contains("no record"));
     }
 
     #[test]
     fn the_known_differences_can_be_read() {
-        let file = workspace::root().join("tests/kernel-calls/known.toml");
-        Known::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
-        read_json(&seen_file()).unwrap();
+        Known::parse(&std::fs::read_to_string(checked_in_file("known.toml")).unwrap()).unwrap();
+        read_json::<Seen>(&checked_in_file("seen.json")).unwrap();
+        let answers: BTreeMap<String, Answers> = read_json(&checked_in_file("answers.json")).unwrap();
+        assert!(
+            answers.into_keys().eq(Simulated::checked_in()
+                .unwrap()
+                .iter()
+                .map(Simulated::name)
+                .collect::<BTreeSet<_>>())
+        );
     }
 }

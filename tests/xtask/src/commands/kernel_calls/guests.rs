@@ -1,6 +1,6 @@
 //! The scripts in virtual machines: real kernels with their own driver.
 
-use super::{LIMIT, answers};
+use super::{LIMIT, played};
 use crate::session::Options;
 use crate::testbed::virtual_machine::KERNELS;
 use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine, Npu};
@@ -62,7 +62,7 @@ fn play_in(host: &Host, wanted: &Wanted, program: &Path) -> Result<Vec<Record>> 
     let mut guest = Guest::boot(host, &machine, BOOT_LIMIT)?;
     guest.npu()?;
     let mut command = host.testbed.command_for(program);
-    let records = answers(&wanted.name(), &mut |arguments| {
+    let records = played(&wanted.name(), &mut |arguments| {
         let finished = guest.run(command.args(arguments), LIMIT)?;
         ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(8));
         Ok(finished.stdout)
