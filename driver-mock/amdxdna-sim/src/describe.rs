@@ -2,10 +2,10 @@
 //!
 //! The same for the simulated device and for the host's own, so that their streams can be laid side by side.
 
-use crate::errno::Errno;
 use crate::node::ioctl_prefix as prefix;
 use amdxdna_sys::*;
 use bytemuck::Pod;
+use nix::errno::Errno;
 
 /// A structure before and after its call, filled up with zeros where the caller's is shorter.
 pub type Seen = (Vec<u8>, Vec<u8>);

@@ -9,10 +9,10 @@
 //! kernels have it with AMD graphics only.
 
 use crate::describe::{self, Seen};
-use crate::errno::Errno;
 use crate::journal::Journal;
 use crate::node::ioctl;
 use amdxdna_sys::RequestCode;
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -102,13 +102,12 @@ pub fn ioctl(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::faults::FaultPlan;
     use crate::settings::Settings;
     use amdxdna_sys::{Request, amdxdna_drm_create_bo, amdxdna_drm_get_bo_info};
     use std::sync::Arc;
 
     fn journal(record: &std::path::Path, faults: &str) -> Journal {
-        let faults = FaultPlan::parse(faults, |_| true).unwrap();
+        let faults = crate::faults::parse(faults).unwrap();
         let record = Some(record.to_owned());
         Journal::new(Arc::new(Settings { faults, record, host: true, ..Settings::default() })).unwrap()
     }

@@ -1,10 +1,10 @@
 //! What happened: counts of calls, messages, the stream of calls, and the report at exit.
 
-use crate::errno::Errno;
-use crate::faults::CommandFault;
 use crate::node::Device;
 use crate::settings::Settings;
 use crate::stream::Stream;
+use aie_driver_mock::npu::fault_plan::CommandFault;
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -104,10 +104,10 @@ impl Journal {
             call.count += 1;
             call.count
         };
-        match self.settings.faults.call(name, occurrence) {
+        match self.settings.faults.other(occurrence, |(call, errno)| (call == name).then_some(*errno)) {
             None => Ok(()),
             Some(errno) => {
-                self.log(|| format!("{name} number {occurrence} fails with {errno}, as planned"));
+                self.log(|| format!("{name} number {occurrence} fails with {errno:?}, as planned"));
                 Err(errno)
             }
         }
@@ -123,7 +123,7 @@ impl Journal {
         let space = if detail.is_empty() { "" } else { " " };
         let line = match result {
             Ok(_) => format!("{name}{space}{detail} = ok"),
-            Err(errno) => format!("{name}{space}{detail} = {errno}"),
+            Err(errno) => format!("{name}{space}{detail} = {errno:?}"),
         };
         if let Some(stream) = &self.stream {
             stream.line(&line);
@@ -137,14 +137,14 @@ impl Journal {
     pub fn leave_unordered<T>(&self, name: &'static str, result: &Result<T, Errno>) {
         self.count_error(name, result);
         if self.settings.log {
-            print(&result.as_ref().map_or_else(|errno| format!("{name} = {errno}"), |_| format!("{name} = ok")));
+            print(&result.as_ref().map_or_else(|errno| format!("{name} = {errno:?}"), |_| format!("{name} = ok")));
         }
     }
 
     fn count_error<T>(&self, name: &'static str, result: &Result<T, Errno>) {
         if let Err(errno) = result {
             let mut calls = self.calls.lock();
-            *calls.entry(name).or_default().errors.entry(errno.to_string()).or_default() += 1;
+            *calls.entry(name).or_default().errors.entry(format!("{errno:?}")).or_default() += 1;
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn calls_are_counted_with_their_errors() {
-        let faults = crate::faults::FaultPlan::parse("CREATE_BO@2=ENOMEM", |_| true).unwrap();
+        let faults = crate::faults::parse("CREATE_BO@2=ENOMEM").unwrap();
         let journal = Journal::new(Arc::new(Settings { faults, ..Settings::default() })).unwrap();
         for expected in [Ok(()), Err(Errno::ENOMEM), Ok(())] {
             let result = journal.enter("CREATE_BO");

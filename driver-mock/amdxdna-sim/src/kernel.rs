@@ -3,7 +3,7 @@
 //! A simulated machine has one kernel. `docs/simulated-kernels.md` shows these facts as a table. "Source" names files of the kernel
 //! driver: `drivers/accel/amdxdna` in mainline of that version, `src/driver/amdxdna` in amd/xdna-driver for `legacy`.
 
-use crate::errno::Errno;
+use nix::errno::Errno;
 use std::fmt::{Display, Formatter};
 
 /// A kernel with its amdxdna driver.

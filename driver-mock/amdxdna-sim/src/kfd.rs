@@ -2,12 +2,12 @@
 //!
 //! ROCR's host agent waits for events in a thread of its own; so waiting really waits, until an event is set or the time is up.
 
-use crate::errno::Errno;
 use crate::journal::Journal;
 use crate::node::ioctl_prefix as prefix;
 use crate::user;
 use amdxdna_sys::RequestCode;
 use bytemuck::{Pod, Zeroable, bytes_of};
+use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,27 +2,27 @@
 //!
 //! Programs find an NPU through files and drive it through ioctls. This crate is the body of a library for `LD_PRELOAD` that
 //! answers both, so that this project's driver, AMD's ROCR and AMD's XRT, as they are, run on a machine without an NPU, up to
-//! completed dispatches. The node behaves like one kernel at a time ([`kernel`]). What executes the kernels comes from outside, as a
+//! completed dispatches. The node behaves like one kernel at a time (`kernel`). What executes the kernels comes from outside, as a
 //! [`KernelExecutor`](aie_hal::KernelExecutor); the silicon behind the node, with its limits and its clock, is
 //! [`aie_driver_mock::npu`].
 //!
 //! # Layers
-//! - [`node`] is the kernel driver: open files, BOs, contexts, commands, with its checks, limits and error codes.
-//! - [`kfd`] is `/dev/kfd`, as far as the CPU's agent needs it; [`tree`] the files below `/sys` and `/dev`.
-//! - [`host`] passes calls on to the host's own device, to record them in the same way.
-//! - [`interpose`] stands in front of the C library's functions; [`preload!`] exports them.
+//! - `node` is the kernel driver: open files, BOs, contexts, commands, with its checks, limits and error codes.
+//! - `kfd` is `/dev/kfd`, as far as the CPU's agent needs it; `tree` the files below `/sys` and `/dev`.
+//! - `host` passes calls on to the host's own device, to record them in the same way.
+//! - `interpose` stands in front of the C library's functions; [`preload!`] exports them.
 //!
 //! # Environment
 //! Read once, when the process starts. A value that cannot be used ends the process with exit code 2 and a message.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
-//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN`. `host`: nothing is simulated, see [`host`] | `aie2p` |
-//! | `AMDXDNA_SIM_KERNEL` | which kernel the node behaves like: `legacy`, `6.14`, `6.18` or `7.2`, see [`kernel`] | `6.18` |
+//! | `AMDXDNA_SIM_DEVICES` | comma list of `ARCH` or `ARCH@PCIADDRESS`; the place in the list is N of `/dev/accel/accelN`. `host`: nothing is simulated, see `host` | `aie2p` |
+//! | `AMDXDNA_SIM_KERNEL` | which kernel the node behaves like: `legacy`, `6.14`, `6.18` or `7.2`, see `kernel` | `6.18` |
 //! | `AMDXDNA_SIM_MACHINE` | comma list of defects, see below | none |
-//! | `AMDXDNA_SIM_FAULTS` | planned failures, see [`faults`] | none |
+//! | `AMDXDNA_SIM_FAULTS` | planned failures, see `faults` | none |
 //! | `AMDXDNA_SIM_REPORT` | file for the report at exit; `%p` becomes the process id | none |
-//! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see [`stream`] | none |
+//! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see `stream` | none |
 //! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is told and makes the exit code 3 | none |
 //! | `AMDXDNA_SIM_ROOT` | folder for the simulated files, which stays | a temporary one |
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
@@ -52,19 +52,18 @@
 //! ones, such as `/dev`, list what the host has.
 
 mod describe;
-pub mod errno;
-pub mod faults;
-pub mod host;
+mod faults;
+mod host;
 #[doc(hidden)]
 pub mod interpose;
-pub mod journal;
-pub mod kernel;
-pub mod kfd;
-pub mod memory;
-pub mod node;
+mod journal;
+mod kernel;
+mod kfd;
+mod memory;
+mod node;
 mod process;
 mod real;
-pub mod settings;
-pub mod stream;
-pub mod tree;
+mod settings;
+mod stream;
+mod tree;
 mod user;

@@ -6,8 +6,8 @@
 //!
 //! This file makes its system calls directly: the C functions of the same names lead back into this library.
 
-use crate::errno::Errno;
 use aie_device_memory::{Region, Span};
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};

@@ -3,7 +3,6 @@
 //! A child that goes on after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
 //! file to it, as the state of the simulator is its parent's.
 
-use crate::errno::Errno;
 use crate::host::{Host, HostFile};
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
@@ -12,6 +11,7 @@ use crate::node::{Bo, Device, File, Mappings, SyncFile, Syncobj};
 use crate::settings::Settings;
 use crate::tree::{KFD_NODE, Prefixes, Tree};
 use aie_hal::host_function::KernelExecutor;
+use nix::errno::Errno;
 use parking_lot::RwLock;
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -3,6 +3,7 @@
 //! They are looked up behind this library, once each. Calls that the C library makes itself never come here.
 
 use libc::{c_char, c_int, c_uint, c_void, mode_t, size_t, ssize_t};
+use nix::errno::Errno;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -40,12 +41,6 @@ fn next(cell: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     found
 }
 
-/// Sets `errno`.
-pub fn set_errno(code: c_int) {
-    // SAFETY: the address of the calling thread's `errno`.
-    unsafe { *libc::__errno_location() = code };
-}
-
 macro_rules! real {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
         #[doc = concat!("The C library's `", stringify!($name), "`.")]
@@ -60,7 +55,7 @@ macro_rules! real {
             };
             let function = next(&CELL, name);
             if function.is_null() {
-                set_errno(libc::ENOSYS);
+                Errno::ENOSYS.set();
                 return <$result as Missing>::missing();
             }
             // SAFETY: the function of that name has this signature on systems whose C library is glibc; one more integer

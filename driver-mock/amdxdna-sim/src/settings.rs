@@ -1,8 +1,7 @@
 //! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
 
-use crate::faults::{FaultPlan, OTHER_CALLS};
+use crate::faults::{self, FaultPlan};
 use crate::kernel::{Kernel, Profile, WaitCmd};
-use crate::kfd::KFD_CALLS;
 use aie_hal::arch::{Arch, ArchRegistry};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,11 +132,6 @@ impl Settings {
         let get = |name: &str| variable(&format!("AMDXDNA_SIM_{name}")).filter(|value| !value.is_empty());
         let wrong = |name: &str, why: String| format!("AMDXDNA_SIM_{name}: {why}. The variables are {VARIABLES}");
         let devices = get("DEVICES").unwrap_or_else(|| "aie2p".into());
-        let known = |name: &str| {
-            amdxdna_sys::layout::ioctls().any(|call| call.name == name)
-                || OTHER_CALLS.contains(&name)
-                || KFD_CALLS.iter().any(|c| c.0 == name)
-        };
         let host = devices == HOST;
         if host && let Some(name) = ["KERNEL", "MACHINE"].into_iter().find(|name| get(name).is_some()) {
             let why = format!("the devices are the host's, with its own kernel; leave out AMDXDNA_SIM_{name}");
@@ -162,7 +156,7 @@ impl Settings {
             host,
             kernel,
             machine,
-            faults: FaultPlan::parse(&get("FAULTS").unwrap_or_default(), known).map_err(|why| wrong("FAULTS", why))?,
+            faults: faults::parse(&get("FAULTS").unwrap_or_default()).map_err(|why| wrong("FAULTS", why))?,
             root: get("ROOT").map(PathBuf::from),
             report: get("REPORT").map(PathBuf::from),
             record: get("RECORD").map(PathBuf::from),

@@ -3,7 +3,7 @@
 //! The kernel checks every access and answers EFAULT. Here, an access goes to the page that the address names; only addresses
 //! that cannot be right are EFAULT. A caller with a wild pointer gets a fault instead of an error code.
 
-use crate::errno::Errno;
+use nix::errno::Errno;
 
 /// No object is below this address.
 const LOWEST: u64 = 4096;

@@ -3,11 +3,11 @@
 
 use crate::address_space::AddressSpace;
 use crate::command::Command;
-use crate::faults::FaultPlan;
+use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
 use aie_driver_mock::npu::array::{self, Array, LoadedPdi, Outcome};
-use aie_driver_mock::npu::command_fault::CommandFault;
+use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_driver_mock::npu::status;
 use aie_driver_mock::npu::transaction::Transaction;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Surroundings<'a> {
 pub fn run(array: &mut Array, job: &Job, around: &Surroundings<'_>, mut asynchronous: impl FnMut()) -> Ran {
     for (index, command) in job.commands.iter().enumerate() {
         let number = around.journal.command();
-        if around.faults.is_asynchronous(number) {
+        if around.faults.other(number, |fault| (*fault == Fault::Asynchronous).then_some(())).is_some() {
             asynchronous();
         }
         let outcome = match around.faults.command(number) {

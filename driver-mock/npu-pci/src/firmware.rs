@@ -3,7 +3,7 @@
 use crate::address_space::AddressSpace;
 use crate::command::{self, ChainBuffer, Command};
 use crate::execution::{Job, Ran};
-use crate::faults::MessageFault;
+use crate::faults::Fault;
 use crate::heap::Heap;
 use crate::journal::Journal;
 use crate::mailbox::{MANAGEMENT, Message, Place};
@@ -117,12 +117,16 @@ impl Firmware {
             return Reply::Now(bytes_of(&[status::INVALID_COMMAND]));
         };
         let occurrence = journal.message(channel, kind, message.id, &message.payload);
-        match self.settings.faults.message(kind.name, occurrence) {
-            Some(MessageFault::Silent) => {
+        let planned = self.settings.faults.other(occurrence, |fault| match fault {
+            Fault::Message(name, answer) if *name == kind.name => Some(*answer),
+            _ => None,
+        });
+        match planned {
+            Some(None) => {
                 journal.note(format!("{} number {occurrence} is not answered, as planned", kind.name));
                 return Reply::Never;
             }
-            Some(MessageFault::Status(status)) => {
+            Some(Some(status)) => {
                 journal.note(format!("{} number {occurrence} gets status {status:#x}, as planned", kind.name));
                 return Reply::Now(kind.answer(status));
             }

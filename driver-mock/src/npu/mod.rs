@@ -13,7 +13,7 @@
 pub mod array;
 mod chain;
 mod clock;
-pub mod command_fault;
+pub mod fault_plan;
 mod heap;
 mod refusal;
 pub mod status;

@@ -2,7 +2,7 @@
 
 use aie_hal::ArchRegistry;
 use aie_npu_pci::device::Device;
-use aie_npu_pci::faults::FaultPlan;
+use aie_npu_pci::faults::{self, FaultPlan};
 use aie_npu_pci::journal::Journal;
 use aie_npu_pci::model::{MODELS, Model, Protocol};
 use aie_npu_pci::server::Waiting;
@@ -38,7 +38,7 @@ struct Options {
     contexts: Option<usize>,
     /// What goes wrong: timeout@N, garbage@N, lost@N, status=S@N, async@N for the N-th command, MESSAGE@N=S or MESSAGE@N=silent for
     /// messages of the kernel driver; a comma list
-    #[arg(long, value_name = "LIST", default_value = "", value_parser = FaultPlan::parse, hide_default_value = true)]
+    #[arg(long, value_name = "LIST", default_value = "", value_parser = faults::parse, hide_default_value = true)]
     faults: FaultPlan,
     /// File for a line about every register access and message
     #[arg(long, value_name = "FILE")]

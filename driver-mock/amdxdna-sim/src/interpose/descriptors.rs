@@ -1,17 +1,13 @@
 //! Functions that take a descriptor, and memory mappings.
 
 use super::result;
-use crate::errno::Errno;
 use crate::host;
 use crate::node::{self, Wanted};
 use crate::process::{Open, Process, simulated};
-use crate::real::{self, set_errno};
+use crate::real;
 use libc::{c_int, c_ulong, c_void, size_t};
+use nix::errno::Errno;
 
-/// `close`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn close(fd: c_int) -> c_int {
     let planned = simulated(|process| {
         let open = process.table.take(fd)?;
@@ -43,47 +39,27 @@ fn copied(fd: c_int, copy: c_int) -> c_int {
     copy
 }
 
-/// `dup`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn dup(fd: c_int) -> c_int {
     // SAFETY: the caller's argument.
     copied(fd, unsafe { real::dup(fd) })
 }
 
-/// `dup2`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn dup2(fd: c_int, target: c_int) -> c_int {
     // SAFETY: the caller's arguments.
     copied(fd, unsafe { real::dup2(fd, target) })
 }
 
-/// `dup3`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
     copied(fd, unsafe { real::dup3(fd, target, flags) })
 }
 
-/// `fcntl`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's arguments.
     let found = unsafe { real::fcntl64(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, found) } else { found }
 }
 
-/// `ioctl`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let address = argument.expose_provenance() as u64;
     let ours = simulated(|process| match process.table.get(fd)? {
@@ -144,10 +120,6 @@ fn map(
     }
 }
 
-/// `mmap`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn mmap(
     address: *mut c_void,
     length: size_t,
@@ -176,17 +148,13 @@ pub unsafe fn mmap(
     match ours {
         Some(Ok(found)) => std::ptr::with_exposed_provenance_mut(found),
         Some(Err(errno)) => {
-            set_errno(errno.code());
+            errno.set();
             libc::MAP_FAILED
         }
         None => real(),
     }
 }
 
-/// `munmap`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn munmap(address: *mut c_void, length: size_t) -> c_int {
     let start = address.expose_provenance();
     let planned = simulated(|process| {

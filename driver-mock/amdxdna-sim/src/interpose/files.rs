@@ -1,13 +1,13 @@
 //! Functions that take a path.
 
 use super::result;
-use crate::errno::Errno;
 use crate::host::Host;
 use crate::process::{Process, simulated, with_files};
-use crate::real::{self, set_errno};
+use crate::real;
 use crate::settings::Presence;
 use crate::tree::{Node, Target};
 use libc::{c_char, c_int, mode_t, size_t, ssize_t};
+use nix::errno::Errno;
 use std::ffi::CStr;
 
 /// Where a path of the caller leads, when it is redirected.
@@ -91,79 +91,55 @@ unsafe fn open_host(
     Some(opened)
 }
 
-/// `open`.
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn open_in(path: *const c_char, flags: c_int, mode: mode_t, real: impl Fn() -> c_int) -> c_int {
+    // SAFETY: the caller's path.
+    let ours = simulated(|process| match unsafe { target(process, path) } {
+        Some(target) => Some(open_target(process, &target, flags, mode)),
+        // SAFETY: the caller's path.
+        None => unsafe { open_host(process, path, &real) },
+    });
+    ours.map_or_else(real, result)
+}
+
+/// Makes a call on `path`, or on the path in the tree that it is redirected to.
 ///
 /// # Safety
-/// As in C.
+/// `path` is null or a C string.
+unsafe fn redirected<R>(path: *const c_char, real: impl FnOnce(*const c_char) -> R) -> R {
+    // SAFETY: the caller's path.
+    let ours = with_files(|process| unsafe { target(process, path) });
+    real(ours.as_ref().map_or(path, |target| target.path.as_ptr()))
+}
+
 pub unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    let real = || unsafe { real::open(path, flags, mode) };
-    // SAFETY: the caller's path.
-    let ours = simulated(|process| match unsafe { target(process, path) } {
-        Some(target) => Some(open_target(process, &target, flags, mode)),
-        // SAFETY: the caller's path.
-        None => unsafe { open_host(process, path, real) },
-    });
-    match ours {
-        Some(ours) => result(ours),
-        None => real(),
-    }
+    unsafe { open_in(path, flags, mode, || real::open(path, flags, mode)) }
 }
 
-/// `openat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    let real = || unsafe { real::openat(folder, path, flags, mode) };
-    // SAFETY: the caller's path.
-    let ours = simulated(|process| match unsafe { target(process, path) } {
-        Some(target) => Some(open_target(process, &target, flags, mode)),
-        // SAFETY: the caller's path.
-        None => unsafe { open_host(process, path, real) },
-    });
-    match ours {
-        Some(ours) => result(ours),
-        None => real(),
-    }
+    unsafe { open_in(path, flags, mode, || real::openat(folder, path, flags, mode)) }
 }
 
-/// `fopen`. A device node opened so is a plain file: nothing makes ioctls on one.
-///
-/// # Safety
-/// As in C.
+/// A device node opened so is a plain file: nothing makes ioctls on one.
 pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-    // SAFETY: the caller's path.
-    let ours = with_files(|process| unsafe { target(process, path) });
-    // SAFETY: a C string of ours, or the caller's; the caller's mode.
-    unsafe { real::fopen(ours.as_ref().map_or(path, |target| target.path.as_ptr()), mode) }
+    // SAFETY: the caller's arguments.
+    unsafe { redirected(path, |path| real::fopen(path, mode)) }
 }
 
-/// `opendir`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn opendir(path: *const c_char) -> *mut libc::DIR {
     // SAFETY: the caller's path.
-    let ours = with_files(|process| unsafe { target(process, path) });
-    // SAFETY: a C string of ours, or the caller's.
-    unsafe { real::opendir(ours.as_ref().map_or(path, |target| target.path.as_ptr())) }
+    unsafe { redirected(path, |path| real::opendir(path)) }
 }
 
 /// `access`, and its relatives for the effective user.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { access_in(path, mode, |path| real::access(path, mode)) }
 }
 
-/// `faccessat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { access_in(path, mode, |path| real::faccessat(folder, path, mode, flags)) }
@@ -185,32 +161,17 @@ unsafe fn access_in(path: *const c_char, mode: c_int, real: impl Fn(*const c_cha
     }
 }
 
-/// `readlink`. Links in the tree are relative, so their text is right as it is.
-///
-/// # Safety
-/// As in C.
+/// Links in the tree are relative, so their text is right as it is.
 pub unsafe fn readlink(path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
-    // SAFETY: the caller's path.
-    let ours = with_files(|process| unsafe { target(process, path) });
-    // SAFETY: a C string of ours, or the caller's; the caller's buffer.
-    unsafe { real::readlink(ours.as_ref().map_or(path, |target| target.path.as_ptr()), buffer, length) }
+    // SAFETY: the caller's arguments.
+    unsafe { redirected(path, |path| real::readlink(path, buffer, length)) }
 }
 
-/// `readlinkat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn readlinkat(folder: c_int, path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
-    // SAFETY: the caller's path.
-    let ours = with_files(|process| unsafe { target(process, path) });
-    // SAFETY: a C string of ours, or the caller's; the caller's buffer.
-    unsafe { real::readlinkat(folder, ours.as_ref().map_or(path, |target| target.path.as_ptr()), buffer, length) }
+    // SAFETY: the caller's arguments.
+    unsafe { redirected(path, |path| real::readlinkat(folder, path, buffer, length)) }
 }
 
-/// `realpath`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
@@ -235,6 +196,6 @@ pub unsafe fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_cha
             *found.add(outside.len()) = 0;
         }
     }
-    set_errno(0);
+    Errno::clear();
     found
 }

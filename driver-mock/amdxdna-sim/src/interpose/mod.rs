@@ -5,28 +5,29 @@
 //! aarch64 Linux, integers of a variable argument list are passed as any others are.
 //!
 //! Each function asks the simulator first and goes to the C library when the call is none of its business: another path, another
-//! descriptor, a forked child, or a call that the simulator itself makes.
+//! descriptor, a forked child, or a call that the simulator itself makes. What a caller has to keep is what C says of the function of
+//! the same name.
+#![allow(missing_docs, clippy::missing_safety_doc, reason = "what C says of the functions holds here")]
 
 mod descriptors;
-mod end;
+mod exit;
 mod files;
 mod status;
 
 pub use crate::process::start;
 pub use aie_hal::host_function::KernelExecutor;
 pub use descriptors::{close, dup, dup2, dup3, fcntl, ioctl, mmap, munmap};
-pub use end::{_exit, abort, assert_fail};
+pub use exit::{_exit, abort, assert_fail};
 pub use files::{access, faccessat, fopen, open, openat, opendir, readlink, readlinkat, realpath};
 pub use libc;
 pub use status::{fstat, fstatat, fstatat_versioned, lstat, stat, statx};
 
-use crate::errno::Errno;
-use crate::real::set_errno;
+use nix::errno::Errno;
 
 /// The result of a C function that returns -1 and sets `errno`.
 fn result(result: Result<i32, Errno>) -> i32 {
     result.unwrap_or_else(|errno| {
-        set_errno(errno.code());
+        errno.set();
         -1
     })
 }

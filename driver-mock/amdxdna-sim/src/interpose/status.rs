@@ -36,10 +36,6 @@ fn open_node(fd: c_int) -> Option<Node> {
     })
 }
 
-/// `fstat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
     let result = unsafe { real::fstat64(fd, status) };
@@ -50,37 +46,22 @@ pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
     result
 }
 
-/// `stat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn stat(path: *const c_char, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { in_tree(path, status, |path| real::stat64(path, status)) }
 }
 
-/// `lstat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn lstat(path: *const c_char, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { in_tree(path, status, |path| real::lstat64(path, status)) }
 }
 
-/// `fstatat`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn fstatat(folder: c_int, path: *const c_char, status: *mut libc::stat64, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
     unsafe { in_tree(path, status, |path| real::fstatat64(folder, path, status, flags)) }
 }
 
 /// `__fxstatat`, as programs built against an old C library call it.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn fstatat_versioned(
     _version: c_int,
     folder: c_int,
@@ -92,10 +73,6 @@ pub unsafe fn fstatat_versioned(
     unsafe { fstatat(folder, path, status, flags) }
 }
 
-/// `statx`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int {
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {

@@ -6,9 +6,7 @@
 use super::heap::HeapAccount;
 use crate::journal::Journal;
 use crate::memory::Memory;
-use amdxdna_sys::{
-    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR, limits,
-};
+use amdxdna_sys::{AMDXDNA_INVALID_ADDR, limits};
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -54,16 +52,6 @@ impl Kind {
             Self::Cmd => "CMD",
             Self::Imported => "IMPORTED",
             Self::User { .. } => "USER",
-        }
-    }
-
-    /// Number in the uapi.
-    pub fn number(&self) -> u32 {
-        match self {
-            Self::Shmem | Self::Imported | Self::User { .. } => AMDXDNA_BO_SHMEM,
-            Self::Heap { .. } => AMDXDNA_BO_DEV_HEAP,
-            Self::Dev { .. } => AMDXDNA_BO_DEV,
-            Self::Cmd => AMDXDNA_BO_CMD,
         }
     }
 }

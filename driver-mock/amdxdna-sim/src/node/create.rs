@@ -3,11 +3,11 @@
 use super::bo::{Bo, Kind};
 use super::file::File;
 use super::user_memory::{self, Table};
-use crate::errno::Errno;
 use crate::memory::Memory;
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, amdxdna_drm_create_bo, limits,
 };
+use nix::errno::Errno;
 use std::sync::Arc;
 
 /// Bytes of all offsets that DRM hands out for `mmap` (`DRM_FILE_PAGE_OFFSET_SIZE`).

@@ -6,9 +6,9 @@ use super::bo::{Bo, Kind};
 use super::file::File;
 use super::queue::Pending;
 use super::syncobj::Fence;
-use crate::errno::Errno;
 use crate::kernel::Sync;
 use amdxdna_sys::SYNC_DIRECT_FROM_DEVICE;
+use nix::errno::Errno;
 use std::sync::Arc;
 
 impl File {

@@ -5,7 +5,6 @@ use super::context::{Context, place};
 use super::heap::Heaps;
 use super::syncobj::Syncobj;
 use super::{Device, FIRST_MAP_OFFSET};
-use crate::errno::Errno;
 use crate::kernel::Queries;
 use crate::memory::{self, Memory};
 use aie_driver_mock::npu::array::LoadedPdi;
@@ -15,6 +14,7 @@ use amdxdna_sys::{
     amdxdna_drm_get_bo_info, amdxdna_hwctx_param_config_cu, limits,
 };
 use bytemuck::Zeroable;
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

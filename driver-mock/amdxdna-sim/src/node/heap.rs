@@ -5,8 +5,8 @@
 
 use super::Device;
 use super::bo::{Bo, Kind};
-use crate::errno::Errno;
 use amdxdna_sys::limits::{DEV_BO_ALIGNMENT, DEV_MEM_SIZE, PAGE};
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -4,11 +4,11 @@
 
 use super::file::{File, prefix};
 use super::queue::Line;
-use crate::errno::Errno;
 use crate::kernel::Queries;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
+use nix::errno::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

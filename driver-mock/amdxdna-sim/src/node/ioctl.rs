@@ -8,12 +8,12 @@ use super::sync_file::SyncFile;
 use super::syncobj::Syncobj;
 use super::syncobj_ioctl;
 use crate::describe;
-use crate::errno::Errno;
 use crate::kernel::{Queries, WaitCmd};
 use crate::user;
 use amdxdna_sys::layout::{self, Ioctl};
 use amdxdna_sys::*;
 use bytemuck::bytes_of;
+use nix::errno::Errno;
 use std::sync::Arc;
 
 /// Longest list that CONFIG_HWCTX takes, in bytes.

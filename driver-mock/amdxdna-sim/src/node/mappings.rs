@@ -4,9 +4,9 @@
 //! its BO alive, when it goes. Most calls of `munmap` have nothing to do with BOs; they are recognised without a lock.
 
 use super::bo::{Bo, Kind};
-use crate::errno::Errno;
 use crate::journal::Journal;
 use amdxdna_sys::limits::PAGE;
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,8 +5,8 @@ use super::chain::Submission;
 use super::file::File;
 use super::queue::{Line, Pending};
 use super::syncobj::{Fence, Syncobj};
-use crate::errno::Errno;
 use crate::kernel::{Profile, WaitCmd};
+use nix::errno::Errno;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -6,10 +6,10 @@
 
 use super::events;
 use super::queue::{Line, Standing};
-use crate::errno::Errno;
 use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT,
 };
+use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -4,9 +4,9 @@ use super::file::{File, prefix};
 use super::ioctl::{Descriptors, with};
 use super::sync_file::SyncFile;
 use super::syncobj::{Fence, Syncobj, Wait};
-use crate::errno::Errno;
 use crate::user;
 use amdxdna_sys::*;
+use nix::errno::Errno;
 use std::sync::Arc;
 
 /// Flags of SYNCOBJ_WAIT and, with one more, of SYNCOBJ_TIMELINE_WAIT.

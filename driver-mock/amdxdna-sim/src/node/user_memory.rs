@@ -4,12 +4,12 @@
 //! place, with the protection that each had: the caller sees what it saw, and the BO is one like any other. What another thread
 //! writes in this moment may be lost, and a shared mapping of a file is not shared with the file any more.
 
-use crate::errno::Errno;
 use crate::kernel::UserPointers;
 use crate::memory::Memory;
 use crate::user;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl};
+use nix::errno::Errno;
 use std::ops::Range;
 
 /// What the caller's table says.

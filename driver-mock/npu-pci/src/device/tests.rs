@@ -1,7 +1,7 @@
 //! The device as a kernel driver uses it: registers, mailbox, memory.
 
 use super::*;
-use crate::faults::FaultPlan;
+use crate::faults;
 use crate::message::{self, Kind, Request, bytes_of};
 use crate::model::Model;
 use aie_driver_mock::npu::status;
@@ -65,8 +65,8 @@ struct Driver {
 }
 
 impl Driver {
-    fn new(npu: &str, faults: &str) -> Self {
-        Self::with(npu, |settings| settings.faults = FaultPlan::parse(faults).unwrap())
+    fn new(npu: &str, plan: &str) -> Self {
+        Self::with(npu, |settings| settings.faults = faults::parse(plan).unwrap())
     }
 
     fn with(npu: &str, change: impl FnOnce(&mut Settings)) -> Self {

@@ -1,8 +1,8 @@
 //! Jobs behind the caller.
 
 use super::rig::{context, rig_of, rig_with};
-use crate::errno::Errno;
 use amdxdna_sys::ert::state;
+use nix::errno::Errno;
 use std::time::{Duration, Instant};
 
 #[test]

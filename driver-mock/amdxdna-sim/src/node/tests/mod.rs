@@ -7,16 +7,12 @@ mod newest;
 mod rig;
 mod syncobj;
 
-use crate::errno::Errno;
 use crate::node::File;
 use amdxdna_sys::ert::{opcode, state};
 use amdxdna_sys::limits::*;
-use amdxdna_sys::{
-    AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, AMDXDNA_INVALID_ADDR, amdxdna_drm_create_bo,
-    amdxdna_drm_get_bo_info,
-};
-use bytemuck::Zeroable;
-use rig::{Rig, context, create, device, heap_address, map_at, rig, rig_of, rig_with};
+use amdxdna_sys::{AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_SHMEM};
+use nix::errno::Errno;
+use rig::{Rig, context, create, device, rig, rig_of, rig_with};
 use rstest::rstest;
 
 #[test]
@@ -33,51 +29,11 @@ fn bos_have_the_lowest_free_handles_of_their_file() {
     assert_eq!(create(&File::open(device).unwrap(), AMDXDNA_BO_SHMEM, 1), Ok(1));
 }
 
-#[rstest]
-#[case::empty(AMDXDNA_BO_SHMEM, 0, Errno::EINVAL)]
-#[case::unknown(5, 4096, Errno::EINVAL)]
-#[case::huge(AMDXDNA_BO_SHMEM, 1 << 39, Errno::ENOMEM)]
-#[case::more_than_offsets(AMDXDNA_BO_SHMEM, 1 << 60, Errno::ENOSPC)]
-#[case::negative(AMDXDNA_BO_SHMEM, usize::MAX - 4095, Errno::EINVAL)]
-#[case::rounded_to_nothing(AMDXDNA_BO_SHMEM, usize::MAX, Errno::EINVAL)]
-#[case::long_command(AMDXDNA_BO_CMD, CMD_BO_BYTES + 1, Errno::EINVAL)]
-#[case::short_command(AMDXDNA_BO_CMD, 3, Errno::EINVAL)]
-#[case::half_heap(AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE / 2, Errno::EINVAL)]
-#[case::second_heap(AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE, Errno::EBUSY)]
-#[case::larger_than_the_heap(AMDXDNA_BO_DEV, DEV_MEM_SIZE + 1, Errno::EINVAL)]
-fn bos_that_cannot_be(#[case] kind: u32, #[case] size: usize, #[case] expected: Errno) {
-    assert_eq!(create(&rig_of("6.18", "", "").file, kind, size), Err(expected));
-}
-
 #[test]
-fn flags_and_user_addresses_are_refused() {
-    let Rig { file, .. } = &rig();
-    for arguments in [
-        amdxdna_drm_create_bo { flags: 1, ..amdxdna_drm_create_bo::zeroed() },
-        amdxdna_drm_create_bo { vaddr: 4096, ..amdxdna_drm_create_bo::zeroed() },
-    ] {
-        let mut arguments = amdxdna_drm_create_bo { type_: AMDXDNA_BO_SHMEM, size: 4096, ..arguments };
-        assert_eq!(file.create_bo(&mut arguments), Err(Errno::EINVAL));
-    }
-}
-
-#[test]
-fn parts_of_the_heap_need_a_heap_that_is_mapped() {
-    let device = device("", "");
-    let file = File::open(&device).unwrap();
-    assert_eq!(create(&file, AMDXDNA_BO_DEV, PAGE), Err(Errno::EINVAL));
-    let heap = create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
-    assert_eq!(create(&file, AMDXDNA_BO_DEV, PAGE), Err(Errno::EINVAL));
-    let address = map_at(&file, heap, heap_address());
-    let part = create(&file, AMDXDNA_BO_DEV, 100).unwrap();
-    let mut info = amdxdna_drm_get_bo_info { handle: part, ..amdxdna_drm_get_bo_info::zeroed() };
-    file.get_bo_info(&mut info).unwrap();
-    assert_eq!((info.vaddr, info.xdna_addr), (address as u64, DEV_MEM_BASE));
-    assert_eq!(info.map_offset, AMDXDNA_INVALID_ADDR);
-    // The heap outlives its handle while it has parts, and there is never a second one.
-    file.gem_close(heap).unwrap();
-    assert!(file.bo(part).unwrap().memory().is_some());
-    assert_eq!(create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE), Err(Errno::EBUSY));
+fn more_than_the_machine_has_is_refused_and_so_is_a_context_of_no_tiles() {
+    let file = File::open(&device("", "")).unwrap();
+    assert_eq!(create(&file, AMDXDNA_BO_SHMEM, 1 << 39), Err(Errno::ENOMEM));
+    assert_eq!(context(&file, 0), Err(Errno::EINVAL), "before the heap is missed");
 }
 
 #[test]
@@ -92,68 +48,8 @@ fn a_small_heap_is_full_early_and_takes_back() {
 }
 
 #[test]
-fn bos_are_mapped_by_their_offset() {
-    let Rig { device, file, data, .. } = &rig();
-    let bo = file.bo(*data).unwrap();
-    let offset = bo.map_offset();
-    assert!(file.mappable(offset, 2 * PAGE, libc::MAP_SHARED).is_ok());
-    assert!(file.mappable(offset, PAGE, libc::MAP_SHARED | libc::MAP_FIXED).is_ok());
-    let refused = |offset, length, flags| file.mappable(offset, length, flags).map(drop);
-    assert_eq!(refused(offset, 2 * PAGE + 1, libc::MAP_SHARED), Err(Errno::EINVAL));
-    assert_eq!(refused(offset + PAGE as u64, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
-    assert_eq!(refused(offset, PAGE, libc::MAP_PRIVATE), Err(Errno::EINVAL));
-    assert_eq!(refused(AMDXDNA_INVALID_ADDR, PAGE, libc::MAP_SHARED), Err(Errno::EINVAL));
-    let other = File::open(device).unwrap();
-    assert_eq!(other.mappable(offset, PAGE, libc::MAP_SHARED).map(drop), Err(Errno::EACCES));
-    file.gem_close(*data).unwrap();
-    assert_eq!(refused(offset, PAGE, libc::MAP_SHARED), Err(Errno::EACCES), "its mapping keeps it");
-}
-
-#[test]
-fn a_mapping_keeps_its_bo() {
-    let Rig { device, file, data, address, .. } = &rig();
-    let before = device.journal.counts.bos.now();
-    file.gem_close(*data).unwrap();
-    assert_eq!(device.journal.counts.bos.now(), before);
-    assert!(device.mappings.remove(*address, 2 * PAGE));
-    assert_eq!(device.journal.counts.bos.now(), before - 1);
-}
-
-#[test]
-fn infos_and_syncs_are_checked() {
-    let Rig { file, data, address, .. } = &rig();
-    let mut info = amdxdna_drm_get_bo_info { handle: *data, ..amdxdna_drm_get_bo_info::zeroed() };
-    file.get_bo_info(&mut info).unwrap();
-    assert_eq!((info.vaddr, info.xdna_addr), (*address as u64, *address as u64));
-    assert_eq!(file.get_bo_info(&mut amdxdna_drm_get_bo_info { handle: 99, ..info }), Err(Errno::ENOENT));
-    assert_eq!(file.get_bo_info(&mut amdxdna_drm_get_bo_info { ext: 1, ..info }), Err(Errno::EINVAL));
-    let new = create(file, AMDXDNA_BO_SHMEM, 1).unwrap();
-    let mut info = amdxdna_drm_get_bo_info { handle: new, ..amdxdna_drm_get_bo_info::zeroed() };
-    file.get_bo_info(&mut info).unwrap();
-    assert_eq!((info.vaddr, info.xdna_addr), (AMDXDNA_INVALID_ADDR, AMDXDNA_INVALID_ADDR));
-    assert_eq!(file.sync_bo(*data, 0, 0, 2 * PAGE as u64), Ok(()));
-    assert_eq!(file.sync_bo(*data, 0, 1, 2 * PAGE as u64), Err(Errno::EINVAL));
-    assert_eq!(file.sync_bo(*data, 0, u64::MAX, 2), Err(Errno::EINVAL));
-    assert_eq!(file.sync_bo(99, 0, 0, 0), Err(Errno::ENOENT));
-}
-
-#[test]
-fn contexts_need_a_heap_at_a_multiple_of_its_size() {
-    let device = device("", "");
-    let file = File::open(&device).unwrap();
-    assert_eq!(context(&file, 0), Err(Errno::EINVAL));
-    assert_eq!(context(&file, 4), Err(Errno::ENOENT));
-    let heap = create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
-    assert_eq!(context(&file, 4), Err(Errno::EINVAL));
-    map_at(&file, heap, heap_address() + PAGE);
-    assert_eq!(context(&file, 4), Err(Errno::EINVAL));
-}
-
-#[test]
-fn contexts_have_cyclic_handles_and_a_limit_over_all_files() {
+fn contexts_have_cyclic_handles_and_a_limit_that_can_be_lowered() {
     let Rig { device, file, .. } = &rig_with("contexts=3", "");
-    assert_eq!(context(file, 3), Err(Errno::EINVAL), "less than a column");
-    assert_eq!(context(file, 36), Err(Errno::ENOSPC), "nine columns");
     for handle in 1..=255 {
         assert_eq!(context(file, 28), Ok(handle));
         file.destroy_hwctx(handle).unwrap();
@@ -161,30 +57,7 @@ fn contexts_have_cyclic_handles_and_a_limit_over_all_files() {
     let handles: Vec<_> = (0..3).map(|_| context(file, 4).unwrap()).collect();
     assert_eq!(handles, [1, 2, 3]);
     assert_eq!(context(file, 4), Err(Errno::ENOENT));
-    assert_eq!(file.destroy_hwctx(9), Err(Errno::EINVAL));
-    let other = File::open(device).unwrap();
-    let heap = create(&other, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
-    map_at(&other, heap, heap_address());
-    assert_eq!(context(&other, 4), Err(Errno::ENOENT));
-    file.destroy_hwctx(2).unwrap();
-    assert_eq!(context(&other, 4), Ok(1));
-    drop(other);
-    assert_eq!(context(file, 4), Ok(4));
     assert_eq!(device.journal.counts.contexts.now(), 3);
-}
-
-#[test]
-fn compute_units_are_configured_once() {
-    let rig = rig_of("6.18", "", "");
-    let (pdi, one) = (rig.pdi("add 1"), context(&rig.file, 4).unwrap());
-    assert_eq!(rig.configure(one, &[]), Err(Errno::EINVAL));
-    assert_eq!(rig.configure(one, &[pdi; 33]), Err(Errno::EINVAL));
-    assert_eq!(rig.configure(one, &[rig.data]), Err(Errno::EINVAL), "a PDI has to be in the heap");
-    assert_eq!(rig.configure(one, &[77]), Err(Errno::EINVAL));
-    assert_eq!(rig.configure(9, &[pdi]), Err(Errno::EINVAL));
-    assert_eq!(rig.file.config_cu(one, &[2, 0, 0, 0, 0, 0, 0, 0]), Err(Errno::EINVAL), "no room for two");
-    assert_eq!(rig.configure(one, &[pdi; 32]), Ok(()));
-    assert_eq!(rig.configure(one, &[pdi]), Err(Errno::EINVAL));
 }
 
 #[test]
@@ -207,40 +80,6 @@ fn chains_run_in_order_and_count() {
 }
 
 #[test]
-fn submissions_are_checked() {
-    let rig = rig_of("6.18", "wait=cmd", "");
-    let (ready, instructions) = rig.ready("add 3");
-    let command = rig.command(0, instructions, 0, 64, 4);
-    let exec = |context, command, arguments: &[u32]| rig.file.exec_cmd(context, command, arguments);
-    assert_eq!(exec(ready, rig.data, &[]), Err(Errno::EINVAL), "no command BO");
-    assert_eq!(exec(ready, 99, &[]), Err(Errno::EINVAL));
-    assert_eq!(exec(ready, command, &[99]), Err(Errno::ENOENT));
-    assert_eq!(exec(9, command, &[]), Err(Errno::EINVAL));
-    let bare = context(&rig.file, 4).unwrap();
-    assert_eq!(exec(bare, command, &[rig.data]), Err(Errno::EINVAL), "not configured");
-    assert_eq!(exec(ready, command, &[rig.data, rig.data]), Err(Errno::EALREADY));
-    assert_eq!(rig.file.wait_cmd(ready, 0, 50), Err(Errno::EINVAL), "nothing was submitted");
-    assert_eq!(exec(ready, command, &[rig.data]), Ok(0));
-    assert_eq!(rig.file.wait_cmd(ready, 1, 50), Err(Errno::EINVAL));
-    assert_eq!(rig.file.wait_cmd(9, 0, 50), Err(Errno::EINVAL));
-}
-
-/// Commands of two arguments take 52 + 4 * 11 bytes.
-#[rstest]
-#[case(42, state::COMPLETED)]
-#[case(43, state::NEW)]
-fn a_chain_buffer_holds_42_commands_of_two_arguments(#[case] count: usize, #[case] state: u32) {
-    let rig = rig();
-    let (context, instructions) = rig.ready("add 0");
-    let command = rig.command(0, instructions, 0, 64, 4);
-    let chain = rig.chain(&vec![command; count]);
-    assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(0));
-    assert_eq!(rig.file.wait_cmd(context, 0, 0), Ok(()));
-    assert_eq!(rig.state(chain), state);
-    assert_eq!(rig.messages().contains("chain buffer of 4096"), state == state::NEW, "{}", rig.messages());
-}
-
-#[test]
 fn malformed_submissions_are_dropped() {
     let rig = rig_of("6.18", "wait=cmd", "");
     let (context, instructions) = rig.ready("add 0");
@@ -253,6 +92,8 @@ fn malformed_submissions_are_dropped() {
         (rig.chain(&[no_unit]), "no compute unit"),
         (rig.command_bo(opcode::CMD_CHAIN, &[1, 0, 0]), "do not fit into the chain's payload"),
         (rig.command_bo(23, &[1; 8]), "opcode 23 is none that the driver"),
+        // Commands of two arguments take 52 + 4 * 11 bytes.
+        (rig.chain(&[good; 43]), "does not fit into the chain buffer of 4096 bytes"),
     ];
     for (sequence, (chain, expected)) in cases.into_iter().enumerate() {
         assert_eq!(rig.file.exec_cmd(context, chain, &[rig.data]), Ok(sequence as u64));

@@ -1,6 +1,5 @@
 //! A device with an open file, a mapped heap and data, and writers of commands.
 
-use crate::errno::Errno;
 use crate::faults::FaultPlan;
 use crate::journal::Journal;
 use crate::node::{Device, File, Mappings, Wanted};
@@ -16,6 +15,7 @@ use amdxdna_sys::{
     amdxdna_drm_create_hwctx, amdxdna_hwctx_param_config_cu,
 };
 use bytemuck::{Zeroable, bytes_of};
+use nix::errno::Errno;
 use std::sync::Arc;
 
 /// Runs artifacts that say `add K`: one source, every byte plus K; `fail` fails, anything else cannot be executed.

@@ -13,10 +13,6 @@ fn over() -> ! {
     }
 }
 
-/// `abort`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn abort() -> ! {
     finish();
     // SAFETY: as in C.
@@ -24,10 +20,6 @@ pub unsafe fn abort() -> ! {
     over()
 }
 
-/// `_exit`.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn _exit(code: c_int) -> ! {
     let code = finish().unwrap_or(code);
     // SAFETY: as in C.
@@ -36,9 +28,6 @@ pub unsafe fn _exit(code: c_int) -> ! {
 }
 
 /// `__assert_fail`, which C's `assert` calls.
-///
-/// # Safety
-/// As in C.
 pub unsafe fn assert_fail(text: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) -> ! {
     finish();
     // SAFETY: the caller's arguments.

@@ -1,0 +1,167 @@
+//! Planned faults of a simulated device: commands that fail at chosen occurrences, and whatever else its interface has.
+//!
+//! A plan is a comma list of `FAULT@N`, with N counted from 1, `N-M` for a range, `*` for all. Faults of commands are the same behind
+//! every interface, counted in the order in which the array starts them:
+//!
+//! | fault | what happens |
+//! |---|---|
+//! | `timeout` | the command never signals |
+//! | `abort` | the firmware gives up on the whole chain |
+//! | `garbage` | completes, with garbage in its output |
+//! | `lost` | the device is gone |
+//! | `status=S` | the firmware answers with status S, a number such as `0x1000004` |
+//!
+//! Others have an outcome, `FAULT@N=OUTCOME`, or not, as the interface says.
+
+use std::ops::RangeInclusive;
+
+/// What goes wrong with a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandFault {
+    /// It never signals.
+    Timeout,
+    /// The firmware gives up.
+    Abort,
+    /// It completes with garbage.
+    Garbage,
+    /// The device is lost.
+    Lost,
+    /// The firmware answers with this status.
+    Status(u32),
+}
+
+const NAMED: [(&str, CommandFault); 4] = [
+    ("timeout", CommandFault::Timeout),
+    ("abort", CommandFault::Abort),
+    ("garbage", CommandFault::Garbage),
+    ("lost", CommandFault::Lost),
+];
+
+impl CommandFault {
+    /// The fault that a plan names: `timeout`, `abort`, `garbage`, `lost`, `status=S`; `None` when it is another word.
+    ///
+    /// # Errors
+    /// What is wrong with the status.
+    fn parse(name: &str) -> Result<Option<Self>, String> {
+        let Some(status) = name.strip_prefix("status=") else {
+            return Ok(NAMED.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault));
+        };
+        let status = number(status).filter(|status| *status != 0);
+        status.map(|status| Some(Self::Status(status))).ok_or_else(|| "the status is not a number above 0".into())
+    }
+}
+
+/// Planned faults; `F` is what can be planned beside commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FaultPlan<F> {
+    commands: Vec<(CommandFault, RangeInclusive<u64>)>,
+    others: Vec<(F, RangeInclusive<u64>)>,
+}
+
+impl<F> Default for FaultPlan<F> {
+    fn default() -> Self {
+        Self { commands: Vec::new(), others: Vec::new() }
+    }
+}
+
+impl<F> FaultPlan<F> {
+    /// Reads a plan. `other` reads what is no fault of a command, from its name and its outcome; `forms` is what these look like, for
+    /// messages.
+    ///
+    /// # Errors
+    /// Which entry cannot be read and what an entry looks like.
+    pub fn parse(
+        text: &str,
+        forms: &str,
+        other: impl Fn(&str, Option<&str>) -> Result<F, String>,
+    ) -> Result<Self, String> {
+        let mut plan = Self::default();
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            plan.add(entry, &other).map_err(|why| {
+                format!(
+                    "`{entry}`: {why}; an entry is timeout@N, abort@N, garbage@N, lost@N, status=S@N, {forms}, with N from 1, \
+                     N-M or *"
+                )
+            })?;
+        }
+        Ok(plan)
+    }
+
+    fn add(&mut self, entry: &str, other: impl Fn(&str, Option<&str>) -> Result<F, String>) -> Result<(), String> {
+        let (name, rest) = entry.split_once('@').ok_or("it has no @")?;
+        let (when, outcome) = rest.split_once('=').map_or((rest, None), |(when, outcome)| (when, Some(outcome)));
+        let when = occurrences(when).ok_or_else(|| format!("`{when}` is no occurrence"))?;
+        match (CommandFault::parse(name)?, outcome) {
+            (Some(fault), None) => self.commands.push((fault, when)),
+            (Some(_), Some(_)) => return Err("a fault of a command has no outcome".into()),
+            (None, outcome) => self.others.push((other(name, outcome)?, when)),
+        }
+        Ok(())
+    }
+
+    /// The fault of the `occurrence`-th command, counted from 1.
+    pub fn command(&self, occurrence: u64) -> Option<CommandFault> {
+        self.commands.iter().find(|(_, when)| when.contains(&occurrence)).map(|(fault, _)| *fault)
+    }
+
+    /// What else is planned for the `occurrence`-th time that something happens: the first that `matching` accepts.
+    pub fn other<R>(&self, occurrence: u64, matching: impl Fn(&F) -> Option<R>) -> Option<R> {
+        self.others.iter().filter(|(_, when)| when.contains(&occurrence)).find_map(|(fault, _)| matching(fault))
+    }
+}
+
+/// A number of 32 bits, decimal or with `0x`.
+pub fn number(text: &str) -> Option<u32> {
+    text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hexadecimal| u32::from_str_radix(hexadecimal, 16).ok())
+}
+
+/// Occurrences, counted from 1: `N`, `N-M` or `*`.
+fn occurrences(text: &str) -> Option<RangeInclusive<u64>> {
+    if text == "*" {
+        return Some(1..=u64::MAX);
+    }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (first >= 1 && last >= first).then_some(first..=last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn parse(text: &str) -> Result<FaultPlan<u8>, String> {
+        FaultPlan::parse(text, "CALL@N=D", |name, outcome| match (name, outcome) {
+            ("CALL", Some(digit)) => digit.parse().map_err(|_| format!("`{digit}` is no digit")),
+            ("CALL", None) => Err("the digit is missing".into()),
+            _ => Err(format!("no call is named {name}")),
+        })
+    }
+
+    #[test]
+    fn plans_hit_what_they_name() {
+        let plan = parse("CALL@3=7, CALL@2-4=8,timeout@5,lost@7-8,status=0x1000004@9,status=5@10-11").unwrap();
+        assert_eq!([2, 3, 4, 5].map(|at| plan.other(at, |fault| Some(*fault))), [Some(8), Some(7), Some(8), None]);
+        assert_eq!(plan.other(3, |fault| (*fault > 7).then_some(*fault)), Some(8));
+        let (access, other) = (Some(CommandFault::Status(0x0100_0004)), Some(CommandFault::Status(5)));
+        let expected = [Some(CommandFault::Timeout), None, Some(CommandFault::Lost), access, other, other, None];
+        assert_eq!([5, 6, 8, 9, 10, 11, 12].map(|at| plan.command(at)), expected);
+        assert_eq!(parse("garbage@*").unwrap().command(1_000_000), Some(CommandFault::Garbage));
+        assert_eq!(parse("").unwrap(), FaultPlan::default());
+    }
+
+    #[rstest]
+    #[case("CALL", "it has no @")]
+    #[case("CALL@0=1", "`0` is no occurrence")]
+    #[case("CALL@3-2=1", "`3-2` is no occurrence")]
+    #[case("CALL@1", "the digit is missing")]
+    #[case("CALL@1=x", "`x` is no digit")]
+    #[case("PING@1=1", "no call is named PING")]
+    #[case("timeout@1=1", "a fault of a command has no outcome")]
+    #[case("status=0@1", "the status is not a number above 0")]
+    #[case("status=high@1", "the status is not a number above 0")]
+    fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(expected) && error.contains("an entry is") && error.contains("CALL@N=D"), "{error}");
+    }
+}
