@@ -1,6 +1,7 @@
 //! What the path and the parameters of a `mock` URI mean.
 
 use crate::faults::{self, FaultKind, FaultPlan};
+use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 
 /// Parameters that a `mock` URI takes.
@@ -29,16 +30,6 @@ pub(crate) struct Options {
     pub(crate) faults: FaultPlan,
 }
 
-fn parse_bytes(text: &str) -> Option<usize> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'k' | b'K' => (&text[..text.len() - 1], 10),
-        b'm' | b'M' => (&text[..text.len() - 1], 20),
-        b'g' | b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes >= 4096)
-}
-
 impl Options {
     /// Understands `uri`.
     ///
@@ -56,7 +47,8 @@ impl Options {
         let bytes = |name: &str| {
             uri.param(name)
                 .map(|value| {
-                    parse_bytes(value).ok_or_else(|| {
+                    let bytes = parse_bytes(value).and_then(|bytes| usize::try_from(bytes).ok());
+                    bytes.filter(|bytes| *bytes >= 4096).ok_or_else(|| {
                         uri.invalid_param(name, format!("`{value}` is not valid, expected {BYTES_ACCEPTED}"))
                     })
                 })

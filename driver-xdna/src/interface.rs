@@ -18,8 +18,8 @@
 //! of such a build; the refusal of runtimes that process none does not apply then, and the self-test still does.
 
 use crate::agent::{AgentError, PacketInterface};
+use crate::settings::AIE_HAL_PACKET_INTERFACE;
 use aie_hal::Environment;
-use aie_hal::environment::table::AIE_HAL_PACKET_INTERFACE;
 use hsa_sys::*;
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn another_name_is_refused_with_the_known_ones() {
         let error = choose(&version(1, 15), Some("aql")).unwrap_err().to_string();
-        for part in [AIE_HAL_PACKET_INTERFACE.name(), "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
+        for part in [AIE_HAL_PACKET_INTERFACE.name, "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }

@@ -39,18 +39,21 @@ pub mod route;
 mod runtime;
 pub mod selection;
 pub mod session;
+pub mod settings;
 pub mod sysfs;
 
-use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
+use crate::settings::AIE_HAL_VISIBLE_DEVICES;
 use aie_hal::{ArchRegistry, Device, DeviceListing, DeviceUri, Driver, DriverError, Environment};
 use device::XdnaDevice;
-use discovery::Machine;
 pub use discovery::SCHEME;
+use discovery::{Machine, Warning};
 use library::{Named, Source};
+use parking_lot::Mutex;
 use route::Route;
 use runtime::Runtime;
 pub use runtime::RuntimeError;
 use selection::{Inventory, Params};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,8 +97,17 @@ impl XdnaDriver {
 
     fn inventory(&self, route: Route) -> Result<Inventory, DriverError> {
         let survey = discovery::survey(&self.machine, &self.arches, route);
-        survey.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+        survey.warnings.iter().for_each(warn_once);
         Inventory::new(survey.npus, self.visible.as_deref())
+    }
+}
+
+/// Logs a warning, each once per process: listing and opening look at the same machine.
+fn warn_once(warning: &Warning) {
+    static LOGGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let text = warning.to_string();
+    if LOGGED.lock().insert(text.clone()) {
+        tracing::warn!("{text}");
     }
 }
 

@@ -7,9 +7,9 @@
 //!
 //! Whatever happens is kept as a list of [`Attempt`]s, and an error tells all of them with the loader's own words.
 
+use crate::settings::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH, ROCM_PATH};
 use aie_hal::Environment;
 use aie_hal::environment::Variable;
-use aie_hal::environment::table::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH, ROCM_PATH};
 use libloading::os::unix::{Library as UnixLibrary, RTLD_LOCAL, RTLD_NOW};
 use std::error::Error;
 use std::fmt::{Display, Formatter};
@@ -53,7 +53,7 @@ impl Display for Source {
         match self {
             Self::Uri => f.write_str("the device URI's `libhsa`"),
             Self::Option => f.write_str("the program's option"),
-            Self::Variable(variable) => f.write_str(variable.name()),
+            Self::Variable(variable) => f.write_str(variable.name),
             Self::Rocm => f.write_str("ROCm's usual folder"),
             Self::Loader => f.write_str("the system's loader"),
         }
@@ -316,7 +316,7 @@ mod tests {
         }
 
         fn set(&mut self, variable: &'static Variable, value: PathBuf) {
-            self.variables.push((variable.name(), value));
+            self.variables.push((variable.name, value));
         }
 
         fn find_by(&self, option: Option<&Path>, loader_names: &[&str]) -> Result<Found, LibraryError> {

@@ -11,7 +11,7 @@ use crate::kfd;
 use crate::library::{self, LibraryError, Named};
 use crate::npu::Npu;
 use crate::session::Session;
-use aie_hal::environment::table::AIE_HAL_TIME_LIMIT_MS;
+use crate::settings::AIE_HAL_TIME_LIMIT_MS;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};

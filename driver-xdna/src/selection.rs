@@ -14,8 +14,8 @@
 
 use crate::discovery::{Npu, SCHEME};
 use crate::route::{ROUTES, Route};
-use aie_hal::environment::removed::NO_HELPER;
-use aie_hal::environment::table::AIE_HAL_VISIBLE_DEVICES;
+use crate::settings::AIE_HAL_VISIBLE_DEVICES;
+use crate::settings::NO_HELPER;
 use aie_hal::{DeviceListing, DeviceUri, DriverError};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -209,7 +209,7 @@ impl Inventory {
         let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
         let refuse = |reason: String| DriverError::InvalidParameter {
             uri: SCHEME.to_owned(),
-            name: AIE_HAL_VISIBLE_DEVICES.name().to_owned(),
+            name: AIE_HAL_VISIBLE_DEVICES.name.to_owned(),
             reason: format!("{value:?}: {reason}"),
         };
         let mut shown: Vec<Npu> = Vec::new();
@@ -439,7 +439,7 @@ mod tests {
     fn a_wrong_visible_entry_is_an_error(#[case] value: &str, #[case] expected: &str) {
         let error = Inventory::new(four(), Some(value)).unwrap_err();
         let DriverError::InvalidParameter { name, reason, .. } = error else { panic!("{error}") };
-        assert_eq!(name, AIE_HAL_VISIBLE_DEVICES.name());
+        assert_eq!(name, AIE_HAL_VISIBLE_DEVICES.name);
         assert!(reason.starts_with(expected), "{reason}");
     }
 

@@ -1,7 +1,7 @@
 //! What the environment asks for.
 //!
-//! The variables are declared, with what they mean, in [`aie_hal::environment::table`]; `docs/environment.md` is that table. Here
-//! is what their values are.
+//! The variables are declared, with what they mean, in [`crate::settings`] and those of the other crates; `docs/environment.md` lists them. Here is what their
+//! values are.
 //!
 //! A value that cannot be understood is an error message and the default, never the end of the program. Defaults that a build
 //! may change are in one file (`build_defaults`).
@@ -10,25 +10,23 @@ mod build_defaults;
 mod compiler_output;
 mod device_list;
 mod jit;
-mod reader;
-mod size;
 
 pub use compiler_output::CompilerOutput;
 pub use jit::JitConfig;
-pub use size::parse_bytes;
 
 use crate::device_type::DeviceType;
+use crate::settings::{
+    GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
+    GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_VALIDATION,
+    GGML_HSA_WEIGHTS_MAX,
+};
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
-use aie_hal::environment::table::{
-    GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_F16, GGML_HSA_FUSION,
-    GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY,
-    GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
-};
+use aie_hal::environment::Reader;
 use aie_jit_iron::CachePath;
+use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR};
 use aie_ops::F16Policy;
 use build_defaults::BuildDefaults;
-use reader::Reader;
 use std::path::PathBuf;
 
 /// The settings, read once.
@@ -66,6 +64,8 @@ pub struct Config {
     pub jit: JitConfig,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
+    /// Whether information is logged beside warnings and errors.
+    pub verbose: bool,
 }
 
 /// What holds in an empty environment.
@@ -87,29 +87,21 @@ impl Config {
             enabled: reader.switch(&GGML_HSA).unwrap_or(true),
             // Set and empty is a list of nothing.
             devices: environment.get(&GGML_HSA_DEVICES).map(|list| device_list::split_uris(&list.to_string_lossy())),
-            route: reader
-                .value(&GGML_HSA_RUNTIME, "a runtime", "direct, rocr", |text| text.parse().ok())
-                .unwrap_or_default(),
-            device_type: reader.value(&GGML_HSA_DEVICE_TYPE, "a device type", "igpu, gpu, accel", DeviceType::parse),
+            route: reader.value(&GGML_HSA_RUNTIME, |text| text.parse().ok()).unwrap_or_default(),
+            device_type: reader.value(&GGML_HSA_DEVICE_TYPE, DeviceType::parse),
             validation: reader.switch(&GGML_HSA_VALIDATION).unwrap_or(false),
-            weights_max: reader.value(&GGML_HSA_WEIGHTS_MAX, "a size", size::FORMS, parse_bytes),
-            f16: environment
-                .text(&GGML_HSA_F16)
-                .and_then(|text| {
-                    let policy = F16Policy::parse(&text);
-                    let problem = |problem| reader.problems.push(format!("{GGML_HSA_F16}: {problem}; it is ignored"));
-                    policy.map_err(problem).ok()
-                })
-                .unwrap_or_default(),
+            weights_max: reader.bytes(&GGML_HSA_WEIGHTS_MAX, 0),
+            f16: reader.value(&GGML_HSA_F16, |text| F16Policy::parse(text).ok()).unwrap_or_default(),
             apart: !reader.switch(&GGML_HSA_FUSION).unwrap_or(true),
             cpu_fallback: reader.switch(&GGML_HSA_CPU_FALLBACK).unwrap_or(defaults.cpu_fallback),
             require_array: reader.switch(&GGML_HSA_REQUIRE_ARRAY).unwrap_or(false),
-            kernel_directory: reader.path(&GGML_HSA_KERNEL_DIR),
+            kernel_directory: environment.path(&GGML_HSA_KERNEL_DIR),
             reference_kernels: reader.switch(&GGML_HSA_REFERENCE_KERNELS).unwrap_or(false),
             cache: CachePath::of(environment),
             cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
             jit: JitConfig::read(&mut reader, defaults),
-            statistics: reader.path(&GGML_HSA_STATS),
+            statistics: environment.path(&GGML_HSA_STATS),
+            verbose: reader.switch(&GGML_HSA_ENABLE_LOG).unwrap_or(false),
         };
         (config, reader.problems)
     }
@@ -132,10 +124,11 @@ mod tests {
             ("GGML_HSA_F16", "f64"),
             ("GGML_HSA_FUSION", "perhaps"),
             ("GGML_HSA_JIT", "lazy"),
+            ("GGML_HSA_ENABLE_LOG", "banana"),
         ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 5, "{problems:?}");
-        let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not a device type; possible: igpu, gpu, accel; it is ignored";
+        assert_eq!(problems.len(), 6, "{problems:?}");
+        let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
         assert_eq!(problems[0], expected);
     }
 
@@ -158,6 +151,7 @@ mod tests {
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_STATS", "out.json"),
+            ("GGML_HSA_ENABLE_LOG", "1"),
         ]);
         let default = Config::default();
         let expected = Config {
@@ -177,6 +171,7 @@ mod tests {
             cache_clear: true,
             jit: JitConfig { time_limit: std::time::Duration::from_secs(7), ..default.jit },
             statistics: Some("out.json".into()),
+            verbose: true,
         };
         assert_eq!((config, problems), (expected, vec![]));
     }

@@ -4,10 +4,11 @@
 //! by IRON. Both have the kernels that were built into the library, the user's directory and the cache.
 
 use crate::config::Config;
+use crate::settings::PATH;
 use crate::{embedded, log, verbose};
-use aie_hal::environment::table::PATH;
-use aie_hal::{Arch, Device, Environment, installation};
+use aie_hal::{Arch, Device, Environment};
 use aie_jit_iron::clear::clear;
+use aie_jit_iron::installation;
 use aie_jit_iron::iron::{IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{

@@ -28,6 +28,7 @@ pub mod memory;
 pub mod npu;
 pub mod plan;
 pub mod ranges;
+pub mod settings;
 pub mod setup;
 pub mod statistics;
 pub mod stream;

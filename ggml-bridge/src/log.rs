@@ -6,10 +6,9 @@
 //! A program may have put a logger of its own into ggml that drops what it gets (llama-bench does), or that is gone when a
 //! backend ends. What a user must learn in any case, that the NPU is not used at all, goes to standard error ([`notice`]).
 
-use aie_hal::Environment;
-use aie_hal::environment::table::GGML_HSA_ENABLE_LOG;
 use std::io::Write as _;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// ggml's levels (`enum ggml_log_level`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +25,7 @@ pub enum Level {
 pub type Sink = Box<dyn Fn(Level, &str) + Send + Sync>;
 
 static SINK: OnceLock<Sink> = OnceLock::new();
-static VERBOSE: OnceLock<bool> = OnceLock::new();
+static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Sets the sink; the first call wins.
 pub fn set_sink(sink: Sink) {
@@ -66,9 +65,14 @@ pub fn say(message: &str) {
     send(Level::Info, message);
 }
 
+/// Says whether information is sent; it is not without this call.
+pub fn set_verbose(verbose: bool) {
+    VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
 /// Whether information was asked for.
 pub fn is_verbose() -> bool {
-    *VERBOSE.get_or_init(|| Environment::process().is_on(&GGML_HSA_ENABLE_LOG))
+    VERBOSE.load(Ordering::Relaxed)
 }
 
 /// Sends information, if it was asked for. The message is made only then.

@@ -4,11 +4,11 @@ use crate::config::Config;
 use crate::device_type::DeviceType;
 use crate::kernel_store::KernelStores;
 use crate::npu::Npu;
+use crate::settings::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use crate::statistics::StatisticsFile;
-use crate::{drivers, events, log};
+use crate::{drivers, events, log, settings};
 use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
-use aie_hal::environment::table::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use aie_hal::{ArchRegistry, Device, DeviceListing, Driver, Environment};
 use aie_jit_iron::StoreError;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use std::sync::Arc;
 /// Opens what `environment` names. Every problem is a message; what can be used is used.
 pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
     events::pass_on();
-    environment.misnamed().iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
     let (config, problems) = Config::read(environment);
+    log::set_verbose(config.verbose);
+    environment.misnamed(&settings::ALL).iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
     problems.iter().for_each(|problem| log::error(problem));
     if !config.enabled {
         log::info(|| format!("{GGML_HSA} is off: there is no device"));

@@ -12,9 +12,9 @@
 
 use crate::log;
 use crate::npu::Npu;
+use crate::settings::GGML_HSA_STATS;
 use crate::tally::Tally;
 use aie_hal::Counters;
-use aie_hal::environment::table::GGML_HSA_STATS;
 use aie_jit_iron::{KernelStore, Missed, StoreCounters};
 use parking_lot::Mutex;
 use serde::Serialize;

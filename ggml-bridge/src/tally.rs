@@ -1,8 +1,8 @@
 //! Whether the NPU did anything in a run, and the warning when it did not.
 
 use crate::npu::Npu;
+use crate::settings::{GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use crate::statistics::OperationCount;
-use aie_hal::environment::table::{GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::config::{CompilerOutput, JitConfig};
 use crate::log;
-use aie_hal::environment::table::GGML_HSA_JIT_STDOUT_REDIRECT;
+use crate::settings::GGML_HSA_JIT_STDOUT_REDIRECT;
 use aie_jit_iron::WorkerCompilerBuilder;
 use parking_lot::Mutex;
 use std::fs::File;

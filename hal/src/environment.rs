@@ -2,40 +2,34 @@
 //!
 //! Choices that shape it:
 //!
-//! - **One table.** [`table`] declares every variable once, as a constant that is spelled like the variable, with its meaning.
-//!   The page `docs/environment.md` is printed from it, and a name that is not in it is a typing mistake to report.
+//! - **Each crate declares its own variables**, in a file `settings.rs` with the macro [`settings!`](crate::settings): constants
+//!   that are spelled like the variables, so that a search for a name finds the declaration, the code that reads it and the
+//!   page. `docs/environment.md` is generated from these files.
 //! - **Read once.** [`Environment::process`] is a copy made at its first use. Reading the environment while C code changes it is
 //!   a race, and a setting that changes under a running graph would help nobody. So a later change has no effect.
 //! - **A value like any other.** Whatever depends on settings takes an [`Environment`] or a value out of one, so that tests make
 //!   theirs with [`Environment::from_pairs`] and leave the process alone.
-//! - **Data only.** What a value means is decided by the crate that reads it; here are no defaults in code, only the
-//!   words for yes and no, which all switches share.
+//! - **Nothing is ignored in silence.** [`Reader`] collects the values that mean nothing, [`Environment::misnamed`] the names.
 //!
-//! Test equipment (the simulated kernel device, the stand-in runtime library) keeps settings modules of its own: it is loaded
-//! into foreign programs below this crate, and no setting of it is one of the product's. [`table::FAMILIES`] says where
-//! those are described.
+//! Test equipment (the simulated kernel device, the stand-in runtime library) has settings modules of its own: it is loaded
+//! into foreign programs below this crate, and no setting of it is one of the product's.
 
 mod misnamed;
-pub mod removed;
-pub mod table;
+mod reader;
 mod variable;
-mod words;
 
 pub use misnamed::Misnamed;
-pub use variable::{Family, Group, Variable};
-pub use words::{FALSY, TRUTHY, is_truthy, switch};
+pub use reader::{FALSY, Reader, TRUTHY, parse_bytes, switch};
+pub use variable::{Removed, Settings, Variable};
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// How names begin that nobody but this project uses.
-const PREFIXES: [&str; 2] = ["GGML_HSA", "AIE_HAL"];
-
-/// A copy of the variables that concern this project: those of the [table](table::TABLE), and whatever else has a name like
-/// ours. Nothing else of the process's environment is kept.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A copy of variables and their values. Its debug output has only the names: values may be secrets of others.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Environment {
     values: BTreeMap<String, OsString>,
 }
@@ -49,52 +43,81 @@ impl Environment {
 
     /// An environment with these names and values.
     pub fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
-        // A name that is not UTF-8 is none of the table's, and is only ever printed.
+        // A name that is not UTF-8 is no setting's, and is only ever printed.
         let pairs = pairs.into_iter().map(|(name, value)| (name.into().to_string_lossy().into_owned(), value.into()));
-        Self { values: pairs.filter(|(name, _)| is_ours(name) || table::find(name).is_some()).collect() }
+        Self { values: pairs.collect() }
     }
 
-    /// The value of `variable`, or when it is not set, that of an older name of it. A value may be empty.
+    /// The value of `variable`, or when it is not set, that of its older name. A value may be empty.
     pub fn get(&self, variable: &Variable) -> Option<&OsStr> {
-        let older = || table::TABLE.iter().filter(|older| older.replacement().is_some_and(|new| new == variable));
-        std::iter::once(variable).chain(older()).find_map(|v| self.values.get(v.name())).map(OsString::as_os_str)
-    }
-
-    /// [`Environment::get`] for a variable whose empty value means that it is not set.
-    pub fn non_empty(&self, variable: &Variable) -> Option<&OsStr> {
-        self.get(variable).filter(|value| !value.is_empty())
+        let names = [Some(variable.name), variable.older];
+        names.into_iter().flatten().find_map(|name| self.values.get(name)).map(OsString::as_os_str)
     }
 
     /// A value that is a path; an empty one counts as not set.
     pub fn path(&self, variable: &Variable) -> Option<PathBuf> {
-        self.non_empty(variable).map(PathBuf::from)
+        self.get(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
     /// A value that is text; an empty one counts as not set. What is not UTF-8 is replaced by U+FFFD.
     pub fn text(&self, variable: &Variable) -> Option<String> {
-        self.non_empty(variable).map(|value| value.to_string_lossy().into_owned())
+        self.get(variable).filter(|value| !value.is_empty()).map(|value| value.to_string_lossy().into_owned())
     }
 
-    /// Whether the value is a [truthy](is_truthy) word.
-    pub fn is_on(&self, variable: &Variable) -> bool {
-        self.get(variable).and_then(OsStr::to_str).is_some_and(is_truthy)
-    }
-
-    /// Every variable that is set under a name like ours that is not in the table, or under an older name. In the order of
-    /// the names.
-    pub fn misnamed(&self) -> Vec<Misnamed> {
-        self.values.keys().filter_map(|name| Misnamed::check(name)).collect()
+    /// Every variable that is set under a name like those of `declared` that is none of them, or under an older name. In the
+    /// order of the names.
+    pub fn misnamed(&self, declared: &[Settings]) -> Vec<Misnamed> {
+        self.values.keys().filter_map(|name| Misnamed::check(name, declared)).collect()
     }
 }
 
-/// Whether a name is meant for this project, rightly written or not.
-fn is_ours(name: &str) -> bool {
-    PREFIXES.iter().any(|prefix| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix)))
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
+}
+
+/// Settings for the tests of this module.
+#[cfg(test)]
+mod examples {
+    crate::settings! {
+        prefix "TOOL_RUN";
+
+        section "Files" {
+            /// Where kernels are.
+            TOOL_RUN_KERNEL_DIR: "a directory" => "none";
+            /// Whether the cache is emptied.
+            TOOL_RUN_KERNEL_CACHE_CLEAR: "a switch" => "off", older "TOOL_RUN_CLEAR_CACHE";
+            /// Where compiled kernels are.
+            TOOL_RUN_KERNEL_CACHE_DIR: "a directory" => "none", read by ["others"];
+        }
+
+        section "Computing" {
+            /// Whether there is anything at all.
+            TOOL_RUN: "a switch" => "on";
+            /// How much there may be.
+            TOOL_RUN_WEIGHTS_MAX: "a size, above 0" => "none";
+            /// How many there may be.
+            TOOL_RUN_WORKERS: "0 to 256" => "4";
+            /// What is written.
+            TOOL_RUN_STATS: "`json`, `csv`" => "`json`";
+            /// Whether messages are written.
+            TOOL_RUN_ENABLE_LOG: "a switch" => "off";
+            /// The user's.
+            HOME: "a directory" => "none";
+            /// The system's.
+            PATH: "directories" => "none";
+        }
+
+        removed {
+            "TOOL_RUN_ISOLATE" => "there is one process only";
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::table::{GGML_HSA_ENABLE_LOG, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA_KERNEL_DIR, HOME, PATH};
+    use super::examples::{HOME, PATH, SETTINGS, TOOL_RUN_KERNEL_CACHE_CLEAR, TOOL_RUN_KERNEL_DIR};
     use super::*;
     use rstest::rstest;
     use std::os::unix::ffi::OsStrExt;
@@ -106,36 +129,38 @@ mod tests {
 
     #[test]
     fn values_are_found_by_their_variable() {
-        let environment = environment(&[("GGML_HSA_KERNEL_DIR", "/kernels"), ("HOME", ""), ("EDITOR", "ed")]);
-        assert_eq!(environment.get(&GGML_HSA_KERNEL_DIR), Some(OsStr::new("/kernels")));
-        assert_eq!(environment.path(&GGML_HSA_KERNEL_DIR).as_deref(), Some(Path::new("/kernels")));
-        assert_eq!(environment.text(&GGML_HSA_KERNEL_DIR).as_deref(), Some("/kernels"));
-        assert_eq!((environment.get(&HOME), environment.non_empty(&HOME)), (Some(OsStr::new("")), None));
+        let environment = environment(&[("TOOL_RUN_KERNEL_DIR", "/kernels"), ("HOME", ""), ("EDITOR", "ed")]);
+        assert_eq!(environment.get(&TOOL_RUN_KERNEL_DIR), Some(OsStr::new("/kernels")));
+        assert_eq!(environment.path(&TOOL_RUN_KERNEL_DIR).as_deref(), Some(Path::new("/kernels")));
+        assert_eq!(environment.text(&TOOL_RUN_KERNEL_DIR).as_deref(), Some("/kernels"));
+        assert_eq!(environment.get(&HOME), Some(OsStr::new("")));
         assert_eq!((environment.path(&HOME), environment.text(&HOME)), (None, None));
         assert_eq!(environment.get(&PATH), None);
     }
 
     #[test]
-    fn what_is_of_no_concern_is_not_kept() {
-        assert_eq!(environment(&[("EDITOR", "ed"), ("SECRET_TOKEN", "x")]), Environment::default());
+    fn values_are_not_in_debug_output() {
+        assert_eq!(format!("{:?}", environment(&[("SECRET_TOKEN", "x")])), r#"{"SECRET_TOKEN"}"#);
     }
 
     #[test]
-    fn bytes_that_are_no_text_survive_as_a_path_and_are_no_word() {
+    fn bytes_that_are_no_text_survive_as_a_path() {
         let odd = OsStr::from_bytes(b"/k\xff");
-        let environment = Environment::from_pairs([("GGML_HSA_KERNEL_DIR", odd), ("GGML_HSA_ENABLE_LOG", odd)]);
-        assert_eq!(environment.path(&GGML_HSA_KERNEL_DIR).as_deref(), Some(Path::new(odd)));
-        assert_eq!(environment.text(&GGML_HSA_KERNEL_DIR).as_deref(), Some("/k\u{fffd}"));
-        assert!(!environment.is_on(&GGML_HSA_ENABLE_LOG));
+        let environment = Environment::from_pairs([("TOOL_RUN_KERNEL_DIR", odd)]);
+        assert_eq!(environment.path(&TOOL_RUN_KERNEL_DIR).as_deref(), Some(Path::new(odd)));
+        assert_eq!(environment.text(&TOOL_RUN_KERNEL_DIR).as_deref(), Some("/k\u{fffd}"));
     }
 
     #[rstest]
-    #[case::new(&[("GGML_HSA_KERNEL_CACHE_CLEAR", "1")], true)]
-    #[case::old(&[("GGML_HSA_JIT_CLEAR_CACHE", "1")], true)]
-    #[case::new_wins(&[("GGML_HSA_KERNEL_CACHE_CLEAR", "0"), ("GGML_HSA_JIT_CLEAR_CACHE", "1")], false)]
-    #[case::neither(&[], false)]
-    fn an_older_name_serves_when_the_new_one_is_not_set(#[case] pairs: &[(&str, &str)], #[case] expected: bool) {
-        assert_eq!(environment(pairs).is_on(&GGML_HSA_KERNEL_CACHE_CLEAR), expected);
+    #[case::new(&[("TOOL_RUN_KERNEL_CACHE_CLEAR", "1")], Some("1"))]
+    #[case::old(&[("TOOL_RUN_CLEAR_CACHE", "1")], Some("1"))]
+    #[case::new_wins(&[("TOOL_RUN_KERNEL_CACHE_CLEAR", "0"), ("TOOL_RUN_CLEAR_CACHE", "1")], Some("0"))]
+    #[case::neither(&[], None)]
+    fn an_older_name_serves_when_the_new_one_is_not_set(
+        #[case] pairs: &[(&str, &str)],
+        #[case] expected: Option<&str>,
+    ) {
+        assert_eq!(environment(pairs).text(&TOOL_RUN_KERNEL_CACHE_CLEAR).as_deref(), expected);
     }
 
     #[test]
@@ -147,20 +172,17 @@ mod tests {
     #[test]
     fn misnamed_variables_are_listed_and_right_ones_are_not() {
         let environment = environment(&[
-            ("GGML_HSA_KERNELDIR", "/kernels"),
-            ("GGML_HSA_JIT_CLEAR_CACHE", "1"),
-            ("GGML_HSA_KERNEL_DIR", "/kernels"),
+            ("TOOL_RUN_KERNELDIR", "/kernels"),
+            ("TOOL_RUN_CLEAR_CACHE", "1"),
+            ("TOOL_RUN_KERNEL_DIR", "/kernels"),
             ("AMDXDNA_SIM_DEVICES", "aie2p"),
-            ("HSA_STAND_IN_AGENTS", "aie2p"),
-            ("GGML_HSA_ISOLATE", "1"),
-            ("GGML_BACKEND_PATH", "libggml-hsa.so"),
+            ("TOOL_RUN_ISOLATE", "1"),
         ]);
-        let told: Vec<String> = environment.misnamed().iter().map(ToString::to_string).collect();
+        let told: Vec<String> = environment.misnamed(&[SETTINGS]).iter().map(ToString::to_string).collect();
         let expected = [
-            "GGML_HSA_ISOLATE has no effect any more: AMD's runtime is always in this process (docs/rocr.md says what \
-             can still end the process)",
-            "GGML_HSA_JIT_CLEAR_CACHE is an older name, still understood; use GGML_HSA_KERNEL_CACHE_CLEAR",
-            "GGML_HSA_KERNELDIR is not a setting; did you mean GGML_HSA_KERNEL_DIR?",
+            "TOOL_RUN_CLEAR_CACHE is an older name, still understood; use TOOL_RUN_KERNEL_CACHE_CLEAR",
+            "TOOL_RUN_ISOLATE has no effect any more: there is one process only",
+            "TOOL_RUN_KERNELDIR is not a setting; did you mean TOOL_RUN_KERNEL_DIR?",
         ];
         assert_eq!(told, expected);
     }

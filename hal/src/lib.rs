@@ -22,7 +22,7 @@
 //! What every driver of an NPU would otherwise build again is here: the machinery of a queue ([`submission_queue`]) and the
 //! choice of hardware contexts ([`context_planner`]).
 //!
-//! Settings come from the [`Environment`], which is read in one place and described in one table.
+//! Settings come from the [`Environment`], which is read in one place; each crate declares its own with [`settings!`].
 //!
 //! A software device runs kernels through a [`KernelExecutor`], which is given to it from outside.
 #![forbid(unsafe_code)]
@@ -40,11 +40,11 @@ pub mod error;
 pub mod executable;
 pub mod format;
 pub mod host_function;
-pub mod installation;
 #[cfg(feature = "mock")]
 pub mod mock;
 pub mod queue;
 pub mod semaphore;
+pub mod settings;
 pub mod submission_queue;
 pub mod uri;
 pub mod validation;

@@ -4,9 +4,9 @@
 //! is, `$XDG_CACHE_HOME/ggml`, `$HOME/.cache/ggml`, and last a folder that every system has. Which one it was is kept, because
 //! a cache that cannot be used is repaired by changing that variable.
 
+use crate::settings::{GGML_HSA_KERNEL_CACHE_DIR, HOME, XDG_CACHE_HOME};
 use aie_hal::Environment;
 use aie_hal::environment::Variable;
-use aie_hal::environment::table::{GGML_HSA_KERNEL_CACHE_DIR, HOME, XDG_CACHE_HOME};
 use std::fmt;
 use std::path::{Path, PathBuf};
 

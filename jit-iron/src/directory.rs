@@ -7,8 +7,8 @@
 use crate::cache::same_kernel;
 use crate::kernel_files::KernelFiles;
 use crate::manifest::Manifest;
+use crate::settings::GGML_HSA_KERNEL_DIR;
 use crate::stem::{self, kernel_stem};
-use aie_hal::environment::table::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
 use aie_ops::normalise::overlaps;

@@ -6,9 +6,9 @@
 use crate::compiler::KernelCompiler;
 use crate::jit_policy::JitPolicy;
 use crate::kernel_files::KernelFiles;
+use crate::settings::{GGML_HSA_JIT, GGML_HSA_KERNEL_DIR};
 use crate::sources::Sources;
 use aie_hal::Arch;
-use aie_hal::environment::table::{GGML_HSA_JIT, GGML_HSA_KERNEL_DIR};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use std::fs;

@@ -3,7 +3,7 @@
 //! The reference compiler stands in for the toolchain: its kernels take the same way.
 
 use aie_hal::ArchRegistry;
-use aie_hal::environment::table::GGML_HSA_F16;
+use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_iron::{KernelDirectory, KernelPack};
 use aie_ops::{DataType, Node, OpParams, Tensor, name::kernel_name, table};
 use nix::sys::signal::{Signal, kill};

@@ -8,8 +8,8 @@
 
 mod processes;
 
-use aie_hal::environment::table::GGML_HSA_JIT_JOB;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_jit_iron::settings::GGML_HSA_JIT_JOB;
 use aie_jit_iron::{
     CompileError, Failure, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler, WorkerLimits,
 };

@@ -3,7 +3,7 @@
 use super::machine::{Identity, Owner};
 use crate::sysfs::Unreadable;
 use aie_hal::arch::FirmwareVersion;
-use aie_hal::environment::table::AIE_HAL_ARCH_PATH;
+use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use std::path::PathBuf;
 use thiserror::Error;
 

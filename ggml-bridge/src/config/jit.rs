@@ -2,14 +2,13 @@
 
 use super::build_defaults::BuildDefaults;
 use super::compiler_output::CompilerOutput;
-use super::reader::Reader;
-use super::size;
-use aie_hal::environment::table::{
-    GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
-    GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_TIMEOUT, GGML_HSA_JIT_VERBOSE, GGML_HSA_JIT_WORKER,
-    GGML_HSA_JIT_WORKERS,
-};
+use crate::settings::{GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_VERBOSE};
+use aie_hal::environment::Reader;
 use aie_jit_iron::JitPolicy;
+use aie_jit_iron::settings::{
+    GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
+    GGML_HSA_JIT_TIMEOUT, GGML_HSA_JIT_WORKER, GGML_HSA_JIT_WORKERS,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,36 +48,30 @@ pub struct JitConfig {
 
 impl JitConfig {
     pub(super) fn read(reader: &mut Reader<'_>, defaults: &BuildDefaults) -> Self {
-        let time_limit = reader.value(&GGML_HSA_JIT_TIMEOUT, "a time", "1 to 604800 seconds", |text| {
-            let seconds: u64 = text.trim().parse().ok()?;
-            (1..=LONGEST_TIME_LIMIT).contains(&seconds).then(|| Duration::from_secs(seconds))
-        });
-        let memory_max = reader.value(&GGML_HSA_JIT_MEMORY_MAX, "a size above 0", size::FORMS, |text| {
-            size::parse_bytes(text).filter(|&bytes| bytes > 0)
-        });
-        let workers = reader.value(&GGML_HSA_JIT_WORKERS, "a number of processes", "0 to 256", |text| {
-            text.trim().parse().ok().filter(|&workers| workers <= MOST_WORKERS)
-        });
+        let time_limit = reader.number(&GGML_HSA_JIT_TIMEOUT, 1..=LONGEST_TIME_LIMIT).map(Duration::from_secs);
+        let memory_max = reader.bytes(&GGML_HSA_JIT_MEMORY_MAX, 1);
+        let workers = reader.number(&GGML_HSA_JIT_WORKERS, 0..=MOST_WORKERS);
         Self {
             policy: policy(reader, defaults.policy),
             verbose: reader.switch(&GGML_HSA_JIT_VERBOSE).unwrap_or(false),
             output: reader
+                .environment
                 .path(&GGML_HSA_JIT_STDOUT_REDIRECT)
                 .map_or_else(|| defaults.output.clone(), CompilerOutput::from_setting),
             time_limit: time_limit.unwrap_or(TIME_LIMIT),
             memory_max: memory_max.unwrap_or(MEMORY_MAX),
             workers: workers
                 .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS)),
-            worker: reader.path(&GGML_HSA_JIT_WORKER),
-            python: reader.path(&GGML_HSA_JIT_PYTHON),
-            iron_directory: reader.path(&GGML_HSA_IRON_DIR),
+            worker: reader.environment.path(&GGML_HSA_JIT_WORKER),
+            python: reader.environment.path(&GGML_HSA_JIT_PYTHON),
+            iron_directory: reader.environment.path(&GGML_HSA_IRON_DIR),
         }
     }
 }
 
 /// `GGML_HSA_JIT_COMPILE` is the C++ backend's name for what `GGML_HSA_JIT` says more exactly.
 fn policy(reader: &mut Reader<'_>, default: JitPolicy) -> JitPolicy {
-    let asked = reader.value(&GGML_HSA_JIT, "a policy", JitPolicy::NAMES, JitPolicy::parse);
+    let asked = reader.value(&GGML_HSA_JIT, JitPolicy::parse);
     match (asked, reader.switch(&GGML_HSA_JIT_COMPILE)) {
         (Some(JitPolicy::Eager | JitPolicy::Background), Some(false)) => {
             reader.problems.push(format!(
@@ -191,7 +184,7 @@ mod tests {
             let (jit, problems) = read(&[(name, value)], JitPolicy::Eager);
             assert_eq!(jit, default, "{value}");
             let [problem] = &problems[..] else { panic!("{value}: {problems:?}") };
-            assert!(problem.starts_with(&format!("{name}: `{value}` is not ")), "{problem}");
+            assert!(problem.starts_with(&format!("{name}: `{value}` is not valid; possible: ")), "{problem}");
             assert!(problem.contains("; possible: ") && problem.ends_with("; it is ignored"), "{problem}");
         }
     }

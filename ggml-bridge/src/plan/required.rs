@@ -2,7 +2,8 @@
 
 use crate::graph::GraphNode;
 use crate::kernels::Missing;
-use aie_hal::environment::table::{GGML_HSA_JIT, GGML_HSA_REQUIRE_ARRAY};
+use crate::settings::GGML_HSA_REQUIRE_ARRAY;
+use aie_jit_iron::settings::GGML_HSA_JIT;
 
 /// The error of such a node: what it is, and why it cannot run there.
 pub(super) fn forbidden(node: &GraphNode, missing: &Missing) -> String {

@@ -6,7 +6,7 @@
 use super::Arch;
 use super::check::check;
 use crate::environment::Environment;
-use crate::environment::table::AIE_HAL_ARCH_PATH;
+use crate::settings::AIE_HAL_ARCH_PATH;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

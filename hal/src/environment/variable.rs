@@ -1,54 +1,16 @@
-//! What is known of one variable.
+//! Declaring variables.
 
 use std::fmt;
 
-/// A variable of the environment, as the [table](super::table) declares it. It prints as its name.
+/// A variable of the environment. It prints as its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Variable {
-    pub(super) name: &'static str,
-    pub(super) group: Group,
-    pub(super) meaning: &'static str,
-    pub(super) values: &'static str,
-    pub(super) default: &'static str,
-    pub(super) read_by: &'static [&'static str],
-    pub(super) replacement: Option<&'static Variable>,
-}
-
-impl Variable {
     /// Its name.
-    pub const fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// What it is about.
-    pub const fn group(&self) -> Group {
-        self.group
-    }
-
-    /// What it does; Markdown.
-    pub const fn meaning(&self) -> &'static str {
-        self.meaning
-    }
-
-    /// Possible values; Markdown.
-    pub const fn values(&self) -> &'static str {
-        self.values
-    }
-
-    /// What holds when it is not set; Markdown.
-    pub const fn default(&self) -> &'static str {
-        self.default
-    }
-
-    /// The packages, or for variables of others the programs, that read it.
-    pub const fn read_by(&self) -> &'static [&'static str] {
-        self.read_by
-    }
-
-    /// The variable to use instead; only an older name has one.
-    pub const fn replacement(&self) -> Option<&'static Variable> {
-        self.replacement
-    }
+    pub name: &'static str,
+    /// Possible values; Markdown. Those of a switch start with "a switch", those of a size with "a size".
+    pub values: &'static str,
+    /// The name it had before, which still works.
+    pub older: Option<&'static str>,
 }
 
 impl fmt::Display for Variable {
@@ -57,70 +19,71 @@ impl fmt::Display for Variable {
     }
 }
 
-/// What variables are about; the sections of the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Group {
-    /// Which devices there are.
-    Devices,
-    /// How graphs are computed.
-    Computing,
-    /// Where kernels come from.
-    Kernels,
-    /// How kernels are compiled.
-    Compiling,
-    /// What is told to people.
-    Reports,
-    /// AMD's runtime library and the process it runs in.
-    Runtime,
-    /// What is fixed when the library is built.
-    Build,
-    /// Variables of the system that we read.
-    System,
-    /// Variables of others that change what we do without our reading them.
-    Neighbours,
-    /// The project's own commands.
-    Tools,
-}
-
-impl Group {
-    /// All, in the order of the page.
-    pub const ALL: [Self; 10] = [
-        Self::Devices,
-        Self::Computing,
-        Self::Kernels,
-        Self::Compiling,
-        Self::Reports,
-        Self::Runtime,
-        Self::Build,
-        Self::System,
-        Self::Neighbours,
-        Self::Tools,
-    ];
-
-    /// The heading of its section.
-    pub const fn title(self) -> &'static str {
-        match self {
-            Self::Devices => "Devices",
-            Self::Computing => "Computing",
-            Self::Kernels => "Kernels",
-            Self::Compiling => "Compiling",
-            Self::Reports => "Messages and statistics",
-            Self::Runtime => "AMD's runtime",
-            Self::Build => "While building",
-            Self::System => "Of the system",
-            Self::Neighbours => "Of others, not read by us",
-            Self::Tools => "Of the project's commands",
-        }
-    }
-}
-
-/// Variables whose names begin alike and that are described elsewhere: those of test equipment.
+/// A name that was a setting once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Family {
-    /// How the names begin.
+pub struct Removed {
+    /// The name.
+    pub name: &'static str,
+    /// What to know instead; it completes "NAME has no effect any more: ...".
+    pub instead: &'static str,
+}
+
+/// The settings of one crate.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// How names begin that nobody but this project uses.
     pub prefix: &'static str,
-    /// What they are for.
-    pub meaning: &'static str,
-    /// The file that reads and describes them, from the project's folder.
-    pub described_in: &'static str,
+    /// What there is to set.
+    pub variables: &'static [Variable],
+    /// What there is no more.
+    pub removed: &'static [Removed],
+}
+
+/// Declares the environment variables of a crate: a constant [`Variable`] for each, and of all [`Settings`] called `SETTINGS`.
+///
+/// The documentation of a variable is its meaning on the page `docs/environment.md`, which has the sections given here; the
+/// package that declares it is the one that reads it, where `read by` does not say otherwise. Defaults are for the page only:
+/// code that reads a variable has its own.
+///
+/// ```
+/// aie_hal::settings! {
+///     prefix "TOOL";
+///
+///     section "Files" {
+///         /// Where results are written.
+///         TOOL_OUTPUT: "a file" => "standard output", older "TOOL_OUT";
+///         /// Whether there are messages.
+///         TOOL_LOG: "a switch" => "off", read by ["tool", "tool-gui"];
+///     }
+/// }
+/// let environment = aie_hal::Environment::from_pairs([("TOOL_OUT", "a.json"), ("TOOL_LGO", "on")]);
+/// assert_eq!(environment.text(&TOOL_OUTPUT).as_deref(), Some("a.json"));
+/// assert_eq!(environment.misnamed(&[SETTINGS])[0].to_string(), "TOOL_LGO is not a setting; did you mean TOOL_LOG?");
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        prefix $prefix:literal;
+        $(section $section:literal { $(
+            $(#[doc = $meaning:literal])+
+            $name:ident: $values:literal => $default:literal $(, read by [$($reader:literal),+])? $(, older $older:literal)?;
+        )+ })+
+        $(removed { $($gone:literal => $instead:expr;)+ })?
+    ) => {
+        $($(
+            $(#[doc = $meaning])+
+            pub const $name: $crate::environment::Variable = $crate::environment::Variable {
+                name: stringify!($name),
+                values: $values,
+                older: [$(Some($older),)? None][0],
+            };
+        )+)+
+
+        /// All settings of this crate.
+        pub const SETTINGS: $crate::environment::Settings = $crate::environment::Settings {
+            prefix: $prefix,
+            variables: &[$($($name),+),+],
+            removed: &[$($($crate::environment::Removed { name: $gone, instead: $instead }),+)?],
+        };
+    };
 }

@@ -2,13 +2,14 @@
 //!
 //! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
 
-use aie_hal::environment::table::GGML_HSA_F16;
+use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, NameTable, Problem, Rules, Validated};
 use aie_jit_iron::pregeneration::{
     Interruption, IronOptions, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
     stats_file, write_packs,
 };
+use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_iron::{KernelCompiler, ReferenceCompiler};
 use aie_ops::F16Policy;
 use clap::{Parser, ValueEnum};
@@ -123,7 +124,9 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
     for problem in problems {
         eprintln!("warning: {problem}");
     }
-    for misnamed in Environment::process().misnamed() {
+    let misnamed = Environment::process().misnamed(&[aie_jit_iron::settings::SETTINGS, aie_hal::settings::SETTINGS]);
+    // Names like none of these may be settings of the library.
+    for misnamed in misnamed.iter().filter(|misnamed| !matches!(misnamed, Misnamed::Unknown(_))) {
         eprintln!("warning: {misnamed}");
     }
     let wanted = wanted(arguments, &arches)?;

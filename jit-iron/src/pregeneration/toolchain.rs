@@ -2,9 +2,9 @@
 
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::iron::IronPlaces;
+use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use crate::worker::WorkerLimits;
 use aie_hal::Environment;
-use aie_hal::environment::table::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -83,8 +83,8 @@ mod tests {
         fs::write(&python, format!("#!/bin/sh\ncat <<'END'\n{{\"unavailable\":\"{said}\"}}\nEND\n")).unwrap();
         fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
         let environment = Environment::from_pairs([
-            (GGML_HSA_IRON_DIR.name(), root.path().to_str().unwrap()),
-            (GGML_HSA_JIT_PYTHON.name(), python.to_str().unwrap()),
+            (GGML_HSA_IRON_DIR.name, root.path().to_str().unwrap()),
+            (GGML_HSA_JIT_PYTHON.name, python.to_str().unwrap()),
         ]);
         let message = refusal(&environment, None);
         assert!(message.starts_with(said) && message.contains("source env_setup.sh"), "{message}");

@@ -4,7 +4,7 @@ use super::WorkerLimits;
 use super::captured::Captured;
 use super::limits::Bytes;
 use crate::compiler::{CompileError, Failure};
-use aie_hal::environment::table::{GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_TIMEOUT};
+use crate::settings::{GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_TIMEOUT};
 use rustix::process::{Signal, WaitIdStatus};
 use std::fmt;
 

@@ -2,8 +2,8 @@
 //!
 //! The places are given by the caller, who knows the environment and which file this code was linked into.
 
-use aie_hal::environment::table::GGML_HSA_JIT_WORKER;
-use aie_hal::installation;
+use crate::installation;
+use crate::settings::GGML_HSA_JIT_WORKER;
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -127,7 +127,7 @@ mod tests {
         let wrong = directory.path().join("absent");
         let places = WorkerPlaces { variable: Some(wrong.clone().into()), image: None, path };
         let text = places.find().unwrap_err().to_string();
-        assert!(text.contains(GGML_HSA_JIT_WORKER.name()) && text.contains(&wrong.display().to_string()), "{text}");
+        assert!(text.contains(GGML_HSA_JIT_WORKER.name) && text.contains(&wrong.display().to_string()), "{text}");
         let places = WorkerPlaces { variable: Some(directory.path().into()), ..WorkerPlaces::default() };
         assert!(places.find().unwrap_err().to_string().contains("not a file"));
     }
@@ -141,7 +141,7 @@ mod tests {
         let places = WorkerPlaces { variable: None, image, path: Some("/nonexistent-directory:.".into()) };
         let text = places.find().unwrap_err().to_string();
         for part in
-            ["beside this library", "cannot be executed", "PATH (/nonexistent-directory:.)", GGML_HSA_JIT_WORKER.name()]
+            ["beside this library", "cannot be executed", "PATH (/nonexistent-directory:.)", GGML_HSA_JIT_WORKER.name]
         {
             assert!(text.contains(part), "{part} is not in: {text}");
         }

@@ -4,7 +4,7 @@
 //! program that made itself a daemon is in another group and session and has another parent, but it inherited the environment
 //! that the worker was started with, and in it a mark that no other process has.
 
-use aie_hal::environment::table::GGML_HSA_JIT_JOB;
+use crate::settings::GGML_HSA_JIT_JOB;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
@@ -77,7 +77,7 @@ impl Family {
     }
 
     fn marked(&self, pid: i32) -> bool {
-        let variable = [GGML_HSA_JIT_JOB.name().as_bytes(), b"=", self.mark.as_bytes()].concat();
+        let variable = [GGML_HSA_JIT_JOB.name.as_bytes(), b"=", self.mark.as_bytes()].concat();
         content(&format!("/proc/{pid}/environ"))
             .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == variable))
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.arg("-c").arg(format!("{script}\necho ready\nexec sleep 1000"));
         let mut leader =
-            command.env(GGML_HSA_JIT_JOB.name(), &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+            command.env(GGML_HSA_JIT_JOB.name, &mark).process_group(0).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = [0; 6];
         leader.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
         let family = Family { leader: Pid::from_child(&leader), mark };

@@ -6,7 +6,7 @@ use super::folder::{WorkerFolder, disk_usage};
 use super::orphans::{Family, Process, new_mark};
 use super::protocol::LINE_BYTES;
 use super::{WorkerCommand, WorkerLimits};
-use aie_hal::environment::table::GGML_HSA_JIT_JOB;
+use crate::settings::GGML_HSA_JIT_JOB;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, read};
 use rustix::net::{SendFlags, send};
@@ -72,7 +72,7 @@ impl WorkerProcess {
             .args(&command.arguments)
             .env("TMPDIR", folder.temporary())
             .envs(command.environment.iter().map(|(name, value)| (name, value)))
-            .env(GGML_HSA_JIT_JOB.name(), &mark)
+            .env(GGML_HSA_JIT_JOB.name, &mark)
             .current_dir(folder.temporary())
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())

@@ -3,7 +3,7 @@
 use super::orphans::Family;
 use super::protocol::{self, Greeting, Job, LINE_BYTES, Reply, Request};
 use crate::compiler::{CompileError, KernelCompiler};
-use aie_hal::environment::table::GGML_HSA_JIT_JOB;
+use crate::settings::GGML_HSA_JIT_JOB;
 use aie_hal::{ArchRegistry, Environment};
 use aie_ops::name::kernel_name;
 use aie_ops::table;

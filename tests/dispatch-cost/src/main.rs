@@ -12,7 +12,7 @@ mod plain;
 mod rounds;
 
 use aie_conformance::kernels::TestKernel;
-use aie_hal::environment::table::AIE_HAL_LIBHSA_PATH;
+use aie_driver_xdna::settings::AIE_HAL_LIBHSA_PATH;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
@@ -48,7 +48,7 @@ struct Args {
     #[arg(long, default_value_t = 20)]
     warm_up: u32,
     /// The runtime library, for `plain`
-    #[arg(long, env = AIE_HAL_LIBHSA_PATH.name())]
+    #[arg(long, env = AIE_HAL_LIBHSA_PATH.name)]
     library: Option<PathBuf>,
     /// The device, for `hal`
     #[arg(long, default_value = "xdna:0")]

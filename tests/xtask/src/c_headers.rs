@@ -2,8 +2,8 @@
 //! against the headers and run; a name they do not have is an error of the compiler.
 
 use crate::process::run_helper;
+use crate::settings::CC;
 use aie_hal::Environment;
-use aie_hal::environment::table::CC;
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fmt::Write;

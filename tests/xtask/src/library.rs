@@ -4,7 +4,7 @@
 
 use crate::build::{self, Built};
 use crate::workspace;
-use aie_hal::environment::table::GGML_HSA_EMBED_KERNELS;
+
 use anyhow::{Context, Result};
 use std::ffi::OsStr;
 use std::fs;
@@ -46,7 +46,7 @@ pub fn generator(offline: bool) -> Result<PathBuf> {
 
 /// Builds the backend with the kernel packs in `packs` built in; returns the path of a file of its own.
 pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
-    let built = backend(&[(GGML_HSA_EMBED_KERNELS.name(), packs.as_os_str())], offline)?;
+    let built = backend(&[("GGML_HSA_EMBED_KERNELS", packs.as_os_str())], offline)?;
     place(&built.shared_library(BACKEND[0])?, "libggml-hsa-embedded.so")
 }
 

@@ -21,6 +21,7 @@ mod process;
 mod python;
 mod schedule;
 mod session;
+mod settings;
 mod simulation;
 mod stats;
 mod testbed;

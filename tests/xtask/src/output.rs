@@ -1,7 +1,7 @@
 //! How commands print: tables for people, JSON for machines, colour only on a terminal.
 
+use crate::settings::NO_COLOR;
 use aie_hal::Environment;
-use aie_hal::environment::table::NO_COLOR;
 use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};

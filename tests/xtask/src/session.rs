@@ -1,9 +1,9 @@
 //! What every command that runs stock programs shares: its options, and the programs with our device plugged in.
 
+use crate::settings::AIE_TESTBED;
 use crate::simulation::{KernelReport, Simulation};
 use crate::testbed::{self, Testbed};
 use crate::{library, model, workspace};
-use aie_hal::environment::table::{AIE_TESTBED, GGML_HSA_KERNEL_CACHE_DIR, GGML_HSA_REFERENCE_KERNELS};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub struct Options {
     #[arg(long, global = true)]
     pub offline: bool,
     /// Folder of the testbed
-    #[arg(long, global = true, value_name = "DIR", env = AIE_TESTBED.name(), default_value_os_t = testbed::default_dir())]
+    #[arg(long, global = true, value_name = "DIR", env = AIE_TESTBED.name, default_value_os_t = testbed::default_dir())]
     pub testbed: PathBuf,
     /// Print the result as JSON on standard output
     #[arg(long, global = true)]
@@ -188,11 +188,11 @@ impl Session {
     /// Settings of the kernel store: a cache of the workspace's own unless the caller has set one, and reference kernels also
     /// behind the kernel interface, whose device is simulated here.
     pub fn kernels(&self, command: &mut Command) {
-        if std::env::var_os(GGML_HSA_KERNEL_CACHE_DIR.name()).is_none_or(|path| path.is_empty()) {
-            command.env(GGML_HSA_KERNEL_CACHE_DIR.name(), workspace::target().join("kernel-cache"));
+        if std::env::var_os("GGML_HSA_KERNEL_CACHE_DIR").is_none_or(|path| path.is_empty()) {
+            command.env("GGML_HSA_KERNEL_CACHE_DIR", workspace::target().join("kernel-cache"));
         }
         if self.simulation.is_some() {
-            command.env(GGML_HSA_REFERENCE_KERNELS.name(), "1");
+            command.env("GGML_HSA_REFERENCE_KERNELS", "1");
         }
     }
 

@@ -5,9 +5,9 @@
 
 use crate::process::{self, run_helper};
 use crate::python::pip;
+use crate::settings::CXX;
 use crate::workspace;
 use aie_hal::Environment;
-use aie_hal::environment::table::CXX;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -3,8 +3,8 @@
 //! Everything a command leaves behind lies under `target/` of the checkout, also when `CARGO_TARGET_DIR` sends the
 //! compiler's output elsewhere: the paths in the README then hold on every machine.
 
+use crate::settings::CARGO;
 use aie_hal::Environment;
-use aie_hal::environment::table::CARGO;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 

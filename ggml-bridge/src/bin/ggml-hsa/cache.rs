@@ -1,12 +1,12 @@
 //! `ggml-hsa cache`: what is in the cache of compiled kernels, whether it is whole, and taking things out.
 
 use crate::cache_table::table;
+use aie_hal::environment::parse_bytes;
 use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
 use aie_jit_iron::inventory::{Care, Inventory, State};
 use aie_jit_iron::{CachePath, KernelCache, KernelCompiler, ReferenceCompiler};
 use clap::{Args, Subcommand};
-use ggml_hsa::config::parse_bytes;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, Write};

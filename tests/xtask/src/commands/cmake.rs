@@ -14,9 +14,9 @@ mod program;
 
 use crate::output;
 use crate::session::{DeviceOptions, Options, Session};
+use crate::settings::CARGO;
 use crate::{library, tools, workspace};
 use aie_hal::Environment;
-use aie_hal::environment::table::CARGO;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use consumer::Consumer;

@@ -11,10 +11,7 @@ use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
 use crate::{library, output};
 use aie_hal::KernelArtifact;
-use aie_hal::environment::table::{
-    GGML_HSA_CPU_FALLBACK, GGML_HSA_EMBED_KERNELS, GGML_HSA_JIT, GGML_HSA_JIT_WORKERS, GGML_HSA_KERNEL_CACHE_CLEAR,
-    GGML_HSA_KERNEL_CACHE_DIR, GGML_HSA_KERNEL_DIR,
-};
+
 use aie_hal::format::extent::ArgumentExtent;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -94,21 +91,21 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(told == 2, "{told} of 2 damaged kernels were told: {:?}", run.messages);
         same(run)
     })?;
-    rig.check(&mut rows, "a cache to be cleared", &[(GGML_HSA_KERNEL_CACHE_CLEAR.name(), "1")], |run| {
+    rig.check(&mut rows, "a cache to be cleared", &[("GGML_HSA_KERNEL_CACHE_CLEAR", "1")], |run| {
         ensure!(run.stats.store.compiled == kernels, "all kernels should be compiled again");
         same(run)
     })?;
     let given = rig.cache().join("reference");
-    let off = (GGML_HSA_JIT.name(), "off");
+    let off = ("GGML_HSA_JIT", "off");
     let elsewhere = rig.fresh("empty-1")?;
-    let directory = [off, (GGML_HSA_KERNEL_DIR.name(), text_of(&given)?), (CACHE, text_of(&elsewhere)?)];
+    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&given)?), (CACHE, text_of(&elsewhere)?)];
     rig.check(&mut rows, "a kernel directory, no compiling", &directory, |run| {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         same(run)
     })?;
     let mixed = rig.exchange(&given)?;
     let empty = rig.fresh("empty-7")?;
-    let directory = [(GGML_HSA_KERNEL_DIR.name(), text_of(&mixed)?), (CACHE, text_of(&empty)?)];
+    let directory = [("GGML_HSA_KERNEL_DIR", text_of(&mixed)?), (CACHE, text_of(&empty)?)];
     rig.check(&mut rows, "kernels for other shapes in the directory", &directory, |run| {
         ensure!((run.stats.store.directory, run.stats.store.compiled) == (kernels - 2, 2), "two should be compiled");
         let refused = |line: &&String| line.contains("is not used: it ") && line.contains("other types or shapes");
@@ -126,7 +123,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         idle::once(&run.messages, idle::NOTHING_RAN)
     })?;
     let empty = rig.fresh("empty-3")?;
-    let background = [(GGML_HSA_JIT.name(), "background"), (CACHE, text_of(&empty)?)];
+    let background = [("GGML_HSA_JIT", "background"), (CACHE, text_of(&empty)?)];
     rig.check(&mut rows, "compiling in the background", &background, |run| {
         let device = run.device.as_ref().context("there is no device")?;
         let mut reasons = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
@@ -135,19 +132,19 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         Ok(())
     })?;
     let empty = rig.fresh("empty-4")?;
-    let here = [(GGML_HSA_JIT_WORKERS.name(), "0"), (CACHE, text_of(&empty)?)];
+    let here = [("GGML_HSA_JIT_WORKERS", "0"), (CACHE, text_of(&empty)?)];
     rig.check(&mut rows, "compiling without workers", &here, |run| {
         ensure!(run.stats.store.compiled == kernels, "all kernels should be compiled");
         same(run)
     })?;
-    rig.check(&mut rows, "no work on the host", &[(GGML_HSA_CPU_FALLBACK.name(), "off")], |run| {
+    rig.check(&mut rows, "no work on the host", &[("GGML_HSA_CPU_FALLBACK", "off")], |run| {
         ensure!(run.host() == 0 && run.array() > 0, "{} operations ran on the host", run.host());
         Ok(())
     })?;
     idle::check(&rig, &mut rows, text)?;
     let generated = rig.generate(&first.stats)?;
     let empty = rig.fresh("empty-5")?;
-    let directory = [off, (GGML_HSA_KERNEL_DIR.name(), text_of(&generated)?), (CACHE, text_of(&empty)?)];
+    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&generated)?), (CACHE, text_of(&empty)?)];
     rig.check(&mut rows, "kernels made ahead from the statistics", &directory, |run| {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         ensure!(run.stats.store.missed.is_empty(), "{} were missed", run.stats.store.missed.len());
@@ -163,7 +160,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
 const ARCH: &str = "aie2p";
 const GENERATION: u8 = 4;
 /// The variable of the cache, which every run sets.
-const CACHE: &str = GGML_HSA_KERNEL_CACHE_DIR.name();
+const CACHE: &str = "GGML_HSA_KERNEL_CACHE_DIR";
 
 fn report(rows: &[Row], json: bool) -> Result<()> {
     if json {
@@ -304,10 +301,10 @@ impl Rig {
         kernels: u64,
         same: &impl Fn(&Run) -> Result<()>,
     ) -> Result<()> {
-        let library = library::with_kernels(packs, self.offline).context(GGML_HSA_EMBED_KERNELS.name())?;
+        let library = library::with_kernels(packs, self.offline).context("GGML_HSA_EMBED_KERNELS")?;
         let session = self.session.with(&library, &self.session.device);
         let empty = self.fresh("empty-6")?;
-        let only = [(GGML_HSA_JIT.name(), "off"), (CACHE, text_of(&empty)?)];
+        let only = [("GGML_HSA_JIT", "off"), (CACHE, text_of(&empty)?)];
         let embedding =
             Self { session, request: self.request.clone(), root: tempfile::tempdir()?, offline: self.offline };
         embedding.check(rows, "kernels built into the library", &only, |run| {

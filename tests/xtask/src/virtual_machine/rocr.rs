@@ -5,7 +5,7 @@
 
 use super::machine::Host;
 use crate::library;
-use aie_hal::environment::table::AIE_HAL_LIBHSA_PATH;
+
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
@@ -29,10 +29,7 @@ impl Rocr {
 
     /// Gives a command for a guest what it needs. It may be started by the guest's loader or by the testbed's.
     pub fn prepare(&self, command: &mut Command) {
-        command
-            .env(DEVICES.0, DEVICES.1)
-            .env(AIE_HAL_LIBHSA_PATH.name(), &self.library)
-            .env("LD_PRELOAD", &self.preload);
+        command.env(DEVICES.0, DEVICES.1).env("AIE_HAL_LIBHSA_PATH", &self.library).env("LD_PRELOAD", &self.preload);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::sources::{CRATE, Sources, Version};
 use crate::process::run_helper;
+use crate::settings::CC;
 use crate::tools::{COMPILE_WITH, argument, cmake, compilers, run_cmake};
 use crate::workspace;
 use aie_hal::Environment;
-use aie_hal::environment::table::CC;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};

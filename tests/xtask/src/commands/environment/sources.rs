@@ -1,8 +1,7 @@
 //! What the sources and the pages say of environment variables, for the tests of the table.
 
+use super::declarations::{self, Declaration};
 use crate::workspace;
-use aie_hal::environment::table::{self, TABLE};
-use aie_hal::environment::{Group, Variable};
 use regex::Regex;
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,11 +35,17 @@ pub fn files(place: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     Vec::from_iter(wanted.then(|| place.to_owned()))
 }
 
-/// The home of the table, which names everything, and this file.
+/// The one place that reads the environment.
+const HOME: &str = "hal/src/environment.rs";
+
+/// That place, the declarations, which name everything, and this file.
 fn is_home(file: &Path) -> bool {
-    file.starts_with(workspace::root().join("hal/src/environment"))
-        || file.ends_with("hal/src/environment.rs")
-        || file.ends_with(file!())
+    file.ends_with(HOME) || file.ends_with("src/settings.rs") || file.ends_with(file!())
+}
+
+/// The names of all variables.
+fn declared() -> BTreeSet<String> {
+    declarations::all().unwrap().into_iter().map(|declaration| declaration.name).collect()
 }
 
 fn sources(folder: &str) -> impl Iterator<Item = (PathBuf, String)> {
@@ -54,7 +59,7 @@ fn sources(folder: &str) -> impl Iterator<Item = (PathBuf, String)> {
 #[test]
 fn the_product_reads_the_environment_in_one_place() {
     let reads = Regex::new(r"\benv::(vars?(_os)?|set_var|remove_var)\b").unwrap();
-    let home = fs::read_to_string(workspace::root().join("hal/src/environment.rs")).unwrap();
+    let home = fs::read_to_string(workspace::root().join(HOME)).unwrap();
     assert!(reads.is_match(&home), "the expression does not find what it is for");
     let others = PRODUCT.iter().flat_map(|folder| sources(folder)).filter(|(_, text)| reads.is_match(text));
     let others: Vec<PathBuf> = others.map(|(file, _)| file).collect();
@@ -70,7 +75,7 @@ fn what_python_reads_is_in_the_table() {
     let text: String = files.map(|file| fs::read_to_string(file).unwrap()).collect();
     let names: BTreeSet<&str> = reads.captures_iter(&text).filter_map(|found| Some(found.get(1)?.as_str())).collect();
     assert!(names.contains("PEANO_INSTALL_DIR"), "{names:?}");
-    assert!(names.iter().all(|name| table::find(name).is_some()), "{names:?}");
+    assert!(names.iter().all(|name| declared().contains(*name)), "{names:?}");
 }
 
 #[test]
@@ -78,10 +83,12 @@ fn whoever_is_said_to_read_a_variable_names_it() {
     let texts: Vec<(&str, String)> =
         READERS.map(|(package, folder)| (package, sources(folder).map(|(_, text)| text).collect())).into();
     // Of others' programs there are no sources here; what a build is given need not be named in Rust.
-    let ours = TABLE.iter().filter(|variable| !matches!(variable.group(), Group::Neighbours | Group::Build));
-    for variable in ours.filter(|variable| variable.replacement().is_none()) {
+    let foreign = ["Of others, not read by us", "While building"];
+    let all = declarations::all().unwrap();
+    let ours = all.iter().filter(|declaration| !foreign.contains(&declaration.group.as_str()));
+    for Declaration { name: variable, read_by, .. } in ours.filter(|declaration| declaration.replaced_by.is_none()) {
         let word = Regex::new(&format!(r"\b{variable}\b")).unwrap();
-        for reader in variable.read_by() {
+        for reader in read_by {
             let (_, text) = texts
                 .iter()
                 .find(|(package, _)| package == reader)
@@ -115,12 +122,12 @@ fn every_name_in_the_pages_is_in_the_table() {
     let root = workspace::root();
     let pages = [files(&root.join("README.md"), &["md"]), files(&root.join("docs"), &["md"])].concat();
     assert!(pages.len() > 5, "{pages:?}");
-    let cmake = cmake_names();
+    let (cmake, declared) = (cmake_names(), declared());
     assert!(cmake.contains("GGML_HSA_BACKEND_DIR") && cmake.contains("GGML_HSA_LIBRARY"), "{cmake:?}");
     for page in pages {
         let text = fs::read_to_string(&page).unwrap();
         let unknown: Vec<&str> =
-            names(&text).into_iter().filter(|name| table::find(name).is_none() && !cmake.contains(*name)).collect();
+            names(&text).into_iter().filter(|name| !declared.contains(*name) && !cmake.contains(*name)).collect();
         assert!(unknown.is_empty(), "{} names {unknown:?}", page.display());
     }
 }
@@ -129,13 +136,13 @@ fn every_name_in_the_pages_is_in_the_table() {
 #[test]
 fn every_name_in_quotes_is_in_the_table() {
     let quoted = Regex::new(r#""((?:GGML_HSA|AIE_HAL)(?:_[A-Z0-9]+)*)""#).unwrap();
+    let declared = declared();
     let mut seen = 0;
     for (file, text) in PRODUCT.iter().chain(&["tests/xtask/src"]).flat_map(|folder| sources(folder)) {
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
         for found in quoted.captures_iter(code).filter_map(|captures| captures.get(1)) {
             seen += 1;
-            let known: Option<&Variable> = table::find(found.as_str());
-            assert!(known.is_some(), "{} names {}", file.display(), found.as_str());
+            assert!(declared.contains(found.as_str()), "{} names {}", file.display(), found.as_str());
         }
     }
     assert!(seen > 10, "only {seen}");

@@ -7,9 +7,7 @@ use super::{CACHE, Rig, Row, text_of};
 use crate::generation::{library_messages, require_success};
 use crate::process::{self, Finished};
 use crate::session::Session;
-use aie_hal::environment::table::{
-    GGML_HSA_CPU_FALLBACK, GGML_HSA_JIT, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY,
-};
+
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
@@ -42,12 +40,12 @@ pub(super) fn check(rig: &Rig, rows: &mut Vec<Row>, text: &str) -> Result<()> {
         ensure!(advice.iter().all(|part| messages[0].contains(part)), "it should say {advice:?}: {}", messages[0]);
         Ok(())
     });
-    let finished = run(rig, &npu, &[(GGML_HSA_REQUIRE_ARRAY.name(), "1")], "idle-2")?;
+    let finished = run(rig, &npu, &[("GGML_HSA_REQUIRE_ARRAY", "1")], "idle-2")?;
     judge(rows, "the same, and the array is required", || forbidden(&finished));
 
-    let required = (GGML_HSA_REQUIRE_ARRAY.name(), "1");
-    let jit = GGML_HSA_JIT.name();
-    let fallback = GGML_HSA_CPU_FALLBACK.name();
+    let required = ("GGML_HSA_REQUIRE_ARRAY", "1");
+    let jit = "GGML_HSA_JIT";
+    let fallback = "GGML_HSA_CPU_FALLBACK";
     for (state, environment, cache) in [
         ("the array required, no kernels", vec![required, (jit, "off")], "idle-3"),
         ("the same without work on the host", vec![required, (jit, "off"), (fallback, "off")], "idle-4"),
@@ -76,7 +74,7 @@ pub(super) fn check(rig: &Rig, rows: &mut Vec<Row>, text: &str) -> Result<()> {
 
 fn run(rig: &Rig, session: &Session, environment: &[(&str, &str)], cache: &str) -> Result<Finished> {
     let mut command = session.on_device("llama-completion", None)?;
-    command.env_remove(GGML_HSA_REFERENCE_KERNELS.name());
+    command.env_remove("GGML_HSA_REFERENCE_KERNELS");
     command.env(CACHE, text_of(&rig.fresh(cache)?)?).envs(environment.iter().copied());
     rig.request.run(command, |_| ())
 }

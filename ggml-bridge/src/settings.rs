@@ -1,0 +1,171 @@
+//! The environment variables of the backend. Those of kernels and of the driver are in [`aie_jit_iron::settings`] and
+//! [`aie_driver_xdna::settings`].
+
+use aie_driver_xdna::settings::NO_HELPER;
+use aie_hal::environment::Settings;
+
+/// The settings of all crates that this library is made of.
+pub const ALL: [Settings; 4] =
+    [SETTINGS, aie_jit_iron::settings::SETTINGS, aie_driver_xdna::settings::SETTINGS, aie_hal::settings::SETTINGS];
+
+aie_hal::settings! {
+    prefix "GGML_HSA";
+
+    section "Devices" {
+        /// Whether there is a backend at all. Off: it offers no device, and llama.cpp works as without it.
+        GGML_HSA: "a switch" => "on";
+        /// Devices to offer. Set but empty: none.
+        GGML_HSA_DEVICES: "device URIs such as `xdna`, `xdna:0`, `xdna://pci-0000:c6:00.1`, `mock:aie2p?devices=2`, separated by `;` or white space; a comma does too when a URI follows it"
+            => "the real NPUs that can be used";
+        /// How llama.cpp sees the devices, which decides what it gives them.
+        GGML_HSA_DEVICE_TYPE: "`igpu`, `gpu`, `accel`" => "`igpu`; `accel` beside another GPU or with under 2 GiB";
+        /// How real NPUs are reached when a URI has no `runtime=`: through the kernel driver alone, or through AMD's HSA
+        /// runtime.
+        GGML_HSA_RUNTIME: "`direct`, `rocr`" => "`direct`";
+        /// Whether every call to a driver is checked against the contract.
+        GGML_HSA_VALIDATION: "a switch" => "off";
+    }
+
+    section "Computing" {
+        /// Whether operations without a kernel run on the CPU inside this backend, so that the graph stays whole. Off: they
+        /// are left to llama.cpp's CPU backend, and the graph is split there.
+        GGML_HSA_CPU_FALLBACK: "a switch" => "on";
+        /// Whether an operation that belongs on the array must run there. On: a graph in which one would run on the host
+        /// fails, and the message names the node and says why there is no kernel. Such operations are claimed whatever
+        /// `GGML_HSA_CPU_FALLBACK` says, and an NPU is offered even when no kernel can come for it. Operations that the
+        /// table of operations gives to the host are not concerned, nor is what the backend's rules do not accept.
+        GGML_HSA_REQUIRE_ARRAY: "a switch" => "off";
+        /// Whether neighbouring nodes of a graph share a dispatch where there is a kernel for both.
+        GGML_HSA_FUSION: "a switch" => "on";
+        /// Most memory for converted weights on each device.
+        GGML_HSA_WEIGHTS_MAX: "a size" => "half of the device's memory";
+    }
+
+    section "Compiling" {
+        /// Whether `xdna` devices are given reference kernels too. For AMD's runtime on the simulated kernel device: on an
+        /// NPU such kernels do nothing, and results are whatever memory held before.
+        GGML_HSA_REFERENCE_KERNELS: "a switch" => "off";
+        /// Whether the compilers' whole output is shown. It is kept beside a failure in any case.
+        GGML_HSA_JIT_VERBOSE: "a switch" => "off";
+        /// Where output goes that `GGML_HSA_JIT_VERBOSE` shows. On: to the log. Off: to standard error as it is. A file: it
+        /// is appended there.
+        GGML_HSA_JIT_STDOUT_REDIRECT: "a switch or a file" => "on, or `GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT` of the build";
+    }
+
+    section "Messages and statistics" {
+        /// Whether information is told beside warnings and errors.
+        GGML_HSA_ENABLE_LOG: "a switch" => "off";
+        /// Where statistics of the run are written when the process ends: what ran where, JSON.
+        GGML_HSA_STATS: "a file" => "none";
+    }
+
+    section "While building" {
+        /// A kernel pack, as `ggml-hsa-gen-kernels --embed` writes it, that becomes part of the library.
+        GGML_HSA_EMBED_KERNELS: "a directory" => "none";
+        /// The default of `GGML_HSA_JIT`.
+        GGML_HSA_DEFAULT_JIT: "`eager`, `background`, `off`" => "`eager`";
+        /// The default of `GGML_HSA_CPU_FALLBACK`.
+        GGML_HSA_DEFAULT_CPU_FALLBACK: "a switch" => "on";
+        /// The default of `GGML_HSA_JIT_STDOUT_REDIRECT`.
+        GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT: "a switch or a file" => "on";
+    }
+
+    section "Of the system" {
+        /// Where helper programs are looked for.
+        PATH: "directories, separated by colons" => "none";
+    }
+
+    section "Of others, not read by us" {
+        /// The backend that ggml loads beside its own: `libggml-hsa.so`.
+        GGML_BACKEND_PATH: "a file" => "none", read by ["ggml"];
+        /// How many threads reference kernels use.
+        RAYON_NUM_THREADS: "a number" => "the number of cores", read by ["rayon"];
+        /// Where the system's loader looks first, also for AMD's runtime.
+        LD_LIBRARY_PATH: "directories, separated by colons" => "none", read by ["the system's loader"];
+    }
+
+    removed {
+        "GGML_HSA_ISOLATE" => NO_HELPER;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+    use aie_hal::Environment;
+    use aie_hal::environment::{Misnamed, Settings, Variable};
+    use rstest::rstest;
+
+    fn check(name: &str, declared: &[Settings]) -> Option<Misnamed> {
+        Environment::from_pairs([(name, "1")]).misnamed(declared).pop()
+    }
+
+    fn variables() -> impl Iterator<Item = &'static Variable> {
+        ALL.iter().flat_map(|settings| settings.variables)
+    }
+
+    #[rstest]
+    #[case::underscore("GGML_HSA_KERNELDIR", Some("GGML_HSA_KERNEL_DIR"))]
+    #[case::letter("GGML_HSA_DEVICE", Some("GGML_HSA_DEVICES"))]
+    #[case::swap("GGML_HSA_FUSOIN", Some("GGML_HSA_FUSION"))]
+    #[case::case("GGML_HSA_Stats", Some("GGML_HSA_STATS"))]
+    #[case::lower("ggml_hsa_stats", Some("GGML_HSA_STATS"))]
+    #[case::no_underscore("GGML_HSAJIT_TIMEOUT", Some("GGML_HSA_JIT_TIMEOUT"))]
+    #[case::word_left_out("GGML_HSA_LOG", Some("GGML_HSA_ENABLE_LOG"))]
+    #[case::word_left_out("GGML_HSA_CACHE_DIR", Some("GGML_HSA_KERNEL_CACHE_DIR"))]
+    #[case::other_prefix("GGML_HSA_VISIBLE_DEVICES", Some("AIE_HAL_VISIBLE_DEVICES"))]
+    #[case::other_prefix("AIE_HAL_STATS", Some("GGML_HSA_STATS"))]
+    #[case::own_prefix("AIE_HAL_LIBHSA", Some("AIE_HAL_LIBHSA_PATH"))]
+    #[case::far("GGML_HSA_COLOUR_OF_THE_CASE", None)]
+    #[case::nothing_behind_it("GGML_HSA_", Some("GGML_HSA"))]
+    #[case::not_ascii("GGML_HSA_É", None)]
+    #[case::older_names_are_not_proposed("GGML_HSA_JIT_CLEAR_CACH", None)]
+    fn the_nearest_name(#[case] wrong: &str, #[case] expected: Option<&'static str>) {
+        let name = wrong.to_owned();
+        let misnamed = match expected {
+            Some(nearest) => Misnamed::Misspelt { name, nearest },
+            None => Misnamed::Unknown(name),
+        };
+        assert_eq!(check(wrong, &ALL), Some(misnamed));
+    }
+
+    #[test]
+    fn without_a_near_name_the_page_is_named() {
+        let told = check("GGML_HSA_COLOUR_OF_THE_CASE", &ALL).unwrap().to_string();
+        let expected =
+            "GGML_HSA_COLOUR_OF_THE_CASE is not a setting and has no effect; docs/environment.md lists all there are";
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn removed_and_older_settings_say_so_and_are_no_typing_mistakes() {
+        let told = ["GGML_HSA_ISOLATE", "AIE_HAL_RUNTIME_HOST", "GGML_HSA_JIT_CLEAR_CACHE"]
+            .map(|name| check(name, &ALL).unwrap().to_string());
+        let instead = "AMD's runtime is always in this process (docs/rocr.md says what can still end the process)";
+        let expected = [
+            format!("GGML_HSA_ISOLATE has no effect any more: {instead}"),
+            format!("AIE_HAL_RUNTIME_HOST has no effect any more: {instead}"),
+            "GGML_HSA_JIT_CLEAR_CACHE is an older name, still understood; use GGML_HSA_KERNEL_CACHE_CLEAR".to_owned(),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn no_setting_and_no_foreign_name_is_misnamed() {
+        for variable in variables() {
+            assert_eq!(check(variable.name, &ALL), None, "{variable}");
+        }
+        for name in ["GGML_BACKEND_PATH", "GGML", "AIE_HA", "", "É", "AMDXDNA_SIM_FAULTS", "HSA_STAND_IN_AGENTS"] {
+            assert_eq!(check(name, &ALL), None, "{name}");
+        }
+    }
+
+    /// `ggml-hsa-gen-kernels` does not know all settings and says nothing of names that are near to none it knows.
+    #[test]
+    fn no_setting_looks_like_a_misspelt_one_of_the_tools() {
+        for variable in variables() {
+            let misnamed = check(variable.name, &[aie_jit_iron::settings::SETTINGS, aie_hal::settings::SETTINGS]);
+            assert!(matches!(misnamed, None | Some(Misnamed::Unknown(_))), "{misnamed:?}");
+        }
+    }
+}
