@@ -1,23 +1,18 @@
 //! Hardware contexts of the simulated NPU, as the context planner makes them: over all columns, configured at once.
 
-use crate::executable::LoadedPdi;
+use crate::memory::HeapAllocation;
 use crate::npu::{ContextId, Npu, Refusal};
 use aie_hal::artifact::Digest;
-use aie_hal::context_planner::{ContextHost, PlannedPdi};
+use aie_hal::backend::LoadedPdi;
+use aie_hal::context_planner::ContextHost;
 use std::sync::Arc;
-
-impl PlannedPdi for LoadedPdi {
-    fn number(&self) -> usize {
-        self.number
-    }
-}
 
 /// Makes the contexts of one NPU.
 #[derive(Debug)]
 pub(crate) struct NpuContexts(pub(crate) Arc<Npu>);
 
 impl ContextHost for NpuContexts {
-    type Pdi = LoadedPdi;
+    type Pdi = LoadedPdi<HeapAllocation>;
     type Context = ContextId;
     type Error = Refusal;
 
@@ -29,7 +24,7 @@ impl ContextHost for NpuContexts {
         self.0.limits().contexts
     }
 
-    fn create(&self, pdis: &[Arc<LoadedPdi>]) -> Result<ContextId, Refusal> {
+    fn create(&self, pdis: &[Arc<LoadedPdi<HeapAllocation>>]) -> Result<ContextId, Refusal> {
         let id = self.0.create_context(self.0.arch().array.columns)?;
         let digests: Vec<Digest> = pdis.iter().map(|pdi| pdi.digest).collect();
         match self.0.configure_context(id, &digests) {
@@ -53,10 +48,10 @@ impl ContextHost for NpuContexts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::executable::PdiTable;
-    use crate::rig::artifact;
+    use aie_conformance::kernels::TestKernel;
     use aie_hal::ArchRegistry;
-    use aie_hal::context_planner::ContextPlanner;
+    use aie_hal::backend::PdiTable;
+    use aie_hal::context_planner::{ContextPlanner, PlannedPdi as _};
 
     fn host() -> NpuContexts {
         let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
@@ -66,10 +61,12 @@ mod tests {
         NpuContexts(Arc::new(Npu::new(Arc::new(arch), heap)))
     }
 
-    fn load(npu: &Arc<Npu>, count: usize) -> Vec<Arc<LoadedPdi>> {
+    fn load(npu: &Arc<Npu>, count: u32) -> Vec<Arc<LoadedPdi<HeapAllocation>>> {
         let mut table = PdiTable::default();
-        let artifacts = (0..count).map(|i| artifact(npu.arch(), &format!("{i} 1"), 1));
-        artifacts.map(|a| table.load(npu, &a, "test").unwrap()).collect()
+        let artifacts = (0..count).map(|i| TestKernel::Copy(i).artifact(npu.arch()));
+        artifacts
+            .map(|a| table.load(&a, |pdi| Ok(HeapAllocation::new(npu, pdi.len(), 4096).unwrap())).unwrap())
+            .collect()
     }
 
     /// Contexts of somebody else leave fewer for the planner; it must never see the refusal.
@@ -81,7 +78,7 @@ mod tests {
         planner.prepare(&host, &pdis.iter().collect::<Vec<_>>()).unwrap();
         for pdi in pdis.iter().chain(&pdis) {
             let at = planner.require(&host, pdi).unwrap();
-            assert_eq!(planner.locate(pdi.number), Some(at));
+            assert_eq!(planner.locate(pdi.number()), Some(at));
             assert_eq!(planner.contexts().count(), 1);
         }
         host.0.destroy_context(other).unwrap();
@@ -105,7 +102,7 @@ mod tests {
         for pdi in &pdis {
             planner.require(&host, pdi).unwrap();
         }
-        let slots: Vec<_> = pdis.iter().map(|pdi| planner.locate(pdi.number).unwrap().slot).collect();
+        let slots: Vec<_> = pdis.iter().map(|pdi| planner.locate(pdi.number()).unwrap().slot).collect();
         assert_eq!(slots, [0, 1, 2]);
         assert_eq!(host.0.counts().contexts_created, 3);
     }

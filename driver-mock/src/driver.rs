@@ -83,7 +83,7 @@ impl Driver for MockDriver {
                     _ => format!("{}/{index}", arch.name),
                 };
                 let uri = uri.with_path(&path)?;
-                let device = MockDevice::new(uri, &arch, &options, capacity, Arc::clone(&self.executor));
+                let device = MockDevice::open(uri, &arch, &options, capacity, Arc::clone(&self.executor));
                 Ok(Arc::new(device) as Arc<dyn Device>)
             })
             .collect()

@@ -4,7 +4,8 @@
 //! mistakes show here and not first on hardware. Hence two layers:
 //!
 //! - [`npu`] is the silicon with its kernel driver. It is strict: it refuses what they refuse, and keeps a virtual clock.
-//! - [`MockDriver`] is the driver on top of it. It plans contexts and chains so that the silicon never has to refuse.
+//! - [`MockDriver`] is the driver on top of it, with the executor that all drivers share
+//!   ([`backend`](aie_hal::backend)), which plans contexts and chains so that the silicon never has to refuse.
 //!
 //! Kernels are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, so this crate knows no operation. An
 //! artifact that the executor cannot prepare loads all the same, and its dispatches time out: what hardware does with a
@@ -27,18 +28,13 @@
 //! `allocated_bytes`. `bytes_flushed` and `bytes_invalidated` count what callers asked for and, on a device that is not
 //! coherent, what the queue does around host calls.
 
-mod buffer;
 mod contexts;
 mod device;
 mod driver;
-mod executable;
-mod execution;
 pub mod faults;
+mod memory;
 pub mod npu;
 mod options;
-mod queue;
-#[cfg(test)]
-mod rig;
 
 pub use driver::MockDriver;
 

@@ -61,7 +61,7 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 /// A hardware context of an agent, by a number that is never used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(pub u64);
 
 /// A PDI in the device heap.

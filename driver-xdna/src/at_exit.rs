@@ -2,7 +2,6 @@
 //!
 //! Devices in statics are never dropped, and llama.cpp keeps its backends in such.
 
-use crate::npu::Npu;
 use parking_lot::Mutex;
 use std::sync::{Arc, Once, Weak};
 use std::time::Duration;
@@ -10,10 +9,16 @@ use std::time::Duration;
 /// How long the end of the process waits for a call that is under way.
 pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
 
-static OPEN: Mutex<Vec<Weak<Npu>>> = Mutex::new(Vec::new());
+/// What is closed when the process ends.
+pub(crate) trait CloseAtExit: Send + Sync {
+    /// Called once, by the thread that ends the process.
+    fn close(&self);
+}
+
+static OPEN: Mutex<Vec<Weak<dyn CloseAtExit>>> = Mutex::new(Vec::new());
 
 /// Remembers an open NPU.
-pub(crate) fn register(npu: &Arc<Npu>) {
+pub(crate) fn register(npu: &Arc<dyn CloseAtExit>) {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
         // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.
@@ -30,9 +35,6 @@ extern "C" fn close_all() {
     // A panic must not cross into C, and at this point nobody could do anything about one.
     let _ = std::panic::catch_unwind(|| {
         let Some(open) = OPEN.try_lock_for(AT_EXIT_LIMIT).map(|open| open.clone()) else { return };
-        open.iter().filter_map(Weak::upgrade).for_each(|npu| {
-            npu.close();
-            npu.agent.close();
-        });
+        open.iter().filter_map(Weak::upgrade).for_each(|npu| npu.close());
     });
 }

@@ -19,9 +19,9 @@ pub(crate) struct Written(Mutex<RangeSet<u64>>);
 
 impl Written {
     /// The NPU has written these.
-    pub(crate) fn note(&self, ranges: &[Range<u64>]) {
+    pub(crate) fn note<'r>(&self, ranges: impl Iterator<Item = &'r Range<u64>>) {
         let mut set = self.0.lock();
-        ranges.iter().filter(|range| !range.is_empty()).for_each(|range| set.insert(range.clone()));
+        ranges.filter(|range| !range.is_empty()).for_each(|range| set.insert(range.clone()));
     }
 
     /// The host has invalidated this range, or nobody will read it again.
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn only_what_the_npu_wrote_is_invalidated_and_only_once() {
         let written = Written::default();
-        written.note(&[100..200, 300..400, 7..7]);
+        written.note([100..200, 300..400, 7..7].iter());
         assert_eq!(taken(&written, 150..350), [0..50, 150..200]);
         assert_eq!(taken(&written, 150..350), []);
         assert_eq!(taken(&written, 0..1000), [100..150, 350..400]);
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn what_was_invalidated_by_others_is_forgotten() {
         let written = Written::default();
-        written.note(std::slice::from_ref(&(0..100)));
+        written.note(std::iter::once(&(0..100)));
         written.forget(20..40);
         written.forget(3..3);
         assert_eq!(taken(&written, 0..100), [0..20, 40..100]);

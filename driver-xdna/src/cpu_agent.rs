@@ -11,6 +11,7 @@ pub(crate) mod rig;
 use crate::agent::{
     Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
 };
+use aie_device_memory::{Region, Span};
 use aie_hal::MemoryPool;
 use aie_hal::artifact::Digest;
 use aie_hal::device::chain_command_bytes;
@@ -21,7 +22,7 @@ use std::fmt::{Debug, Formatter};
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Device address of a byte minus its address in this process.
 const DEVICE_SHIFT: u64 = 1 << 44;
@@ -65,56 +66,50 @@ pub(crate) struct Submitted {
 
 struct Memory {
     pool: MemoryPool,
-    length: usize,
-    bytes: Arc<[AtomicU8]>,
-    /// Where the first byte is: at the alignment of a page, or of the heap's granule.
-    start: usize,
+    region: Arc<Region>,
 }
 
 impl Memory {
     fn new(pool: MemoryPool, length: usize) -> Self {
-        let (alignment, content) = match pool {
-            MemoryPool::Data => (4096, 0),
-            MemoryPool::DeviceHeap => (HEAP_GRANULE, USED),
-        };
-        let bytes: Arc<[AtomicU8]> = (0..length + alignment).map(|_| AtomicU8::new(content)).collect();
-        let address = bytes.as_ptr().addr();
-        Self { pool, length, start: address.next_multiple_of(alignment) - address, bytes }
+        let alignment = if pool == MemoryPool::Data { 4096 } else { HEAP_GRANULE };
+        let memory = Self { pool, region: Arc::new(Region::zeroed(length, alignment).unwrap()) };
+        if pool == MemoryPool::DeviceHeap {
+            memory.all().fill(&[USED]);
+        }
+        memory
     }
 
-    fn bytes(&self) -> &[AtomicU8] {
-        &self.bytes[self.start..self.start + self.length]
-    }
-
-    fn host(&self) -> NonNull<u8> {
-        NonNull::from(self.bytes()).cast()
+    fn all(&self) -> Span<'_> {
+        self.region.span(0, self.region.length()).unwrap()
     }
 
     fn device_address(&self) -> u64 {
-        self.bytes().as_ptr().addr() as u64 + DEVICE_SHIFT
+        self.region.address() as u64 + DEVICE_SHIFT
     }
 
     /// Bytes of the heap in granules.
     fn heap_bytes(&self) -> usize {
-        if self.pool == MemoryPool::DeviceHeap { self.length.next_multiple_of(HEAP_GRANULE) } else { 0 }
+        if self.pool == MemoryPool::DeviceHeap { self.region.length().next_multiple_of(HEAP_GRANULE) } else { 0 }
     }
 }
 
 /// A range of an allocation. Keeps the bytes, not the allocation.
 #[derive(Clone)]
 struct Place {
-    bytes: Arc<[AtomicU8]>,
+    region: Arc<Region>,
     start: usize,
     length: usize,
 }
 
 impl Place {
     fn read(&self) -> Vec<u8> {
-        self.bytes[self.start..][..self.length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
+        let mut content = vec![0; self.length];
+        self.region.span(self.start, self.length).unwrap().read(&mut content);
+        content
     }
 
     fn write(&self, content: &[u8]) {
-        self.bytes[self.start..][..self.length].iter().zip(content).for_each(|(b, c)| b.store(*c, Ordering::Relaxed));
+        self.region.span(self.start, content.len()).unwrap().write(content);
     }
 }
 
@@ -142,8 +137,8 @@ impl State {
     fn place(&self, address: u64, length: usize) -> Option<(u64, Place)> {
         let (first, memory) = self.memory.range(..=address).next_back()?;
         let offset = usize::try_from(address - first).ok()?;
-        let inside = offset.checked_add(length).is_some_and(|end| end <= memory.length);
-        inside.then(|| (*first, Place { bytes: Arc::clone(&memory.bytes), start: memory.start + offset, length }))
+        memory.region.span(offset, length)?;
+        Some((*first, Place { region: Arc::clone(&memory.region), start: offset, length }))
     }
 
     fn heap_used(&self) -> usize {
@@ -151,7 +146,7 @@ impl State {
     }
 
     fn data_used(&self) -> usize {
-        self.memory.values().filter(|m| m.pool == MemoryPool::Data).map(|m| m.length).sum()
+        self.memory.values().filter(|m| m.pool == MemoryPool::Data).map(|m| m.region.length()).sum()
     }
 
     /// Counts a call; returns its fault.
@@ -224,9 +219,12 @@ impl CpuAgent {
     /// Puts `content` into the data memory that starts at `address` in this process; returns what was there.
     pub(crate) fn exchange(&self, address: usize, content: &[u8]) -> Vec<u8> {
         let state = self.state.lock();
-        let memory = state.memory.values().find(|memory| memory.host().addr().get() == address);
-        let bytes = memory.expect("memory of this agent").bytes();
-        bytes.iter().zip(content).map(|(byte, new)| byte.swap(*new, Ordering::Relaxed)).collect()
+        let memory = state.memory.values().find(|memory| memory.region.address() == address);
+        let span = memory.expect("memory of this agent").all();
+        let mut before = vec![0; span.length()];
+        span.read(&mut before);
+        span.write(content);
+        before
     }
 
     /// The chains that were submitted, failed ones included.
@@ -253,9 +251,9 @@ impl CpuAgent {
     pub(crate) fn assert_clean(&self) {
         assert_eq!(self.refused(), [""; 0]);
         let state = self.state.lock();
-        let open: Vec<_> = state.memory.values().map(|m| (m.pool, m.length)).collect();
+        let open: Vec<_> = state.memory.values().map(|m| (m.pool, m.region.length())).collect();
         assert_eq!((open, state.contexts.len()), (Vec::new(), 0), "allocations and contexts that are left open");
-        let intact = |m: &Memory| m.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == FREED);
+        let intact = |m: &Memory| m.region.bytes().iter().all(|byte| byte.load(Ordering::Relaxed) == FREED);
         assert!(state.freed.iter().all(intact), "memory was written after it was freed");
         assert!(state.faults.is_empty(), "planned faults never happened: {:?}", state.faults);
     }
@@ -362,7 +360,7 @@ impl Agent for CpuAgent {
             return Err(AgentError::OutOfMemory(format!("{bytes} bytes of {pool:?}: {used} of {limit} are used")));
         }
         let memory = Memory::new(pool, bytes);
-        let (host, device_address) = (memory.host(), memory.device_address());
+        let (host, device_address) = (NonNull::from(memory.region.bytes()).cast(), memory.device_address());
         state.memory.insert(device_address, memory);
         state.counts.allocations += 1;
         Ok(Allocation { pool, host, length: bytes, device_address })
@@ -378,8 +376,8 @@ impl Agent for CpuAgent {
             self.refuse("memory is freed while a chain uses it".into());
         }
         match state.memory.remove(&address) {
-            Some(memory) if (memory.pool, memory.length) == (allocation.pool, allocation.length) => {
-                memory.bytes().iter().for_each(|byte| byte.store(FREED, Ordering::Relaxed));
+            Some(memory) if (memory.pool, memory.region.length()) == (allocation.pool, allocation.length) => {
+                memory.all().fill(&[FREED]);
                 state.freed.push(memory);
             }
             Some(_) => drop(self.refuse("memory is freed with another length or pool than it was allocated".into())),

@@ -5,7 +5,7 @@
 //! - [`XdnaDriver`] looks at sysfs and the device nodes ([`discovery`]) before it opens anything. What it lists as usable can be
 //!   opened, as far as can be seen from outside.
 //! - A logical device, its buffers and queues are the same for every [`route::Route`]. Memory is cut from few large allocations;
-//!   contexts come from the HAL's planner; a queue's thread gathers what is pending into few chains, and starts them ahead.
+//!   the HAL's executor packs what is pending into few chains, and starts them ahead.
 //! - An [`agent::Agent`] is one NPU, as what is below offers it: [`direct`] is the kernel driver itself, and the default. For
 //!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `gate` that keeps it off their defects, and [`kernel_dispatch`] to later
 //!   ones. [`interface`] tells which a library speaks, [`library`] finds it.
@@ -16,23 +16,20 @@
 pub mod agent;
 mod arena;
 mod at_exit;
-mod buffer;
 mod coherence;
+mod contexts;
 #[cfg(test)]
 mod cpu_agent;
 mod device;
 pub mod direct;
 pub mod discovery;
 mod ert;
-mod executable;
-mod execution;
-mod flights;
 mod gate;
-mod imported;
 pub mod interface;
 pub mod kernel_dispatch;
 mod kfd;
 pub mod library;
+mod memory;
 mod npu;
 mod pool;
 pub mod route;
@@ -151,7 +148,7 @@ impl Driver for XdnaDriver {
             };
             for number in logical.clone() {
                 let uri = params.uri_of(npu, number)?;
-                devices.push(Arc::new(XdnaDevice::new(
+                devices.push(Arc::new(XdnaDevice::open(
                     uri,
                     npu.name.clone(),
                     Arc::clone(&opened),

@@ -114,7 +114,7 @@ impl Runtime {
         if let Some(npu) = npus.iter().find(|(i, _)| *i == index).and_then(|(_, npu)| npu.upgrade()) {
             return Some(npu);
         }
-        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(Arc::clone(self)));
+        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(self.clone()));
         npus.retain(|(i, _)| *i != index);
         npus.push((index, Arc::downgrade(&npu)));
         Some(npu)

@@ -8,6 +8,7 @@
 //! of one submission consistent. The rule is for the edges, before a submission and after it.
 
 use crate::error::DeviceError;
+pub use aie_device_memory::HostMemory;
 use std::any::Any;
 use std::fmt::Debug;
 use std::ops::Range;
@@ -57,15 +58,6 @@ pub enum Access {
     Read,
     /// Writes some or all of it; bytes not written keep their value.
     Write,
-}
-
-/// Memory that belongs to somebody else, for instance to ggml, and that a device may use in place.
-///
-/// Implementations promise that the slice has the same address and length for the life of the object and that its bytes stay
-/// readable and writable. `AtomicU8` makes it sound that the owner touches them too.
-pub trait HostMemory: Send + Sync {
-    /// The bytes.
-    fn bytes(&self) -> &[AtomicU8];
 }
 
 /// A piece of memory. Thread-safe. Freed when the last reference goes; submissions in flight hold references.

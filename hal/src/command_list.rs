@@ -76,17 +76,6 @@ pub struct BindingTable {
     pub bindings: Vec<Binding>,
 }
 
-/// A [`BufferRef`] with its buffer found and its range checked.
-#[derive(Debug, Clone)]
-pub struct ResolvedRef {
-    /// The buffer.
-    pub buffer: Arc<dyn Buffer>,
-    /// First byte in the buffer.
-    pub offset: usize,
-    /// Number of bytes.
-    pub length: usize,
-}
-
 /// A [`BufferRef`] does not resolve.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum ResolveError {
@@ -118,19 +107,10 @@ fn check_range(offset: usize, length: usize, size: usize) -> Result<(), ResolveE
 }
 
 impl BufferRef {
-    /// Finds the buffer and checks the range against it.
+    /// Finds the buffer, the first byte and the number of bytes, and checks the range.
     ///
     /// # Errors
     /// [`ResolveError`] when the slot is unbound or a range leaves its buffer.
-    pub fn resolve(&self, table: &BindingTable) -> Result<ResolvedRef, ResolveError> {
-        let (buffer, offset, length) = self.locate(table)?;
-        Ok(ResolvedRef { buffer: Arc::clone(buffer), offset, length })
-    }
-
-    /// As [`BufferRef::resolve`], without holding the buffer: its first byte and its length are in bytes.
-    ///
-    /// # Errors
-    /// As [`BufferRef::resolve`].
     pub fn locate<'a>(&'a self, table: &'a BindingTable) -> Result<(&'a Arc<dyn Buffer>, usize, usize), ResolveError> {
         match self {
             Self::Direct { buffer, offset, length } => {

@@ -6,10 +6,10 @@
 //! union, and the least recently used context goes when there are too many. So a caller with any number of kernels sees
 //! costs, not errors.
 //!
-//! The planner keeps books and calls a [`ContextHost`] for the deeds. It does not outlive a context: whoever drops a
+//! The planner keeps books and calls a [`ContextHost`] for the rest. It does not outlive a context: whoever drops a
 //! planner calls [`ContextPlanner::clear`] first, unless the device destroys its contexts by itself.
 
-use std::fmt::{Debug, Formatter};
+use std::fmt::{Debug, Display, Formatter};
 use std::sync::{Arc, Weak};
 
 /// A PDI that contexts can hold. It is loaded as long as somebody has an [`Arc`] of it; the planner has none except during a
@@ -25,9 +25,9 @@ pub trait ContextHost {
     /// A PDI.
     type Pdi: PlannedPdi;
     /// Names a context.
-    type Context: Copy + Eq + Debug + Send;
+    type Context: Copy + Ord + Debug + Send;
     /// Why a context could not be made or destroyed.
-    type Error;
+    type Error: Display;
     /// Distinct PDIs of one context.
     fn pdis_per_context(&self) -> usize;
     /// Contexts at one time.
@@ -102,14 +102,6 @@ impl<H: ContextHost> ContextPlanner<H> {
         self.contexts.iter().map(|c| c.id)
     }
 
-    /// Marks a context as used now.
-    pub fn touch(&mut self, context: H::Context) {
-        self.round += 1;
-        if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == context) {
-            planned.last_used = self.round;
-        }
-    }
-
     /// Puts all of `wanted` into contexts, as far as they fit into the NPU at one time; the first ones win. The others are
     /// found with [`ContextPlanner::require`].
     ///
@@ -127,7 +119,7 @@ impl<H: ContextHost> ContextPlanner<H> {
         }
         missing.truncate(capacity(host).saturating_mul(host.contexts().max(1)));
         while !missing.is_empty() {
-            if let Err(error) = self.settle(host, &mut missing, Evict::Earlier) {
+            if let Err(error) = self.place(host, &mut missing, Evict::Earlier) {
                 // The contexts of this round have what fits.
                 let fits = host.is_exhausted(&error) && self.contexts.iter().any(|c| c.last_used == self.round);
                 return if fits { Ok(()) } else { Err(error) };
@@ -147,7 +139,7 @@ impl<H: ContextHost> ContextPlanner<H> {
                 self.refresh(at, pdi);
                 Ok(at)
             }
-            None => self.settle(host, &mut vec![Arc::clone(pdi)], Evict::Any),
+            None => self.place(host, &mut vec![Arc::clone(pdi)], Evict::Any),
         }
     }
 
@@ -195,7 +187,7 @@ impl<H: ContextHost> ContextPlanner<H> {
 
     /// Takes as many of `missing` from the front as one context has room for and creates that context; returns the residence
     /// of the first. `missing` is not empty.
-    fn settle(
+    fn place(
         &mut self,
         host: &H,
         missing: &mut Vec<Arc<H::Pdi>>,

@@ -73,50 +73,6 @@ impl Limits {
     }
 }
 
-impl Limits {
-    /// Checks what a buffer is asked to be, for a driver. `device` names who refuses.
-    ///
-    /// # Errors
-    /// [`DeviceError::InvalidArgument`] (size 0, alignment not a power of two), [`DeviceError::LimitExceeded`].
-    pub fn check_buffer(&self, params: &BufferParams, device: &str) -> Result<(), DeviceError> {
-        let over = |what, requested, limit| {
-            Err(DeviceError::LimitExceeded { what, requested, limit, device: device.to_owned() })
-        };
-        if params.size == 0 {
-            return Err(DeviceError::InvalidArgument("a buffer needs a size of at least 1 byte".into()));
-        }
-        if !params.alignment.is_power_of_two() {
-            return Err(DeviceError::InvalidArgument(format!("alignment {} is not a power of two", params.alignment)));
-        }
-        if params.alignment > self.max_alignment {
-            return over("alignment", params.alignment, self.max_alignment);
-        }
-        if params.size > self.max_buffer_bytes {
-            return over("bytes of one buffer", params.size, self.max_buffer_bytes);
-        }
-        Ok(())
-    }
-
-    /// Checks that a kernel can be loaded on a device of generation `arch`, for a driver. `device` names who refuses.
-    ///
-    /// # Errors
-    /// [`DeviceError::InvalidArtifact`] for one of another generation, [`DeviceError::LimitExceeded`] for too many arguments.
-    pub fn check_kernel(&self, artifact: &KernelArtifact, arch: &str, device: &str) -> Result<(), DeviceError> {
-        if artifact.arch() != arch {
-            return Err(DeviceError::InvalidArtifact {
-                name: artifact.name().to_owned(),
-                reason: format!("it is for `{}`, {device} is `{arch}`; compile it for that", artifact.arch()),
-            });
-        }
-        let (requested, limit) = (artifact.argument_count(), self.kernel_arguments);
-        if requested > limit {
-            let device = device.to_owned();
-            return Err(DeviceError::LimitExceeded { what: "kernel arguments", requested, limit, device });
-        }
-        Ok(())
-    }
-}
-
 /// Words of a dispatch's payload: opcode and instruction address (two words each), instruction size, and three words for each
 /// argument; below 15 one more where the number would be odd, because firmware of npu4 is said to abort chains with such a slot
 /// (AMD's notes on ROCR's XDNA driver).

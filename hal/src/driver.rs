@@ -59,51 +59,18 @@ impl DriverRegistry {
         }
     }
 
-    /// Schemes in the order of registration.
-    pub fn schemes(&self) -> Vec<&'static str> {
-        self.drivers.iter().map(|driver| driver.scheme()).collect()
-    }
-
-    /// The devices of all drivers, in the order of registration, and the drivers that could not list theirs with the cause.
-    pub fn enumerate(&self) -> (Vec<DeviceListing>, Vec<(&'static str, DriverError)>) {
-        let (mut listings, mut problems) = (Vec::new(), Vec::new());
-        for driver in &self.drivers {
-            match driver.enumerate() {
-                Ok(found) => listings.extend(found),
-                Err(error) => problems.push((driver.scheme(), error)),
-            }
-        }
-        (listings, problems)
-    }
-
-    /// Parses a list of URIs as [`DeviceUri::parse_list`] does, with the schemes registered here.
-    ///
-    /// # Errors
-    /// [`DriverError::InvalidUri`].
-    pub fn parse_list(&self, text: &str) -> Result<Vec<DeviceUri>, DriverError> {
-        DeviceUri::parse_list(text, &self.schemes())
-    }
-
     /// Opens the devices that the URI `text` names.
     ///
     /// # Errors
     /// [`DriverError::Creating`] with the URI and the cause: a text that is no URI, a scheme nobody has, or the driver's error.
     pub fn open(&self, text: &str) -> Result<Vec<Arc<dyn Device>>, DriverError> {
         let uri = DeviceUri::parse(text).map_err(|cause| creating(text.to_owned(), cause))?;
-        self.open_uri(&uri)
-    }
-
-    /// Opens the devices that `uri` names.
-    ///
-    /// # Errors
-    /// As [`DriverRegistry::open`].
-    pub fn open_uri(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
         let opened = match self.drivers.iter().find(|driver| driver.scheme() == uri.scheme()) {
-            Some(driver) => driver.open(uri),
+            Some(driver) => driver.open(&uri),
             None => Err(DriverError::UnknownScheme {
                 uri: uri.to_string(),
                 scheme: uri.scheme().to_owned(),
-                available: match self.schemes() {
+                available: match self.drivers.iter().map(|driver| driver.scheme()).collect::<Vec<_>>() {
                     schemes if schemes.is_empty() => "none, this program has no drivers".to_owned(),
                     schemes => schemes.join(", "),
                 },
@@ -156,20 +123,12 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_cannot_list_does_not_hide_the_others() {
-        let (listings, problems) = registry().enumerate();
-        assert_eq!(listings.len(), 1);
-        assert_eq!(listings[0].uri.scheme(), "one");
-        assert_eq!(problems, [("two", DriverError::Runtime("no library".into()))]);
-    }
-
-    #[test]
     fn a_driver_of_the_same_scheme_is_replaced() {
         let mut registry = registry();
         let old = registry.register(Arc::new(Stub { scheme: "one", available: false })).unwrap();
         assert!(old.enumerate().is_ok());
-        assert_eq!(registry.schemes(), ["one", "two"]);
-        assert_eq!(registry.enumerate().1.len(), 2);
+        let message = registry.open("three").unwrap_err().to_string();
+        assert!(message.ends_with("available: one, two"), "{message}");
     }
 
     #[test]
@@ -186,11 +145,5 @@ mod tests {
         let error = DriverRegistry::new().open("one").unwrap_err();
         assert!(error.to_string().ends_with("available: none, this program has no drivers"), "{error}");
         assert!(matches!(error.cause(), DriverError::UnknownScheme { .. }));
-    }
-
-    #[test]
-    fn lists_know_the_registered_schemes() {
-        let uris = registry().parse_list("one:0,1,two:2").unwrap();
-        assert_eq!(uris.iter().map(ToString::to_string).collect::<Vec<_>>(), ["one:0,1", "two:2"]);
     }
 }

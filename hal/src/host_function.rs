@@ -5,7 +5,7 @@
 //! device from outside, turns the artifact into a kernel, so that drivers need not know any operation.
 
 use crate::artifact::KernelArtifact;
-use std::fmt::Debug;
+use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -78,6 +78,41 @@ pub trait HostFunction: Send + Sync + Debug {
             }
         }
     }
+}
+
+struct FromFn<F> {
+    name: String,
+    inputs: usize,
+    body: F,
+}
+
+impl<F> Debug for FromFn<F> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FromFn").field("name", &self.name).field("inputs", &self.inputs).finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync> HostFunction for FromFn<F> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn input_count(&self) -> usize {
+        self.inputs
+    }
+
+    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+        (self.body)(inputs, output)
+    }
+}
+
+/// A host function of `inputs` inputs and one output, called `name`, that runs `body`.
+pub fn from_fn(
+    name: impl Into<String>,
+    inputs: usize,
+    body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
+) -> Arc<dyn HostFunction> {
+    Arc::new(FromFn { name: name.into(), inputs, body })
 }
 
 /// Turns artifacts into kernels. Thread-safe.

@@ -19,8 +19,8 @@
 //! [`KernelArtifact`]s as [`Executable`]s, and makes [`Semaphore`]s and [`Queue`]s. A [`CommandList`] of fills, updates, copies,
 //! dispatches, host calls and barriers is submitted to a queue. [`Counters`] say what it cost.
 //!
-//! What every driver of an NPU would otherwise build again is here: the machinery of a queue ([`submission_queue`]) and the
-//! choice of hardware contexts ([`context_planner`]).
+//! What all drivers share is in [`backend`]: a driver supplies memory, contexts, and how a chain of dispatches runs. Beneath it are
+//! the machinery of a queue ([`submission_queue`]) and the choice of hardware contexts ([`context_planner`]).
 //!
 //! Settings come from the [`Environment`], which is read in one place; each crate declares its own with [`settings!`].
 //!
@@ -29,6 +29,7 @@
 
 pub mod arch;
 pub mod artifact;
+pub mod backend;
 pub mod buffer;
 pub mod command_list;
 pub mod context_planner;

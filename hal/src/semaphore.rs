@@ -6,13 +6,12 @@
 //! [`TimelineSemaphore`] lives in host memory and serves every driver whose completions are handled by a host thread.
 
 use crate::error::DeviceError;
-use crate::queue::TimelinePoint;
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -107,7 +106,7 @@ struct State {
 }
 
 impl State {
-    fn settled(&self, value: u64) -> bool {
+    fn resolved(&self, value: u64) -> bool {
         self.value >= value || self.failure.is_some()
     }
 }
@@ -133,7 +132,7 @@ impl TimelineSemaphore {
     }
 
     /// Wakes blocked waiters and takes out the listeners that are due; the caller runs them without the lock.
-    fn settle(&self, state: &mut State) -> Vec<Subscriber> {
+    fn take_due(&self, state: &mut State) -> Vec<Subscriber> {
         self.changed.notify_all();
         let (value, failed) = (state.value, state.failure.is_some());
         state.subscribers.extract_if(.., |subscriber| failed || subscriber.value <= value).collect()
@@ -163,7 +162,7 @@ impl Semaphore for TimelineSemaphore {
                 return Err(WaitError::NotMonotone { current: state.value, value });
             }
             state.value = value;
-            self.settle(&mut state)
+            self.take_due(&mut state)
         };
         call(due);
         Ok(())
@@ -173,7 +172,7 @@ impl Semaphore for TimelineSemaphore {
         let due = {
             let mut state = self.state.lock();
             state.failure.get_or_insert(cause);
-            self.settle(&mut state)
+            self.take_due(&mut state)
         };
         call(due);
     }
@@ -191,7 +190,7 @@ impl Semaphore for TimelineSemaphore {
         let mut state = self.state.lock();
         let id = ListenerId(state.next_id);
         state.next_id += 1;
-        if state.settled(value) {
+        if state.resolved(value) {
             drop(state);
             listener();
         } else {
@@ -255,82 +254,6 @@ impl Drop for Forget<'_> {
     fn drop(&mut self) {
         self.semaphore.unsubscribe(self.id);
     }
-}
-
-/// Hears of points that are reached or fail, in the order in which it happens.
-struct Events<'a> {
-    settled: mpsc::Receiver<usize>,
-    deadline: Option<Instant>,
-    _forget: Vec<Forget<'a>>,
-}
-
-impl<'a> Events<'a> {
-    fn new(points: &'a [TimelinePoint], timeout: Option<Duration>) -> Self {
-        let deadline = timeout.and_then(|limit| Instant::now().checked_add(limit));
-        let (sender, settled) = mpsc::channel();
-        let subscribe = |(index, point): (usize, &'a TimelinePoint)| {
-            let (semaphore, sender) = (point.semaphore.as_ref(), sender.clone());
-            let id = semaphore.subscribe(point.value, Box::new(move || _ = sender.send(index)));
-            Forget { semaphore, id }
-        };
-        Self { deadline, _forget: points.iter().enumerate().map(subscribe).collect(), settled }
-    }
-
-    /// The next point that settled, `None` when time is up.
-    fn next(&self) -> Option<usize> {
-        match self.deadline {
-            None => self.settled.recv().ok(),
-            Some(deadline) => self.settled.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok(),
-        }
-    }
-}
-
-/// The error when time is up: the first point that is still pending.
-fn late(points: &[TimelinePoint], timeout: Option<Duration>) -> WaitError {
-    let pending = points.iter().find(|point| point.semaphore.poll(point.value) == Ok(false));
-    let (value, current) =
-        pending.or(points.first()).map_or((0, 0), |point| (point.value, point.semaphore.query().unwrap_or_default()));
-    WaitError::Timeout { value, current, timeout: timeout.unwrap_or_default() }
-}
-
-/// Blocks until every point is reached. An empty list is reached.
-///
-/// # Errors
-/// [`WaitError::Failed`] as soon as one point fails, even while others are pending; of several failed already, the first in
-/// list order. [`WaitError::Timeout`] for the first point that was late.
-pub fn wait_all(points: &[TimelinePoint], timeout: Option<Duration>) -> Result<(), WaitError> {
-    let settled = |point: &TimelinePoint| point.semaphore.poll(point.value).map_err(WaitError::Failed);
-    let mut pending = 0;
-    for point in points {
-        pending += usize::from(!settled(point)?);
-    }
-    if pending == 0 {
-        return Ok(());
-    }
-    let events = Events::new(points, timeout);
-    for _ in points {
-        let index = events.next().ok_or_else(|| late(points, timeout))?;
-        settled(&points[index])?;
-    }
-    Ok(())
-}
-
-/// Blocks until one of the points is reached; returns its index, the lowest when several are reached already. An empty list
-/// returns `Ok(None)` at once.
-///
-/// # Errors
-/// [`WaitError::Failed`] when a point fails before any is reached, [`WaitError::Timeout`] for the first point.
-pub fn wait_any(points: &[TimelinePoint], timeout: Option<Duration>) -> Result<Option<usize>, WaitError> {
-    if points.is_empty() {
-        return Ok(None);
-    }
-    if let Some(index) = points.iter().position(|point| point.semaphore.poll(point.value) == Ok(true)) {
-        return Ok(Some(index));
-    }
-    let events = Events::new(points, timeout);
-    let index = events.next().ok_or_else(|| late(points, timeout))?;
-    points[index].semaphore.poll(points[index].value).map_err(WaitError::Failed)?;
-    Ok(Some(index))
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! A [`Queue`] for any driver: waits, order and signals here, the work itself in the driver's [`Engine`].
+//! A [`Queue`] for any driver: waits, order and signals here, the work itself in the driver's [`QueueBackend`].
 //!
-//! A queue has a thread of its own, which hands the engine submissions whose waits are reached, in the order of submission.
+//! A queue has a thread of its own, which hands the backend submissions whose waits are reached, in the order of submission.
 //! Waiting takes no thread: a submission subscribes to the points it waits for, and the last one to be reached makes it
 //! ready. One that waits does not hold up those behind it.
 //!
 //! # Batches
 //!
-//! A doorbell of a real NPU costs more than a small dispatch, so an engine may take several submissions at a time
-//! ([`Engine::gather`]). A batch has the submissions that are ready at the moment when the engine is free; nothing is held
+//! A doorbell of a real NPU costs more than a small dispatch, so a backend may take several submissions at a time
+//! ([`QueueBackend::batch_limit`]). A batch has the submissions that are ready at the moment when the backend is free; nothing is held
 //! back for more to come. A submission whose unreached points are all signalled by earlier submissions of the same batch
-//! joins it ([`Work::is_chained`]), so that a chain of small dependent submissions can become one doorbell.
+//! joins it, so that a chain of small dependent submissions can become one doorbell.
 //!
 //! # Failures
 //!
 //! A failed submission fails its signals, and what waits for those fails with the same cause. Submissions of one batch do
-//! not share their fate otherwise: an engine that stops at a failure leaves the rest in the batch, and they are looked at
-//! again. No submission is left without an outcome: when an engine panics, or drops one, its signals fail.
+//! not share their fate otherwise: a backend that stops at a failure leaves the rest in the batch, and they are looked at
+//! again. No submission is left without an outcome: when a backend panics, or drops one, its signals fail.
 
+mod in_flight;
 mod state;
-mod work;
 mod worker;
 
-pub use work::Work;
+pub use in_flight::InFlight;
 
 use self::state::Core;
 use crate::error::{DeviceError, SubmitError};
@@ -33,10 +33,8 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What runs the submissions of a device. Shared by all queues of the device, which call it from a thread each.
-pub trait Engine: Send + Sync + 'static {
-    /// What one queue keeps between batches, so that running one seldom allocates. Made anew after a panic.
-    type Scratch: Default + Send;
+/// The device of a queue.
+pub trait QueueDevice: Send + Sync + 'static {
     /// The device, for messages.
     fn name(&self) -> &str;
     /// Why the device is lost, if it is. Sticky. Called often, also under a lock of the queue: it must be quick, and must not
@@ -44,24 +42,30 @@ pub trait Engine: Send + Sync + 'static {
     fn lost(&self) -> Option<DeviceError>;
     /// Counts one submission that ended, well or badly. Called before its signals.
     fn count_submission(&self);
+}
+
+/// What runs the submissions of a device. Shared by all queues of the device, which call it from a thread each.
+pub trait QueueBackend: QueueDevice {
+    /// What one queue keeps between batches, so that running one seldom allocates. Recreated after a panic.
+    type Scratch: Default + Send;
     /// How many submissions a batch may have; at least one is handed over whatever it says.
-    fn gather(&self) -> usize {
+    fn batch_limit(&self) -> usize {
         1
     }
-    /// Runs `batch`: at least one submission, in order of submission, with at most [`Engine::gather`]. Blocks until they have
+    /// Runs `batch`: at least one submission, in order of submission, with at most [`QueueBackend::batch_limit`]. Blocks until they have
     /// ended.
     ///
-    /// Takes works from the front and calls [`Work::finish`] for each in that order: before a host call of a later work runs,
+    /// Takes submissions from the front and calls [`InFlight::finish`] for each in that order: before a host call of a later work runs,
     /// because that may wait for its signals, and at the latest when the batch ends. Sooner is better: somebody waits. Every
     /// work runs as if those before it were complete.
     ///
     /// Works that stay in `batch` must not have been started. The queue takes them back, fails those whose waits have
-    /// failed, and hands over the others again. At least one has to be taken, or the first one fails. An engine that cannot
+    /// failed, and hands over the others again. At least one has to be taken, or the first one fails. A backend that cannot
     /// tell which work failed fails all that it may have started.
-    fn run(&self, scratch: &mut Self::Scratch, batch: &mut VecDeque<Work>);
+    fn run(&self, scratch: &mut Self::Scratch, batch: &mut VecDeque<InFlight>);
 }
 
-/// A queue whose submissions an [`Engine`] runs. See [`Queue`] for what holds for callers.
+/// A queue whose submissions an [`QueueBackend`] runs. See [`Queue`] for what holds for callers.
 pub struct SubmissionQueue {
     core: Arc<Core>,
     worker: Option<JoinHandle<()>>,
@@ -103,15 +107,15 @@ impl Debug for SubmissionQueue {
 }
 
 impl SubmissionQueue {
-    /// Starts a queue. It keeps `engine`.
+    /// Starts a queue. It keeps `backend`.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`] when the system has no thread for it.
-    pub fn new<E: Engine>(engine: &Arc<E>) -> Result<Self, DeviceError> {
-        let core = Arc::new(Core::new(Arc::clone(engine)));
-        let (work, engine) = (Arc::clone(&core), Arc::clone(engine));
+    pub fn new<E: QueueBackend>(backend: &Arc<E>) -> Result<Self, DeviceError> {
+        let core = Arc::new(Core::new(backend.clone()));
+        let (work, backend) = (Arc::clone(&core), Arc::clone(backend));
         let worker = std::thread::Builder::new().name("aie-queue".into());
-        let worker = worker.spawn(move || worker::work(&work, &*engine));
+        let worker = worker.spawn(move || worker::work(&work, &*backend));
         let worker = worker.map_err(|e| DeviceError::Unsupported(format!("no thread for another queue: {e}")))?;
         Ok(Self { core, worker: Some(worker) })
     }

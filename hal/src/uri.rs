@@ -142,39 +142,6 @@ impl DeviceUri {
         Ok(Self { scheme: scheme.to_owned(), separator, path: path.to_owned(), params })
     }
 
-    /// Parses a list of URIs, as environment variables and options hold it.
-    ///
-    /// White space and `;` always separate. A comma separates only where a name of `schemes` follows it as a whole word (up to
-    /// `:`, `?`, `,`, `;`, white space or the end); any other comma belongs to a path. So with schemes `mock` and `xdna`,
-    /// `mock:aie2p,mock:aie2` and `xdna,mock` are two URIs each, and `xdna://0,1` is one. Empty items are skipped, an empty
-    /// text is an empty list.
-    ///
-    /// # Errors
-    /// [`DriverError::InvalidUri`] for the first item that is none.
-    pub fn parse_list(text: &str, schemes: &[&str]) -> Result<Vec<Self>, DriverError> {
-        let starts_uri = |rest: &str| {
-            let word = rest.split([':', '?', ',', ';']).next().unwrap_or_default();
-            schemes.contains(&word)
-        };
-        let mut uris = Vec::new();
-        for item in text.split(|c: char| c == ';' || c.is_whitespace()) {
-            let mut start = 0;
-            for (comma, _) in item.match_indices(',') {
-                // A comma at the end ("mock, mock:aie2") closes the URI before it.
-                if comma + 1 == item.len() || starts_uri(&item[comma + 1..]) {
-                    if comma > start {
-                        uris.push(Self::parse(&item[start..comma])?);
-                    }
-                    start = comma + 1;
-                }
-            }
-            if start < item.len() {
-                uris.push(Self::parse(&item[start..])?);
-            }
-        }
-        Ok(uris)
-    }
-
     /// The driver's name.
     pub fn scheme(&self) -> &str {
         &self.scheme
@@ -350,30 +317,6 @@ mod tests {
         assert_eq!(uris.len(), 1);
         assert_ne!(parse("xdna:0"), parse("xdna:///0"));
         assert_ne!(parse("xdna:0"), parse("xdna:0?a"));
-    }
-
-    #[rstest]
-    #[case("", &[])]
-    #[case(" ;; ", &[])]
-    #[case("mock", &["mock"])]
-    #[case("mock:aie2p,mock:aie2", &["mock:aie2p", "mock:aie2"])]
-    #[case("mock, xdna ,mock:aie2", &["mock", "xdna", "mock:aie2"])]
-    #[case("xdna,mock", &["xdna", "mock"])]
-    #[case("xdna://0,1", &["xdna://0,1"])]
-    #[case("xdna://0,1,mock?devices=2,xdna:2", &["xdna://0,1", "mock?devices=2", "xdna:2"])]
-    #[case("xdna://0,1;xdna://2,3", &["xdna://0,1", "xdna://2,3"])]
-    #[case("xdna://mockery,0", &["xdna://mockery,0"])]
-    #[case("xdna://0,mockery", &["xdna://0,mockery"])]
-    #[case("\tmock:aie2p\nmock:aie2\n", &["mock:aie2p", "mock:aie2"])]
-    fn lists(#[case] text: &str, #[case] expected: &[&str]) {
-        let found = DeviceUri::parse_list(text, &["mock", "xdna"]).unwrap();
-        assert_eq!(found, expected.iter().map(|text| parse(text)).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn a_list_with_a_bad_item_is_an_error() {
-        let error = DeviceUri::parse_list("mock;0,1", &["mock"]).unwrap_err();
-        assert!(error.to_string().starts_with("invalid device URI `0,1`: `0,1` is not a scheme"), "{error}");
     }
 
     #[rstest]

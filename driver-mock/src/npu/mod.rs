@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub const WATCHDOG_NS: u64 = 2_000_000_000;
 
 /// A hardware context. Ids are never used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContextId(u32);
 
 /// What happened since the device was opened.

@@ -2,20 +2,21 @@
 
 use super::apart::ApartAgent;
 use super::{CpuAgent, Function};
-use crate::agent::AgentInfo;
+use crate::agent::{Agent, AgentInfo};
 use crate::device::XdnaDevice;
 use crate::npu::Npu;
+use aie_conformance::kernels;
+use aie_conformance::rig::{at, finished, signalling};
+pub(crate) use aie_conformance::rig::{host_view as bytes, whole};
 use aie_hal::arch::ArchLimits;
-use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
+use aie_hal::backend::OpenDevice;
 use aie_hal::format::reference;
-use aie_hal::format::task_queue::Direction;
-use aie_hal::host_function::{HostFunction, HostFunctionError};
+use aie_hal::host_function;
 use aie_hal::{
-    Arch, ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, Device, DeviceError,
-    DeviceUri, Executable, KernelArtifact, Queue, Semaphore, Submission, TimelinePoint, WaitError,
+    Arch, ArchRegistry, Buffer, BufferParams, CommandList, CommandListBuilder, Device, DeviceError, DeviceUri,
+    Executable, KernelArtifact, Queue, Semaphore, Submission,
 };
 use parking_lot::Mutex;
-use std::fmt::{Debug, Formatter};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -25,15 +26,9 @@ use std::time::Duration;
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// An artifact with its own PDI for each description.
-pub(crate) fn artifact(description: &str, arguments: u16) -> KernelArtifact {
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
-    for argument in 0..arguments {
-        writer.push(&Operation::AddressPatch { register: 0x1_d004, argument, offset: 0 });
-    }
-    let direction = Direction::StreamToMemory;
-    writer.push(&Operation::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
-    let pdi = reference::wrap(description.as_bytes()).unwrap();
-    KernelArtifact::new(description, "aie2p", 4, pdi, writer.finish().unwrap()).unwrap()
+pub(crate) fn artifact(description: &str, arguments: usize) -> KernelArtifact {
+    let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+    kernels::artifact(description, &arch, reference::wrap(description.as_bytes()).unwrap(), arguments).unwrap()
 }
 
 /// Bytes of a journal that [`Rig::writer`] writes to.
@@ -41,7 +36,7 @@ pub(crate) const JOURNAL: usize = 256;
 
 /// A device on a [`CpuAgent`]. When it goes, the agent has to be clean, so it is to be declared before what it makes.
 pub(crate) struct Rig {
-    pub(crate) device: XdnaDevice,
+    pub(crate) device: OpenDevice<XdnaDevice>,
     pub(crate) npu: Arc<Npu>,
     /// The last field: it looks at what the others leave.
     pub(crate) agent: Checked,
@@ -80,34 +75,35 @@ impl Rig {
         let mut arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());
         limits(&mut arch.limits);
         let agent = CpuAgent::new(info);
-        let npu = Npu::new(agent.clone(), Arc::new(arch), None);
-        let uri = DeviceUri::parse("xdna:0").unwrap();
-        let device = XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&npu), None, chain);
-        Self { device, npu, agent: Checked(agent) }
+        Self::on(agent.clone(), agent, arch, chain)
     }
 
     /// On a device that has memory of its own and runs behind the caller.
     pub(crate) fn apart() -> (Self, Arc<ApartAgent>) {
-        let arch = ArchRegistry::builtin().get("aie2p").unwrap().clone();
+        let arch = Arch::clone(&ArchRegistry::builtin().get("aie2p").unwrap());
         let agent = CpuAgent::new(|_| {});
         let apart = ApartAgent::new(agent.clone());
-        let npu = Npu::new(apart.clone(), arch, None);
+        (Self::on(agent, apart.clone(), arch, Some(4)), apart)
+    }
+
+    fn on(checked: Arc<CpuAgent>, agent: Arc<dyn Agent>, arch: Arch, chain: Option<usize>) -> Self {
+        let npu = Npu::new(agent, Arc::new(arch), None);
         let uri = DeviceUri::parse("xdna:0").unwrap();
-        let device = XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&npu), None, Some(4));
-        (Self { device, npu, agent: Checked(agent) }, apart)
+        let device = XdnaDevice::open(uri, "a CPU".into(), Arc::clone(&npu), None, chain);
+        Self { device, npu, agent: Checked(checked) }
     }
 
     /// Another logical device on the same NPU.
-    pub(crate) fn second_device(&self) -> XdnaDevice {
+    pub(crate) fn second_device(&self) -> OpenDevice<XdnaDevice> {
         let uri = DeviceUri::parse("xdna://0,1").unwrap();
-        XdnaDevice::new(uri, "a CPU".into(), Arc::clone(&self.npu), None, None)
+        XdnaDevice::open(uri, "a CPU".into(), Arc::clone(&self.npu), None, None)
     }
 
     /// Loads a kernel with its own PDI.
     pub(crate) fn kernel(
         &self,
         description: &str,
-        arguments: u16,
+        arguments: usize,
         function: impl Fn(&[Vec<u8>], &mut [u8]) + Send + Sync + 'static,
     ) -> Arc<dyn Executable> {
         let artifact = artifact(description, arguments);
@@ -150,18 +146,6 @@ pub(crate) fn entries(journal: &Arc<dyn Buffer>) -> Vec<u8> {
     content[1..=usize::from(content[0])].to_vec()
 }
 
-/// All bytes of a buffer.
-pub(crate) fn bytes(buffer: &Arc<dyn Buffer>) -> Vec<u8> {
-    let mut bytes = vec![0; buffer.size()];
-    buffer.read(0, &mut bytes).unwrap();
-    bytes
-}
-
-/// The whole of a buffer.
-pub(crate) fn whole(buffer: &Arc<dyn Buffer>) -> BufferRef {
-    BufferRef::direct(buffer, 0, buffer.size())
-}
-
 /// Records a list.
 pub(crate) fn list(record: impl FnOnce(&mut CommandListBuilder)) -> Arc<CommandList> {
     let mut builder = CommandList::builder();
@@ -180,8 +164,7 @@ pub(crate) fn writes(kernels: &[&Arc<dyn Executable>], journal: &Arc<dyn Buffer>
 
 /// Submits `commands` and signals `value` of a semaphore.
 pub(crate) fn submit(queue: &Arc<dyn Queue>, commands: Arc<CommandList>, semaphore: &Arc<dyn Semaphore>, value: u64) {
-    let signals = vec![TimelinePoint { semaphore: Arc::clone(semaphore), value }];
-    queue.submit(Submission { commands: Some(commands), signals, ..Submission::default() }).unwrap();
+    queue.submit(signalling(&commands, vec![at(semaphore, value)])).unwrap();
 }
 
 /// Runs `commands` on a queue of their own, to the end.
@@ -190,7 +173,7 @@ pub(crate) fn run(rig: &Rig, commands: Arc<CommandList>) -> Result<(), DeviceErr
 }
 
 /// As [`run`], on a certain device.
-pub(crate) fn run_on(device: &XdnaDevice, commands: Arc<CommandList>) -> Result<(), DeviceError> {
+pub(crate) fn run_on(device: &dyn Device, commands: Arc<CommandList>) -> Result<(), DeviceError> {
     let queue = device.create_queue()?;
     let semaphore = device.create_semaphore(0)?;
     submit(&queue, commands, &semaphore, 1);
@@ -199,48 +182,10 @@ pub(crate) fn run_on(device: &XdnaDevice, commands: Arc<CommandList>) -> Result<
 
 /// Waits for a point; its failure is the error.
 pub(crate) fn outcome(semaphore: &Arc<dyn Semaphore>, value: u64) -> Result<(), DeviceError> {
-    match semaphore.wait_blocking(value, Some(LONG)) {
-        Ok(()) => Ok(()),
-        Err(WaitError::Failed(cause)) => Err(DeviceError::clone(&cause)),
-        Err(late) => panic!("{late}"),
-    }
+    finished(&at(semaphore, value)).map_err(|cause| DeviceError::clone(&cause))
 }
 
-/// A function of a host call.
-struct ClosureFunction<F> {
-    inputs: usize,
-    run: F,
-}
-
-impl<F> Debug for ClosureFunction<F> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ClosureFunction")
-    }
-}
-
-impl<F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync> HostFunction for ClosureFunction<F> {
-    fn name(&self) -> &str {
-        "of the test"
-    }
-
-    fn input_count(&self) -> usize {
-        self.inputs
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
-        (self.run)(inputs, output)
-    }
-}
-
-/// A function for host calls.
-pub(crate) fn host_function(
-    inputs: usize,
-    run: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
-) -> Arc<dyn HostFunction> {
-    Arc::new(ClosureFunction { inputs, run })
-}
-
-/// A queue that is kept busy with a host call, so that what is submitted meanwhile becomes one batch. Dropping it lets go.
+/// A queue that is kept busy with a host call, so that what is submitted meanwhile becomes one batch. Dropping it releases it.
 pub(crate) struct Held {
     _go: Sender<()>,
 }
@@ -249,9 +194,9 @@ pub(crate) struct Held {
 pub(crate) fn hold(rig: &Rig, queue: &Arc<dyn Queue>) -> Held {
     let ((running, runs), (go, wait)) = (channel(), channel::<()>());
     let (running, wait) = (Mutex::new(running), Mutex::new(wait));
-    let function = host_function(0, move |_, _| {
+    let function = host_function::from_fn("hold", 0, move |_, _| {
         running.lock().send(()).ok();
-        // An error means that the test has let go by dropping its end.
+        // An error means that the test has released it by dropping its end.
         wait.lock().recv_timeout(LONG).ok();
         Ok(())
     });

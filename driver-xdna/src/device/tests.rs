@@ -2,28 +2,11 @@ use super::*;
 use crate::agent::AgentError;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
-use aie_hal::{Submission, SubmitError, TimelinePoint};
+use aie_hal::device::MemoryReport;
+use aie_hal::{Device, Submission, SubmitError, TimelinePoint};
 use rstest::rstest;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU8;
-
-#[rstest]
-#[case::empty(0, 64, "a size of at least 1 byte")]
-#[case::odd_alignment(1, 48, "alignment 48 is not a power of two")]
-#[case::no_alignment(1, 0, "alignment 0 is not a power of two")]
-#[case::alignment(1, 8192, "alignment: asked for 8192, the limit of xdna:0 is 4096")]
-#[case::size((4 << 30) + 1, 64, "bytes of one buffer: asked for 4294967297, the limit of xdna:0 is 4294967296")]
-fn wrong_parameters_are_refused(
-    #[case] size: usize,
-    #[case] alignment: usize,
-    #[case] reason: &str,
-    #[values(MemoryPool::Data, MemoryPool::DeviceHeap)] pool: MemoryPool,
-) {
-    let rig = Rig::new();
-    let error = rig.device.allocate(&BufferParams { size, alignment, pool }).unwrap_err().to_string();
-    assert!(error.contains(reason), "{error}");
-    assert_eq!(rig.device.counters().allocations, 0);
-}
 
 #[test]
 fn data_memory_is_accounted_in_granules() {
@@ -70,18 +53,6 @@ fn queues_are_limited_and_a_dropped_one_makes_room() {
     rig.queue();
 }
 
-#[test]
-fn kernels_that_do_not_fit_are_refused() {
-    let rig = Rig::new();
-    let other = artifact("other", 1);
-    let other = KernelArtifact::new("other", "aie9", 4, other.pdi(), other.instructions()).unwrap();
-    let error = rig.device.load_executable(&other).unwrap_err().to_string();
-    assert!(error.contains("it is for `aie9`, xdna:0 is `aie2p`; compile it for that"), "{error}");
-    let error = rig.device.load_executable(&artifact("long", 17)).unwrap_err().to_string();
-    assert_eq!(error, "kernel arguments: asked for 17, the limit of xdna:0 is 16");
-    assert_eq!(rig.agent.calls(Call::AllocateHeap), 0);
-}
-
 struct Bytes(Vec<AtomicU8>);
 
 impl HostMemory for Bytes {
@@ -115,7 +86,7 @@ fn a_lost_device_says_why() {
     let lost = DeviceError::Lost("first".into());
     assert_eq!(run(&rig, writes(&[&kernel], &journal)), Err(lost.clone()));
     assert_eq!(outcome(&waiting, 1), Err(lost.clone()), "a work on another queue, waiting for what never comes");
-    assert_eq!(rig.npu.lose("second".into()), lost);
+    assert_eq!(rig.npu.array.lose("second".into()), lost);
 
     let device = &rig.device;
     let heap = BufferParams { size: 1, alignment: 64, pool: MemoryPool::DeviceHeap };
@@ -146,7 +117,7 @@ fn allocating_notices_a_loss(#[case] call: Call, #[case] pool: MemoryPool) {
     rig.agent.fail(call, 1, AgentError::Lost("as planned".into()), 0);
     let lost = DeviceError::Lost("as planned".into());
     assert_eq!(rig.device.allocate(&BufferParams { size: 1, alignment: 64, pool }).unwrap_err(), lost);
-    assert_eq!(rig.npu.lost(), Some(lost));
+    assert_eq!(rig.npu.array.lost(), Some(lost));
     assert_eq!(rig.device.memory().free, rig.device.memory().total);
 }
 
@@ -202,7 +173,7 @@ fn a_loss_among_eight_threads_reaches_all_of_them() {
         assert_eq!(results.iter().map(|(done, _)| done).sum::<u64>(), 199);
         assert!(results.iter().all(|(_, cause)| *cause == lost.to_string()), "{results:?}");
     });
-    assert_eq!(rig.npu.lost(), Some(lost.clone()));
+    assert_eq!(rig.npu.array.lost(), Some(lost.clone()));
     // The next chain would be lost for another cause; none was sent.
     assert_eq!(rig.agent.calls(Call::Submit), 200);
     rig.agent.forget_faults();

@@ -18,7 +18,7 @@ pub(crate) fn npu(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<
     // Held while opening, so that two callers do not both open it.
     let mut opened = OPENED.lock();
     let found = opened.iter().find(|(known, _)| known == path).and_then(|(_, npu)| npu.upgrade());
-    if let Some(npu) = found.filter(|npu| npu.lost().is_none()) {
+    if let Some(npu) = found.filter(|npu| npu.array.lost().is_none()) {
         return Ok(npu);
     }
     let agent: Arc<dyn Agent> = Arc::new(super::open(path, arch, limit)?);

@@ -1,6 +1,7 @@
 //! Contexts, the heap that they hold, and loss.
 
 use super::*;
+use crate::agent::ContextId;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
 use crate::pool::HEAP_GRANULE;
@@ -88,7 +89,7 @@ fn a_context_that_failed_is_made_anew(#[case] error: AgentError) {
     run_each(&rig, &[&kernel], &journal);
     assert_ne!(context_of_last_chain(&rig), first);
     assert_eq!(entries(&journal), [1, 1]);
-    assert_eq!(rig.npu.lost(), None);
+    assert_eq!(rig.npu.array.lost(), None);
 }
 
 /// The kernel driver gives fewer contexts than the generation has, because other processes hold the others.
@@ -175,7 +176,7 @@ fn a_pdi_stays_in_memory_until_its_context_goes() {
     run_each(&rig, &[&kernel], &journal);
     assert_eq!((entries(&journal), rig.agent.counts().contexts_created), (vec![1, 1], 1));
     drop(kernel);
-    rig.npu.array.lock().planner.clear(&rig.npu.contexts).unwrap();
+    rig.npu.array.clear(LONG);
     assert_eq!(rig.agent.allocations(MemoryPool::DeviceHeap), 0);
 }
 
@@ -221,18 +222,18 @@ fn a_context_whose_pdis_were_loaded_again_stays_when_the_heap_is_full() {
 fn errors_of_the_agent_become_errors_of_the_device(#[case] cause: AgentError, #[case] expected: DeviceError) {
     let rig = Rig::new();
     let lost = matches!(cause, AgentError::Lost(_));
-    assert_eq!(device_error(&rig.npu, "a thing", cause), expected);
-    assert_eq!(rig.npu.lost().is_some(), lost);
+    assert_eq!(rig.npu.error("a thing", cause), expected);
+    assert_eq!(rig.npu.array.lost().is_some(), lost);
 }
 
 #[test]
 fn the_first_cause_of_a_loss_stays() {
     let rig = Rig::new();
     let first = DeviceError::Lost("first".into());
-    assert_eq!(rig.npu.lose("first".into()), first);
-    assert_eq!(rig.npu.lose("second".into()), first);
-    assert_eq!(device_error(&rig.npu, "a thing", AgentError::Lost("third".into())), first);
-    assert_eq!(rig.npu.alive(), Err(first));
+    assert_eq!(rig.npu.array.lose("first".into()), first);
+    assert_eq!(rig.npu.array.lose("second".into()), first);
+    assert_eq!(rig.npu.error("a thing", AgentError::Lost("third".into())), first);
+    assert_eq!(rig.npu.array.alive(), Err(first));
 }
 
 /// A runtime that is lost while a kernel is loaded is lost for everybody.
@@ -243,5 +244,5 @@ fn loading_notices_a_loss() {
     rig.agent.fail(Call::AllocateHeap, 1, AgentError::Lost("the process ended".into()), 0);
     let lost = DeviceError::Lost("the process ended".into());
     assert_eq!(rig.device.load_executable(&kernel).unwrap_err(), lost);
-    assert_eq!(rig.npu.lost(), Some(lost));
+    assert_eq!(rig.npu.array.lost(), Some(lost));
 }

@@ -1,17 +1,17 @@
 //! Raw memory that the host and a device both touch, for drivers.
 //!
-//! It is a crate of its own so that every driver turns addresses into bytes by the same few reviewed lines, and `aie-hal`
-//! itself needs no `unsafe`. A [`Region`] is a stretch of bytes: allocated here, borrowed from a [`HostMemory`], or mapped
+//! It is a crate of its own so that `aie-hal` and every driver turn addresses into bytes by the same few reviewed lines, and
+//! `aie-hal` itself needs no `unsafe`. A [`Region`] is a stretch of bytes: allocated here, borrowed from a [`HostMemory`], or mapped
 //! by a driver. A [`Span`] is a range of a region whose bounds were checked when it was made. The functions on spans read and
 //! write plain bytes, at full speed.
 //!
 //! # What makes the plain accesses sound
 //! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. It is the
-//! contract of [`aie_hal::Buffer`] and [`aie_hal::queue`] that nobody accesses a range that a command in flight writes, or
+//! contract of `aie_hal::Buffer` and `aie_hal::queue` that nobody accesses a range that a command in flight writes, or
 //! writes one that it reads, without a barrier or a semaphore in between. Drivers run the commands of one device in an order
 //! that keeps the same rule. Real hardware asks for the same.
 
-use aie_hal::buffer::HostMemory;
+use smallvec::SmallVec;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
@@ -19,6 +19,15 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+
+/// Memory that belongs to somebody else, for instance to ggml, and that a device may use in place.
+///
+/// Implementations promise that the slice has the same address and length for the life of the object and that its bytes stay
+/// readable and writable. `AtomicU8` makes it sound that the owner touches them too.
+pub trait HostMemory: Send + Sync {
+    /// The bytes.
+    fn bytes(&self) -> &[AtomicU8];
+}
 
 /// Where a region's bytes come from.
 enum Backing {
@@ -267,8 +276,11 @@ fn has_clflushopt() -> bool {
     })
 }
 
-/// Arguments of one call without an allocation up to this number of inputs.
-const INLINE_INPUTS: usize = 16;
+/// Arguments of one call without an allocation up to this number.
+const INLINE_SPANS: usize = 16;
+
+/// The arguments of one call.
+pub type Spans<'a> = SmallVec<[Span<'a>; INLINE_SPANS]>;
 
 /// Copies of inputs that the output overlaps. Kept between calls so that they seldom allocate.
 #[derive(Debug, Default)]
@@ -302,29 +314,22 @@ impl Snapshots {
             input.read(copy);
         }
         let mut copies = self.copies.iter();
-        let mut inline: [&[u8]; INLINE_INPUTS] = [&[]; INLINE_INPUTS];
-        let mut many = Vec::new();
-        let slices: &mut [&[u8]] = if inputs.len() <= INLINE_INPUTS {
-            &mut inline[..inputs.len()]
-        } else {
-            many.resize(inputs.len(), [].as_slice());
-            &mut many
-        };
-        for (slice, input) in slices.iter_mut().zip(inputs) {
-            *slice = match written(input).then(|| copies.next()).flatten() {
-                Some(copy) => copy,
+        let slices: SmallVec<[&[u8]; INLINE_SPANS]> = inputs
+            .iter()
+            .map(|input| match written(input).then(|| copies.next()).flatten() {
+                Some(copy) => copy.as_slice(),
                 // SAFETY: The input overlaps no output, and outputs are the only ranges this call writes. Other commands and
                 // the host: module docs.
                 None => unsafe { input.as_slice() },
-            };
-        }
+            })
+            .collect();
         if let [output] = outputs {
             // SAFETY: Every slice above is disjoint from the output. Other commands and the host: module docs.
-            return Some(run(slices, &mut [unsafe { output.as_mut_slice() }]));
+            return Some(run(&slices, &mut [unsafe { output.as_mut_slice() }]));
         }
         // SAFETY: Every slice above is disjoint from the outputs, and these from each other, as was checked first.
         let mut targets: Vec<&mut [u8]> = outputs.iter().map(|output| unsafe { output.as_mut_slice() }).collect();
-        Some(run(slices, &mut targets))
+        Some(run(&slices, &mut targets))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::buffer::MemoryPool;
 use crate::error::DeviceError;
 use crate::format::instructions::{Header, InstructionWriter, Operation};
 use crate::format::reference;
-use crate::host_function::HostFunctionError;
+use crate::host_function::from_fn;
 use rstest::rstest;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -56,21 +56,6 @@ impl Executable for Loaded {
     }
 }
 
-#[derive(Debug)]
-struct Two;
-
-impl HostFunction for Two {
-    fn name(&self) -> &str {
-        "two"
-    }
-    fn input_count(&self) -> usize {
-        2
-    }
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
-        Ok(())
-    }
-}
-
 fn buffer(size: usize) -> Arc<dyn Buffer> {
     Arc::new(Sized(size))
 }
@@ -97,25 +82,26 @@ fn ranges_are_checked_when_recording_and_when_resolving(
 ) {
     let buffer = buffer(16);
     let direct = BufferRef::direct(&buffer, offset, length);
-    assert_eq!(direct.resolve(&BindingTable::default()).map(drop), expected);
+    assert_eq!(direct.locate(&BindingTable::default()).map(drop), expected);
     let recorded = CommandList::builder().fill(&[0], direct).map(drop);
     assert_eq!(recorded, expected.clone().map_err(RecordError::Range));
     let table = BindingTable { bindings: vec![Binding { buffer: Arc::clone(&buffer), offset, length }] };
-    assert_eq!(BufferRef::slot(0, 0, 0).resolve(&table).map(drop), expected.clone());
+    assert_eq!(BufferRef::slot(0, 0, 0).locate(&table).map(drop), expected.clone());
     let table = BindingTable { bindings: vec![Binding { buffer, offset: 0, length: 16 }] };
-    assert_eq!(BufferRef::slot(0, offset, length).resolve(&table).map(drop), expected);
+    assert_eq!(BufferRef::slot(0, offset, length).locate(&table).map(drop), expected);
 }
 
 #[test]
 fn slots_resolve_relative_to_their_binding() {
     let buffer = buffer(16);
     let table = BindingTable { bindings: vec![Binding { buffer: Arc::clone(&buffer), offset: 4, length: 8 }] };
-    let resolved = BufferRef::slot(0, 2, 6).resolve(&table).unwrap();
-    assert!(Arc::ptr_eq(&resolved.buffer, &buffer));
-    assert_eq!((resolved.offset, resolved.length), (6, 6));
-    let error = BufferRef::slot(0, 2, 7).resolve(&table).unwrap_err();
+    let reference = BufferRef::slot(0, 2, 6);
+    let (found, offset, length) = reference.locate(&table).unwrap();
+    assert!(Arc::ptr_eq(found, &buffer));
+    assert_eq!((offset, length), (6, 6));
+    let error = BufferRef::slot(0, 2, 7).locate(&table).unwrap_err();
     assert_eq!(error, ResolveError::OutOfRange { offset: 2, length: 7, size: 8 });
-    let error = BufferRef::slot(1, 0, 1).resolve(&table).unwrap_err();
+    let error = BufferRef::slot(1, 0, 1).locate(&table).unwrap_err();
     assert_eq!(error.to_string(), "slot 1 is not bound; the table has 1 bindings");
 }
 
@@ -193,7 +179,7 @@ fn copies_do_not_overlap(#[case] source: usize, #[case] target: usize, #[case] l
 #[test]
 fn argument_counts_are_checked() {
     let (buffer, executable) = (buffer(16), executable());
-    let function: Arc<dyn HostFunction> = Arc::new(Two);
+    let function = from_fn("two", 2, |_, _| Ok(()));
     let refs = |count: usize| vec![BufferRef::direct(&buffer, 0, 4); count];
     let mut list = CommandList::builder();
     for count in [0, 2, 4] {
@@ -213,7 +199,7 @@ fn argument_counts_are_checked() {
 fn references_name_every_range_and_its_access() {
     use Access::{Read, Write};
     let (buffer, executable) = (buffer(64), executable());
-    let function: Arc<dyn HostFunction> = Arc::new(Two);
+    let function = from_fn("two", 2, |_, _| Ok(()));
     let at = |offset| BufferRef::direct(&buffer, offset, 4);
     let mut list = CommandList::builder();
     list.fill(&[0], at(0)).unwrap().update(&[0; 4], at(4)).unwrap().copy(at(8), at(12)).unwrap();

@@ -10,9 +10,11 @@ impl PlannedPdi for Pdi {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
 enum Refusal {
+    #[error("exhausted")]
     Exhausted,
+    #[error("broken")]
     Broken,
 }
 
@@ -122,14 +124,14 @@ fn the_least_recently_used_context_goes() {
 }
 
 #[test]
-fn a_touched_context_stays() {
+fn a_context_that_is_used_again_stays() {
     let (mut rig, pdis) = (Rig::default(), pdis(12));
     rig.prepare(&pdis[..4]);
     rig.prepare(&pdis[4..8]);
     rig.prepare(&pdis[4..8]);
     let first = rig.context(&pdis[0]).unwrap();
     rig.prepare(&[]);
-    rig.planner.touch(first);
+    rig.planner.require(&rig.host, &pdis[0]).unwrap();
     rig.prepare(&pdis[8..]);
     assert_eq!((rig.context(&pdis[0]), rig.context(&pdis[4])), (Some(first), None));
 }

@@ -1,4 +1,4 @@
-//! Values, failures, waiting on one and on several points, listeners.
+//! Values, failures, waiting, listeners.
 
 use super::*;
 use futures::executor::block_on;
@@ -12,10 +12,6 @@ const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 fn semaphore(initial: u64) -> Arc<TimelineSemaphore> {
     Arc::new(TimelineSemaphore::new(initial))
-}
-
-fn at(semaphore: &Arc<TimelineSemaphore>, value: u64) -> TimelinePoint {
-    TimelinePoint { semaphore: Arc::clone(semaphore) as Arc<dyn Semaphore>, value }
 }
 
 fn cause(text: &str) -> Failure {
@@ -73,8 +69,6 @@ fn what_was_reached_before_a_failure_stays_reached() {
     assert_eq!(semaphore.poll(3), Ok(true));
     semaphore.wait_blocking(3, None).unwrap();
     block_on(semaphore.wait(2)).unwrap();
-    wait_all(&[at(&semaphore, 3)], None).unwrap();
-    assert_eq!(wait_any(&[at(&semaphore, 3)], None), Ok(Some(0)));
 }
 
 #[test]
@@ -108,8 +102,6 @@ fn a_wait_that_takes_too_long_says_where_the_semaphore_is() {
     let timeout = SHORT.unwrap();
     let late = WaitError::Timeout { value: 2, current: 1, timeout };
     assert_eq!(semaphore.wait_blocking(2, SHORT), Err(late.clone()));
-    assert_eq!(wait_all(&[at(&semaphore, 1), at(&semaphore, 2)], SHORT), Err(late.clone()));
-    assert_eq!(wait_any(&[at(&semaphore, 2), at(&semaphore, 3)], SHORT), Err(late));
     assert_eq!(listeners(&semaphore), 0);
     semaphore.signal(2).unwrap();
 }
@@ -119,86 +111,17 @@ fn no_time_at_all_is_a_poll() {
     let semaphore = semaphore(1);
     semaphore.wait_blocking(1, Some(Duration::ZERO)).unwrap();
     assert!(semaphore.wait_blocking(2, Some(Duration::ZERO)).is_err());
-    assert!(wait_all(&[at(&semaphore, 2)], Some(Duration::ZERO)).is_err());
-    assert!(wait_any(&[at(&semaphore, 2)], Some(Duration::ZERO)).is_err());
 }
 
 #[test]
 fn a_limit_beyond_the_clock_is_none() {
     let semaphore = semaphore(1);
     semaphore.wait_blocking(1, Some(Duration::MAX)).unwrap();
-    wait_all(&[at(&semaphore, 1)], Some(Duration::MAX)).unwrap();
     let signaller = later({
         let semaphore = Arc::clone(&semaphore);
         move || semaphore.signal(2).unwrap()
     });
-    assert_eq!(wait_any(&[at(&semaphore, 2)], Some(Duration::MAX)), Ok(Some(0)));
-    signaller.join().unwrap();
-}
-
-#[test]
-fn empty_lists_do_not_wait() {
-    wait_all(&[], SHORT).unwrap();
-    assert_eq!(wait_any(&[], None), Ok(None));
-}
-
-#[test]
-fn all_waits_for_each_point() {
-    let (one, two) = (semaphore(0), semaphore(0));
-    let signaller = later({
-        let (one, two) = (Arc::clone(&one), Arc::clone(&two));
-        move || {
-            two.signal(2).unwrap();
-            one.signal(1).unwrap();
-        }
-    });
-    wait_all(&[at(&one, 1), at(&two, 2), at(&one, 1)], LONG).unwrap();
-    assert_eq!((one.query(), two.query()), (Ok(1), Ok(2)));
-    signaller.join().unwrap();
-}
-
-#[test]
-fn all_notices_a_failure_behind_a_pending_point() {
-    let (pending, failing) = (semaphore(0), semaphore(0));
-    let points = [at(&pending, 1), at(&failing, 1)];
-    let signaller = later({
-        let failing = Arc::clone(&failing);
-        move || failing.fail(cause("behind"))
-    });
-    assert_eq!(wait_all(&points, LONG), Err(WaitError::Failed(cause("behind"))));
-    signaller.join().unwrap();
-    assert_eq!(wait_all(&points, LONG), Err(WaitError::Failed(cause("behind"))));
-    assert_eq!(listeners(&pending), 0);
-}
-
-#[test]
-fn any_returns_the_point_that_is_reached_and_forgets_the_others() {
-    let (never, soon) = (semaphore(0), semaphore(0));
-    let signaller = later({
-        let soon = Arc::clone(&soon);
-        move || soon.signal(1).unwrap()
-    });
-    assert_eq!(wait_any(&[at(&never, 1), at(&soon, 1)], LONG), Ok(Some(1)));
-    assert_eq!((listeners(&never), listeners(&soon)), (0, 0));
-    signaller.join().unwrap();
-}
-
-#[test]
-fn any_prefers_a_reached_point_to_a_failed_one() {
-    let (failed, reached) = (semaphore(0), semaphore(1));
-    failed.fail(cause("x"));
-    assert_eq!(wait_any(&[at(&failed, 1), at(&reached, 1)], None), Ok(Some(1)));
-}
-
-#[test]
-fn any_reports_a_failure_that_comes_first() {
-    let (pending, failing) = (semaphore(0), semaphore(0));
-    let signaller = later({
-        let failing = Arc::clone(&failing);
-        move || failing.fail(cause("first"))
-    });
-    assert_eq!(wait_any(&[at(&pending, 1), at(&failing, 1)], LONG), Err(WaitError::Failed(cause("first"))));
-    assert_eq!(listeners(&pending), 0);
+    semaphore.wait_blocking(2, Some(Duration::MAX)).unwrap();
     signaller.join().unwrap();
 }
 
@@ -283,7 +206,7 @@ fn threads_play_ping_pong() {
     });
     for round in 0..ROUNDS {
         semaphore.signal(2 * round + 1).unwrap();
-        wait_all(&[at(&semaphore, 2 * round + 2)], LONG).unwrap();
+        semaphore.wait_blocking(2 * round + 2, LONG).unwrap();
     }
     other.join().unwrap();
     assert_eq!(semaphore.query(), Ok(2 * ROUNDS));

@@ -2,7 +2,7 @@
 //!
 //! Semaphores are never called under the lock, because they may call back.
 
-use super::{Engine, Work};
+use super::{InFlight, QueueDevice};
 use crate::error::DeviceError;
 use crate::queue::{Submission, TimelinePoint};
 use crate::semaphore::{Failure, ListenerId, Semaphore};
@@ -12,27 +12,6 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// The part of an [`Engine`] that needs no scratch.
-trait Owner: Send + Sync {
-    fn name(&self) -> &str;
-    fn lost(&self) -> Option<DeviceError>;
-    fn count_submission(&self);
-}
-
-impl<E: Engine> Owner for E {
-    fn name(&self) -> &str {
-        Engine::name(self)
-    }
-
-    fn lost(&self) -> Option<DeviceError> {
-        Engine::lost(self)
-    }
-
-    fn count_submission(&self) {
-        Engine::count_submission(self);
-    }
-}
-
 pub(super) enum Readiness {
     /// Waits that are not reached, by index. Never empty.
     Waiting(Vec<usize>),
@@ -40,12 +19,12 @@ pub(super) enum Readiness {
     Failed(Failure),
 }
 
-/// A submission that is not with the engine.
+/// A submission that is not with the backend.
 pub(super) struct Job {
     pub(super) sequence: u64,
     pub(super) readiness: Readiness,
     pub(super) submission: Submission,
-    /// By index of the wait. An entry may be of a point that is settled.
+    /// By index of the wait. An entry may be of a point that is reached or failed.
     pub(super) listeners: Vec<(usize, ListenerId)>,
 }
 
@@ -53,7 +32,7 @@ pub(super) struct Job {
 struct State {
     /// In order of submission.
     jobs: VecDeque<Job>,
-    /// What the engine has, in order of submission.
+    /// What the backend has, in order of submission.
     running: VecDeque<u64>,
     /// Sequence number of the next submission.
     next: u64,
@@ -89,7 +68,7 @@ pub(super) enum Step {
 }
 
 pub(super) struct Core {
-    owner: Arc<dyn Owner>,
+    device: Arc<dyn QueueDevice>,
     state: Mutex<State>,
     /// Something became ready, the device was lost, or the queue closes.
     work: Condvar,
@@ -104,20 +83,20 @@ fn promised(signals: &[TimelinePoint], point: &TimelinePoint) -> bool {
 }
 
 impl Core {
-    pub(super) fn new<E: Engine>(engine: Arc<E>) -> Self {
-        Self { owner: engine, state: Mutex::default(), work: Condvar::new(), ended: Condvar::new() }
+    pub(super) fn new(device: Arc<dyn QueueDevice>) -> Self {
+        Self { device, state: Mutex::default(), work: Condvar::new(), ended: Condvar::new() }
     }
 
     pub(super) fn name(&self) -> &str {
-        self.owner.name()
+        self.device.name()
     }
 
     pub(super) fn lost_or_ok(&self) -> Result<(), DeviceError> {
-        self.owner.lost().map_or(Ok(()), Err)
+        self.device.lost().map_or(Ok(()), Err)
     }
 
     pub(super) fn count_submission(&self) {
-        self.owner.count_submission();
+        self.device.count_submission();
     }
 
     /// Submissions so far, and how many of them have not ended.
@@ -168,17 +147,17 @@ impl Core {
         for (index, semaphore, value) in pending {
             // Weak, or a semaphore that nobody signals would keep the queue.
             let queue: Weak<Self> = Arc::downgrade(self);
-            let settled = move || queue.upgrade().map_or((), |queue| queue.point_settled(sequence, index));
-            let id = semaphore.subscribe(value, Box::new(settled));
+            let changed = move || queue.upgrade().map_or((), |queue| queue.point_changed(sequence, index));
+            let id = semaphore.subscribe(value, Box::new(changed));
             self.remember(sequence, index, &*semaphore, id);
         }
         // The device may have been lost since the caller's check; then nobody else would wake the worker.
-        if self.owner.lost().is_some() {
+        if self.device.lost().is_some() {
             self.wake();
         }
     }
 
-    /// Keeps a listener with its job, to be forgotten when the job ends before the point is settled.
+    /// Keeps a listener with its job, to be forgotten when the job ends before the point is reached or fails.
     fn remember(&self, sequence: u64, index: usize, semaphore: &dyn Semaphore, id: ListenerId) {
         let mut state = self.state.lock();
         if let Some(at) = state.find(sequence) {
@@ -187,11 +166,11 @@ impl Core {
             drop(state);
             semaphore.unsubscribe(id);
         }
-        // One that the engine has may come back; the listener stays until the semaphore advances.
+        // One that the backend has may come back; the listener stays until the semaphore advances.
     }
 
     /// A point that a submission waits for may have been reached or failed. Calling this once too often does no harm.
-    pub(super) fn point_settled(&self, sequence: u64, index: usize) {
+    pub(super) fn point_changed(&self, sequence: u64, index: usize) {
         let waited = {
             let state = self.state.lock();
             let Some(at) = state.find(sequence) else { return };
@@ -218,10 +197,10 @@ impl Core {
     }
 
     /// Waits for something to do and puts it into `batch`, which is empty.
-    pub(super) fn next(self: &Arc<Self>, limit: usize, batch: &mut VecDeque<Work>) -> Step {
+    pub(super) fn next(self: &Arc<Self>, limit: usize, batch: &mut VecDeque<InFlight>) -> Step {
         let mut state = self.state.lock();
         loop {
-            let lost = self.owner.lost();
+            let lost = self.device.lost();
             let stop = lost.is_some() || state.closed;
             let startable = |job: &Job| stop || !matches!(job.readiness, Readiness::Waiting(_));
             let Some(first) = state.jobs.iter().position(startable) else {
@@ -240,13 +219,13 @@ impl Core {
                 (None, false, Readiness::Failed(cause)) => Some(Arc::clone(cause)),
                 (None, false, _) => None,
             };
-            self.gather(&mut state, first, if refused.is_some() { 1 } else { limit.max(1) }, batch);
+            self.take_batch(&mut state, first, if refused.is_some() { 1 } else { limit.max(1) }, batch);
             return refused.map_or(Step::Run, Step::Fail);
         }
     }
 
     /// Moves the job at `first`, and those behind it that may run along, into `batch`.
-    fn gather(self: &Arc<Self>, state: &mut State, first: usize, limit: usize, batch: &mut VecDeque<Work>) {
+    fn take_batch(self: &Arc<Self>, state: &mut State, first: usize, limit: usize, batch: &mut VecDeque<InFlight>) {
         let mut signals: Vec<TimelinePoint> = Vec::new();
         let mut at = first;
         while batch.len() < limit
@@ -268,11 +247,11 @@ impl Core {
                 signals.extend_from_slice(&job.submission.signals);
             }
             state.running.push_back(job.sequence);
-            batch.push_back(Work::new(Arc::clone(self), job));
+            batch.push_back(InFlight::new(Arc::clone(self), job));
         }
     }
 
-    /// Takes a submission back that the engine did not start.
+    /// Takes a submission back that the backend did not start.
     pub(super) fn put_back(&self, job: Job) {
         let sequence = job.sequence;
         let waiting = match &job.readiness {
@@ -285,9 +264,9 @@ impl Core {
             let at = state.jobs.partition_point(|other| other.sequence < sequence);
             state.jobs.insert(at, job);
         }
-        // What was settled meanwhile found no job; so look after the job is in its place.
+        // What was reached meanwhile found no job; so look after the job is in its place.
         for index in waiting {
-            self.point_settled(sequence, index);
+            self.point_changed(sequence, index);
         }
     }
 

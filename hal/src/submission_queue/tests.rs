@@ -1,5 +1,5 @@
 use super::*;
-use crate::command_list::CommandList;
+use crate::command_list::{BufferRef, CommandList};
 use crate::queue::TimelinePoint;
 use crate::semaphore::{Failure, Semaphore, TimelineSemaphore, WaitError};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 /// Longest wait of a test; reached only by a defect.
 const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
-/// What the engine of the tests makes of a work, by its name.
+/// What the backend of the tests makes of a work, by its name.
 type Script = Box<dyn Fn(&str) -> Outcome + Send + Sync>;
 
 enum Outcome {
@@ -22,14 +22,14 @@ enum Outcome {
     Drop,
     /// Leaves this work and the rest.
     Leave,
-    /// Finishes the works of the batch from the back.
+    /// Finishes the submissions of the batch from the back.
     Backwards,
     LoseDevice,
 }
 
-/// Writes down its batches. A work named `gate` says that it runs and waits to be let go.
+/// Writes down its batches. A work named `gate` says that it runs and waits to be released.
 struct Recorder {
-    gather: usize,
+    batch_limit: usize,
     script: Script,
     batches: Mutex<Vec<Vec<String>>>,
     running: Mutex<Sender<()>>,
@@ -45,7 +45,7 @@ fn named(name: &str) -> Arc<CommandList> {
     Arc::new(list)
 }
 
-fn name(work: &Work) -> String {
+fn name(work: &InFlight) -> String {
     work.list().map_or_else(|| "barrier".into(), |list| list.derived(String::new).unwrap().clone())
 }
 
@@ -53,10 +53,7 @@ fn failure(name: &str) -> DeviceError {
     DeviceError::Execution(format!("{name} fails"))
 }
 
-impl Engine for Recorder {
-    /// Batches since the last panic.
-    type Scratch = usize;
-
+impl QueueDevice for Recorder {
     fn name(&self) -> &str {
         "recorder"
     }
@@ -68,12 +65,17 @@ impl Engine for Recorder {
     fn count_submission(&self) {
         self.submissions.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    fn gather(&self) -> usize {
-        self.gather
+impl QueueBackend for Recorder {
+    /// Batches since the last panic.
+    type Scratch = usize;
+
+    fn batch_limit(&self) -> usize {
+        self.batch_limit
     }
 
-    fn run(&self, _: &mut usize, batch: &mut VecDeque<Work>) {
+    fn run(&self, _: &mut usize, batch: &mut VecDeque<InFlight>) {
         self.batches.lock().push(batch.iter().map(name).collect());
         while let Some(front) = batch.front() {
             let name = name(front);
@@ -104,17 +106,17 @@ impl Engine for Recorder {
 }
 
 struct Rig {
-    engine: Arc<Recorder>,
+    backend: Arc<Recorder>,
     queue: SubmissionQueue,
     runs: Receiver<()>,
-    let_go: Sender<()>,
+    release: Sender<()>,
 }
 
 impl Rig {
-    fn new(gather: usize, script: impl Fn(&str) -> Outcome + Send + Sync + 'static) -> Self {
-        let ((running, runs), (let_go, gate)) = (channel(), channel());
-        let engine = Arc::new(Recorder {
-            gather,
+    fn new(batch_limit: usize, script: impl Fn(&str) -> Outcome + Send + Sync + 'static) -> Self {
+        let ((running, runs), (release, gate)) = (channel(), channel());
+        let backend = Arc::new(Recorder {
+            batch_limit,
             script: Box::new(script),
             batches: Mutex::default(),
             running: Mutex::new(running),
@@ -123,9 +125,9 @@ impl Rig {
             queues: Mutex::default(),
             submissions: AtomicUsize::new(0),
         });
-        let queue = SubmissionQueue::new(&engine).unwrap();
-        engine.queues.lock().push(queue.handle());
-        Self { engine, queue, runs, let_go }
+        let queue = SubmissionQueue::new(&backend).unwrap();
+        backend.queues.lock().push(queue.handle());
+        Self { backend, queue, runs, release }
     }
 
     fn submit(&self, name: &str, waits: &[TimelinePoint], signals: &[TimelinePoint]) {
@@ -133,20 +135,20 @@ impl Rig {
         self.queue.submit(Submission { waits, signals, commands: Some(named(name)), ..Submission::default() }).unwrap();
     }
 
-    /// Keeps the engine busy until [`Rig::open`].
+    /// Keeps the backend busy until [`Rig::open`].
     fn close(&self) {
         self.submit("gate", &[], &[]);
         self.runs.recv().unwrap();
     }
 
     fn open(&self) {
-        self.let_go.send(()).unwrap();
+        self.release.send(()).unwrap();
     }
 
     /// The batches behind the gate.
     fn batches(&self) -> Vec<Vec<String>> {
         self.queue.wait_idle(LONG).unwrap();
-        self.engine.batches.lock()[1..].to_vec()
+        self.backend.batches.lock()[1..].to_vec()
     }
 }
 
@@ -180,7 +182,7 @@ fn a_batch_has_what_is_ready_in_order_of_submission() {
     start.signal(1).unwrap();
     assert_eq!(rig.batches(), [&["a", "b", "barrier"][..], &["c"], &["waits"]]);
     assert_eq!(done.query(), Ok(5));
-    assert_eq!(rig.engine.submissions.load(Ordering::Relaxed), 6);
+    assert_eq!(rig.backend.submissions.load(Ordering::Relaxed), 6);
 }
 
 #[test]
@@ -203,7 +205,7 @@ fn dependent_submissions_become_one_batch() {
 }
 
 #[test]
-fn without_gathering_dependent_submissions_run_one_by_one() {
+fn without_batches_dependent_submissions_run_one_by_one() {
     let rig = Rig::new(1, |_| Outcome::Succeed);
     let timeline = semaphore();
     rig.close();
@@ -229,7 +231,7 @@ fn a_failure_in_a_batch_reaches_what_depends_on_it_and_nothing_else() {
     assert_eq!((before.query(), independent.query()), (Ok(1), Ok(1)));
     assert_eq!(*cause(&failing), failure("fails"));
     assert!(Arc::ptr_eq(&cause(&failing), &cause(&after)));
-    assert_eq!(rig.engine.submissions.load(Ordering::Relaxed), 6);
+    assert_eq!(rig.backend.submissions.load(Ordering::Relaxed), 6);
 }
 
 #[test]
@@ -241,7 +243,7 @@ fn a_chained_work_fails_when_what_it_waits_for_failed_although_it_ran() {
     rig.submit("b", &[point(&broken, 1)], &[point(&done, 1)]);
     rig.open();
     rig.runs.recv().unwrap();
-    // Both are with the engine.
+    // Both are with the backend.
     let of_somebody: Failure = Arc::new(failure("somebody"));
     broken.fail(Arc::clone(&of_somebody));
     rig.open();
@@ -317,6 +319,25 @@ fn dropped_works_fail() {
 }
 
 #[test]
+fn a_signal_that_does_not_increase_fails_its_semaphore() {
+    let rig = Rig::new(1, |_| Outcome::Succeed);
+    let semaphore = semaphore();
+    semaphore.signal(5).unwrap();
+    rig.submit("a", &[], &[point(&semaphore, 5)]);
+    assert!(cause(&semaphore).to_string().contains("semaphore is at 5"));
+}
+
+#[test]
+fn a_short_binding_table_is_rejected() {
+    let rig = Rig::new(1, |_| Outcome::Succeed);
+    let mut list = CommandList::builder();
+    list.fill(&[0], BufferRef::slot(1, 0, 4)).unwrap();
+    let commands = Some(Arc::new(list.finish()));
+    let error = rig.queue.submit(Submission { commands, ..Submission::default() }).unwrap_err();
+    assert_eq!(error.to_string(), "binding table: the command list has 2 slots, 0 are bound");
+}
+
+#[test]
 fn a_panicking_listener_keeps_nobody_waiting() {
     let rig = Rig::new(1, |_| Outcome::Succeed);
     let [first, second] = [semaphore(), semaphore()];
@@ -365,8 +386,8 @@ fn failed_waits_fail_in_order_and_leave_no_listeners() {
 #[test]
 fn a_lost_device_fails_everything_of_all_queues() {
     let rig = Rig::new(8, |name| if name == "loses" { Outcome::LoseDevice } else { Outcome::Succeed });
-    let other = SubmissionQueue::new(&rig.engine).unwrap();
-    rig.engine.queues.lock().push(other.handle());
+    let other = SubmissionQueue::new(&rig.backend).unwrap();
+    rig.backend.queues.lock().push(other.handle());
     let [never, first, second, third] = [(); 4].map(|()| semaphore());
     let (waits, signals) = (vec![point(&never, 1)], vec![point(&first, 1)]);
     other.submit(Submission { waits, signals, ..Submission::default() }).unwrap();
@@ -386,7 +407,7 @@ fn a_lost_device_fails_everything_of_all_queues() {
 
 #[test]
 fn dropping_ends_what_runs_and_fails_the_rest() {
-    let Rig { engine, queue, runs, let_go } = Rig::new(8, |_| Outcome::Succeed);
+    let Rig { backend, queue, runs, release } = Rig::new(8, |_| Outcome::Succeed);
     let [never, first, second] = [(); 3].map(|()| semaphore());
     let submit = |name, waits, signals| {
         queue.submit(Submission { waits, signals, commands: Some(named(name)), ..Submission::default() }).unwrap();
@@ -397,14 +418,14 @@ fn dropping_ends_what_runs_and_fails_the_rest() {
     let (handle, failed) = (queue.handle(), cause);
     let dropping = std::thread::spawn(move || drop(queue));
     assert_eq!(first.query(), Ok(0));
-    let_go.send(()).unwrap();
+    release.send(()).unwrap();
     dropping.join().unwrap();
     assert_eq!(first.query(), Ok(1));
     assert!(failed(&second).to_string().contains("dropped before this submission started"));
     assert!(!handle.is_alive());
     handle.wake();
     never.signal(1).unwrap();
-    assert_eq!(engine.submissions.load(Ordering::Relaxed), 2);
+    assert_eq!(backend.submissions.load(Ordering::Relaxed), 2);
 }
 
 #[test]
@@ -431,7 +452,7 @@ fn idle_ends_when_what_was_submitted_before_has_ended() {
 #[test]
 fn queues_work_hand_in_hand() {
     let rig = Rig::new(4, |_| Outcome::Succeed);
-    let other = SubmissionQueue::new(&rig.engine).unwrap();
+    let other = SubmissionQueue::new(&rig.backend).unwrap();
     let timeline = semaphore();
     let last = 500;
     std::thread::scope(|scope| {

@@ -9,9 +9,9 @@ use crate::error::SubmitError;
 use crate::executable::Executable;
 use crate::format::instructions::{Header, InstructionWriter, Operation};
 use crate::format::reference;
-use crate::host_function::{HostFunction, HostFunctionError};
+use crate::host_function::from_fn;
 use crate::queue::{Queue, Submission, TimelinePoint};
-use crate::semaphore::{MAX_VALUE, TimelineSemaphore, wait_all};
+use crate::semaphore::{MAX_VALUE, TimelineSemaphore};
 use rstest::rstest;
 use std::any::Any;
 use std::ops::Range;
@@ -27,21 +27,6 @@ impl HostMemory for Memory {
 
 fn memory(size: usize) -> Arc<dyn HostMemory> {
     Arc::new(Memory((0..size).map(|_| AtomicU8::new(0)).collect()))
-}
-
-#[derive(Debug)]
-struct Sum;
-
-impl HostFunction for Sum {
-    fn name(&self) -> &str {
-        "sum"
-    }
-    fn input_count(&self) -> usize {
-        1
-    }
-    fn run(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), HostFunctionError> {
-        Ok(())
-    }
 }
 
 fn artifact(arch: &str, arguments: u16) -> KernelArtifact {
@@ -179,7 +164,7 @@ fn host_ranges_are_checked() {
 fn the_driver_receives_its_own_objects() {
     let setup = Setup::new();
     let (buffer, kernel) = (setup.buffer(64), setup.kernel());
-    let function: Arc<dyn HostFunction> = Arc::new(Sum);
+    let function = from_fn("sum", 1, |_, _| Ok(()));
     let list = record(1, |l| {
         l.fill(&[0; 4], BufferRef::direct(&buffer, 0, 8))?.barrier();
         l.update(&[1, 2], BufferRef::direct(&buffer, 0, 2))?.barrier();
@@ -215,7 +200,7 @@ fn the_driver_receives_its_own_objects() {
     let inner: &dyn Any = &*seen[0].signals[0].semaphore;
     assert!(inner.is::<TimelineSemaphore>());
     seen[0].signals[0].semaphore.signal(4).unwrap();
-    wait_all(&[TimelinePoint { semaphore: signal, value: 4 }], None).unwrap();
+    signal.wait_blocking(4, None).unwrap();
 }
 
 #[test]

@@ -10,8 +10,8 @@ use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::format::task_queue::{Direction, ShimChannel};
-use aie_hal::{Arch, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
-use std::fmt::{Debug, Display, Formatter};
+use aie_hal::{Arch, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor, host_function};
+use std::fmt::{Display, Formatter};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,7 +87,8 @@ impl TestKernel {
 
     /// The kernel as a host function or as what a simulated device runs.
     pub fn kernel(&self) -> Arc<dyn HostFunction> {
-        Arc::new(Runnable { name: self.to_string(), kernel: self.clone() })
+        let kernel = self.clone();
+        host_function::from_fn(self.to_string(), self.sources(), move |inputs, output| kernel.compute(inputs, output))
     }
 
     /// The kernel's artifact for `arch`.
@@ -136,26 +137,6 @@ impl TestKernel {
     }
 }
 
-#[derive(Debug)]
-struct Runnable {
-    name: String,
-    kernel: TestKernel,
-}
-
-impl HostFunction for Runnable {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn input_count(&self) -> usize {
-        self.kernel.sources()
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
-        self.kernel.compute(inputs, output)
-    }
-}
-
 /// Runs the artifacts of this crate on a simulated device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TestExecutor;
@@ -169,48 +150,6 @@ impl KernelExecutor for TestExecutor {
         let text = std::str::from_utf8(&description).map_err(|e| refuse(e.to_string()))?;
         let kernel = TestKernel::parse(text).ok_or_else(|| refuse(format!("no kernel is called `{text}`")))?;
         Ok(kernel.kernel())
-    }
-}
-
-/// Body of a host function.
-type Body = dyn Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync;
-
-/// A host function from a closure.
-struct ClosureFunction {
-    name: String,
-    inputs: usize,
-    body: Box<Body>,
-}
-
-/// A host function of `inputs` inputs called `name`.
-pub fn host_function(
-    name: impl Into<String>,
-    inputs: usize,
-    body: impl Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
-) -> Arc<dyn HostFunction> {
-    Arc::new(ClosureFunction { name: name.into(), inputs, body: Box::new(body) })
-}
-
-impl Debug for ClosureFunction {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClosureFunction")
-            .field("name", &self.name)
-            .field("inputs", &self.inputs)
-            .finish_non_exhaustive()
-    }
-}
-
-impl HostFunction for ClosureFunction {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn input_count(&self) -> usize {
-        self.inputs
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
-        (self.body)(inputs, output)
     }
 }
 

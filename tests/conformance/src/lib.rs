@@ -22,7 +22,7 @@ mod cases;
 mod expect;
 pub mod kernels;
 mod registry;
-mod rig;
+pub mod rig;
 mod run;
 
 pub use backend::{Backend, Exclusion, Tag};

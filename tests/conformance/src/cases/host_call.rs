@@ -1,9 +1,10 @@
 //! Functions on the host, in queue order.
 
 use crate::expect::{self, expect_match};
-use crate::kernels::{FAILURE, TestKernel, host_function};
+use crate::kernels::{FAILURE, TestKernel};
 use crate::rig::{Context, at, contents, host_view, part, pattern, reached, record, signalling, whole};
 use aie_hal::command_list::RecordError;
+use aie_hal::host_function::from_fn;
 use aie_hal::{CommandList, DeviceError, HostFunctionError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +65,7 @@ pub fn functions_run_once_per_submission(context: &Context) {
     let rig = context.shared();
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
-    let count = host_function("count", 0, move |_, output| {
+    let count = from_fn("count", 0, move |_, output| {
         output[0] = counter.fetch_add(1, Ordering::SeqCst) as u8 + 1;
         Ok(())
     });
@@ -81,7 +82,7 @@ pub fn functions_run_once_per_submission(context: &Context) {
 /// A function that fails fails the signals with its cause and name; what follows in the list does not run, later work does.
 pub fn failing_functions_fail_the_submission(context: &Context) {
     let rig = context.fresh();
-    let fail = host_function("gather_rows", 0, |_, _| {
+    let fail = from_fn("gather_rows", 0, |_, _| {
         Err(HostFunctionError::Data { kernel: "gather_rows".into(), reason: FAILURE.into() })
     });
     let (target, after) = (rig.zeroed(64), rig.zeroed(64));
@@ -99,7 +100,7 @@ pub fn failing_functions_fail_the_submission(context: &Context) {
 /// A function that panics is a function that failed: nobody waits for ever, and later work runs.
 pub fn panicking_functions_fail_the_submission(context: &Context) {
     let rig = context.fresh();
-    let panicking = host_function("careless", 0, |_, _| panic!("a panic inside a host function"));
+    let panicking = from_fn("careless", 0, |_, _| panic!("a panic inside a host function"));
     let target = rig.zeroed(64);
     let cause = rig.run_to_failure(&record(0, |list| list.host_call(&panicking, vec![], whole(&target))));
     expect_match!("cause", &*cause, DeviceError::Execution(_));
@@ -124,7 +125,7 @@ pub fn functions_may_use_the_device(context: &Context) {
     let rig = Arc::new(context.fresh());
     let (inner, later, target) = (Arc::downgrade(&rig), rig.semaphore(), rig.zeroed(64));
     let signal = Arc::clone(&later);
-    let nested = host_function("nested", 0, move |_, output| {
+    let nested = from_fn("nested", 0, move |_, output| {
         let rig = inner.upgrade().expect("the device, while its work runs");
         let buffer = rig.buffer(&[8; 64]);
         output.copy_from_slice(&host_view(&buffer));

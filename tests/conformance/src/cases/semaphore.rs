@@ -1,8 +1,8 @@
 //! Timeline semaphores by themselves: values, waits, time limits, failures.
 
-use crate::expect::{self, expect_match};
-use crate::rig::{Context, PATIENCE, PAUSE, at};
-use aie_hal::semaphore::{MAX_VALUE, wait_all, wait_any};
+use crate::expect;
+use crate::rig::{Context, PATIENCE, PAUSE};
+use aie_hal::semaphore::MAX_VALUE;
 use aie_hal::{DeviceError, Failure, Semaphore, WaitError};
 use futures::executor::block_on;
 use std::sync::Arc;
@@ -194,78 +194,6 @@ pub fn listeners_may_signal(context: &Context) {
     semaphore.subscribe(1, Box::new(move || drop(inner.signal(2))));
     semaphore.signal(1).expect("an increase");
     expect::equal("value", semaphore.query(), Ok(2));
-}
-
-/// Waiting for all ends when the last one is reached; an empty list is reached.
-pub fn waiting_for_all(context: &Context) {
-    let [a, b, c] = semaphores(context);
-    expect::equal("an empty list", wait_all(&[], Some(Duration::ZERO)), Ok(()));
-    let points = [at(&a, 1), at(&b, 2), at(&c, 1)];
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_all(&points, Some(PATIENCE)));
-        c.signal(1).expect("an increase");
-        a.signal(1).expect("an increase");
-        b.signal(1).expect("an increase");
-        thread::sleep(PAUSE);
-        expect::holds("the wait goes on while b is at 1", &b, !waiter.is_finished());
-        b.signal(2).expect("an increase");
-        expect::equal("the wait", waiter.join().expect("the waiter's thread"), Ok(()));
-    });
-}
-
-/// Waiting for all times out as a whole, and names the limit it was given.
-pub fn waiting_for_all_times_out(context: &Context) {
-    let [a, b] = semaphores(context);
-    a.signal(1).expect("an increase");
-    let timeout = Duration::from_millis(30);
-    let start = Instant::now();
-    let found = wait_all(&[at(&a, 1), at(&b, 4)], Some(timeout));
-    expect::equal("the wait", found, Err(WaitError::Timeout { value: 4, current: 0, timeout }));
-    expect::at_least("time waited", start.elapsed(), timeout);
-}
-
-/// A failure of any point ends a wait for all, also while an earlier point is pending.
-pub fn waiting_for_all_ends_with_a_failure(context: &Context) {
-    let [a, b] = semaphores(context);
-    let points = [at(&a, 1), at(&b, 1)];
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_all(&points, Some(PATIENCE)));
-        thread::sleep(PAUSE);
-        b.fail(cause("second point"));
-        let found = waiter.join().expect("the waiter's thread");
-        expect::equal("the wait", found, Err(WaitError::Failed(cause("second point"))));
-    });
-}
-
-/// Waiting for any returns the one that was reached; an empty list has none.
-pub fn waiting_for_any(context: &Context) {
-    let [a, b, c] = semaphores(context);
-    expect::equal("an empty list", wait_any(&[], Some(Duration::ZERO)), Ok(None));
-    let points = [at(&a, 1), at(&b, 2), at(&c, 1)];
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_any(&points, Some(PATIENCE)));
-        b.signal(1).expect("an increase");
-        thread::sleep(PAUSE);
-        expect::holds("the wait goes on while b is at 1", &b, !waiter.is_finished());
-        b.signal(2).expect("an increase");
-        expect::equal("the wait", waiter.join().expect("the waiter's thread"), Ok(Some(1)));
-    });
-    expect::equal("a reached list", wait_any(&points, Some(Duration::ZERO)), Ok(Some(1)));
-}
-
-/// Waiting for any times out, and ends with a failure when that comes first.
-pub fn waiting_for_any_ends_badly(context: &Context) {
-    let [a, b] = semaphores(context);
-    let points = [at(&a, 1), at(&b, 1)];
-    let timeout = Duration::from_millis(30);
-    expect_match!("no signal", wait_any(&points, Some(timeout)), Err(WaitError::Timeout { timeout: t, .. }) if t == timeout);
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_any(&points, Some(PATIENCE)));
-        thread::sleep(PAUSE);
-        b.fail(cause("b"));
-        let found = waiter.join().expect("the waiter's thread");
-        expect::equal("the wait", found, Err(WaitError::Failed(cause("b"))));
-    });
 }
 
 /// Asynchronous waits resolve with the signal of another thread, many on one semaphore.

@@ -1,10 +1,11 @@
 //! Submissions on one queue: when they start, what they signal, how they end.
 
 use crate::expect::{self, expect_match};
-use crate::kernels::{TestKernel, host_function};
+use crate::kernels::TestKernel;
 use crate::rig::{
     Context, PATIENCE, PAUSE, Rig, at, contents, finished, nothing, reached, record, signalling, submit_to, whole,
 };
+use aie_hal::host_function::from_fn;
 use aie_hal::{BindingTable, CommandList, DeviceError, Failure, Semaphore, Submission};
 use futures::executor::block_on;
 use std::sync::{Arc, Mutex};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 /// A list whose one host call notes `number`.
 fn noting(rig: &Rig, notes: &Arc<Mutex<Vec<u64>>>, number: u64) -> Arc<CommandList> {
     let (notes, target) = (Arc::clone(notes), rig.zeroed(4));
-    let note = host_function("note", 0, move |_, _| {
+    let note = from_fn("note", 0, move |_, _| {
         notes.lock().expect("the notes").push(number);
         Ok(())
     });
@@ -259,7 +260,7 @@ pub fn dropping_a_queue_waits_for_running_work(context: &Context) {
     let rig = context.fresh();
     let started = rig.semaphore();
     let (source, target, signal) = (rig.buffer(&[6; 64]), rig.zeroed(64), Arc::clone(&started));
-    let slow = host_function("slow", 1, move |inputs, output| {
+    let slow = from_fn("slow", 1, move |inputs, output| {
         signal.signal(1).expect("an increase");
         thread::sleep(Duration::from_millis(50));
         output.copy_from_slice(inputs[0]);

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
 use aie_hal::format::{pdi::Pdi, reference};
-use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
+use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, from_fn};
 use amdxdna_sys::ert::{self, opcode};
 use amdxdna_sys::limits::*;
 use amdxdna_sys::{
@@ -22,27 +22,16 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct Executor;
 
-#[derive(Debug)]
-pub(super) struct Add(Option<u8>);
-
-impl HostFunction for Add {
-    fn name(&self) -> &str {
-        "add"
-    }
-
-    fn input_count(&self) -> usize {
-        1
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+fn add(k: Option<u8>) -> Arc<dyn HostFunction> {
+    from_fn("add", 1, move |inputs, output| {
         let refuse = |reason: &str| HostFunctionError::Data { kernel: "add".into(), reason: reason.into() };
-        let k = self.0.ok_or_else(|| refuse("always"))?;
+        let k = k.ok_or_else(|| refuse("always"))?;
         if inputs.len() != 1 || inputs[0].len() != output.len() {
             return Err(refuse("lengths differ"));
         }
         output.iter_mut().zip(inputs[0]).for_each(|(o, i)| *o = i.wrapping_add(k));
         Ok(())
-    }
+    })
 }
 
 impl KernelExecutor for Executor {
@@ -52,8 +41,8 @@ impl KernelExecutor for Executor {
         let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(refuse)?;
         let text = String::from_utf8(text).map_err(|_| refuse())?;
         match text.strip_prefix("add ") {
-            Some(k) => Ok(Arc::new(Add(Some(k.parse().map_err(|_| refuse())?)))),
-            None if text == "fail" => Ok(Arc::new(Add(None))),
+            Some(k) => Ok(add(Some(k.parse().map_err(|_| refuse())?))),
+            None if text == "fail" => Ok(add(None)),
             None => Err(refuse()),
         }
     }

@@ -2,7 +2,7 @@
 //! does nothing too early.
 
 use crate::cpu_agent::rig::*;
-use aie_hal::host_function::HostFunction;
+use aie_hal::host_function::{HostFunction, from_fn};
 use aie_hal::{Buffer, BufferRef, CommandListBuilder, Device, Executable};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ fn every_order_of_host_and_device_gives_the_bytes_of_one_after_the_other() {
         let (rig, apart) = Rig::apart();
         let adders: Vec<_> = (1..=3).map(|number| rig.adder(number)).collect();
         let buffers: Vec<_> = (0..BUFFERS).map(|_| rig.buffer(BYTES)).collect();
-        let invert = host_function(1, |inputs, output| {
+        let invert = from_fn("test", 1, |inputs, output| {
             output.iter_mut().zip(inputs[0]).for_each(|(out, byte)| *out = !byte);
             Ok(())
         });
@@ -146,7 +146,7 @@ fn host_calls_cost_only_what_they_have_to() {
     let (rig, _apart) = Rig::apart();
     let adder = rig.adder(1);
     let (weights, activations, result) = (rig.buffer(4096), rig.buffer(64), rig.buffer(64));
-    let sum = host_function(2, |inputs, output| {
+    let sum = from_fn("test", 2, |inputs, output| {
         output.fill(inputs[0][0].wrapping_add(inputs[1][0]));
         Ok(())
     });

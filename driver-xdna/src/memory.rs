@@ -1,17 +1,47 @@
-//! The program's own memory, used in place.
-//!
-//! The kernel driver takes whole pages. The first and the last one may hold other things of the program beside the memory that is
-//! imported; the NPU touches only what it is given as an argument.
+//! Memory of buffers: cut from the NPU's pools, or the program's own, used in place.
 
 use crate::agent::{Agent, AgentError, Allocation};
+use crate::npu::Npu;
 use crate::pool::Block;
 use aie_device_memory::Region;
 use aie_hal::HostMemory;
+use aie_hal::backend::DeviceMemory;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
 const PAGE: usize = 4096;
+
+/// Memory of a buffer of a real NPU.
+#[derive(Debug)]
+pub(crate) struct XdnaMemory {
+    pub(crate) block: Block,
+    pub(crate) npu: Arc<Npu>,
+}
+
+impl Drop for XdnaMemory {
+    fn drop(&mut self) {
+        self.npu.written.forget(self.device_range(0..self.block.region.length()));
+    }
+}
+
+impl DeviceMemory for XdnaMemory {
+    fn host(&self) -> &Region {
+        &self.block.region
+    }
+
+    fn device_address(&self) -> u64 {
+        self.block.device_address
+    }
+}
+
+impl XdnaMemory {
+    /// A range as the NPU sees it.
+    pub(crate) fn device_range(&self, range: Range<usize>) -> Range<u64> {
+        self.block.device_address + range.start as u64..self.block.device_address + range.end as u64
+    }
+}
 
 /// Memory of somebody else that an agent knows. The agent forgets it when this is dropped.
 struct Imported {
@@ -35,7 +65,10 @@ impl Drop for Imported {
     }
 }
 
-/// Makes `memory` known to `agent`.
+/// Makes `memory`, which is not empty, known to `agent`.
+///
+/// The kernel driver takes whole pages. The first and the last one may hold other things of the program beside the memory that is
+/// imported; the NPU touches only what it is given as an argument.
 ///
 /// # Errors
 /// As [`Agent::import`].
@@ -60,3 +93,6 @@ pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Res
     }
     Ok(Block { region, device_address })
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@ mod apart;
 use crate::agent::AgentError;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
-use aie_hal::host_function::HostFunctionError;
+use aie_hal::host_function::{HostFunctionError, from_fn};
 use aie_hal::{
     Buffer, BufferParams, Device, DeviceError, Executable, MemoryPool, Queue, Semaphore, Submission, TimelinePoint,
 };
@@ -64,7 +64,7 @@ fn works_of_a_batch_share_a_chain() {
 fn chains_end_at_the_limits(
     #[case] chain: Option<usize>,
     #[case] dispatches: usize,
-    #[case] arguments: u16,
+    #[case] arguments: usize,
     #[case] expected: &[usize],
 ) {
     let rig = Rig::with(|_| {}, |_| {}, chain);
@@ -226,7 +226,7 @@ fn a_host_call_ends_a_batch() {
     let queue = rig.queue();
     let semaphores: Vec<_> = (0..3).map(|_| rig.semaphore()).collect();
     let before = Arc::clone(&semaphores[0]);
-    let look = host_function(1, move |inputs, output| {
+    let look = from_fn("test", 1, move |inputs, output| {
         before.wait_blocking(1, Some(LONG)).map_err(|cause| HostFunctionError::NotExecutable(cause.to_string()))?;
         output.copy_from_slice(inputs[0]);
         Ok(())
@@ -252,7 +252,7 @@ fn a_host_call_inside_a_work_sees_what_came_before_and_may_use_the_device() {
     let add = rig.adder(5);
     let second = Arc::new(rig.second_device());
     let device = Arc::clone(&second);
-    let look = host_function(1, move |inputs, output| {
+    let look = from_fn("test", 1, move |inputs, output| {
         // The execution lock is open meanwhile.
         let params = BufferParams { size: 40 << 20, alignment: 64, pool: MemoryPool::DeviceHeap };
         let buffers = [device.allocate(&params), device.allocate(&params)];
@@ -351,7 +351,7 @@ fn a_work_that_cannot_run_fails_alone(#[case] reason: &str) {
     let add = rig.adder(1);
     let elsewhere = second.load_executable(one.artifact()).unwrap();
     run(&rig, writes(&[&one, &two], &journal)).unwrap();
-    let panics = host_function(0, |_, _| panic!("as planned"));
+    let panics = from_fn("test", 0, |_, _| panic!("as planned"));
     let bad = list(|builder| {
         builder.dispatch(&one, vec![whole(&journal)]).unwrap().barrier();
         match reason {

@@ -1,4 +1,4 @@
-//! A submission in the hands of an engine.
+//! A submission that a backend runs.
 
 use super::state::{Core, Job, Readiness};
 use crate::command_list::{BindingTable, Command, CommandList};
@@ -9,10 +9,10 @@ use std::fmt::{Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A submission that an [`Engine`](super::Engine) runs. It holds the command list and the bindings until it is finished.
+/// A submission that an [`QueueBackend`](super::QueueBackend) runs. It holds the command list and the bindings until it is finished.
 ///
 /// Dropping one that was not finished fails its signals.
-pub struct Work {
+pub struct InFlight {
     core: Arc<Core>,
     sequence: u64,
     submission: Submission,
@@ -23,9 +23,9 @@ pub struct Work {
     ended: bool,
 }
 
-impl Debug for Work {
+impl Debug for InFlight {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Work")
+        f.debug_struct("InFlight")
             .field("device", &self.core.name())
             .field("sequence", &self.sequence)
             .field("commands", &self.commands().len())
@@ -33,7 +33,7 @@ impl Debug for Work {
     }
 }
 
-impl Work {
+impl InFlight {
     pub(super) fn new(core: Arc<Core>, job: Job) -> Self {
         let Job { sequence, readiness, submission, listeners } = job;
         let chained = match readiness {
@@ -48,7 +48,7 @@ impl Work {
         self.submission.commands.as_ref().map_or(&[], |list| list.commands())
     }
 
-    /// The command list, for what is kept with it ([`CommandList::derived`]).
+    /// The command list, for what is cached with it ([`CommandList::derived`]).
     pub fn list(&self) -> Option<&Arc<CommandList>> {
         self.submission.commands.as_ref()
     }
@@ -58,14 +58,9 @@ impl Work {
         &self.submission.bindings
     }
 
-    /// Whether it waits for earlier works of its batch.
-    pub fn is_chained(&self) -> bool {
-        !self.chained.is_empty()
-    }
-
-    /// Ends the submission: lets go of its command list and bindings, then signals, or fails its signals.
+    /// Ends the submission: releases its command list and bindings, then signals, or fails its signals.
     ///
-    /// A work that waits for earlier works of its batch fails with their cause when they failed, whatever `result` is.
+    /// A work that waits for earlier submissions of its batch fails with their cause when they failed, whatever `result` is.
     pub fn finish(mut self, result: Result<(), DeviceError>) {
         self.end(result.map_err(Arc::new));
     }
@@ -114,7 +109,7 @@ impl Work {
             tracing::warn!("submission {} on {} failed: {cause}", self.sequence, self.core.name());
         }
         for point in &signals {
-            self.guarded(|| settle(point, &result));
+            self.guarded(|| resolve(point, &result));
         }
         self.core.end(self.sequence);
     }
@@ -127,7 +122,7 @@ impl Work {
     }
 }
 
-fn settle(TimelinePoint { semaphore, value }: &TimelinePoint, result: &Result<(), Failure>) {
+fn resolve(TimelinePoint { semaphore, value }: &TimelinePoint, result: &Result<(), Failure>) {
     match result {
         Err(cause) => semaphore.fail(Arc::clone(cause)),
         Ok(()) => {
@@ -138,7 +133,7 @@ fn settle(TimelinePoint { semaphore, value }: &TimelinePoint, result: &Result<()
     }
 }
 
-impl Drop for Work {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
             let how = if std::thread::panicking() { "panicked while it ran" } else { "gave it up without an outcome" };

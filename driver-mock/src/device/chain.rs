@@ -1,0 +1,94 @@
+//! Running a chain on the simulated array.
+
+use super::MockDevice;
+use crate::faults::FaultKind;
+use crate::npu::ChainCommand;
+use aie_device_memory::Snapshots;
+use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
+use aie_hal::error::DeviceError;
+use aie_hal::host_function::run_guarded;
+
+/// What is kept between chains.
+#[derive(Debug, Default)]
+pub(crate) struct ChainScratch {
+    commands: Vec<ChainCommand>,
+    snapshots: Snapshots,
+}
+
+/// Hands a chain to the NPU and runs its kernels.
+///
+/// # Errors
+/// The first failure; dispatches behind it have not run.
+pub(crate) fn run(
+    device: &MockDevice,
+    scratch: &mut ChainScratch,
+    chain: &ChainView<'_, MockDevice>,
+) -> Result<(), ChainFailure> {
+    let failure = |command, cause| ChainFailure { command, discard_context: false, cause };
+    scratch.commands.clear();
+    scratch.commands.extend(chain.dispatches().map(|Dispatch { slot, arguments, .. }| ChainCommand {
+        pdi: slot,
+        arguments: arguments.len(),
+        bytes: arguments.iter().map(|range| range.end - range.start).sum(),
+    }));
+    let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
+    accepted.map_err(|refusal| failure(None, device.context_error(refusal)))?;
+    chain.dispatches().enumerate().try_for_each(|(index, command)| {
+        dispatch(device, &mut scratch.snapshots, &command).map_err(|cause| failure(Some(index), cause))
+    })
+}
+
+fn dispatch(
+    device: &MockDevice,
+    snapshots: &mut Snapshots,
+    dispatch: &Dispatch<'_, MockDevice>,
+) -> Result<(), DeviceError> {
+    let what = || format!("dispatch of `{}` (command {})", dispatch.kernel.artifact.name(), dispatch.command);
+    let fault = device.faults.dispatch();
+    let timeout = |reason: &str| {
+        device.npu.charge_watchdog();
+        DeviceError::Timeout(format!("{} never signalled: {reason}", what()))
+    };
+    match fault {
+        Some(FaultKind::Lost) => {
+            return Err(device.array().lose(format!("at the {}, as its fault plan says", what())));
+        }
+        Some(FaultKind::Timeout) => return Err(timeout("the fault plan says so")),
+        _ => {}
+    }
+    let kernel = dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))?;
+    let (outputs, expected) = (dispatch.outputs, kernel.output_count());
+    let spans = dispatch.spans()?;
+    if outputs != expected || expected > spans.len() {
+        return Err(DeviceError::InvalidArgument(format!(
+            "{}: {outputs} of {} arguments recorded as outputs, the kernel writes {expected}",
+            what(),
+            spans.len()
+        )));
+    }
+    let (inputs, outputs) = spans.split_at(spans.len() - expected);
+    let called = snapshots.call(inputs, outputs, |inputs, outputs| {
+        let result = run_guarded(&**kernel, inputs, outputs);
+        match fault {
+            Some(FaultKind::Zero) => outputs.iter_mut().for_each(|output| output.fill(0)),
+            Some(FaultKind::Garbage) => outputs.iter_mut().for_each(|output| garbage(output)),
+            _ => {}
+        }
+        result.map_err(|e| DeviceError::Execution(format!("{}: {e}", what())))
+    });
+    called.unwrap_or_else(|| Err(DeviceError::InvalidArgument(format!("{}: its outputs overlap", what()))))
+}
+
+/// Repeatable nonsense.
+fn garbage(bytes: &mut [u8]) {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for byte in bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = (state >> 32) as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,419 @@
+//! Running submissions: dispatches are packed into chains, across submissions, and everything else runs on the host.
+//!
+//! A doorbell is the expensive thing, so a chain ends only where it has to: at the limits of the generation (commands, and bytes of
+//! the command buffer), where the next dispatch needs another context, and where the host has to see memory (a host call or a
+//! transfer). Barriers do not end a chain, because a chain runs in order. Between two barriers the order is free
+//! ([`CommandOrder`]).
+//!
+//! Chains are started ahead, as many as the backend takes, while the host goes on with what does not depend on them. Chains of
+//! different contexts are not ordered by anybody below, so those of one context end before one of another starts.
+//!
+//! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which somebody may
+//! wait for earlier ones, begins a batch.
+
+mod host_command;
+
+use self::host_command::HostScratch;
+use super::array::Schedule;
+use super::chain::{Chain, ChainInFlight, ChainView, ChainsInFlight, Origin};
+use super::objects::{buffer_range, kernel};
+use super::{ChainFailure, CommandOrder, ContextOf, DeviceBackend, LoadedKernel, LoadedPdi};
+use crate::command_list::{BufferRef, Command};
+use crate::context_planner::{ContextHost, PlannedPdi as _, Residence};
+use crate::device::chain_command_bytes;
+use crate::error::DeviceError;
+use crate::executable::Executable;
+use crate::submission_queue::{InFlight, QueueBackend, QueueDevice};
+use parking_lot::MutexGuard;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What a queue's thread keeps between submissions, so that running one seldom allocates.
+pub struct Scratch<B: DeviceBackend> {
+    /// The chain that is being packed.
+    chain: Chain,
+    in_flight: ChainsInFlight<ContextOf<B>>,
+    /// Order of the commands between two barriers.
+    order: Vec<usize>,
+    host: HostScratch,
+    start: B::ChainScratch,
+}
+
+impl<B: DeviceBackend> Default for Scratch<B> {
+    fn default() -> Self {
+        Self {
+            chain: Chain::default(),
+            in_flight: ChainsInFlight::default(),
+            order: Vec::new(),
+            host: HostScratch::default(),
+            start: B::ChainScratch::default(),
+        }
+    }
+}
+
+impl<B: DeviceBackend> QueueDevice for B {
+    fn name(&self) -> &str {
+        self.state().name()
+    }
+
+    fn lost(&self) -> Option<DeviceError> {
+        self.array().lost()
+    }
+
+    fn count_submission(&self) {
+        self.state().count(|counters| counters.submissions += 1);
+    }
+}
+
+impl<B: DeviceBackend> QueueBackend for B {
+    type Scratch = Scratch<B>;
+
+    fn batch_limit(&self) -> usize {
+        B::BATCH
+    }
+
+    fn run(&self, scratch: &mut Scratch<B>, batch: &mut VecDeque<InFlight>) {
+        // A barrier between semaphores does not wait for the array.
+        while batch.front().is_some_and(|first| first.commands().is_empty()) {
+            batch.pop_front().into_iter().for_each(|barrier| barrier.finish(Ok(())));
+        }
+        if batch.is_empty() {
+            return;
+        }
+        scratch.chain.clear();
+        let (finished, failure) = Run::new(self, scratch, batch).all();
+        // Submissions that ended with the batch, and the ones that failed. What stays was not started.
+        batch.drain(..finished).for_each(|submission| submission.finish(Ok(())));
+        if let Some((cause, count)) = failure {
+            batch.drain(..count).for_each(|submission| submission.finish(Err(cause.clone())));
+        }
+    }
+}
+
+/// Why a submission stops, and which.
+struct Stop {
+    submission: usize,
+    /// Submissions from that one on that may have been started.
+    started: usize,
+    cause: DeviceError,
+}
+
+struct Run<'a, B: DeviceBackend> {
+    device: &'a B,
+    scratch: &'a mut Scratch<B>,
+    batch: &'a VecDeque<InFlight>,
+    /// The execution lock. While it is released, the chain is empty.
+    schedule: MutexGuard<'a, Schedule<B::Contexts>>,
+    /// The context of the chain that is being packed.
+    context: Option<ContextOf<B>>,
+    chain_bytes: usize,
+    /// Expected time of the chain.
+    chain_ns: u64,
+    /// The last submission of which a host command has run.
+    begun: usize,
+    /// Whether a doorbell was rung since the last host command.
+    rung: bool,
+}
+
+impl<'a, B: DeviceBackend> Run<'a, B> {
+    fn new(device: &'a B, scratch: &'a mut Scratch<B>, batch: &'a VecDeque<InFlight>) -> Self {
+        let schedule = device.array().lock();
+        Self { device, scratch, batch, schedule, context: None, chain_bytes: 0, chain_ns: 0, begun: 0, rung: false }
+    }
+
+    /// Runs the submissions up to the first that cannot share the batch's end. Returns how many at the front have run, and why the
+    /// next ones failed and how many.
+    fn all(&mut self) -> (usize, Option<(DeviceError, usize)>) {
+        let batch = self.batch;
+        let calls_host = |command: &Command| matches!(command, Command::HostCall { .. });
+        let mut finished = 0;
+        let mut result = Ok(());
+        for (index, submission) in batch.iter().enumerate() {
+            // Finishing a submission may be what a host call of the next one waits for.
+            if index > 0 && submission.commands().iter().any(calls_host) {
+                break;
+            }
+            result = self.submission(index, submission);
+            if result.is_err() {
+                break;
+            }
+            finished = index + 1;
+        }
+        // What was packed before an error belongs to commands that run before it.
+        match self.send().and_then(|()| self.drain()).and(result) {
+            Ok(()) => (finished, None),
+            Err(stop) => (stop.submission, Some((stop.cause, stop.started))),
+        }
+    }
+
+    fn submission(&mut self, index: usize, submission: &'a InFlight) -> Result<(), Stop> {
+        self.place_pdis(index, submission)?;
+        let mut start = 0;
+        for group in submission.commands().split(|command| matches!(command, Command::Barrier)) {
+            self.group(index, submission, start..start + group.len())?;
+            start += group.len() + 1;
+        }
+        Ok(())
+    }
+
+    /// Runs the commands between two barriers.
+    fn group(&mut self, index: usize, submission: &'a InFlight, group: std::ops::Range<usize>) -> Result<(), Stop> {
+        let mut order = std::mem::take(&mut self.scratch.order);
+        order.clear();
+        order.extend(group);
+        match self.device.order() {
+            CommandOrder::Recorded => {}
+            CommandOrder::Reversed => order.reverse(),
+            CommandOrder::ByContext if order.len() < 3 => {}
+            CommandOrder::ByContext => self.sort_by_context(submission.commands(), &mut order),
+        }
+        let result = order.iter().try_for_each(|command| self.command(index, submission, *command));
+        self.scratch.order = order;
+        result
+    }
+
+    fn sort_by_context(&self, commands: &[Command], order: &mut [usize]) {
+        let current = self.context.or(self.schedule.active);
+        order.sort_by_key(|command| {
+            let pdi = match &commands[*command] {
+                Command::Dispatch { executable, .. } => kernel(self.device, *command, executable).ok().map(|k| &k.pdi),
+                _ => None,
+            };
+            match pdi.and_then(|pdi| self.schedule.planner.locate(pdi.number())).map(|at| at.context) {
+                // Not dispatches, and PDIs that have to be placed on the way: last.
+                None => (2, None),
+                // The context that is being packed, or that ran last, goes on.
+                context if context == current => (0, None),
+                context => (1, context),
+            }
+        });
+    }
+
+    fn stop(index: usize) -> impl Fn(DeviceError) -> Stop {
+        move |cause| Stop { submission: index, started: 1, cause }
+    }
+
+    /// Finds contexts for all PDIs of a list at once, and for those of the submissions behind it, so that they are put together
+    /// well.
+    fn place_pdis(&mut self, index: usize, submission: &'a InFlight) -> Result<(), Stop> {
+        let (device, mut all_placed) = (self.device, true);
+        for (position, command) in submission.commands().iter().enumerate() {
+            if let Command::Dispatch { executable, .. } = command {
+                let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
+                match self.schedule.planner.locate(pdi.number()) {
+                    // This notes that the context is used now and the PDI loaded; it cannot fail.
+                    Some(_) => drop(self.schedule.planner.require(&device.array().contexts, pdi)),
+                    None => all_placed = false,
+                }
+            }
+        }
+        if all_placed {
+            return Ok(());
+        }
+        // Placing may destroy the context that the chain is for, or one that runs.
+        self.send()?;
+        self.drain()?;
+        // The PDIs of this list come first. Those of the submissions behind it would otherwise each create a context again.
+        let mut wanted: Vec<&Arc<LoadedPdi<B::Heap>>> = Vec::new();
+        for command in self.batch.range(index..).flat_map(InFlight::commands) {
+            if let Command::Dispatch { executable, .. } = command
+                && let Ok(LoadedKernel { pdi, .. }) = kernel(device, 0, executable)
+                && wanted.iter().all(|other| other.number() != pdi.number())
+            {
+                wanted.push(pdi);
+            }
+        }
+        self.plan(|schedule, contexts| schedule.planner.prepare(contexts, &wanted)).map_err(Self::stop(index))
+    }
+
+    /// Runs a step of the planner, counting the contexts it creates.
+    fn plan<T>(
+        &mut self,
+        step: impl FnOnce(&mut Schedule<B::Contexts>, &B::Contexts) -> Result<T, <B::Contexts as ContextHost>::Error>,
+    ) -> Result<T, DeviceError> {
+        let device = self.device;
+        let before = device.contexts_created();
+        let result = step(&mut self.schedule, &device.array().contexts);
+        let created = device.contexts_created().saturating_sub(before);
+        device.state().count(|counters| counters.contexts_created += created);
+        result.map_err(|cause| device.context_error(cause))
+    }
+
+    fn command(&mut self, index: usize, submission: &'a InFlight, position: usize) -> Result<(), Stop> {
+        match &submission.commands()[position] {
+            Command::Barrier => Ok(()),
+            Command::Dispatch { executable, bindings, outputs } => {
+                self.pack(index, submission, position, executable, bindings, *outputs)
+            }
+            other => {
+                self.send()?;
+                self.rung = false;
+                let Scratch { host, in_flight, .. } = &mut *self.scratch;
+                host.touching(self.device, submission, position, other).map_err(Self::stop(index))?;
+                for _ in 0..in_flight.last_conflict(&host.reads, &host.writes) {
+                    self.wait_for_oldest()?;
+                }
+                self.begun = self.begun.max(index);
+                self.on_host(submission, position, other).map_err(Self::stop(index))
+            }
+        }
+    }
+
+    /// Adds a dispatch to the chain, after sending the chain when it does not fit.
+    fn pack(
+        &mut self,
+        index: usize,
+        submission: &'a InFlight,
+        position: usize,
+        executable: &'a Arc<dyn Executable>,
+        bindings: &'a [BufferRef],
+        outputs: usize,
+    ) -> Result<(), Stop> {
+        let (device, limits) = (self.device, self.device.state().limits());
+        let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
+        let Residence { context, slot } = match self.schedule.planner.locate(pdi.number()) {
+            Some(at) => at,
+            None => {
+                self.send()?;
+                self.drain()?;
+                let found = self.plan(|schedule, contexts| schedule.planner.require(contexts, pdi));
+                found.map_err(Self::stop(index))?
+            }
+        };
+        let bytes = chain_command_bytes(bindings.len());
+        let expected_ns = self.expected_ns(bindings);
+        let fits = self.context.is_none_or(|c| c == context)
+            && self.scratch.chain.len() < limits.commands_per_chain
+            && self.chain_bytes + bytes <= limits.chain_buffer_bytes
+            && (self.chain_ns == 0 || self.chain_ns.saturating_add(expected_ns) <= B::CHAIN_NS);
+        if !fits {
+            self.send()?;
+        }
+        let argument = |reference| {
+            let range = buffer_range(device, submission.bindings(), position, reference)?;
+            if range.length > B::ARGUMENT_BYTES {
+                return Err(DeviceError::InvalidArgument(format!(
+                    "command {position}: an argument of {} bytes; a packet can name {} at most",
+                    range.length,
+                    B::ARGUMENT_BYTES
+                )));
+            }
+            Ok(range.device_range())
+        };
+        let origin = Origin { submission: index, command: position };
+        let pushed = self.scratch.chain.push(origin, slot, bindings.iter().map(argument), outputs);
+        // With an error the chain goes without this dispatch.
+        pushed.map_err(Self::stop(index))?;
+        self.context = Some(context);
+        self.chain_bytes += bytes;
+        self.chain_ns = self.chain_ns.saturating_add(expected_ns);
+        Ok(())
+    }
+
+    /// Expected time of a dispatch in nanoseconds, by the generation's costs: its own, and moving its arguments.
+    fn expected_ns(&self, bindings: &[BufferRef]) -> u64 {
+        let cost = &self.device.state().arch().cost;
+        let bytes: u64 = bindings.iter().map(|reference| reference.length() as u64).sum();
+        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
+        cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
+    }
+
+    /// Starts the chain that is being packed.
+    fn send(&mut self) -> Result<(), Stop> {
+        let Some(context) = self.context else { return Ok(()) };
+        if self.scratch.in_flight.context().is_some_and(|other| other != context) {
+            self.drain()?;
+        }
+        let ahead = self.device.chains_ahead().max(1);
+        while self.scratch.in_flight.len() >= ahead {
+            self.wait_for_oldest()?;
+        }
+        let empty = self.scratch.in_flight.empty();
+        let chain = std::mem::replace(&mut self.scratch.chain, empty);
+        self.forget_chain();
+        let (device, batch) = (self.device, self.batch);
+        let started = match device.array().lost() {
+            None => device.start(&mut self.scratch.start, &ChainView { device, context, chain: &chain, batch }),
+            // Another queue lost the device while this one waited for the execution lock.
+            Some(cause) => Err(ChainFailure { command: None, discard_context: false, cause }),
+        };
+        let rings = !(std::mem::replace(&mut self.rung, true) && B::CHAINS_SHARE_DOORBELL);
+        let switches = self.schedule.active.replace(context).is_some_and(|active| active != context);
+        device.state().count(|counters| {
+            counters.chains += 1;
+            counters.doorbells += u64::from(rings);
+            counters.context_switches += u64::from(switches);
+        });
+        match started {
+            Ok(number) => {
+                self.scratch.in_flight.push(context, number, chain);
+                if ahead == 1 { self.wait_for_oldest() } else { Ok(()) }
+            }
+            Err(failure) => {
+                // Chains before it may still say something first.
+                self.drain()?;
+                Err(self.failed(context, &chain, failure))
+            }
+        }
+    }
+
+    /// The chain that was being packed is started, or will never be.
+    fn forget_chain(&mut self) {
+        self.context = None;
+        self.scratch.chain.clear();
+        self.chain_bytes = 0;
+        self.chain_ns = 0;
+    }
+
+    /// Waits for all chains in flight.
+    fn drain(&mut self) -> Result<(), Stop> {
+        while self.scratch.in_flight.len() > 0 {
+            self.wait_for_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the oldest chain in flight.
+    fn wait_for_oldest(&mut self) -> Result<(), Stop> {
+        let Some(ChainInFlight { context, number, chain }) = self.scratch.in_flight.pop() else { return Ok(()) };
+        let (device, batch) = (self.device, self.batch);
+        match device.finish(number, &ChainView { device, context, chain: &chain, batch }) {
+            Ok(()) => {
+                device.state().count(|counters| counters.dispatches += chain.len() as u64);
+                device.note_written(chain.writes());
+                self.scratch.in_flight.recycle(chain);
+                Ok(())
+            }
+            Err(failure) => Err(self.failed(context, &chain, failure)),
+        }
+    }
+
+    /// A chain failed: nothing that was started behind it counts.
+    fn failed(&mut self, context: ContextOf<B>, chain: &Chain, failure: ChainFailure) -> Stop {
+        let device = self.device;
+        let count = chain.len();
+        // Without a culprit all of the chain may have run.
+        let culprit = failure.command.filter(|command| *command < count);
+        let ran = culprit.map_or(count, |culprit| culprit + 1);
+        device.state().count(|counters| counters.dispatches += ran as u64);
+        device.note_written(chain.writes());
+        let origin = chain.origin(culprit.unwrap_or(0));
+        let mut last = chain.origin(culprit.unwrap_or(count - 1)).submission;
+        let ahead = self.scratch.in_flight.len() > 0;
+        while let Some(ChainInFlight { chain: behind, .. }) = self.scratch.in_flight.pop() {
+            device.note_written(behind.writes());
+            last = last.max(behind.origin(behind.len() - 1).submission);
+            self.scratch.in_flight.recycle(behind);
+        }
+        self.forget_chain();
+        if ahead || failure.discard_context {
+            // The next use creates another.
+            if let Err(second) = self.schedule.planner.discard(&device.array().contexts, context) {
+                tracing::warn!("a context that failed: {second}");
+            }
+            self.schedule.active = None;
+        }
+        let started = last.max(self.begun) - origin.submission + 1;
+        Stop { submission: origin.submission, started, cause: failure.cause }
+    }
+}
