@@ -26,9 +26,23 @@ from toolchain import Toolchain
 _EXTERNAL_FUNCTION = ("object_file_name", "_source_file", "_source_string", "_include_dirs", "_compile_flags")
 
 
+# What the environment has that a worker runs in, as modules.
+ENVIRONMENT = ("numpy", "ml_dtypes", "aie")
+
+
 def import_failure(error: ImportError) -> str:
-    """The text for a Python module that is missing; the host adds what to do."""
+    """The text for a module of the environment that is missing; the host adds how to enter the environment."""
     return f"Failed to import kernel build module: {error}"
+
+
+def _import_error(error: ImportError, source: str) -> Exception:
+    """What an ImportError inside a design says: the environment is missing, a module is, or the design is wrong."""
+    package = (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError):
+        return Failed(f"{source} could not be imported: {type(error).__name__}: {error}")
+    if package in ENVIRONMENT and importlib.util.find_spec(package) is None:
+        return Unavailable(import_failure(error))
+    return Unavailable(f"{source}: {error}; put the module beside the design, or install it into the environment of this Python")
 
 
 class Compiler:
@@ -106,7 +120,8 @@ class Compiler:
         except Unsupported as reason:
             raise Unsupported(str(reason) or f"{request.source}: {request.function} does not do this kernel") from None
         except ImportError as error:
-            raise Unavailable(import_failure(error)) from None
+            traceback.print_exc()
+            raise _import_error(error, request.source) from None
         except (Exception, SystemExit) as error:
             traceback.print_exc()
             what = f"{type(error).__name__}: {error}"
@@ -163,7 +178,8 @@ def _import(path: Path) -> ModuleType:
     except BaseException as error:
         del sys.modules[name]
         if isinstance(error, ImportError):
-            raise Unavailable(import_failure(error)) from None
+            traceback.print_exc()
+            raise _import_error(error, path.name) from None
         if isinstance(error, MemoryError):
             raise Unavailable("MemoryError while the design was imported") from None
         if isinstance(error, (Exception, SystemExit)):

@@ -136,17 +136,23 @@ _iron_enter() {
         "$MLIR_AIE_INSTALL_DIR/bin:"*) ;;
         *) export PATH="$MLIR_AIE_INSTALL_DIR/bin:$PATH" ;;
     esac
-    # Any folder that exists will do for the designs: they are not what is checked here.
-    if ! _iron_report=$("$_iron_venv/bin/python3" "$_iron_home/worker.py" --toolchain-check --kernels-dir "$_iron_home"); then
+    # Any folder that exists will do for the designs: the tools are checked here, the designs below.
+    if ! _iron_report=$("$_iron_venv/bin/python3" "$_iron_worker" --toolchain-check --kernels-dir "$_iron_home"); then
         printf '%s\n' "$_iron_report" >&2
         _iron_error 'the environment is entered, but not complete: see "missing" above' \
             "remove $_iron_venv and source this again to install it anew"
         return 1
     fi
-    printf 'env_setup.sh: IRON %s is ready\n' "$_iron_version"
+    _iron_designs=${GGML_HSA_IRON_DIR:-${_iron_worker%/*}}/kernels
+    if ls "$_iron_designs" 2>/dev/null | grep -q '\.py$'; then
+        printf 'env_setup.sh: IRON %s is ready\n' "$_iron_version"
+    else
+        _iron_error "the tools of IRON $_iron_version are ready, but there are no designs in $_iron_designs: no kernel can be compiled" \
+            "put designs there, or name a folder of designs with: ggml-hsa-gen-kernels --kernels-dir DIR"
+    fi
 }
 
-# Says where this file is, in _iron_home, if it is being sourced.
+# Says where this file is, in _iron_home, and the worker, in _iron_worker, if this file is being sourced.
 _iron_locate() {
     if [ -n "${BASH_VERSION:-}" ] && [ "$_iron_file" = "$0" ] || [ "${ZSH_EVAL_CONTEXT:-}" = toplevel:shfunc ]; then
         _iron_error "this file has to be sourced, or what it sets is lost: source $_iron_file"
@@ -155,6 +161,13 @@ _iron_locate() {
     _iron_home=$(CDPATH='' cd -- "$(dirname -- "$_iron_file")" 2>/dev/null && pwd)
     if [ ! -f "$_iron_home/requirements.txt" ]; then
         _iron_error "cannot tell where this file is; in this shell, go to its folder first: cd FOLDER && . ./env_setup.sh"
+        return 1
+    fi
+    # Beside this file in the sources, one folder below when installed.
+    _iron_worker=$_iron_home/worker.py
+    [ -f "$_iron_worker" ] || _iron_worker=$_iron_home/iron/worker.py
+    if [ ! -f "$_iron_worker" ]; then
+        _iron_error "there is no worker.py in $_iron_home or $_iron_home/iron; install ggml-hsa again"
         return 1
     fi
 }
@@ -176,5 +189,6 @@ else
 fi
 # Nothing of this stays in the shell but the environment.
 unset -f _iron_help _iron_error _iron_arguments _iron_install _iron_enter _iron_locate
-unset _iron_version _iron_requirements _iron_venv _iron_wheels _iron_packages _iron_report _iron_file _iron_home
+unset _iron_version _iron_requirements _iron_venv _iron_wheels _iron_packages _iron_report _iron_file _iron_home _iron_worker
+unset _iron_designs
 eval "unset _iron_status; (exit $_iron_status)"

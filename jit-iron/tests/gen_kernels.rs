@@ -236,12 +236,57 @@ fn settings_that_mean_nothing_are_reported() {
 }
 
 #[test]
-fn an_output_directory_that_is_none_is_explained() {
+fn an_output_directory_that_cannot_be_used_is_explained() {
     let rig = Rig::new(&four());
     fs::write(rig.root.path().join("out"), "a file").unwrap();
-    let output = rig.run(&[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(stderr(&output).contains("out: File exists"), "{output:?}");
+    let config = rig.path("c.json");
+    // Not even root may write to /proc.
+    for (directory, tried) in [
+        (rig.path("out").as_str(), "cannot create it: File exists"),
+        ("/proc/kernels", "cannot create it: "),
+        ("/proc", "cannot create the file .lock in it: "),
+    ] {
+        let output = run(&["--config", &config, "--compiler", "reference", "--output-dir", directory]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let expected = format!("error: output directory {directory}: {tried}");
+        assert!(stderr(&output).contains(&expected), "{output:?}");
+        assert!(stderr(&output).contains("name a directory that you may write to with --output-dir"), "{output:?}");
+    }
+}
+
+#[rstest]
+#[case::no_kernels(json!({"kernels": []}), &[], "the configuration lists no kernels")]
+#[case::another_generation(four(), &["--arch", "aie2p"], "none of the 4 kernel(s) is for aie2p (--arch)")]
+fn no_kernel_to_make_is_no_success(#[case] configuration: Value, #[case] more: &[&str], #[case] cause: &str) {
+    let rig = Rig::new(&configuration);
+    for mode in [&[][..], &["--dry-run"], &["--json"]] {
+        let output = rig.run(&[more, mode].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(stderr(&output).contains(&format!("error: there is no kernel to make: {cause}")), "{output:?}");
+        assert!(!stdout(&output).contains("successfully"), "{output:?}");
+        assert!(!Path::new(&rig.path("out")).exists());
+    }
+}
+
+/// A run that missed nothing is fine; one whose kernels cannot be made is not.
+#[test]
+fn statistics_without_kernels_to_make() {
+    let rig = Rig::new(&four());
+    let (file, out) = (rig.path("stats.json"), rig.path("out"));
+    let missed = json!({"arch": "aie77", "kernel": "k", "node": Node::new("ADD", OpParams::default(), Tensor::contiguous(DataType::F32, [64, 1, 1, 1]), vec![])});
+    for (missed, code, text) in [
+        (json!([]), 0, "The run missed no kernel: there is nothing to make\n"),
+        (
+            json!([missed]),
+            2,
+            "error: there is no kernel to make: every kernel of the statistics was left out, see the notes",
+        ),
+    ] {
+        fs::write(&file, json!({"version": 1, "store": {"missed": missed}}).to_string()).unwrap();
+        let output = run(&["--from-stats", &file, "--output-dir", &out, "--compiler", "reference"]);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!((stdout(&output) + &stderr(&output)).contains(text), "{output:?}");
+    }
 }
 
 #[test]

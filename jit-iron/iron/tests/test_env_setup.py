@@ -24,6 +24,18 @@ class EnvironmentTest(Case):
         self.venv = self.folder / "data" / "ggml-hsa" / "iron-1.3.1"
         install(DOUBLES / "python3_double.sh", self.folder / "bin" / "python3")
         self.path = f"{self.folder}/bin:/usr/bin:/bin"
+        self.home = IRON
+        self.iron = self.folder / "designs"
+        (self.iron / "kernels").mkdir(parents=True)
+        (self.iron / "kernels" / "binary_ops.py").touch()
+
+    def install(self) -> None:
+        """The layout that CMake installs: the script and the requirements one folder above the worker."""
+        self.home = self.folder / "share" / "ggml-hsa"
+        (self.home / "iron").mkdir(parents=True)
+        for file in (SCRIPT, *IRON.glob("requirements*.txt")):
+            shutil.copy(file, self.home)
+        (self.home / "iron" / "worker.py").touch()
 
     def shell(self, shell: str, text: str, *arguments: str, options: str = "", **variables: str):
         """Runs text in a shell, in the script's folder; `iron` there sources the script with arguments."""
@@ -35,12 +47,14 @@ class EnvironmentTest(Case):
             "XDG_DATA_HOME": str(self.folder / "data"),
             "DOUBLE_LOG": str(self.log),
             "DOUBLE_PYTHON": "",
+            "GGML_HSA_IRON_DIR": str(self.iron),
             **variables,
         }
         # In sh the arguments of `.` are not handed on, those of the shell are.
-        line = [found, *options.split(), "-c", text.replace("SOURCE", f". '{SCRIPT}'"), shell, *arguments]
+        script = self.home / "env_setup.sh"
+        line = [found, *options.split(), "-c", text.replace("SOURCE", f". '{script}'"), shell, *arguments]
         return subprocess.run(
-            line, env=environment, cwd=IRON, capture_output=True, text=True, timeout=SECONDS, check=False
+            line, env=environment, cwd=self.home, capture_output=True, text=True, timeout=SECONDS, check=False
         )
 
     def calls(self) -> list[str]:
@@ -77,6 +91,37 @@ class EnvironmentTest(Case):
                     f"{IRON}/worker.py --toolchain-check --kernels-dir {IRON}",
                 ],
             )
+
+    def test_the_installed_layout(self):
+        self.install()
+        worker = self.home / "iron" / "worker.py"
+        (worker.parent / "kernels").mkdir()
+        (worker.parent / "kernels" / "binary_ops.py").touch()
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "$?"', GGML_HSA_IRON_DIR="")
+            self.assertEqual(run.stderr, "")
+            self.assertEqual(run.stdout.splitlines()[-2:], ["env_setup.sh: IRON 1.3.1 is ready", "0"])
+            self.assertEqual(self.calls()[-1], f"{worker} --toolchain-check --kernels-dir {self.home}")
+
+    def test_without_designs_nothing_is_ready(self):
+        """From the sources, which have no designs, and from an installation without any."""
+        for layout in (lambda: None, self.install):
+            layout()
+            designs = (self.home / "iron" if self.home != IRON else IRON) / "kernels"
+            for shell in self.each_shell():
+                run = self.shell(shell, 'SOURCE; echo "$?"', GGML_HSA_IRON_DIR="")
+                self.assertEqual(run.stdout.splitlines()[-1], "0")
+                self.assertNotIn("is ready", run.stdout)
+                self.assertIn(f"there are no designs in {designs}: no kernel can be compiled", run.stderr)
+
+    def test_an_installation_without_a_worker(self):
+        self.install()
+        (self.home / "iron" / "worker.py").unlink()
+        for shell in self.each_shell():
+            run = self.shell(shell, 'SOURCE; echo "status $?"')
+            self.assertEqual(run.stdout, "status 1\n")
+            self.assertIn(f"there is no worker.py in {self.home} or {self.home}/iron", run.stderr)
+            self.assertEqual(self.calls(), [])
 
     def test_the_second_time_installs_nothing(self):
         for shell in self.each_shell():

@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from support import DESIGNS, IRON, SECONDS, Case, Worker, request, tensor
+from support import DESIGNS, IRON, SECONDS, Case, Installation, Worker, request, tensor
 
 import commands  # noqa: E402  (support sets its path)
 
@@ -243,6 +243,25 @@ class FailureTest(Case):
         self.assertEqual(
             answer["failed"]["cause"], "broken_ops.py could not be imported: RuntimeError: half an import"
         )
+
+    def test_an_import_that_fails_inside_a_design_does_not_blame_the_environment(self):
+        for line, kind, text in (
+            ("import not_installed", "unavailable", "design.py: No module named 'not_installed'; put the module beside"),
+            ("import aie.not_there", "unavailable", "design.py: No module named 'aie.not_there'; put the module beside"),
+            ("from helper import nothing", "failed", "could not be imported: ImportError: cannot import name 'nothing'"),
+        ):
+            for design in (f"{line}\ndef f(*_): pass\n", f"def f(*_):\n    {line}\n"):
+                with self.subTest(design=design):
+                    folder = self.folder / f"designs {len(list(self.folder.iterdir()))}"
+                    folder.mkdir()
+                    (folder / "helper.py").touch()
+                    (folder / "design.py").write_text(design, encoding="utf-8")
+                    root = self.folder / f"environment {len(list(self.folder.iterdir()))}"
+                    root.mkdir()
+                    worker = self.greeted(Installation(root), "--kernels-dir", str(folder))
+                    answer = worker.ask("f", self.work, source="design.py")
+                    self.assertIn(text, answer[kind]["cause"])
+                    self.assertNotIn("Failed to import kernel build module", answer[kind]["cause"])
 
     def test_imports_that_are_missing_in_text_only_mode(self):
         installation = self.installation()

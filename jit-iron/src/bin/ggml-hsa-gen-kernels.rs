@@ -37,7 +37,7 @@ Configuration:
   Optional: exported_name (default: the name the backend looks for), op_params.
 
 Exit codes:
-  0  all kernels are there     2  configuration or usage is wrong
+  0  all kernels are there     2  configuration or usage is wrong, or there is no kernel to make
   1  some kernels failed       3  the toolchain is missing     130  interrupted";
 
 /// Makes kernels ahead of time, from a configuration or from the statistics of a run
@@ -130,6 +130,9 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
         eprintln!("warning: {misnamed}");
     }
     let wanted = wanted(arguments, &arches)?;
+    if let Some(report) = nothing_to_make(arguments, &wanted)? {
+        return Ok((0, report));
+    }
     let jobs = arguments.jobs.map_or_else(processors, usize::from);
     let options = Options { jobs, force: arguments.force, arches: arguments.arch.clone() };
     if arguments.dry_run {
@@ -138,12 +141,11 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
     let Some(path) = &arguments.output_dir else {
         return Err(Refusal::Usage("--output-dir is missing".into()));
     };
-    let usage = |error: io::Error| Refusal::Usage(format!("output directory {}: {error}", path.display()));
     // Before any other thread is there: threads inherit which signals are blocked.
     let interruption =
         Interruption::watch().map_err(|error| Refusal::Usage(format!("cannot watch signals: {error}")))?;
     let compiler = compiler(arguments, jobs)?;
-    let output = OutputDirectory::open(path).map_err(usage)?;
+    let output = OutputDirectory::open(path).map_err(|error| Refusal::Usage(error.to_string()))?;
     let progress = Progress::new(wanted.kernels.len(), arguments.verbose);
     let (mut report, nothing_tried) = generate(&wanted, &*compiler, &output, &options, &progress, &interruption);
     let failed = report.with(Status::Failed).count();
@@ -204,6 +206,24 @@ fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Ref
     if problems.is_empty() { Ok(names.finish()) } else { Err(Refusal::Wrong(problems)) }
 }
 
+/// A report without kernels, when a run missed none; with any other request that comes to nothing something is wrong.
+fn nothing_to_make(arguments: &Arguments, wanted: &Validated) -> Result<Option<Report>, Refusal> {
+    let (kernels, asked) = (&wanted.kernels, &arguments.arch);
+    let cause = if kernels.is_empty() && arguments.config.is_some() {
+        "the configuration lists no kernels".to_owned()
+    } else if kernels.is_empty() && wanted.notes.is_empty() {
+        return Ok(Some(Report::new(Vec::new(), Vec::new())));
+    } else if kernels.is_empty() {
+        wanted.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        "every kernel of the statistics was left out, see the notes".to_owned()
+    } else if !asked.is_empty() && !kernels.iter().any(|kernel| asked.contains(&kernel.arch.name)) {
+        format!("none of the {} kernel(s) is for {} (--arch)", kernels.len(), asked.join(", "))
+    } else {
+        return Ok(None);
+    };
+    Err(Refusal::Usage(format!("there is no kernel to make: {cause}")))
+}
+
 fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Refusal> {
     match arguments.compiler {
         CompilerName::Reference => {
@@ -261,13 +281,13 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
     for note in &report.notes {
         eprintln!("note: {note}");
     }
-    if report.total == 0 {
-        eprintln!("warning: there is no kernel to make");
-    }
     if arguments.json {
         return print_json(report);
     }
     let mut out = io::stdout().lock();
+    if report.kernels.is_empty() {
+        return writeln!(out, "The run missed no kernel: there is nothing to make");
+    }
     if arguments.dry_run { print_plan(report, &mut out) } else { print_result(report, &mut out) }
 }
 

@@ -145,6 +145,11 @@ fn byte_strides(dtype: DataType, elements: [usize; 4]) -> Result<[usize; 4], Str
     let block = dtype.block_elements();
     let mut bytes = [dtype.block_bytes(); 4];
     for (dimension, (bytes, elements)) in bytes.iter_mut().zip(elements).enumerate() {
+        if elements == 0 {
+            return Err(format!(
+                "stride {dimension} is 0, so that all elements would share memory; strides are at least 1"
+            ));
+        }
         if block > 1 && dimension == 0 {
             if elements != 1 {
                 return Err(format!("elements of {dtype} lie in blocks; the first stride must be 1, not {elements}"));
@@ -229,6 +234,10 @@ mod tests {
     #[case("(64,2,1,1)/q4_0/(2,64,128,128)", "the first stride must be 1, not 2")]
     #[case("(64,2,1,1)/q4_0/(1,65,128,128)", "a stride of 65 elements is not whole blocks of 32")]
     #[case("(8,1,1,1)/f32/(1,9223372036854775807,8,8)", "exceeds any memory")]
+    #[case("(8,4,1,1)/f32/(1,0,32,32)", "stride 1 is 0, so that all elements would share memory")]
+    #[case("(8,4,1,1)/f32/(0,8,32,32)", "stride 0 is 0")]
+    #[case("(64,2,1,1)/q4_0/(0,64,128,128)", "stride 0 is 0")]
+    #[case("(64,2,1,1)/q4_0/(1,0,128,128)", "stride 1 is 0")]
     fn mistakes_are_told_in_the_words_of_the_cpp_tool(#[case] text: &str, #[case] expected: &str) {
         let message = parse(text).unwrap_err().to_string();
         assert!(message.contains(expected), "{message}");

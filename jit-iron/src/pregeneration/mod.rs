@@ -18,7 +18,7 @@ mod toolchain;
 pub use embedding::write_packs;
 pub use interruption::Interruption;
 pub use links::{Links, plan_links};
-pub use output::OutputDirectory;
+pub use output::{OutputDirectory, OutputError};
 pub use progress::Progress;
 pub use report::{KernelReport, Report, Status};
 pub use run::{Options, generate, plan};

@@ -11,9 +11,22 @@ use aie_hal::KernelArtifact;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Largest manifest that is read, in bytes.
 const MANIFEST_LIMIT: usize = 1 << 20;
+
+/// An output directory cannot be used.
+#[derive(Debug, Error)]
+#[error("output directory {}: cannot {action}: {source}; name a directory that you may write to with --output-dir", path.display())]
+pub struct OutputError {
+    /// The directory.
+    pub path: PathBuf,
+    /// What was tried.
+    pub action: &'static str,
+    /// What the file system said.
+    pub source: io::Error,
+}
 
 /// An output directory. Thread-safe; several processes may write to one.
 #[derive(Debug)]
@@ -26,13 +39,14 @@ impl OutputDirectory {
     /// Uses `path`, making it when it is not there. What killed runs have left half written is swept up.
     ///
     /// # Errors
-    /// It cannot be made or written.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        fs::create_dir_all(path)?;
+    /// It cannot be created or written.
+    pub fn open(path: &Path) -> Result<Self, OutputError> {
+        let failed = |action| move |source| OutputError { path: path.into(), action, source };
+        fs::create_dir_all(path).map_err(failed("create it"))?;
         let this = Self { path: path.into(), locks: Locks::of(path) };
         // Only when nobody else is writing: their unfinished files are theirs.
-        if let Some(_everything) = this.locks.try_lock_all()? {
-            this.sweep()?;
+        if let Some(_everything) = this.locks.try_lock_all().map_err(failed("create the file .lock in it"))? {
+            this.sweep().map_err(failed("remove what an earlier run left unfinished"))?;
         }
         Ok(this)
     }
