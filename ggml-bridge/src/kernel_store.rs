@@ -137,12 +137,12 @@ impl<'a> KernelStores<'a> {
             }
         };
         let sources = |op: &dyn Operation, node: &Node, arch: &Arch| ReferenceCompiler.sources(op, node, arch);
-        let compiler = WorkerCompiler::builder(here.name(), WorkerCommand::new(program), sources)
-            .folder(here.folder())
-            .identity(here.identity())
+        let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program), sources)
+            .cache_folder(here.folder())
+            .known_identity(here.identity())
             .limits(self.limits());
         // The second one is asked only when no worker starts.
-        builder.compiler(Arc::new(verbose::listen(compiler, &self.config.jit).build())).compiler(here)
+        builder.compiler(Arc::new(verbose::listen(compiler, &self.config.jit))).compiler(here)
     }
 
     /// Makes kernels for the array, when its designs are installed.
@@ -154,7 +154,7 @@ impl<'a> KernelStores<'a> {
         let directory = self.config.jit.iron_directory.clone().or_else(installed)?;
         let places = IronPlaces { directory, kernels: None, python: self.config.jit.python.clone() };
         match places.compiler() {
-            Ok(builder) => Some(Arc::new(verbose::listen(builder.limits(self.limits()), &self.config.jit).build())),
+            Ok(builder) => Some(Arc::new(verbose::listen(builder.limits(self.limits()), &self.config.jit))),
             Err(cause) => {
                 log::error(&format!("{cause}; nothing is compiled for the array"));
                 None

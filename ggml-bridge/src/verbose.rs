@@ -3,14 +3,14 @@
 use crate::config::{CompilerOutput, JitConfig};
 use crate::log;
 use crate::settings::GGML_HSA_JIT_STDOUT_REDIRECT;
-use aie_jit_iron::WorkerCompilerBuilder;
+use aie_jit_iron::WorkerCompiler;
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Write, stderr};
 
 /// Has a compiler's output shown where `config` says, if it says so at all. What cannot be shown there is not lost: failures
 /// keep the whole output.
-pub fn listen(compiler: WorkerCompilerBuilder, config: &JitConfig) -> WorkerCompilerBuilder {
+pub fn listen(compiler: WorkerCompiler, config: &JitConfig) -> WorkerCompiler {
     if !config.verbose {
         return compiler;
     }

@@ -11,11 +11,10 @@
 
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::failure::FailureRecord;
-use crate::kernel_files::{Content, KernelFiles};
+use crate::kernel_files::{Content, KernelFiles, check_arguments, kernel_stem};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
 use crate::ownership::{self, Refusal};
-use crate::stem::kernel_stem;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::fit;
 use aie_ops::{Node, Operation};
@@ -171,10 +170,8 @@ impl KernelCache {
         if let Err(reason) = manifest.check(&artifact) {
             return Found::Damaged(files.pdi(), reason);
         }
-        let (arguments, expected) = (artifact.argument_count(), wanted.node.arguments().count());
-        if arguments > expected {
-            let reason = format!("it uses {arguments} arguments, the operation has {expected}");
-            return Found::Damaged(files.instructions(), reason);
+        if let Err(reason) = check_arguments(&artifact, wanted.node) {
+            return Found::Damaged(files.instructions(), format!("it {reason}"));
         }
         if manifest.arch != wanted.arch.name || manifest.kernel != wanted.name {
             let reason = format!("its manifest is for {} on {}", manifest.kernel, manifest.arch);
@@ -337,56 +334,23 @@ pub(crate) fn same_kernel(op: &dyn Operation, one: &Node, other: &Node) -> bool 
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::compiler::ReferenceCompiler;
+    use crate::compiler::tests::Double;
     use crate::directory::tests::{arch, sum};
     use aie_ops::name::kernel_name;
-    use parking_lot::Mutex;
     use rstest::rstest;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-    /// Makes reference artifacts, counts, and can be changed.
-    #[derive(Debug)]
-    pub(crate) struct Counting {
-        pub(crate) calls: AtomicUsize,
-        pub(crate) identity: Mutex<String>,
-        pub(crate) error: Mutex<Option<CompileError>>,
-    }
-
-    impl Default for Counting {
-        fn default() -> Self {
-            Self { calls: AtomicUsize::new(0), identity: Mutex::new("1".into()), error: Mutex::default() }
-        }
-    }
-
-    impl KernelCompiler for Counting {
-        fn name(&self) -> &str {
-            "counting"
-        }
-        fn identity(&self) -> String {
-            self.identity.lock().clone()
-        }
-        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
-            "sources".into()
-        }
-        fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-            self.calls.fetch_add(1, SeqCst);
-            if let Some(error) = &*self.error.lock() {
-                return Err(error.clone());
-            }
-            ReferenceCompiler.compile(op, node, arch)
-        }
-    }
+    use std::sync::atomic::Ordering::SeqCst;
 
     struct Rig {
         root: tempfile::TempDir,
-        compiler: Counting,
+        compiler: Double,
     }
 
     impl Rig {
         fn new() -> Self {
-            Self { root: tempfile::tempdir().unwrap(), compiler: Counting::default() }
+            Self { root: tempfile::tempdir().unwrap(), compiler: Double::new("1") }
         }
 
         fn path(&self) -> PathBuf {

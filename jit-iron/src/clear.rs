@@ -143,8 +143,8 @@ fn remove_if_empty(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::tests::Counting;
     use crate::cache::{Wanted, Way};
+    use crate::compiler::tests::Double;
     use crate::compiler::{CompileError, ReferenceCompiler};
     use crate::directory::tests::{arch, sum};
     use aie_ops::name::kernel_name;
@@ -189,14 +189,14 @@ mod tests {
         let (path, outside) = (root.path().join("cache"), root.path().join("outside"));
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kernel.pdi"), "mine").unwrap();
-        let failing = Counting::default();
+        let failing = Double::new("1");
         *failing.error.lock() = Some(CompileError::failed("no"));
         fill(&path, &ReferenceCompiler, 64).unwrap();
-        fill(&path, &Counting::default(), 64).unwrap();
+        fill(&path, &Double::new("1"), 64).unwrap();
         fill(&path, &failing, 32).unwrap_err();
         // Damaged, unfinished.
         fs::write(path.join("aie2p/add-64f32-64f32-64f32.pdi"), "").unwrap();
-        fill(&path, &Counting::default(), 64).unwrap();
+        fill(&path, &Double::new("1"), 64).unwrap();
         fs::write(path.join("aie2p/.making-x1"), "half").unwrap();
         // Not ours.
         symlink(&outside, path.join("aie4")).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     fn states_are_told() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("cache");
-        let compiler = Arc::new(Counting::default());
+        let compiler = Arc::new(Double::new("1"));
         for elements in [16, 32, 64] {
             fill(&path, &*compiler, elements).unwrap();
         }
@@ -267,7 +267,7 @@ mod tests {
     fn pruning_takes_what_nobody_will_use() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("cache");
-        let compiler = Arc::new(Counting::default());
+        let compiler = Arc::new(Double::new("1"));
         let list: [Arc<dyn KernelCompiler>; 1] = [Arc::clone(&compiler) as _];
         let pruned = |limits: &Limits| {
             let cache = KernelCache::open(&path).unwrap();

@@ -107,11 +107,61 @@ impl KernelCompiler for ReferenceCompiler {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use aie_hal::ArchRegistry;
     use aie_ops::artifact::read_description;
     use aie_ops::{DataType, OpParams, Tensor, table};
+    use parking_lot::Mutex;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::time::Duration;
+
+    /// Makes reference artifacts under another name, counts its calls, and can be changed.
+    #[derive(Debug)]
+    pub(crate) struct Double {
+        pub(crate) identity: Mutex<String>,
+        pub(crate) error: Mutex<Option<CompileError>>,
+        /// The output of this many elements is the only one that `error` is for.
+        pub(crate) fails_for: Option<usize>,
+        pub(crate) takes: Duration,
+        /// Kernels that have to be in hand at the same time.
+        pub(crate) together: Barrier,
+        pub(crate) calls: AtomicUsize,
+    }
+
+    impl Double {
+        pub(crate) fn new(identity: &str) -> Self {
+            let (identity, calls) = (Mutex::new(identity.into()), AtomicUsize::new(0));
+            let (error, together) = (Mutex::default(), Barrier::new(1));
+            Self { identity, error, fails_for: None, takes: Duration::ZERO, together, calls }
+        }
+
+        pub(crate) fn failing(elements: usize, error: CompileError) -> Self {
+            Self { fails_for: Some(elements), error: Mutex::new(Some(error)), ..Self::new("1") }
+        }
+    }
+
+    impl KernelCompiler for Double {
+        fn name(&self) -> &str {
+            "double"
+        }
+        fn identity(&self) -> String {
+            self.identity.lock().clone()
+        }
+        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+            "sources".into()
+        }
+        fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
+            self.calls.fetch_add(1, SeqCst);
+            self.together.wait();
+            std::thread::sleep(self.takes);
+            match &*self.error.lock() {
+                Some(error) if self.fails_for.is_none_or(|count| count == node.output.elements()) => Err(error.clone()),
+                _ => ReferenceCompiler.compile(op, node, arch),
+            }
+        }
+    }
 
     fn product(dtype: DataType) -> Node {
         let tensor = Tensor::contiguous(dtype, [64, 64, 1, 1]);

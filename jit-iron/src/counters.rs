@@ -2,7 +2,6 @@
 
 use serde::Serialize;
 use std::ops::AddAssign;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A snapshot of a store's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -30,33 +29,4 @@ impl AddAssign for StoreCounters {
         self.compiled += other.compiled;
         self.failed += other.failed;
     }
-}
-
-/// The counters themselves.
-#[derive(Debug, Default)]
-pub(crate) struct Live {
-    pub(crate) memory: AtomicU64,
-    pub(crate) embedded: AtomicU64,
-    pub(crate) directory: AtomicU64,
-    pub(crate) cache: AtomicU64,
-    pub(crate) compiled: AtomicU64,
-    pub(crate) failed: AtomicU64,
-}
-
-impl Live {
-    pub(crate) fn snapshot(&self) -> StoreCounters {
-        StoreCounters {
-            memory: self.memory.load(Relaxed),
-            embedded: self.embedded.load(Relaxed),
-            directory: self.directory.load(Relaxed),
-            cache: self.cache.load(Relaxed),
-            compiled: self.compiled.load(Relaxed),
-            failed: self.failed.load(Relaxed),
-        }
-    }
-}
-
-/// Adds one.
-pub(crate) fn count(counter: &AtomicU64) {
-    counter.fetch_add(1, Relaxed);
 }

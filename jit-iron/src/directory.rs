@@ -5,10 +5,9 @@
 //! one would hide the damage.
 
 use crate::cache::same_kernel;
-use crate::kernel_files::KernelFiles;
+use crate::kernel_files::{KernelFiles, LONGEST, check_arguments, kernel_stem};
 use crate::manifest::Manifest;
 use crate::settings::GGML_HSA_KERNEL_DIR;
-use crate::stem::{self, kernel_stem};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
 use aie_ops::normalise::overlaps;
@@ -89,7 +88,7 @@ impl KernelDirectory {
             return Ok(Some(artifact));
         }
         // A name that is longer than file names can be has no other.
-        if stem == name || name.len() > stem::LONGEST {
+        if stem == name || name.len() > LONGEST {
             return Ok(None);
         }
         load(&KernelFiles::new(&folder, name), op, name, node, arch)
@@ -112,11 +111,7 @@ pub(crate) fn load(
         return Ok(None);
     };
     let artifact = files.artifact(name, arch, content.pdi, instructions).map_err(|(path, error)| file(&path, error))?;
-    let expected = node.arguments().count();
-    if artifact.argument_count() > expected {
-        let found = artifact.argument_count();
-        return Err(file(&files.instructions(), format!("it uses {found} arguments, the operation has {expected}")));
-    }
+    check_arguments(&artifact, node).map_err(|reason| file(&files.instructions(), format!("it {reason}")))?;
     let other = |path: &Path| {
         tracing::warn!("{} is the same operation with other parameters: the kernel is ignored", path.display());
         Ok(None)

@@ -4,7 +4,7 @@
 //! does. Designs are in `kernels/` beside it. Nothing here knows a version of IRON: the worker finds out, and says it in its
 //! greeting, under which kernels are kept.
 
-use crate::worker::{WorkerCommand, WorkerCompiler, WorkerCompilerBuilder};
+use crate::worker::{WorkerCommand, WorkerCompiler};
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::io;
@@ -48,7 +48,7 @@ impl IronPlaces {
     ///
     /// # Errors
     /// [`IronError`]: there is no worker, or the designs cannot be read.
-    pub fn compiler(&self) -> Result<WorkerCompilerBuilder, IronError> {
+    pub fn compiler(&self) -> Result<WorkerCompiler, IronError> {
         let fail = |reason: String| IronError { directory: self.directory.clone(), reason };
         let worker = self.directory.join(WORKER);
         if !worker.is_file() {
@@ -62,7 +62,7 @@ impl IronPlaces {
             .argument(&kernels)
             .sweep_after_each(true);
         // A design may use any other file there, so all of them count.
-        let builder = WorkerCompiler::builder("iron", command, move |_, _, _| digest.clone());
+        let builder = WorkerCompiler::new("iron", command, move |_, _, _| digest.clone());
         Ok(builder.requirement(move || has_designs(&kernels)))
     }
 }
@@ -130,7 +130,7 @@ mod tests {
 
     fn sources(places: &IronPlaces) -> String {
         let (op, node) = sum(64);
-        places.compiler().unwrap().build().sources(op, &node, &arch("aie2"))
+        places.compiler().unwrap().sources(op, &node, &arch("aie2"))
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     fn without_designs_there_is_no_compiler() {
         let (root, mut places) = places();
         places.python = Some("/no/python3".into());
-        let told = || places.compiler().unwrap().build().available().unwrap_err().to_string();
+        let told = || places.compiler().unwrap().available().unwrap_err().to_string();
         assert!(told().contains("/no/python3"), "{}", told());
         fs::remove_file(root.path().join("kernels/binary_ops.py")).unwrap();
         assert_eq!(told(), format!("there are no designs in {}", root.path().join(KERNELS).display()));
@@ -175,7 +175,7 @@ mod tests {
         let (_root, mut places) = places();
         places.python = Some("/no/python3".into());
         let (op, node) = sum(64);
-        let error = places.compiler().unwrap().build().compile(op, &node, &arch("aie2")).unwrap_err();
+        let error = places.compiler().unwrap().compile(op, &node, &arch("aie2")).unwrap_err();
         assert!(matches!(&error, CompileError::Unavailable(reason) if reason.contains("/no/python3")), "{error:?}");
     }
 }

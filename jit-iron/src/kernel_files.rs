@@ -1,5 +1,8 @@
 //! The files of one kernel: `<stem>.pdi`, `<stem>_insts.bin` and its manifest `<stem>.json`.
 //!
+//! The stem is the kernel's name, which other backends rely on. Two things need more: operations whose names leave out parameters
+//! that matter get a digest of these behind it, and names of fused operations that no file system takes are cut.
+//!
 //! Three files cannot appear at one moment, so one of them decides: **a kernel is there when its PDI is**. Writers put the PDI
 //! last and take it away first, each file whole or not at all, so that a reader who sees the PDI finds the rest, whichever
 //! backend it belongs to. Whoever writes holds the kernel's lock ([`crate::lock`]); readers need none: a pair that was replaced
@@ -8,6 +11,8 @@
 use crate::manifest::Manifest;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::{Node, Operation};
+use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -16,6 +21,32 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Beginning of the names of files that are being written. They are nobody's: what a killed writer leaves is swept up.
 pub const UNFINISHED: &str = ".making-";
+
+/// Longest stem in bytes. File systems take names of 255, of which an ending and a writer's own marks need some.
+pub const LONGEST: usize = 200;
+
+/// The stem of the files of a normalised node's kernel, which [`kernel_name`] has named `name`.
+pub fn kernel_stem(op: &dyn Operation, node: &Node, name: &str) -> String {
+    let mut stem = name.to_owned();
+    let nameless = op.nameless_params(&node.params);
+    if !nameless.is_empty() {
+        let bytes: Vec<u8> = nameless.iter().flat_map(|word| word.to_le_bytes()).collect();
+        stem.push('~');
+        stem.push_str(&digest(&bytes));
+    }
+    if stem.len() > LONGEST {
+        let digest = digest(stem.as_bytes());
+        stem.truncate(LONGEST - digest.len() - 1);
+        stem.push('~');
+        stem.push_str(&digest);
+    }
+    stem
+}
+
+/// Enough of a SHA-256 to tell kernels of one name apart.
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// A file that cannot be read, and why.
 pub type Fault = (PathBuf, String);
@@ -130,6 +161,12 @@ impl KernelFiles {
     }
 }
 
+/// Whether a kernel of `node` may use so many arguments.
+pub(crate) fn check_arguments(artifact: &KernelArtifact, node: &Node) -> Result<(), String> {
+    let (found, expected) = (artifact.argument_count(), node.arguments().count());
+    if found <= expected { Ok(()) } else { Err(format!("uses {found} arguments, the operation has {expected}")) }
+}
+
 /// Writes `bytes` to a file of its own in `folder`, readable by everybody as far as the user's mask allows, as files are.
 pub(crate) fn unfinished(folder: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -186,6 +223,8 @@ mod tests {
     use super::*;
     use crate::directory::tests::arch;
     use crate::manifest::tests::described;
+    use aie_ops::name::kernel_name;
+    use aie_ops::{DataType, OpParams, Tensor, table};
 
     #[test]
     fn what_is_published_is_read_back() {
@@ -225,5 +264,36 @@ mod tests {
         let files = KernelFiles::new(root.path(), "kernel");
         nix::unistd::mkfifo(&files.pdi(), nix::sys::stat::Mode::S_IRUSR).unwrap();
         assert_eq!(files.read(100).unwrap_err().1, "it is not a regular file");
+    }
+
+    fn unary(op: &str, words: [i32; 5]) -> String {
+        let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let mut params = OpParams::default();
+        params.0[..5].copy_from_slice(&words);
+        let (op, node) = (table::lookup(op).unwrap(), Node::new(op, params, tensor, vec![Some(tensor)]));
+        kernel_stem(op, &node, &kernel_name(op, &node))
+    }
+
+    #[test]
+    fn parameters_outside_the_name_are_added_where_they_matter() {
+        assert_eq!(unary("RELU", [6, 0, 0, 0, 0]), "relu-64f32-64f32");
+        assert_eq!(unary("RELU", [7, 0, 0, 0, 0]), "relu-64f32-64f32");
+        let (gentle, steep) = (unary("LEAKY_RELU", [1, 0, 0, 0, 0]), unary("LEAKY_RELU", [2, 0, 0, 0, 0]));
+        assert!(gentle.starts_with("leaky_relu-64f32-64f32~") && steep.starts_with("leaky_relu-64f32-64f32~"));
+        assert_ne!(gentle, steep);
+        assert_ne!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [9, 1, 2, 3, 5]));
+        assert_eq!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [8, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let op = table::lookup("ADD").unwrap();
+        let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
+        let (first, second) = ("x".repeat(300), "x".repeat(301));
+        let (first, second) = (kernel_stem(op, &node, &first), kernel_stem(op, &node, &second));
+        assert_eq!((first.len(), second.len()), (LONGEST, LONGEST));
+        assert_ne!(first, second);
+        assert_eq!(kernel_stem(op, &node, &"x".repeat(LONGEST)).len(), LONGEST);
     }
 }

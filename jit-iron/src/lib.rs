@@ -33,9 +33,7 @@ pub mod pack;
 pub mod pregeneration;
 pub mod settings;
 mod sources;
-pub mod stem;
 pub mod store;
-mod supply;
 pub mod worker;
 
 pub use cache::{CacheError, KernelCache};
@@ -46,5 +44,6 @@ pub use directory::KernelDirectory;
 pub use jit_policy::JitPolicy;
 pub use kernel_source::KernelSource;
 pub use pack::KernelPack;
-pub use store::{KernelStore, KernelStoreBuilder, Missed, StoreError};
-pub use worker::{WorkerCommand, WorkerCompiler, WorkerCompilerBuilder, WorkerLimits};
+pub use sources::StoreError;
+pub use store::{KernelStore, KernelStoreBuilder, Missed};
+pub use worker::{WorkerCommand, WorkerCompiler, WorkerLimits};

@@ -11,9 +11,8 @@
 //! them. The index is read when the library starts, kernels when they are asked for.
 
 use crate::cache::same_kernel;
-use crate::kernel_files::KernelFiles;
+use crate::kernel_files::{KernelFiles, check_arguments, kernel_stem};
 use crate::manifest::Manifest;
-use crate::stem::kernel_stem;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::normalise::overlaps;
 use aie_ops::{Node, Operation};
@@ -163,10 +162,7 @@ impl KernelPack {
         if let Some(Err(reason)) = place.manifest.as_ref().map(|manifest| manifest.check(&artifact)) {
             return Err(damaged(format!("{name}: {reason}")));
         }
-        let (found, expected) = (artifact.argument_count(), node.arguments().count());
-        if found > expected {
-            return Err(damaged(format!("{name} uses {found} arguments, the operation has {expected}")));
-        }
+        check_arguments(&artifact, node).map_err(|reason| damaged(format!("{name} {reason}")))?;
         Ok(Some(artifact))
     }
 }
@@ -221,7 +217,6 @@ pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
 mod tests {
     use super::*;
     use crate::directory::tests::{arch, put, sum};
-    use crate::kernel_files::KernelFiles;
     use crate::manifest::tests::described;
 
     fn folder() -> tempfile::TempDir {

@@ -3,12 +3,11 @@
 use crate::background::Background;
 use crate::cache::{KernelCache, Wanted};
 use crate::compiler::KernelCompiler;
-use crate::counters::{StoreCounters, count};
-use crate::directory::{DirectoryError, KernelDirectory};
+use crate::counters::StoreCounters;
+use crate::directory::KernelDirectory;
 use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
-use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_PYTHON, GGML_HSA_KERNEL_DIR};
-use crate::sources::Sources;
+use crate::sources::{Sources, StoreError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation, design};
@@ -18,57 +17,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use thiserror::Error;
-
-/// The store has no kernel.
-#[derive(Debug, Clone, Error, PartialEq, Eq)]
-pub enum StoreError {
-    /// The kernel directory or a file in it cannot be used.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// No source had it.
-    #[error("no kernel {name} for {arch}: {tried}")]
-    NotFound {
-        /// Kernel name.
-        name: String,
-        /// Generation.
-        arch: String,
-        /// Every source and what it said.
-        tried: String,
-    },
-    /// It is being compiled in the background. The only answer that changes: ask again when [`KernelStore::arrivals`] has risen.
-    #[error("kernel {name} for {arch} is being compiled")]
-    Pending {
-        /// Kernel name.
-        name: String,
-        /// Generation.
-        arch: String,
-    },
-    /// No kernel of this generation could come from anywhere ([`KernelStore::supplies`]).
-    #[error(
-        "no kernel for {arch} can come from anywhere: {tried}; make kernels with ggml-hsa-gen-kernels and name their directory with \
-         {GGML_HSA_KERNEL_DIR}, or have them compiled here: {GGML_HSA_JIT}=eager, with IRON and its designs installed \
-         ({GGML_HSA_IRON_DIR}, {GGML_HSA_JIT_PYTHON})"
-    )]
-    NoKernels {
-        /// Generation.
-        arch: String,
-        /// Every source and what it said.
-        tried: String,
-    },
-    /// There is nowhere a kernel of this generation could come from.
-    #[error(
-        "no kernels for {device}: available in this build: [{}], device reports: [{device}]; name a directory of kernels with \
-         {GGML_HSA_KERNEL_DIR}, or let kernels be compiled (GGML_HSA_JIT)",
-        available.join(", ")
-    )]
-    NoSource {
-        /// Generations of the embedded kernels.
-        available: Vec<String>,
-        /// Generation of the device.
-        device: String,
-    },
-}
 
 /// A kernel that neither the library nor the user's kernel directory had: what a pregeneration has to make.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -116,19 +64,15 @@ struct Shared {
 /// Options of a [`KernelStore`].
 #[derive(Debug, Default)]
 pub struct KernelStoreBuilder {
-    embedded: Vec<KernelPack>,
+    sources: Sources,
     directory: Option<PathBuf>,
-    cache: Option<KernelCache>,
-    compilers: Vec<Arc<dyn KernelCompiler>>,
-    policy: JitPolicy,
     threads: Option<usize>,
-    silicon: bool,
 }
 
 impl KernelStoreBuilder {
     /// Looks for kernels in `pack` before anywhere else.
     pub fn embedded(mut self, pack: KernelPack) -> Self {
-        self.embedded.push(pack);
+        self.sources.embedded.push(pack);
         self
     }
 
@@ -140,19 +84,19 @@ impl KernelStoreBuilder {
 
     /// Looks for compiled kernels in `cache`, and keeps there what is compiled.
     pub fn cache(mut self, cache: KernelCache) -> Self {
-        self.cache = Some(cache);
+        self.sources.cache = Some(cache);
         self
     }
 
     /// Adds a compiler. Compilers are asked in the order in which they were added.
     pub fn compiler(mut self, compiler: Arc<dyn KernelCompiler>) -> Self {
-        self.compilers.push(compiler);
+        self.sources.compilers.push(compiler);
         self
     }
 
     /// When to compile.
     pub fn policy(mut self, policy: JitPolicy) -> Self {
-        self.policy = policy;
+        self.sources.policy = policy;
         self
     }
 
@@ -164,7 +108,7 @@ impl KernelStoreBuilder {
 
     /// The kernels are for real NPUs: reference artifacts, which would do nothing there, are refused wherever they come from.
     pub fn for_silicon(mut self) -> Self {
-        self.silicon = true;
+        self.sources.silicon = true;
         self
     }
 
@@ -173,17 +117,9 @@ impl KernelStoreBuilder {
     /// # Errors
     /// [`StoreError::Directory`] when the kernel directory is not a directory.
     pub fn build(self) -> Result<KernelStore, StoreError> {
-        let sources = Sources {
-            embedded: self.embedded,
-            directory: self.directory.map(KernelDirectory::open).transpose()?,
-            cache: self.cache,
-            compilers: self.compilers,
-            policy: self.policy,
-            silicon: self.silicon,
-            told: Mutex::default(),
-            counters: Default::default(),
-        };
-        let background = (self.policy == JitPolicy::Background).then(|| Background::new(self.threads.unwrap_or(2)));
+        let directory = self.directory.map(KernelDirectory::open).transpose()?;
+        let sources = Sources { directory, ..self.sources };
+        let background = (sources.policy == JitPolicy::Background).then(|| Background::new(self.threads.unwrap_or(2)));
         let shared = Shared { sources, missed: Mutex::default(), arrivals: AtomicU64::new(0) };
         Ok(KernelStore { shared: Arc::new(shared), background, entries: RwLock::default() })
     }
@@ -204,7 +140,7 @@ impl KernelStore {
         let entry = self.entry(node, arch);
         let counters = &self.shared.sources.counters;
         if let Some(answer) = entry.answer.get() {
-            count(&counters.memory);
+            counters.lock().memory += 1;
             return answer.clone();
         }
         if let Some(background) = &self.background {
@@ -216,7 +152,7 @@ impl KernelStore {
             self.shared.find(op, node, arch)
         });
         if !first {
-            count(&counters.memory);
+            counters.lock().memory += 1;
         }
         answer.clone()
     }
@@ -235,12 +171,8 @@ impl KernelStore {
         if entry.requested.swap(true, Ordering::AcqRel) {
             return Err(pending);
         }
-        match self.shared.sources.find_ready(&Wanted { op, node, arch, name: &name }) {
-            Ok(Some(found)) => {
-                return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, Ok(found))).clone();
-            }
-            Ok(None) => {}
-            Err(error) => return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, Err(error))).clone(),
+        if let Some(found) = self.shared.sources.find_ready(&Wanted { op, node, arch, name: &name }).transpose() {
+            return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, found)).clone();
         }
         // Operations live in the table, for ever; the one at hand may not.
         let Some(op) = aie_ops::table::lookup(op.name()) else { return self.shared.find(op, node, arch) };
@@ -297,7 +229,7 @@ impl KernelStore {
 
     /// Where kernels came from so far.
     pub fn counters(&self) -> StoreCounters {
-        self.shared.sources.counters.snapshot()
+        *self.shared.sources.counters.lock()
     }
 
     /// The kernels that neither the library nor the kernel directory had so far, each once, in the order they were asked for.
@@ -334,7 +266,7 @@ impl Shared {
             Ok((_, Sources::EMBEDDED | Sources::DIRECTORY)) => None,
             Ok((_, from)) => Some((*from).to_owned()),
             Err(error) => {
-                count(&self.sources.counters.failed);
+                self.sources.counters.lock().failed += 1;
                 tracing::debug!("{error}");
                 Some(error.to_string())
             }
@@ -350,42 +282,23 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compiler::tests::Double;
     use crate::compiler::{CompileError, ReferenceCompiler};
+    use crate::directory::DirectoryError;
     use crate::directory::tests::{arch, put, sum};
     use rstest::rstest;
     use std::fs;
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::atomic::Ordering::SeqCst;
     use std::time::{Duration, Instant};
 
     fn store() -> KernelStore {
         KernelStore::builder().compiler(Arc::new(ReferenceCompiler)).build().unwrap()
     }
 
-    /// Counts its calls, takes its time, and fails for nodes of 13 elements.
-    #[derive(Debug, Default)]
-    struct Slow {
-        calls: AtomicUsize,
-    }
-
-    impl KernelCompiler for Slow {
-        fn name(&self) -> &str {
-            "slow"
-        }
-        fn identity(&self) -> String {
-            "slow 1".into()
-        }
-        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
-            "none".into()
-        }
-        fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-            self.calls.fetch_add(1, SeqCst);
-            std::thread::sleep(Duration::from_millis(20));
-            if node.output.elements() == 13 {
-                return Err(CompileError::failed("13 is too much"));
-            }
-            ReferenceCompiler.compile(op, node, arch)
-        }
+    /// Takes its time, and fails for 13 elements.
+    fn slow() -> Double {
+        Double { takes: Duration::from_millis(20), ..Double::failing(13, CompileError::failed("13 is too much")) }
     }
 
     #[test]
@@ -455,7 +368,7 @@ mod tests {
     #[case::works(64, true)]
     #[case::fails(13, false)]
     fn threads_that_ask_together_share_one_compilation(#[case] elements: usize, #[case] works: bool) {
-        let compiler = Arc::new(Slow::default());
+        let compiler = Arc::new(slow());
         let store = KernelStore::builder().compiler(Arc::clone(&compiler) as _).build().unwrap();
         let (op, node) = sum(elements);
         let (arch, barrier) = (arch("aie2"), Barrier::new(8));
@@ -476,11 +389,11 @@ mod tests {
     fn every_source_is_named_when_none_has_the_kernel() {
         let root = tempfile::tempdir().unwrap();
         let (op, node) = sum(13);
-        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(Slow::default()));
+        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(slow()));
         let message = builder.build().unwrap().get(op, &node, &arch("aie2")).unwrap_err().to_string();
         let folder = root.path().join("aie2");
         let expected = format!(
-            "no kernel add-13f32-13f32-13f32 for aie2: not in {}; compiler slow failed: 13 is too much",
+            "no kernel add-13f32-13f32-13f32 for aie2: not in {}; compiler double failed: 13 is too much",
             folder.display()
         );
         assert_eq!(message, expected);
@@ -492,7 +405,7 @@ mod tests {
     fn the_cache_serves_the_next_process() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("cache");
-        let compiler = Arc::new(Slow::default());
+        let compiler = Arc::new(slow());
         let open = || {
             let cache = KernelCache::open(&path).unwrap();
             KernelStore::builder().cache(cache).compiler(Arc::clone(&compiler) as _)
@@ -518,7 +431,7 @@ mod tests {
     fn what_was_missed_is_noted() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), sum(16).0, &sum(16).1, &arch("aie2p"));
-        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(Slow::default()));
+        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(slow()));
         let store = builder.build().unwrap();
         for elements in [16, 32, 13, 32] {
             let _ = store.get(sum(elements).0, &sum(elements).1, &arch("aie2p"));
@@ -532,7 +445,7 @@ mod tests {
 
     #[test]
     fn in_the_background_who_asks_does_not_wait() {
-        let compiler = Arc::new(Slow::default());
+        let compiler = Arc::new(slow());
         let builder = KernelStore::builder().compiler(Arc::clone(&compiler) as _).policy(JitPolicy::Background);
         let (store, arch) = (builder.build().unwrap(), arch("aie2p"));
         let (op, node) = sum(64);
@@ -578,7 +491,7 @@ mod tests {
         let ((op, node), arch) = (sum(64), arch("aie2p"));
         let folders = ["pack", "kernels", "cache"].map(|name| root.path().join(name));
         folders.iter().for_each(|folder| fs::create_dir(folder).unwrap());
-        let compiler: Arc<dyn KernelCompiler> = Arc::new(Slow::default());
+        let compiler: Arc<dyn KernelCompiler> = Arc::new(slow());
         let open_cache = || KernelCache::open(&folders[2]).unwrap();
         if cached {
             let store = KernelStore::builder().cache(open_cache()).compiler(Arc::clone(&compiler)).build().unwrap();

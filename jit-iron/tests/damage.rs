@@ -1,12 +1,15 @@
 //! Damage of every kind: a changed kernel is never served, and nothing that lies in a directory makes the store crash.
 
+mod rig;
+
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use aie_jit_iron::cache::{Found, Wanted};
 use aie_jit_iron::kernel_files::KernelFiles;
 use aie_jit_iron::manifest::{Manifest, Origin};
 use aie_jit_iron::{KernelCache, KernelCompiler, KernelDirectory, ReferenceCompiler};
 use aie_ops::name::kernel_name;
-use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
+use aie_ops::{Node, Operation};
+use rig::{arch, sum};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,18 +27,12 @@ struct Rig {
     artifact: KernelArtifact,
 }
 
-fn sum(elements: usize) -> Node {
-    let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
-    Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
-}
-
 impl Rig {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let cache = KernelCache::open(&root.path().join("cache")).unwrap();
         let directory = KernelDirectory::open(cache.root()).unwrap();
-        let (op, arch) = (table::lookup("ADD").unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
-        let node = sum(64);
+        let ((op, node), arch) = (sum(64), arch());
         let name = kernel_name(op, &node);
         let artifact = ReferenceCompiler.compile(op, &node, &arch).unwrap();
         let files = KernelFiles::new(cache.root().join("aie2p"), name.as_str());
@@ -146,7 +143,7 @@ fn random_damage() {
 #[test]
 fn files_of_other_kernels() {
     let rig = Rig::new();
-    let other = ReferenceCompiler.compile(rig.op, &sum(32), &rig.arch).unwrap();
+    let other = ReferenceCompiler.compile(rig.op, &sum(32).1, &rig.arch).unwrap();
     for (path, bytes) in [(rig.files.pdi(), other.pdi()), (rig.files.instructions(), other.instructions())] {
         let whole = fs::read(&path).unwrap();
         assert!(!rig.changed(&path, bytes), "{}", path.display());
@@ -158,7 +155,7 @@ fn files_of_other_kernels() {
     fs::write(rig.files.instructions(), rig.artifact.pdi()).unwrap();
     assert!(!rig.served() && !rig.served_by_directory());
     // All three files of another kernel under this one's name.
-    rig.files.publish(&other, &rig.manifest(&other, &sum(32))).unwrap();
+    rig.files.publish(&other, &rig.manifest(&other, &sum(32).1)).unwrap();
     assert!(!rig.served() && !rig.served_by_directory());
 }
 

@@ -3,13 +3,16 @@
 //! The tools are the test doubles of `iron/tests/doubles`: IRON itself does not run. They check their command lines, and write the
 //! two files they are given. Needs Python 3.10 or later.
 
+mod rig;
+
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::pdi;
-use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_hal::{Arch, KernelArtifact};
 use aie_jit_iron::iron::IronPlaces;
 use aie_jit_iron::manifest::Manifest;
 use aie_jit_iron::{KernelCache, KernelCompiler, KernelStore, ReferenceCompiler, StoreCounters};
-use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
+use aie_ops::Operation;
+use rig::{arch, sum};
 use rstest::rstest;
 use serde_json::Value;
 use std::fs;
@@ -44,11 +47,6 @@ fn iron() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("iron")
 }
 
-fn sum(elements: usize) -> Node {
-    let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
-    Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
-}
-
 impl Rig {
     fn new(version: &str) -> Self {
         let root = tempfile::tempdir().unwrap();
@@ -73,21 +71,21 @@ impl Rig {
         // Code for the array, as far as a simulated device can tell.
         let mut cdo = CdoBuilder::new();
         cdo.write(0x0023_2000, 1);
-        let rig = Self { root, arch: ArchRegistry::builtin().get("aie2p").unwrap(), op: table::lookup("ADD").unwrap() };
+        let rig = Self { root, arch: arch(), op: sum(64).0 };
         fs::write(environment.join("given.pdi"), pdi::write(&cdo).unwrap()).unwrap();
         fs::write(environment.join("given_insts.bin"), rig.reference().instructions()).unwrap();
         rig
     }
 
     fn reference(&self) -> KernelArtifact {
-        ReferenceCompiler.compile(self.op, &sum(64), &self.arch).unwrap()
+        ReferenceCompiler.compile(self.op, &sum(64).1, &self.arch).unwrap()
     }
 
     fn store(&self) -> KernelStore {
         let kernels = Some(self.root.path().join("kernels"));
         let places = IronPlaces { directory: iron(), kernels, python: Some(self.root.path().join("python")) };
         let cache = KernelCache::open(&self.root.path().join("cache")).unwrap();
-        let compiler = Arc::new(places.compiler().unwrap().build());
+        let compiler = Arc::new(places.compiler().unwrap());
         KernelStore::builder().cache(cache).compiler(compiler).for_silicon().build().unwrap()
     }
 
@@ -110,7 +108,7 @@ impl Rig {
 fn a_kernel_is_compiled_by_a_design_and_kept(#[case] version: &str, #[case] option: &str) {
     let rig = Rig::new(version);
     let store = rig.store();
-    let artifact = store.get(rig.op, &sum(64), &rig.arch).unwrap();
+    let artifact = store.get(rig.op, &sum(64).1, &rig.arch).unwrap();
     assert_eq!((artifact.name(), artifact.instructions()), ("add-64f32-64f32-64f32", rig.reference().instructions()));
     let manifest = Manifest::parse(&fs::read(rig.file("add-64f32-64f32-64f32.json")).unwrap()).unwrap();
     assert_eq!(manifest.origin.compiler, "iron");
@@ -126,27 +124,27 @@ fn a_kernel_is_compiled_by_a_design_and_kept(#[case] version: &str, #[case] opti
     drop(store);
     // The next process finds it.
     let store = rig.store();
-    store.get(rig.op, &sum(64), &rig.arch).unwrap();
+    store.get(rig.op, &sum(64).1, &rig.arch).unwrap();
     assert_eq!((store.counters().cache, rig.lines("aiecc").len()), (1, 1));
     drop(store);
     // A design that was changed makes it stale.
     fs::write(rig.root.path().join("kernels/binary_ops.py"), format!("{DESIGN}# changed\n")).unwrap();
     let store = rig.store();
-    store.get(rig.op, &sum(64), &rig.arch).unwrap();
+    store.get(rig.op, &sum(64).1, &rig.arch).unwrap();
     assert_eq!((store.counters().compiled, rig.lines("aiecc").len()), (1, 2));
 }
 
 #[test]
 fn verdicts_are_remembered_with_all_that_the_tools_said() {
     let rig = Rig::new("1.3.1");
-    let message = rig.store().get(rig.op, &sum(14), &rig.arch).unwrap_err().to_string();
+    let message = rig.store().get(rig.op, &sum(14).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("[aiecc] Compilation failed with exit code 1"), "{message}");
     let output = fs::read_to_string(rig.file("add-14f32-14f32-14f32.failed.log")).unwrap();
     assert!(output.contains("cannot open missing.o"), "{output}");
-    let message = rig.store().get(rig.op, &sum(14), &rig.arch).unwrap_err().to_string();
+    let message = rig.store().get(rig.op, &sum(14).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("remembered in"), "{message}");
     assert_eq!(rig.lines("aiecc").len(), 1);
-    let message = rig.store().get(rig.op, &sum(13), &rig.arch).unwrap_err().to_string();
+    let message = rig.store().get(rig.op, &sum(13).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("compiler iron does not support it") && message.contains("13 elements"), "{message}");
     assert!(!rig.file("add-13f32-13f32-13f32.failed.json").exists());
 }
@@ -155,12 +153,12 @@ fn verdicts_are_remembered_with_all_that_the_tools_said() {
 #[test]
 fn without_the_toolchain_cached_kernels_are_taken() {
     let rig = Rig::new("1.3.1");
-    rig.store().get(rig.op, &sum(64), &rig.arch).unwrap();
+    rig.store().get(rig.op, &sum(64).1, &rig.arch).unwrap();
     fs::remove_dir_all(rig.root.path().join("environment/lib")).unwrap();
     let store = rig.store();
-    store.get(rig.op, &sum(64), &rig.arch).unwrap();
+    store.get(rig.op, &sum(64).1, &rig.arch).unwrap();
     assert_eq!(store.counters().cache, 1);
-    let message = store.get(rig.op, &sum(32), &rig.arch).unwrap_err().to_string();
+    let message = store.get(rig.op, &sum(32).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("Failed to import kernel build module: No module named 'numpy'"), "{message}");
     assert!(message.contains("source env_setup.sh"), "{message}");
 }

@@ -1,39 +1,30 @@
 //! `ggml-hsa-jit-worker`, and what the worker's side owes to its host.
 
 mod processes;
+mod rig;
 
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use aie_jit_iron::worker::serve;
 use aie_jit_iron::{CompileError, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler};
 use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
 use processes::{CHILDREN, CHILDREN_COUNT, marked, until};
+use rig::{arch, sum};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 
 const WORKER: &str = env!("CARGO_BIN_EXE_ggml-hsa-jit-worker");
-
-fn arch() -> Arc<Arch> {
-    ArchRegistry::builtin().get("aie2p").unwrap()
-}
-
-fn sum() -> (&'static dyn Operation, Node) {
-    let tensor = Tensor::contiguous(DataType::F32, [1024, 1, 1, 1]);
-    (table::lookup("ADD").unwrap(), Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]))
-}
 
 #[test]
 fn the_reference_worker_makes_reference_kernels() {
     let work = tempfile::tempdir().unwrap();
     let command = WorkerCommand::new(WORKER);
-    let compiler = WorkerCompiler::builder("reference", command, |_, _, _| aie_ops::SOURCE_DIGEST.into())
-        .folder("reference")
-        .work_folder(work.path())
-        .build();
-    let (op, node) = sum();
+    let compiler = WorkerCompiler::new("reference", command, |_, _, _| aie_ops::SOURCE_DIGEST.into())
+        .cache_folder("reference")
+        .work_folder(work.path());
+    let (op, node) = sum(1024);
     assert_eq!(compiler.identity(), ReferenceCompiler.identity());
     assert_eq!(compiler.sources(op, &node, &arch()), ReferenceCompiler.sources(op, &node, &arch()));
     assert_eq!((compiler.name(), compiler.folder()), ("reference", "reference"));
@@ -83,7 +74,7 @@ fn what_is_no_request_ends_it() {
 #[test]
 fn a_request_by_hand() {
     let folder = tempfile::tempdir().unwrap();
-    let node = serde_json::to_string(&sum().1).unwrap();
+    let node = serde_json::to_string(&sum(1024).1).unwrap();
     let request = format!(
         r#"{{"compile":{{"id":7,"kernel":"add-1024f32-1024f32-1024f32","arch":"aie2p","node":{node},"source":"binary_ops.py","function":"ggml_op_add","work_dir":"{}","verbose":false}}}}"#,
         folder.path().display()
@@ -156,10 +147,9 @@ fn a_host_that_is_killed() {
             let script = format!("exec \"$0\" --exact {TEST} --nocapture 3>&1 1>&2");
             let command = WorkerCommand::new("sh").argument("-c").argument(script);
             let command = command.argument(std::env::current_exe().unwrap()).variable(ROLE, "worker");
-            let compiler = WorkerCompiler::builder("stuck", command, |_, _, _| String::new())
-                .work_folder(Path::new(&std::env::var_os("input").unwrap()).join("work"))
-                .build();
-            let (op, node) = sum();
+            let compiler = WorkerCompiler::new("stuck", command, |_, _, _| String::new())
+                .work_folder(Path::new(&std::env::var_os("input").unwrap()).join("work"));
+            let (op, node) = sum(1024);
             panic!("{:?}", compiler.compile(op, &node, &arch()));
         }
         Ok("worker") => {
@@ -180,10 +170,9 @@ fn a_host_that_is_killed() {
             until("the end of the processes", || marked(&variable).is_empty());
             // The next host removes what the killed one could not.
             let command = WorkerCommand::new(WORKER);
-            let next = WorkerCompiler::builder("reference", command, |_, _, _| String::new())
-                .work_folder(folder.path().join("work"))
-                .build();
-            let (op, node) = sum();
+            let next = WorkerCompiler::new("reference", command, |_, _, _| String::new())
+                .work_folder(folder.path().join("work"));
+            let (op, node) = sum(1024);
             next.compile(op, &node, &arch()).unwrap();
             assert_eq!(work(), 1);
             drop(next);

@@ -2,14 +2,17 @@
 //!
 //! The processes are this test program again, with settings in its environment that make the test `process` a user of the store.
 
+mod rig;
+
 use aie_hal::format::instructions::InstructionStream;
-use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_hal::{Arch, KernelArtifact};
 use aie_jit_iron::cache::{Found, Wanted};
 use aie_jit_iron::kernel_files::{KernelFiles, UNFINISHED};
 use aie_jit_iron::manifest::Manifest;
 use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, KernelStore, ReferenceCompiler};
 use aie_ops::name::kernel_name;
-use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
+use aie_ops::{Node, Operation};
+use rig::{arch, sum};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -54,13 +57,7 @@ impl KernelCompiler for Slow {
 }
 
 fn kernel(index: usize) -> (&'static dyn Operation, Node) {
-    let tensor = Tensor::contiguous(DataType::F32, [16 * (index + 1), 1, 1, 1]);
-    let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
-    (table::lookup("ADD").unwrap(), node)
-}
-
-fn arch() -> Arc<Arch> {
-    ArchRegistry::builtin().get("aie2p").unwrap()
+    sum(16 * (index + 1))
 }
 
 fn setting(name: &str) -> usize {

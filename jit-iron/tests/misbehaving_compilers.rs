@@ -7,14 +7,16 @@
 //! Needs `sh`, `setsid` (util-linux) and the usual programs of coreutils in `PATH`.
 
 mod processes;
+mod rig;
 
-use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_hal::{ArchRegistry, KernelArtifact};
 use aie_jit_iron::settings::GGML_HSA_JIT_JOB;
 use aie_jit_iron::{
     CompileError, Failure, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler, WorkerLimits,
 };
-use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use processes::{CHILDREN, CHILDREN_COUNT, marked, until};
+use rig::{arch, sum};
 use rstest::rstest;
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -53,17 +55,8 @@ struct Bench {
     input: TempDir,
 }
 
-fn arch() -> Arc<Arch> {
-    ArchRegistry::builtin().get("aie2p").unwrap()
-}
-
-fn sum() -> (&'static dyn Operation, Node) {
-    let tensor = Tensor::contiguous(DataType::F32, [1024, 1, 1, 1]);
-    (table::lookup("ADD").unwrap(), Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]))
-}
-
 fn good() -> KernelArtifact {
-    let (op, node) = sum();
+    let (op, node) = sum(1024);
     ReferenceCompiler.compile(op, &node, &arch()).unwrap()
 }
 
@@ -107,13 +100,13 @@ impl Bench {
         }
         let command = WorkerCommand::new("sh").argument("-c").argument(script).sweep_after_each(sweep);
         let command = command.variable("input", input.path());
-        let builder = WorkerCompiler::builder("double", command, |_, _, _| String::new());
-        let compiler = builder.limits(limits).work_folder(work.path()).build();
+        let builder = WorkerCompiler::new("double", command, |_, _, _| String::new());
+        let compiler = builder.limits(limits).work_folder(work.path());
         Self { compiler, work, input }
     }
 
     fn compile(&self) -> Result<KernelArtifact, CompileError> {
-        let (op, node) = sum();
+        let (op, node) = sum(1024);
         self.compiler.compile(op, &node, &arch())
     }
 
@@ -179,7 +172,27 @@ fn hanging(#[case] script: &str) {
 #[case::exit("exit 3", "ended with exit status 3 instead of answering")]
 #[case::leaves_its_output_to_a_child("sleep 1000 & exit 4", "ended with exit status 4 instead of answering")]
 #[case::closes_its_output("exec 1>&-; sleep 1000", "closed its output instead of answering")]
-fn crashing(#[case] script: &str, #[case] text: &str) {
+#[case::one_file(
+    "exec head -c 1073741824 /dev/zero > \"$work/a\"",
+    "was killed by SIGXFSZ because it wrote a file of more than 16 MiB"
+)]
+#[case::many_files(
+    "i=0; while :; do head -c 8388608 /dev/zero > \"$work/$i\"; i=$((i+1)); done",
+    "wrote more than 32 MiB into its work folder"
+)]
+#[case::temporary_files(
+    "i=0; while :; do head -c 8388608 /dev/zero > \"$TMPDIR/$i\"; i=$((i+1)); done",
+    "wrote more than 32 MiB into its work folder"
+)]
+#[case::empty_files(
+    "i=0; while :; do : > \"$work/$i\"; i=$((i+1)); done",
+    "wrote more than 32 MiB into its work folder"
+)]
+#[case::and_answers(
+    "for i in 0 1 2 3 4; do head -c 8388608 /dev/zero > \"$work/$i\"; done; answer",
+    "wrote more than 32 MiB into its work folder"
+)]
+fn crashing_or_filling_the_disk(#[case] script: &str, #[case] text: &str) {
     let bench = Bench::misbehaving(script, limits());
     let failure = bench.failure();
     assert!(failure.cause.starts_with(&format!("the double compiler {text}")), "{}", failure.cause);
@@ -221,14 +234,13 @@ fn all_that_is_printed_is_kept_and_shown() {
     let sink = Arc::clone(&heard);
     let command = WorkerCommand::new("sh").argument("-c").argument(format!("{PROLOGUE}{script}{EPILOGUE}"));
     bench.compiler =
-        WorkerCompiler::builder("double", command.variable("input", bench.input.path()), |_, _, _| String::new())
+        WorkerCompiler::new("double", command.variable("input", bench.input.path()), |_, _, _| String::new())
             .limits(limits())
             .work_folder(bench.work.path())
             .verbose(move |kernel, bytes| {
                 assert_eq!(kernel, "add-1024f32-1024f32-1024f32");
                 sink.lock().unwrap().extend_from_slice(bytes);
-            })
-            .build();
+            });
     bench.failure();
     assert_eq!(std::str::from_utf8(&heard.lock().unwrap()), Ok(expected.as_str()));
     bench.end();
@@ -323,13 +335,11 @@ fn children_of_a_command_that_is_not_swept_end_with_the_worker() {
 )]
 fn writing_wrong_files(#[case] script: &str, #[case] text: &str) {
     let bench = Bench::misbehaving(script, limits());
-    let (op, node) = sum();
+    let (op, node) = sum(1024);
     let other = ReferenceCompiler.compile(op, &node, &ArchRegistry::builtin().get("aie2").unwrap()).unwrap();
     fs::write(bench.input.path().join("other_insts.bin"), other.instructions()).unwrap();
     fs::write(bench.input.path().join("four_insts.bin"), attention().instructions()).unwrap();
-    let one = Tensor::contiguous(DataType::F32, [1, 1, 1, 1]);
-    let small = Node::new("ADD", OpParams::default(), one, vec![Some(one); 2]);
-    let small = ReferenceCompiler.compile(op, &small, &arch()).unwrap();
+    let small = ReferenceCompiler.compile(op, &sum(1).1, &arch()).unwrap();
     fs::write(bench.input.path().join("small_insts.bin"), small.instructions()).unwrap();
     let failure = bench.failure();
     assert!(failure.cause.starts_with("the double compiler wrote wrong files: "), "{}", failure.cause);
@@ -354,34 +364,6 @@ fn a_file_larger_than_the_device_heap() {
         WorkerLimits { file_bytes: 128 << 20, folder_bytes: 128 << 20, ..limits() },
     );
     assert!(bench.failure().cause.ends_with("\"a\" is larger than the device heap of 67108864 bytes"));
-    bench.end();
-}
-
-#[rstest]
-#[case::one_file(
-    "exec head -c 1073741824 /dev/zero > \"$work/a\"",
-    "was killed by SIGXFSZ because it wrote a file of more than 16 MiB"
-)]
-#[case::many_files(
-    "i=0; while :; do head -c 8388608 /dev/zero > \"$work/$i\"; i=$((i+1)); done",
-    "wrote more than 32 MiB into its work folder"
-)]
-#[case::temporary_files(
-    "i=0; while :; do head -c 8388608 /dev/zero > \"$TMPDIR/$i\"; i=$((i+1)); done",
-    "wrote more than 32 MiB into its work folder"
-)]
-#[case::empty_files(
-    "i=0; while :; do : > \"$work/$i\"; i=$((i+1)); done",
-    "wrote more than 32 MiB into its work folder"
-)]
-#[case::and_answers(
-    "for i in 0 1 2 3 4; do head -c 8388608 /dev/zero > \"$work/$i\"; done; answer",
-    "wrote more than 32 MiB into its work folder"
-)]
-fn filling_the_disk(#[case] script: &str, #[case] text: &str) {
-    let bench = Bench::misbehaving(script, limits());
-    let failure = bench.failure();
-    assert!(failure.cause.starts_with(&format!("the double compiler {text}")), "{}", failure.cause);
     bench.end();
 }
 

@@ -1,22 +1,22 @@
 //! What a warm start costs, counted in files. Alone in its program, because the count is the process's.
 
-use aie_hal::ArchRegistry;
+mod rig;
+
 use aie_jit_iron::kernel_files::files_opened;
 use aie_jit_iron::{KernelCache, KernelStore, ReferenceCompiler, StoreCounters};
-use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use rig::{arch, sum};
 use std::path::Path;
 use std::sync::Arc;
 
 const KERNELS: usize = 500;
 
 fn load_all(path: &Path) -> (StoreCounters, u64) {
-    let (op, arch) = (table::lookup("ADD").unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
+    let arch = arch();
     let cache = KernelCache::open(path).unwrap();
     let store = KernelStore::builder().cache(cache).compiler(Arc::new(ReferenceCompiler)).build().unwrap();
     let before = files_opened();
     for index in 0..KERNELS {
-        let tensor = Tensor::contiguous(DataType::F32, [16 * (index + 1), 1, 1, 1]);
-        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
+        let (op, node) = sum(16 * (index + 1));
         store.get(op, &node, &arch).unwrap();
     }
     (store.counters(), files_opened() - before)

@@ -4,11 +4,10 @@
 //! the slice of the text that it was read from, though, and where a slice is in its text is a subtraction. Values are taken
 //! apart one level at a time, so that one bad value does not hide the next.
 
-use super::place::{Place, Problem};
-use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use std::fmt::{self, Formatter};
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -18,6 +17,66 @@ use std::sync::Arc;
 const MAX_BYTES: u64 = 64 << 20;
 /// Longest piece of a file that a message repeats, in characters.
 const MAX_QUOTED: usize = 160;
+
+/// A place in a JSON file. Displayed as `file:line:column: path`, which editors turn into a link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The file, as the user named it.
+    pub file: Arc<str>,
+    /// `None` for the file as a whole.
+    #[serde(flatten)]
+    pub position: Option<Position>,
+    /// The value, such as `kernels[2].input_tensors[0]`; empty for the whole document.
+    pub path: String,
+}
+
+/// A line and a column, counted from 1, columns in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Position {
+    /// The line.
+    pub line: usize,
+    /// The column.
+    pub column: usize,
+}
+
+impl Place {
+    /// The file as a whole.
+    pub fn file(file: impl Into<Arc<str>>) -> Self {
+        Self { file: file.into(), position: None, path: String::new() }
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(Position { line, column }) = self.position {
+            write!(f, ":{line}:{column}")?;
+        }
+        if self.path.is_empty() { Ok(()) } else { write!(f, ": {}", self.path) }
+    }
+}
+
+/// What is wrong, or worth knowing, at a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Where.
+    pub place: Place,
+    /// What was found, what is possible, and the next step.
+    pub message: String,
+}
+
+impl Problem {
+    /// `message` about `place`.
+    pub fn new(place: &Place, message: impl Into<String>) -> Self {
+        Self { place: place.clone(), message: message.into() }
+    }
+}
+
+impl Display for Problem {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.message)
+    }
+}
 
 /// A JSON text and its name.
 #[derive(Debug)]
@@ -75,18 +134,19 @@ impl Document {
             return Err(Problem::new(&self.place(), message));
         }
         let raw: &RawValue = serde_json::from_str(&self.text).map_err(|error| {
-            let place = Place { position: Some((error.line(), error.column())), ..self.place() };
+            let position = Some(Position { line: error.line(), column: error.column() });
+            let place = Place { position, ..self.place() };
             Problem::new(&place, format!("Failed to load configuration: {}; correct the JSON", reason(&error)))
         })?;
         Ok(Value { document: self, text: raw.get(), path: String::new() })
     }
 
     /// Line and column of a slice of the text.
-    fn position(&self, slice: &str) -> Option<(usize, usize)> {
+    fn position(&self, slice: &str) -> Option<Position> {
         let offset = slice.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
         let line = self.lines.partition_point(|start| *start <= offset);
         let start = *self.lines.get(line.checked_sub(1)?)?;
-        Some((line, self.text.get(start..offset)?.chars().count() + 1))
+        Some(Position { line, column: self.text.get(start..offset)?.chars().count() + 1 })
     }
 }
 
@@ -296,5 +356,19 @@ mod tests {
     fn quoted_text_is_harmless() {
         assert_eq!(quoted("a\u{1b}[31m\n\u{e4}"), "a\\u{1b}[31m\\n\u{e4}");
         assert_eq!(quoted(&"x".repeat(1000)).len(), MAX_QUOTED + 3);
+    }
+
+    #[test]
+    fn places_name_what_is_known() {
+        let mut place = Place::file("a.json");
+        assert_eq!(place.to_string(), "a.json");
+        place.position = Some(Position { line: 3, column: 14 });
+        assert_eq!(place.to_string(), "a.json:3:14");
+        place.path = "kernels[1].arch".into();
+        let problem = Problem::new(&place, "no");
+        assert_eq!(problem.to_string(), "a.json:3:14: kernels[1].arch: no");
+        let json = serde_json::to_string(&problem).unwrap();
+        let expected = r#"{"place":{"file":"a.json","line":3,"column":14,"path":"kernels[1].arch"},"message":"no"}"#;
+        assert_eq!(json, expected);
     }
 }

@@ -4,8 +4,7 @@
 //! form: whole numbers are 32-bit integers, numbers with a point or an exponent are 32-bit floats (write `1.0`, not `1`, for a
 //! scale of one). Hexadecimal digits are the exact form.
 
-use super::document::Value;
-use super::place::Problem;
+use super::document::{Problem, Value};
 use aie_ops::OpParams;
 use serde_json::Number;
 

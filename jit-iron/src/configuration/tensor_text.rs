@@ -10,85 +10,23 @@ use super::nearest::possible;
 use aie_ops::{DataType, Tensor};
 use thiserror::Error;
 
-/// A text is not a tensor.
+/// A text is not a tensor: what is wrong with it, in the words of the C++ tool, and what is possible.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
-pub enum TensorTextError {
-    /// Not of the form shape/type/strides.
-    #[error("Invalid tensor descriptor: {text} ({reason}); for example (1024,1,1,1)/f32")]
-    Descriptor {
-        /// The text.
-        text: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// No parentheses.
-    #[error("Invalid {part} format in {text}: {part} must be enclosed in parentheses; for example (1024,1,1,1)/f32")]
-    Parentheses {
-        /// `shape` or `stride`.
-        part: &'static str,
-        /// The text.
-        text: String,
-    },
-    /// Not numbers.
-    #[error("Invalid {part} values in {text}: {reason}")]
-    Values {
-        /// `shape` or `stride`.
-        part: &'static str,
-        /// The text.
-        text: String,
-        /// Which value, and why.
-        reason: String,
-    },
-    /// Not four of them.
-    #[error("{part} must have exactly 4 dimensions, got {count} in {text}; use {unused} for unused dimensions")]
-    Dimensions {
-        /// `Shape` or `Stride`.
-        part: &'static str,
-        /// How many there are.
-        count: usize,
-        /// The text.
-        text: String,
-        /// What to write where a tensor has no dimension.
-        unused: &'static str,
-    },
-    /// Numbers that no tensor has.
-    #[error("Invalid tensor descriptor: {text}: {reason}")]
-    Tensor {
-        /// The text.
-        text: String,
-        /// Why.
-        reason: String,
-    },
-}
+#[error("{0}")]
+pub struct TensorTextError(String);
 
-/// The two lists of numbers in a text.
-#[derive(Clone, Copy)]
-enum Part {
-    Shape,
-    Stride,
-}
-
-impl Part {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Shape => "shape",
-            Self::Stride => "stride",
-        }
-    }
-
-    fn parse(self, part: &str, text: &str) -> Result<[usize; 4], TensorTextError> {
-        let inner = part.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'));
-        let inner = inner.ok_or_else(|| TensorTextError::Parentheses { part: self.name(), text: quoted(text) })?;
-        let invalid = |reason| TensorTextError::Values { part: self.name(), text: quoted(text), reason };
-        let numbers: Vec<usize> =
-            inner.split(',').map(|number| parse_number(number.trim())).collect::<Result<_, _>>().map_err(invalid)?;
-        let (part, unused) = match self {
-            Self::Shape => ("Shape", "1"),
-            Self::Stride => ("Stride", "the number of elements"),
-        };
+/// The four numbers of a `shape` or `stride`.
+fn numbers(part: &str, list: &str, text: &str) -> Result<[usize; 4], String> {
+    let inner = list.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).ok_or_else(|| {
+        format!("Invalid {part} format in {text}: {part} must be enclosed in parentheses; for example (1024,1,1,1)/f32")
+    })?;
+    let numbers: Result<Vec<usize>, String> = inner.split(',').map(|number| parse_number(number.trim())).collect();
+    let numbers = numbers.map_err(|reason| format!("Invalid {part} values in {text}: {reason}"))?;
+    numbers.try_into().map_err(|numbers: Vec<usize>| {
+        let (part, unused) = if part == "shape" { ("Shape", "1") } else { ("Stride", "the number of elements") };
         let count = numbers.len();
-        numbers.try_into().map_err(|_| TensorTextError::Dimensions { part, count, text: quoted(text), unused })
-    }
+        format!("{part} must have exactly 4 dimensions, got {count} in {text}; use {unused} for unused dimensions")
+    })
 }
 
 fn parse_number(text: &str) -> Result<usize, String> {
@@ -106,30 +44,34 @@ fn parse_number(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The first thing that is wrong with the text.
 pub fn parse(text: &str) -> Result<Tensor, TensorTextError> {
-    let descriptor = |reason: String| TensorTextError::Descriptor { text: quoted(text), reason };
+    read(text, &quoted(text)).map_err(TensorTextError)
+}
+
+fn read(text: &str, shown: &str) -> Result<Tensor, String> {
+    let descriptor =
+        |reason: String| format!("Invalid tensor descriptor: {shown} ({reason}); for example (1024,1,1,1)/f32");
     let parts: Vec<&str> = text.split('/').map(str::trim).collect();
-    let (shape, dtype, strides) = match parts.as_slice() {
-        [] | [_] => return Err(descriptor("expected format: (dim0,dim1,dim2,dim3)/dtype".into())),
+    let (shape, dtype, strides) = match parts[..] {
         [shape, dtype] => (shape, dtype, None),
         [shape, dtype, strides] => (shape, dtype, Some(strides)),
+        [] | [_] => return Err(descriptor("expected format: (dim0,dim1,dim2,dim3)/dtype".into())),
         _ => return Err(descriptor("something follows the strides".into())),
     };
-    let ne = Part::Shape.parse(shape, text)?;
+    let ne = numbers("shape", shape, shown)?;
     let known: Vec<&str> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
     if dtype.is_empty() {
         return Err(descriptor(format!("missing dtype; possible: {}", known.join(", "))));
     }
     let dtype = DataType::from_name(dtype)
         .ok_or_else(|| descriptor(format!("unknown dtype {}{}", quoted(dtype), possible(dtype, &known))))?;
-    let strides = strides.map(|strides| Part::Stride.parse(strides, text)).transpose()?;
-    let unusable = |reason| TensorTextError::Tensor { text: quoted(text), reason };
+    let strides = strides.map(|strides| numbers("stride", strides, shown)).transpose()?;
     let nb = match strides {
         Some(strides) => byte_strides(dtype, strides),
         None => contiguous(dtype, ne).ok_or_else(|| format!("extents {ne:?} exceed any memory")),
     };
-    let tensor = Tensor { dtype, ne, nb: nb.map_err(unusable)? };
-    tensor.validate().map_err(unusable)?;
-    Ok(tensor)
+    let tensor = nb.map(|nb| Tensor { dtype, ne, nb });
+    let tensor = tensor.and_then(|tensor| tensor.validate().map(|()| tensor));
+    tensor.map_err(|reason| format!("Invalid tensor descriptor: {shown}: {reason}"))
 }
 
 /// The strides of a tensor without gaps, unless they overflow.

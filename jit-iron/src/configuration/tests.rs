@@ -1,10 +1,224 @@
-//! Whole configurations: the installed examples, and random texts.
+//! Whole configurations: what operations make of entries, the installed examples, and random texts.
 
+use super::request::check;
 use super::*;
 use aie_hal::ArchRegistry;
-use aie_ops::F16Policy;
+use aie_ops::{DataType, F16Policy, Placement, table};
 use rstest::rstest;
 use std::collections::BTreeSet;
+use std::fs;
+
+fn kernel(name: &str, source: &str, inputs: &[&str], output: &str, more: &str) -> String {
+    let inputs = inputs.iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ");
+    format!(
+        r#"{{"kernel_name": "{name}", "kernel_source": "{source}", "arch": "aie2",
+            "input_tensors": [{inputs}], "output_tensor": "{output}"{more}}}"#
+    )
+}
+
+fn sum(extents: &str, more: &str) -> String {
+    let tensor = format!("({extents})/f32");
+    kernel("ggml_op_add", "binary_ops.py", &[&tensor, &tensor], &tensor, more)
+}
+
+fn run_with(kernels: &[String], f16: F16Policy, folder: Option<&Path>) -> Result<Validated, Vec<String>> {
+    let document = Document::new("c.json", format!("{{\"kernels\": [\n{}\n]}}", kernels.join(",\n")));
+    let arches = ArchRegistry::builtin();
+    let result = parse(&document, &Rules { arches: &arches, f16, kernels_dir: folder });
+    result.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+fn run(kernels: &[String]) -> Result<Validated, Vec<String>> {
+    run_with(kernels, F16Policy::F32, None)
+}
+
+fn one_problem(kernels: &[String]) -> String {
+    let problems = run(kernels).unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:#?}");
+    problems[0].clone()
+}
+
+#[test]
+fn a_kernel_has_the_name_that_the_backend_looks_for() {
+    let found = run(&[sum("32,4,1,1", "")]).unwrap();
+    let kernel = &found.kernels[0];
+    assert_eq!(kernel.name, "add-128f32-128f32-128f32");
+    assert_eq!(kernel.exported_name, kernel.name);
+    assert_eq!(kernel.node.output.ne, [128, 1, 1, 1]);
+    assert_eq!((kernel.arch.name.as_str(), found.notes.len()), ("aie2", 0));
+    let found = run(&[sum("32,4,1,1", r#", "exported_name": "add_f32""#)]).unwrap();
+    assert_eq!(found.kernels[0].exported_name, "add_f32");
+}
+
+#[rstest]
+#[case(F16Policy::F32, "silu-8f32-8f32")]
+#[case(F16Policy::Bf16, "silu-8bf16-8bf16")]
+fn half_precision_follows_the_policy(#[case] policy: F16Policy, #[case] name: &str) {
+    let kernel = kernel("ggml_unary_op_silu", "unary_ops.py", &["(8,1,1,1)/f16"], "(8,1,1,1)/f16", "");
+    assert_eq!(run_with(&[kernel], policy, None).unwrap().kernels[0].name, name);
+}
+
+#[test]
+fn parameters_and_strides_reach_the_node() {
+    let scale = kernel("ggml_op_scale", "scale.py", &["(8,1,1,1)/f32"], "(8,1,1,1)/f32", r#", "op_params": [1.5]"#);
+    let found = run(&[scale]).unwrap();
+    assert_eq!(found.kernels[0].name, "scale-8f32-8f32-925a34a8500216b0");
+    let strided = sum("8,1,1,1", "").replacen("(8,1,1,1)/f32", "(8,1,1,1)/f32/(2,16,16,16)", 1);
+    assert_eq!(run(&[strided]).unwrap().kernels[0].name, "add-8f32-8f32-8f32");
+}
+
+#[test]
+fn holes_keep_their_slots_and_trailing_ones_go() {
+    let inputs = r#"["(8,4,1,1)/f32", null, null]"#;
+    let rows = sum("8,4,1,1", "").replace("ggml_op_add", "ggml_op_soft_max").replace("binary_ops", "soft_max");
+    let text = rows.replace(r#"["(8,4,1,1)/f32", "(8,4,1,1)/f32"]"#, inputs).replace("}", r#", "op_params": [1.0]}"#);
+    assert_eq!(run(&[text]).unwrap().kernels[0].node.sources.len(), 1);
+}
+
+#[rstest]
+#[case("ggml_op_ad", "unknown kernel 'ggml_op_ad'; did you mean ggml_op_add")]
+#[case("add", "unknown kernel 'add'; did you mean ggml_op_add?")]
+#[case("quite_wrong_it_is", "unknown kernel 'quite_wrong_it_is'; kernels are named ggml_op_add, ")]
+fn unknown_kernels_are_explained(#[case] name: &str, #[case] expected: &str) {
+    let message = one_problem(&[sum("8,1,1,1", "").replace("ggml_op_add", name)]);
+    assert!(message.contains(&format!("c.json:2:17: kernels[0].kernel_name: {expected}")), "{message}");
+}
+
+#[test]
+fn unknown_arches_are_explained() {
+    let message = one_problem(&[sum("8,1,1,1", "").replace("\"aie2\"", "\"aie3\"")]);
+    assert!(message.contains("kernels[0].arch: unknown arch 'aie3'; did you mean aie2? possible: aie2, aie2p"));
+    assert!(message.ends_with("AIE_HAL_ARCH_PATH"), "{message}");
+}
+
+#[test]
+fn sources_must_have_the_kernel() {
+    let message = one_problem(&[sum("8,1,1,1", "").replace("binary_ops.py", "../unary_ops.py")]);
+    let expected = "Kernel source not found: ../unary_ops.py has no ggml_op_add; it is in binary_ops.py";
+    assert!(message.ends_with(expected), "{message}");
+    let problems = run(&[sum("8,1,1,1", "").replace("binary_ops.py", "x.py").replace("op_add", "op_ddx")]).unwrap_err();
+    assert!(problems[1].contains("Kernel source not found: x.py; "), "{problems:#?}");
+    assert!(problems[1].contains("binary_ops.py, "), "{problems:#?}");
+}
+
+#[test]
+fn a_folder_of_designs_must_have_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("scale.py"), "").unwrap();
+    let kernels = [sum("8,1,1,1", "")];
+    let message = run_with(&kernels, F16Policy::F32, Some(folder.path())).unwrap_err().remove(0);
+    let path = folder.path().join("binary_ops.py");
+    let expected =
+        format!("Kernel source not found: {}; the folder has scale.py; correct --kernels-dir", path.display());
+    assert!(message.ends_with(&expected), "{message}");
+    fs::write(path, "").unwrap();
+    assert!(run_with(&kernels, F16Policy::F32, Some(folder.path())).is_ok());
+}
+
+/// The C++ documents' product breaks three of ggml's rules, and all three are told.
+#[test]
+fn the_product_of_the_cpp_documents_is_refused_with_every_reason() {
+    let product = kernel(
+        "ggml_op_mul_mat",
+        "mul_mat.py",
+        &["(1024,768,1,1)/bf16", "(768,1024,1,1)/bf16"],
+        "(1024,1024,1,1)/bf16",
+        "",
+    );
+    let message = one_problem(&[product]);
+    assert!(
+        message.starts_with("c.json:2:1: kernels[0]: MUL_MAT: type bf16 of the result; possible: f32; "),
+        "{message}"
+    );
+    assert!(message.contains("src0.ne0 must equal src1.ne0, here 1024 and 768"), "{message}");
+    assert!(message.contains("the result is f32, here bf16"), "{message}");
+    assert!(message.ends_with("write the result as (768,1024,1,1)/f32"), "{message}");
+}
+
+#[rstest]
+#[case::rule(sum("8,1,1,1", "").replacen("(8,1,1,1)/f32", "(3,1,1,1)/f32", 1), "ADD: source 0 has extents")]
+#[case::count(sum("8,1,1,1", "").replace("[\"(8,1,1,1)/f32\", ", "["), "ADD: source 1 is missing")]
+#[case::empty(sum("0,1,1,1", ""), "has no elements")]
+#[case::name(sum("8,1,1,1", r#", "exported_name": "../a""#), "'exported_name' cannot name files: `../a` has '/' in it")]
+fn what_an_operation_refuses_is_a_mistake(#[case] kernel: String, #[case] expected: &str) {
+    let message = one_problem(&[kernel]);
+    assert!(message.contains(expected), "{message}");
+}
+
+#[test]
+fn operations_of_the_host_have_no_kernel() {
+    let op = table::all().find_map(|op| {
+        let mut nodes = DataType::ALL.iter().flat_map(|dtype| op.examples(*dtype));
+        let node = nodes.find(|node| op.check(node).is_ok() && matches!(op.placement(node), Placement::Host(_)))?;
+        Some((op, node))
+    });
+    let (op, node) = op.expect("some operation runs on the host");
+    let message = check(op, &node, F16Policy::F32).unwrap_err();
+    assert!(message.contains("is computed on the host") && message.ends_with("remove it"), "{message}");
+}
+
+#[test]
+fn equal_entries_are_made_once_and_different_ones_need_different_names() {
+    let found = run(&[sum("8,1,1,1", ""), sum("4,2,1,1", "")]).unwrap();
+    assert_eq!(found.kernels.len(), 1);
+    let note = found.notes[0].to_string();
+    assert!(note.contains("kernels[1]: the same kernel as c.json:2:1: kernels[0]; it is made once"), "{note}");
+
+    let named = r#", "exported_name": "sum""#;
+    let message = one_problem(&[sum("8,1,1,1", named), sum("16,1,1,1", named)]);
+    assert!(
+        message.contains("kernels[1]: 'sum' of aie2 is also the name of c.json:2:1: kernels[0] (add-8f32-"),
+        "{message}"
+    );
+    let other_arch = sum("16,1,1,1", named).replace("\"aie2\"", "\"aie2p\"");
+    assert_eq!(run(&[sum("8,1,1,1", named), other_arch]).unwrap().kernels.len(), 2);
+}
+
+#[test]
+fn names_of_other_kernels_are_refused_in_both_orders() {
+    let thief = sum("16,1,1,1", r#", "exported_name": "add-8f32-8f32-8f32""#);
+    for kernels in [
+        [sum("8,1,1,1", r#", "exported_name": "x""#), thief.clone()],
+        [thief, sum("8,1,1,1", r#", "exported_name": "x""#)],
+    ] {
+        let message = one_problem(&kernels);
+        assert!(message.contains("is the name under which the backend looks for"), "{message}");
+    }
+}
+
+#[test]
+fn kernels_whose_names_leave_out_what_differs_have_different_stems() {
+    let leaky = |slope: &str, more: &str| {
+        let more = format!(r#", "op_params": [{slope}]{more}"#);
+        kernel("ggml_op_leaky_relu", "unary_ops.py", &["(8,1,1,1)/f32"], "(8,1,1,1)/f32", &more)
+    };
+    let found = run(&[leaky("0.1", ""), leaky("0.2", "")]).unwrap().kernels;
+    assert_eq!(found[0].name, found[1].name);
+    assert_ne!(found[0].exported_name, found[1].exported_name);
+    let named = r#", "exported_name": "leaky_relu-8f32-8f32""#;
+    assert_eq!(run(&[leaky("0.1", named), leaky("0.2", "")]).unwrap().kernels.len(), 2);
+    assert!(one_problem(&[leaky("0.1", named), leaky("0.2", named)]).contains("which is another kernel"));
+}
+
+#[test]
+fn mistakes_of_all_entries_come_in_the_order_of_the_file() {
+    let kernels = [
+        sum("8,1,1", ""),
+        sum("8,1,1,1", "").replace("op_add", "op_adx").replace("aie2", "aie9"),
+        sum("8,1,1,1", "").replace("binary_ops", "bin"),
+    ];
+    let problems = run(&kernels).unwrap_err();
+    let lines: Vec<&str> = problems.iter().map(|problem| problem.split(": ").nth(1).unwrap()).collect();
+    let expected = [
+        "kernels[0].input_tensors[0]",
+        "kernels[0].input_tensors[1]",
+        "kernels[0].output_tensor",
+        "kernels[1].kernel_name",
+        "kernels[1].arch",
+        "kernels[2].kernel_source",
+    ];
+    assert_eq!(lines, expected);
+}
 
 #[rstest]
 #[case("minimal-kernel-config.json", 2, 1)]
@@ -144,8 +358,8 @@ fn every_operation_can_be_configured() {
     let arches = ArchRegistry::builtin();
     let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None };
     let mut configured = BTreeSet::new();
-    for op in aie_ops::table::all() {
-        for node in aie_ops::DataType::ALL.iter().flat_map(|dtype| op.examples(*dtype)) {
+    for op in table::all() {
+        for node in DataType::ALL.iter().flat_map(|dtype| op.examples(*dtype)) {
             let Some(text) = configuration(op, &node) else { continue };
             if parse(&Document::new("o.json", text), &rules).is_ok() {
                 configured.insert(op.name());

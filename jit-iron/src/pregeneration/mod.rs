@@ -5,9 +5,6 @@
 //! `GGML_HSA_KERNEL_DIR`. A kernel that is there already, whole and from the same sources, is kept: an interrupted run is
 //! taken up by starting it again. Each kernel appears with all of its files or not at all.
 
-mod embedding;
-mod interruption;
-mod links;
 mod output;
 mod progress;
 mod report;
@@ -15,13 +12,10 @@ mod run;
 pub mod stats_file;
 mod toolchain;
 
-pub use embedding::write_packs;
-pub use interruption::Interruption;
-pub use links::{Links, plan_links};
-pub use output::{OutputDirectory, OutputError};
+pub use output::{Links, OutputDirectory, OutputError, plan_links, write_packs};
 pub use progress::Progress;
 pub use report::{KernelReport, Report, Status};
-pub use run::{Options, generate, plan};
+pub use run::{Interruption, Options, generate, plan};
 pub use toolchain::{IronOptions, iron_compiler};
 
 #[cfg(test)]

@@ -1,16 +1,21 @@
-//! Making kernels, several at a time.
+//! Making kernels, several at a time; after Ctrl-C nothing partial is left.
+//!
+//! The first SIGINT or SIGTERM lets kernels in hand be finished and starts no further one. The second ends the process, but never
+//! while the files of a kernel are being put in place. Signals are blocked in every thread and taken by one that waits for
+//! them, which needs no handler and so no unsafe code.
 
-use super::interruption::Interruption;
-use super::links::{Links, plan_links};
-use super::output::{self, OutputDirectory};
+use super::output::{self, Links, OutputDirectory, plan_links};
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
+use crate::cache::{Wanted, origin};
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::configuration::{KernelRequest, Validated};
-use crate::manifest::{Manifest, Origin};
-use parking_lot::Mutex;
+use crate::manifest::Manifest;
+use nix::sys::signal::{SigSet, Signal};
+use parking_lot::{Mutex, RwLock};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// How much of a compiler's output a report carries, in bytes.
@@ -30,6 +35,58 @@ pub struct Options {
 impl Options {
     fn wants(&self, kernel: &KernelRequest) -> bool {
         self.arches.is_empty() || self.arches.contains(&kernel.arch.name)
+    }
+}
+
+/// Whether somebody wants the run to end.
+#[derive(Debug, Default)]
+pub struct Interruption {
+    requested: AtomicBool,
+    /// Read by those who write kernels, written by whoever ends the process.
+    writing: RwLock<()>,
+}
+
+impl Interruption {
+    /// Watches the signals of this process. To be called before other threads are started, because these inherit that the
+    /// signals are blocked; so do child processes, which have to be ended by other means.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn watch() -> std::io::Result<Arc<Self>> {
+        let mut signals = SigSet::empty();
+        signals.add(Signal::SIGINT);
+        signals.add(Signal::SIGTERM);
+        signals.thread_block()?;
+        let this = Arc::new(Self::default());
+        let watched = Arc::clone(&this);
+        std::thread::Builder::new().name("signals".into()).spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                if watched.request() {
+                    eprintln!("interrupted: finishing the kernels in hand; once more to stop at once");
+                    continue;
+                }
+                let _writing = watched.writing.write();
+                // What a shell reports of a process that a signal ended.
+                std::process::exit(128 + signal as i32);
+            }
+        })?;
+        Ok(this)
+    }
+
+    /// Asks the run to end; whether this is the first time.
+    pub fn request(&self) -> bool {
+        !self.requested.swap(true, SeqCst)
+    }
+
+    /// Whether the run has to end.
+    pub fn requested(&self) -> bool {
+        self.requested.load(SeqCst)
+    }
+
+    /// Does something that the end of the process must not cut in two.
+    pub fn uninterrupted<T>(&self, action: impl FnOnce() -> T) -> T {
+        let _writing = self.writing.read();
+        action()
     }
 }
 
@@ -143,11 +200,8 @@ impl Run<'_> {
 
     /// The caller holds the kernel's lock.
     fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
-        let origin = Origin {
-            compiler: self.compiler.name().into(),
-            toolchain: self.compiler.identity(),
-            sources: self.compiler.sources(kernel.op, &kernel.node, &kernel.arch),
-        };
+        let wanted = Wanted { op: kernel.op, node: &kernel.node, arch: &kernel.arch, name: &kernel.name };
+        let origin = origin(self.compiler, &wanted);
         match self.output.current(kernel, &origin) {
             Ok(artifact) if !self.force => {
                 report.status = Status::Kept;
@@ -209,4 +263,19 @@ fn end_of(output: &[u8]) -> String {
     let end = &output[output.len().saturating_sub(OUTPUT_BYTES)..];
     let text = String::from_utf8_lossy(end);
     if end.len() == output.len() { text.into_owned() } else { format!("[...] {text}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_request_is_told_from_the_second() {
+        let interruption = Interruption::default();
+        assert!(!interruption.requested());
+        assert!(interruption.request());
+        assert!(interruption.requested());
+        assert!(!interruption.request());
+        assert_eq!(interruption.uninterrupted(|| 7), 7);
+    }
 }

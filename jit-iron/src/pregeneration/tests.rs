@@ -1,17 +1,18 @@
 //! Runs with compilers that fail, and directories that others have written to.
 
 use super::*;
+use crate::compiler::tests::Double;
 use crate::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use crate::configuration::{Document, Rules, Validated, parse};
 use crate::directory::KernelDirectory;
-use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_ops::{F16Policy, Node, Operation};
+use aie_hal::ArchRegistry;
+use aie_ops::F16Policy;
 use rstest::rstest;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use tempfile::TempDir;
 
 /// Sums of so many floats, under names `s<elements>` or, for 0, under the name that is looked for.
@@ -52,42 +53,6 @@ fn statuses(report: &Report) -> Vec<Status> {
 
 fn files(folder: &Path) -> BTreeSet<String> {
     fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-}
-
-/// Makes reference artifacts as a toolchain whose version can be chosen, except for what it fails on.
-#[derive(Debug)]
-struct Double {
-    version: &'static str,
-    error: Option<CompileError>,
-    /// Kernels that have to be in hand at the same time.
-    together: Barrier,
-    calls: AtomicUsize,
-}
-
-impl Double {
-    fn new(version: &'static str) -> Self {
-        Self { version, error: None, together: Barrier::new(1), calls: AtomicUsize::new(0) }
-    }
-}
-
-impl KernelCompiler for Double {
-    fn name(&self) -> &str {
-        "double"
-    }
-    fn identity(&self) -> String {
-        self.version.into()
-    }
-    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
-        "none".into()
-    }
-    fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-        self.calls.fetch_add(1, SeqCst);
-        self.together.wait();
-        match &self.error {
-            Some(error) if node.output.ne[0] == 16 => Err(error.clone()),
-            _ => ReferenceCompiler.compile(op, node, arch),
-        }
-    }
 }
 
 #[test]
@@ -137,12 +102,12 @@ fn what_is_stale_or_damaged_is_made_again_with_the_reason() {
 #[case(CompileError::Unavailable("no".into()), "")]
 fn one_failure_does_not_keep_the_others_from_being_made(#[case] error: CompileError, #[case] output: &str) {
     let root = TempDir::new().unwrap();
-    let double = Double { error: Some(error), ..Double::new("1") };
+    let double = Double::failing(16, error);
     let (report, nothing_tried) = run_with(&sums(&[8, 16, 32], false), &double, root.path(), &options(2));
     assert_eq!(statuses(&report), [Status::Made, Status::Failed, Status::Made]);
     let failed = &report.kernels[1];
     assert_eq!((failed.cause.as_deref(), failed.output.as_str(), failed.bytes), (Some("no"), output, 0));
-    assert_eq!(nothing_tried, matches!(double.error, Some(CompileError::Unavailable(_))));
+    assert_eq!(nothing_tried, matches!(*double.error.lock(), Some(CompileError::Unavailable(_))));
     assert!(!root.path().join("aie2p/add-16f32-16f32-16f32.pdi").exists());
     assert_eq!(report.summary(), "Generated 2/3 kernel(s) successfully");
 }
@@ -153,7 +118,7 @@ fn a_long_output_is_cut_at_its_beginning() {
     let mut output = vec![b'x'; 1 << 20];
     output.extend_from_slice(b"error: the end");
     let error = CompileError::Failed(Failure { cause: "no".into(), output: output.into() });
-    let double = Double { error: Some(error), ..Double::new("1") };
+    let double = Double::failing(16, error);
     let (report, _) = run_with(&sums(&[16], false), &double, root.path(), &options(1));
     let output = &report.kernels[0].output;
     assert!(output.starts_with("[...] x") && output.ends_with("error: the end") && output.len() < 70_000);

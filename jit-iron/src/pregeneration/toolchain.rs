@@ -46,7 +46,6 @@ pub fn iron_compiler(
     let builder = places.compiler().map_err(|error| unavailable(error.to_string()))?;
     let builder = builder.limits(WorkerLimits { workers: options.jobs, ..WorkerLimits::default() });
     let compiler = if options.verbose { builder.verbose(|_, bytes| drop(stderr().write_all(bytes))) } else { builder };
-    let compiler = compiler.build();
     compiler.start().map_err(|error| unavailable(error.to_string()))?;
     Ok(Arc::new(compiler))
 }

@@ -1,15 +1,20 @@
-//! The compiler that asks workers.
+//! The compiler that asks workers: request, reply, result files.
 
-use super::captured::Listener;
-use super::job::Task;
-use super::pool::Pool;
+use super::ending::{Captured, Ending, Listener};
+use super::folder::JobFolder;
+use super::pool::{self, Pool};
+use super::process::{Watch, WorkerProcess};
+use super::protocol::{self, Reply, Request};
 use super::{WorkerCommand, WorkerLimits};
-use crate::compiler::{CompileError, KernelCompiler};
+use crate::compiler::{CompileError, Failure, KernelCompiler};
+use crate::kernel_files::check_arguments;
+use crate::kernel_source::KernelSource;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::{Node, Operation};
+use aie_ops::name::kernel_name;
+use aie_ops::{Node, Operation, fit};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 type Requirement = dyn Fn() -> Result<(), String> + Send + Sync;
 type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
@@ -25,82 +30,48 @@ pub struct WorkerCompiler {
     pool: Pool,
 }
 
-/// Options of a [`WorkerCompiler`].
-pub struct WorkerCompilerBuilder {
-    name: String,
-    folder: String,
-    command: WorkerCommand,
-    sources: Box<Sources>,
-    limits: WorkerLimits,
-    work_folder: Option<PathBuf>,
-    listener: Option<Arc<Listener>>,
-    identity: Option<String>,
-    requirement: Option<Box<Requirement>>,
-}
-
 impl WorkerCompiler {
     /// A compiler with a name, the command of its workers, and the digest of what a kernel is made from
     /// ([`KernelCompiler::sources`]). Nothing is started yet.
-    pub fn builder(
+    pub fn new(
         name: impl Into<String>,
         command: WorkerCommand,
         sources: impl Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync + 'static,
-    ) -> WorkerCompilerBuilder {
-        WorkerCompilerBuilder {
-            name: name.into(),
-            folder: String::new(),
-            command,
-            sources: Box::new(sources),
-            limits: WorkerLimits::default(),
-            work_folder: None,
-            listener: None,
-            identity: None,
-            requirement: None,
-        }
+    ) -> Self {
+        let pool = Pool::new(name.into(), command);
+        Self { folder: String::new(), sources: Box::new(sources), requirement: None, pool }
     }
-}
 
-impl WorkerCompiler {
-    /// Starts a worker, if none has been, so that a missing toolchain is known before there is anything to compile.
-    ///
-    /// # Errors
-    /// [`CompileError::Unavailable`] with what the worker said, or why it did not start.
-    pub fn start(&self) -> Result<(), CompileError> {
-        self.pool.lend().map(|lease| lease.give_back())
-    }
-}
-
-impl WorkerCompilerBuilder {
     /// The folder of its kernels in a cache ([`KernelCompiler::folder`]). Empty unless set.
-    pub fn folder(mut self, folder: impl Into<String>) -> Self {
+    pub fn cache_folder(mut self, folder: impl Into<String>) -> Self {
         self.folder = folder.into();
         self
     }
 
     /// Other limits than the default ones.
     pub fn limits(mut self, limits: WorkerLimits) -> Self {
-        self.limits = limits;
+        self.pool.limits = limits;
         self
     }
 
     /// Where workers write until a kernel is done; made if it is missing. The folder for temporary files unless set. The path
     /// must be UTF-8.
     pub fn work_folder(mut self, path: impl Into<PathBuf>) -> Self {
-        self.work_folder = Some(path.into());
+        self.pool.parent = path.into();
         self
     }
 
     /// Asks the compiler to print what it does, and passes on what it prints, as it comes: the kernel's name and bytes that may
     /// begin and end anywhere. The name is empty while a worker starts. Called by the threads that ask for kernels.
     pub fn verbose(mut self, listener: impl Fn(&str, &[u8]) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Arc::new(listener));
+        self.pool.listener = Some(Arc::new(listener));
         self
     }
 
     /// What the workers must say they are ([`KernelCompiler::identity`]), when that is known before one is started. Kernels can
     /// then be looked up in a cache without starting one, and a worker of another version is refused.
-    pub fn identity(mut self, identity: impl Into<String>) -> Self {
-        self.identity = Some(identity.into());
+    pub fn known_identity(mut self, identity: impl Into<String>) -> Self {
+        self.pool.identity = OnceLock::from(identity.into());
         self
     }
 
@@ -111,11 +82,12 @@ impl WorkerCompilerBuilder {
         self
     }
 
-    /// Makes the compiler.
-    pub fn build(self) -> WorkerCompiler {
-        let parent = self.work_folder.unwrap_or_else(std::env::temp_dir);
-        let pool = Pool::new(self.name, self.command, self.limits, parent, self.listener, self.identity);
-        WorkerCompiler { folder: self.folder, sources: self.sources, requirement: self.requirement, pool }
+    /// Starts a worker, if none has been, so that a missing toolchain is known before there is anything to compile.
+    ///
+    /// # Errors
+    /// [`CompileError::Unavailable`] with what the worker said, or why it did not start.
+    pub fn start(&self) -> Result<(), CompileError> {
+        self.pool.lend().map(|lease| lease.give_back())
     }
 }
 
@@ -154,11 +126,11 @@ impl KernelCompiler for WorkerCompiler {
         };
         let (compiler, limits, listener) = (pool.name.as_str(), &pool.limits, pool.listener.as_deref());
         let task = Task { compiler, limits, listener, id: pool.next_job(), op, node, arch };
-        let answer = task.run(worker);
-        if answer.usable {
+        let (result, usable) = task.run(worker);
+        if usable {
             lease.give_back();
         }
-        answer.result
+        result
     }
 }
 
@@ -175,14 +147,122 @@ impl fmt::Debug for WorkerCompiler {
     }
 }
 
-impl fmt::Debug for WorkerCompilerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerCompilerBuilder")
-            .field("name", &self.name)
-            .field("folder", &self.folder)
-            .field("command", &self.command)
-            .field("limits", &self.limits)
-            .field("work_folder", &self.work_folder)
-            .finish_non_exhaustive()
+/// The answer of a worker, and whether the worker can be given another job.
+type Answer = (Result<KernelArtifact, CompileError>, bool);
+
+/// One kernel: what a job is, besides the worker that does it.
+struct Task<'a> {
+    /// Name of the compiler, for messages.
+    compiler: &'a str,
+    limits: &'a WorkerLimits,
+    listener: Option<&'a Listener>,
+    /// Unlike that of any other job of the worker.
+    id: u64,
+    op: &'a dyn Operation,
+    node: &'a Node,
+    arch: &'a Arch,
+}
+
+impl Task<'_> {
+    /// Has `worker` do it. Its folder is gone when this returns.
+    fn run(&self, worker: &mut WorkerProcess) -> Answer {
+        let folder = match worker.folder().job(self.id) {
+            Ok(folder) => folder,
+            Err(error) => {
+                let cause = format!("cannot make a work folder in {}: {error}", worker.folder().path().display());
+                return (Err(CompileError::Unavailable(cause)), false);
+            }
+        };
+        let answer = self.ask(worker, &folder);
+        if !answer.1 {
+            // Before its folder is removed, so that nobody writes there any more.
+            worker.kill();
+        } else {
+            worker.sweep();
+        }
+        answer
+    }
+
+    fn ask(&self, worker: &mut WorkerProcess, folder: &JobFolder) -> Answer {
+        let kernel = kernel_name(self.op, self.node);
+        let request = match self.request(&kernel, folder) {
+            Ok(request) => request,
+            Err(cause) => return (Err(CompileError::Unavailable(cause)), true),
+        };
+        let mut captured = Captured::new(self.limits.output_bytes, &kernel, self.listener);
+        let mut watch =
+            Watch { time: self.limits.time, captured: &mut captured, folder_bytes: self.limits.folder_bytes };
+        let reply = worker.ask(&request, &mut watch).and_then(|line| self.parse(&line));
+        let (error, usable) = match reply {
+            Ok(Reply::Done { pdi, instructions, .. }) => match self.artifact(&kernel, folder, &pdi, &instructions) {
+                Ok(artifact) => return (Ok(artifact), true),
+                Err(reason) => {
+                    let cause = format!("the {} compiler wrote wrong files: {reason}", self.compiler);
+                    (CompileError::Failed(Failure { cause, output: captured.into_bytes() }), false)
+                }
+            },
+            Ok(Reply::Failed { cause, .. }) => {
+                (CompileError::Failed(Failure { cause, output: captured.into_bytes() }), true)
+            }
+            Ok(Reply::Unsupported { cause, .. }) => (CompileError::Unsupported(cause), true),
+            Ok(Reply::Unavailable { cause, .. }) => (CompileError::Unavailable(pool::with_hint(cause)), true),
+            Err(ending) => (ending.of_job(self.compiler, self.limits, captured), false),
+        };
+        (Err(blame_the_disk(error, folder)), usable)
+    }
+
+    fn request(&self, kernel: &str, folder: &JobFolder) -> Result<Vec<u8>, String> {
+        let path = folder.path();
+        let work_dir = path.to_str().ok_or_else(|| {
+            format!(
+                "the work folder {} is not UTF-8, which the protocol cannot say; choose another one",
+                path.display()
+            )
+        })?;
+        let KernelSource { file, function } = KernelSource::of(self.op);
+        let job = protocol::Job {
+            id: self.id,
+            kernel: kernel.to_owned(),
+            arch: self.arch.name.clone(),
+            node: self.node.clone(),
+            source: file,
+            function,
+            work_dir: work_dir.to_owned(),
+            verbose: self.listener.is_some(),
+        };
+        protocol::line(&Request::Compile(job)).map_err(|error| format!("the request cannot be written: {error}"))
+    }
+
+    fn parse(&self, line: &[u8]) -> Result<Reply, Ending> {
+        let reply: Reply = serde_json::from_slice(line).map_err(|error| {
+            Ending::Nonsense(format!("it answered {}, which is no reply: {error}", protocol::quote(line)))
+        })?;
+        if reply.id() == self.id {
+            Ok(reply)
+        } else {
+            Err(Ending::Nonsense(format!("it answered job {}, the job is {}", reply.id(), self.id)))
+        }
+    }
+
+    fn artifact(&self, kernel: &str, folder: &JobFolder, pdi: &str, insts: &str) -> Result<KernelArtifact, String> {
+        let limit = self.arch.limits.device_heap_bytes;
+        let (pdi, insts) = (folder.read(pdi, limit)?, folder.read(insts, limit)?);
+        let artifact = KernelArtifact::new(kernel, self.arch.name.as_str(), self.arch.dev_gen, pdi, insts)
+            .map_err(|error| error.to_string())?;
+        check_arguments(&artifact, self.node).map_err(|reason| format!("the kernel {reason}"))?;
+        fit::check(self.op, self.node, &artifact).map_err(|misfit| misfit.to_string())?;
+        Ok(artifact)
+    }
+}
+
+/// On a full disk everything fails, which says nothing about the kernel.
+fn blame_the_disk(error: CompileError, folder: &JobFolder) -> CompileError {
+    match error {
+        CompileError::Failed(failure) if folder.is_full() => CompileError::Unavailable(format!(
+            "no space is left for {}: free some, or choose another folder for temporary files; the compiler says: {}",
+            folder.path().display(),
+            failure.cause
+        )),
+        error => error,
     }
 }

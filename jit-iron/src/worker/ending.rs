@@ -1,12 +1,13 @@
-//! Why a worker gave no answer, and what that says about the kernel.
+//! What a worker printed, why it gave no answer, and what that says about the kernel.
 
 use super::WorkerLimits;
-use super::captured::Captured;
-use super::limits::Bytes;
+use super::command::Bytes;
 use crate::compiler::{CompileError, Failure};
 use crate::settings::{GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_TIMEOUT};
-use rustix::process::{Signal, WaitIdStatus};
+use nix::sys::signal::Signal;
+use rustix::process::WaitIdStatus;
 use std::fmt;
+use std::sync::Arc;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +31,16 @@ impl Exit {
     }
 
     fn is(self, signals: &[Signal]) -> bool {
-        signals.iter().any(|signal| self == Self::Signal(signal.as_raw()))
+        signals.iter().any(|signal| self == Self::Signal(*signal as i32))
     }
 }
 
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Signal(number) => match NAMES.iter().find(|(signal, _)| signal.as_raw() == number) {
-                Some((_, name)) => write!(f, "was killed by {name}"),
-                None => write!(f, "was killed by signal {number}"),
+            Self::Signal(number) => match Signal::try_from(number) {
+                Ok(signal) => write!(f, "was killed by {signal}"),
+                Err(_) => write!(f, "was killed by signal {number}"),
             },
             Self::Code(code) => write!(f, "ended with exit status {code}"),
             Self::Unknown => f.write_str("ended, it is not known how"),
@@ -47,27 +48,10 @@ impl fmt::Display for Exit {
     }
 }
 
-const NAMES: &[(Signal, &str)] = &[
-    (Signal::ABORT, "SIGABRT"),
-    (Signal::BUS, "SIGBUS"),
-    (Signal::FPE, "SIGFPE"),
-    (Signal::HUP, "SIGHUP"),
-    (Signal::ILL, "SIGILL"),
-    (Signal::INT, "SIGINT"),
-    (Signal::KILL, "SIGKILL"),
-    (Signal::PIPE, "SIGPIPE"),
-    (Signal::SEGV, "SIGSEGV"),
-    (Signal::SYS, "SIGSYS"),
-    (Signal::TERM, "SIGTERM"),
-    (Signal::TRAP, "SIGTRAP"),
-    (Signal::XCPU, "SIGXCPU"),
-    (Signal::XFSZ, "SIGXFSZ"),
-];
-
 /// Signals that no program sends itself by mistake: the system when it runs out of memory or is shut down, or a person.
-const FROM_OUTSIDE: &[Signal] = &[Signal::KILL, Signal::TERM, Signal::HUP, Signal::INT];
+const FROM_OUTSIDE: &[Signal] = &[Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT];
 /// How programs end that get no more memory, among others.
-const PERHAPS_MEMORY: &[Signal] = &[Signal::ABORT, Signal::SEGV, Signal::BUS];
+const PERHAPS_MEMORY: &[Signal] = &[Signal::SIGABRT, Signal::SIGSEGV, Signal::SIGBUS];
 
 /// Why there is no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +89,7 @@ impl Ending {
                  of its design",
                 Bytes(limits.folder_bytes)
             ),
-            Self::Ended(exit) if exit.is(&[Signal::XFSZ]) => {
+            Self::Ended(exit) if exit.is(&[Signal::SIGXFSZ]) => {
                 format!("{exit} because it wrote a file of more than {}", Bytes(limits.file_bytes))
             }
             Self::Ended(exit) if exit.is(FROM_OUTSIDE) => format!(
@@ -152,10 +136,57 @@ impl Ending {
     }
 }
 
+/// Hears what a compiler prints, as it comes: the kernel's name and the bytes, which may end anywhere. Called by the thread
+/// that asked for the kernel.
+pub(super) type Listener = dyn Fn(&str, &[u8]) + Send + Sync;
+
+/// It printed more than it may.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMuch;
+
+/// The output of one compilation.
+pub(super) struct Captured<'a> {
+    bytes: Vec<u8>,
+    limit: usize,
+    kernel: &'a str,
+    listener: Option<&'a Listener>,
+}
+
+impl<'a> Captured<'a> {
+    /// Nothing yet, of at most `limit` bytes.
+    pub fn new(limit: usize, kernel: &'a str, listener: Option<&'a Listener>) -> Self {
+        Self { bytes: Vec::new(), limit, kernel, listener }
+    }
+
+    /// Adds what came, as far as it fits.
+    pub fn add(&mut self, bytes: &[u8]) -> Result<(), TooMuch> {
+        let fitting = &bytes[..bytes.len().min(self.limit - self.bytes.len())];
+        self.bytes.extend_from_slice(fitting);
+        if let Some(listener) = self.listener.filter(|_| !fitting.is_empty()) {
+            listener(self.kernel, fitting);
+        }
+        if fitting.len() < bytes.len() { Err(TooMuch) } else { Ok(()) }
+    }
+
+    /// All of it.
+    pub fn into_bytes(self) -> Arc<[u8]> {
+        self.bytes.into()
+    }
+
+    /// The last line that says something, for messages.
+    pub fn last_line(&self) -> Option<String> {
+        let tail = &self.bytes[self.bytes.len().saturating_sub(4096)..];
+        let text = String::from_utf8_lossy(tail);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().take(200).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rstest::rstest;
+    use std::sync::Mutex;
 
     fn limits() -> WorkerLimits {
         WorkerLimits { time: std::time::Duration::from_millis(1500), ..WorkerLimits::default() }
@@ -205,5 +236,31 @@ mod tests {
         let expected = "the iron compiler does not start: /opt/worker said nothing for 60 s and was ended; its last words: no such \
                         module";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn all_that_fits_is_kept_and_passed_on() {
+        let heard = Mutex::new(Vec::new());
+        let heard = Arc::new(heard);
+        let sink = Arc::clone(&heard);
+        let listener = move |kernel: &str, bytes: &[u8]| sink.lock().unwrap().push((kernel.to_owned(), bytes.to_vec()));
+        let mut captured = Captured::new(5, "k", Some(&listener));
+        assert_eq!(captured.add(b"abc"), Ok(()));
+        assert_eq!(captured.add(b"de"), Ok(()));
+        assert_eq!(captured.add(b""), Ok(()));
+        assert_eq!(captured.add(b"f"), Err(TooMuch));
+        let pieces = [("k".to_owned(), b"abc".to_vec()), ("k".to_owned(), b"de".to_vec())];
+        assert_eq!(*heard.lock().unwrap(), pieces);
+        assert_eq!(*captured.into_bytes(), *b"abcde");
+    }
+
+    #[test]
+    fn the_last_line_that_says_something() {
+        let mut captured = Captured::new(1 << 20, "k", None);
+        assert_eq!(captured.last_line(), None);
+        captured.add(b"one\n two \n\n").unwrap();
+        assert_eq!(captured.last_line().unwrap(), "two");
+        captured.add(&[b'x'; 100_000]).unwrap();
+        assert_eq!(captured.last_line().unwrap().len(), 200);
     }
 }

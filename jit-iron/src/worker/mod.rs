@@ -18,13 +18,10 @@
 //!
 //! [`serve`] is the other side, for compilers written in Rust; `ggml-hsa-jit-worker` is that with the reference compiler.
 
-mod captured;
 mod command;
 mod compiler;
 mod ending;
 mod folder;
-mod job;
-pub mod limits;
 pub mod locate;
 mod orphans;
 mod pool;
@@ -32,7 +29,6 @@ mod process;
 pub mod protocol;
 pub mod serve;
 
-pub use command::WorkerCommand;
-pub use compiler::{WorkerCompiler, WorkerCompilerBuilder};
-pub use limits::WorkerLimits;
+pub use command::{WorkerCommand, WorkerLimits};
+pub use compiler::WorkerCompiler;
 pub use locate::{LocateError, WORKER_NAME, WorkerPlaces};

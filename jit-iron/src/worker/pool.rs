@@ -1,6 +1,6 @@
 //! The workers of a compiler: started when needed, lent one job at a time.
 
-use super::captured::{Captured, Listener};
+use super::ending::{Captured, Listener};
 use super::process::{Watch, WorkerProcess};
 use super::protocol::{self, Greeting};
 use super::{WorkerCommand, WorkerLimits};
@@ -27,7 +27,7 @@ pub(super) struct Pool {
     pub parent: PathBuf,
     pub listener: Option<Arc<Listener>>,
     /// What the first worker said, or must say; all must say the same.
-    identity: OnceLock<String>,
+    pub identity: OnceLock<String>,
     state: Mutex<State>,
     returned: Condvar,
 }
@@ -52,17 +52,10 @@ pub(super) struct Lease<'a> {
 
 impl Pool {
     /// A pool without workers.
-    pub fn new(
-        name: String,
-        command: WorkerCommand,
-        limits: WorkerLimits,
-        parent: PathBuf,
-        listener: Option<Arc<Listener>>,
-        identity: Option<String>,
-    ) -> Self {
+    pub fn new(name: String, command: WorkerCommand) -> Self {
+        let (limits, parent) = (WorkerLimits::default(), std::env::temp_dir());
         let (state, returned) = (Mutex::default(), Condvar::new());
-        let identity = identity.map_or_else(OnceLock::new, OnceLock::from);
-        Self { name, command, limits, parent, listener, identity, state, returned }
+        Self { name, command, limits, parent, listener: None, identity: OnceLock::new(), state, returned }
     }
 
     /// What the workers say they are; starts one if none has said it.
@@ -224,7 +217,8 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let command = WorkerCommand::new("sh").argument("-c").argument(script);
         let limits = WorkerLimits { workers, hello: Duration::from_millis(300), ..WorkerLimits::default() };
-        let pool = Pool::new("test".into(), command, limits, parent.path().into(), None, None);
+        let mut pool = Pool::new("test".into(), command);
+        (pool.limits, pool.parent) = (limits, parent.path().into());
         (parent, pool)
     }
 

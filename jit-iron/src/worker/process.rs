@@ -1,7 +1,6 @@
 //! A worker as a process: started, limited, listened to, ended with all its kin.
 
-use super::captured::Captured;
-use super::ending::{Ending, Exit};
+use super::ending::{Captured, Ending, Exit};
 use super::folder::{WorkerFolder, disk_usage};
 use super::orphans::{Family, Process, new_mark};
 use super::protocol::LINE_BYTES;

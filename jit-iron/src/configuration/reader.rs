@@ -1,0 +1,400 @@
+//! Configuration files: from JSON to the kernels to make.
+//!
+//! Reading goes on after a mistake, within an entry too, so that one run reports all that is wrong with a file.
+
+use super::document::{Document, Member, Problem, Value, quoted};
+use super::nearest::{possible, suggestion};
+use super::parameters::parse_parameters;
+use super::request::{KernelRequest, NameTable, Validated, check};
+use super::tensor_text;
+use crate::kernel_source::KernelSource;
+use aie_hal::{Arch, ArchRegistry};
+use aie_ops::{F16Policy, Node, OpParams, Operation, Tensor, design, table};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Keys of the whole file.
+const FILE_KEYS: [&str; 2] = ["kernels", "description"];
+/// Keys that every kernel must have, in the order in which the C++ tool asks for them.
+const REQUIRED: [&str; 5] = ["kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor"];
+/// Keys that a kernel may have.
+const OPTIONAL: [&str; 3] = ["exported_name", "op_params", "description"];
+
+/// Longest name of a kernel's files in bytes: file systems allow 255, and the endings `_insts.bin` and those of temporary files
+/// are added.
+const NAME_BYTES: usize = 200;
+
+/// What the answers depend on besides the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// The known generations.
+    pub arches: &'a ArchRegistry,
+    /// What becomes of f16; decides the names of kernels, so it must be what the backend will be told.
+    pub f16: F16Policy,
+    /// Where the designs must be, when they are not those of this build.
+    pub kernels_dir: Option<&'a Path>,
+}
+
+/// Reads the configuration in `document`.
+///
+/// # Errors
+/// Everything that is wrong with it, in the order of the file. Never empty.
+pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<Validated, Vec<Problem>> {
+    let mut reader = Reader { rules, problems: Vec::new() };
+    let mut names = NameTable::default();
+    for kernel in reader.file(document).unwrap_or_default() {
+        let added = names.add(kernel);
+        reader.keep(added);
+    }
+    if reader.problems.is_empty() {
+        return Ok(names.finish());
+    }
+    reader.problems.sort_by_key(|problem| problem.place.position);
+    Err(reader.problems)
+}
+
+/// Collects problems while reading.
+struct Reader<'r> {
+    rules: &'r Rules<'r>,
+    problems: Vec<Problem>,
+}
+
+impl Reader<'_> {
+    fn keep<T>(&mut self, result: Result<T, Problem>) -> Option<T> {
+        result.map_err(|problem| self.problems.push(problem)).ok()
+    }
+
+    fn report(&mut self, value: &Value<'_>, message: impl Into<String>) {
+        self.problems.push(value.problem(message));
+    }
+
+    fn file(&mut self, document: &Document) -> Option<Vec<KernelRequest>> {
+        let root = self.keep(document.root())?;
+        if root.kind() != "an object" {
+            self.report(&root, format!("Configuration must contain 'kernels' key; this is {}", root.kind()));
+            return None;
+        }
+        let members = self.members(&root, &FILE_KEYS)?;
+        let Some(kernels) = member(&members, "kernels") else {
+            let example = r#"{"kernels": [{"kernel_name": "ggml_op_add", ...}]}"#;
+            self.report(&root, format!("Configuration must contain 'kernels' key; for example {example}"));
+            return None;
+        };
+        if kernels.kind() != "a list" {
+            self.report(kernels, format!("'kernels' must be a list; this is {}", kernels.kind()));
+            return None;
+        }
+        let kernels = self.keep(kernels.elements())?;
+        Some(kernels.iter().enumerate().filter_map(|(index, kernel)| self.kernel(index, kernel)).collect())
+    }
+
+    /// The members of an object; keys that are unknown or repeated are reported.
+    fn members<'d>(&mut self, object: &Value<'d>, known: &[&str]) -> Option<Vec<Member<'d>>> {
+        let members = self.keep(object.members())?;
+        for (index, Member { key, key_place, .. }) in members.iter().enumerate() {
+            if !known.contains(&key.as_str()) {
+                self.problems
+                    .push(Problem::new(key_place, format!("unknown key '{}'{}", quoted(key), possible(key, known))));
+            }
+            if members[..index].iter().any(|earlier| earlier.key == *key) {
+                self.problems
+                    .push(Problem::new(key_place, format!("the key '{}' is given twice; remove one", quoted(key))));
+            }
+        }
+        Some(members)
+    }
+
+    /// The kernel of an entry; `None` when anything is wrong with it, which has been reported.
+    fn kernel(&mut self, index: usize, entry: &Value<'_>) -> Option<KernelRequest> {
+        let before = self.problems.len();
+        if entry.kind() != "an object" {
+            self.report(entry, format!("kernel {index} is {}; it must be an object", entry.kind()));
+            return None;
+        }
+        let known: Vec<&str> = REQUIRED.into_iter().chain(OPTIONAL).collect();
+        let members = self.members(entry, &known)?;
+        let get = |key| member(&members, key);
+        for key in REQUIRED.into_iter().filter(|key| get(key).is_none()) {
+            self.report(entry, format!("Kernel {index} missing '{key}'; required: {}", REQUIRED.join(", ")));
+        }
+        let exported_name = get("exported_name").and_then(|value| self.exported_name(value));
+        let params = get("op_params").map_or_else(|| Ok(OpParams::default()), parse_parameters);
+        let params = params.map_err(|problems| self.problems.extend(problems)).ok();
+        let op = get("kernel_name").and_then(|value| self.operation(value));
+        if let Some(value) = get("kernel_source") {
+            self.check_source(value, op);
+        }
+        let arch = get("arch").and_then(|value| self.arch(value));
+        let inputs = get("input_tensors").and_then(|value| self.inputs(value));
+        let output = get("output_tensor").and_then(|value| self.tensor(value));
+
+        let (op, mut sources) = (op?, inputs?);
+        while matches!(sources.last(), Some(None)) {
+            sources.pop();
+        }
+        let node = check(op, &Node::new(op.name(), params?, output?, sources), self.rules.f16);
+        let node = self.keep(node.map_err(|message| entry.problem(message)))?;
+        let arch = arch?;
+        if let Err(error) = design::plan(op, &node, &arch) {
+            self.report(entry, format!("{error}; use smaller extents or another arch"));
+        }
+        if self.problems.len() > before {
+            return None;
+        }
+        let kernel = KernelRequest::new(entry.place(), op, node, arch);
+        Some(match exported_name {
+            Some(exported_name) => KernelRequest { exported_name, ..kernel },
+            None => kernel,
+        })
+    }
+
+    fn string(&mut self, key: &str, value: &Value<'_>) -> Option<String> {
+        if value.kind() != "a string" {
+            self.report(value, format!("'{key}' must be a string; this is {}", value.kind()));
+            return None;
+        }
+        self.keep(value.read())
+    }
+
+    fn exported_name(&mut self, value: &Value<'_>) -> Option<String> {
+        let name = self.string("exported_name", value)?;
+        let checked = check_exported_name(&name);
+        self.keep(checked.map_err(|error| value.problem(format!("'exported_name' cannot name files: {error}"))))?;
+        Some(name)
+    }
+
+    fn operation(&mut self, value: &Value<'_>) -> Option<&'static dyn Operation> {
+        let name = self.string("kernel_name", value)?;
+        if let Some(op) = KernelSource::operation(&name) {
+            return Some(op);
+        }
+        let near = match table::lookup(&name) {
+            Some(op) => format!("; did you mean {}?", KernelSource::of(op).function),
+            None => suggestion(&name, table::all().map(|op| KernelSource::of(op).function)),
+        };
+        let separator = if near.is_empty() { ";" } else { "" };
+        let forms = "kernels are named ggml_op_add, ggml_unary_op_relu, ggml_glu_op_swiglu, after ggml's operations";
+        self.report(value, format!("unknown kernel '{}'{near}{separator} {forms}", quoted(&name)));
+        None
+    }
+
+    /// Whether the design of `op` is there (any design, when the operation is not known).
+    fn check_source(&mut self, value: &Value<'_>, op: Option<&'static dyn Operation>) {
+        let Some(source) = self.string("kernel_source", value) else { return };
+        if let Err(reason) = check_source(&source, op, self.rules.kernels_dir) {
+            self.report(value, format!("Kernel source not found: {reason}"));
+        }
+    }
+
+    fn arch(&mut self, value: &Value<'_>) -> Option<Arc<Arch>> {
+        let (name, known) = (self.string("arch", value)?, self.rules.arches);
+        let found = known.get(&name);
+        if found.is_none() {
+            let names: Vec<&str> = known.names().collect();
+            let (shown, possible) = (quoted(&name), possible(&name, &names));
+            let more = "further generations are files in the folders of AIE_HAL_ARCH_PATH";
+            self.report(value, format!("unknown arch '{shown}'{possible}; {more}"));
+        }
+        found
+    }
+
+    /// `None` when any of the tensors is not one, after all have been looked at.
+    fn inputs(&mut self, value: &Value<'_>) -> Option<Vec<Option<Tensor>>> {
+        if value.kind() != "a list" {
+            self.report(value, format!("'input_tensors' must be a list; this is {}", value.kind()));
+            return None;
+        }
+        let elements = self.keep(value.elements())?;
+        let read: Vec<Option<Option<Tensor>>> = elements
+            .iter()
+            .map(|element| if element.is_null() { Some(None) } else { self.tensor(element).map(Some) })
+            .collect();
+        read.into_iter().collect()
+    }
+
+    fn tensor(&mut self, value: &Value<'_>) -> Option<Tensor> {
+        if value.kind() != "a string" {
+            let message = format!("a tensor must be a string such as \"(1024,1,1,1)/f32\"; this is {}", value.kind());
+            self.report(value, message);
+            return None;
+        }
+        let text: String = self.keep(value.read())?;
+        self.keep(tensor_text::parse(&text).map_err(|error| value.problem(error.to_string())))
+    }
+}
+
+fn member<'m, 'd>(members: &'m [Member<'d>], key: &str) -> Option<&'m Value<'d>> {
+    members.iter().find(|member| member.key == key).map(|member| &member.value)
+}
+
+/// What is wrong with `source` as the file of the design of `op`, in `folder` if that is given.
+fn check_source(source: &str, op: Option<&'static dyn Operation>, folder: Option<&Path>) -> Result<(), String> {
+    let shown = quoted(source);
+    match op.map(KernelSource::of) {
+        Some(KernelSource { file, function }) if file != source => {
+            return Err(format!("{shown} has no {function}; it is in {file}"));
+        }
+        Some(_) => {}
+        None => {
+            let mut files: Vec<String> = table::all().map(|op| KernelSource::of(op).file).collect();
+            files.sort();
+            files.dedup();
+            if !files.iter().any(|file| file == source) {
+                return Err(format!("{shown}{}", possible(source, &files)));
+            }
+        }
+    }
+    // The name is one of ours by now, so it does not leave the folder.
+    let Some((folder, path)) = folder.map(|folder| (folder, folder.join(source))).filter(|(_, path)| !path.is_file())
+    else {
+        return Ok(());
+    };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut there: Vec<String> = names.filter(|name| name.ends_with(".py")).collect();
+    there.sort();
+    let there = if there.is_empty() { "no .py file".into() } else { there.join(", ") };
+    Err(format!("{}; the folder has {there}; correct --kernels-dir", path.display()))
+}
+
+/// Whether a kernel's files may have this name. It comes from a file that somebody else may have written, so only names are taken
+/// that cannot leave their folder, hide in it, or exceed what file systems allow.
+fn check_exported_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let shown = quoted(name);
+    if name.is_empty() {
+        return Err("the name is empty; leave 'exported_name' out to use the name that the backend looks for".into());
+    }
+    if let Some(character) = name.chars().find(|character| !plain(*character)) {
+        let possible = "letters a-z and A-Z, digits, and the characters . _ -";
+        return Err(format!("`{shown}` has {character:?} in it; possible: {possible}"));
+    }
+    if name.starts_with('.') {
+        return Err(format!("`{shown}` begins with a dot; begin with a letter or a digit"));
+    }
+    if name.len() > NAME_BYTES {
+        let length = name.len();
+        return Err(format!("`{shown}` has {length} bytes, at most {NAME_BYTES} are possible; choose a shorter one"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_ops::DataType;
+    use rstest::rstest;
+
+    fn read(text: &str) -> Result<Validated, Vec<String>> {
+        let arches = ArchRegistry::builtin();
+        let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None };
+        let read = parse(&Document::new("c.json", text), &rules);
+        read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    }
+
+    fn problems(text: &str) -> Vec<String> {
+        read(text).unwrap_err()
+    }
+
+    const KERNEL: &str = r#"{"kernel_name": "ggml_op_soft_max", "kernel_source": "soft_max.py", "arch": "aie2",
+        "input_tensors": ["(8,4,2,1)/f32", null, "(2,1,1,1)/f32"], "output_tensor": "(8,4,2,1)/f32", "op_params": [1.0]}"#;
+
+    #[test]
+    fn an_entry_is_read_whole() {
+        let text = format!(r#"{{"description": "d", "kernels": [{KERNEL}]}}"#);
+        let found = read(&text).unwrap();
+        let kernel = &found.kernels[0];
+        let (x, sinks) = ([8, 4, 2, 1], [2, 1, 1, 1]);
+        let tensor = |ne| Tensor::contiguous(DataType::F32, ne);
+        assert_eq!((kernel.op.name(), kernel.arch.name.as_str()), ("SOFT_MAX", "aie2"));
+        assert_eq!(kernel.node.sources, [Some(tensor(x)), None, Some(tensor(sinks))]);
+        assert_eq!((kernel.node.params.float(0), &kernel.exported_name), (1.0, &kernel.stem));
+        let message = problems(&text.replace("aie2", "aie9")).remove(0);
+        assert!(message.starts_with("c.json:1:110: kernels[0].arch: unknown arch 'aie9'"), "{message}");
+    }
+
+    #[rstest]
+    #[case("{}", "c.json:1:1: Configuration must contain 'kernels' key; for example")]
+    #[case("[]", "c.json:1:1: Configuration must contain 'kernels' key; this is a list")]
+    #[case(r#"{"kernels": {}}"#, "c.json:1:13: kernels: 'kernels' must be a list; this is an object")]
+    #[case(r#"{"kernels": [7]}"#, "c.json:1:14: kernels[0]: kernel 0 is a number; it must be an object")]
+    #[case(r#"{"kernels": [], "kernels": []}"#, "c.json:1:17: kernels: the key 'kernels' is given twice; remove one")]
+    #[case(
+        r#"{"kernels": [], "descripton": 1}"#,
+        "unknown key 'descripton'; did you mean description? possible: kernels, description"
+    )]
+    #[case(r#"{"kernels": [], "zzz": 1}"#, "c.json:1:17: zzz: unknown key 'zzz'; possible: kernels, description")]
+    #[case("{", "Failed to load configuration: EOF while parsing an object")]
+    fn the_structure_is_checked(#[case] text: &str, #[case] expected: &str) {
+        let found = problems(text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(expected), "{found:?}");
+    }
+
+    #[rstest]
+    #[case("kernel_name")]
+    #[case("kernel_source")]
+    #[case("arch")]
+    #[case("input_tensors")]
+    #[case("output_tensor")]
+    fn what_is_missing_is_named_with_its_index(#[case] key: &str) {
+        let text =
+            format!(r#"{{"kernels": [{KERNEL}, {}]}}"#, KERNEL.replace(&format!("\"{key}\""), "\"description\""));
+        let found = problems(&text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains(&format!("kernels[1]: Kernel 1 missing '{key}'")), "{found:?}");
+    }
+
+    #[test]
+    fn every_mistake_of_an_entry_is_reported() {
+        let text = r#"{"kernels": [{"kernel_name": 1, "kernel_source": null, "arhc": "aie2", "input_tensors": ["(1,1,1)/f32", 3],
+            "output_tensor": "(1,1,1,1)", "exported_name": [], "op_params": {}}]}"#;
+        let found = problems(text);
+        let expected = [
+            "kernels[0]: Kernel 0 missing 'arch'",
+            "kernels[0].kernel_name: 'kernel_name' must be a string; this is a number",
+            "kernels[0].kernel_source: 'kernel_source' must be a string; this is null",
+            "kernels[0].arhc: unknown key 'arhc'; did you mean arch?",
+            "kernels[0].input_tensors[0]: Shape must have exactly 4 dimensions, got 3 in (1,1,1)/f32",
+            "kernels[0].input_tensors[1]: a tensor must be a string such as",
+            "kernels[0].output_tensor: Invalid tensor descriptor: (1,1,1,1) (expected format",
+            "kernels[0].exported_name: 'exported_name' must be a string; this is a list",
+            "kernels[0].op_params: 'op_params' is an object",
+        ];
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found} lacks {expected}");
+        }
+    }
+
+    #[rstest]
+    #[case("add_f32_1024")]
+    #[case("add-1024f32-1024f32-1024f32")]
+    #[case("A.b..c-")]
+    fn plain_names_pass(#[case] name: &str) {
+        assert_eq!(check_exported_name(name), Ok(()));
+    }
+
+    #[rstest]
+    #[case("", "is empty")]
+    #[case("..", "begins with a dot")]
+    #[case(".hidden", "begins with a dot")]
+    #[case("../up", "has '/' in it")]
+    #[case("/etc/passwd", "has '/' in it")]
+    #[case("a\\b", "has '\\\\' in it")]
+    #[case("a\0b", "has '\\0' in it")]
+    #[case("a b", "has ' ' in it")]
+    #[case("\u{e4}", "has '\u{e4}' in it")]
+    fn names_that_could_escape_are_refused(#[case] name: &str, #[case] expected: &str) {
+        let message = check_exported_name(name).unwrap_err();
+        assert!(message.contains(expected), "{message}");
+        assert!(!message.contains('\0'), "{message:?}");
+    }
+
+    #[test]
+    fn long_names_are_refused() {
+        assert_eq!(check_exported_name(&"a".repeat(200)), Ok(()));
+        let message = check_exported_name(&"a".repeat(201)).unwrap_err();
+        assert!(message.contains("has 201 bytes, at most 200 are possible"), "{message}");
+    }
+}

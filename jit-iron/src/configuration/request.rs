@@ -1,0 +1,249 @@
+//! Kernels to make, and which of them has which name.
+//!
+//! The same questions that the backend asks a node of a graph are asked here, with the same code, so that a kernel that is made
+//! is one that will be looked for: the operation's rules, the normalisation from which the kernel's name follows, the
+//! place where it runs, and the design's resources.
+//!
+//! A kernel has the name of its files, which a configuration may choose, and the names that backends look for. Within a
+//! generation all must lead to one kernel: two kernels under one name would overwrite each other, and a kernel under the name
+//! of another would compute the wrong thing without anybody noticing.
+
+use super::document::{Place, Problem, quoted};
+use super::tensor_text::describe;
+use crate::cache::same_kernel;
+use crate::kernel_files::kernel_stem;
+use aie_hal::Arch;
+use aie_ops::name::kernel_name;
+use aie_ops::normalise::normalise;
+use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, design, table};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// One kernel to make.
+#[derive(Debug, Clone)]
+pub struct KernelRequest {
+    /// Who asked for it.
+    pub place: Place,
+    /// The operation.
+    pub op: &'static dyn Operation,
+    /// The normalised node.
+    pub node: Node,
+    /// The generation.
+    pub arch: Arc<Arch>,
+    /// The kernel's name, which the C++ backend looks for.
+    pub name: String,
+    /// The stem of the files that this backend looks for first; differs from the name where names are ambiguous or too long.
+    pub stem: String,
+    /// The name of the files.
+    pub exported_name: String,
+}
+
+impl KernelRequest {
+    /// Whether one artifact serves both.
+    pub fn same_kernel(&self, other: &Self) -> bool {
+        self.op.name() == other.op.name()
+            && self.arch.name == other.arch.name
+            && same_kernel(self.op, &self.node, &other.node)
+    }
+
+    /// The kernel of a normalised node that is fit to be made, under the name that is looked for.
+    pub(super) fn new(place: Place, op: &'static dyn Operation, node: Node, arch: Arc<Arch>) -> Self {
+        let name = kernel_name(op, &node);
+        let stem = kernel_stem(op, &node, &name);
+        Self { place, op, node, arch, name, exported_name: stem.clone(), stem }
+    }
+}
+
+/// A configuration without mistakes.
+#[derive(Debug, Clone, Default)]
+pub struct Validated {
+    /// The kernels, in the order of the file, each once.
+    pub kernels: Vec<KernelRequest>,
+    /// What is worth knowing.
+    pub notes: Vec<Problem>,
+}
+
+/// The kernel of a node that is normalised already, as a run of the backend has recorded it.
+///
+/// # Errors
+/// Why there is no such kernel.
+pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<KernelRequest, String> {
+    let unknown = || Unsupported::Operation { op: quoted(&node.op) }.to_string();
+    let op = table::lookup(&node.op).ok_or_else(unknown)?;
+    let tensors = node.sources.iter().flatten().map(|tensor| ("a source", tensor));
+    for (what, tensor) in tensors.chain(node.outputs().map(|tensor| ("the output", tensor))) {
+        tensor.validate().map_err(|reason| format!("{what} is not well formed: {reason}"))?;
+    }
+    runs_on_the_array(op, node)?;
+    design::plan(op, node, arch).map_err(|error| error.to_string())?;
+    Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
+}
+
+/// The normalised node, if the operation takes `node` and has a kernel for it.
+pub(super) fn check(op: &dyn Operation, node: &Node, f16: F16Policy) -> Result<Node, String> {
+    runs_on_the_array(op, node).map_err(|error| match advice(node) {
+        Some(advice) => format!("{error}; {advice}"),
+        None => error,
+    })?;
+    Ok(normalise(op, node, f16).map_err(|error| error.to_string())?.node)
+}
+
+fn runs_on_the_array(op: &dyn Operation, node: &Node) -> Result<(), String> {
+    op.check(node).map_err(|error| error.to_string())?;
+    match op.placement(node) {
+        Placement::Array => Ok(()),
+        Placement::Host(reason) => {
+            Err(format!("{} is computed on the host ({reason}), so there is no kernel to make; remove it", op.name()))
+        }
+    }
+}
+
+/// More about why `node` is refused, if there is more to say. An operation reports the first rule that a node breaks, which is
+/// enough for a graph that ggml has checked. People who write a product by hand think of matrices as rows by columns and of
+/// results in the type of the sources, and break several rules of ggml's at once.
+fn advice(node: &Node) -> Option<String> {
+    match node.op.as_str() {
+        "MUL_MAT" => product(node.source(0)?, node.source(1)?, &node.output),
+        _ => None,
+    }
+}
+
+fn product(a: &Tensor, b: &Tensor, out: &Tensor) -> Option<String> {
+    let mut broken = Vec::new();
+    if a.ne[0] != b.ne[0] {
+        broken.push(format!(
+            "src0.ne0 must equal src1.ne0, here {} and {} (ggml multiplies rows with rows, so that (k,m) with (k,n) gives (m,n))",
+            a.ne[0], b.ne[0]
+        ));
+    }
+    let ne = [a.ne[1], b.ne[1], b.ne[2], b.ne[3]];
+    if out.ne != ne {
+        broken.push(format!("the result has the extents {ne:?}, here {:?}", out.ne));
+    }
+    if out.dtype != DataType::F32 {
+        broken.push(format!("the result is f32, here {}", out.dtype));
+    }
+    if broken.is_empty() {
+        return None;
+    }
+    let expected = describe(&Tensor { dtype: DataType::F32, ne, nb: Tensor::contiguous(DataType::F32, [1; 4]).nb });
+    let (shape, _) = expected.split_once("/f32")?;
+    Some(format!("in a product {}; write the result as {shape}/f32", broken.join("; ")))
+}
+
+/// Collects kernels and keeps their names apart.
+#[derive(Debug, Default)]
+pub struct NameTable {
+    result: Validated,
+    /// Kernel by generation and name of the files.
+    exported: HashMap<(String, String), usize>,
+    /// First kernel by generation and name that a backend looks for.
+    looked_for: HashMap<(String, String), usize>,
+}
+
+impl NameTable {
+    /// Adds a kernel. One that is there already is noted and left out.
+    ///
+    /// # Errors
+    /// When its name leads to another kernel.
+    pub fn add(&mut self, kernel: KernelRequest) -> Result<(), Problem> {
+        let key = |name: &str| (kernel.arch.name.clone(), name.to_owned());
+        let exported = key(&kernel.exported_name);
+        if let Some(other) = self.find(&self.exported, &exported) {
+            if other.same_kernel(&kernel) {
+                let message = format!("the same kernel as {}; it is made once", other.place);
+                self.result.notes.push(Problem::new(&kernel.place, message));
+                return Ok(());
+            }
+            let message = format!(
+                "'{}' of {} is also the name of {} ({}), which is another kernel; choose another 'exported_name'",
+                kernel.exported_name, kernel.arch.name, other.place, other.name
+            );
+            return Err(Problem::new(&kernel.place, message));
+        }
+        let looked_for = [key(&kernel.stem), key(&kernel.name)];
+        let taken = self.find(&self.looked_for, &exported).map(|other| (&kernel, other));
+        let takes = looked_for.iter().filter_map(|name| self.find(&self.exported, name)).map(|other| (other, &kernel));
+        if let Some((named, other)) = taken.into_iter().chain(takes).find(|(named, other)| named.name != other.name) {
+            let message = format!(
+                "the 'exported_name' of {} is the name under which the backend looks for {}; choose another one",
+                named.place, other.place
+            );
+            return Err(Problem::new(&kernel.place, message));
+        }
+        let index = self.result.kernels.len();
+        self.exported.insert(exported, index);
+        for name in looked_for {
+            self.looked_for.entry(name).or_insert(index);
+        }
+        self.result.kernels.push(kernel);
+        Ok(())
+    }
+
+    /// The kernel in here that does what `kernel` does, under whatever name.
+    pub fn same_as(&self, kernel: &KernelRequest) -> Option<&KernelRequest> {
+        let key = (kernel.arch.name.clone(), kernel.stem.clone());
+        self.find(&self.looked_for, &key).filter(|other| other.same_kernel(kernel))
+    }
+
+    /// Says something about what was added.
+    pub fn note(&mut self, note: Problem) {
+        self.result.notes.push(note);
+    }
+
+    /// All kernels, in the order in which they were added.
+    pub fn finish(self) -> Validated {
+        self.result
+    }
+
+    fn find(&self, names: &HashMap<(String, String), usize>, name: &(String, String)) -> Option<&KernelRequest> {
+        names.get(name).and_then(|index| self.result.kernels.get(*index))
+    }
+}
+
+impl From<Validated> for NameTable {
+    /// Continues with the kernels of a configuration.
+    fn from(validated: Validated) -> Self {
+        let mut names = Self::default();
+        names.result.notes = validated.notes;
+        for kernel in validated.kernels {
+            if let Err(problem) = names.add(kernel) {
+                names.note(problem);
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aie_ops::OpParams;
+
+    fn advise(a: [usize; 4], b: [usize; 4], out: Tensor) -> Option<String> {
+        let source = |ne| Some(Tensor::contiguous(DataType::BF16, ne));
+        advice(&Node::new("MUL_MAT", OpParams::default(), out, vec![source(a), source(b)]))
+    }
+
+    #[test]
+    fn every_broken_rule_of_a_product_is_told() {
+        let out = Tensor::contiguous(DataType::BF16, [1024, 1024, 1, 1]);
+        let told = advise([1024, 768, 1, 1], [768, 1024, 1, 1], out).unwrap();
+        for part in [
+            "src0.ne0 must equal src1.ne0, here 1024 and 768",
+            "the result has the extents [768, 1024, 1, 1], here [1024, 1024, 1, 1]",
+            "the result is f32, here bf16",
+            "write the result as (768,1024,1,1)/f32",
+        ] {
+            assert!(told.contains(part), "{told} lacks {part}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_about_what_is_right() {
+        let out = Tensor::contiguous(DataType::F32, [8, 4, 1, 1]);
+        assert_eq!(advise([16, 8, 1, 1], [16, 4, 1, 1], out), None);
+        let sum = Node::new("ADD", OpParams::default(), out, vec![Some(out); 2]);
+        assert_eq!(advice(&sum), None);
+    }
+}
