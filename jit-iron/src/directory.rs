@@ -10,8 +10,7 @@ use crate::manifest::Manifest;
 use crate::settings::GGML_HSA_KERNEL_DIR;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
-use aie_ops::normalise::overlaps;
-use aie_ops::{Node, Operation};
+use aie_ops::{Node, Operation, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -71,7 +70,7 @@ impl KernelDirectory {
     /// A kernel that has a manifest has to fit it. Parameters of some operations are not part of the name: the manifest, the
     /// longer file name of a store, or the description in a reference artifact tell them, and a kernel of other ones is not
     /// taken. Code without any of these does not tell its parameters and is taken as it is, as by the C++ backend, unless a source
-    /// shares memory ([`overlaps`]), whose strides it does not tell either.
+    /// shares memory ([`Tensor::shares_memory`]), whose strides it does not tell either.
     ///
     /// # Errors
     /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
@@ -128,7 +127,7 @@ pub(crate) fn load(
     match read_description(&artifact) {
         Ok(description) if !same_kernel(op, &description.node, node) => other(&files.pdi()),
         // The name says that a source is not contiguous, and not how; no design of the C++ backend reads such a source.
-        Err(DescriptionError::Compiled { .. }) if !described && node.inputs().any(overlaps) => {
+        Err(DescriptionError::Compiled { .. }) if !described && node.inputs().any(Tensor::shares_memory) => {
             let path = files.pdi();
             tracing::warn!("{} does not tell the strides it was made for: the kernel is ignored", path.display());
             Ok(None)

@@ -14,8 +14,7 @@ use crate::cache::same_kernel;
 use crate::kernel_files::{KernelFiles, check_arguments, kernel_stem};
 use crate::manifest::Manifest;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::normalise::overlaps;
-use aie_ops::{Node, Operation};
+use aie_ops::{Node, Operation, Tensor};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -149,7 +148,7 @@ impl KernelPack {
         // Without a manifest a name does not tell the strides of a source that shares memory.
         let same = match &place.manifest {
             Some(manifest) => same_kernel(op, &manifest.node, node),
-            None => !node.inputs().any(overlaps),
+            None => !node.inputs().any(Tensor::shares_memory),
         };
         if !same {
             return Ok(None);

@@ -10,7 +10,7 @@ use crate::pack::KernelPack;
 use crate::sources::{Sources, StoreError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::name::kernel_name;
-use aie_ops::{Node, Operation, design};
+use aie_ops::{Node, Operation};
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 use std::collections::HashMap;
@@ -192,7 +192,7 @@ impl KernelStore {
         if sources.policy != JitPolicy::Eager || sources.compilers.is_empty() {
             return self.get(op, node, arch).is_ok();
         }
-        self.entry(node, arch).answer.get().map_or_else(|| design::plan(op, node, arch).is_ok(), Result::is_ok)
+        self.entry(node, arch).answer.get().map_or_else(|| op.plan(node, arch).is_ok(), Result::is_ok)
     }
 
     /// How many kernels have been compiled in the background, or could not be. What was planned without them can be planned

@@ -4,7 +4,7 @@
 //! through a shim DMA and waits for the output. So a reference artifact takes the same way through stores, loaders, packets
 //! and queues as a compiled kernel; only a simulated device looks inside and computes. On silicon it would configure nothing.
 
-use crate::design::{Design, plan};
+use crate::design::Design;
 use crate::name::kernel_name;
 use crate::node::Node;
 use crate::operation::{Operation, Unsupported};
@@ -116,7 +116,7 @@ pub enum DescriptionError {
 /// # Errors
 /// [`BuildError::Unsupported`] when the node has no design on `arch`; the others when it exceeds a file format.
 pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, BuildError> {
-    let design = plan(op, node, arch)?;
+    let design = op.plan(node, arch)?;
     let kernel = kernel_name(op, node);
     let instructions = instructions(&kernel, node, &design, arch)?;
     let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone(), design };
@@ -262,7 +262,7 @@ mod tests {
             ],
         );
         let arch = arch("aie2p");
-        let design = crate::design::rowwise("ROPE", &node, &arch, 1).unwrap();
+        let design = crate::design::rowwise("ROPE", &node, &arch).unwrap();
         let bytes = instructions("rope", &node, &design, &arch).unwrap();
         let stream = InstructionStream::parse(&bytes).unwrap();
         let (mut patches, mut queues, mut waits) = (vec![], vec![], 0);

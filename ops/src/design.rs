@@ -2,56 +2,37 @@
 //!
 //! A design is a plan, not compiled code. It decides whether a node may be claimed for the array at all, it is what a kernel
 //! compiler starts from, and a simulated device can account for it. The planners in the submodules cover the ways in which
-//! data passes an array: [`elementwise`], [`rowwise`], [`matmul`] and [`recurrent`]. Each returns a design that fits the
-//! generation or says what is short.
+//! data passes an array. Each returns a design that fits the generation or says what is short.
 //!
 //! Rules of the hardware (mlir-aie's target model): a core has two input and two output DMA channels, so a third source shares
 //! a stream by being joined with another in the mem tile; every ObjectFifo element takes a buffer descriptor and a fifo two
 //! locks; transfers are whole 32-bit words.
 
-mod attention;
-mod elementwise;
-mod matmul;
+mod columns;
 mod movement;
-mod recurrent;
-mod reduction;
-mod rowwise;
+mod product;
+mod resident;
 mod selected;
-mod sort;
 
-pub use attention::attention;
-pub use elementwise::elementwise;
-pub use matmul::{Operands, matmul, matmul_with};
+pub use columns::{elementwise, row_reduction, rowwise, select, sort, whole_reduction};
 pub use movement::{Movement, movement, whole_words};
-pub use recurrent::{Recurrence, recurrent};
-pub use reduction::{row_reduction, whole_reduction};
-pub use rowwise::rowwise;
+pub use product::{Operands, matmul, matmul_with};
+pub use resident::{Recurrence, attention, recurrent};
 pub use selected::{selected_products, selected_rows};
-pub use sort::{select, sort};
 
-use crate::node::Node;
-use crate::normalise::overlaps;
-use crate::operation::{Operation, Unsupported};
-use crate::tensor::DataType;
+use crate::node::{Node, Unsupported};
+use crate::tensor::{DataType, Tensor};
 use aie_hal::Arch;
 use serde::{Deserialize, Serialize};
 
-/// [`Operation::design`], for a node whose sources the array can read: one whose elements share memory
-/// ([`normalise`](crate::normalise)) is read with its strides, which have to be whole words then.
-///
-/// # Errors
-/// [`Unsupported`], as [`Operation::design`].
-pub fn plan(op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-    let unreadable = |source: &&crate::tensor::Tensor| overlaps(source) && !whole_words(source);
-    if let Some(source) = node.inputs().find(unreadable) {
-        let reason = format!(
-            "a {} source whose elements share memory, with extents {:?} and strides {:?}, is not whole 32-bit words, and shim \
-             DMAs move nothing smaller",
-            source.dtype, source.ne, source.nb
-        );
-        return Err(resources(op.name(), arch, reason));
-    }
-    op.design(node, arch)
+/// Why the array cannot read a source of the normalised `node`, if it cannot.
+pub fn unreadable(node: &Node) -> Option<String> {
+    let source = node.inputs().find(|source| source.shares_memory() && !whole_words(source))?;
+    let Tensor { dtype, ne, nb } = source;
+    Some(format!(
+        "a {dtype} source whose elements share memory, with extents {ne:?} and strides {nb:?}, is not whole 32-bit words, and \
+         shim DMAs move nothing smaller"
+    ))
 }
 
 /// Stack of a core in bytes when nothing else is known (mlir-aie's default).
@@ -76,6 +57,11 @@ impl TileBuffer {
 
     fn total(&self) -> usize {
         self.bytes.saturating_mul(self.depth)
+    }
+
+    /// The ping-pong buffer of a mem tile that holds `count` of this one.
+    fn staged(&self, count: usize) -> Self {
+        Self::new(self.role.as_str(), self.bytes.saturating_mul(count), 2)
     }
 }
 
@@ -142,18 +128,30 @@ pub struct Design {
     pub core_outputs: usize,
     /// Stack of each core in bytes.
     pub stack_bytes: usize,
-    /// How often the largest source passes through the array.
-    pub passes: usize,
 }
 
 impl Design {
-    /// Checks every count against the generation.
+    /// One core in each of as many columns as `parts` are dealt out to, with one stream in and one out, and no buffers yet.
+    fn new(flow: Flow, parts: usize, arch: &Arch) -> Self {
+        Self {
+            flow,
+            columns: parts.clamp(1, arch.array.columns),
+            cores_per_column: 1,
+            core_buffers: Vec::new(),
+            mem_tile_buffers: Vec::new(),
+            core_inputs: 1,
+            core_outputs: 1,
+            stack_bytes: DEFAULT_STACK_BYTES,
+        }
+    }
+
+    /// The design, if every count is within what the generation has.
     ///
     /// # Errors
     /// [`Unsupported::Resources`] with everything that is short, how much is needed and how much there is.
-    pub fn check(&self, op: &'static str, arch: &Arch) -> Result<(), Unsupported> {
+    pub fn check(self, op: &'static str, arch: &Arch) -> Result<Self, Unsupported> {
         let short = self.shortages(arch);
-        if short.is_empty() { Ok(()) } else { Err(resources(op, arch, short.join("; "))) }
+        if short.is_empty() { Ok(self) } else { Err(resources(op, arch, short.join("; "))) }
     }
 
     /// Whether nothing is short.
@@ -227,8 +225,13 @@ fn bytes_of(dtype: DataType, elements: usize) -> usize {
 }
 
 /// Present sources with their slot.
-fn sources(node: &Node) -> impl Iterator<Item = (usize, &crate::Tensor)> {
+fn sources(node: &Node) -> impl Iterator<Item = (usize, &Tensor)> {
     node.sources.iter().enumerate().filter_map(|(slot, source)| source.as_ref().map(|source| (slot, source)))
+}
+
+/// Cores of a generation.
+fn all_cores(arch: &Arch) -> usize {
+    arch.array.columns * arch.array.core_rows
 }
 
 /// Input streams for so many sources, and whether some of them have to be joined in the mem tile.
@@ -239,6 +242,7 @@ fn streams(sources: usize, arch: &Arch) -> (usize, bool) {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::node::OpParams;
     use aie_hal::ArchRegistry;
     use rstest::rstest;
     use std::sync::Arc;
@@ -247,18 +251,18 @@ pub(crate) mod tests {
         ArchRegistry::builtin().get(name).unwrap()
     }
 
+    pub(super) fn node(output: Tensor, sources: &[Tensor]) -> Node {
+        Node::new("TEST", OpParams::default(), output, sources.iter().copied().map(Some).collect())
+    }
+
+    /// Role, bytes and depth of each.
+    pub(super) fn listed(buffers: &[TileBuffer]) -> Vec<(&str, usize, usize)> {
+        buffers.iter().map(|b| (b.role.as_str(), b.bytes, b.depth)).collect()
+    }
+
     fn small() -> Design {
-        Design {
-            flow: Flow::Elements,
-            columns: 1,
-            cores_per_column: 1,
-            core_buffers: vec![TileBuffer::new("source 0", 1024, 2), TileBuffer::new("output", 1024, 2)],
-            mem_tile_buffers: vec![],
-            core_inputs: 1,
-            core_outputs: 1,
-            stack_bytes: DEFAULT_STACK_BYTES,
-            passes: 1,
-        }
+        let core_buffers = vec![TileBuffer::new("source 0", 1024, 2), TileBuffer::new("output", 1024, 2)];
+        Design { core_buffers, ..Design::new(Flow::Elements, 1, &arch("aie2p")) }
     }
 
     #[test]
@@ -266,7 +270,7 @@ pub(crate) mod tests {
         let mut design = small();
         let arch = arch("aie2p");
         design.core_buffers[0].bytes = (arch.core.data_bytes - DEFAULT_STACK_BYTES - 2048) / 2;
-        design.check("ADD", &arch).unwrap();
+        let mut design = design.check("ADD", &arch).unwrap();
         design.core_buffers[0].bytes += 1;
         let message = design.check("ADD", &arch).unwrap_err().to_string();
         let expected =

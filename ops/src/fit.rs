@@ -18,11 +18,11 @@ use crate::node::Node;
 use crate::operation::Operation;
 use crate::tensor::Tensor;
 use aie_hal::KernelArtifact;
+use aie_hal::buffer::Access;
 use aie_hal::format::extent::{ArgumentExtent, Extent, ExtentError};
-use std::fmt::{Display, Formatter};
 use thiserror::Error;
 
-/// What was found out about a kernel that is not refused.
+/// What was found out about a kernel that is not rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
     /// It touches what it has to.
@@ -31,72 +31,22 @@ pub enum Fit {
     Unknown(ExtentError),
 }
 
-/// A kernel touches other bytes of an argument than its tensor has.
+/// A kernel touches other bytes of an argument than its tensor has. The message has both numbers.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
-#[error(
-    "it {way} {} of argument {argument} ({operand}), which has {bytes}{rule}: it is a kernel for other types or shapes",
-    Touched(touched)
-)]
-pub struct Misfit {
-    /// Index of the argument: sources that are present in order, then outputs.
-    pub argument: usize,
-    /// Which tensor it is, with its type and extents.
-    pub operand: String,
-    /// Whether it is about reading or writing.
-    pub way: Way,
-    /// What the kernel touches; `None` for nothing.
-    pub touched: Option<Extent>,
-    /// Bytes of the tensor.
-    pub bytes: u64,
-    /// What it breaks besides the number, for the message.
-    rule: &'static str,
-}
-
-/// Which way bytes go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// From the argument to the array.
-    Reads,
-    /// From the array to the argument.
-    Writes,
-}
-
-impl Display for Way {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Reads => "reads",
-            Self::Writes => "writes",
-        })
-    }
-}
-
-/// An extent in a message.
-struct Touched<'a>(&'a Option<Extent>);
-
-impl Display for Touched<'_> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        match &self.0 {
-            None => f.write_str("nothing"),
-            Some(Extent { range, moved }) => {
-                let length = range.end - range.start;
-                if range.start > 0 || *moved < length {
-                    write!(f, "{} bytes between {} and {}", length.min(*moved), range.start, range.end)
-                } else {
-                    write!(f, "{length} bytes")
-                }
-            }
-        }
-    }
-}
+#[error("{0}: it is a kernel for other types or shapes")]
+pub struct Misfit(String);
 
 /// An argument, and what the node says of it.
-struct Operand<'a> {
+struct Operand {
+    /// Index of the argument: sources that are present in order, then outputs.
     argument: usize,
-    /// `None` for arguments that the node does not have.
-    tensor: Option<&'a Tensor>,
+    /// Which tensor it is, with its type and extents.
     name: String,
     output: bool,
-    needs_all: bool,
+    /// Bytes of the tensor.
+    bytes: u64,
+    /// The fewest bytes to move, for a tensor that is needed whole.
+    least: Option<u64>,
 }
 
 /// Compares what `artifact` touches with the tensors of the normalised `node`.
@@ -109,70 +59,65 @@ pub fn check(op: &dyn Operation, node: &Node, artifact: &KernelArtifact) -> Resu
         Err(cause) => return Ok(Fit::Unknown(cause)),
     };
     let sources = node.sources.iter().enumerate().filter_map(|(slot, tensor)| Some((Some(slot), tensor.as_ref()?)));
-    let arguments = sources.chain(node.outputs().map(|tensor| (None, tensor))).enumerate();
+    let tensors = sources.chain(node.outputs().map(|tensor| (None, tensor)));
+    let operands = tensors.enumerate().map(|(argument, (slot, tensor))| {
+        let Tensor { dtype, ne, .. } = tensor;
+        let name = slot.map_or_else(|| "output".to_owned(), |slot| format!("source {slot}"));
+        let bytes = tensor.span_bytes() as u64;
+        // Strides can leave gaps, or put elements on top of each other.
+        let least = bytes.min((dtype.row_bytes(ne[0]) * tensor.rows()) as u64);
+        let least = op.needs_all(node, slot).then_some(least);
+        Operand { argument, name: format!("{name}, {dtype} {ne:?}"), output: slot.is_none(), bytes, least }
+    });
+    let none = |argument| Operand { argument, name: "no tensor".into(), output: true, bytes: 0, least: None };
+    let count = node.arguments().count();
     let untouched = ArgumentExtent::default();
-    for (argument, (slot, tensor)) in arguments {
-        let name = match slot {
-            Some(slot) => format!("source {slot}"),
-            None => "output".to_owned(),
-        };
-        let needs_all = op.needs_all(node, slot);
-        let operand = Operand { argument, tensor: Some(tensor), name, output: slot.is_none(), needs_all };
-        operand.check(extents.get(argument).unwrap_or(&untouched))?;
-    }
-    for (argument, extent) in extents.iter().enumerate().skip(node.arguments().count()) {
-        let operand = Operand { argument, tensor: None, name: "no tensor".into(), output: true, needs_all: false };
-        operand.check(extent)?;
-    }
+    operands
+        .chain((count..extents.len()).map(none))
+        .try_for_each(|operand| operand.check(extents.get(operand.argument).unwrap_or(&untouched)))?;
     Ok(Fit::Fits)
 }
 
-impl Operand<'_> {
-    fn check(&self, extent: &ArgumentExtent) -> Result<(), Misfit> {
-        let ArgumentExtent { read, written } = extent;
-        self.stays_inside(Way::Reads, read)?;
-        self.stays_inside(Way::Writes, written)?;
-        if self.output {
-            return if self.needs_all { self.covers(Way::Writes, written) } else { Ok(()) };
+impl Operand {
+    fn check(&self, ArgumentExtent { read, written }: &ArgumentExtent) -> Result<(), Misfit> {
+        let end = self.bytes.next_multiple_of(4);
+        for (access, touched) in [(Access::Read, read), (Access::Write, written)] {
+            if touched.as_ref().is_some_and(|extent| extent.range.end > end) {
+                return Err(self.misfit(access, touched, ""));
+            }
         }
-        if written.is_some() {
-            return Err(self.misfit(Way::Writes, written, " and is an input"));
+        if !self.output && written.is_some() {
+            return Err(self.misfit(Access::Write, written, " and is an input"));
         }
-        if self.needs_all { self.covers(Way::Reads, read) } else { Ok(()) }
-    }
-
-    fn stays_inside(&self, way: Way, touched: &Option<Extent>) -> Result<(), Misfit> {
-        let end = self.bytes().next_multiple_of(4);
-        match touched {
-            Some(extent) if extent.range.end > end => Err(self.misfit(way, touched, "")),
+        let (access, touched, rule) = match self.output {
+            true => (Access::Write, written, " and has to be written whole"),
+            false => (Access::Read, read, " and is needed whole"),
+        };
+        let covers =
+            |Extent { range, moved }: &Extent, least| range.start == 0 && range.end >= self.bytes && *moved >= least;
+        match self.least {
+            Some(least) if self.bytes > 0 && !touched.as_ref().is_some_and(|extent| covers(extent, least)) => {
+                Err(self.misfit(access, touched, rule))
+            }
             _ => Ok(()),
         }
     }
 
-    fn covers(&self, way: Way, touched: &Option<Extent>) -> Result<(), Misfit> {
-        // Strides can leave gaps, or put elements on top of each other.
-        let packed = self.tensor.map_or(0, |tensor| (tensor.dtype.row_bytes(tensor.ne[0]) * tensor.rows()) as u64);
-        let least = packed.min(self.bytes());
-        let covered = touched
-            .as_ref()
-            .is_some_and(|Extent { range, moved }| range.start == 0 && range.end >= self.bytes() && *moved >= least);
-        let rule = match way {
-            Way::Reads => " and is needed whole",
-            Way::Writes => " and has to be written whole",
+    fn misfit(&self, access: Access, touched: &Option<Extent>, rule: &str) -> Misfit {
+        let verb = if access == Access::Read { "reads" } else { "writes" };
+        let touched = match touched {
+            None => "nothing".to_owned(),
+            Some(Extent { range, moved }) => {
+                let length = range.end - range.start;
+                if range.start > 0 || *moved < length {
+                    format!("{} bytes between {} and {}", length.min(*moved), range.start, range.end)
+                } else {
+                    format!("{length} bytes")
+                }
+            }
         };
-        if covered || self.bytes() == 0 { Ok(()) } else { Err(self.misfit(way, touched, rule)) }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.tensor.map_or(0, |tensor| tensor.span_bytes() as u64)
-    }
-
-    fn misfit(&self, way: Way, touched: &Option<Extent>, rule: &'static str) -> Misfit {
-        let operand = match self.tensor {
-            Some(tensor) => format!("{}, {} {:?}", self.name, tensor.dtype, tensor.ne),
-            None => self.name.clone(),
-        };
-        Misfit { argument: self.argument, operand, way, touched: touched.clone(), bytes: self.bytes(), rule }
+        let Self { argument, name, bytes, .. } = self;
+        Misfit(format!("it {verb} {touched} of argument {argument} ({name}), which has {bytes}{rule}"))
     }
 }
 

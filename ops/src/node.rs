@@ -1,7 +1,8 @@
 //! A node of a compute graph, reduced to what decides its kernel.
 
-use crate::tensor::Tensor;
+use crate::tensor::{DataType, Tensor};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// ggml's 64 bytes of parameters, as sixteen 32-bit words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,4 +70,45 @@ impl Node {
     pub fn arguments(&self) -> impl Iterator<Item = &Tensor> {
         self.inputs().chain(self.outputs())
     }
+}
+
+/// Why a node is not supported.
+#[derive(Debug, Clone, Error, PartialEq, Eq)]
+pub enum Unsupported {
+    /// No such operation in the table.
+    #[error("operation {op} is not in the table")]
+    Operation {
+        /// Its name.
+        op: String,
+    },
+    /// A type the operation does not take.
+    #[error("{op}: type {dtype} of {operand}; possible: {possible}")]
+    Type {
+        /// Operation.
+        op: &'static str,
+        /// Which tensor, e.g. "source 1".
+        operand: String,
+        /// Its type.
+        dtype: DataType,
+        /// What would do.
+        possible: &'static str,
+    },
+    /// A shape, stride or parameter the operation does not take.
+    #[error("{op}: {reason}")]
+    Shape {
+        /// Operation.
+        op: &'static str,
+        /// What is wrong and what would do.
+        reason: String,
+    },
+    /// The array cannot hold the design.
+    #[error("{op} on {arch}: {reason}")]
+    Resources {
+        /// Operation.
+        op: &'static str,
+        /// Generation.
+        arch: String,
+        /// What is short.
+        reason: String,
+    },
 }

@@ -65,7 +65,7 @@ pub enum Role {
 
 /// One argument of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Argument {
+pub struct KernelArgument {
     /// Which tensor of the node.
     pub role: Role,
     /// The tensor as the node has it.
@@ -76,7 +76,7 @@ pub struct Argument {
     pub conversion: bool,
 }
 
-impl Argument {
+impl KernelArgument {
     /// The tensors between which a conversion copies: `original` and `array`. Where both have elements that share memory, these
     /// are the two pieces of memory from end to end, so that nothing is written twice.
     pub fn converted(&self) -> (Tensor, Tensor) {
@@ -94,7 +94,7 @@ pub struct Normalised {
     /// The node with the tensors of the array.
     pub node: Node,
     /// Arguments in the order of the kernel: present sources by slot, then the output.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<KernelArgument>,
 }
 
 impl Normalised {
@@ -133,7 +133,7 @@ pub fn normalise(op: &dyn Operation, node: &Node, policy: F16Policy) -> Result<N
     // The C++ backend asks in addition that all tensors are contiguously allocated; after the layout step they are.
     if flatten {
         for argument in &mut arguments {
-            let Argument { original, array, .. } = argument;
+            let KernelArgument { original, array, .. } = argument;
             *array = Tensor::contiguous(array.dtype, [array.elements(), 1, 1, 1]);
             argument.conversion = array.dtype != original.dtype || !original.is_contiguous();
         }
@@ -158,7 +158,7 @@ fn argument(
     role: Role,
     original: &Tensor,
     policy: F16Policy,
-) -> Result<Argument, Unsupported> {
+) -> Result<KernelArgument, Unsupported> {
     let (slot, operand) = match role {
         Role::Source(slot) => (Some(slot), format!("source {slot}")),
         Role::Output => (None, "the output".into()),
@@ -176,27 +176,15 @@ fn argument(
         )));
     }
     if dtype == original.dtype && slot.is_some_and(|slot| op.keeps_strides(node, slot)) {
-        return Ok(Argument { role, original: *original, array: *original, conversion: false });
+        return Ok(KernelArgument { role, original: *original, array: *original, conversion: false });
     }
-    if slot.is_some() && dtype.block_bytes() == original.dtype.block_bytes() && overlaps(original) {
+    if slot.is_some() && dtype.block_bytes() == original.dtype.block_bytes() && original.shares_memory() {
         let array = Tensor { dtype, ..*original };
-        return Ok(Argument { role, original: *original, array, conversion: dtype != original.dtype });
+        return Ok(KernelArgument { role, original: *original, array, conversion: dtype != original.dtype });
     }
     let array = Tensor::contiguous(dtype, original.ne);
     let conversion = dtype != original.dtype || !original.is_contiguous();
-    Ok(Argument { role, original: *original, array, conversion })
-}
-
-/// Whether elements of `tensor` share memory, and so much of it that ggml counts the tensor as contiguously allocated: the span
-/// is as long as the elements without gaps would be. The C++ backend leaves the layout of such a source as it is.
-pub fn overlaps(tensor: &Tensor) -> bool {
-    let size = tensor.dtype.block_bytes();
-    let whole = tensor.nb.iter().all(|stride| stride.is_multiple_of(size));
-    whole
-        && !tensor.dtype.is_quantised()
-        && !tensor.is_contiguous()
-        && tensor.is_contiguously_allocated()
-        && !tensor.is_permuted()
+    Ok(KernelArgument { role, original: *original, array, conversion })
 }
 
 #[cfg(test)]

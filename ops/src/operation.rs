@@ -1,53 +1,13 @@
 //! What an operation has to state.
 
-use crate::design::Design;
+use crate::design::{Design, unreadable};
 use crate::node::{Node, OpParams};
-use crate::tensor::DataType;
+use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, HostFunction};
 use std::fmt::Debug;
 use std::sync::Arc;
-use thiserror::Error;
 
-/// Why a node is not supported.
-#[derive(Debug, Clone, Error, PartialEq, Eq)]
-pub enum Unsupported {
-    /// No such operation in the table.
-    #[error("operation {op} is not in the table")]
-    Operation {
-        /// Its name.
-        op: String,
-    },
-    /// A type the operation does not take.
-    #[error("{op}: type {dtype} of {operand}; possible: {possible}")]
-    Type {
-        /// Operation.
-        op: &'static str,
-        /// Which tensor, e.g. "source 1".
-        operand: String,
-        /// Its type.
-        dtype: DataType,
-        /// What would do.
-        possible: &'static str,
-    },
-    /// A shape, stride or parameter the operation does not take.
-    #[error("{op}: {reason}")]
-    Shape {
-        /// Operation.
-        op: &'static str,
-        /// What is wrong and what would do.
-        reason: String,
-    },
-    /// The array cannot hold the design.
-    #[error("{op} on {arch}: {reason}")]
-    Resources {
-        /// Operation.
-        op: &'static str,
-        /// Generation.
-        arch: String,
-        /// What is short.
-        reason: String,
-    },
-}
+pub use crate::node::Unsupported;
 
 /// Where an operation runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,21 +81,70 @@ pub trait Operation: Sync + Send + Debug {
     /// Nodes with `dtype` for source 0 (or for the result, without sources) in every form the operation has. The rules are
     /// asked which of them they accept, for the documentation's table. The default are the forms most operations share.
     fn examples(&self, dtype: DataType) -> Vec<Node> {
-        crate::table::examples(self.name(), dtype)
+        usual_forms(self.name(), dtype)
     }
     /// The operations of ggml's graph that a fused one stands for, in order; empty for ggml's own.
     fn stands_for(&self) -> Vec<&'static str> {
         Vec::new()
     }
-    /// Tiles, buffers and channels for a normalised node, checked against the generation's resources.
+    /// Tiles, buffers and channels for a normalised node, checked against the generation's resources. Callers ask
+    /// [`Operation::plan`].
     ///
     /// # Errors
     /// [`Unsupported::Resources`].
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported>;
+    /// [`Operation::design`], for a node whose sources the array can read: one whose elements share memory
+    /// ([`Tensor::shares_memory`]) is read with its strides, which have to be whole words then.
+    ///
+    /// # Errors
+    /// [`Unsupported`], as [`Operation::design`].
+    fn plan(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        match unreadable(node) {
+            Some(reason) => Err(Unsupported::Resources { op: self.name(), arch: arch.name.clone(), reason }),
+            None => self.design(node, arch),
+        }
+    }
     /// The CPU function that defines the result of `node`, original or normalised. Inputs are the node's present sources
     /// in order, each as the [`crate::Tensor::span_bytes`] of its tensor.
     ///
     /// # Errors
     /// [`Unsupported`] as [`Operation::check`].
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported>;
+}
+
+/// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.
+fn usual_forms(op: &str, dtype: DataType) -> Vec<Node> {
+    use DataType::{F32, I32, I64};
+    let tensor = Tensor::contiguous;
+    let (x, wide) = (tensor(dtype, [512, 8, 2, 1]), tensor(dtype, [1024, 8, 2, 1]));
+    // Rotary embeddings keep their number of dimensions in word 1.
+    let params = OpParams(std::array::from_fn(|index| if index == 1 { 64 } else { 0 }));
+    let node = |params, output, sources: &[Tensor]| {
+        let sources = sources.iter().copied().map(Some).collect();
+        Node::new(op, params, output, sources)
+    };
+    let plain = OpParams::default();
+    let mut nodes = Vec::new();
+    for result in [dtype, F32] {
+        let y = tensor(result, x.ne);
+        nodes.extend([
+            node(plain, y, &[x]),
+            node(plain, y, &[x, x]),
+            node(plain, y, &[x, y]),
+            node(plain, y, &[x, tensor(F32, x.ne)]),
+            node(plain, y, &[wide]),
+            node(params, y, &[x, tensor(I32, [2, 1, 1, 1])]),
+        ]);
+    }
+    nodes.extend([
+        // A product, rows picked out, rows put in.
+        node(plain, tensor(F32, [8, 4, 2, 1]), &[x, tensor(F32, [512, 4, 2, 1])]),
+        node(plain, tensor(F32, [512, 3, 2, 1]), &[x, tensor(I32, [3, 2, 1, 1])]),
+        node(plain, x, &[x, tensor(I32, [3, 2, 1, 1])]),
+    ]);
+    for result in [dtype, DataType::F16] {
+        let rows = tensor(result, [512, 20, 2, 1]);
+        nodes.push(node(plain, rows, &[x, tensor(I64, [8, 2, 1, 1]), rows]));
+    }
+    nodes
 }

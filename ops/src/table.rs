@@ -3,12 +3,12 @@
 //! Whoever has a node's name asks here: the ggml bridge, the kernel store, the executor of reference artifacts. A family
 //! is listed once, below.
 
-use crate::design::{self, Design};
+use crate::design::Design;
 use crate::family;
-use crate::node::{Node, OpParams};
+use crate::node::{Node, Unsupported};
 use crate::normalise::{F16Policy, normalise};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
+use crate::operation::{Operation, Placement};
+use crate::tensor::DataType;
 use aie_hal::Arch;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -75,12 +75,12 @@ pub struct Row {
     /// The operations it stands for, when it is a fused one.
     pub stands_for: Vec<&'static str>,
     /// Where it runs; several when that depends on the node.
-    pub places: Vec<Place>,
+    pub places: Vec<TypeGroup>,
 }
 
-/// Where an operation runs with some types.
+/// The types with which an operation runs in one place.
 #[derive(Debug)]
-pub struct Place {
+pub struct TypeGroup {
     /// Where, and why on the host.
     pub placement: Placement,
     /// Types of source 0 (of the result, without sources), in [`DataType::ALL`]'s order.
@@ -97,59 +97,22 @@ pub fn rows(arch: &Arch) -> Vec<Row> {
     all().map(|op| Row { name: op.name(), stands_for: op.stands_for(), places: places(op, arch) }).collect()
 }
 
-fn places(op: &dyn Operation, arch: &Arch) -> Vec<Place> {
-    let mut places: Vec<Place> = Vec::new();
+fn places(op: &dyn Operation, arch: &Arch) -> Vec<TypeGroup> {
+    let mut places: Vec<TypeGroup> = Vec::new();
     for &dtype in DataType::ALL {
         let Some(node) = op.examples(dtype).into_iter().find(|node| op.check(node).is_ok()) else { continue };
         let placement = op.placement(&node);
         match places.iter_mut().find(|place| place.placement == placement) {
             Some(place) => place.types.push(dtype),
-            None => places.push(Place { placement, types: vec![dtype], design: plan(op, &node, placement, arch) }),
+            None => places.push(TypeGroup { placement, types: vec![dtype], design: plan(op, &node, placement, arch) }),
         }
     }
     places
 }
 
 fn plan(op: &dyn Operation, node: &Node, placement: Placement, arch: &Arch) -> Option<Result<Design, Unsupported>> {
-    let plan = || design::plan(op, &normalise(op, node, F16Policy::default())?.node, arch);
+    let plan = || op.plan(&normalise(op, node, F16Policy::default())?.node, arch);
     (placement == Placement::Array).then(plan)
-}
-
-/// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.
-pub(crate) fn examples(op: &str, dtype: DataType) -> Vec<Node> {
-    use DataType::{F32, I32, I64};
-    let tensor = Tensor::contiguous;
-    let (x, wide) = (tensor(dtype, [512, 8, 2, 1]), tensor(dtype, [1024, 8, 2, 1]));
-    // Rotary embeddings keep their number of dimensions in word 1.
-    let params = OpParams(std::array::from_fn(|index| if index == 1 { 64 } else { 0 }));
-    let node = |params, output, sources: &[Tensor]| {
-        let sources = sources.iter().copied().map(Some).collect();
-        Node::new(op, params, output, sources)
-    };
-    let plain = OpParams::default();
-    let mut nodes = Vec::new();
-    for result in [dtype, F32] {
-        let y = tensor(result, x.ne);
-        nodes.extend([
-            node(plain, y, &[x]),
-            node(plain, y, &[x, x]),
-            node(plain, y, &[x, y]),
-            node(plain, y, &[x, tensor(F32, x.ne)]),
-            node(plain, y, &[wide]),
-            node(params, y, &[x, tensor(I32, [2, 1, 1, 1])]),
-        ]);
-    }
-    nodes.extend([
-        // A product, rows picked out, rows put in.
-        node(plain, tensor(F32, [8, 4, 2, 1]), &[x, tensor(F32, [512, 4, 2, 1])]),
-        node(plain, tensor(F32, [512, 3, 2, 1]), &[x, tensor(I32, [3, 2, 1, 1])]),
-        node(plain, x, &[x, tensor(I32, [3, 2, 1, 1])]),
-    ]);
-    for result in [dtype, DataType::F16] {
-        let rows = tensor(result, [512, 20, 2, 1]);
-        nodes.push(node(plain, rows, &[x, tensor(I64, [8, 2, 1, 1]), rows]));
-    }
-    nodes
 }
 
 #[cfg(test)]

@@ -240,6 +240,17 @@ impl Tensor {
         self.nb[0] > self.nb[1] || self.nb[1] > self.nb[2] || self.nb[2] > self.nb[3]
     }
 
+    /// Whether elements share memory, and so much of it that ggml counts the tensor as contiguously allocated: the span is as
+    /// long as the elements without gaps would be. The C++ backend leaves the layout of such a source as it is.
+    pub fn shares_memory(&self) -> bool {
+        let size = self.dtype.block_bytes();
+        self.nb.iter().all(|stride| stride.is_multiple_of(size))
+            && !self.dtype.is_quantised()
+            && !self.is_contiguous()
+            && self.is_contiguously_allocated()
+            && !self.is_permuted()
+    }
+
     /// Same extents.
     pub fn same_shape(&self, other: &Self) -> bool {
         self.ne == other.ne

@@ -22,7 +22,7 @@ use aie_hal::command_list::RecordError;
 use aie_hal::{Buffer, BufferParams, BufferRef, CommandList, Executable, HostFunction};
 use aie_ops::family::copy;
 use aie_ops::name::kernel_name;
-use aie_ops::normalise::{Argument, Role, normalise};
+use aie_ops::normalise::{KernelArgument, Role, normalise};
 use aie_ops::{Node, Operation, Placement, Tensor, table};
 use std::cell::Cell;
 use std::ops::Range;
@@ -73,7 +73,7 @@ enum Prepared {
     /// As it is.
     Direct(Operand),
     /// Through scratch memory, with this kernel.
-    Convert { kernel: Arc<dyn HostFunction>, memory: Range<usize>, argument: Argument },
+    Convert { kernel: Arc<dyn HostFunction>, memory: Range<usize>, argument: KernelArgument },
 }
 
 struct Builder<'a> {
@@ -250,7 +250,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn prepare(&mut self, view: &GraphNode, argument: &Argument) -> Result<Prepared, String> {
+    fn prepare(&mut self, view: &GraphNode, argument: &KernelArgument) -> Result<Prepared, String> {
         let tensor = match argument.role {
             Role::Source(slot) => view.sources.get(slot).copied().flatten().ok_or("an argument is missing")?,
             Role::Output => view.output,
@@ -282,7 +282,7 @@ impl Builder<'_> {
         &self,
         kernel: &Arc<dyn HostFunction>,
         memory: &Range<usize>,
-        argument: &Argument,
+        argument: &KernelArgument,
     ) -> Option<Arc<dyn Buffer>> {
         let weights = self.npu.weights();
         // Only for our own buffers does ggml tell us when they are written or freed.
@@ -317,7 +317,7 @@ impl Builder<'_> {
         &self,
         kernel: &Arc<dyn HostFunction>,
         memory: &Range<usize>,
-        argument: &Argument,
+        argument: &KernelArgument,
     ) -> Result<Arc<dyn Buffer>, String> {
         let Place { buffer, offset } = self.memory.place(memory)?;
         let mut original = vec![0; memory.len()];
@@ -335,7 +335,7 @@ impl Builder<'_> {
         &mut self,
         kernel: &Arc<dyn HostFunction>,
         memory: Range<usize>,
-        argument: &Argument,
+        argument: &KernelArgument,
         piece: Range<usize>,
     ) -> Result<Operand, String> {
         let same = |c: &&Converted| c.source == memory && c.original == argument.original && c.array == argument.array;
@@ -350,7 +350,7 @@ impl Builder<'_> {
         Ok(Operand::Scratch(piece))
     }
 
-    fn count_conversion(&mut self, argument: &Argument) {
+    fn count_conversion(&mut self, argument: &KernelArgument) {
         self.share.conversions.host_calls += 1;
         self.share.conversions.bytes += (data_bytes(&argument.original) + data_bytes(&argument.array)) as u64;
     }

@@ -9,7 +9,7 @@ use super::request::{KernelRequest, NameTable, Validated, check};
 use super::tensor_text;
 use crate::kernel_source::KernelSource;
 use aie_hal::{Arch, ArchRegistry};
-use aie_ops::{F16Policy, Node, OpParams, Operation, Tensor, design, table};
+use aie_ops::{F16Policy, Node, OpParams, Operation, Tensor, table};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -135,7 +135,7 @@ impl Reader<'_> {
         let node = check(op, &Node::new(op.name(), params?, output?, sources), self.rules.f16);
         let node = self.keep(node.map_err(|message| entry.problem(message)))?;
         let arch = arch?;
-        if let Err(error) = design::plan(op, &node, &arch) {
+        if let Err(error) = op.plan(&node, &arch) {
             self.report(entry, format!("{error}; use smaller extents or another arch"));
         }
         if self.problems.len() > before {

@@ -15,7 +15,7 @@ use crate::kernel_files::kernel_stem;
 use aie_hal::Arch;
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::normalise;
-use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, design, table};
+use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, table};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<Kern
         tensor.validate().map_err(|reason| format!("{what} is not well formed: {reason}"))?;
     }
     runs_on_the_array(op, node)?;
-    design::plan(op, node, arch).map_err(|error| error.to_string())?;
+    op.plan(node, arch).map_err(|error| error.to_string())?;
     Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }
 

@@ -4,8 +4,7 @@
 //! cut into several, which the instruction stream hands to the task queue one after the other. No core takes part.
 
 use super::{Design, Flow, TileBuffer, resources, sources};
-use crate::node::Node;
-use crate::operation::Unsupported;
+use crate::node::{Node, Unsupported};
 use crate::tensor::Tensor;
 use aie_hal::Arch;
 
@@ -57,23 +56,17 @@ pub fn movement(op: &'static str, node: &Node, arch: &Arch, movement: Movement) 
         return Err(resources(op, arch, reason));
     }
     let bytes = node.output.span_bytes();
-    let mut mem_tile_buffers = vec![TileBuffer::new("pieces", bytes.min(PIECE_BYTES), 2)];
-    if movement.constant {
-        mem_tile_buffers.push(TileBuffer::new("constant", bytes.min(PIECE_BYTES), 1));
-    }
-    let design = Design {
-        flow: Flow::Movement,
-        columns: bytes.div_ceil(PIECE_BYTES).clamp(1, arch.array.columns),
+    let pieces = TileBuffer::new("pieces", bytes.min(PIECE_BYTES), 2);
+    let constant = movement.constant.then(|| TileBuffer::new("constant", bytes.min(PIECE_BYTES), 1));
+    Design {
         cores_per_column: 0,
-        core_buffers: vec![],
-        mem_tile_buffers,
+        mem_tile_buffers: [pieces].into_iter().chain(constant).collect(),
         core_inputs: 0,
         core_outputs: 0,
         stack_bytes: 0,
-        passes: movement.passes.max(1),
-    };
-    design.check(op, arch)?;
-    Ok(design)
+        ..Design::new(Flow::Movement, bytes.div_ceil(PIECE_BYTES), arch)
+    }
+    .check(op, arch)
 }
 
 /// Whether shim DMAs can address all of `tensor`: its rows are whole words, and so are its strides.
@@ -141,9 +134,8 @@ fn descriptors(tensor: &Tensor) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::arch;
+    use super::super::tests::{arch, listed, node};
     use super::*;
-    use crate::node::OpParams;
     use crate::tensor::DataType::{self, F16, F32, I8, Q4_0, Q8_0};
     use rstest::rstest;
 
@@ -169,29 +161,24 @@ mod tests {
         assert_eq!(whole_words(&tensor), expected.is_some());
     }
 
-    fn node(output: Tensor, source: Tensor) -> Node {
-        Node::new("PAD", OpParams::default(), output, vec![Some(source)])
-    }
-
     #[test]
     fn no_core_takes_part() {
         let tensor = Tensor::contiguous(F32, [4096, 64, 1, 1]);
         let plan = Movement { constant: true, parts: 1, passes: 1 };
-        let design = movement("PAD", &node(tensor, tensor), &arch("aie2p"), plan).unwrap();
-        assert_eq!((design.columns, design.cores(), design.passes), (8, 0, 1));
-        let buffers: Vec<_> = design.mem_tile_buffers.iter().map(|b| (b.role.as_str(), b.bytes, b.depth)).collect();
-        assert_eq!(buffers, [("pieces", 16384, 2), ("constant", 16384, 1)]);
+        let design = movement("PAD", &node(tensor, &[tensor]), &arch("aie2p"), plan).unwrap();
+        assert_eq!((design.columns, design.cores()), (8, 0));
+        assert_eq!(listed(&design.mem_tile_buffers), [("pieces", 16384, 2), ("constant", 16384, 1)]);
     }
 
     #[test]
     fn what_dmas_cannot_do_is_told() {
         let plan = Movement { parts: 1, passes: 1, ..Movement::default() };
         let odd = Tensor::contiguous(F16, [3, 1, 1, 1]);
-        let message = movement("REPEAT", &node(odd, odd), &arch("aie2"), plan).unwrap_err().to_string();
+        let message = movement("REPEAT", &node(odd, &[odd]), &arch("aie2"), plan).unwrap_err().to_string();
         assert!(message.contains("not whole 32-bit words"), "{message}");
         let tensor = Tensor::contiguous(F32, [4, 1, 1, 1]);
         let many = Movement { parts: 5000, ..plan };
-        let message = movement("REPEAT", &node(tensor, tensor), &arch("aie2"), many).unwrap_err().to_string();
+        let message = movement("REPEAT", &node(tensor, &[tensor]), &arch("aie2"), many).unwrap_err().to_string();
         assert!(message.contains("5001 shim transfers are needed, 1024"), "{message}");
     }
 }

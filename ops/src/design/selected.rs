@@ -5,9 +5,9 @@
 //! into the task queue of the channel that feeds the column's cores. So only what was picked leaves memory. The packets take the
 //! second output stream of one core in each column, and a buffer in it; the ids arrive on the stream of the other operand.
 
-use super::{DEFAULT_STACK_BYTES, Design, Flow, TileBuffer, bytes_of, resources, rowwise};
-use crate::node::Node;
-use crate::operation::Unsupported;
+use super::product::PRODUCT_STACK_BYTES;
+use super::{Design, Flow, TileBuffer, all_cores, bytes_of, resources, rowwise};
+use crate::node::{Node, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::Arch;
 
@@ -20,8 +20,6 @@ const COLUMNS: usize = 32;
 /// Extents of a tile of weights that are tried, largest first.
 const ROWS: [usize; 4] = [64, 32, 16, 8];
 const DEPTHS: [usize; 5] = [2048, 1024, 512, 256, 64];
-/// Stack of a core with a matrix product in bytes: what mlir-aie's kernels with emulated types need.
-const PRODUCT_STACK_BYTES: usize = 0xD00;
 
 fn selection(ids: usize) -> [TileBuffer; 2] {
     [
@@ -38,12 +36,9 @@ pub fn selected_rows(op: &'static str, node: &Node, arch: &Arch) -> Result<Desig
     let mut rows = node.clone();
     let ids = rows.sources.get_mut(2).and_then(Option::take);
     let ids = ids.ok_or_else(|| Unsupported::Shape { op, reason: "source 2, the ids, is missing".into() })?;
-    let mut design = rowwise(op, &rows, arch, 1)?;
-    design.flow = Flow::Picked;
+    let mut design = rowwise(op, &rows, arch)?;
     design.core_buffers.extend(selection(ids.elements()));
-    design.core_outputs += 1;
-    design.check(op, arch)?;
-    Ok(design)
+    Design { flow: Flow::Picked, core_outputs: 2, ..design }.check(op, arch)
 }
 
 /// Plans the products of source 0's matrices with the columns of source 1 for which source 2 picks them. Weights arrive in the
@@ -66,75 +61,55 @@ pub fn selected_products(op: &'static str, node: &Node, arch: &Arch) -> Result<D
     let whole = depth.next_multiple_of(step);
     let plan = |deepest: usize, m: usize| {
         let k = deepest.next_multiple_of(step).min(whole);
-        let mut core_buffers =
-            vec![TileBuffer::new(format!("source 0, {k} x {m}"), bytes_of(weights.dtype, k).saturating_mul(m), 2)];
-        if weights.dtype != DataType::BF16 {
-            core_buffers.push(TileBuffer::new("source 0 as bf16", bytes_of(DataType::BF16, k).saturating_mul(m), 1));
-        }
-        core_buffers.push(TileBuffer::new(
-            format!("source 1, {k} x {columns}"),
-            bytes_of(input.dtype, k).saturating_mul(columns),
-            1,
-        ));
-        core_buffers.push(TileBuffer::new(
-            format!("output, {m} x {columns}"),
-            bytes_of(node.output.dtype, m).saturating_mul(columns),
-            1,
-        ));
-        core_buffers.extend(selection(ids.elements()));
-        let blocks = rows.div_ceil(m).max(1);
-        let cores = blocks.min(arch.array.core_rows);
-        let staged = |buffer: &TileBuffer, count: usize| {
-            TileBuffer::new(buffer.role.as_str(), buffer.bytes.saturating_mul(count), 2)
+        let tile = |role: &str, dtype, row: usize, rows: usize, depth| {
+            TileBuffer::new(format!("{role}, {row} x {rows}"), bytes_of(dtype, row).saturating_mul(rows), depth)
         };
-        let weights = staged(&core_buffers[0], cores);
-        let shared = core_buffers.iter().find(|b| b.role.starts_with("source 1")).map(|b| staged(b, 1));
-        let output = core_buffers.iter().find(|b| b.role.starts_with("output")).map(|b| staged(b, cores));
+        let coded = tile("source 0", weights.dtype, k, m, 2);
+        let decoded = (weights.dtype != DataType::BF16)
+            .then(|| TileBuffer::new("source 0 as bf16", bytes_of(DataType::BF16, k).saturating_mul(m), 1));
+        let factors = tile("source 1", input.dtype, k, columns, 1);
+        let sums = tile("output", node.output.dtype, m, columns, 1);
+        let blocks = rows.div_ceil(m).max(1);
+        let cores_per_column = blocks.min(arch.array.core_rows);
         Design {
-            flow: Flow::Picked,
-            columns: blocks.div_ceil(cores).min(arch.array.columns),
-            cores_per_column: cores,
-            core_buffers,
-            mem_tile_buffers: std::iter::once(weights).chain(shared).chain(output).collect(),
+            cores_per_column,
+            mem_tile_buffers: vec![coded.staged(cores_per_column), factors.staged(1), sums.staged(cores_per_column)],
+            core_buffers: [coded]
+                .into_iter()
+                .chain(decoded)
+                .chain([factors, sums])
+                .chain(selection(ids.elements()))
+                .collect(),
             core_inputs: 2,
             core_outputs: 2,
-            stack_bytes: DEFAULT_STACK_BYTES.max(PRODUCT_STACK_BYTES),
-            // Columns beyond a group meet the weights again, if they all pick the same expert.
-            passes: ids.elements().div_ceil(columns).max(1),
+            stack_bytes: PRODUCT_STACK_BYTES,
+            ..Design::new(Flow::Picked, blocks.div_ceil(cores_per_column), arch)
         }
     };
     // Deep tiles save sums, high ones repeated columns; depth first, since with one token there is only one column.
     let candidates = ROWS.into_iter().flat_map(|m| DEPTHS.into_iter().map(move |k| (k, m)));
     let mut fitting = candidates.map(|(k, m)| plan(k, m)).filter(|design| design.fits(arch));
-    let all = arch.array.columns * arch.array.core_rows;
-    let first = fitting.next();
-    let busy = fitting.find(|design| design.cores() == all);
-    let design = match first {
+    let all = all_cores(arch);
+    let design = match fitting.next() {
         Some(first) if first.cores() == all => first,
-        Some(first) => busy.unwrap_or(first),
+        Some(first) => fitting.find(|design| design.cores() == all).unwrap_or(first),
         None => plan(DEPTHS[4], ROWS[3]),
     };
-    design.check(op, arch)?;
-    Ok(design)
+    design.check(op, arch)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::arch;
+    use super::super::tests::{arch, node};
     use super::*;
-    use crate::node::OpParams;
     use crate::tensor::DataType::{BF16, F32, I32, IQ2_XXS, Q4_K, Q8_0};
     use crate::tensor::Tensor;
     use rstest::rstest;
 
     fn product(dtype: DataType, [k, m, experts]: [usize; 3], [used, tokens]: [usize; 2]) -> Node {
-        let sources = [
-            Tensor::contiguous(dtype, [k, m, experts, 1]),
-            Tensor::contiguous(F32, [k, 1, tokens, 1]),
-            Tensor::contiguous(I32, [used, tokens, 1, 1]),
-        ];
-        let output = Tensor::contiguous(F32, [m, used, tokens, 1]);
-        Node::new("MUL_MAT_ID", OpParams::default(), output, sources.map(Some).to_vec())
+        let sources = [(dtype, [k, m, experts, 1]), (F32, [k, 1, tokens, 1]), (I32, [used, tokens, 1, 1])];
+        let sources = sources.map(|(dtype, ne)| Tensor::contiguous(dtype, ne));
+        node(Tensor::contiguous(F32, [m, used, tokens, 1]), &sources)
     }
 
     #[rstest]
@@ -146,29 +121,21 @@ mod tests {
     ) {
         let arch = arch(generation);
         let design = selected_products("MUL_MAT_ID", &product(dtype, extents, ids), &arch).unwrap();
-        design.check("MUL_MAT_ID", &arch).unwrap();
         assert_eq!(design.core_outputs, 2);
         if extents[1] >= 768 {
-            assert_eq!(design.cores(), arch.array.columns * arch.array.core_rows, "{design:?}");
+            assert_eq!(design.cores(), all_cores(&arch), "{design:?}");
         }
-    }
-
-    #[test]
-    fn weights_travel_in_their_own_type() {
-        let design = selected_products("MUL_MAT_ID", &product(Q4_K, [2048, 768, 128], [8, 1]), &arch("aie2p")).unwrap();
+        // Weights travel in their own type.
         let tile = &design.core_buffers[0];
-        let elements: usize =
-            tile.role["source 0, ".len()..].split(" x ").map(|n| n.parse::<usize>().unwrap()).product();
-        assert_eq!(tile.bytes, elements / 256 * 144);
+        let extents = tile.role["source 0, ".len()..].split(" x ").map(|n| n.parse::<usize>().unwrap());
+        assert_eq!(tile.bytes, bytes_of(dtype, extents.product()));
     }
 
     #[test]
     fn rows_that_are_picked_add_ids_and_packets_to_a_plan_of_rows() {
         let a = Tensor::contiguous(F32, [576, 4, 32, 1]);
-        let sources =
-            [a, Tensor::contiguous(F32, [576, 64, 1, 1]), Tensor::contiguous(I32, [4, 32, 1, 1])].map(Some).to_vec();
-        let design =
-            selected_rows("ADD_ID", &Node::new("ADD_ID", OpParams::default(), a, sources), &arch("aie2")).unwrap();
+        let sources = [a, Tensor::contiguous(F32, [576, 64, 1, 1]), Tensor::contiguous(I32, [4, 32, 1, 1])];
+        let design = selected_rows("ADD_ID", &node(a, &sources), &arch("aie2")).unwrap();
         let roles: Vec<_> = design.core_buffers.iter().map(|b| b.role.as_str()).collect();
         assert_eq!(roles, ["source 0", "source 1", "output", "ids", "control packets"]);
         assert_eq!((design.columns, design.core_inputs, design.core_outputs), (4, 2, 2));

@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
-    &Fused { name: "RMS_NORM_MUL", form: Form::NormMul { norm: "RMS_NORM", row_passes: 2 } },
-    &Fused { name: "NORM_MUL", form: Form::NormMul { norm: "NORM", row_passes: 3 } },
+    &Fused { name: "RMS_NORM_MUL", form: Form::NormMul { norm: "RMS_NORM" } },
+    &Fused { name: "NORM_MUL", form: Form::NormMul { norm: "NORM" } },
     &Fused { name: "MUL_MAT_ADD", form: Form::MulMatAdd },
     &Fused { name: "MUL_MAT_QKV_ROPE", form: Form::Projections },
     &Fused { name: "MUL_MAT_REGLU", form: Form::MulMatGlu { gate: "REGLU" } },
@@ -40,7 +40,7 @@ const VALUES: usize = 2;
 /// Which nodes a fused operation stands for.
 #[derive(Debug, Clone, Copy)]
 enum Form {
-    NormMul { norm: &'static str, row_passes: usize },
+    NormMul { norm: &'static str },
     MulMatAdd,
     Projections,
     MulMatGlu { gate: &'static str },
@@ -87,7 +87,7 @@ impl Fused {
             require(self.name, given == needed, || format!("{given} {what} given, {needed} needed"))?;
         }
         Ok(match self.form {
-            Form::NormMul { norm, .. } => {
+            Form::NormMul { norm } => {
                 let (x, weights) = (get(0)?, get(1)?);
                 let scaled = between(x.ne);
                 vec![
@@ -211,7 +211,7 @@ impl Operation for Fused {
 
     fn stands_for(&self) -> Vec<&'static str> {
         match self.form {
-            Form::NormMul { norm, .. } => vec![norm, "MUL"],
+            Form::NormMul { norm } => vec![norm, "MUL"],
             Form::MulMatAdd => vec!["MUL_MAT", "ADD"],
             Form::Projections => vec!["MUL_MAT", "MUL_MAT", "MUL_MAT", "ROPE", "ROPE"],
             Form::MulMatGlu { gate } => vec!["MUL_MAT", "MUL_MAT", gate],
@@ -220,7 +220,7 @@ impl Operation for Fused {
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         match self.form {
-            Form::NormMul { row_passes, .. } => rowwise(self.name, node, arch, row_passes),
+            Form::NormMul { .. } => rowwise(self.name, node, arch),
             Form::MulMatAdd => matmul_with(self.name, node, arch, Operands { right: 1, weights: 1, results: 2 }),
             // One after the other on the same tiles: the plan of one product with the rows of all three. Sines and cosines
             // of the positions come behind the right operand and are as large as a result's tile at most.

@@ -147,7 +147,7 @@ impl Operation for Im2Col {
         let (geometry, b) = (Geometry::of(node)?, source(NAME, node, 1)?);
         let band = b.ne[0].saturating_mul(geometry.kernel[1]).saturating_mul(geometry.channels);
         let source = Tensor::contiguous(b.dtype, [band, node.output.ne[2], 1, 1]);
-        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(source)]), arch, 1)
+        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(source)]), arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

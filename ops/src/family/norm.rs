@@ -77,7 +77,7 @@ impl Operation for Norm {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(self.name, node, arch, if self.measure == Measure::Variance { 3 } else { 2 })
+        rowwise(self.name, node, arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -164,7 +164,7 @@ impl Operation for GroupNorm {
             Tensor::contiguous(tensor.dtype, [a * b * channels, c.div_ceil(channels), d, 1])
         };
         let sources = node.sources.iter().map(|source| source.as_ref().map(as_rows)).collect();
-        rowwise(GROUP_NORM, &Node::new(GROUP_NORM, node.params, as_rows(&node.output), sources), arch, 3)
+        rowwise(GROUP_NORM, &Node::new(GROUP_NORM, node.params, as_rows(&node.output), sources), arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

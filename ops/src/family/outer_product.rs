@@ -78,9 +78,7 @@ impl Operation for OuterProduct {
         // One number of source 1 for each of them: a row of its transpose.
         let factors = Tensor::contiguous(b.dtype, [b.ne[1].max(1), node.output.rows(), 1, 1]);
         let sources = vec![node.source(0).copied(), Some(factors)];
-        let mut design = rowwise(NAME, &Node::new(NAME, node.params, node.output, sources), arch, 1)?;
-        design.passes = node.output.ne[1].div_ceil(design.columns).max(1);
-        Ok(design)
+        rowwise(NAME, &Node::new(NAME, node.params, node.output, sources), arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -115,7 +115,7 @@ impl Operation for Pool {
         let (a, [_, rows]) = (source(self.name, node, 0)?, self.windows(node));
         let height = usize::try_from(rows.length).unwrap_or(usize::MAX).min(a.ne[1].max(1));
         let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(height), node.output.ne[1], 1, 1]);
-        rowwise(self.name, &Node::new(self.name, node.params, node.output, vec![Some(band)]), arch, 1)
+        rowwise(self.name, &Node::new(self.name, node.params, node.output, vec![Some(band)]), arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -128,7 +128,7 @@ impl Operation for Reduction {
                 whole_reduction(self.name, node, arch, pieces)
             }
             Function::SumRows | Function::Mean | Function::ArgMax => row_reduction(self.name, node, arch),
-            Function::CumulativeSum => rowwise(self.name, node, arch, 1),
+            Function::CumulativeSum => rowwise(self.name, node, arch),
         }
     }
 

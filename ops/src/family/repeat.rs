@@ -55,15 +55,7 @@ impl Operation for Repeat {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let a = source(NAME, node, 0)?;
-        let repeats: [usize; 4] = std::array::from_fn(|d| node.output.ne[d] / a.ne[d].max(1));
-        // What lies below the innermost repeated dimension is kept by a mem tile if it fits there, and sent again and again.
-        let innermost = (0..4).find(|&d| repeats[d] > 1).unwrap_or(0);
-        let kept = a.ne[..=innermost].iter().product::<usize>().saturating_mul(a.dtype.block_bytes());
-        let parts = (0..4).fold(1_usize, |parts, d| {
-            let sent_again = d == innermost && kept <= arch.mem_tile.data_bytes / 4;
-            parts.saturating_mul(if sent_again { repeats[d].div_ceil(SENT_AGAIN) } else { repeats[d].max(1) })
-        });
+        let parts = parts(source(NAME, node, 0)?, &node.output, arch);
         movement(NAME, node, arch, Movement { constant: false, parts, passes: parts })
     }
 
@@ -104,6 +96,18 @@ fn folded(a: &Tensor, out: &Tensor) -> (Tensor, Tensor) {
         }
     }
     (a, out)
+}
+
+/// How often the source is read.
+fn parts(a: &Tensor, out: &Tensor, arch: &Arch) -> usize {
+    let repeats: [usize; 4] = std::array::from_fn(|d| out.ne[d] / a.ne[d].max(1));
+    // What lies below the innermost repeated dimension is kept by a mem tile if it fits there, and sent again and again.
+    let innermost = (0..4).find(|&d| repeats[d] > 1).unwrap_or(0);
+    let kept = a.ne[..=innermost].iter().product::<usize>().saturating_mul(a.dtype.block_bytes());
+    (0..4).fold(1_usize, |parts, d| {
+        let sent_again = d == innermost && kept <= arch.mem_tile.data_bytes / 4;
+        parts.saturating_mul(if sent_again { repeats[d].div_ceil(SENT_AGAIN) } else { repeats[d].max(1) })
+    })
 }
 
 #[cfg(test)]
@@ -170,13 +174,8 @@ mod tests {
         #[case] to: [usize; 4],
         #[case] passes: Option<usize>,
     ) {
-        let node = node(
-            NAME,
-            OpParams::default(),
-            Tensor::contiguous(DataType::F32, to),
-            &[Some(Tensor::contiguous(DataType::F32, from))],
-        );
-        let design = find(NAME).design(&node, &crate::design::tests::arch("aie2p"));
-        assert_eq!(design.ok().map(|design| design.passes), passes);
+        let (a, out) = (Tensor::contiguous(DataType::F32, from), Tensor::contiguous(DataType::F32, to));
+        let (node, arch) = (node(NAME, OpParams::default(), out, &[Some(a)]), crate::design::tests::arch("aie2p"));
+        assert_eq!(find(NAME).design(&node, &arch).ok().map(|_| parts(&a, &out, &arch)), passes);
     }
 }

@@ -72,10 +72,8 @@ impl Operation for SolveTri {
         let row = Tensor::contiguous(a.dtype, [a.ne[0], a.ne[2] * a.ne[3], 1, 1]);
         let batches =
             Node::new(NAME, node.params, batch(&node.output, columns), vec![Some(row), Some(batch(b, columns))]);
-        let mut design = rowwise(NAME, &batches, arch, 1)?;
         // The matrix passes once for each block of columns.
-        design.passes = b.ne[0].div_ceil(BLOCK).max(1);
-        Ok(design)
+        rowwise(NAME, &batches, arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

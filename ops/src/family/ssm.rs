@@ -76,7 +76,7 @@ impl Operation for SsmConv {
     /// Rows of channels, each with its tokens and its weights, are dealt out to the columns. The output is transposed by the
     /// buffer descriptors that drain it.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(CONV, &by_channel(node)?, arch, 1)
+        rowwise(CONV, &by_channel(node)?, arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -94,7 +94,7 @@ impl Operation for Upscale {
         let a = source(NAME, node, 0)?;
         let taps = directions(node, a).map_or(1, |[_, rows, ..]| rows.iter().map(Vec::len).max().unwrap_or(1));
         let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(taps), node.output.rows(), 1, 1]);
-        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(band)]), arch, 1)
+        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(band)]), arch)
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -8,7 +8,7 @@ use crate::ops_table::Table;
 use crate::output;
 use crate::session::Options;
 use aie_hal::ArchRegistry;
-use aie_ops::table::{Place, Row};
+use aie_ops::table::{Row, TypeGroup};
 use aie_ops::{DataType, Placement, table};
 use anyhow::{Context, Result};
 use clap::Args;
@@ -73,7 +73,7 @@ struct PlaceSummary {
 impl Summary {
     fn of(row: &Row, expected: &Table) -> Self {
         let counts = expected.operations.get(row.name);
-        let place = |place: &Place| PlaceSummary {
+        let place = |place: &TypeGroup| PlaceSummary {
             types: place.types.iter().map(|dtype| dtype.name()).collect(),
             host_reason: match place.placement {
                 Placement::Array => None,
@@ -173,14 +173,14 @@ fn cases(name: &str, expected: &Table) -> String {
     }
 }
 
-fn where_it_runs(place: &Place) -> String {
+fn where_it_runs(place: &TypeGroup) -> String {
     match place.placement {
         Placement::Array => "array".to_owned(),
         Placement::Host(reason) => format!("host: {reason}"),
     }
 }
 
-fn plan(place: &Place) -> Option<String> {
+fn plan(place: &TypeGroup) -> Option<String> {
     Some(match place.design.as_ref()? {
         Ok(design) if design.cores_per_column == 0 => format!("{} x 0, {}", design.columns, design.flow.describe()),
         Ok(design) => format!("{} x {}, {}", design.columns, design.cores_per_column, design.flow.describe()),
@@ -197,7 +197,7 @@ fn names(types: &[DataType]) -> String {
 }
 
 /// The types, those of blocks in one word when all are there.
-fn types(place: &Place) -> String {
+fn types(place: &TypeGroup) -> String {
     let (blocks, mut plain): (Vec<_>, Vec<_>) = place.types.iter().partition(|dtype| dtype.is_quantised());
     if blocks != quantised() {
         plain.extend(blocks);
@@ -215,8 +215,8 @@ mod tests {
         PAGE.compare(&page(&rows().unwrap(), &Table::read().unwrap())).unwrap();
     }
 
-    fn place(placement: Placement, types: Vec<DataType>) -> Place {
-        Place { placement, types, design: None }
+    fn place(placement: Placement, types: Vec<DataType>) -> TypeGroup {
+        TypeGroup { placement, types, design: None }
     }
 
     fn expected() -> Table {
