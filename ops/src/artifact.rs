@@ -262,7 +262,7 @@ mod tests {
             ],
         );
         let arch = arch("aie2p");
-        let design = crate::design::rowwise("ROPE", &node, &arch).unwrap();
+        let design = crate::design::rowwise(node.output.rows(), &arch);
         let bytes = instructions("rope", &node, &design, &arch).unwrap();
         let stream = InstructionStream::parse(&bytes).unwrap();
         let (mut patches, mut queues, mut waits) = (vec![], vec![], 0);

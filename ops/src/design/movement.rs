@@ -3,7 +3,7 @@
 //! A transfer is one shim buffer descriptor: a run of words and three loops around it. What does not fit one descriptor is
 //! cut into several, which the instruction stream hands to the task queue one after the other. No core takes part.
 
-use super::{Design, Flow, TileBuffer, resources, sources};
+use super::{Design, Flow, resources};
 use crate::node::{Node, Unsupported};
 use crate::tensor::Tensor;
 use aie_hal::Arch;
@@ -26,8 +26,6 @@ const MOST_TRANSFERS: usize = 1024;
 /// What a movement needs besides its tensors.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Movement {
-    /// Whether a part of the output is a constant, which a mem tile keeps and sends.
-    pub constant: bool,
     /// How many parts of the output are written by transfers of their own, at least one.
     pub parts: usize,
     /// How often the sources are read.
@@ -45,7 +43,7 @@ pub fn movement(op: &'static str, node: &Node, arch: &Arch, movement: Movement) 
         resources(op, arch, format!("{reason}, and shim DMAs move nothing smaller"))
     };
     let mut transfers = 0_usize;
-    for (_, source) in sources(node) {
+    for source in node.inputs() {
         let count = descriptors(source).ok_or_else(|| not_words(source))?;
         transfers = transfers.saturating_add(count.saturating_mul(movement.passes.div_ceil(TASK_REPEATS).max(1)));
     }
@@ -55,18 +53,7 @@ pub fn movement(op: &'static str, node: &Node, arch: &Arch, movement: Movement) 
         let reason = format!("{transfers} shim transfers are needed, {MOST_TRANSFERS} are the most a plan may have");
         return Err(resources(op, arch, reason));
     }
-    let bytes = node.output.span_bytes();
-    let pieces = TileBuffer::new("pieces", bytes.min(PIECE_BYTES), 2);
-    let constant = movement.constant.then(|| TileBuffer::new("constant", bytes.min(PIECE_BYTES), 1));
-    Design {
-        cores_per_column: 0,
-        mem_tile_buffers: [pieces].into_iter().chain(constant).collect(),
-        core_inputs: 0,
-        core_outputs: 0,
-        stack_bytes: 0,
-        ..Design::new(Flow::Movement, bytes.div_ceil(PIECE_BYTES), arch)
-    }
-    .check(op, arch)
+    Ok(Design::new(Flow::Movement, node.output.span_bytes().div_ceil(PIECE_BYTES), 0, arch))
 }
 
 /// Whether shim DMAs can address all of `tensor`: its rows are whole words, and so are its strides.
@@ -134,7 +121,7 @@ fn descriptors(tensor: &Tensor) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{arch, listed, node};
+    use super::super::tests::{arch, node};
     use super::*;
     use crate::tensor::DataType::{self, F16, F32, I8, Q4_0, Q8_0};
     use rstest::rstest;
@@ -164,20 +151,19 @@ mod tests {
     #[test]
     fn no_core_takes_part() {
         let tensor = Tensor::contiguous(F32, [4096, 64, 1, 1]);
-        let plan = Movement { constant: true, parts: 1, passes: 1 };
+        let plan = Movement { parts: 1, passes: 1 };
         let design = movement("PAD", &node(tensor, &[tensor]), &arch("aie2p"), plan).unwrap();
         assert_eq!((design.columns, design.cores()), (8, 0));
-        assert_eq!(listed(&design.mem_tile_buffers), [("pieces", 16384, 2), ("constant", 16384, 1)]);
     }
 
     #[test]
     fn what_dmas_cannot_do_is_told() {
-        let plan = Movement { parts: 1, passes: 1, ..Movement::default() };
+        let plan = Movement { parts: 1, passes: 1 };
         let odd = Tensor::contiguous(F16, [3, 1, 1, 1]);
         let message = movement("REPEAT", &node(odd, &[odd]), &arch("aie2"), plan).unwrap_err().to_string();
         assert!(message.contains("not whole 32-bit words"), "{message}");
         let tensor = Tensor::contiguous(F32, [4, 1, 1, 1]);
-        let many = Movement { parts: 5000, ..plan };
+        let many = Movement { parts: 5000, passes: 1 };
         let message = movement("REPEAT", &node(tensor, &[tensor]), &arch("aie2"), many).unwrap_err().to_string();
         assert!(message.contains("5001 shim transfers are needed, 1024"), "{message}");
     }

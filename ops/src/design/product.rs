@@ -1,13 +1,11 @@
 //! Matrix products on the cores' matrix units.
 
-use super::{Design, Flow, TileBuffer, all_cores, bytes_of, resources};
+use super::{CoreMemory, Design, Flow, PRODUCT_STACK_BYTES, all_cores, bytes_of, resources};
 use crate::node::{Node, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::Arch;
 use aie_hal::arch::Mmul;
 
-/// Stack of a core with a matrix product in bytes: what mlir-aie's kernels with emulated types need.
-pub(super) const PRODUCT_STACK_BYTES: usize = 0xD00;
 /// Extents of a tile that are tried, largest first.
 const TILES: [usize; 5] = [128, 64, 32, 16, 8];
 /// Up to so many columns of the second operand, weights are streamed through the cores once and no tile of them is used again.
@@ -54,8 +52,9 @@ pub fn matmul_with(op: &'static str, node: &Node, arch: &Arch, operands: Operand
         resources(op, arch, format!("no matrix unit for {left} x {right}; there is {available}"))
     })?;
     let product = Product { weights, input, output: &node.output, mmul, arch, operands };
-    let design = if node.output.ne[1] <= VECTORS { product.streamed() } else { product.tiled() };
-    design.check(op, arch)
+    let (memory, design) = if node.output.ne[1] <= VECTORS { product.streamed() } else { product.tiled() };
+    memory.check(op, arch)?;
+    Ok(design)
 }
 
 /// The native shape for two types. The array computes all floating-point products as bf16.
@@ -81,49 +80,52 @@ struct Product<'a> {
 
 impl Product<'_> {
     /// Few columns: weights pass every core once.
-    fn streamed(&self) -> Design {
+    fn streamed(&self) -> (CoreMemory, Design) {
         let (rows, columns, depth) = (self.output.ne[0], self.output.ne[1], self.weights.ne[0]);
         let native = self.mmul.k.max(1);
         let longest = RESIDENT_BYTES / bytes_of(self.input.dtype, columns).max(1) / native * native;
         let k = depth.next_multiple_of(native).min(longest.max(native));
         let mut m = TILES[0];
         loop {
-            let buffers = vec![
-                TileBuffer::new(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2),
-                TileBuffer::new(format!("source 1, {k} x {columns}"), bytes_of(self.input.dtype, k * columns), 1),
-                TileBuffer::new(format!("output, {m} x {columns}"), self.result_bytes(m * columns), 2),
-            ];
+            let memory = self.memory([m, columns, k], [1, 2]);
             let blocks = rows.div_ceil(m);
-            let design = self.design(buffers, blocks.div_ceil(self.arch.array.core_rows), blocks);
-            if m == 1 || (design.fits(self.arch) && (m <= TILES[4] || blocks >= all_cores(self.arch))) {
-                return design;
+            if m == 1 || (memory.fits(self.arch) && (m <= TILES[4] || blocks >= all_cores(self.arch))) {
+                return (memory, self.design(blocks.div_ceil(self.arch.array.core_rows), blocks));
             }
             m /= 2;
         }
     }
 
     /// Many columns: tiles of both operands are used several times.
-    fn tiled(&self) -> Design {
+    fn tiled(&self) -> (CoreMemory, Design) {
         let (rows, columns, depth) = (self.output.ne[0], self.output.ne[1], self.weights.ne[0]);
         let tile = |extent: usize, native: usize, largest: usize| {
             let native = native.max(1);
             extent.next_multiple_of(native).min(largest.next_multiple_of(native))
         };
-        let design = |(largest, deepest): (usize, usize)| {
+        let plan = |(largest, deepest): (usize, usize)| {
             let (m, n) = (tile(rows, self.mmul.m, largest), tile(columns, self.mmul.n, largest));
-            let k = tile(depth, self.mmul.k, deepest);
-            let buffers = vec![
-                TileBuffer::new(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2),
-                TileBuffer::new(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), 2),
-                // Sums stay in the core over all of K, so a second buffer would gain little.
-                TileBuffer::new(format!("output, {m} x {n}"), self.result_bytes(m * n), 1),
-            ];
-            self.design(buffers, columns.div_ceil(n), rows.div_ceil(m))
+            // Sums stay in the core over all of K, so a second buffer for them would gain little.
+            let memory = self.memory([m, n, tile(depth, self.mmul.k, deepest)], [2, 1]);
+            (memory, self.design(columns.div_ceil(n), rows.div_ceil(m)))
         };
         // Large tiles of the output save the most traffic; how deep they are matters less.
         let candidates = TILES.into_iter().flat_map(|extent| [(extent, extent), (extent, extent / 2)]);
-        let fitting = candidates.map(design).find(|design| design.fits(self.arch));
-        fitting.unwrap_or_else(|| design((TILES[4], TILES[4])))
+        let fitting = candidates.map(plan).find(|(memory, _)| memory.fits(self.arch));
+        fitting.unwrap_or_else(|| plan((TILES[4], TILES[4])))
+    }
+
+    /// Tiles of M x K weights, K x N of the second operand, and M x N results, the latter two with the given depths.
+    fn memory(&self, [m, n, k]: [usize; 3], [right, results]: [usize; 2]) -> CoreMemory {
+        CoreMemory::new(PRODUCT_STACK_BYTES)
+            .with(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2)
+            .with(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), right)
+            .with(format!("output, {m} x {n}"), self.result_bytes(m * n), results)
+    }
+
+    /// Spreads `wide` units over columns and `deep` over the cores of a column, which share the second operand.
+    fn design(&self, wide: usize, deep: usize) -> Design {
+        Design::new(Flow::Product, wide, deep.clamp(1, self.arch.array.core_rows), self.arch)
     }
 
     fn weight_bytes(&self, elements: usize) -> usize {
@@ -132,23 +134,6 @@ impl Product<'_> {
 
     fn result_bytes(&self, elements: usize) -> usize {
         bytes_of(self.output.dtype, elements).saturating_mul(self.operands.results)
-    }
-
-    /// Spreads `wide` units over columns and `deep` over the cores of a column. Mem tiles hold what the column's cores share,
-    /// and gather their outputs.
-    fn design(&self, core_buffers: Vec<TileBuffer>, wide: usize, deep: usize) -> Design {
-        let cores_per_column = deep.clamp(1, self.arch.array.core_rows);
-        // Source 1 is the same for all cores of a column.
-        let count = |index| if index == 1 { 1 } else { cores_per_column };
-        let staged = core_buffers.iter().enumerate().map(|(index, buffer)| buffer.staged(count(index)));
-        Design {
-            cores_per_column,
-            mem_tile_buffers: staged.collect(),
-            core_buffers,
-            core_inputs: 2,
-            stack_bytes: PRODUCT_STACK_BYTES,
-            ..Design::new(Flow::Product, wide, self.arch)
-        }
     }
 }
 
@@ -187,8 +172,7 @@ mod tests {
 
     #[test]
     fn integers_have_their_own_unit() {
-        let design = matmul("MUL_MAT", &node([I8, I8, I32], [64; 3]), &arch("aie2p")).unwrap();
-        assert_eq!(design.core_buffers[0].role, "source 0, 64 x 64");
+        assert_eq!(matmul("MUL_MAT", &node([I8, I8, I32], [64; 3]), &arch("aie2p")).unwrap().cores(), 1);
         let message = matmul("MUL_MAT", &node([I64, I64, I64], [8; 3]), &arch("aie2p")).unwrap_err().to_string();
         assert!(message.contains("no matrix unit for i64 x i64; there is i8 x i8"), "{message}");
     }

@@ -1,13 +1,13 @@
 //! Operations whose cores keep something while the rest passes: queries past which keys and values stream, and states that are
 //! carried from token to token.
 
-use super::{Design, Flow, TileBuffer, all_cores, bytes_of};
+use super::{CoreMemory, DEFAULT_STACK_BYTES, Design, Flow, all_cores, bytes_of};
 use crate::node::{Node, Unsupported};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::Arch;
 
-/// Rows (query heads of a group times tokens) of a core and keys of a block that are tried, largest first.
-const EXTENTS: [usize; 5] = [64, 32, 16, 8, 4];
+/// The fewest rows (query heads of a group times tokens) of a core, and keys of a block.
+const FEWEST: usize = 4;
 
 /// Plans attention of ggml's form: source 0 are queries, 1 keys, 2 values, 3 a mask, 4 sinks.
 ///
@@ -33,7 +33,7 @@ pub fn attention(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, U
     let all_rows = shared.saturating_mul(tokens).max(1);
     let cores = all_rows.clamp(1, arch.array.core_rows);
 
-    let design = |rows: usize, keys: usize| {
+    let memory = |rows: usize, keys: usize| {
         let rows = rows.min(all_rows.div_ceil(cores));
         let words = |elements: usize| bytes_of(DataType::F32, elements);
         let row = |dtype: DataType, length: usize| bytes_of(dtype, length).next_multiple_of(4);
@@ -42,36 +42,22 @@ pub fn attention(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, U
             .saturating_mul(row(k.dtype, dk).saturating_add(row(v.dtype, dv)))
             .saturating_add(node.source(3).map_or(0, line));
         let sinks = if node.source(4).is_some() { rows } else { 0 };
-        let queries = words(rows.saturating_mul(dk).saturating_add(sinks));
-        let results = words(rows.saturating_mul(dv));
-        let mut core_buffers = vec![
-            TileBuffer::new(format!("queries, {rows} rows"), queries, 1),
-            TileBuffer::new(format!("block of {keys} keys, values, mask"), block, 2),
-            TileBuffer::new("scores", words(rows * keys), 1),
-            TileBuffer::new("maxima and totals", words(2 * rows), 1),
+        let memory = CoreMemory::new(DEFAULT_STACK_BYTES)
+            .with(format!("queries, {rows} rows"), words(rows.saturating_mul(dk).saturating_add(sinks)), 1)
+            .with(format!("block of {keys} keys, values, mask"), block, 2)
+            .with("scores", words(rows * keys), 1)
+            .with("maxima and totals", words(2 * rows), 1)
             // The running sums are the result in the end.
-            TileBuffer::new("output", results, 1),
-        ];
+            .with("output", words(rows.saturating_mul(dv)), 1);
         let coded = [(k.dtype, dk), (v.dtype, dv)].into_iter().filter(|(dtype, _)| dtype.is_quantised());
-        if let Some(length) = coded.map(|(_, length)| length).max() {
-            core_buffers.push(TileBuffer::new("row, decoded", words(length), 1));
-        }
-        Design {
-            cores_per_column: cores,
-            core_buffers,
-            mem_tile_buffers: vec![
-                TileBuffer::new("queries", queries.saturating_mul(cores), 1),
-                TileBuffer::new("keys, values, mask", block, 2),
-                TileBuffer::new("output", results.saturating_mul(cores), 1),
-            ],
-            core_inputs: 2,
-            ..Design::new(Flow::Attention, (heads / shared).saturating_mul(batch), arch)
+        match coded.map(|(_, length)| length).max() {
+            Some(length) => memory.with("row, decoded", words(length), 1),
+            None => memory,
         }
     };
-    // More rows save passes over keys and values; longer blocks only save synchronisation.
-    let candidates = EXTENTS.into_iter().flat_map(|rows| EXTENTS.into_iter().map(move |keys| (rows, keys)));
-    let fitting = candidates.map(|(rows, keys)| design(rows, keys)).find(|design| design.fits(arch));
-    fitting.unwrap_or_else(|| design(EXTENTS[4], EXTENTS[4])).check(op, arch)
+    // More rows would save passes over keys and values, longer blocks synchronisation; the smallest decide whether it fits.
+    memory(FEWEST, FEWEST).check(op, arch)?;
+    Ok(Design::new(Flow::Attention, (heads / shared).saturating_mul(batch), cores, arch))
 }
 
 /// A recurrence over the tokens of sequences. Rows of its states do not depend on each other.
@@ -105,39 +91,27 @@ pub fn recurrent(op: &'static str, recurrence: &Recurrence, arch: &Arch) -> Resu
     const FEWEST_ROWS: usize = 16;
     let mut rows = recurrence.rows.max(1);
     loop {
-        let blocks = recurrence.units.saturating_mul(recurrence.rows.div_ceil(rows));
-        let design = recurrence.design(rows, blocks.max(1), arch);
+        let memory = recurrence.memory(rows);
+        let blocks = recurrence.units.saturating_mul(recurrence.rows.div_ceil(rows)).max(1);
         let too_few = blocks < all_cores(arch) && rows > FEWEST_ROWS;
-        if rows == 1 || (design.fits(arch) && !too_few) {
-            return design.check(op, arch);
+        if rows == 1 || (memory.fits(arch) && !too_few) {
+            memory.check(op, arch)?;
+            let cores = blocks.min(arch.array.core_rows);
+            return Ok(Design::new(Flow::Recurrence, blocks.div_ceil(cores), cores, arch));
         }
         rows = rows.div_ceil(2);
     }
 }
 
 impl Recurrence {
-    fn design(&self, rows: usize, blocks: usize, arch: &Arch) -> Design {
-        let cores = blocks.min(arch.array.core_rows);
-        let mut core_buffers = vec![TileBuffer::new("state", self.row_bytes.saturating_mul(rows), 1)];
-        if self.resident_bytes > 0 {
-            core_buffers.push(TileBuffer::new("decay", self.resident_bytes, 1));
-        }
-        let (inputs, outputs) = (self.input_bytes.saturating_mul(rows), self.output_bytes.saturating_mul(rows));
-        let passing = |cores: usize| {
-            [
-                TileBuffer::new("sources of a token, shared", self.shared_bytes, 2),
-                TileBuffer::new("sources of a token, by row", inputs.saturating_mul(cores), 2),
-                TileBuffer::new("output of a token", outputs.saturating_mul(cores), 2),
-            ]
-        };
-        core_buffers.extend(passing(1));
-        Design {
-            cores_per_column: cores,
-            core_buffers,
-            mem_tile_buffers: passing(cores).into(),
-            core_inputs: 2,
-            ..Design::new(Flow::Recurrence, blocks.div_ceil(cores), arch)
-        }
+    /// What a core needs for `rows` rows of a state.
+    fn memory(&self, rows: usize) -> CoreMemory {
+        CoreMemory::new(DEFAULT_STACK_BYTES)
+            .with("state", self.row_bytes.saturating_mul(rows), 1)
+            .with("decay", self.resident_bytes, 1)
+            .with("sources of a token, shared", self.shared_bytes, 2)
+            .with("sources of a token, by row", self.input_bytes.saturating_mul(rows), 2)
+            .with("output of a token", self.output_bytes.saturating_mul(rows), 2)
     }
 }
 
@@ -169,7 +143,6 @@ mod tests {
     fn heads_are_spread_over_columns(#[case] generation: &str, #[case] node: Node, #[case] expected: (usize, usize)) {
         let design = attention("FLASH_ATTN_EXT", &node, &arch(generation)).unwrap();
         assert_eq!((design.columns, design.cores_per_column), expected, "{design:?}");
-        assert_eq!((design.core_inputs, design.core_outputs), (2, 1));
     }
 
     fn scan(units: usize, rows: usize, length: usize) -> Recurrence {
@@ -184,21 +157,20 @@ mod tests {
         }
     }
 
-    /// Expected are columns, cores in each and bytes of state in a core.
+    /// Expected are columns and cores in each.
     #[rstest]
-    #[case::mamba2("aie2p", scan(80, 64, 128), [8, 4, 32768])]
-    #[case::too_large_for_a_core("aie2p", scan(32, 128, 128), [8, 4, 32768])]
-    #[case::few_heads("aie2p", scan(8, 64, 256), [8, 4, 16384])]
-    #[case::mamba1("aie2p", scan(1024, 1, 16), [8, 4, 64])]
-    #[case::single("aie2", scan(1, 16, 16), [1, 1, 1024])]
+    #[case::mamba2("aie2p", scan(80, 64, 128), [8, 4])]
+    #[case::too_large_for_a_core("aie2p", scan(32, 128, 128), [8, 4])]
+    #[case::few_heads("aie2p", scan(8, 64, 256), [8, 4])]
+    #[case::mamba1("aie2p", scan(1024, 1, 16), [8, 4])]
+    #[case::single("aie2", scan(1, 16, 16), [1, 1])]
     fn state_stays_in_the_cores(
         #[case] generation: &str,
         #[case] recurrence: Recurrence,
-        #[case] expected: [usize; 3],
+        #[case] expected: [usize; 2],
     ) {
         let design = recurrent("SSM_SCAN", &recurrence, &arch(generation)).unwrap();
-        let found = [design.columns, design.cores_per_column, design.core_buffers[0].bytes];
-        assert_eq!(found, expected, "{design:#?}");
+        assert_eq!([design.columns, design.cores_per_column], expected, "{design:#?}");
     }
 
     #[test]

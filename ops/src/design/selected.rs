@@ -5,8 +5,7 @@
 //! into the task queue of the channel that feeds the column's cores. So only what was picked leaves memory. The packets take the
 //! second output stream of one core in each column, and a buffer in it; the ids arrive on the stream of the other operand.
 
-use super::product::PRODUCT_STACK_BYTES;
-use super::{Design, Flow, TileBuffer, all_cores, bytes_of, resources, rowwise};
+use super::{CoreMemory, Design, Flow, PRODUCT_STACK_BYTES, all_cores, bytes_of, resources, rowwise};
 use crate::node::{Node, Unsupported};
 use crate::tensor::DataType;
 use aie_hal::Arch;
@@ -21,24 +20,9 @@ const COLUMNS: usize = 32;
 const ROWS: [usize; 4] = [64, 32, 16, 8];
 const DEPTHS: [usize; 5] = [2048, 1024, 512, 256, 64];
 
-fn selection(ids: usize) -> [TileBuffer; 2] {
-    [
-        TileBuffer::new("ids", bytes_of(DataType::I32, ids).min(ID_BYTES), 2),
-        TileBuffer::new("control packets", PACKET_BYTES, 2),
-    ]
-}
-
 /// Plans rows as [`rowwise`] does, of which those of source 1 are picked by source 2.
-///
-/// # Errors
-/// [`Unsupported::Resources`].
-pub fn selected_rows(op: &'static str, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-    let mut rows = node.clone();
-    let ids = rows.sources.get_mut(2).and_then(Option::take);
-    let ids = ids.ok_or_else(|| Unsupported::Shape { op, reason: "source 2, the ids, is missing".into() })?;
-    let mut design = rowwise(op, &rows, arch)?;
-    design.core_buffers.extend(selection(ids.elements()));
-    Design { flow: Flow::Picked, core_outputs: 2, ..design }.check(op, arch)
+pub fn selected_rows(node: &Node, arch: &Arch) -> Design {
+    Design { flow: Flow::Picked, ..rowwise(node.output.rows(), arch) }
 }
 
 /// Plans the products of source 0's matrices with the columns of source 1 for which source 2 picks them. Weights arrive in the
@@ -61,41 +45,30 @@ pub fn selected_products(op: &'static str, node: &Node, arch: &Arch) -> Result<D
     let whole = depth.next_multiple_of(step);
     let plan = |deepest: usize, m: usize| {
         let k = deepest.next_multiple_of(step).min(whole);
-        let tile = |role: &str, dtype, row: usize, rows: usize, depth| {
-            TileBuffer::new(format!("{role}, {row} x {rows}"), bytes_of(dtype, row).saturating_mul(rows), depth)
-        };
-        let coded = tile("source 0", weights.dtype, k, m, 2);
-        let decoded = (weights.dtype != DataType::BF16)
-            .then(|| TileBuffer::new("source 0 as bf16", bytes_of(DataType::BF16, k).saturating_mul(m), 1));
-        let factors = tile("source 1", input.dtype, k, columns, 1);
-        let sums = tile("output", node.output.dtype, m, columns, 1);
-        let blocks = rows.div_ceil(m).max(1);
-        let cores_per_column = blocks.min(arch.array.core_rows);
-        Design {
-            cores_per_column,
-            mem_tile_buffers: vec![coded.staged(cores_per_column), factors.staged(1), sums.staged(cores_per_column)],
-            core_buffers: [coded]
-                .into_iter()
-                .chain(decoded)
-                .chain([factors, sums])
-                .chain(selection(ids.elements()))
-                .collect(),
-            core_inputs: 2,
-            core_outputs: 2,
-            stack_bytes: PRODUCT_STACK_BYTES,
-            ..Design::new(Flow::Picked, blocks.div_ceil(cores_per_column), arch)
+        let mut memory = CoreMemory::new(PRODUCT_STACK_BYTES)
+            .with(format!("source 0, {k} x {m}"), bytes_of(weights.dtype, k).saturating_mul(m), 2)
+            .with(format!("source 1, {k} x {columns}"), bytes_of(input.dtype, k).saturating_mul(columns), 1)
+            .with(format!("output, {m} x {columns}"), bytes_of(node.output.dtype, m).saturating_mul(columns), 1)
+            .with("ids", bytes_of(DataType::I32, ids.elements()).min(ID_BYTES), 2)
+            .with("control packets", PACKET_BYTES, 2);
+        if weights.dtype != DataType::BF16 {
+            memory = memory.with("source 0 as bf16", bytes_of(DataType::BF16, k).saturating_mul(m), 1);
         }
+        let blocks = rows.div_ceil(m).max(1);
+        let cores = blocks.min(arch.array.core_rows);
+        (memory, Design::new(Flow::Picked, blocks.div_ceil(cores), cores, arch))
     };
     // Deep tiles save sums, high ones repeated columns; depth first, since with one token there is only one column.
     let candidates = ROWS.into_iter().flat_map(|m| DEPTHS.into_iter().map(move |k| (k, m)));
-    let mut fitting = candidates.map(|(k, m)| plan(k, m)).filter(|design| design.fits(arch));
-    let all = all_cores(arch);
-    let design = match fitting.next() {
-        Some(first) if first.cores() == all => first,
-        Some(first) => fitting.find(|design| design.cores() == all).unwrap_or(first),
+    let mut fitting = candidates.map(|(k, m)| plan(k, m)).filter(|(memory, _)| memory.fits(arch));
+    let busy = |(_, design): &(CoreMemory, Design)| design.cores() == all_cores(arch);
+    let (memory, design) = match fitting.next() {
+        Some(first) if busy(&first) => first,
+        Some(first) => fitting.find(busy).unwrap_or(first),
         None => plan(DEPTHS[4], ROWS[3]),
     };
-    design.check(op, arch)
+    memory.check(op, arch)?;
+    Ok(design)
 }
 
 #[cfg(test)]
@@ -121,23 +94,16 @@ mod tests {
     ) {
         let arch = arch(generation);
         let design = selected_products("MUL_MAT_ID", &product(dtype, extents, ids), &arch).unwrap();
-        assert_eq!(design.core_outputs, 2);
         if extents[1] >= 768 {
             assert_eq!(design.cores(), all_cores(&arch), "{design:?}");
         }
-        // Weights travel in their own type.
-        let tile = &design.core_buffers[0];
-        let extents = tile.role["source 0, ".len()..].split(" x ").map(|n| n.parse::<usize>().unwrap());
-        assert_eq!(tile.bytes, bytes_of(dtype, extents.product()));
     }
 
     #[test]
-    fn rows_that_are_picked_add_ids_and_packets_to_a_plan_of_rows() {
+    fn picked_rows_are_dealt_out_as_others() {
         let a = Tensor::contiguous(F32, [576, 4, 32, 1]);
         let sources = [a, Tensor::contiguous(F32, [576, 64, 1, 1]), Tensor::contiguous(I32, [4, 32, 1, 1])];
-        let design = selected_rows("ADD_ID", &node(a, &sources), &arch("aie2")).unwrap();
-        let roles: Vec<_> = design.core_buffers.iter().map(|b| b.role.as_str()).collect();
-        assert_eq!(roles, ["source 0", "source 1", "output", "ids", "control packets"]);
-        assert_eq!((design.columns, design.core_inputs, design.core_outputs), (4, 2, 2));
+        let design = selected_rows(&node(a, &sources), &arch("aie2"));
+        assert_eq!((design.flow, design.columns), (Flow::Picked, 4));
     }
 }

@@ -78,7 +78,7 @@ impl Operation for Concat {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let plan = Movement { constant: false, parts: 2, passes: 1 };
+        let plan = Movement { parts: 2, passes: 1 };
         let Some([a, b, out]) = folded(node) else { return movement(NAME, node, arch, plan) };
         let folded = Node::new(NAME, node.params, out, vec![Some(a), Some(b)]);
         movement(NAME, &folded, arch, plan)

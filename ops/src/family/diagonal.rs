@@ -54,7 +54,7 @@ impl Operation for Diag {
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         // Zeros all over, then a row with the stride of the diagonal.
-        movement(NAME, node, arch, Movement { constant: true, parts: 2, passes: 1 })
+        movement(NAME, node, arch, Movement { parts: 2, passes: 1 })
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -215,14 +215,4 @@ mod tests {
         let node = arange(start, stop, step, Tensor::contiguous(DataType::F32, ne));
         assert!(find(ARANGE).check(&node).is_err());
     }
-
-    #[test]
-    fn constants_need_no_input_stream() {
-        let tensor = Tensor::contiguous(DataType::F16, [512, 4, 1, 1]);
-        let arch = crate::design::tests::arch("aie2p");
-        let design = find(FILL).design(&node(FILL, params(&[]), tensor, &[Some(tensor)]), &arch).unwrap();
-        assert_eq!((design.core_inputs, design.core_buffers.len()), (0, 1));
-        let node = arange(0.0, 512.0, 1.0, Tensor::contiguous(DataType::F32, [512, 1, 1, 1]));
-        assert_eq!(find(ARANGE).design(&node, &arch).unwrap().core_inputs, 0);
-    }
 }

@@ -141,13 +141,9 @@ impl Operation for Im2Col {
         nodes.to_vec()
     }
 
-    /// To the planner a row of the source is what lies under a row of positions: as many rows of the image as the kernel has,
-    /// of all channels.
+    /// A row of positions at a time, with the rows of the image that lie under the kernel.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let (geometry, b) = (Geometry::of(node)?, source(NAME, node, 1)?);
-        let band = b.ne[0].saturating_mul(geometry.kernel[1]).saturating_mul(geometry.channels);
-        let source = Tensor::contiguous(b.dtype, [band, node.output.ne[2], 1, 1]);
-        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(source)]), arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

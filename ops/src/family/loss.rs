@@ -9,7 +9,7 @@ use super::cpu::fold::{Unit, fold};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::sum::sum;
 use super::rules::{addressable, even_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, whole_reduction};
+use crate::design::{Design, reduction};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
@@ -57,7 +57,7 @@ impl Operation for CrossEntropyLoss {
     /// One pass is enough: with the maximum so far, the sum of exponentials relative to it, the sum of the wanted probabilities
     /// and that of their products with the logits, a core can go through a row in tiles.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        whole_reduction(NAME, node, arch, node.source(0).map_or(1, Tensor::rows))
+        Ok(reduction(node.source(0).map_or(1, Tensor::rows), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

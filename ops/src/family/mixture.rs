@@ -177,7 +177,7 @@ impl Operation for AddId {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        selected_rows(ADD, node, arch)
+        Ok(selected_rows(node, arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -77,7 +77,7 @@ impl Operation for Norm {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(self.name, node, arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -158,13 +158,8 @@ impl Operation for GroupNorm {
 
     /// A group lies in one piece and passes as a row does.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let channels = channels_per_group(node);
-        let as_rows = |tensor: &Tensor| {
-            let [a, b, c, d] = tensor.ne;
-            Tensor::contiguous(tensor.dtype, [a * b * channels, c.div_ceil(channels), d, 1])
-        };
-        let sources = node.sources.iter().map(|source| source.as_ref().map(as_rows)).collect();
-        rowwise(GROUP_NORM, &Node::new(GROUP_NORM, node.params, as_rows(&node.output), sources), arch)
+        let [_, _, channels, batches] = node.output.ne;
+        Ok(rowwise(channels.div_ceil(channels_per_group(node)) * batches, arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

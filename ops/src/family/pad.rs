@@ -77,9 +77,9 @@ impl Operation for Pad {
         // A border of zeros is written first, all over, and the tensor into it; on a torus each dimension has three parts.
         let plan = if circular(node) {
             let parts = 3_usize.pow(bordered);
-            Movement { constant: false, parts, passes: parts }
+            Movement { parts, passes: parts }
         } else {
-            Movement { constant: true, parts: 2, passes: 1 }
+            Movement { parts: 2, passes: 1 }
         };
         movement(NAME, node, arch, plan)
     }

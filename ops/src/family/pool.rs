@@ -110,12 +110,9 @@ impl Operation for Pool {
         vec![Node::new(self.name, params, out, vec![Some(Tensor::contiguous(dtype, [64, 32, 4, 1]))])]
     }
 
-    /// To the planner a row of the source is what a row of windows covers.
+    /// A row of windows at a time, with the rows that it covers.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let (a, [_, rows]) = (source(self.name, node, 0)?, self.windows(node));
-        let height = usize::try_from(rows.length).unwrap_or(usize::MAX).min(a.ne[1].max(1));
-        let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(height), node.output.ne[1], 1, 1]);
-        rowwise(self.name, &Node::new(self.name, node.params, node.output, vec![Some(band)]), arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

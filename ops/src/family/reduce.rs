@@ -8,7 +8,7 @@ use super::cpu::kernel::{Argument, kernel};
 use super::cpu::rows::{Row, Scratch, for_each_row};
 use super::cpu::sum::sum;
 use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, row_reduction, rowwise, whole_reduction};
+use crate::design::{Design, reduction, rowwise};
 use crate::node::{Node, OpParams};
 use crate::operation::{Operation, Placement, Unsupported};
 use crate::tensor::{DataType, Tensor};
@@ -122,14 +122,10 @@ impl Operation for Reduction {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        match self.function {
-            Function::Sum | Function::CountEqual => {
-                let pieces = node.source(0).map_or(1, Tensor::rows);
-                whole_reduction(self.name, node, arch, pieces)
-            }
-            Function::SumRows | Function::Mean | Function::ArgMax => row_reduction(self.name, node, arch),
-            Function::CumulativeSum => rowwise(self.name, node, arch),
-        }
+        Ok(match self.function {
+            Function::CumulativeSum => rowwise(node.output.rows(), arch),
+            _ => reduction(node.source(0).map_or(1, Tensor::rows), arch),
+        })
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -56,7 +56,7 @@ impl Operation for Repeat {
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         let parts = parts(source(NAME, node, 0)?, &node.output, arch);
-        movement(NAME, node, arch, Movement { constant: false, parts, passes: parts })
+        movement(NAME, node, arch, Movement { parts, passes: parts })
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

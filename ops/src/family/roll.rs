@@ -55,7 +55,7 @@ impl Operation for Roll {
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         // Each shifted dimension has two parts, which change places.
         let shifted = (0..4).filter(|d| node.params.int(*d) != 0).count();
-        movement(NAME, node, arch, Movement { constant: false, parts: 1 << shifted, passes: 1 })
+        movement(NAME, node, arch, Movement { parts: 1 << shifted, passes: 1 })
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

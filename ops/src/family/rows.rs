@@ -77,7 +77,7 @@ impl Operation for GetRows {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(GET, node, arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -141,7 +141,7 @@ impl Operation for SetRows {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(SET, node, arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

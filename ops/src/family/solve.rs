@@ -61,19 +61,10 @@ impl Operation for SolveTri {
         vec![Node::new(NAME, OpParams::default(), tensor(32), vec![Some(tensor(64)), Some(tensor(32))])]
     }
 
-    /// One batch at a time is solved by a core: the matrix streams past row by row, the solution stays. To the planner a
-    /// batch is a row.
+    /// One batch at a time is solved by a core: the matrix streams past row by row, once for each block of columns, and the
+    /// solution stays. To the planner a batch is a row.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let batch = |tensor: &Tensor, columns: usize| {
-            Tensor::contiguous(tensor.dtype, [columns * tensor.ne[1], tensor.ne[2] * tensor.ne[3], 1, 1])
-        };
-        let (a, b) = (source(NAME, node, 0)?, source(NAME, node, 1)?);
-        let columns = b.ne[0].min(BLOCK);
-        let row = Tensor::contiguous(a.dtype, [a.ne[0], a.ne[2] * a.ne[3], 1, 1]);
-        let batches =
-            Node::new(NAME, node.params, batch(&node.output, columns), vec![Some(row), Some(batch(b, columns))]);
-        // The matrix passes once for each block of columns.
-        rowwise(NAME, &batches, arch)
+        Ok(rowwise(node.output.ne[2] * node.output.ne[3], arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

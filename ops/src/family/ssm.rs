@@ -76,7 +76,8 @@ impl Operation for SsmConv {
     /// Rows of channels, each with its tokens and its weights, are dealt out to the columns. The output is transposed by the
     /// buffer descriptors that drain it.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        rowwise(CONV, &by_channel(node)?, arch)
+        let [channels, _, sequences, _] = node.output.ne;
+        Ok(rowwise(channels * sequences, arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -89,14 +90,6 @@ impl Operation for SsmConv {
             convolution.run(inputs[x.position], inputs[weights.position], output)
         }))
     }
-}
-
-/// The node as the array passes it: a row of the output is one channel of one sequence.
-fn by_channel(node: &Node) -> Result<Node, Unsupported> {
-    let (x, weights) = (source(CONV, node, 0)?, source(CONV, node, 1)?);
-    let [channels, tokens, sequences, _] = node.output.ne;
-    let output = Tensor::contiguous(node.output.dtype, [tokens, channels, sequences, 1]);
-    Ok(Node::new(CONV, node.params, output, vec![Some(*x), Some(*weights)]))
 }
 
 impl Operation for SsmScan {

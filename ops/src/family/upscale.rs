@@ -89,12 +89,9 @@ impl Operation for Upscale {
         vec![Node::new(NAME, OpParams::default(), tensor(128), vec![Some(tensor(64))])]
     }
 
-    /// To the planner a row of the source is the rows that a row of the result takes.
+    /// A row of the result at a time, with the rows that it takes.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let a = source(NAME, node, 0)?;
-        let taps = directions(node, a).map_or(1, |[_, rows, ..]| rows.iter().map(Vec::len).max().unwrap_or(1));
-        let band = Tensor::contiguous(a.dtype, [a.ne[0].saturating_mul(taps), node.output.rows(), 1, 1]);
-        rowwise(NAME, &Node::new(NAME, node.params, node.output, vec![Some(band)]), arch)
+        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

@@ -102,7 +102,7 @@ impl Operation for Window {
             // Source 1 is cut into the tiles of the result that it covers.
             return elementwise(self.name, node, arch);
         }
-        movement(self.name, node, arch, Movement { constant: false, parts: 2, passes: 1 })
+        movement(self.name, node, arch, Movement { parts: 2, passes: 1 })
     }
 
     fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {

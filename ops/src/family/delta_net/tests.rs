@@ -165,7 +165,7 @@ fn they_are_planned_for_the_array(#[case] generation: &str) {
     let arch = arch(generation);
     for node in find(NAME).examples(DataType::F32) {
         find(NAME).check(&node).unwrap();
-        find(NAME).design(&node, &arch).unwrap().check(NAME, &arch).unwrap();
+        find(NAME).design(&node, &arch).unwrap();
     }
     let design = find(NAME).design(&Shape { size: 128, heads: 32, ..SMALL }.node(), &arch).unwrap();
     assert_eq!((design.columns, design.cores_per_column), (arch.array.columns, arch.array.core_rows));
