@@ -81,18 +81,15 @@ pub struct Graph {
 }
 
 /// A graph that is still in ggml's memory.
-pub trait GraphSource: Signed {
+pub trait GraphSource {
     /// Reads it.
     ///
     /// # Errors
     /// Which node cannot be computed and why.
     fn read(&self) -> Result<Graph, String>;
-}
 
-/// Something that can write down all that decides a plan, as words.
-pub trait Signed {
-    /// Passes the words in a fixed order to `word`, until it returns false. Returns whether it never did.
-    fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool;
+    /// Passes all that decides a plan in a fixed order to `word`, until it returns false. Returns whether it never did.
+    fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool;
 }
 
 /// Everything of a graph that decides its plan.
@@ -101,9 +98,9 @@ pub struct Signature(Vec<u64>);
 
 impl Signature {
     /// Records a graph.
-    pub fn of(graph: &impl Signed) -> Self {
+    pub fn of(graph: &impl GraphSource) -> Self {
         let mut words = Vec::new();
-        graph.words(&mut |word| {
+        graph.fingerprint(&mut |word| {
             words.push(word);
             true
         });
@@ -111,9 +108,9 @@ impl Signature {
     }
 
     /// Whether `graph` is the recorded one. Stops at the first difference and allocates nothing.
-    pub fn matches(&self, graph: &impl Signed) -> bool {
+    pub fn matches(&self, graph: &impl GraphSource) -> bool {
         let mut rest = self.0.iter();
-        graph.words(&mut |word| rest.next() == Some(&word)) && rest.next().is_none()
+        graph.fingerprint(&mut |word| rest.next() == Some(&word)) && rest.next().is_none()
     }
 }
 
@@ -122,10 +119,14 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    struct Words(&'static [u64]);
+    struct Fingerprint(&'static [u64]);
 
-    impl Signed for Words {
-        fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+    impl GraphSource for Fingerprint {
+        fn read(&self) -> Result<Graph, String> {
+            Ok(Graph::default())
+        }
+
+        fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
             self.0.iter().all(|&w| word(w))
         }
     }
@@ -137,6 +138,6 @@ mod tests {
     #[case(&[1, 5, 3], false)]
     #[case(&[], false)]
     fn only_the_same_words_match(#[case] words: &'static [u64], #[case] expected: bool) {
-        assert_eq!(Signature::of(&Words(&[1, 2, 3])).matches(&Words(words)), expected);
+        assert_eq!(Signature::of(&Fingerprint(&[1, 2, 3])).matches(&Fingerprint(words)), expected);
     }
 }

@@ -5,6 +5,7 @@
 //! [`HostSpan`] carries this promise from the ABI layer, where a tensor was read, to the driver that imports it.
 
 use aie_hal::HostMemory;
+use std::ops::Range;
 use std::sync::atomic::AtomicU8;
 
 /// An address range that ggml vouches for while a graph that names it is computed.
@@ -37,6 +38,11 @@ impl HostSpan {
     /// Behind the last address.
     pub fn end(self) -> usize {
         self.address + self.length
+    }
+
+    /// Its addresses.
+    pub fn range(self) -> Range<usize> {
+        self.address..self.end()
     }
 
     /// Whether `other` lies in it.

@@ -1,51 +1,64 @@
 //! Kernels loaded on a device, by the normalised node they compute. Names are not enough: the slope of LEAKY_RELU is in none.
 //!
 //! A kernel comes from the store, which finds or compiles it, and is loaded once. Loaded kernels occupy the device heap, so
-//! those that no plan uses any more make room when it is full. A kernel that could not be had is remembered with the reason.
+//! those that no plan uses any more make room when it is full. That a kernel could not be had is cached with the reason.
 
 use crate::log;
 use aie_hal::{Device, DeviceError, Executable};
 use aie_jit_iron::{KernelStore, StoreError};
-use aie_ops::{Node, Operation};
+use aie_ops::{Node, Operation, Unsupported};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// There is no kernel, and its work goes to the host.
+/// Why a node runs on the CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Missing {
-    /// Why.
-    pub reason: String,
-    /// The same without what names the kernel, so that it is the same for all kernels that are missing for one cause.
-    pub cause: String,
-    /// Whether there may be one when [`Kernels::arrivals`] has risen.
+pub struct HostReason {
+    /// In words.
+    pub text: String,
+    /// For an operation that belongs on the array, what kept it from there, without names of kernels, so that it is the same for
+    /// all kernels that are missing for one cause; `None` for one whose place is the CPU.
+    pub fallback: Option<String>,
+    /// Whether there may be a kernel when [`Kernels::arrivals`] has risen.
     pub pending: bool,
 }
 
-impl From<String> for Missing {
-    fn from(reason: String) -> Self {
-        Self { cause: reason.clone(), reason, pending: false }
+impl HostReason {
+    /// The operation's place is the CPU.
+    pub fn by_design(text: &str) -> Self {
+        Self { text: text.to_owned(), fallback: None, pending: false }
+    }
+
+    fn fallback(text: String) -> Self {
+        Self { fallback: Some(text.clone()), text, pending: false }
     }
 }
 
-impl From<&StoreError> for Missing {
+impl From<Unsupported> for HostReason {
+    fn from(cause: Unsupported) -> Self {
+        Self::fallback(cause.to_string())
+    }
+}
+
+impl From<&StoreError> for HostReason {
     fn from(error: &StoreError) -> Self {
         let cause = match error {
             StoreError::NotFound { tried, .. } => tried.clone(),
             StoreError::Pending { .. } => "the kernel is being compiled".into(),
             other => other.to_string(),
         };
-        Self { reason: error.to_string(), cause, pending: matches!(error, StoreError::Pending { .. }) }
+        let pending = matches!(error, StoreError::Pending { .. });
+        Self { text: error.to_string(), fallback: Some(cause), pending }
     }
 }
 
-type Entry = Result<Arc<dyn Executable>, Missing>;
+type Loaded = Result<Arc<dyn Executable>, HostReason>;
 
 /// Loaded kernels of one device. Thread-safe.
 pub struct Kernels {
     store: Arc<KernelStore>,
     device: Arc<dyn Device>,
-    loaded: Mutex<HashMap<Node, Entry>>,
+    loaded: Mutex<HashMap<Node, Loaded>>,
 }
 
 impl Kernels {
@@ -77,20 +90,20 @@ impl Kernels {
     /// The kernel of the normalised `node`.
     ///
     /// # Errors
-    /// [`Missing`] with the reason.
-    pub fn get(&self, op: &dyn Operation, node: &Node) -> Entry {
+    /// Why there is none.
+    pub fn get(&self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, HostReason> {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone();
         }
         // Not under the lock: others need not wait for a compiler.
         let artifact = match self.store.get(op, node, self.device.arch()) {
             Ok(artifact) => artifact,
-            Err(cause @ StoreError::Pending { .. }) => return Err(Missing::from(&cause)),
+            Err(cause @ StoreError::Pending { .. }) => return Err(HostReason::from(&cause)),
             Err(cause) => {
-                let entry = Err(Missing::from(&cause));
+                let entry = Err(HostReason::from(&cause));
                 let known = self.loaded.lock().insert(node.clone(), entry.clone()).is_some();
                 if let (StoreError::Directory(cause), false) = (&cause, known) {
-                    log::error(&format!("{cause}; its work goes to the host"));
+                    log::error(&format!("{cause}; the operation falls back to the CPU"));
                 }
                 return entry;
             }
@@ -104,8 +117,59 @@ impl Kernels {
             loaded.retain(|_, entry| entry.as_ref().is_ok_and(|executable| Arc::strong_count(executable) > 1));
             result = self.device.load_executable(&artifact);
         }
-        let executable = result.map_err(|cause| Missing::from(cause.to_string()))?;
+        let executable = result.map_err(|cause| HostReason::fallback(cause.to_string()))?;
         loaded.insert(node.clone(), Ok(Arc::clone(&executable)));
         Ok(executable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doubles::{self, loads, lost, out_of_memory};
+    use aie_hal::mock::MockDevice;
+    use aie_ops::{DataType, OpParams, Tensor, table};
+
+    fn sum(kernels: &Kernels, elements: usize) -> Result<Arc<dyn Executable>, HostReason> {
+        let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
+        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
+        kernels.get(table::lookup("ADD").unwrap(), &node)
+    }
+
+    fn kernels(device: MockDevice) -> Kernels {
+        Kernels::new(doubles::store(), Arc::new(device))
+    }
+
+    /// Loads one kernel, then fails once.
+    fn full() -> MockDevice {
+        let mut device = doubles::device();
+        device.expect_load_executable().times(1).returning(|artifact| {
+            let mut executable = aie_hal::mock::MockExecutable::new();
+            executable.expect_artifact().return_const(artifact.clone());
+            Ok(Arc::new(executable))
+        });
+        device.expect_load_executable().times(1).returning(|_| Err(out_of_memory()));
+        device
+    }
+
+    #[test]
+    fn a_full_heap_makes_room_by_unloading_what_no_plan_uses() {
+        let mut device = full();
+        loads(&mut device);
+        let kernels = kernels(device);
+        let first = Arc::downgrade(&sum(&kernels, 64).unwrap());
+        sum(&kernels, 128).unwrap();
+        assert!(first.upgrade().is_none());
+    }
+
+    #[test]
+    fn what_a_plan_uses_stays_and_the_reason_is_reported() {
+        let mut device = full();
+        device.expect_load_executable().times(1).returning(|_| Err(lost()));
+        let kernels = kernels(device);
+        let first = sum(&kernels, 64).unwrap();
+        let reason = sum(&kernels, 128).unwrap_err();
+        assert_eq!((reason.text.as_str(), reason.pending), ("device lost: unplugged", false));
+        assert!(reason.fallback.is_some() && Arc::strong_count(&first) > 1);
     }
 }

@@ -11,11 +11,16 @@
 //!   a failed status ([`abi::guard`]).
 //!
 //! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
-//! it, and the stream settles it when somebody asks for results. [`config`] has the settings.
+//! it, and the stream synchronizes with it when somebody asks for results. [`config`] has the settings.
 
 pub mod abi;
+pub mod backend_device;
+pub mod buffer_map;
 pub mod config;
+pub mod context;
 pub mod device_type;
+#[cfg(test)]
+mod doubles;
 pub mod drivers;
 pub mod embedded;
 pub mod events;
@@ -24,13 +29,12 @@ pub mod host_memory;
 pub mod kernel_store;
 pub mod kernels;
 pub mod log;
-pub mod memory;
-pub mod npu;
 pub mod plan;
 pub mod ranges;
 pub mod settings;
 pub mod setup;
 pub mod statistics;
+pub mod statistics_file;
 pub mod stream;
 pub mod tally;
 pub mod verbose;

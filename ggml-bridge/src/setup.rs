@@ -1,11 +1,11 @@
 //! Opening the devices the user asked for, when ggml initialises the backend.
 
+use crate::backend_device::BackendDevice;
 use crate::config::Config;
 use crate::device_type::DeviceType;
 use crate::kernel_store::KernelStores;
-use crate::npu::Npu;
 use crate::settings::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
-use crate::statistics::StatisticsFile;
+use crate::statistics_file::StatisticsFile;
 use crate::{drivers, events, log, settings};
 use aie_driver_xdna::XdnaDriver;
 use aie_driver_xdna::route::Route;
@@ -14,7 +14,7 @@ use aie_jit_iron::StoreError;
 use std::sync::Arc;
 
 /// Opens what `environment` names. Every problem is a message; what can be used is used.
-pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>, Option<StatisticsFile>) {
+pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<DeviceType>, Option<StatisticsFile>) {
     events::pass_on();
     let (config, problems) = Config::read(environment);
     log::set_verbose(config.verbose);
@@ -58,7 +58,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<Npu>>, Option<DeviceType>,
         match stores.of(&*device) {
             Ok(store) => {
                 log::info(|| format!("HSA{} is {uri}", npus.len()));
-                npus.push(Arc::new(Npu::new(npus.len(), device, store, &config)));
+                npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, &config)));
             }
             Err(cause @ StoreError::NoKernels { .. }) => idle.add(&device.info().name, &uri.to_string(), &cause),
             Err(cause) => log::error(&format!("{uri}: {cause}; going on without it")),

@@ -1,28 +1,10 @@
-//! What ran where, as JSON for people and checks.
-//!
-//! The file has the layout
-//! `{"version":1,"devices":[{"name","uri","arch","counters":{...},"graphs":{"computed","built","replayed"},
-//! "weights":{"converted","bytes","cap_bytes","refused"},"operations":[{"op","shape","array","host","host_reason","bytes"}],
-//! "conversions":{"host_calls","bytes"},"fusion":{"dispatches","nodes"},
-//! "graph_log":[{"nodes","submissions","allocations","replayed"}]}],
-//! "store":{"memory","embedded","directory","cache","compiled","failed","missed":[{"arch","kernel","node","reason"}]}}`.
-//! `shape` is the kernel's name, which holds all extents and types. Counts are per process and device; those of the store are of
-//! all devices together. `missed` are the kernels that neither the library nor the user's directory had, for
-//! `ggml-hsa-gen-kernels --from-stats`.
+//! Counts of what ran where.
 
-use crate::log;
-use crate::npu::Npu;
-use crate::settings::GGML_HSA_STATS;
-use crate::tally::Tally;
+use crate::kernels::HostReason;
 use aie_hal::Counters;
-use aie_jit_iron::{KernelStore, Missed, StoreCounters};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
-use std::fs::OpenOptions;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Graphs the log keeps.
 const LOG_LENGTH: usize = 64;
@@ -45,16 +27,6 @@ pub struct OperationCount {
     pub fallback: Option<String>,
     /// Bytes of its tensors, all times together.
     pub bytes: u64,
-}
-
-/// Why an operation ran on the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HostReason<'a> {
-    /// In words.
-    pub text: &'a str,
-    /// For an operation that belongs on the array, what kept it from there, without names of kernels; `None` for one whose place
-    /// is the host.
-    pub fallback: Option<&'a str>,
 }
 
 /// A contribution of a plan to one [`OperationCount`], added each time the plan runs.
@@ -99,19 +71,6 @@ pub struct FusionCounts {
     pub nodes: u64,
 }
 
-/// Converted weights.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct WeightCounts {
-    /// Tensors converted.
-    pub converted: u64,
-    /// Most bytes that they held at one time.
-    pub bytes: u64,
-    /// Most bytes they may hold.
-    pub cap_bytes: u64,
-    /// Tensors that were over the cap, or not convertible ahead, and are converted in each graph.
-    pub refused: u64,
-}
-
 /// One graph.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct GraphEntry {
@@ -121,14 +80,17 @@ struct GraphEntry {
     replayed: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 struct Counts {
     graphs: GraphCounts,
     operations: Vec<OperationCount>,
+    #[serde(skip)]
     index: HashMap<(String, String, Option<String>), usize>,
     conversions: ConversionCounts,
     fusion: FusionCounts,
+    #[serde(rename = "graph_log")]
     log: VecDeque<GraphEntry>,
+    #[serde(skip)]
     last: Counters,
 }
 
@@ -167,9 +129,9 @@ impl RunShare {
 
 impl Statistics {
     /// The index of an operation's count; made when it is new.
-    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<HostReason<'_>>) -> usize {
+    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<&HostReason>) -> usize {
         let mut counts = self.counts.lock();
-        let key = (op.to_owned(), shape.to_owned(), host_reason.map(|reason| reason.text.to_owned()));
+        let key = (op.to_owned(), shape.to_owned(), host_reason.map(|reason| reason.text.clone()));
         if let Some(&index) = counts.index.get(&key) {
             return index;
         }
@@ -178,18 +140,21 @@ impl Statistics {
             op: key.0.clone(),
             shape: key.1.clone(),
             host_reason: key.2.clone(),
-            fallback: host_reason.and_then(|reason| reason.fallback).map(str::to_owned),
+            fallback: host_reason.and_then(|reason| reason.fallback.clone()),
             ..OperationCount::default()
         });
         counts.index.insert(key, index);
         index
     }
 
-    /// What ran where so far, for the question whether the NPU did anything.
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
-        self.counts.lock().operations.iter().for_each(|operation| tally.add(operation));
-        tally
+    /// What ran where so far.
+    pub fn operations(&self) -> Vec<OperationCount> {
+        self.counts.lock().operations.clone()
+    }
+
+    /// All counts so far, to be written down.
+    pub fn counts(&self) -> impl Serialize + use<> {
+        self.counts.lock().clone()
     }
 
     /// Adds one run of a plan. `counters` are the device's, after submitting.
@@ -217,97 +182,6 @@ impl Statistics {
     }
 }
 
-#[derive(Serialize)]
-struct DeviceReport {
-    name: String,
-    uri: String,
-    arch: String,
-    counters: Counters,
-    graphs: GraphCounts,
-    weights: WeightCounts,
-    operations: Vec<OperationCount>,
-    conversions: ConversionCounts,
-    fusion: FusionCounts,
-    graph_log: Vec<GraphEntry>,
-}
-
-#[derive(Serialize)]
-struct Report {
-    version: u32,
-    devices: Vec<DeviceReport>,
-    store: StoreReport,
-}
-
-#[derive(Default, Serialize)]
-struct StoreReport {
-    #[serde(flatten)]
-    counters: StoreCounters,
-    missed: Vec<Missed>,
-}
-
-/// The stores of all devices together; devices share them.
-fn store_report(npus: &[Arc<Npu>]) -> StoreReport {
-    let mut report = StoreReport::default();
-    let mut seen: Vec<&Arc<KernelStore>> = Vec::new();
-    for store in npus.iter().map(|npu| npu.kernels().store()) {
-        if !seen.iter().any(|other| Arc::ptr_eq(other, store)) {
-            report.counters += store.counters();
-            report.missed.extend(store.missed());
-            seen.push(store);
-        }
-    }
-    report
-}
-
-fn report(npus: &[Arc<Npu>]) -> Report {
-    let devices = npus.iter().map(|npu| {
-        let info = npu.device().info();
-        let counts = npu.statistics().counts.lock();
-        DeviceReport {
-            name: npu.name().to_owned(),
-            uri: info.uri.to_string(),
-            arch: info.arch.clone(),
-            counters: npu.device().counters(),
-            graphs: counts.graphs,
-            weights: npu.weights().counts(),
-            operations: counts.operations.clone(),
-            conversions: counts.conversions,
-            fusion: counts.fusion,
-            graph_log: counts.log.iter().copied().collect(),
-        }
-    });
-    Report { version: 1, devices: devices.collect(), store: store_report(npus) }
-}
-
-/// The file that statistics go to.
-#[derive(Debug)]
-pub struct StatisticsFile {
-    path: PathBuf,
-}
-
-impl StatisticsFile {
-    /// Checks at once that `path` can be written, so that a mistake is told before hours of work and not after. An existing
-    /// file keeps its content until there is something to replace it.
-    ///
-    /// # Errors
-    /// Why it cannot be written.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self { path: path.to_owned() })
-    }
-
-    /// Writes the counts of all devices, replacing what was there.
-    pub fn write(&self, npus: &[Arc<Npu>]) {
-        let result = serde_json::to_vec(&report(npus)).map_err(io::Error::from).and_then(|mut json| {
-            json.push(b'\n');
-            std::fs::write(&self.path, json)
-        });
-        if let Err(cause) = result {
-            log::error(&format!("{GGML_HSA_STATS}: statistics cannot be written to {}: {cause}", self.path.display()));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,8 +190,7 @@ mod tests {
     fn operations_are_counted_by_shape_and_reason() {
         let statistics = Statistics::default();
         let array = statistics.operation("ADD", "add-4f32", None);
-        let reason = HostReason { text: "too large", fallback: None };
-        let host = statistics.operation("ADD", "add-4f32", Some(reason));
+        let host = statistics.operation("ADD", "add-4f32", Some(&HostReason::by_design("too large")));
         assert_ne!(array, host);
         assert_eq!(statistics.operation("ADD", "add-4f32", None), array);
 
@@ -347,13 +220,5 @@ mod tests {
         }
         let counts = statistics.counts.lock();
         assert_eq!((counts.log.len(), counts.log[0].nodes), (LOG_LENGTH, 3));
-    }
-
-    #[test]
-    fn an_unwritable_path_is_told_when_opened() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(StatisticsFile::open(directory.path()).is_err());
-        assert!(StatisticsFile::open(&directory.path().join("missing/file")).is_err());
-        assert!(StatisticsFile::open(&directory.path().join("stats.json")).is_ok());
     }
 }

@@ -1,10 +1,8 @@
 //! Whether the NPU did anything in a run, and the warning when it did not.
 
-use crate::npu::Npu;
 use crate::settings::{GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use crate::statistics::OperationCount;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Nodes by where they ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,21 +16,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds an operation.
-    pub fn add(&mut self, operation: &OperationCount) {
-        self.dispatches += operation.array;
-        self.host += operation.host;
-        if let Some(cause) = operation.fallback.as_ref().filter(|_| operation.host > 0) {
-            *self.fallbacks.entry(cause.clone()).or_default() += operation.host;
-        }
-    }
-
-    /// Adds what another device did.
-    fn join(&mut self, other: Self) {
-        self.dispatches += other.dispatches;
-        self.host += other.host;
-        for (cause, count) in other.fallbacks {
-            *self.fallbacks.entry(cause).or_default() += count;
+    /// Adds operations, of one device or of several.
+    pub fn add(&mut self, operations: &[OperationCount]) {
+        for operation in operations {
+            self.dispatches += operation.array;
+            self.host += operation.host;
+            if let Some(cause) = operation.fallback.as_ref().filter(|_| operation.host > 0) {
+                *self.fallbacks.entry(cause.clone()).or_default() += operation.host;
+            }
         }
     }
 
@@ -53,13 +44,6 @@ impl Tally {
     }
 }
 
-/// What all devices of a process did together.
-pub fn of(npus: &[Arc<Npu>]) -> Tally {
-    let mut all = Tally::default();
-    npus.iter().for_each(|npu| all.join(npu.statistics().tally()));
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -70,7 +54,7 @@ mod tests {
 
     fn tally(operations: &[OperationCount]) -> Tally {
         let mut tally = Tally::default();
-        operations.iter().for_each(|operation| tally.add(operation));
+        tally.add(operations);
         tally
     }
 
@@ -92,7 +76,7 @@ mod tests {
     fn one_dispatch_on_any_device_is_enough() {
         let idle = tally(&[operation(0, 5, Some("no compiler"))]);
         let mut both = idle.clone();
-        both.join(tally(&[operation(1, 0, None)]));
+        both.add(&[operation(1, 0, None)]);
         assert!(idle.warning().is_some() && both.warning().is_none());
     }
 

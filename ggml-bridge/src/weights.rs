@@ -5,10 +5,10 @@
 //! notice by [`WeightCache::generation`]. The copies of a device together stay under a cap; what is over it is converted
 //! in every graph.
 
-use crate::statistics::WeightCounts;
 use aie_hal::Buffer;
 use aie_ops::Tensor;
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,6 +29,19 @@ impl WeightKey {
     fn range(&self) -> Range<usize> {
         self.address..self.address + self.original.span_bytes()
     }
+}
+
+/// Converted weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct WeightCounts {
+    /// Tensors converted.
+    pub converted: u64,
+    /// Most bytes that they held at one time.
+    pub bytes: u64,
+    /// Most bytes they may hold.
+    pub cap_bytes: u64,
+    /// Tensors that were over the cap, or not convertible ahead, and are converted in each graph.
+    pub refused: u64,
 }
 
 #[derive(Debug, Default)]

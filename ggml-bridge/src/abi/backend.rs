@@ -1,13 +1,14 @@
 //! Backends: streams of graphs.
 
-use super::device::{backend_freed, backend_made, event_context};
+use super::event::event_context;
 use super::ggml;
 use super::graph::GraphRef;
 use super::guard::guard;
 use super::layout::Layout;
+use super::registry::{backend_freed, backend_made};
 use super::types::{BackendV2a, BackendV2b, RawBackend, RawGraph, Status};
 use crate::log;
-use crate::stream::Stream;
+use crate::stream::{ComputeError, Stream};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
@@ -92,7 +93,7 @@ unsafe extern "C" fn free(backend: *mut c_void) {
 
 unsafe extern "C" fn synchronize(backend: *mut c_void) {
     // SAFETY: as above.
-    guard("synchronize", (), || unsafe { context(backend) }.stream.settle());
+    guard("synchronize", (), || unsafe { context(backend) }.stream.synchronize());
 }
 
 unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -> Status {
@@ -100,10 +101,10 @@ unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -
         // SAFETY: as above. ggml keeps a graph unchanged during this call, and the memory of its tensors valid until it has
         // synchronised with the backend after the last time it computed the graph.
         let (stream, graph) = unsafe { (&context(backend).stream, GraphRef::new(graph)) };
-        match graph.and_then(|graph| stream.compute(&graph)) {
+        match graph.map_err(ComputeError::Graph).and_then(|graph| stream.compute(&graph)) {
             Ok(()) => Status::Success,
             Err(cause) => {
-                log::error(&format!("{}: a graph cannot be computed: {cause}", stream.npu().name()));
+                log::error(&format!("{}: a graph cannot be computed: {cause}", stream.name()));
                 Status::Failed
             }
         }

@@ -6,10 +6,12 @@
 use super::ggml;
 use super::guard::guard;
 use super::layout::Layout;
-use super::types::{BufferTypeV2, BufferTypeV3, BufferV2a, BufferV2b, RawBuffer, RawBufferType, RawTensor};
+use super::registry::backend_device;
+use super::types::{BufferFields, BufferTypeV2, BufferTypeV3, BufferV2a, BufferV2b, RawBufferType, RawTensor};
+use crate::backend_device::BackendDevice;
+use crate::context::ALIGNMENT;
 use crate::host_memory::HostSpan;
 use crate::log;
-use crate::npu::{ALIGNMENT, Npu};
 use aie_hal::{Buffer, DeviceError};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;
@@ -18,20 +20,20 @@ use std::sync::Arc;
 /// What our buffer type's context points to. Lives as long as the process.
 struct TypeContext {
     name: CString,
-    npu: Arc<Npu>,
+    device: Arc<BackendDevice>,
 }
 
 /// What a buffer's context points to. Owned by the buffer, freed in `free_buffer`.
 struct BufferContext {
-    npu: Arc<Npu>,
+    device: Arc<BackendDevice>,
     buffer: Arc<dyn Buffer>,
     base: usize,
 }
 
 /// Makes the buffer type of a device, in the loaded layout. It lives as long as the process.
-pub fn buffer_type(layout: Layout, npu: &Arc<Npu>, device: *mut c_void) -> *mut c_void {
-    let name = CString::new(npu.name()).unwrap_or_default();
-    let context = Box::into_raw(Box::new(TypeContext { name, npu: Arc::clone(npu) })).cast();
+pub fn buffer_type(layout: Layout, owner: &Arc<BackendDevice>, device: *mut c_void) -> *mut c_void {
+    let name = CString::new(owner.context().name.as_str()).unwrap_or_default();
+    let context = Box::into_raw(Box::new(TypeContext { name, device: Arc::clone(owner) })).cast();
     let v2 = BufferTypeV2 {
         get_name: Some(type_name),
         alloc_buffer: Some(alloc_buffer),
@@ -104,8 +106,10 @@ unsafe extern "C" fn get_alignment(_: *mut c_void) -> usize {
 }
 
 unsafe extern "C" fn get_max_size(buft: *mut c_void) -> usize {
-    // SAFETY: as in `type_name`.
-    guard("buffer type size", usize::MAX, || unsafe { type_context(buft) }.npu.device().limits().max_buffer_bytes)
+    guard("buffer type size", usize::MAX, || {
+        // SAFETY: as in `type_name`.
+        unsafe { type_context(buft) }.device.context().hal.limits().max_buffer_bytes
+    })
 }
 
 unsafe extern "C" fn is_host(_: *mut c_void) -> bool {
@@ -115,11 +119,14 @@ unsafe extern "C" fn is_host(_: *mut c_void) -> bool {
 unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void {
     guard("alloc_buffer", null_mut(), || {
         // SAFETY: as in `type_name`.
-        let npu = &unsafe { type_context(buft) }.npu;
-        match npu.allocate(size.max(1)) {
-            Ok((base, buffer)) => wrap(buft, BufferContext { npu: Arc::clone(npu), buffer, base }, size),
+        let device = &unsafe { type_context(buft) }.device;
+        match device.context().allocate(size.max(1)) {
+            Ok((base, buffer)) => wrap(buft, BufferContext { device: Arc::clone(device), buffer, base }, size),
             Err(cause) => {
-                log::error(&format!("{}: a buffer of {size} bytes cannot be allocated: {cause}", npu.name()));
+                log::error(&format!(
+                    "{}: a buffer of {size} bytes cannot be allocated: {cause}",
+                    device.context().name
+                ));
                 null_mut()
             }
         }
@@ -132,14 +139,22 @@ unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void
 /// # Safety
 /// `buft` came from [`buffer_type`]; `size` bytes at `pointer` stay readable until the buffer is freed, and writable where a
 /// tensor in them is written.
-pub unsafe fn from_host(npu: &Arc<Npu>, buft: *mut c_void, pointer: *mut c_void, size: usize) -> *mut c_void {
+pub unsafe fn from_host(
+    device: &Arc<BackendDevice>,
+    buft: *mut c_void,
+    pointer: *mut c_void,
+    size: usize,
+) -> *mut c_void {
     let base = pointer.expose_provenance();
     // SAFETY: by the contract of this function, for longer than any graph can name the span.
     let span = unsafe { HostSpan::new(base, size) };
-    match npu.import(span) {
-        Ok(buffer) => wrap(buft, BufferContext { npu: Arc::clone(npu), buffer, base }, size),
+    match device.context().import(span) {
+        Ok(buffer) => wrap(buft, BufferContext { device: Arc::clone(device), buffer, base }, size),
         Err(cause) => {
-            log::error(&format!("{}: {size} bytes at {base:#x} cannot be used in place: {cause}", npu.name()));
+            log::error(&format!(
+                "{}: {size} bytes at {base:#x} cannot be used in place: {cause}",
+                device.context().name
+            ));
             null_mut()
         }
     }
@@ -189,13 +204,7 @@ fn wrap(buft: *mut c_void, context: BufferContext, size: usize) -> *mut c_void {
 unsafe fn context_pointer(buffer: *mut c_void) -> *mut BufferContext {
     let layout = ggml().map_or(Layout::V3, |g| g.symbols.layout);
     // SAFETY: by the contract of this function.
-    unsafe {
-        match layout {
-            Layout::V2a => (*buffer.cast::<RawBuffer<BufferV2a>>()).context,
-            Layout::V2b | Layout::V3 => (*buffer.cast::<RawBuffer<BufferV2b>>()).context,
-        }
-        .cast()
-    }
+    unsafe { BufferFields::of(layout, buffer) }.context.cast()
 }
 
 /// # Safety
@@ -229,7 +238,7 @@ impl BufferContext {
     unsafe fn write(&self, tensor: *const RawTensor, offset: usize, data: &[u8]) -> Result<(), DeviceError> {
         // SAFETY: by the contract of this function.
         let at = unsafe { self.offset(tensor, offset) }?;
-        self.npu.write(self.base, &*self.buffer, at, data)
+        self.device.write(self.base, &*self.buffer, at, data)
     }
 
     /// Reads from `offset` bytes into a tensor.
@@ -239,7 +248,7 @@ impl BufferContext {
     unsafe fn read(&self, tensor: *const RawTensor, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
         // SAFETY: by the contract of this function.
         let at = unsafe { self.offset(tensor, offset) }?;
-        self.npu.read(&*self.buffer, at, target)
+        self.device.read(&*self.buffer, at, target)
     }
 }
 
@@ -253,7 +262,7 @@ unsafe extern "C" fn free_buffer(buffer: *mut c_void) {
     guard("free_buffer", (), || {
         // SAFETY: ggml frees a buffer once; the context came from `Box::into_raw` in `wrap`.
         let context = unsafe { Box::from_raw(context_pointer(buffer)) };
-        context.npu.release(context.base, context.buffer.size());
+        context.device.free(context.base, context.buffer.size());
     });
 }
 
@@ -267,7 +276,7 @@ unsafe extern "C" fn memset_tensor(buffer: *mut c_void, tensor: *mut RawTensor, 
         // SAFETY: ggml passes a live buffer of ours and a tensor in it.
         let (context, at) = unsafe { (context(buffer), context(buffer).offset(tensor, offset)) };
         let result =
-            at.and_then(|at| context.npu.fill(context.base, &*context.buffer, at..at.saturating_add(size), value));
+            at.and_then(|at| context.device.fill(context.base, &*context.buffer, at..at.saturating_add(size), value));
         report("memset_tensor", result);
     });
 }
@@ -364,18 +373,12 @@ unsafe extern "C" fn cpy_tensor(buffer: *mut c_void, source: *const RawTensor, t
         }
         let layout = ggml.symbols.layout;
         // SAFETY: a tensor's buffer is a live buffer in the loaded layout, and its type a valid buffer type.
-        let (device, is_host) = unsafe {
-            let buft = match layout {
-                Layout::V2a => (*source.buffer.cast::<RawBuffer<BufferV2a>>()).buft,
-                Layout::V2b | Layout::V3 => (*source.buffer.cast::<RawBuffer<BufferV2b>>()).buft,
-            };
-            inspect(layout, buft)
-        };
+        let (device, is_host) = unsafe { inspect(layout, BufferFields::of(layout, source.buffer).buft) };
         if !is_host {
             return false;
         }
-        if let Some(npu) = super::device::npu_of(device) {
-            npu.settle();
+        if let Some(owner) = backend_device(device) {
+            owner.synchronize();
         }
         // SAFETY: the source is host memory of `length` bytes (`ggml_nbytes`).
         let data = unsafe { std::slice::from_raw_parts(source.data.cast::<u8>(), length) };
@@ -391,7 +394,7 @@ unsafe extern "C" fn clear(buffer: *mut c_void, value: u8) {
     guard("clear", (), || {
         // SAFETY: ggml passes a live buffer of ours.
         let context = unsafe { context(buffer) };
-        let result = context.npu.fill(context.base, &*context.buffer, 0..context.buffer.size(), value);
+        let result = context.device.fill(context.base, &*context.buffer, 0..context.buffer.size(), value);
         report("clear", result);
     });
 }

@@ -1,8 +1,9 @@
 //! The functions by which a program gets the backend: the two that ggml's loader looks for, and one for a program that is
 //! linked with this library and includes `ggml-hsa.h`.
 
-use super::device::{Registry, registry};
+use super::device::register;
 use super::guard::guard;
+use super::registry::{Registry, registry};
 use super::{Ggml, ggml};
 use crate::log::{self, Level};
 use crate::setup;
@@ -22,15 +23,17 @@ pub extern "C" fn ggml_backend_score() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_backend_init() -> *mut c_void {
     guard("ggml_backend_init", null_mut(), || match prepare() {
-        Ok(ggml) => Registry::get_or_make(ggml, || {
-            let devices = setup::devices(Environment::process());
-            if !devices.0.is_empty() || devices.2.is_some() {
-                // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
-                unsafe { libc::atexit(at_exit) };
-            }
-            devices
-        })
-        .raw(),
+        Ok(ggml) => {
+            let devices = || {
+                let devices = setup::devices(Environment::process());
+                if !devices.0.is_empty() || devices.2.is_some() {
+                    // SAFETY: the handler is a function of this library, which stays loaded (-z nodelete).
+                    unsafe { libc::atexit(at_exit) };
+                }
+                devices
+            };
+            Registry::get_or_make(ggml, devices, register).raw()
+        }
         Err(cause) => {
             log::error(&cause);
             null_mut()
@@ -66,7 +69,7 @@ extern "C" fn at_exit() {
     guard("exit", (), || {
         if let Some(registry) = registry() {
             registry.report();
-            registry.let_go();
+            registry.release();
         }
     });
 }

@@ -2,11 +2,9 @@
 
 use super::layout::Layout;
 use super::names::OpKind;
-use super::types::{
-    BufferV2a, BufferV2b, FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, RawBuffer, RawGraph, RawTensor, USAGE_WEIGHTS,
-};
+use super::types::{BufferFields, FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, RawGraph, RawTensor, USAGE_WEIGHTS};
 use super::{Ggml, ggml};
-use crate::graph::{Graph, GraphNode, GraphSource, Signed, TensorView};
+use crate::graph::{Graph, GraphNode, GraphSource, TensorView};
 use crate::host_memory::HostSpan;
 use aie_ops::{Node, OpParams, Tensor};
 use std::ffi::{c_char, c_void};
@@ -73,17 +71,8 @@ pub unsafe fn node(ggml: &Ggml, raw: &RawTensor) -> Result<Option<Node>, String>
 
 /// Whether a tensor lies in a buffer that holds weights.
 fn is_weights(layout: Layout, buffer: *const c_void) -> bool {
-    if buffer.is_null() {
-        return false;
-    }
     // SAFETY: a tensor's buffer is null or a live `ggml_backend_buffer` in the layout of the loaded ggml.
-    let usage = unsafe {
-        match layout {
-            Layout::V2a => (*buffer.cast::<RawBuffer<BufferV2a>>()).usage,
-            Layout::V2b | Layout::V3 => (*buffer.cast::<RawBuffer<BufferV2b>>()).usage,
-        }
-    };
-    usage == USAGE_WEIGHTS
+    !buffer.is_null() && unsafe { BufferFields::of(layout, buffer) }.usage == USAGE_WEIGHTS
 }
 
 /// The memory of a tensor's buffer.
@@ -93,16 +82,7 @@ fn buffer_span(layout: Layout, buffer: *mut c_void) -> Option<HostSpan> {
     }
     // SAFETY: as in `is_weights`; the callback belongs to this buffer.
     let (base, size) = unsafe {
-        let (get_base, size) = match layout {
-            Layout::V2a => {
-                let buffer = &*buffer.cast::<RawBuffer<BufferV2a>>();
-                (buffer.iface.get_base, buffer.size)
-            }
-            Layout::V2b | Layout::V3 => {
-                let buffer = &*buffer.cast::<RawBuffer<BufferV2b>>();
-                (buffer.iface.get_base, buffer.size)
-            }
-        };
+        let BufferFields { get_base, size, .. } = BufferFields::of(layout, buffer);
         (get_base?(buffer).expose_provenance(), size)
     };
     base.checked_add(size)?;
@@ -217,22 +197,6 @@ impl GraphRef<'_> {
     }
 }
 
-impl Signed for GraphRef<'_> {
-    fn words(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
-        let layout = self.ggml.symbols.layout;
-        // Tags: 0 to 9 are the slots of sources, others the operation. What is read once can be fused away.
-        self.computed().all(|node| {
-            tensor_words(layout, 16 + u64::from(node.op.cast_unsigned()), node, word)
-                && word(u64::from(self.read_once(node)))
-                && node
-                    .op_params
-                    .chunks_exact(2)
-                    .all(|pair| word(u64::from(pair[0].cast_unsigned()) << 32 | u64::from(pair[1].cast_unsigned())))
-                && self.sources(node).all(|(slot, source)| tensor_words(layout, slot as u64, source, word))
-        })
-    }
-}
-
 /// What of a tensor decides a plan.
 #[inline]
 fn tensor_words(layout: Layout, tag: u64, raw: &RawTensor, word: &mut impl FnMut(u64) -> bool) -> bool {
@@ -259,5 +223,19 @@ impl GraphSource for GraphRef<'_> {
             Ok(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources })
         });
         Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
+    }
+
+    fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+        let layout = self.ggml.symbols.layout;
+        // Tags: 0 to 9 are the slots of sources, others the operation. What is read once can be fused away.
+        self.computed().all(|node| {
+            tensor_words(layout, 16 + u64::from(node.op.cast_unsigned()), node, word)
+                && word(u64::from(self.read_once(node)))
+                && node
+                    .op_params
+                    .chunks_exact(2)
+                    .all(|pair| word(u64::from(pair[0].cast_unsigned()) << 32 | u64::from(pair[1].cast_unsigned())))
+                && self.sources(node).all(|(slot, source)| tensor_words(layout, slot as u64, source, word))
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! uses. Callbacks are nullable (`Option`). Sizes and offsets are asserted in the tests below against figures taken from
 //! ggml's own headers.
 
+use super::layout::Layout;
 use std::ffi::{c_char, c_int, c_void};
 
 /// `GGML_MAX_SRC`.
@@ -289,6 +290,39 @@ pub struct RawBuffer<I> {
     pub context: *mut c_void,
     pub size: usize,
     pub usage: c_int,
+}
+
+/// What a buffer has in every layout.
+#[allow(missing_docs, reason = "the fields are ggml's")]
+pub struct BufferFields {
+    pub buft: *mut c_void,
+    pub context: *mut c_void,
+    pub size: usize,
+    pub usage: c_int,
+    pub get_base: Option<unsafe extern "C" fn(Ptr) -> Ptr>,
+}
+
+impl BufferFields {
+    /// Reads a buffer.
+    ///
+    /// # Safety
+    /// `buffer` is a live `ggml_backend_buffer` in `layout`.
+    #[inline]
+    pub unsafe fn of(layout: Layout, buffer: *const c_void) -> Self {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            match layout {
+                Layout::V2a => {
+                    let RawBuffer { iface, buft, context, size, usage } = &*buffer.cast::<RawBuffer<BufferV2a>>();
+                    Self { buft: *buft, context: *context, size: *size, usage: *usage, get_base: iface.get_base }
+                }
+                Layout::V2b | Layout::V3 => {
+                    let RawBuffer { iface, buft, context, size, usage } = &*buffer.cast::<RawBuffer<BufferV2b>>();
+                    Self { buft: *buft, context: *context, size: *size, usage: *usage, get_base: iface.get_base }
+                }
+            }
+        }
+    }
 }
 
 /// `struct ggml_backend`.

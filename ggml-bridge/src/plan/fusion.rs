@@ -10,9 +10,10 @@
 //!
 //! A group for which there is no kernel stays apart.
 
+use super::hazard::overlap;
 use crate::graph::{Graph, GraphNode, TensorView};
 use aie_ops::{DataType, OpParams};
-use std::ops::Range;
+use std::borrow::Cow;
 
 /// The norms whose product with weights has a fused operation.
 const NORMS: [(&str, &str); 2] = [("RMS_NORM", "RMS_NORM_MUL"), ("NORM", "NORM_MUL")];
@@ -26,19 +27,28 @@ const GATES: [(&str, &str); 5] = [
     ("GEGLU_QUICK", "MUL_MAT_GEGLU_QUICK"),
 ];
 
-/// The name of a product in ggml's graphs.
-const PRODUCT: &str = "MUL_MAT";
+/// A matrix product in ggml's graphs.
+const MATMUL: &str = "MUL_MAT";
 
-/// The name of a rotation by position.
-const ROTATION: &str = "ROPE";
+/// A rotation by position.
+const ROPE: &str = "ROPE";
 
-/// A node to record, and how many nodes of the graph it stands for.
+/// A node to record.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub struct Step<'a, T> {
     /// The node, of the graph or fused.
-    pub node: GraphNode,
-    /// 1, or the members of the group.
+    pub node: Cow<'a, GraphNode>,
+    /// How many nodes of the graph it stands for: 1, or the members of the group.
     pub nodes: usize,
+    /// What was found for a fused node.
+    pub found: Option<T>,
+}
+
+impl<'a, T> Step<'a, T> {
+    /// A node that stays apart.
+    pub fn single(node: &'a GraphNode) -> Self {
+        Self { node: Cow::Borrowed(node), nodes: 1, found: None }
+    }
 }
 
 /// How many nodes the projections of attention are spread over at most.
@@ -51,20 +61,20 @@ struct Group {
     members: Vec<usize>,
 }
 
-/// The nodes of `graph` with groups replaced, in order. `possible` is asked last, for each group.
-pub fn fuse(graph: &Graph, mut possible: impl FnMut(&GraphNode) -> bool) -> Vec<Step> {
+/// The nodes of `graph` with groups replaced, in order. `find` is asked last, for each group; without a result it stays apart.
+pub fn fuse<T>(graph: &Graph, mut find: impl FnMut(&GraphNode) -> Option<T>) -> Vec<Step<'_, T>> {
     let nodes = &graph.nodes;
-    let mut steps: Vec<Option<Step>> = Vec::with_capacity(nodes.len());
+    let mut steps: Vec<Option<Step<T>>> = Vec::with_capacity(nodes.len());
     for (at, node) in nodes.iter().enumerate() {
         let free = |index: usize| matches!(&steps[index], Some(Step { nodes: 1, .. }));
-        let found = [group(nodes, at, &free), attention(nodes, at, &free)];
-        let mut sound = found.into_iter().flatten().filter(|group| sound(nodes, at, group) && possible(&group.fused));
-        let step = match sound.next() {
-            Some(Group { fused, members }) => {
+        let groups = [group(nodes, at, &free), attention(nodes, at, &free)];
+        let mut sound = groups.into_iter().flatten().filter(|group| sound(nodes, at, group));
+        let step = match sound.find_map(|group| Some((find(&group.fused)?, group))) {
+            Some((found, Group { fused, members })) => {
                 members.iter().for_each(|member| steps[*member] = None);
-                Step { node: fused, nodes: members.len() + 1 }
+                Step { node: Cow::Owned(fused), nodes: members.len() + 1, found: Some(found) }
             }
-            None => Step { node: node.clone(), nodes: 1 },
+            None => Step::single(node),
         };
         steps.push(Some(step));
     }
@@ -98,7 +108,7 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
         return Some(Group { fused: fused(op, nodes[norm].params, &[x, source(1)?]), members: vec![norm] });
     }
     if last.op == "ADD" {
-        let of = |slot| maker(slot).filter(|index| nodes[*index].op == PRODUCT);
+        let of = |slot| maker(slot).filter(|index| nodes[*index].op == MATMUL);
         let (product, addend) = match (of(0), of(1)) {
             (Some(product), _) => (product, source(1)?),
             // A sum's second source may be repeated; a product in its place must not be.
@@ -113,7 +123,7 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
     }
     if let Some((_, op)) = GATES.into_iter().find(|(single, _)| last.op == *single) {
         let (gate, values) = (maker(0)?, maker(1)?);
-        if gate == values || [gate, values].iter().any(|index| nodes[*index].op != PRODUCT || hinted(&nodes[*index])) {
+        if gate == values || [gate, values].iter().any(|index| nodes[*index].op != MATMUL || hinted(&nodes[*index])) {
             return None;
         }
         let ([a, x], [b, y]) = (operands(&nodes[gate])?, operands(&nodes[values])?);
@@ -133,22 +143,22 @@ fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> O
         let source = first_source(rotation)?;
         let index = (start..rotation).rev().find(|index| nodes[*index].output.span == source.span)?;
         let vanishes = nodes[index].output.read_once && source.read_once && !nodes[index].output.view;
-        (nodes[index].op == PRODUCT && vanishes && f32s(&source) && free(index)).then_some(index)
+        (nodes[index].op == MATMUL && vanishes && f32s(&source) && free(index)).then_some(index)
     };
     let last = match nodes[at].op {
-        ROTATION => rotated(at)?,
-        PRODUCT => at,
+        ROPE => rotated(at)?,
+        MATMUL => at,
         _ => return None,
     };
     let [_, x] = operands(&nodes[last])?;
     let of_x = |index: &usize| {
         let node = &nodes[*index];
-        let plain = node.op == PRODUCT && !hinted(node) && f32s(&node.output) && (*index == at || free(*index));
+        let plain = node.op == MATMUL && !hinted(node) && f32s(&node.output) && (*index == at || free(*index));
         plain && operands(node).is_some_and(|[a, y]| a.weights && y.id == x.id && y.tensor == x.tensor)
     };
     let products: Vec<usize> = (start..=at).filter(of_x).collect();
     let rotations: Vec<(usize, usize)> = (start..=at)
-        .filter(|index| nodes[*index].op == ROTATION && (*index == at || free(*index)))
+        .filter(|index| nodes[*index].op == ROPE && (*index == at || free(*index)))
         .filter_map(|index| Some((index, rotated(index).filter(|product| products.contains(product))?)))
         .collect();
     let (&[_, _, _], &[(q, query), (k, key)]) = (&products[..], &rotations[..]) else { return None };
@@ -191,38 +201,31 @@ fn sound(nodes: &[GraphNode], at: usize, group: &Group) -> bool {
         let node = &nodes[*member];
         let survives = fused.outputs().any(|output| output.span == node.output.span && output.id == node.output.id);
         passed.all(|passed| {
-            let written = bytes(&passed.output);
-            let result = bytes(&node.output);
-            let wanted = overlap(&written, &result) || passed.inputs().any(|input| overlap(&bytes(input), &result));
-            let changed = node.inputs().any(|input| overlap(&bytes(input), &written));
+            let written = passed.output.span.range();
+            let result = node.output.span.range();
+            let wanted =
+                overlap(&written, &result) || passed.inputs().any(|input| overlap(&input.span.range(), &result));
+            let changed = node.inputs().any(|input| overlap(&input.span.range(), &written));
             !(changed || survives && wanted)
         })
     });
     // A norm reads a row, and a sum an element, before it is written. Operands of a product are read again and again.
     let once: &[usize] = match fused.op {
         "MUL_MAT_ADD" => &[2],
-        op if op.starts_with(PRODUCT) => &[],
+        op if op.starts_with(MATMUL) => &[],
         _ => &[0],
     };
     let outputs: Vec<&TensorView> = fused.outputs().collect();
     let kept = outputs.iter().enumerate().all(|(index, output)| {
-        let apart = outputs[..index].iter().all(|other| !overlap(&bytes(other), &bytes(output)));
+        let apart = outputs[..index].iter().all(|other| !overlap(&other.span.range(), &output.span.range()));
         apart
             && fused.sources.iter().enumerate().all(|(slot, input)| {
                 let Some(input) = input else { return true };
                 let in_place = input.span == output.span && input.tensor == output.tensor;
-                !overlap(&bytes(input), &bytes(output)) || in_place && once.contains(&slot)
+                !overlap(&input.span.range(), &output.span.range()) || in_place && once.contains(&slot)
             })
     });
     moved && kept
-}
-
-fn bytes(view: &TensorView) -> Range<usize> {
-    super::memory::range(view.span)
-}
-
-fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
-    a.start < b.end && b.start < a.end
 }
 
 #[cfg(test)]
@@ -264,7 +267,7 @@ mod tests {
         /// Operations after fusion. Every group has to be what its operation accepts.
         fn fused(self) -> Vec<(&'static str, usize)> {
             let graph = Graph { nodes: self.nodes };
-            let possible = |node: &GraphNode| table::lookup(node.op).unwrap().check(&node.node()).is_ok();
+            let possible = |node: &GraphNode| table::lookup(node.op).unwrap().check(&node.node()).ok();
             fuse(&graph, possible).iter().map(|step| (step.node.op, step.nodes)).collect()
         }
     }
@@ -290,7 +293,7 @@ mod tests {
         last.output.span = unsafe { HostSpan::new(q.span.address(), v.span.length()) };
         let k = graph.node("MUL_MAT", [16, 2, 1, 1], &[wk, scaled]);
         graph.node("ROPE", [16, 1, 2, 1], &[reshaped(k, [16, 1, 2, 1]), positions]);
-        for node in graph.nodes.iter_mut().filter(|node| node.op == ROTATION) {
+        for node in graph.nodes.iter_mut().filter(|node| node.op == ROPE) {
             (node.params.0[1], node.params.0[5]) = (16, 10_000f32.to_bits().cast_signed());
         }
         change(&mut graph.nodes);
@@ -368,7 +371,8 @@ mod tests {
         let (x, scale) = (graph.tensor(DataType::F32, [64, 2, 1, 1]), graph.tensor(DataType::F32, [64, 1, 1, 1]));
         let norm = graph.node("RMS_NORM", x.tensor.ne, &[x]);
         graph.node("MUL", x.tensor.ne, &[norm, scale]);
-        let steps = fuse(&Graph { nodes: graph.nodes }, |_| false);
+        let graph = Graph { nodes: graph.nodes };
+        let steps = fuse(&graph, |_| None::<()>);
         assert_eq!(steps.iter().map(|step| step.nodes).collect::<Vec<_>>(), [1, 1]);
     }
 }

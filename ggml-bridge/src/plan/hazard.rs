@@ -5,6 +5,11 @@
 use crate::ranges::RangeSet;
 use std::ops::Range;
 
+/// Whether two ranges have an address in common.
+pub fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
 /// What commands since the last barrier have touched.
 #[derive(Debug, Default)]
 pub struct HazardTracker {

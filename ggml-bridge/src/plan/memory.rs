@@ -1,20 +1,20 @@
 //! Host memory that a graph names, as buffers.
 //!
 //! Tensors in our own buffers are found in the device's map. Everything else is imported, in place and by whole buffers, so
-//! that all plans import the same ranges. Buffers that overlap are imported as one: two imports of the same bytes would be two views that do not agree on a device that is not coherent.
+//! that all plans import the same ranges. Buffers that overlap are imported as one: two imports of the same bytes would be two
+//! views that do not agree on a device that is not coherent.
 
-use super::BufferRange;
+use super::PlanError;
+use crate::context::DeviceContext;
 use crate::graph::Graph;
 use crate::host_memory::{HostSpan, TensorMemory};
-use crate::memory::Place;
-use crate::npu::Npu;
-use aie_hal::Buffer;
+use aie_hal::{Binding, Buffer};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The buffers of one graph.
 pub struct GraphMemory<'a> {
-    npu: &'a Npu,
+    context: &'a DeviceContext,
     imports: Vec<(HostSpan, Arc<dyn Buffer>)>,
 }
 
@@ -39,55 +39,45 @@ impl<'a> GraphMemory<'a> {
     /// Imports what is not in our buffers.
     ///
     /// # Errors
-    /// Why a device cannot reach some memory.
-    pub fn new(npu: &'a Npu, graph: &Graph) -> Result<Self, String> {
-        let spans = graph.nodes.iter().flat_map(|node| node.inputs().chain(std::iter::once(&node.output)));
-        let foreign = spans.filter(|view| view.span.length() > 0 && npu.find(&range(view.span)).is_none());
+    /// [`PlanError::Import`] when the device cannot reach some memory.
+    pub fn new(context: &'a DeviceContext, graph: &Graph) -> Result<Self, PlanError> {
+        let views = graph.nodes.iter().flat_map(|node| node.inputs().chain(std::iter::once(&node.output)));
+        let foreign = views.filter(|view| view.span.length() > 0 && !context.buffers.contains(&view.span.range()));
         let imports = join(foreign.map(|view| view.buffer).collect()).into_iter().map(|span| {
-            let buffer = npu.device().import(Arc::new(TensorMemory(span)));
-            buffer.map(|buffer| (span, buffer)).map_err(|cause| format!("memory outside the device's buffers: {cause}"))
+            let buffer = context.hal.import(Arc::new(TensorMemory(span))).map_err(PlanError::Import)?;
+            Ok((span, buffer))
         });
-        Ok(Self { npu, imports: imports.collect::<Result<_, _>>()? })
+        Ok(Self { context, imports: imports.collect::<Result<_, PlanError>>()? })
     }
 
-    /// The buffer that holds the addresses `range`, which are of a span of the graph.
+    /// The part of a buffer at the addresses `range`, which are of a span of the graph.
     ///
     /// # Errors
-    /// When they are not.
-    pub fn place(&self, range: &Range<usize>) -> Result<Place, String> {
-        if let Some(place) = self.npu.find(range) {
-            return Ok(place);
+    /// [`PlanError::Memory`] when they are not.
+    pub fn find(&self, range: &Range<usize>) -> Result<Binding, PlanError> {
+        if let Some(own) = self.context.buffers.find(range) {
+            return Ok(own);
         }
         let at = self.imports.partition_point(|(span, _)| span.end() <= range.start);
         match self.imports.get(at) {
             Some((span, buffer)) if span.address() <= range.start && range.end <= span.end() => {
-                Ok(Place { buffer: Arc::clone(buffer), offset: range.start - span.address() })
+                Ok(Binding { buffer: Arc::clone(buffer), offset: range.start - span.address(), length: range.len() })
             }
-            _ => Err(format!("memory {:#x}+{} belongs to no tensor of the graph", range.start, range.len())),
+            _ => Err(PlanError::Memory { address: range.start, length: range.len() }),
         }
     }
 
-    /// Adds the buffers that hold `range`, which may go on from one buffer into the next, to `parts`. Errors as
-    /// [`GraphMemory::place`].
-    pub fn split(&self, mut range: Range<usize>, parts: &mut Vec<BufferRange>) -> Result<(), String> {
+    /// Adds the parts of buffers at `range`, which may go on from one buffer into the next, to `parts`. Errors as
+    /// [`GraphMemory::find`].
+    pub fn split(&self, mut range: Range<usize>, parts: &mut Vec<Binding>) -> Result<(), PlanError> {
         while !range.is_empty() {
-            let Place { buffer, offset } = self.place(&(range.start..range.start + 1))?;
-            let length = range.len().min(buffer.size() - offset);
-            parts.push(BufferRange { buffer, range: offset..offset + length });
+            let first = self.find(&(range.start..range.start + 1))?;
+            let length = range.len().min(first.buffer.size() - first.offset);
+            parts.push(Binding { length, ..first });
             range.start += length;
         }
         Ok(())
     }
-
-    /// Whether `range` is in one of our buffers.
-    pub fn is_own(&self, range: &Range<usize>) -> bool {
-        self.npu.find(range).is_some()
-    }
-}
-
-/// The addresses of a span.
-pub fn range(span: HostSpan) -> Range<usize> {
-    span.address()..span.end()
 }
 
 #[cfg(test)]

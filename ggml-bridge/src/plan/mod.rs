@@ -1,30 +1,68 @@
 //! A graph as one command list, kept for the next time the same graph comes.
 //!
 //! Beside the commands a plan knows which host memory has to be flushed before each run, because the graph reads it
-//! without having written it, and what has to be invalidated after, because dispatches wrote it. Weights are flushed once, when the plan is built.
+//! without having written it, and what has to be invalidated after, because dispatches wrote it. Weights are flushed once, when
+//! the plan is built.
 
 mod arena;
-mod build;
 mod fusion;
 mod hazard;
+mod lower;
 mod memory;
-mod required;
+mod record;
 
+use crate::context::DeviceContext;
 use crate::graph::Graph;
-use crate::npu::Npu;
 use crate::ranges::RangeSet;
 use crate::statistics::RunShare;
-use aie_hal::{Buffer, CommandList, DeviceError};
+use aie_hal::command_list::RecordError;
+use aie_hal::{Binding, CommandList, DeviceError, HostFunctionError};
+use aie_ops::Unsupported;
 use std::ops::Range;
 use std::sync::Arc;
+use thiserror::Error;
 
-/// A range of a buffer.
-#[derive(Debug, Clone)]
-pub struct BufferRange {
-    /// The buffer.
-    pub buffer: Arc<dyn Buffer>,
-    /// Bytes.
-    pub range: Range<usize>,
+/// A graph cannot be planned.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// A node cannot.
+    #[error("{op}: {source}")]
+    Node {
+        /// Its operation.
+        op: &'static str,
+        /// Why.
+        source: Box<PlanError>,
+    },
+    /// There is no such operation.
+    #[error("not an operation of this backend; it was never claimed")]
+    NotClaimed,
+    /// The operation does not take such a node.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// It has to run on the array and has no kernel.
+    #[error("{0}")]
+    ArrayRequired(String),
+    /// The device cannot reach some memory of the program.
+    #[error("memory outside the device's buffers: {0}")]
+    Import(#[source] DeviceError),
+    /// A range is in no buffer.
+    #[error("memory {address:#x}+{length} belongs to no tensor of the graph")]
+    Memory {
+        /// First address.
+        address: usize,
+        /// Bytes.
+        length: usize,
+    },
+    /// A command cannot be recorded.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// A buffer cannot be accessed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A conversion failed.
+    #[error(transparent)]
+    HostFunction(#[from] HostFunctionError),
 }
 
 /// A recorded graph. Immutable.
@@ -32,8 +70,8 @@ pub struct BufferRange {
 pub struct Plan {
     commands: Option<Arc<CommandList>>,
     scratch_bytes: usize,
-    flush: Vec<BufferRange>,
-    invalidate: Vec<BufferRange>,
+    flush: Vec<Binding>,
+    invalidate: Vec<Binding>,
     used: RangeSet,
     shared: bool,
     share: RunShare,
@@ -46,8 +84,8 @@ impl Plan {
     ///
     /// # Errors
     /// Which node cannot be computed and why.
-    pub fn build(npu: &Npu, graph: &Graph) -> Result<Self, String> {
-        build::build(npu, graph)
+    pub fn build(context: &DeviceContext, graph: &Graph) -> Result<Self, PlanError> {
+        record::record(context, graph)
     }
 
     /// The commands; `None` when there is nothing to do.
@@ -89,65 +127,19 @@ impl Plan {
     /// Makes the inputs visible to the device.
     ///
     /// # Errors
-    /// As [`Buffer::flush`].
+    /// As [`aie_hal::Buffer::flush`].
     pub fn flush(&self) -> Result<(), DeviceError> {
-        self.flush.iter().try_for_each(|part| part.buffer.flush(part.range.clone()))
+        self.flush.iter().try_for_each(|part| part.buffer.flush(part.offset..part.offset + part.length))
     }
 
     /// Makes the results visible to the host.
     ///
     /// # Errors
-    /// As [`Buffer::invalidate`].
+    /// As [`aie_hal::Buffer::invalidate`].
     pub fn invalidate(&self) -> Result<(), DeviceError> {
-        self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.range.clone()))
+        self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.offset..part.offset + part.length))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use crate::drivers;
-    use crate::graph::{GraphNode, TensorView};
-    use crate::host_memory::HostSpan;
-    use aie_hal::ArchRegistry;
-    use aie_jit_iron::{JitPolicy, KernelStore};
-    use aie_ops::{DataType, OpParams, Tensor};
-
-    fn npu() -> Npu {
-        let device = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2p".parse().unwrap()).unwrap().remove(0);
-        let store = KernelStore::builder().policy(JitPolicy::Off).build().unwrap();
-        Npu::new(0, device, Arc::new(store), &Config::default())
-    }
-
-    /// A tensor in a buffer of its own.
-    fn view(npu: &Npu, id: usize, dtype: DataType, ne: [usize; 4]) -> TensorView {
-        let tensor = Tensor::contiguous(dtype, ne);
-        let (base, _) = npu.allocate(tensor.span_bytes()).unwrap();
-        // SAFETY: the buffer has these bytes, and lives as long as the NPU.
-        let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
-        TensorView { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
-    }
-
-    #[test]
-    fn of_a_cache_only_what_others_may_have_written_is_flushed() {
-        let npu = npu();
-        let rows = view(&npu, 0, DataType::F32, [64, 2, 1, 1]);
-        let places = view(&npu, 1, DataType::I64, [2, 1, 1, 1]);
-        let cache = view(&npu, 2, DataType::F16, [64, 1024, 1, 1]);
-        let output = TensorView { id: 3, view: true, ..cache };
-        let flushed = |cache: TensorView| {
-            let sources = vec![Some(rows), Some(places), Some(cache)];
-            let (name, params) = (String::new(), OpParams::default());
-            let node = GraphNode { name, op: "SET_ROWS", params, output, further_outputs: Vec::new(), sources };
-            let plan = Plan::build(&npu, &Graph { nodes: vec![node] }).unwrap();
-            plan.flush.iter().map(|part| part.range.len()).sum::<usize>()
-        };
-        let inputs = rows.span.length() + places.span.length();
-        assert_eq!(flushed(cache), inputs);
-        npu.left_to_others(usize::MAX - 1);
-        assert_eq!(flushed(cache), inputs, "an address that is not in our buffers");
-        npu.left_to_others(cache.span.address() + 8);
-        assert_eq!(flushed(cache), inputs + cache.span.length());
-    }
-}
+mod tests;

@@ -2,20 +2,11 @@
 //!
 //! ggml names memory by pointers. Tensors and views of tensors are anywhere inside buffers, so the map is searched by range.
 
-use aie_hal::Buffer;
+use aie_hal::{Binding, Buffer};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A piece of one of our buffers.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// The buffer.
-    pub buffer: Arc<dyn Buffer>,
-    /// First byte.
-    pub offset: usize,
-}
 
 /// Our buffers by the address of their host view. Thread-safe.
 #[derive(Debug, Default)]
@@ -34,11 +25,16 @@ impl BufferMap {
         self.buffers.write().remove(&base);
     }
 
-    /// The buffer that holds all of `range`.
-    pub fn find(&self, range: &Range<usize>) -> Option<Place> {
+    /// The part of our buffers at the addresses `range`, if one buffer holds all of it.
+    pub fn find(&self, range: &Range<usize>) -> Option<Binding> {
         let buffers = self.buffers.read();
         let (base, buffer) = buffers.range(..=range.start).next_back()?;
-        let offset = range.start - base;
-        (offset + range.len() <= buffer.size()).then(|| Place { buffer: Arc::clone(buffer), offset })
+        let (offset, length) = (range.start - base, range.len());
+        (offset + length <= buffer.size()).then(|| Binding { buffer: Arc::clone(buffer), offset, length })
+    }
+
+    /// Whether one of our buffers holds all of `range`.
+    pub fn contains(&self, range: &Range<usize>) -> bool {
+        self.find(range).is_some()
     }
 }

@@ -1,0 +1,144 @@
+//! What plans and streams of one device share: its memory, kernels, converted weights, counts and settings.
+
+use crate::buffer_map::BufferMap;
+use crate::config::Config;
+use crate::host_memory::{HostSpan, TensorMemory};
+use crate::kernels::Kernels;
+use crate::log;
+use crate::statistics::Statistics;
+use crate::weights::WeightCache;
+use aie_hal::{Buffer, BufferParams, Device, DeviceError};
+use aie_jit_iron::KernelStore;
+use aie_ops::normalise::normalise;
+use aie_ops::{F16Policy, Node, Operation, Placement, table};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+/// Alignment of tensors and buffers in bytes: a cache line, and no less than ggml's CPU kernels like.
+pub const ALIGNMENT: usize = 64;
+
+/// An opened device with everything that is cached for it. Thread-safe.
+pub struct DeviceContext {
+    /// `HSA0`, `HSA1`, ...
+    pub name: String,
+    /// The device.
+    pub hal: Arc<dyn Device>,
+    /// What f16 becomes on the array.
+    pub f16: F16Policy,
+    /// Whether nodes may share a dispatch.
+    pub fusion: bool,
+    /// Whether operations without a kernel run on the CPU inside our command lists.
+    pub cpu_fallback: bool,
+    /// Whether an operation that belongs on the array may not run on the CPU.
+    pub require_array: bool,
+    /// Loaded kernels.
+    pub kernels: Kernels,
+    /// Buffers of ggml.
+    pub buffers: BufferMap,
+    /// Converted weights.
+    pub weights: WeightCache,
+    /// Counts.
+    pub statistics: Statistics,
+    /// Whether another backend computes results in our buffers.
+    shares_results: AtomicBool,
+}
+
+impl DeviceContext {
+    /// Number `index` of the devices of this process, as `config` wants it.
+    pub fn new(index: usize, hal: Arc<dyn Device>, store: Arc<KernelStore>, config: &Config) -> Self {
+        Self {
+            name: format!("HSA{index}"),
+            f16: config.f16,
+            fusion: !config.apart,
+            cpu_fallback: config.cpu_fallback,
+            require_array: config.require_array,
+            kernels: Kernels::new(store, Arc::clone(&hal)),
+            buffers: BufferMap::default(),
+            weights: WeightCache::new(config.weights_max.unwrap_or(hal.memory().total / 2)),
+            statistics: Statistics::default(),
+            shares_results: AtomicBool::new(false),
+            hal,
+        }
+    }
+
+    /// Whether a graph with `node` can be computed. Decided by rules; nothing is compiled or allocated while it is asked. When
+    /// operations without a kernel are not to run on the CPU, it is decided by what kernels there are too.
+    pub fn supports(&self, node: &Node) -> bool {
+        let refusal = self.refusal(node);
+        if let Err(reason) = &refusal {
+            log::info(|| format!("{}: not supported: {reason}", self.name));
+        }
+        refusal.is_ok()
+    }
+
+    /// Why a graph with `node` cannot be computed.
+    fn refusal(&self, node: &Node) -> Result<(), String> {
+        let op = table::lookup(&node.op).ok_or_else(|| format!("{} is not in the table", node.op))?;
+        let largest = self.hal.limits().max_buffer_bytes;
+        for tensor in node.arguments() {
+            tensor.validate().map_err(|reason| format!("{}: {reason}", node.op))?;
+            if tensor.span_bytes() > largest {
+                return Err(format!("{}: {} bytes, a buffer has at most {largest}", node.op, tensor.span_bytes()));
+            }
+        }
+        op.check(node).map_err(|cause| cause.to_string())?;
+        if self.cpu_fallback { Ok(()) } else { self.kernel_refusal(op, node) }
+    }
+
+    /// Why `node` would run on the CPU.
+    fn kernel_refusal(&self, op: &dyn Operation, node: &Node) -> Result<(), String> {
+        if let Placement::Host(reason) = op.placement(node) {
+            return Err(format!("{}: {reason}; GGML_HSA_CPU_FALLBACK is off", node.op));
+        }
+        if self.require_array {
+            // Left to llama.cpp it would run on the CPU unseen; here it fails when there is no kernel.
+            return Ok(());
+        }
+        let normalised = normalise(op, node, self.f16).map_err(|cause| cause.to_string())?;
+        if self.kernels.expected(op, &normalised.node) {
+            return Ok(());
+        }
+        Err(format!("{}: there is no kernel yet; GGML_HSA_CPU_FALLBACK is off", node.op))
+    }
+
+    /// Notes that another backend computes a result at `address`. In one of our buffers, as views of a KV cache are, it then
+    /// writes without telling us what. Returns whether this is the first such result.
+    pub fn share_results(&self, address: usize) -> bool {
+        let first =
+            self.buffers.contains(&(address..address + 1)) && !self.shares_results.swap(true, Ordering::Relaxed);
+        if first {
+            log::info(|| {
+                format!("{}: another backend writes to its buffers; they are flushed before every graph", self.name)
+            });
+        }
+        first
+    }
+
+    /// Whether nobody but this device computes results in its buffers, as far as was asked.
+    pub fn writes_all_results(&self) -> bool {
+        !self.shares_results.load(Ordering::Relaxed)
+    }
+
+    /// Allocates a zeroed buffer for ggml. Returns it with the address of its host view.
+    ///
+    /// # Errors
+    /// As [`Device::allocate`].
+    pub fn allocate(&self, size: usize) -> Result<(usize, Arc<dyn Buffer>), DeviceError> {
+        let params = BufferParams { alignment: ALIGNMENT, ..BufferParams::data(size) };
+        let buffer = self.hal.allocate(&params)?;
+        let base = buffer.map(0..size).map(|bytes: &[AtomicU8]| bytes.as_ptr().expose_provenance())?;
+        self.buffers.insert(base, Arc::clone(&buffer));
+        Ok((base, buffer))
+    }
+
+    /// Makes memory of the program usable in place, as a buffer that starts at its address. ggml vouches for `memory` until
+    /// it frees the buffer.
+    ///
+    /// # Errors
+    /// As [`Device::import`].
+    pub fn import(&self, memory: HostSpan) -> Result<Arc<dyn Buffer>, DeviceError> {
+        let buffer = self.hal.import(Arc::new(TensorMemory(memory)))?;
+        self.buffers.insert(memory.address(), Arc::clone(&buffer));
+        Ok(buffer)
+    }
+}

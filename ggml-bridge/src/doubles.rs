@@ -1,0 +1,130 @@
+//! What the tests of error paths share: doubles of a device whose calls fail as told, and a graph for it.
+
+use crate::config::Config;
+use crate::context::DeviceContext;
+use crate::graph::{Graph, GraphNode, GraphSource, TensorView};
+use crate::host_memory::HostSpan;
+use aie_hal::mock::{MockBuffer, MockDevice, MockExecutable};
+use aie_hal::{ArchRegistry, Buffer, Counters, DeviceError, DeviceInfo, Limits, MemoryReport};
+use aie_jit_iron::{JitPolicy, KernelStore, ReferenceCompiler};
+use aie_ops::{DataType, OpParams, Tensor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The device has no memory left.
+pub fn out_of_memory() -> DeviceError {
+    DeviceError::OutOfMemory { pool: "data", requested: 2, available: 1, capacity: 1 }
+}
+
+/// The device is gone.
+pub fn lost() -> DeviceError {
+    DeviceError::Lost("unplugged".into())
+}
+
+/// A device that knows who it is, and nothing else.
+pub fn device() -> MockDevice {
+    let arch = ArchRegistry::builtin().get("aie2p").unwrap();
+    let mut device = MockDevice::new();
+    device.expect_info().return_const(DeviceInfo {
+        uri: "double:0".parse().unwrap(),
+        name: "Double".into(),
+        driver: "double",
+        arch: "aie2p".into(),
+        coherent: true,
+        host_import: true,
+    });
+    device.expect_limits().return_const(Limits::from_arch(&arch));
+    device.expect_arch().return_const(arch);
+    device.expect_memory().return_const(MemoryReport { total: 1 << 30, free: 1 << 30 });
+    device.expect_counters().return_const(Counters::default());
+    device
+}
+
+/// A buffer with memory, which lives for ever. Nothing can be made visible yet.
+pub fn memory(size: usize) -> MockBuffer {
+    let bytes: &'static [AtomicU8] = Box::leak((0..size).map(|_| AtomicU8::new(0)).collect());
+    let mut buffer = MockBuffer::new();
+    buffer.expect_size().return_const(size);
+    buffer.expect_map().returning(move |range| Ok(&bytes[range]));
+    buffer.expect_read().returning(move |offset, target| {
+        target.iter_mut().zip(&bytes[offset..]).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+        Ok(())
+    });
+    buffer.expect_write().returning(move |offset, source| {
+        source.iter().zip(&bytes[offset..]).for_each(|(from, to)| to.store(*from, Ordering::Relaxed));
+        Ok(())
+    });
+    buffer
+}
+
+/// As [`memory`], coherent.
+pub fn coherent(size: usize) -> Arc<dyn Buffer> {
+    let mut buffer = memory(size);
+    buffer.expect_flush().returning(|_| Ok(()));
+    buffer.expect_invalidate().returning(|_| Ok(()));
+    Arc::new(buffer)
+}
+
+/// Makes `device` load kernels.
+pub fn loads(device: &mut MockDevice) {
+    device.expect_load_executable().returning(|artifact| {
+        let mut executable = MockExecutable::new();
+        executable.expect_artifact().return_const(artifact.clone());
+        Ok(Arc::new(executable))
+    });
+}
+
+/// A store that makes reference kernels at once.
+pub fn store() -> Arc<KernelStore> {
+    Arc::new(KernelStore::builder().policy(JitPolicy::Eager).compiler(Arc::new(ReferenceCompiler)).build().unwrap())
+}
+
+/// What plans and streams on `device` share.
+pub fn context(device: MockDevice) -> Arc<DeviceContext> {
+    Arc::new(DeviceContext::new(0, Arc::new(device), store(), &Config::default()))
+}
+
+/// A tensor in `buffer`, which becomes one of ggml's.
+pub fn view(context: &DeviceContext, buffer: Arc<dyn Buffer>, dtype: DataType, ne: [usize; 4]) -> TensorView {
+    let tensor = Tensor::contiguous(dtype, ne);
+    let base = buffer.map(0..buffer.size()).unwrap().as_ptr().expose_provenance();
+    context.buffers.insert(base, buffer);
+    // SAFETY: the buffer's memory is as long and lives for ever.
+    let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
+    TensorView { id: base, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+}
+
+/// A graph with one node.
+pub struct OneNode(pub GraphNode);
+
+impl OneNode {
+    /// A copy, which runs on the CPU.
+    pub fn copy(context: &DeviceContext, from: Arc<dyn Buffer>, to: Arc<dyn Buffer>) -> Self {
+        let [source, output] = [from, to].map(|buffer| view(context, buffer, DataType::F32, [16, 1, 1, 1]));
+        Self::new("CONT", output, &[source])
+    }
+
+    /// A product of f16 weights, which become bf16 for the array.
+    pub fn product(context: &DeviceContext) -> Self {
+        let of = |dtype, ne| view(context, coherent(1 << 16), dtype, ne);
+        let weights = TensorView { weights: true, ..of(DataType::F16, [64, 32, 1, 1]) };
+        let output = of(DataType::F32, [32, 4, 1, 1]);
+        Self::new("MUL_MAT", output, &[weights, of(DataType::F32, [64, 4, 1, 1])])
+    }
+
+    fn new(op: &'static str, output: TensorView, sources: &[TensorView]) -> Self {
+        let sources = sources.iter().copied().map(Some).collect();
+        let (name, params) = (String::new(), OpParams::default());
+        Self(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources })
+    }
+}
+
+impl GraphSource for OneNode {
+    fn read(&self) -> Result<Graph, String> {
+        Ok(Graph { nodes: vec![self.0.clone()] })
+    }
+
+    fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool {
+        word(self.0.output.span.address() as u64)
+    }
+}

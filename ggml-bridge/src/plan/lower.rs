@@ -1,0 +1,75 @@
+//! What is looked up for a node: its operation, its form on the array, the conversions between the two, and its kernel. It is
+//! looked up once, for the decision about fusion, for recording and for the statistics.
+
+use super::PlanError;
+use crate::context::DeviceContext;
+use crate::graph::{GraphNode, TensorView};
+use crate::kernels::HostReason;
+use aie_hal::{Executable, HostFunction};
+use aie_ops::family::copy;
+use aie_ops::name::kernel_name;
+use aie_ops::normalise::{KernelArgument, Normalised, Role, normalise};
+use aie_ops::{Node, Operation, Placement, Unsupported, table};
+use std::sync::Arc;
+
+/// A node with what was looked up for it.
+pub struct Lowered {
+    /// Its operation.
+    pub op: &'static dyn Operation,
+    /// The node as the graph has it.
+    pub node: Node,
+    /// The name of its kernel.
+    pub name: String,
+    /// The dispatch, or why it runs on the CPU.
+    pub dispatch: Result<Dispatch, HostReason>,
+}
+
+/// A kernel with its arguments.
+pub struct Dispatch {
+    /// The kernel.
+    pub executable: Arc<dyn Executable>,
+    /// Its arguments in order, without further outputs, which are never converted.
+    pub arguments: Vec<LoweredArgument>,
+}
+
+/// An argument of a kernel.
+pub struct LoweredArgument {
+    /// The tensor as the graph and as the kernel has it.
+    pub tensors: KernelArgument,
+    /// Its memory.
+    pub view: TensorView,
+    /// What converts between the two, where their bytes differ: before the dispatch for a source, after it for the output.
+    pub conversion: Option<Arc<dyn HostFunction>>,
+}
+
+/// Looks up everything for `graph_node`. A kernel may be compiled for that.
+///
+/// # Errors
+/// [`PlanError`] when this backend cannot compute the node at all.
+pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered, PlanError> {
+    let op = table::lookup(graph_node.op).ok_or(PlanError::NotClaimed)?;
+    let node = graph_node.node();
+    op.check(&node)?;
+    let normalised = normalise(op, &node, context.f16);
+    let name = kernel_name(op, normalised.as_ref().map_or(&node, |normalised| &normalised.node));
+    let dispatch = match op.placement(&node) {
+        Placement::Host(reason) => Err(HostReason::by_design(reason)),
+        Placement::Array => normalised.map_err(HostReason::from).and_then(|Normalised { node, arguments }| {
+            let executable = context.kernels.get(op, &node)?;
+            let arguments =
+                arguments.into_iter().map(|tensors| argument(graph_node, tensors)).collect::<Result<_, _>>()?;
+            Ok(Dispatch { executable, arguments })
+        }),
+    };
+    Ok(Lowered { op, node, name, dispatch })
+}
+
+fn argument(graph_node: &GraphNode, tensors: KernelArgument) -> Result<LoweredArgument, Unsupported> {
+    let (original, array) = tensors.converted();
+    let (view, from, to) = match tensors.role {
+        Role::Source(slot) => (graph_node.sources[slot].unwrap_or(graph_node.output), original, array),
+        Role::Output => (graph_node.output, array, original),
+    };
+    let conversion = tensors.conversion.then(|| copy::convert(&from, &to)).transpose()?;
+    Ok(LoweredArgument { tensors, view, conversion })
+}

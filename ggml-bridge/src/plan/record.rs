@@ -1,0 +1,414 @@
+//! Recording a graph.
+//!
+//! A node planned for the array becomes: conversions of the arguments whose bytes differ on the array (as host calls), the
+//! dispatch, and a conversion of the result. A node planned for the CPU, or for which there is no kernel, becomes one host
+//! call in the same list, so that the graph stays one submission; the reason is counted.
+
+use super::arena::Arena;
+use super::fusion::{Step, fuse};
+use super::hazard::{HazardTracker, overlap};
+use super::lower::{Dispatch, Lowered, LoweredArgument, lower};
+use super::memory::GraphMemory;
+use super::{Plan, PlanError};
+use crate::context::DeviceContext;
+use crate::graph::{Graph, GraphNode, TensorView};
+use crate::kernels::HostReason;
+use crate::log;
+use crate::ranges::RangeSet;
+use crate::settings::GGML_HSA_REQUIRE_ARRAY;
+use crate::statistics::RunShare;
+use crate::weights::{Lookup, WeightKey};
+use aie_hal::{Binding, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, HostFunction};
+use aie_jit_iron::settings::GGML_HSA_JIT;
+use aie_ops::Tensor;
+use aie_ops::normalise::{KernelArgument, Role};
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+/// Where scratch memory lies for the hazard tracker: behind every address a process can have.
+const SCRATCH_BASE: usize = 1 << (usize::BITS - 1);
+
+/// Memory of a command: for the command, and its addresses for hazards (none for memory that is never written).
+struct Operand {
+    addresses: Range<usize>,
+    reference: BufferRef,
+}
+
+impl Operand {
+    fn scratch(piece: &Range<usize>) -> Self {
+        let reference = BufferRef::slot(0, piece.start, piece.len());
+        Self { addresses: SCRATCH_BASE + piece.start..SCRATCH_BASE + piece.end, reference }
+    }
+}
+
+/// A conversion that a later node can use again.
+struct Converted {
+    source: Range<usize>,
+    original: Tensor,
+    array: Tensor,
+    scratch: Range<usize>,
+}
+
+struct Recorder<'a> {
+    context: &'a DeviceContext,
+    memory: GraphMemory<'a>,
+    list: CommandListBuilder,
+    hazards: HazardTracker,
+    arena: Arena,
+    converted: Vec<Converted>,
+    /// Written by the graph so far.
+    written: RangeSet,
+    /// Written by dispatches. What host calls write is in the host's view already.
+    dispatched: RangeSet,
+    /// Written anywhere in the graph.
+    outputs: RangeSet,
+    flush: RangeSet,
+    flush_once: RangeSet,
+    used: RangeSet,
+    share: RunShare,
+}
+
+pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, PlanError> {
+    let weights_generation = context.weights.generation();
+    let arrivals = context.kernels.arrivals();
+    let mut outputs = RangeSet::default();
+    graph.nodes.iter().for_each(|node| outputs.insert(node.output.span.range()));
+    let mut recorder = Recorder {
+        context,
+        memory: GraphMemory::new(context, graph)?,
+        list: CommandList::builder(),
+        hazards: HazardTracker::default(),
+        arena: Arena::default(),
+        converted: Vec::new(),
+        written: RangeSet::default(),
+        dispatched: RangeSet::default(),
+        outputs,
+        flush: RangeSet::default(),
+        flush_once: RangeSet::default(),
+        used: RangeSet::default(),
+        share: RunShare { nodes: graph.nodes.len(), ..RunShare::default() },
+    };
+    // Whether a kernel is missing that is on its way.
+    let mut provisional = false;
+    let steps = if context.fusion {
+        fuse(graph, |node| fused(context, node, &mut provisional))
+    } else {
+        graph.nodes.iter().map(Step::single).collect()
+    };
+    for Step { node, nodes, found } in steps {
+        let in_node = |cause| PlanError::Node { op: node.op, source: Box::new(cause) };
+        let lowered = found.map_or_else(|| lower(context, &node), Ok).map_err(in_node)?;
+        provisional |= lowered.dispatch.as_ref().is_err_and(|reason| reason.pending);
+        recorder.node(&node, &lowered).map_err(in_node)?;
+        if nodes > 1 {
+            recorder.share.fusion.dispatches += 1;
+            recorder.share.fusion.nodes += nodes as u64;
+        }
+    }
+    let shared = graph.nodes.iter().any(|node| is_shared(context, node));
+    let plan = recorder.finish()?;
+    Ok(Plan { shared, weights_generation, awaiting: provisional.then_some(arrivals), ..plan })
+}
+
+/// A fused node, if there is a kernel for it, or will be and the CPU can compute it as one until then.
+fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> Option<Lowered> {
+    let reason = match lower(context, node) {
+        Ok(lowered) => match &lowered.dispatch {
+            Ok(_) => return Some(lowered),
+            // A host call has one result.
+            Err(HostReason { pending: true, .. }) if node.further_outputs.is_empty() => return Some(lowered),
+            Err(HostReason { text, pending, .. }) => {
+                *provisional |= pending;
+                text.clone()
+            }
+        },
+        Err(cause) => cause.to_string(),
+    };
+    log::info(|| format!("{}: nodes stay apart instead of {}: {reason}", context.name, node.op));
+    None
+}
+
+impl Recorder<'_> {
+    fn node(&mut self, view: &GraphNode, lowered: &Lowered) -> Result<(), PlanError> {
+        match &lowered.dispatch {
+            Ok(dispatch) => self.array(view, dispatch)?,
+            Err(reason) => {
+                if reason.fallback.is_some() {
+                    if self.context.require_array {
+                        return Err(array_required(view, reason));
+                    }
+                    log::info(|| format!("{}: {} falls back to the CPU: {}", self.context.name, view.op, reason.text));
+                }
+                self.host(view, lowered)?;
+            }
+        }
+        let reason = lowered.dispatch.as_ref().err();
+        let index = self.context.statistics.operation(lowered.op.name(), &lowered.name, reason);
+        let bytes: usize = lowered.node.arguments().map(data_bytes).sum();
+        self.share.add(index, reason.is_none(), bytes as u64);
+        Ok(())
+    }
+
+    fn host(&mut self, view: &GraphNode, lowered: &Lowered) -> Result<(), PlanError> {
+        let function = lowered.op.reference(&lowered.node)?;
+        let result_source = lowered.op.result_source();
+        let mut inputs = Vec::with_capacity(view.sources.len());
+        for (slot, source) in view.sources.iter().enumerate() {
+            if let Some(source) = source {
+                let never_read = result_source == Some(slot);
+                inputs.push(if never_read { self.operand(source)? } else { self.input(source)? });
+            }
+        }
+        // A KV cache is such a result. Whatever was written to it before has been written back: by an earlier graph, or when the
+        // program uploaded it.
+        let own = self.context.buffers.contains(&view.output.span.range());
+        let updated = result_source.is_some() && self.context.writes_all_results() && own;
+        let output = if updated { self.operand(&view.output)? } else { self.output(&view.output)? };
+        self.host_call(&function, inputs, output)
+    }
+
+    fn array(&mut self, view: &GraphNode, dispatch: &Dispatch) -> Result<(), PlanError> {
+        let direct = dispatch.arguments.iter().map(|argument| self.direct(argument));
+        let direct = direct.collect::<Result<Vec<_>, _>>()?;
+        let converted = dispatch.arguments.iter().zip(&direct).filter(|(_, direct)| direct.is_none());
+        let lengths: Vec<usize> = converted.map(|(argument, _)| argument.tensors.array.span_bytes()).collect();
+        let room = self.arena.room(&lengths);
+        // Conversions that lie where this node needs room are given up before any of them is looked for.
+        self.converted.retain(|c| room.iter().all(|piece| !overlap(&c.scratch, piece)));
+        let mut room = room.into_iter();
+        let mut operands = Vec::with_capacity(direct.len() + view.further_outputs.len());
+        let mut back = None;
+        for (argument, direct) in dispatch.arguments.iter().zip(direct) {
+            operands.push(match (direct, &argument.conversion) {
+                (None, Some(function)) => {
+                    let piece = room.next().unwrap_or_default();
+                    match argument.tensors.role {
+                        Role::Source(_) => self.convert(function, argument, piece)?,
+                        Role::Output => {
+                            back = Some((function, argument, Operand::scratch(&piece)));
+                            Operand::scratch(&piece)
+                        }
+                    }
+                }
+                (Some(operand), _) => operand,
+                (None, None) => self.operand(&argument.view)?,
+            });
+        }
+        for further in &view.further_outputs {
+            operands.push(self.output(further)?);
+        }
+        let outputs = 1 + view.further_outputs.len();
+        let (inputs, written) = operands.split_at(operands.len().saturating_sub(outputs));
+        self.order(inputs, written);
+        for output in written.iter().filter(|output| output.addresses.end <= SCRATCH_BASE) {
+            self.dispatched.insert(output.addresses.clone());
+        }
+        let bindings = operands.into_iter().map(|operand| operand.reference).collect();
+        self.list.dispatch_outputs(&dispatch.executable, bindings, outputs)?;
+        if let Some((function, argument, piece)) = back {
+            self.count_conversion(&argument.tensors);
+            let output = self.output(&argument.view)?;
+            self.host_call(function, vec![piece], output)?;
+        }
+        Ok(())
+    }
+
+    /// The memory of an argument whose bytes are right, or were converted when the plan was built. `None`: convert it.
+    fn direct(&mut self, argument: &LoweredArgument) -> Result<Option<Operand>, PlanError> {
+        let LoweredArgument { tensors, view, conversion } = argument;
+        match (conversion, tensors.role) {
+            (None, Role::Source(_)) => self.input(view).map(Some),
+            (None, Role::Output) => self.output(view).map(Some),
+            (Some(function), Role::Source(_)) if view.weights => {
+                let copy = self.converted_weights(function, &view.span.range(), tensors);
+                let whole = |copy: Arc<dyn Buffer>| BufferRef::direct(&copy, 0, tensors.array.span_bytes());
+                Ok(copy.map(|copy| Operand { addresses: 0..0, reference: whole(copy) }))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The NPU copy of weights, made now if it has to be. `None`: convert them in the graph.
+    fn converted_weights(
+        &self,
+        function: &Arc<dyn HostFunction>,
+        memory: &Range<usize>,
+        tensors: &KernelArgument,
+    ) -> Option<Arc<dyn Buffer>> {
+        let weights = &self.context.weights;
+        // Only for our own buffers does ggml tell us when they are written or freed.
+        let own = self.context.buffers.find(memory).filter(|_| !self.outputs.overlaps(memory));
+        let Some(own) = own else {
+            weights.refuse();
+            return None;
+        };
+        let key = WeightKey { address: memory.start, original: tensors.original, array: tensors.array };
+        match weights.find(&key) {
+            Lookup::Found(copy) => return Some(copy),
+            Lookup::Refused => return None,
+            Lookup::Missing => {}
+        }
+        match self.convert_weights(function, &own, tensors.array.span_bytes()) {
+            Ok(copy) => {
+                weights.insert(key, Arc::clone(&copy));
+                Some(copy)
+            }
+            Err(cause) => {
+                if weights.refuse() {
+                    log::warn(&format!(
+                        "{}: weights stay as they are and are converted in each graph, these and perhaps more: {cause}",
+                        self.context.name
+                    ));
+                }
+                None
+            }
+        }
+    }
+
+    fn convert_weights(
+        &self,
+        function: &Arc<dyn HostFunction>,
+        from: &Binding,
+        length: usize,
+    ) -> Result<Arc<dyn Buffer>, PlanError> {
+        let mut original = vec![0; from.length];
+        from.buffer.read(from.offset, &mut original)?;
+        let mut array = vec![0; length];
+        function.run(&[&original], &mut array)?;
+        drop(original);
+        let copy = self.context.hal.allocate(&BufferParams::data(length))?;
+        copy.write(0, &array)?;
+        copy.flush(0..length)?;
+        Ok(copy)
+    }
+
+    /// Converts a source into `piece`, unless an earlier node did the same and both are still valid.
+    fn convert(
+        &mut self,
+        function: &Arc<dyn HostFunction>,
+        argument: &LoweredArgument,
+        piece: Range<usize>,
+    ) -> Result<Operand, PlanError> {
+        let LoweredArgument { tensors: KernelArgument { original, array, .. }, view, .. } = argument;
+        let memory = view.span.range();
+        let same = |c: &&Converted| (&c.source, &c.original, &c.array) == (&memory, original, array);
+        if let Some(earlier) = self.converted.iter().find(same) {
+            return Ok(Operand::scratch(&earlier.scratch));
+        }
+        self.read(&memory);
+        self.count_conversion(&argument.tensors);
+        let input = self.operand(view)?;
+        self.host_call(function, vec![input], Operand::scratch(&piece))?;
+        let operand = Operand::scratch(&piece);
+        self.converted.push(Converted { source: memory, original: *original, array: *array, scratch: piece });
+        Ok(operand)
+    }
+
+    fn count_conversion(&mut self, tensors: &KernelArgument) {
+        self.share.conversions.host_calls += 1;
+        self.share.conversions.bytes += (data_bytes(&tensors.original) + data_bytes(&tensors.array)) as u64;
+    }
+
+    /// Notes that the graph reads memory.
+    fn read(&mut self, memory: &Range<usize>) {
+        for part in self.written.missing(memory) {
+            self.flush.insert(part);
+        }
+    }
+
+    fn input(&mut self, view: &TensorView) -> Result<Operand, PlanError> {
+        let memory = view.span.range();
+        if view.weights && !self.outputs.overlaps(&memory) {
+            self.flush_once.insert(memory);
+        } else {
+            self.read(&memory);
+        }
+        self.operand(view)
+    }
+
+    fn output(&mut self, view: &TensorView) -> Result<Operand, PlanError> {
+        // What the node leaves unwritten must survive: the device's view of it is read back with the rest.
+        if view.view || !view.tensor.is_contiguous() {
+            self.read(&view.span.range());
+        }
+        self.operand(view)
+    }
+
+    fn operand(&mut self, view: &TensorView) -> Result<Operand, PlanError> {
+        let addresses = view.span.range();
+        self.used.insert(addresses.clone());
+        let Binding { buffer, offset, length } = self.memory.find(&addresses)?;
+        Ok(Operand { addresses, reference: BufferRef::direct(&buffer, offset, length) })
+    }
+
+    /// Orders a command after those it depends on, and notes what it writes.
+    fn order(&mut self, inputs: &[Operand], outputs: &[Operand]) {
+        let addresses = |operand: &Operand| operand.addresses.clone();
+        let (reads, writes): (Vec<_>, Vec<_>) =
+            (inputs.iter().map(addresses).collect(), outputs.iter().map(addresses).collect());
+        if self.hazards.command(&reads, &writes) {
+            self.list.barrier();
+        }
+        for written in writes {
+            self.converted.retain(|c| !overlap(&c.source, &written));
+            self.written.insert(written);
+        }
+    }
+
+    fn host_call(
+        &mut self,
+        function: &Arc<dyn HostFunction>,
+        inputs: Vec<Operand>,
+        output: Operand,
+    ) -> Result<(), PlanError> {
+        self.order(&inputs, slice::from_ref(&output));
+        let inputs = inputs.into_iter().map(|input| input.reference).collect();
+        self.list.host_call(function, inputs, output.reference)?;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Plan, PlanError> {
+        let list = self.list.finish();
+        let bindings = |set: &RangeSet| {
+            let mut parts = Vec::new();
+            set.iter().try_for_each(|range| self.memory.split(range, &mut parts)).map(|()| parts)
+        };
+        for part in bindings(&self.flush_once)? {
+            part.buffer.flush(part.offset..part.offset + part.length)?;
+        }
+        Ok(Plan {
+            commands: (!list.commands().is_empty()).then(|| Arc::new(list)),
+            scratch_bytes: self.arena.size(),
+            flush: bindings(&self.flush)?,
+            invalidate: bindings(&self.dispatched)?,
+            used: self.used,
+            shared: false,
+            share: self.share,
+            weights_generation: 0,
+            awaiting: None,
+        })
+    }
+}
+
+/// Bytes of a tensor's elements, without gaps.
+fn data_bytes(tensor: &Tensor) -> usize {
+    tensor.dtype.row_bytes(tensor.ne[0]) * tensor.rows()
+}
+
+/// Whether the program may touch memory of `node` as soon as `graph_compute` has returned: it writes the inputs of its next
+/// graph, and memory outside our buffers, without asking us. Weights stay as they are.
+fn is_shared(context: &DeviceContext, node: &GraphNode) -> bool {
+    let foreign = |view: &TensorView| !context.buffers.contains(&view.span.range());
+    node.inputs().any(|view| !view.weights && (view.input || foreign(view))) || foreign(&node.output)
+}
+
+/// Work has to run on the array (`GGML_HSA_REQUIRE_ARRAY`) and has no kernel: what it is, and why it cannot run there.
+fn array_required(node: &GraphNode, reason: &HostReason) -> PlanError {
+    let hint = if reason.pending { format!("; with {GGML_HSA_JIT}=eager graphs wait for it") } else { String::new() };
+    PlanError::ArrayRequired(format!(
+        "{} belongs on the array and would run on the host, which {GGML_HSA_REQUIRE_ARRAY} forbids: {}{hint}",
+        node.describe(),
+        reason.text
+    ))
+}

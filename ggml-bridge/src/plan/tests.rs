@@ -1,0 +1,123 @@
+use super::Plan;
+use crate::config::Config;
+use crate::context::DeviceContext;
+use crate::drivers;
+use crate::graph::{Graph, GraphNode, TensorView};
+use crate::host_memory::HostSpan;
+use crate::tally::Tally;
+use aie_hal::{ArchRegistry, Counters};
+use aie_jit_iron::{JitPolicy, KernelStore, ReferenceCompiler};
+use aie_ops::{DataType, OpParams, Tensor};
+use rstest::rstest;
+use std::sync::Arc;
+
+/// A simulated NPU, with or without a compiler.
+fn context(policy: JitPolicy, compiler: bool, require_array: bool, cpu_fallback: bool) -> DeviceContext {
+    let device = drivers::mock(ArchRegistry::builtin()).open(&"mock:aie2p".parse().unwrap()).unwrap().remove(0);
+    let builder = KernelStore::builder().policy(policy);
+    let builder = if compiler { builder.compiler(Arc::new(ReferenceCompiler)) } else { builder };
+    let config = Config { require_array, cpu_fallback, ..Config::default() };
+    DeviceContext::new(0, device, Arc::new(builder.build().unwrap()), &config)
+}
+
+/// A tensor in a buffer of its own.
+fn view(context: &DeviceContext, id: usize, dtype: DataType, ne: [usize; 4]) -> TensorView {
+    let tensor = Tensor::contiguous(dtype, ne);
+    let (base, _) = context.allocate(tensor.span_bytes()).unwrap();
+    // SAFETY: the buffer has these bytes, and lives as long as the NPU.
+    let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
+    TensorView { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+}
+
+/// A sum, which belongs on the array, or a copy, which belongs on the host.
+fn graph(context: &DeviceContext, op: &'static str, sources: usize) -> Graph {
+    let view = |id| view(context, id, DataType::F32, [64, 2, 1, 1]);
+    let sources: Vec<_> = (0..sources).map(|id| Some(view(id))).collect();
+    let (name, params, output) = ("ffn_out-3".into(), OpParams::default(), view(9));
+    Graph { nodes: vec![GraphNode { name, op, params, output, further_outputs: Vec::new(), sources }] }
+}
+
+fn warning(context: &DeviceContext) -> Option<String> {
+    let mut tally = Tally::default();
+    tally.add(&context.statistics.operations());
+    tally.warning()
+}
+
+#[test]
+fn of_a_cache_only_what_others_may_have_written_is_flushed() {
+    let context = context(JitPolicy::Off, false, false, true);
+    let rows = view(&context, 0, DataType::F32, [64, 2, 1, 1]);
+    let places = view(&context, 1, DataType::I64, [2, 1, 1, 1]);
+    let cache = view(&context, 2, DataType::F16, [64, 1024, 1, 1]);
+    let output = TensorView { id: 3, view: true, ..cache };
+    let flushed = |cache: TensorView| {
+        let sources = vec![Some(rows), Some(places), Some(cache)];
+        let (name, params) = (String::new(), OpParams::default());
+        let node = GraphNode { name, op: "SET_ROWS", params, output, further_outputs: Vec::new(), sources };
+        let plan = Plan::build(&context, &Graph { nodes: vec![node] }).unwrap();
+        plan.flush.iter().map(|part| part.length).sum::<usize>()
+    };
+    let inputs = rows.span.length() + places.span.length();
+    assert_eq!(flushed(cache), inputs);
+    context.share_results(usize::MAX - 1);
+    assert_eq!(flushed(cache), inputs, "an address that is not in our buffers");
+    context.share_results(cache.span.address() + 8);
+    assert_eq!(flushed(cache), inputs + cache.span.length());
+}
+
+#[rstest]
+#[case::off(JitPolicy::Off, false, "compiling is off (GGML_HSA_JIT)")]
+#[case::off_with_a_compiler(JitPolicy::Off, true, "compiling is off (GGML_HSA_JIT)")]
+#[case::eager(JitPolicy::Eager, false, "no compiler")]
+#[case::background(JitPolicy::Background, true, "is being compiled; with GGML_HSA_JIT=eager graphs wait for it")]
+fn a_sum_without_a_kernel_is_an_error(
+    #[case] policy: JitPolicy,
+    #[case] compiler: bool,
+    #[case] expected: &str,
+    #[values(false, true)] cpu_fallback: bool,
+) {
+    let context = context(policy, compiler, true, cpu_fallback);
+    let graph = graph(&context, "ADD", 2);
+    // Claimed, or llama.cpp would compute it on the CPU unseen.
+    assert!(context.supports(&graph.nodes[0].node()));
+    let message = Plan::build(&context, &graph).unwrap_err().to_string();
+    let node = "node \"ffn_out-3\", ADD of f32 [64, 2], f32 [64, 2] to f32 [64, 2] belongs on the array";
+    assert!(message.contains(node) && message.ends_with(expected), "{message}");
+    assert!(message.contains("GGML_HSA_REQUIRE_ARRAY"), "{message}");
+    assert_eq!(warning(&context), None);
+}
+
+#[test]
+fn with_a_kernel_there_is_none() {
+    let context = context(JitPolicy::Eager, true, true, false);
+    let graph = graph(&context, "ADD", 2);
+    assert!(context.supports(&graph.nodes[0].node()));
+    Plan::build(&context, &graph).unwrap();
+}
+
+#[test]
+fn what_belongs_on_the_host_may_run_there() {
+    let required = context(JitPolicy::Off, false, true, true);
+    let plan = Plan::build(&required, &graph(&required, "CONT", 1)).unwrap();
+    required.statistics.graph(plan.share(), false, 1, &Counters::default());
+    assert_eq!(warning(&required), None);
+    let unclaimed = context(JitPolicy::Off, false, true, false);
+    assert!(!unclaimed.supports(&graph(&unclaimed, "CONT", 1).nodes[0].node()));
+}
+
+#[test]
+fn without_the_setting_it_is_counted_and_reported_at_the_end() {
+    let optional = context(JitPolicy::Off, false, false, true);
+    let plan = Plan::build(&optional, &graph(&optional, "ADD", 2)).unwrap();
+    assert_eq!(warning(&optional), None);
+    for _ in 0..3 {
+        optional.statistics.graph(plan.share(), false, 1, &Counters::default());
+    }
+    let warning = warning(&optional).unwrap();
+    let expected = "dispatches 0, nodes on the host 3, 3 of them operations of the array; most frequent reason (3 nodes): no \
+                    kernel directory (GGML_HSA_KERNEL_DIR is not set); no cache; compiling is off (GGML_HSA_JIT)";
+    assert!(warning.contains(expected), "{warning}");
+    // Without the setting, and without work on the CPU, llama.cpp gets what has no kernel.
+    let unclaimed = context(JitPolicy::Off, false, false, false);
+    assert!(!unclaimed.supports(&graph(&optional, "ADD", 2).nodes[0].node()));
+}

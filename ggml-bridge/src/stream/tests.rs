@@ -1,0 +1,118 @@
+use super::{ComputeError, Stream};
+use crate::doubles::{self, OneNode, coherent, loads, lost, memory, out_of_memory};
+use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
+use aie_hal::{Buffer, DeviceError, Queue, Semaphore, SubmitError, WaitError};
+use std::sync::Arc;
+
+fn failed() -> WaitError {
+    WaitError::Failed(Arc::new(lost()))
+}
+
+/// A queue that takes `submissions` submissions.
+fn queue(submissions: usize) -> Arc<dyn Queue> {
+    let mut queue = MockQueue::new();
+    queue.expect_submit().times(submissions).returning(|_| Ok(()));
+    Arc::new(queue)
+}
+
+/// Makes `device` create a semaphore that is waited for once for each of `results`.
+fn semaphore(device: &mut MockDevice, results: &'static [Result<(), ()>]) {
+    device.expect_create_semaphore().times(1).returning(move |_| {
+        let mut semaphore = MockSemaphore::new();
+        let mut results = results.iter();
+        semaphore
+            .expect_wait_blocking()
+            .times(results.len())
+            .returning(move |_, _| results.next().unwrap().map_err(|()| failed()));
+        Ok(Arc::new(semaphore) as Arc<dyn Semaphore>)
+    });
+}
+
+/// A stream on `device` and `queue`, with a copy for it.
+fn rig(device: MockDevice, queue: Arc<dyn Queue>, asynchronous: bool, from: MockBuffer) -> (Stream, OneNode) {
+    let context = doubles::context(device);
+    let graph = OneNode::copy(&context, Arc::new(from), coherent(64));
+    (Stream::new(context, queue, asynchronous).unwrap(), graph)
+}
+
+fn flushed() -> MockBuffer {
+    let mut buffer = memory(64);
+    buffer.expect_flush().returning(|_| Ok(()));
+    buffer
+}
+
+#[test]
+fn a_queue_that_fails_leaves_nothing_in_flight() {
+    let mut device = doubles::device();
+    semaphore(&mut device, &[]);
+    let mut queue = MockQueue::new();
+    queue.expect_submit().times(2).returning(|_| Err(SubmitError::Device(lost())));
+    let (stream, graph) = rig(device, Arc::new(queue), true, flushed());
+    for _ in 0..2 {
+        let cause = stream.compute(&graph).unwrap_err();
+        assert!(matches!(cause, ComputeError::Submit(SubmitError::Device(DeviceError::Lost(_)))), "{cause}");
+    }
+    assert_eq!(stream.point().value, 0);
+}
+
+#[test]
+fn a_failed_timeline_is_replaced() {
+    let mut device = doubles::device();
+    semaphore(&mut device, &[Err(())]);
+    semaphore(&mut device, &[Ok(())]);
+    let (stream, graph) = rig(device, queue(2), false, flushed());
+    let cause = stream.compute(&graph).unwrap_err();
+    assert_eq!(cause.to_string(), failed().to_string());
+    assert_eq!(stream.point().value, 0);
+    stream.compute(&graph).unwrap();
+    assert_eq!(stream.point().value, 1);
+}
+
+#[test]
+fn a_failure_that_shows_late_fails_the_next_graph_once() {
+    let mut device = doubles::device();
+    semaphore(&mut device, &[Err(())]);
+    semaphore(&mut device, &[Ok(())]);
+    let (stream, graph) = rig(device, queue(2), true, flushed());
+    stream.compute(&graph).unwrap();
+    stream.synchronize();
+    let cause = stream.compute(&graph).unwrap_err().to_string();
+    assert!(cause.starts_with("an earlier graph failed: ") && cause.contains("unplugged"), "{cause}");
+    stream.compute(&graph).unwrap();
+}
+
+#[test]
+fn without_a_semaphore_there_is_no_stream() {
+    let mut device = doubles::device();
+    device.expect_create_semaphore().returning(|_| Err(lost()));
+    assert_eq!(Stream::new(doubles::context(device), queue(0), true).err(), Some(lost()));
+}
+
+#[test]
+fn inputs_that_cannot_be_flushed_are_not_computed_with() {
+    let mut device = doubles::device();
+    semaphore(&mut device, &[]);
+    let mut from = memory(64);
+    from.expect_flush().returning(|_| Err(lost()));
+    let (stream, graph) = rig(device, queue(0), true, from);
+    let cause = stream.compute(&graph).unwrap_err();
+    assert!(matches!(cause, ComputeError::Flush(DeviceError::Lost(_))), "{cause}");
+}
+
+#[test]
+fn without_scratch_memory_a_graph_fails_and_the_next_tries_again() {
+    let mut device = doubles::device();
+    semaphore(&mut device, &[Ok(())]);
+    loads(&mut device);
+    // A copy of the weights, then scratch memory, twice; then there is enough for the latter.
+    device.expect_allocate().times(2).returning(|_| Err(out_of_memory()));
+    device.expect_allocate().times(1).returning(|params| Ok(coherent(params.size) as Arc<dyn Buffer>));
+    let context = doubles::context(device);
+    let graph = OneNode::product(&context);
+    let stream = Stream::new(Arc::clone(&context), queue(1), true).unwrap();
+    let cause = stream.compute(&graph).unwrap_err();
+    assert!(matches!(cause, ComputeError::Scratch(DeviceError::OutOfMemory { .. })), "{cause}");
+    assert!(cause.to_string().starts_with("scratch memory for conversions: out of memory"), "{cause}");
+    assert_eq!(context.weights.counts().refused, 1);
+    stream.compute(&graph).unwrap();
+}
