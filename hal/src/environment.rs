@@ -2,7 +2,7 @@
 //!
 //! Choices that shape it:
 //!
-//! - **Each crate declares its own variables**, in a file `settings.rs` with the macro [`settings!`](crate::settings): constants
+//! - **Each crate declares its own variables**, in a file `settings.rs` with the macro [`settings!`](macro@crate::settings): constants
 //!   that are spelled like the variables, so that a search for a name finds the declaration, the code that reads it and the
 //!   page. `docs/environment.md` is generated from these files.
 //! - **Read once.** [`Environment::process`] is a copy made at its first use. Reading the environment while C code changes it is
