@@ -4,12 +4,14 @@
 //! artifact is made, so that a driver never hands a damaged file, or one for another generation, to a
 //! device: loading a design of the wrong generation blocks a real NPU until its driver resets it.
 
+use crate::arch::Arch;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
 use crate::format::instructions::{InstructionError, InstructionStream};
 use crate::format::pdi::{Pdi, PdiError};
 use sha2::{Digest as _, Sha256};
-use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
 /// Why two files do not make an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,6 +47,28 @@ pub enum ArtifactError {
         expected: u8,
         /// The number there is.
         found: u8,
+    },
+}
+
+/// Why [`KernelArtifact::from_files`] has no kernel.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArtifactFileError {
+    /// A file cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file is not valid, or the instructions are for another generation.
+    #[error("{}: {source}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ArtifactError,
     },
 }
 
@@ -126,6 +150,36 @@ impl KernelArtifact {
         identity.update(&instructions);
         let identity = Digest(identity.finalize().into());
         Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity })
+    }
+
+    /// Reads the PDI and the instruction stream of a kernel for `arch` and validates both. The kernel is named after the
+    /// file of the PDI.
+    ///
+    /// ```no_run
+    /// use aie_hal::{ArchRegistry, KernelArtifact};
+    ///
+    /// let arch = ArchRegistry::builtin().get("aie2p").expect("a built-in generation");
+    /// let kernel = KernelArtifact::from_files(&arch, "add.pdi", "add_insts.bin")?;
+    /// println!("{} takes {} arguments", kernel.name(), kernel.argument_count());
+    /// # Ok::<(), aie_hal::artifact::ArtifactFileError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ArtifactFileError`], which names the file.
+    pub fn from_files(
+        arch: &Arch,
+        pdi: impl AsRef<Path>,
+        instructions: impl AsRef<Path>,
+    ) -> Result<Self, ArtifactFileError> {
+        let (pdi, instructions) = (pdi.as_ref(), instructions.as_ref());
+        let read = |path: &Path| {
+            fs::read(path).map_err(|source| ArtifactFileError::Unreadable { path: path.to_owned(), source })
+        };
+        let name = pdi.file_stem().unwrap_or_default().to_string_lossy();
+        Self::new(name, arch.name.as_str(), arch.dev_gen, read(pdi)?, read(instructions)?).map_err(|source| {
+            let path = if matches!(source, ArtifactError::Pdi { .. }) { pdi } else { instructions };
+            ArtifactFileError::Invalid { path: path.to_owned(), source }
+        })
     }
 
     /// The kernel's name.
@@ -277,6 +331,29 @@ mod tests {
         assert!(std::ptr::eq(artifact.instructions(), clone.instructions()));
         fn assert_thread_safe<T: Send + Sync + 'static>(_: &T) {}
         assert_thread_safe(&clone);
+    }
+
+    #[test]
+    fn files_are_read_and_errors_name_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let arch = crate::ArchRegistry::builtin().get("aie2p").unwrap();
+        let files = ["add.pdi", "add_insts.bin"].map(|name| folder.path().join(name));
+        let load = || KernelArtifact::from_files(&arch, &files[0], &files[1]);
+        let expected = artifact("add", &[0, 1]);
+        fs::write(&files[0], expected.pdi()).unwrap();
+        let error = load().unwrap_err();
+        assert!(matches!(&error, ArtifactFileError::Unreadable { path, .. } if *path == files[1]), "{error}");
+        fs::write(&files[1], expected.instructions()).unwrap();
+        let kernel = load().unwrap();
+        assert_eq!((kernel.name(), kernel.arch(), kernel.identity()), ("add", "aie2p", expected.identity()));
+
+        fs::write(&files[1], instructions(Header::aie2(1), &[0])).unwrap();
+        let error = load().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: kernel add: expected instructions for aie2p", files[1].display())));
+        fs::write(&files[0], b"no PDI").unwrap();
+        let error = load().unwrap_err();
+        assert!(error.to_string().starts_with(&files[0].display().to_string()), "{error}");
+        assert!(std::error::Error::source(&error).is_some());
     }
 
     #[test]
