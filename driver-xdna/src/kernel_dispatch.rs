@@ -16,7 +16,9 @@
 mod doorbell;
 mod queue;
 
+use crate::accel::device::state_error;
 use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, Packet, PdiRef};
+use crate::agent_status::AgentStatus;
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use doorbell::Doorbell;
@@ -24,12 +26,10 @@ use hsa_sys::*;
 use parking_lot::{Mutex, MutexGuard};
 use queue::{ARGUMENTS, Kernargs, Queue};
 use std::collections::{HashMap, HashSet};
-use std::ffi::c_void;
 use std::fmt::{Debug, Formatter};
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Packets one doorbell sends at most: published firmware failed with 41 commands in a chain.
@@ -65,7 +65,7 @@ struct State {
 
 /// An agent of ROCR from 2026. Thread-safe; calls into the runtime are made one at a time.
 pub struct KernelDispatchAgent {
-    info: AgentInfo,
+    status: AgentStatus,
     discovered: Discovered,
     limit: Duration,
     packets_per_doorbell: usize,
@@ -73,19 +73,14 @@ pub struct KernelDispatchAgent {
     frequency: u64,
     /// Also the lock for the runtime, whose tables for AIE memory have none.
     state: Mutex<ManuallyDrop<State>>,
-    lost: OnceLock<String>,
     /// Whether the runtime has ever processed a packet.
     processes: AtomicBool,
-    contexts_created: AtomicU64,
-    doorbells: AtomicU64,
-    allocations: AtomicU64,
     session: ManuallyDrop<Arc<Session>>,
 }
 
 impl Debug for KernelDispatchAgent {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        let mut debug = f.debug_struct("KernelDispatchAgent");
-        debug.field("info", &self.info).field("lost", &self.lost.get()).finish_non_exhaustive()
+        f.debug_struct("KernelDispatchAgent").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
@@ -119,49 +114,28 @@ impl KernelDispatchAgent {
             }
             Err(error) => Some(error),
         });
-        let info = AgentInfo {
-            name: discovered.name.clone(),
-            library: session.library().to_owned(),
-            runtime: session.version().to_string(),
-            interface: Some(session.interface()),
-            data_bytes: discovered.data_bytes,
-            data_granule: discovered.data_granule,
-            heap_bytes: discovered.heap_bytes,
-        };
         let agent = Self {
-            info,
+            status: AgentStatus::new(session.describe(&discovered)),
             discovered,
             limit,
             packets_per_doorbell,
             frequency: frequency.max(1),
             state: Mutex::new(ManuallyDrop::new(state)),
-            lost: OnceLock::new(),
             processes: AtomicBool::new(false),
-            contexts_created: AtomicU64::new(0),
-            doorbells: AtomicU64::new(0),
-            allocations: AtomicU64::new(0),
             session: ManuallyDrop::new(session),
         };
         // Dropping the agent gives back what was made so far.
         failed.map_or(Ok(agent), Err)
     }
 
-    fn alive(&self) -> Result<(), AgentError> {
-        self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
-    }
-
-    fn lose(&self, cause: String) -> AgentError {
-        AgentError::Lost(self.lost.get_or_init(|| cause).clone())
-    }
-
     /// The lock of a living agent. A doorbell that does not return leaves it after the limit.
     fn lock(&self) -> Result<MutexGuard<'_, ManuallyDrop<State>>, AgentError> {
-        self.alive()?;
+        self.status.alive()?;
         let patience = self.limit.saturating_mul(4);
         let state = self.state.try_lock_for(patience);
-        let state =
-            state.ok_or_else(|| self.lose(format!("a call into the runtime has not returned for {patience:?}")))?;
-        self.alive()?;
+        let state = state
+            .ok_or_else(|| self.status.lose(format!("a call into the runtime has not returned for {patience:?}")))?;
+        self.status.alive()?;
         Ok(state)
     }
 
@@ -193,7 +167,7 @@ impl KernelDispatchAgent {
         while queue.pending() + packets.len() as u64 > queue.size() {
             // A runtime may move its read index a little after the last signal.
             if Instant::now() >= end {
-                return Err(self.lose(format!("the runtime has left packets in its ring for {:?}", self.limit)));
+                return Err(self.status.lose(format!("the runtime has left packets in its ring for {:?}", self.limit)));
             }
             std::thread::yield_now();
         }
@@ -206,11 +180,11 @@ impl KernelDispatchAgent {
         }
         let known = seen.len();
         seen.extend(packets.iter().map(|packet| packet.pdi_index));
-        self.contexts_created.fetch_add(u64::from(seen.len() > known), Ordering::Relaxed);
-        self.doorbells.fetch_add(1, Ordering::Relaxed);
+        self.status.contexts_created.fetch_add(u64::from(seen.len() > known), Ordering::Relaxed);
+        self.status.doorbells.fetch_add(1, Ordering::Relaxed);
         let last = queue.publish(packets.len() as u64);
         if !doorbell.ring(queue.doorbell(), last, self.limit) {
-            return Err(self.lose(format!(
+            return Err(self.status.lose(format!(
                 "a doorbell for {} packets has not returned for {:?}; the runtime or the kernel driver below it hangs",
                 packets.len(),
                 self.limit
@@ -263,12 +237,12 @@ impl KernelDispatchAgent {
                 return Err(AgentError::Unsupported(format!(
                     "{} ({}): this runtime accepts packets but never processes them, as ROCR 6.x does; install ROCR of ROCm \
                      7.0 or newer",
-                    self.info.library.display(),
-                    self.info.runtime
+                    self.info().library.display(),
+                    self.info().runtime
                 )));
             }
             if Instant::now() >= end {
-                return Err(self.lose(format!(
+                return Err(self.status.lose(format!(
                     "command {} of a chain has not signalled for {:?}, and the runtime reported no error",
                     first + completed,
                     self.limit
@@ -290,12 +264,8 @@ fn failed_signal(command: usize, value: hsa_signal_value_t, error: Option<String
     let name = state.and_then(hsa_amd_aie_ert_state::name).map_or(String::new(), |name| format!(" ({name})"));
     let error = error.map_or(String::new(), |error| format!("; the runtime says: {error}"));
     let reason = format!("command {command} ended with completion signal {value}{name}{error}");
-    match state {
-        Some(HSA_AMD_AIE_ERT_STATE_TIMEOUT | HSA_AMD_AIE_ERT_STATE_NORESPONSE) => {
-            AgentError::Timeout { command: Some(command), reason }
-        }
-        _ => AgentError::Failed { command: Some(command), reason },
-    }
+    // How long it ran is not known.
+    state_error(state.map_or(0, |state| state.0), Some(command), Duration::ZERO, Duration::MAX, reason)
 }
 
 fn create_signal(session: &Session) -> Result<hsa_signal_t, AgentError> {
@@ -307,15 +277,11 @@ fn create_signal(session: &Session) -> Result<hsa_signal_t, AgentError> {
 
 impl Agent for KernelDispatchAgent {
     fn info(&self) -> &AgentInfo {
-        &self.info
+        &self.status.info
     }
 
     fn counts(&self) -> AgentCounts {
-        AgentCounts {
-            doorbells: self.doorbells.load(Ordering::Relaxed),
-            contexts_created: self.contexts_created.load(Ordering::Relaxed),
-            allocations: self.allocations.load(Ordering::Relaxed),
-        }
+        self.status.counts()
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
@@ -324,33 +290,19 @@ impl Agent for KernelDispatchAgent {
             MemoryPool::Data => self.discovered.data,
             MemoryPool::DeviceHeap => self.discovered.heap,
         };
-        let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: The pool is the agent's, and `address` a place for one pointer.
-        let status = unsafe {
-            (self.session.api().hsa_amd_memory_pool_allocate)(
-                from,
-                bytes,
-                HSA_AMD_MEMORY_POOL_STANDARD_FLAG,
-                &raw mut address,
-            )
-        };
-        let host = NonNull::new(address.cast::<u8>()).filter(|_| status == HSA_STATUS_SUCCESS).ok_or_else(|| {
-            AgentError::OutOfMemory(format!(
-                "the runtime has no {bytes} bytes of {} memory: {}",
-                pool.name(),
-                self.session.api().describe(status)
-            ))
+        let host = self.session.allocate(from, bytes).map_err(|cause| {
+            AgentError::OutOfMemory(format!("the runtime has no {bytes} bytes of {} memory: {cause}", pool.name()))
         })?;
-        self.allocations.fetch_add(1, Ordering::Relaxed);
-        Ok(Allocation { pool, host, length: bytes, device_address: address.expose_provenance() as u64 })
+        self.status.allocations.fetch_add(1, Ordering::Relaxed);
+        let device_address = host.as_ptr().expose_provenance() as u64;
+        Ok(Allocation { pool, host: host.cast(), length: bytes, device_address })
     }
 
     fn free(&self, allocation: Allocation) {
         // Memory of a lost agent may still be in use by it, so it stays.
         if let Ok(_state) = self.lock() {
             // SAFETY: The allocation is of this runtime, its owner gives it up, and nothing in flight uses it.
-            let status = unsafe { (self.session.api().hsa_amd_memory_pool_free)(allocation.host.as_ptr().cast()) };
-            if let Err(error) = self.session.check("hsa_amd_memory_pool_free", status) {
+            if let Err(error) = unsafe { self.session.free(allocation.host.as_ptr().cast()) } {
                 tracing::warn!("{} bytes at {:?}: {error}", allocation.length, allocation.host);
             }
         }
@@ -376,7 +328,7 @@ impl Agent for KernelDispatchAgent {
         let id = ContextId(state.next);
         state.next += 1;
         state.contexts.insert(id, Context { queue, pdis: pdis.to_vec(), seen: HashSet::new() });
-        self.contexts_created.fetch_add(1, Ordering::Relaxed);
+        self.status.contexts_created.fetch_add(1, Ordering::Relaxed);
         Ok(id)
     }
 
@@ -406,7 +358,7 @@ impl Agent for KernelDispatchAgent {
 
 impl Drop for KernelDispatchAgent {
     fn drop(&mut self) {
-        if self.lost.get().is_some() {
+        if self.status.is_lost() {
             // The runtime is in the middle of something and may use any of it, so all of it stays, started.
             return;
         }

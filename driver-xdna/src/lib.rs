@@ -7,13 +7,15 @@
 //! - A logical device, its buffers and queues are the same for every [`route::Route`]. Memory is cut from few large allocations;
 //!   the HAL's executor packs what is pending into few chains, and starts them ahead.
 //! - An [`agent::Agent`] is one NPU, as what is below offers it: [`direct`] is the kernel driver itself, and the default. For
-//!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `gate` that keeps it off their defects, and [`kernel_dispatch`] to later
-//!   ones. [`interface`] tells which a library speaks, [`library`] finds it.
+//!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `ioctl_interposer` that keeps it off their defects, and
+//!   [`kernel_dispatch`] to later ones. [`interface`] tells which a library speaks, [`library`] finds it.
 //!
 //! # What this has run on
 //! A simulated kernel device, directly and through AMD's unmodified ROCR 7.2.4; never on an NPU.
 
+mod accel;
 pub mod agent;
+mod agent_status;
 mod arena;
 mod at_exit;
 mod coherence;
@@ -24,8 +26,8 @@ mod device;
 pub mod direct;
 pub mod discovery;
 mod ert;
-mod gate;
 pub mod interface;
+mod ioctl_interposer;
 pub mod kernel_dispatch;
 mod kfd;
 pub mod library;

@@ -1,10 +1,11 @@
 //! A started HSA runtime: `hsa_init` to `hsa_shut_down`, its AIE agents and their pools.
 
-use crate::agent::{AgentError, PacketInterface};
+use crate::agent::{AgentError, AgentInfo, PacketInterface};
 use crate::interface::{self, RuntimeVersion};
 use hsa_sys::*;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 
 /// A started runtime. Shut down when dropped.
 #[derive(Debug)]
@@ -124,6 +125,45 @@ impl Session {
             HSA_STATUS_SUCCESS | HSA_STATUS_INFO_BREAK => Ok(()),
             HSA_STATUS_ERROR_OUT_OF_RESOURCES => Err(AgentError::OutOfMemory(text())),
             _ => Err(AgentError::Failed { command: None, reason: text() }),
+        }
+    }
+
+    /// Allocates `bytes` bytes of a pool.
+    ///
+    /// # Errors
+    /// As [`Session::check`]; [`AgentError::Unsupported`] for an allocation without an address.
+    pub fn allocate(&self, pool: hsa_amd_memory_pool_t, bytes: usize) -> Result<NonNull<c_void>, AgentError> {
+        let mut address: *mut c_void = std::ptr::null_mut();
+        let flags = HSA_AMD_MEMORY_POOL_STANDARD_FLAG;
+        // SAFETY: a pool that does not exist is an error of the call, and `address` a place for one pointer.
+        let status = unsafe { (self.api.hsa_amd_memory_pool_allocate)(pool, bytes, flags, &raw mut address) };
+        self.check(&format!("hsa_amd_memory_pool_allocate of {bytes} bytes"), status)?;
+        NonNull::new(address).ok_or_else(|| AgentError::Unsupported("an allocation without an address".into()))
+    }
+
+    /// Frees an allocation.
+    ///
+    /// # Errors
+    /// As [`Session::check`].
+    ///
+    /// # Safety
+    /// The allocation is of this runtime, and nobody uses it any more.
+    pub unsafe fn free(&self, address: *mut c_void) -> Result<(), AgentError> {
+        // SAFETY: as the caller promises.
+        let status = unsafe { (self.api.hsa_amd_memory_pool_free)(address) };
+        self.check("hsa_amd_memory_pool_free", status)
+    }
+
+    /// What an agent of this session says of itself to the driver above.
+    pub(crate) fn describe(&self, agent: &Discovered) -> AgentInfo {
+        AgentInfo {
+            name: agent.name.clone(),
+            library: self.library.clone(),
+            runtime: self.version.to_string(),
+            interface: Some(self.interface),
+            data_bytes: agent.data_bytes,
+            data_granule: agent.data_granule,
+            heap_bytes: agent.heap_bytes,
         }
     }
 

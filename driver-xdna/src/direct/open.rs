@@ -5,36 +5,32 @@
 //! used in place. It ends with one real round trip, a kernel that configures nothing and has no instructions: what would fail at
 //! the first dispatch fails here, with the reason.
 
-use super::bo::{Bo, Kind};
-use super::command::{ChainState, CommandBuffer};
-use super::completion::{Completion, WaitError};
-use super::context::Context;
-use super::node::{CallError, Mapping, Node};
-use super::{DirectAgent, State, is_exhaustion};
+use super::in_flight::Ended;
+use super::{DirectAgent, State};
+use crate::accel::bo::{Bo, BoKind};
+use crate::accel::command_buffer::CommandBuffer;
+use crate::accel::completion::WaitMethod;
+use crate::accel::context::{HardwareContext, is_exhausted};
+use crate::accel::device::AccelDevice;
+use crate::accel::node::{CallError, Mapping, Node};
+use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method};
 use crate::agent::{AgentError, AgentInfo, Packet, PdiRef};
+use crate::agent_status::AgentStatus;
 use aie_device_memory::Region;
 use aie_hal::Arch;
-use aie_hal::format::cdo::CdoBuilder;
-use aie_hal::format::instructions::{Header, InstructionWriter};
-use aie_hal::format::pdi;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::{
-    AMDXDNA_INVALID_ADDR, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION, amdxdna_drm_get_info,
-    amdxdna_drm_query_aie_metadata, amdxdna_drm_query_firmware_version, drm_version,
+    AMDXDNA_INVALID_ADDR, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION, amdxdna_drm_query_firmware_version, drm_version,
 };
-use bytemuck::Pod;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name by which the kernel driver introduces itself.
 const DRIVER: &[u8] = b"amdxdna";
-/// How long the round trip may take: contexts and firmware need tens of milliseconds.
-const ROUND_TRIP_LIMIT: Duration = Duration::from_secs(10);
 
 /// Opens the NPU of generation `arch` behind the accel node at `path`. `limit` is how long a chain may take.
 ///
@@ -45,19 +41,15 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
     let node = Node::open(path).map_err(|cause| refused_open(path, &cause))?;
     let node = Arc::new(node);
     check_driver(&node)?;
-    let metadata: amdxdna_drm_query_aie_metadata =
-        query(&node, DRM_AMDXDNA_QUERY_AIE_METADATA).map_err(|cause| lost(&node, "the array's shape", &cause))?;
-    // npu1 shows a column more than contexts can have: it has no way to memory.
-    let columns = arch.array.columns.min(metadata.cols.into());
-    let tiles = columns as u32 * u32::from(metadata.core.row_count);
-    let heap =
-        Bo::create(&node, Kind::Heap, DEV_MEM_SIZE).map_err(|cause| out_of_memory(&node, "the device heap", &cause))?;
+    let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
+    let heap = Bo::create(&node, BoKind::Heap, DEV_MEM_SIZE)
+        .map_err(|cause| out_of_memory(&node, "the device heap", &cause))?;
     check_addresses(&node)?;
-    let completion = round_trip(&node, arch, tiles, &heap, limit.min(ROUND_TRIP_LIMIT))?;
+    let wait_method = round_trip(&node, arch, tiles, &heap, limit.min(PROBE_LIMIT))?;
     let info = AgentInfo {
         name: arch.name.clone(),
         library: path.to_owned(),
-        runtime: format!("amdxdna kernel driver{}, waits by {}", firmware(&node), completion.name()),
+        runtime: format!("amdxdna kernel driver{}, waits by {wait_method}", firmware(&node)),
         interface: None,
         data_bytes: memory_bytes(),
         data_granule: PAGE,
@@ -66,8 +58,8 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
     let state = State {
         contexts: HashMap::new(),
         next_context: 0,
-        next_flight: 0,
-        ended: BTreeMap::new(),
+        next_chain: 0,
+        ended: Ended::default(),
         free: Vec::new(),
         handles: Vec::new(),
         data: BTreeMap::new(),
@@ -77,19 +69,8 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
     };
     let imports_files = imports_files(&node);
     tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
-    Ok(DirectAgent {
-        info,
-        node,
-        completion,
-        tiles,
-        limit,
-        imports_files,
-        state: Mutex::new(state),
-        lost: OnceLock::new(),
-        contexts_created: AtomicU64::new(0),
-        doorbells: AtomicU64::new(0),
-        allocations: AtomicU64::new(0),
-    })
+    let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
+    Ok(DirectAgent { accel, wait_method, imports_files, state: Mutex::new(state) })
 }
 
 fn refused_open(path: &Path, cause: &std::io::Error) -> AgentError {
@@ -128,17 +109,9 @@ fn check_driver(node: &Node) -> Result<(), AgentError> {
     )))
 }
 
-/// Asks for one structure.
-fn query<T: Pod>(node: &Node, param: u32) -> Result<T, CallError> {
-    let mut value = T::zeroed();
-    let buffer = (&raw mut value).expose_provenance() as u64;
-    node.request(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })?;
-    Ok(value)
-}
-
 /// Firmware version for messages; empty when the kernel does not tell.
 fn firmware(node: &Node) -> String {
-    match query::<amdxdna_drm_query_firmware_version>(node, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION) {
+    match node.query::<amdxdna_drm_query_firmware_version>(DRM_AMDXDNA_QUERY_FIRMWARE_VERSION) {
         Ok(v) => format!(", firmware {}.{}.{}.{}", v.major, v.minor, v.patch, v.build),
         Err(_) => String::new(),
     }
@@ -165,7 +138,7 @@ fn out_of_memory(node: &Node, what: &str, cause: &CallError) -> AgentError {
 
 /// The device has to see a data buffer at the address that this driver will name.
 fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
-    let bo = Bo::create(node, Kind::Data, PAGE).map_err(|cause| out_of_memory(node, "a data buffer", &cause))?;
+    let bo = Bo::create(node, BoKind::Data, PAGE).map_err(|cause| out_of_memory(node, "a data buffer", &cause))?;
     let confirmed = bo.confirmed_address().map_err(|cause| lost(node, "the address of a data buffer", &cause))?;
     if confirmed == bo.device_address() {
         if confirmed != bo.host().as_ptr().addr() as u64 {
@@ -190,15 +163,12 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
 }
 
 /// Runs a kernel that does nothing, and finds out how to wait for it.
-fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<Completion, AgentError> {
+fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Duration) -> Result<WaitMethod, AgentError> {
     let path = node.path().display();
     let unsupported = |reason: String| AgentError::Unsupported(format!("{path}: {reason}"));
-    let no_kernel = |cause: String| unsupported(format!("the kernel for a trial cannot be made: {cause}"));
-    let pdi_bytes = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| no_kernel(cause.to_string()))?;
-    let header = if arch.dev_gen == 3 { Header::aie2(1) } else { Header::aie2p(1) };
-    let instructions = InstructionWriter::new(header).finish().map_err(|cause| no_kernel(cause.to_string()))?;
+    let NopKernel { pdi, instructions } = NopKernel::new(arch.dev_gen == 3)?;
     let upload = |bytes: &[u8]| {
-        let bo = Bo::create(node, Kind::HeapPart(heap), bytes.len())
+        let bo = Bo::create(node, BoKind::HeapPart(heap), bytes.len())
             .map_err(|cause| out_of_memory(node, "a part of the device heap", &cause))?;
         // SAFETY: the part is as long and mapped for reading and writing as long as the heap is, which outlives this region.
         let region = unsafe { Region::mapped(bo.host(), bytes.len(), Arc::new(())) };
@@ -208,9 +178,12 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
         }
         Ok::<Bo, AgentError>(bo)
     };
-    let (pdi, stream) = (upload(&pdi_bytes)?, upload(&instructions)?);
-    let context = Context::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
-        if is_exhaustion(cause.errno()) && cause.call == "CREATE_HWCTX" {
+    let (pdi, stream) = (upload(&pdi)?, upload(&instructions)?);
+    let buffer =
+        || CommandBuffer::create(node).map_err(|cause| unsupported(format!("a command buffer for a trial: {cause}")));
+    let (command, chain) = (buffer()?, buffer()?);
+    let context = HardwareContext::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
+        if is_exhausted(&cause) {
             // Drivers that have given up on their NPU use the same error.
             let given_up = if cause.errno() == libc::ENODEV { ". Or the driver has given up on it, which `dmesg` tells" } else { "" };
             return AgentError::ContextsExhausted(format!(
@@ -220,78 +193,28 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
         }
         unsupported(format!("a context for a trial: {cause}"))
     })?;
-    let tried = try_out(node, &context, &pdi, &stream, instructions.len(), limit);
-    let destroyed = context.destroy(node);
-    match tried {
-        Ok(completion) => {
-            destroyed.map_err(|cause| lost(node, "the context of a trial", &cause))?;
-            Ok(completion)
-        }
-        Err((reason, buffers)) => {
-            // While the context exists the device may still read them.
-            if destroyed.is_err() {
-                buffers.into_iter().for_each(CommandBuffer::leak);
-            }
-            Err(unsupported(format!("a dispatch that does nothing: {reason}")))
-        }
-    }
-}
-
-type Failure = (String, Vec<CommandBuffer>);
-
-fn try_out(
-    node: &Arc<Node>,
-    context: &Context,
-    pdi: &Bo,
-    stream: &Bo,
-    instruction_bytes: usize,
-    limit: Duration,
-) -> Result<Completion, Failure> {
-    let buffer = || CommandBuffer::create(node).map_err(|cause| (format!("a command buffer: {cause}"), Vec::new()));
-    let (command, chain) = (buffer()?, buffer()?);
     let packet = Packet {
         pdi_index: 0,
         pdi: PdiRef { address: pdi.device_address(), bytes: 0 },
         instructions: stream.device_address(),
-        instruction_bytes,
+        instruction_bytes: instructions.len(),
         arguments: (0, 0),
     };
-    command.write_dispatch(&packet, &[]);
-    chain.write_chain([command.handle()].into_iter());
-    let mut execute = super::execute(context.handle, chain.handle(), &[]);
-    if let Err(cause) = node.request(&mut execute) {
-        return Err((cause.to_string(), Vec::new()));
-    }
-    let submitted = context.submitted(execute.seq);
-    let ways = [Completion::Timeline, Completion::WaitCmd];
-    let ways = ways.into_iter().filter(|way| *way == Completion::WaitCmd || context.timeline != 0);
-    let mut tried = Vec::new();
-    if context.timeline == 0 {
-        tried.push("the context has no timeline".to_owned());
-    }
-    for way in ways {
-        match way.wait(node, submitted, limit) {
-            Ok(()) => {
-                return match chain.chain_state(1) {
-                    ChainState::Completed => Ok(way),
-                    ChainState::Ended { state, .. } => {
-                        Err((format!("it ended as `{}`", amdxdna_sys::ert::state::name(state)), vec![command, chain]))
-                    }
-                };
+    let found = find_wait_method(node, context, [&command, &chain], &packet, limit);
+    let destroyed = context.destroy(node);
+    match found {
+        Ok(method) => {
+            destroyed.map_err(|cause| lost(node, "the context of a trial", &cause))?;
+            Ok(method)
+        }
+        Err(cause) => {
+            // While the context exists the device may still read them.
+            if destroyed.is_err() {
+                [command, chain].into_iter().for_each(CommandBuffer::leak);
             }
-            Err(WaitError::NotThere(cause)) => tried.push(cause.to_string()),
-            Err(WaitError::TimedOut) => {
-                return Err((format!("it did not end within {limit:?}"), vec![command, chain]));
-            }
-            Err(WaitError::Call(cause)) => return Err((cause.to_string(), vec![command, chain])),
+            Err(unsupported(cause.to_string()))
         }
     }
-    let reason = format!(
-        "this kernel has no way to wait for a command: {}; Linux 6.14 and later have a timeline for each context, AMD's own module \
-         has WAIT_CMD: update the kernel or that module",
-        tried.join("; ")
-    );
-    Err((reason, vec![command, chain]))
 }
 
 /// Whether the kernel can use a file in place that is mapped for reading, as llama.cpp maps models.

@@ -36,18 +36,15 @@ impl Kernargs {
         slots: usize,
     ) -> Result<Self, AgentError> {
         let bytes = slots * SLOT_WORDS * size_of::<u64>();
-        let mut address: *mut c_void = std::ptr::null_mut();
-        // SAFETY: The pool is one of the session's, and `address` a place for one pointer.
-        let status = unsafe { (session.api().hsa_amd_memory_pool_allocate)(pool, bytes, 0, &raw mut address) };
-        let words =
-            NonNull::new(address.cast::<u64>()).filter(|words| status == HSA_STATUS_SUCCESS && words.is_aligned());
-        let none = || {
-            AgentError::OutOfMemory(format!(
-                "the runtime has no {bytes} bytes for kernel arguments: {}",
-                session.api().describe(status)
-            ))
-        };
-        words.map(|words| Self { words, slots, session: Arc::clone(session) }).ok_or_else(none)
+        let words = session.allocate(pool, bytes).map_err(|cause| {
+            AgentError::OutOfMemory(format!("the runtime has no {bytes} bytes for kernel arguments: {cause}"))
+        })?;
+        // Before the check, so that it is given back.
+        let kernargs = Self { words: words.cast(), slots, session: Arc::clone(session) };
+        match kernargs.words.is_aligned() {
+            true => Ok(kernargs),
+            false => Err(AgentError::Unsupported("memory for kernel arguments that is not aligned".into())),
+        }
     }
 
     /// Writes the arguments of a packet: all addresses, then all sizes. Returns where they are; null without any.
@@ -70,8 +67,7 @@ impl Kernargs {
 impl Drop for Kernargs {
     fn drop(&mut self) {
         // SAFETY: The memory is of this pool, and no packet is in flight.
-        let status = unsafe { (self.session.api().hsa_amd_memory_pool_free)(self.words.as_ptr().cast()) };
-        if let Err(error) = self.session.check("hsa_amd_memory_pool_free", status) {
+        if let Err(error) = unsafe { self.session.free(self.words.as_ptr().cast()) } {
             tracing::warn!("kernel arguments: {error}");
         }
     }

@@ -1,8 +1,8 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
-use super::data::DataBuffers;
-use crate::agent::Argument;
-use crate::gate::Completion;
+use super::data_buffers::DataBuffers;
+use crate::agent::{Argument, Packet};
+use crate::ioctl_interposer::Dispatch;
 use amdxdna_sys::ert::TRANSACTION;
 use amdxdna_sys::limits::{DEV_MEM_BASE, DEV_MEM_SIZE};
 use hsa_sys::*;
@@ -30,8 +30,8 @@ pub(super) struct PacketQueue {
     pub(super) queue: NonNull<hsa_queue_t>,
     /// [`PACKETS`] slots of [`PAYLOAD_BYTES`].
     pub(super) payloads: NonNull<u8>,
-    /// What every packet names for ROCR; the gate puts the real one in.
-    pub(super) imagined_pdi: NonNull<c_void>,
+    /// What every packet names for ROCR; the interposer puts the real one in.
+    pub(super) placeholder_pdi: NonNull<c_void>,
 }
 
 impl PacketQueue {
@@ -41,19 +41,17 @@ impl PacketQueue {
         unsafe { (api.hsa_queue_load_read_index_scacquire)(self.queue.as_ptr()) }
     }
 
-    /// Writes the packet and payload in `slot`. The instructions are at `instructions`, in the buffer that begins at `buffer`:
-    /// ROCR finds a buffer by its first byte, and the gate puts in where the instructions are. It finds the arguments' buffers
-    /// by addresses of the process; the gate puts in where the device sees those that are in `data`. Returns what ROCR leaves
-    /// out of the command it makes of them.
+    /// Writes `packet` and its payload in `slot`. Its instructions are in the buffer that begins at `buffer`: ROCR finds a buffer by
+    /// its first byte, and the interposer puts in where the instructions are. ROCR finds the arguments' buffers by addresses of the
+    /// process; the interposer puts in where the device sees those that are in `data`. Returns the command as it is to be.
     pub(super) fn write(
         &self,
         slot: usize,
         buffer: u64,
-        instructions: u64,
-        instruction_words: u32,
+        packet: &Packet,
         arguments: &[Argument],
         data: &DataBuffers,
-    ) -> Completion {
+    ) -> Dispatch {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
         // The opcode's two words are not counted.
         let words = 2 + count as usize;
@@ -61,7 +59,7 @@ impl PacketQueue {
         // SAFETY: the payload memory has PACKETS slots of PAYLOAD_BYTES, and both bounds were checked above.
         unsafe {
             let payload = self.payloads.add(slot * PAYLOAD_BYTES);
-            payload.cast::<*mut c_void>().write(self.imagined_pdi.as_ptr());
+            payload.cast::<*mut c_void>().write(self.placeholder_pdi.as_ptr());
             let mut word = payload.add(8).cast::<u32>();
             let mut push = |value: u32| {
                 word.write(value);
@@ -71,7 +69,7 @@ impl PacketQueue {
             push(0);
             push(buffer as u32);
             push((buffer >> 32) as u32);
-            push(instruction_words);
+            push((packet.instruction_bytes / 4) as u32);
             for argument in arguments {
                 push(argument.address as u32);
                 push((argument.address >> 32) as u32);
@@ -83,7 +81,7 @@ impl PacketQueue {
                 AmdFormat: HSA_AMD_PACKET_TYPE_AIE_ERT,
                 reserved: 0,
             };
-            let packet = hsa_amd_aie_ert_packet_t {
+            let content = hsa_amd_aie_ert_packet_t {
                 header,
                 command: ert_command(HSA_AMD_AIE_ERT_START_CU, count).unwrap_or_default(),
                 reserved0: 0,
@@ -95,13 +93,11 @@ impl PacketQueue {
                 payload_data: payload.as_ptr().expose_provenance() as u64,
             };
             // The queue's ring has PACKETS packets.
-            self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(packet);
+            self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(content);
         }
-        let seen = arguments.iter().map(|argument| data.seen_by_device(argument.address));
-        let addresses = seen.flat_map(|address| [address as u32, (address >> 32) as u32]);
-        let sizes = arguments.iter().map(|argument| argument.bytes);
-        let arguments = addresses.chain(sizes).collect();
-        Completion { unit: 0, instructions: device_address(instructions), instruction_words, arguments }
+        let seen = |argument: &Argument| Argument { address: data.seen_by_device(argument.address), ..*argument };
+        let instructions = device_address(packet.instructions);
+        Dispatch { packet: Packet { instructions, ..*packet }, arguments: arguments.iter().map(seen).collect() }
     }
 
     /// Rings for packets 0 to `packets`. ROCR does all of its work in here, in this thread.

@@ -2,40 +2,49 @@
 //!
 //! Calls go through the C library, so that a preload library can stand in for the kernel.
 
-use amdxdna_sys::{Request, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx};
+use amdxdna_sys::{
+    DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, RequestCode, amdxdna_drm_create_bo,
+    amdxdna_drm_create_hwctx, amdxdna_drm_get_info, amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version,
+};
+use bytemuck::Pod;
+use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
-/// How often an interrupted or postponed kernel call is made again before its error counts.
+/// How often an interrupted or postponed kernel call is retried before its error counts.
 const ATTEMPTS: usize = 100;
 
-/// An accel node, open for reading and writing. Closed when dropped; the kernel then gives back all that was made through it.
+/// An accel node that is open for reading and writing.
 #[derive(Debug)]
-pub(super) struct Node {
-    file: File,
+pub(crate) struct Node {
+    descriptor: RawFd,
+    /// `None` where the descriptor is somebody else's. Closed when dropped; the kernel then frees all that was made through it.
+    _file: Option<File>,
     path: PathBuf,
 }
 
 /// A kernel call that failed.
-#[derive(Debug)]
-pub(super) struct CallError {
+#[derive(Debug, thiserror::Error)]
+#[error("{call}: {cause}")]
+pub(crate) struct CallError {
     /// Its name.
-    pub(super) call: &'static str,
-    /// The kernel's answer.
-    pub(super) cause: io::Error,
+    pub(crate) call: &'static str,
+    /// The kernel's error.
+    #[source]
+    pub(crate) cause: io::Error,
 }
 
 impl CallError {
     /// The error number; 0 when there is none.
-    pub(super) fn errno(&self) -> i32 {
+    pub(crate) fn errno(&self) -> i32 {
         self.cause.raw_os_error().unwrap_or_default()
     }
 
     /// Whether there was no memory, or no part of the heap, for what was asked.
-    pub(super) fn is_no_memory(&self) -> bool {
+    pub(crate) fn is_no_memory(&self) -> bool {
         match self.errno() {
             libc::ENOMEM | libc::ENOSPC | libc::EPERM | libc::EMFILE | libc::ENFILE => true,
             // Since Linux 7.2 heaps can grow, and a full one asks for the next.
@@ -45,14 +54,8 @@ impl CallError {
     }
 
     /// Whether the device behind the node is gone.
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         matches!(self.errno(), libc::ENODEV | libc::ENXIO | libc::EIO)
-    }
-}
-
-impl std::fmt::Display for CallError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.call, self.cause)
     }
 }
 
@@ -72,51 +75,101 @@ impl Node {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { file, path: path.to_owned() })
+        Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned() })
+    }
+
+    /// A node that somebody else has opened, and closes.
+    pub(crate) fn borrowed(descriptor: RawFd) -> Self {
+        Self { descriptor, _file: None, path: PathBuf::new() }
     }
 
     /// Its path.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes a request; made again when it was interrupted.
+    /// Makes a request, again when it was interrupted.
     ///
     /// # Errors
     /// The kernel's, with the call's name.
-    pub(super) fn request<T: Request>(&self, structure: &mut T) -> Result<(), CallError> {
+    pub(crate) fn request<T: Request>(&self, structure: &mut T) -> Result<(), CallError> {
+        // SAFETY: `T` is the structure of this request and lives across the call. Its bytes may be anything. Addresses inside of it
+        // are those that the caller put there for this request.
+        unsafe { self.raw_request(T::NAME, T::CODE, (&raw mut *structure).cast()) }
+    }
+
+    /// As [`Node::request`], for a caller whose structure may be of another version than this crate's.
+    ///
+    /// # Errors
+    /// The kernel's, with the call's name.
+    ///
+    /// # Safety
+    /// `argument` points to the structure of the request with this code.
+    pub(crate) unsafe fn raw_request(
+        &self,
+        call: &'static str,
+        code: RequestCode,
+        argument: *mut c_void,
+    ) -> Result<(), CallError> {
         let mut attempts = 0;
         loop {
-            let argument: *mut T = structure;
-            // SAFETY: `T` is the structure of this request and lives across the call. Its bytes may be anything. Addresses inside
-            // of it are those that the caller put there for this request.
-            if unsafe { libc::ioctl(self.file.as_raw_fd(), T::CODE.0 as _, argument) } >= 0 {
+            // SAFETY: as the caller promises.
+            if unsafe { libc::ioctl(self.descriptor, code.0 as _, argument) } >= 0 {
                 return Ok(());
             }
             let cause = io::Error::last_os_error();
             attempts += 1;
-            if attempts >= ATTEMPTS || !is_postponed(T::NAME, &cause) {
-                return Err(CallError { call: T::NAME, cause });
+            if attempts >= ATTEMPTS || !is_postponed(call, &cause) {
+                return Err(CallError { call, cause });
             }
         }
+    }
+
+    /// Queries one structure with GET_INFO.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn query<T: Pod>(&self, param: u32) -> Result<T, CallError> {
+        let mut value = T::zeroed();
+        // The kernel writes through the number; the compiler has to know that the structure is reachable.
+        let buffer = (&raw mut value).expose_provenance() as u64;
+        self.request(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })?;
+        Ok(value)
+    }
+
+    /// Rows of cores times columns, of which there are at most `columns`: the tiles of a context that has the whole array. npu1 shows a
+    /// column more than contexts can have: it has no way to memory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn core_tiles(&self, columns: Option<usize>) -> Result<u32, CallError> {
+        let metadata: amdxdna_drm_query_aie_metadata = self.query(DRM_AMDXDNA_QUERY_AIE_METADATA)?;
+        let columns = columns.unwrap_or(usize::MAX).min(metadata.cols.into());
+        Ok(columns as u32 * u32::from(metadata.core.row_count))
+    }
+
+    /// Whether `cause` says that the device is lost, and it does not answer any more: the error numbers of a lost device mean other
+    /// things too.
+    pub(crate) fn is_gone(&self, cause: &CallError) -> bool {
+        let version = || self.query::<amdxdna_drm_query_aie_version>(DRM_AMDXDNA_QUERY_AIE_VERSION);
+        cause.is_lost() && version().is_err_and(|cause| cause.is_lost())
     }
 
     /// Maps `bytes` bytes of the BO at `offset`: anywhere, or over what is mapped at `place`, which belongs to the caller.
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
+    pub(crate) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
         let failed = |cause| CallError { call: "mmap", cause };
         let offset =
             libc::off_t::try_from(offset).map_err(|_| failed(io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
         let flags = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED } else { 0 };
         let wanted = place.map_or(std::ptr::null_mut(), |place| place.as_ptr().cast());
         // SAFETY: without a place the kernel chooses free addresses, and a place is the caller's to replace.
-        let found = unsafe {
-            libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, self.file.as_raw_fd(), offset)
-        };
+        let found =
+            unsafe { libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, self.descriptor, offset) };
         match NonNull::new(found.cast::<u8>()) {
             Some(address) if found != libc::MAP_FAILED => Ok(Mapping { address, bytes }),
             _ => Err(failed(io::Error::last_os_error())),
@@ -126,7 +179,7 @@ impl Node {
 
 /// Pages of this process. Unmapped when dropped.
 #[derive(Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     address: NonNull<u8>,
     bytes: usize,
 }
@@ -141,7 +194,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn reserve(bytes: usize) -> io::Result<Self> {
+    pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses free addresses.
         let found = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
@@ -155,7 +208,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
+    pub(crate) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses free addresses.
         let found =
             unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
@@ -166,17 +219,17 @@ impl Mapping {
     }
 
     /// The first byte.
-    pub(super) fn address(&self) -> NonNull<u8> {
+    pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
     }
 
     /// Its number, for the kernel.
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.address.as_ptr().expose_provenance() as u64
     }
 
     /// Leaves it mapped for the rest of the process.
-    pub(super) fn leak(self) {
+    pub(crate) fn leak(self) {
         std::mem::forget(self);
     }
 }

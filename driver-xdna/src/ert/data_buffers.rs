@@ -2,7 +2,7 @@
 //!
 //! ROCR 7.0 to 7.2 takes for granted that an NPU sees data where the process does. So it is under shared virtual addressing. A
 //! kernel driver that gives out device addresses of its own (amdxdna's `force_iova`) tells them by `GET_BO_INFO`. ROCR is told the
-//! process's address, by which it finds the buffer for the kernel driver, and the gate puts the device's into the command.
+//! process's address, by which it finds the buffer for the kernel driver, and the interposer puts the device's into the command.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

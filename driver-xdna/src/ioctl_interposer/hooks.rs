@@ -1,12 +1,14 @@
 //! What libhsa calls instead of `ioctl`, `mmap` and `munmap`.
 //!
-//! A call of a thread that is not in an activity of the gate goes straight on. None of these functions panics: what they
+//! A call of a thread that is not in an activity of the interposer goes straight on. None of these functions panics: what they
 //! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
 
-use super::call::Call;
-use super::{Activity, COMMAND_BUFFER_BYTES, GATE, Gate, IMAGINED_CONTEXT, Offset, Ringing, with_activity};
+use super::request_kind::RequestKind;
+use super::{Activity, INTERPOSER, Interposer, Offset, PLACEHOLDER_CONTEXT, Ringing, with_activity};
+use crate::accel::command_buffer::CommandBuffer;
+use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{
-    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
+    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, RequestCode, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
     amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, amdxdna_drm_get_bo_info, amdxdna_drm_get_info, drm_gem_close, ert,
 };
 use std::ffi::{c_int, c_ulong, c_void};
@@ -15,24 +17,24 @@ use std::sync::atomic::Ordering;
 /// # Safety
 /// As `ioctl`: `argument` points to the structure of `request`.
 pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    if let (Some(gate), Some(call)) = (GATE.get(), Call::of(request)) {
-        if call != Call::CloseBuffer {
-            gate.descriptor.store(descriptor, Ordering::Relaxed);
+    if let (Some(interposer), Some(kind)) = (INTERPOSER.get(), RequestKind::of(request)) {
+        if kind != RequestKind::CloseBuffer {
+            interposer.descriptor.store(descriptor, Ordering::Relaxed);
         }
-        if call == Call::GetInfo {
+        if kind == RequestKind::GetInfo {
             // SAFETY: ROCR passes the structure of the request.
             if unsafe { (*argument.cast::<amdxdna_drm_get_info>()).param } == DRM_AMDXDNA_QUERY_AIE_VERSION {
-                gate.imagined.lock().clear();
+                interposer.placeholders.lock().clear();
             }
         }
         // SAFETY: ROCR passes the structure of the request.
         let answered = with_activity(|activity| match activity {
             // SAFETY: as above.
-            Activity::Ringing(ringing) => unsafe { in_doorbell(gate, ringing, descriptor, request, call, argument) },
-            // ROCR destroys its imagined context along with its queue.
+            Activity::Ringing(ringing) => unsafe { in_doorbell(ringing, request, kind, argument) },
+            // ROCR destroys its placeholder context along with its queue.
             // SAFETY: as above.
-            _ if call == Call::DestroyContext => unsafe {
-                (*argument.cast::<amdxdna_drm_destroy_hwctx>()).handle == IMAGINED_CONTEXT
+            _ if kind == RequestKind::DestroyContext => unsafe {
+                (*argument.cast::<amdxdna_drm_destroy_hwctx>()).handle == PLACEHOLDER_CONTEXT
             },
             _ => false,
         });
@@ -42,15 +44,15 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     }
     // SAFETY: the caller's own arguments.
     let result = unsafe { libc::ioctl(descriptor, request as _, argument) };
-    if result < 0 && Call::of(request) == Some(Call::CloseBuffer) {
-        let ours = |gate: &Gate| gate.descriptor.load(Ordering::Relaxed) == descriptor;
-        if GATE.get().is_some_and(ours) {
+    if result < 0 && RequestKind::of(request) == Some(RequestKind::CloseBuffer) {
+        let ours = |interposer: &Interposer| interposer.descriptor.load(Ordering::Relaxed) == descriptor;
+        if INTERPOSER.get().is_some_and(ours) {
             // ROCR ends the process when it hears of this, and it could do nothing about it.
             tracing::warn!("a buffer of the NPU was not closed: {}", std::io::Error::last_os_error());
             return 0;
         }
     }
-    if result >= 0 && Call::of(request) == Some(Call::CreateBuffer) {
+    if result >= 0 && RequestKind::of(request) == Some(RequestKind::CreateBuffer) {
         // SAFETY: the kernel has filled ROCR's structure of this request.
         let made = unsafe { *argument.cast::<amdxdna_drm_create_bo>() };
         with_activity(|activity| {
@@ -62,60 +64,53 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     result
 }
 
-/// Answers a call of a doorbell, if it is one the gate answers.
+/// Answers a call of a doorbell, if it is one the interposer answers.
 ///
 /// # Safety
 /// `argument` points to the structure of `request`.
-unsafe fn in_doorbell(
-    gate: &Gate,
-    ringing: &mut Ringing,
-    descriptor: c_int,
-    request: c_ulong,
-    call: Call,
-    argument: *mut c_void,
-) -> bool {
-    match call {
-        Call::CreateBuffer => {
+unsafe fn in_doorbell(ringing: &mut Ringing, request: c_ulong, kind: RequestKind, argument: *mut c_void) -> bool {
+    match kind {
+        RequestKind::CreateBuffer => {
             // SAFETY: as the caller promises.
             let create = unsafe { &mut *argument.cast::<amdxdna_drm_create_bo>() };
-            let fits = create.type_ == AMDXDNA_BO_CMD && create.size <= COMMAND_BUFFER_BYTES as u64;
+            let fits = create.type_ == AMDXDNA_BO_CMD && create.size <= PAGE as u64;
             let Some(buffer) = ringing.buffers.get(ringing.taken).filter(|_| fits) else { return false };
             // What the last doorbell left must not be taken for a state of this one.
-            (0..ert::chain::HANDLES).for_each(|index| buffer.set_word(index, 0));
-            create.handle = buffer.handle;
+            (0..ert::chain::HANDLES).for_each(|index| buffer.words().set(index, 0));
+            create.handle = buffer.handle();
             ringing.taken += 1;
             true
         }
-        Call::BufferInfo => {
+        RequestKind::BufferInfo => {
             // SAFETY: as the caller promises.
             let info = unsafe { &mut *argument.cast::<amdxdna_drm_get_bo_info>() };
             let Some(buffer) = ringing.find(u64::from(info.handle)) else { return false };
-            info.map_offset = buffer.map_offset;
-            info.vaddr = buffer.address.as_ptr().addr() as u64;
+            info.map_offset = buffer.map_offset();
+            info.vaddr = buffer.words().address().addr() as u64;
             true
         }
-        Call::CloseBuffer => {
+        RequestKind::CloseBuffer => {
             // SAFETY: as the caller promises.
             let close = unsafe { &*argument.cast::<drm_gem_close>() };
             ringing.find(u64::from(close.handle)).is_some()
         }
-        Call::CreateContext => {
+        RequestKind::CreateContext => {
             // SAFETY: as the caller promises.
-            unsafe { (*argument.cast::<amdxdna_drm_create_hwctx>()).handle = IMAGINED_CONTEXT };
+            unsafe { (*argument.cast::<amdxdna_drm_create_hwctx>()).handle = PLACEHOLDER_CONTEXT };
             true
         }
-        Call::ConfigContext | Call::DestroyContext => true,
-        Call::Execute => {
+        RequestKind::ConfigContext | RequestKind::DestroyContext => true,
+        RequestKind::Execute => {
             // SAFETY: as the caller promises.
             let execute = unsafe { &mut *argument.cast::<amdxdna_drm_exec_cmd>() };
-            ringing.execute(gate, descriptor, request, execute);
+            ringing.execute(RequestCode(request as u32), execute);
             true
         }
-        Call::Wait => {
-            ringing.wait(gate);
+        RequestKind::Wait => {
+            ringing.wait();
             true
         }
-        Call::GetInfo | Call::Other => false,
+        RequestKind::GetInfo | RequestKind::Other => false,
     }
 }
 
@@ -130,14 +125,14 @@ pub(super) unsafe extern "C" fn mmap(
     offset: Offset,
 ) -> *mut c_void {
     let mut place = None;
-    if let Some(gate) = GATE.get()
+    if let Some(interposer) = INTERPOSER.get()
         && descriptor >= 0
-        && descriptor == gate.descriptor.load(Ordering::Relaxed)
+        && descriptor == interposer.descriptor.load(Ordering::Relaxed)
     {
         let known = with_activity(|activity| match activity {
             Activity::Ringing(ringing) => {
-                let same = |b: &&super::CommandBuffer| b.map_offset == offset as u64;
-                ringing.buffers.iter().find(same).map(|buffer| buffer.address.as_ptr().cast::<c_void>())
+                let same = |b: &&CommandBuffer| b.map_offset() == offset as u64;
+                ringing.buffers.iter().find(same).map(|buffer| buffer.words().address().cast::<c_void>())
             }
             Activity::Observing(observation) => {
                 // One mapping; and the place stays known, because a release of what is in it stops here too.
@@ -166,7 +161,7 @@ pub(super) unsafe extern "C" fn mmap(
 /// As `munmap`.
 pub(super) unsafe extern "C" fn munmap(address: *mut c_void, length: usize) -> c_int {
     let keep = with_activity(|activity| match activity {
-        Activity::Ringing(ringing) => ringing.buffers.iter().any(|buffer| buffer.address.as_ptr().cast() == address),
+        Activity::Ringing(ringing) => ringing.buffers.iter().any(|buffer| buffer.words().address().cast() == address),
         Activity::Observing(observation) => {
             observation.observed.unmapped = true;
             // In a place of the caller's, who reserves the range again.

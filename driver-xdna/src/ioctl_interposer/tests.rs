@@ -1,39 +1,49 @@
-//! The hooks, called by a made-up ROCR: the calls of a doorbell in their order, on a descriptor that is no device's. What
-//! passes the gate fails on it, and so is told from what the gate answers.
+//! The hooks, called by a fake ROCR: the calls of a doorbell in their order, on a descriptor that is no device's. What
+//! passes the interposer fails on it, and so is distinguished from what the interposer answers.
 
-use super::call::Call;
-use super::doorbell::UNTOUCHED;
+use super::request_kind::RequestKind;
 use super::*;
-use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
-use amdxdna_sys::{amdxdna_drm_exec_cmd, amdxdna_drm_wait_cmd};
+use crate::accel::bo::device_address_of;
+use crate::accel::command_buffer::{CommandBuffer, UNTOUCHED, Words};
+use crate::accel::node::CallError;
+use crate::agent::{Argument, Packet, PdiRef};
+use amdxdna_sys::ert::{self, chain, opcode, start_cu};
+use amdxdna_sys::{
+    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_drm_config_hwctx,
+    amdxdna_drm_create_bo, amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd,
+    amdxdna_drm_get_bo_info, amdxdna_drm_get_info, amdxdna_drm_wait_cmd, drm_gem_close,
+};
 use rstest::rstest;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::ffi::c_void;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// Bytes of the file behind the made-up node.
+/// Bytes of the file behind the fake node.
 const FILE_BYTES: usize = 1 << 16;
 const PAGE: usize = 4096;
 const LIMIT: Duration = Duration::from_secs(5);
 
-const CONTEXT: (HardwareContext, Way) = (HardwareContext { handle: 5, timeline: 0 }, Way::WaitCmd);
+const CONTEXT: (HardwareContext, WaitMethod) = (HardwareContext { handle: 5, timeline: 0 }, WaitMethod::WaitCmd);
 
-/// The descriptor of the gate is the process's: one test at a time uses it.
+/// The descriptor of the interposer is the process's: one test at a time uses it.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-fn new_gate() -> Gate {
-    Gate { descriptor: AtomicI32::new(-1), imagined: Mutex::default() }
+fn new_interposer() -> Interposer {
+    Interposer { descriptor: AtomicI32::new(-1), placeholders: Mutex::default() }
 }
 
-fn gate() -> &'static Gate {
-    GATE.get_or_init(new_gate)
+fn interposer() -> &'static Interposer {
+    INTERPOSER.get_or_init(new_interposer)
 }
 
-/// A made-up node that the gate takes for ROCR's.
+/// A fake node that the interposer takes for ROCR's.
 fn node() -> OwnedFd {
     let file = memfd_create("node", MemfdFlags::CLOEXEC).unwrap();
     ftruncate(&file, FILE_BYTES as u64).unwrap();
-    gate().descriptor.store(file.as_raw_fd(), Ordering::Relaxed);
+    interposer().descriptor.store(file.as_raw_fd(), Ordering::Relaxed);
     file
 }
 
@@ -59,15 +69,23 @@ fn munmap(address: *mut c_void, bytes: usize) {
 
 /// Command buffers in plain memory, which stays.
 fn command_buffers(count: u32) -> CommandBuffers {
-    let page = |index| CommandBuffer {
-        handle: 100 + index,
-        map_offset: 0x1_0000_0000 + u64::from(index) * PAGE as u64,
-        address: NonNull::from(Box::leak(Box::new([u32::MAX; CommandBuffer::WORDS]))).cast(),
+    let mut buffers = CommandBuffers::new(Arc::new(interposer().node()));
+    let page = |index| {
+        let page = NonNull::from(Box::leak(Box::new([u32::MAX; Words::COUNT]))).cast();
+        let map_offset = 0x1_0000_0000 + u64::from(index) * PAGE as u64;
+        CommandBuffer::of_test_memory(&buffers.node(), 100 + index, map_offset, page)
     };
-    CommandBuffers { free: (0..count).map(page).collect(), held: Vec::new() }
+    let pages = (0..count).map(page).collect();
+    buffers.put_back(None, pages);
+    buffers
 }
 
-/// How a doorbell of the made-up ROCR differs from what is known of the real one.
+/// How many are free, and how many are held.
+fn counts(buffers: &CommandBuffers) -> (usize, usize) {
+    (buffers.free.len(), buffers.held.len())
+}
+
+/// How a doorbell of the fake ROCR differs from what is known of the real one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Change {
     #[default]
@@ -95,7 +113,7 @@ fn make_buffer(node: &OwnedFd) -> (u32, *mut u32) {
 }
 
 fn set(buffer: (u32, *mut u32), word: usize, value: u32) {
-    assert!(word < CommandBuffer::WORDS);
+    assert!(word < Words::COUNT);
     // SAFETY: the buffer is a page, and the word is inside.
     unsafe { buffer.1.add(word).write_volatile(value) };
 }
@@ -121,7 +139,7 @@ fn doorbell(node: &OwnedFd, count: usize, change: Change) {
     }
     let mut context = amdxdna_drm_create_hwctx::default();
     ioctl(node, &mut context).unwrap();
-    assert_eq!(context.handle, IMAGINED_CONTEXT);
+    assert_eq!(context.handle, PLACEHOLDER_CONTEXT);
     ioctl(node, &mut amdxdna_drm_config_hwctx { handle: context.handle, ..Default::default() }).unwrap();
     let mut execute = amdxdna_drm_exec_cmd {
         hwctx: context.handle,
@@ -144,15 +162,19 @@ fn doorbell(node: &OwnedFd, count: usize, change: Change) {
     ioctl(node, &mut amdxdna_drm_destroy_hwctx { handle: context.handle, pad: 0 }).unwrap();
 }
 
-fn completions() -> Vec<Completion> {
-    let completion = |unit, instructions, instruction_words, arguments: &[u32]| Completion {
-        unit,
-        instructions,
-        instruction_words,
-        arguments: arguments.to_vec(),
+fn dispatches() -> Vec<Dispatch> {
+    let dispatch = |pdi_index, instructions, words: usize, arguments: &[(u64, u32)]| Dispatch {
+        packet: Packet {
+            pdi_index,
+            pdi: PdiRef { address: 0, bytes: 0 },
+            instructions,
+            instruction_bytes: 4 * words,
+            arguments: (0, 0),
+        },
+        arguments: arguments.iter().map(|(address, bytes)| Argument { address: *address, bytes: *bytes }).collect(),
     };
-    let arguments = [0x1000, 0x7f00, 0x2000, 0x7f00, 0x21, 0x22];
-    vec![completion(31, 0x5_0400_0000, 0x12, &[]), completion(4, 0x0500_0040, 0x13, &arguments)]
+    let arguments = [(0x7f00_0000_1000, 0x21), (0x7f00_0000_2000, 0x22)];
+    vec![dispatch(31, 0x5_0400_0000, 0x12, &[]), dispatch(4, 0x0500_0040, 0x13, &arguments)]
 }
 
 #[test]
@@ -161,20 +183,24 @@ fn a_rehearsed_doorbell_is_answered_and_completed() {
     let node = node();
     let mut buffers = command_buffers(5);
     for _ in 0..3 {
-        let rung = gate().ring(&mut buffers, None, completions(), LIMIT, || doorbell(&node, 2, Change::None));
-        assert_eq!(rung, Ok(()));
-        assert_eq!(buffers.free.len(), 5);
+        let rung = interposer().ring(&mut buffers, None, dispatches(), LIMIT, || doorbell(&node, 2, Change::None));
+        rung.unwrap();
+        assert_eq!(counts(&buffers), (5, 0));
         // They are taken from the end: two commands and the chain.
         let [.., first, second, list] = buffers.free.as_slice() else { panic!("five buffers") };
-        assert_eq!((first.word(start_cu::CU_MASK), second.word(start_cu::CU_MASK)), (1 << 31, 1 << 4));
-        let instructions = |b: &CommandBuffer| [b.word(start_cu::INSTRUCTIONS), b.word(start_cu::INSTRUCTIONS + 1)];
+        assert_eq!((first.words().get(start_cu::CU_MASK), second.words().get(start_cu::CU_MASK)), (1 << 31, 1 << 4));
+        let instructions =
+            |b: &CommandBuffer| [b.words().get(start_cu::INSTRUCTIONS), b.words().get(start_cu::INSTRUCTIONS + 1)];
         assert_eq!((instructions(first), instructions(second)), ([0x0400_0000, 5], [0x0500_0040, 0]));
-        assert_eq!([first, second].map(|command| command.word(start_cu::INSTRUCTION_WORDS)), [0x12, 0x13]);
-        assert_eq!([7, 8, 9, 10, 11, 12].map(|index| second.word(index)), [0x1000, 0x7f00, 0x2000, 0x7f00, 0x21, 0x22]);
-        assert_eq!((list.word(chain::COMMAND_COUNT), list.word(chain::ERROR_INDEX)), (2, UNTOUCHED));
+        assert_eq!([first, second].map(|command| command.words().get(start_cu::INSTRUCTION_WORDS)), [0x12, 0x13]);
+        assert_eq!(
+            [7, 8, 9, 10, 11, 12].map(|index| second.words().get(index)),
+            [0x1000, 0x7f00, 0x2000, 0x7f00, 0x21, 0x22]
+        );
+        assert_eq!((list.words().get(chain::COMMAND_COUNT), list.words().get(chain::ERROR_INDEX)), (2, UNTOUCHED));
         // Payloads of 5 and 11 words have a word of padding, and the mask counts too.
-        assert_eq!([first, second].map(|command| ert::count_of(command.word(0))), [7, 13]);
-        assert_eq!([first.word(7), second.word(13)], [0, 0]);
+        assert_eq!([first, second].map(|command| ert::count_of(command.words().get(0))), [7, 13]);
+        assert_eq!([first.words().get(7), second.words().get(13)], [0, 0]);
     }
     // Outside a doorbell nothing is answered.
     assert!(ioctl(&node, &mut amdxdna_drm_create_hwctx::default()).is_err());
@@ -194,19 +220,19 @@ fn a_doorbell_that_is_not_as_known_is_refused(#[case] change: Change, #[case] re
     let _one = ONE_AT_A_TIME.lock();
     let node = node();
     let mut buffers = command_buffers(3);
-    let rung = gate().ring(&mut buffers, None, completions(), LIMIT, || doorbell(&node, 2, change));
-    assert_eq!(rung, Err(Problem::Unexpected(reason.into())));
-    assert_eq!(buffers.free.len(), 3);
+    let rung = interposer().ring(&mut buffers, None, dispatches(), LIMIT, || doorbell(&node, 2, change));
+    assert!(matches!(rung, Err(ChainError::Unexpected(text)) if text == reason));
+    assert_eq!(counts(&buffers), (3, 0));
     // The next one is not touched by it.
-    let rung = gate().ring(&mut buffers, None, completions(), LIMIT, || doorbell(&node, 2, Change::None));
-    assert_eq!(rung, Ok(()));
+    let rung = interposer().ring(&mut buffers, None, dispatches(), LIMIT, || doorbell(&node, 2, Change::None));
+    rung.unwrap();
 }
 
 #[test]
 fn a_doorbell_without_buffers_is_not_rung() {
     let mut buffers = command_buffers(2);
-    let rung = new_gate().ring(&mut buffers, None, completions(), LIMIT, || panic!("it is rung"));
-    assert_eq!(rung, Err(Problem::Unexpected("command buffers were not reserved".into())));
+    let rung = new_interposer().ring(&mut buffers, None, dispatches(), LIMIT, || panic!("it is rung"));
+    assert_eq!(rung.unwrap_err().to_string(), "command buffers were not reserved");
 }
 
 /// ROCR would end the process if it met the error.
@@ -216,15 +242,15 @@ fn an_error_of_the_kernel_reaches_the_caller_and_not_rocr() {
     let node = node();
     let mut buffers = command_buffers(3);
     // `doorbell` fails the test when one of its calls does.
-    let rung = gate().ring(&mut buffers, Some(CONTEXT), completions(), LIMIT, || doorbell(&node, 2, Change::None));
-    assert_eq!(rung, Err(Problem::Call { name: "EXEC_CMD", errno: libc::ENOTTY }));
+    let rung = interposer().ring(&mut buffers, Some(CONTEXT), dispatches(), LIMIT, || doorbell(&node, 2, Change::None));
     assert_eq!(rung.unwrap_err().to_string(), "EXEC_CMD: Inappropriate ioctl for device (os error 25)");
     // Nothing was waited for, and that alone is a problem when it fails.
     let mut ringing = Ringing {
+        node: buffers.node(),
         buffers: Vec::new(),
         taken: 0,
         context: Some(CONTEXT),
-        completions: Vec::new(),
+        dispatches: Vec::new(),
         limit: LIMIT,
         since: Instant::now(),
         running: Some((1, 0)),
@@ -232,13 +258,17 @@ fn an_error_of_the_kernel_reaches_the_caller_and_not_rocr() {
         waited: false,
         problem: None,
     };
-    ringing.wait(gate());
-    assert_eq!(ringing.problem, Some(Problem::Call { name: "WAIT_CMD", errno: libc::ENOTTY }));
+    ringing.wait();
+    let call = |ringing: &Ringing| match &ringing.problem {
+        Some(ChainError::Call(CallError { call, cause })) => (*call, cause.raw_os_error()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(call(&ringing), ("WAIT_CMD", Some(libc::ENOTTY)));
     assert!(ringing.running.is_some(), "the device may still work on it");
-    let timeline = (HardwareContext { handle: 5, timeline: 9 }, Way::Timeline);
+    let timeline = (HardwareContext { handle: 5, timeline: 9 }, WaitMethod::Timeline);
     let mut ringing = Ringing { context: Some(timeline), problem: None, ..ringing };
-    ringing.wait(gate());
-    assert_eq!(ringing.problem, Some(Problem::Call { name: "SYNCOBJ_TIMELINE_WAIT", errno: libc::ENOTTY }));
+    ringing.wait();
+    assert_eq!(call(&ringing), ("SYNCOBJ_TIMELINE_WAIT", Some(libc::ENOTTY)));
 }
 
 #[test]
@@ -251,74 +281,19 @@ fn buffers_of_a_chain_that_may_still_run_are_kept_until_its_context_is_gone() {
         with_activity(|activity| {
             let Activity::Ringing(ringing) = activity else { panic!("no doorbell") };
             (ringing.executed, ringing.waited, ringing.running) = (true, true, Some((1, 0)));
-            ringing.problem(Problem::Stuck(LIMIT));
+            ringing.problem(ChainError::Stuck(LIMIT));
         });
     };
-    assert_eq!(gate().ring(&mut buffers, Some(CONTEXT), completions(), LIMIT, fail), Err(Problem::Stuck(LIMIT)));
-    assert_eq!((buffers.free.len(), buffers.held.len()), (1, 3));
+    let rung = interposer().ring(&mut buffers, Some(CONTEXT), dispatches(), LIMIT, fail);
+    assert!(matches!(rung, Err(ChainError::Stuck(LIMIT))), "{rung:?}");
+    assert_eq!(counts(&buffers), (1, 3));
     assert!(buffers.is_held(CONTEXT.0) && !buffers.is_held(other));
     // The node is none, so no context can be destroyed.
-    gate().destroy_context(&mut buffers, CONTEXT.0).unwrap_err();
-    assert_eq!(buffers.held.len(), 3);
+    CONTEXT.0.destroy(&buffers.node()).unwrap_err();
     buffers.context_is_gone(other);
     assert_eq!(buffers.held.len(), 3);
     buffers.context_is_gone(CONTEXT.0);
-    assert_eq!((buffers.free.len(), buffers.held.len()), (4, 0));
-}
-
-#[test]
-fn a_kernel_without_a_way_to_wait_is_seen() {
-    let _one = ONE_AT_A_TIME.lock();
-    let _node = node();
-    let missing = |timeline: u32| gate().has_timeline(HardwareContext { handle: 5, timeline }).unwrap_err();
-    assert_eq!(missing(0), "a context has no timeline");
-    assert!(missing(9).starts_with("SYNCOBJ_QUERY: "), "{}", missing(9));
-    // The trial itself is refused by what is no device.
-    let mut buffers = command_buffers(2);
-    let found = gate().way_to_wait(&mut buffers, CONTEXT.0, 0x400_0000, 4, LIMIT);
-    assert!(found.unwrap_err().starts_with("EXEC_CMD: "));
-    let [(_, command), (_, list)] = buffers.held.as_slice() else { panic!("two buffers") };
-    assert_eq!((ert::count_of(command.word(0)), command.word(start_cu::CU_MASK)), (7, 1));
-    assert_eq!([2, 3, 4, 5, 6, 7].map(|word| command.word(word)), [3, 0, 0x400_0000, 0, 4, 0]);
-    assert_eq!((ert::count_of(list.word(0)), list.word(chain::ERROR_INDEX)), (8, UNTOUCHED));
-    assert_eq!(list.word(chain::HANDLES), command.handle);
-}
-
-#[rstest]
-#[case::completed(state::COMPLETED, UNTOUCHED, None)]
-#[case::status_of_four_bits(state::COMPLETED, 1, Some((state::COMPLETED, Some(1))))]
-#[case::failed(state::ERROR, 0, Some((state::ERROR, Some(0))))]
-#[case::nobody_says_which(state::TIMEOUT, UNTOUCHED, Some((state::TIMEOUT, None)))]
-fn completed_is_believed_only_with_an_untouched_index(
-    #[case] ended: u32,
-    #[case] index: u32,
-    #[case] expected: Option<(u32, Option<usize>)>,
-) {
-    let buffers = command_buffers(1);
-    buffers.free[0].set_word(0, ert::header(opcode::CMD_CHAIN, 10) & !ert::STATE_MASK | ended);
-    buffers.free[0].set_word(chain::ERROR_INDEX, index);
-    let found = buffers.free[0].outcome(2, Duration::ZERO).err();
-    let expected = expected.map(|(state, command)| Problem::State { state, command, took: Duration::ZERO });
-    assert_eq!(found, expected);
-}
-
-fn ended(state: u32, seconds: u64) -> Problem {
-    Problem::State { state, command: None, took: Duration::from_secs(seconds) }
-}
-
-#[rstest]
-#[case::states(ended(state::TIMEOUT, 0), true, false)]
-#[case(ended(state::NO_RESPONSE, 0), true, false)]
-#[case(ended(state::ERROR, 60), false, false)]
-#[case(ended(state::ABORT, 0), false, false)]
-#[case::time_limit_of_older_kernels(ended(state::ABORT, 60), true, false)]
-#[case(ended(state::COMPLETED, 0), false, false)]
-#[case::before_it_runs(Problem::Call { name: "EXEC_CMD", errno: libc::ENOMEM }, false, true)]
-#[case::while_it_runs(Problem::Call { name: "WAIT_CMD", errno: libc::ENOMEM }, false, false)]
-#[case(Problem::Call { name: "EXEC_CMD", errno: libc::EINVAL }, false, false)]
-#[case(Problem::Stuck(LIMIT), true, false)]
-fn problems_are_told_apart(#[case] problem: Problem, #[case] timeout: bool, #[case] memory: bool) {
-    assert_eq!((problem.is_timeout(), problem.is_out_of_memory()), (timeout, memory));
+    assert_eq!(counts(&buffers), (4, 0));
 }
 
 #[rstest]
@@ -333,7 +308,7 @@ fn other_buffers_of_a_doorbell_pass(#[case] kind: u32, #[case] size: u64) {
         answer = Some(ioctl(&node, &mut amdxdna_drm_create_bo { size, type_: kind, ..Default::default() }).is_ok());
         doorbell(&node, 2, Change::None);
     };
-    assert_eq!(gate().ring(&mut buffers, None, completions(), LIMIT, ring), Ok(()));
+    interposer().ring(&mut buffers, None, dispatches(), LIMIT, ring).unwrap();
     assert_eq!(answer, Some(false), "the kernel is asked, and refuses");
 }
 
@@ -353,8 +328,8 @@ fn a_thread_without_an_activity_passes_through() {
     let other = memfd_create("other", MemfdFlags::CLOEXEC).unwrap();
     passes(ioctl(&other, &mut drm_gem_close::default()));
     passes(ioctl(&node, &mut amdxdna_drm_destroy_hwctx { handle: 3, pad: 0 }));
-    // ROCR destroys the imagined context when its queue goes.
-    ioctl(&node, &mut amdxdna_drm_destroy_hwctx { handle: IMAGINED_CONTEXT, pad: 0 }).unwrap();
+    // ROCR destroys the placeholder context when its queue goes.
+    ioctl(&node, &mut amdxdna_drm_destroy_hwctx { handle: PLACEHOLDER_CONTEXT, pad: 0 }).unwrap();
     let address = mmap(&node, PAGE, 0);
     assert_ne!(address, libc::MAP_FAILED);
     munmap(address, PAGE);
@@ -368,7 +343,7 @@ fn a_thread_without_an_activity_passes_through() {
         passes(other());
         doorbell(&node, 2, Change::None);
     };
-    assert_eq!(gate().ring(&mut buffers, None, completions(), LIMIT, ring), Ok(()));
+    interposer().ring(&mut buffers, None, dispatches(), LIMIT, ring).unwrap();
 }
 
 fn is_mapped(address: *mut c_void) -> bool {
@@ -393,7 +368,7 @@ fn a_buffer_is_mapped_in_its_place_and_never_leaves_a_hole() {
     let range = reserve();
     let place = range.start + PAGE..range.start + 3 * PAGE;
     // An allocation that maps, and then fails and takes its mapping back.
-    let (second, observed) = gate().observe(Some(place.clone()), || {
+    let (second, observed) = interposer().observe(Some(place.clone()), || {
         let first = mmap(&node, 2 * PAGE, 0);
         assert_eq!(first.addr(), place.start);
         let second = mmap(&node, PAGE, 0);
@@ -407,7 +382,7 @@ fn a_buffer_is_mapped_in_its_place_and_never_leaves_a_hole() {
     assert!(!is_mapped(second));
     // A release.
     let first = std::ptr::with_exposed_provenance_mut(place.start);
-    let ((), observed) = gate().observe(Some(place.clone()), || munmap(first, 2 * PAGE));
+    let ((), observed) = interposer().observe(Some(place.clone()), || munmap(first, 2 * PAGE));
     assert!(observed.unmapped && is_mapped(first));
     // Without a place, it is one like any other.
     munmap(first, 2 * PAGE);
@@ -424,7 +399,7 @@ fn what_does_not_belong_into_a_place_lies_elsewhere(#[case] of_the_node: bool, #
     ftruncate(&other, FILE_BYTES as u64).unwrap();
     let range = reserve();
     let place = range.start..range.start + PAGE;
-    let (address, _) = gate().observe(Some(place), || mmap(if of_the_node { &node } else { &other }, bytes, 0));
+    let (address, _) = interposer().observe(Some(place), || mmap(if of_the_node { &node } else { &other }, bytes, 0));
     assert_ne!(address, libc::MAP_FAILED);
     assert!(!range.contains(&address.addr()));
     munmap(address, bytes);
@@ -435,52 +410,52 @@ fn the_descriptor_is_the_one_of_the_last_request_to_the_node() {
     let _one = ONE_AT_A_TIME.lock();
     let first = node();
     let second = memfd_create("second", MemfdFlags::CLOEXEC).unwrap();
-    let known = || gate().descriptor.load(Ordering::Relaxed);
+    let known = || interposer().descriptor.load(Ordering::Relaxed);
     // Closing a buffer is a request that every DRM device has, and KFD's are not DRM's.
     ioctl(&second, &mut drm_gem_close::default()).unwrap_err();
     // SAFETY: KFD's question for its version; a file that is no device refuses it before it looks at the argument.
     unsafe { hooks::ioctl(second.as_raw_fd(), 0x8008_4b01, std::ptr::null_mut()) };
     assert_eq!(known(), first.as_raw_fd());
-    gate().imagined.lock().push(9);
+    interposer().placeholders.lock().push(9);
     ioctl(&second, &mut amdxdna_drm_get_info { param: DRM_AMDXDNA_QUERY_AIE_METADATA, ..Default::default() })
         .unwrap_err();
-    assert_eq!((known(), gate().imagined.lock().len()), (second.as_raw_fd(), 1));
+    assert_eq!((known(), interposer().placeholders.lock().len()), (second.as_raw_fd(), 1));
     // ROCR asks for the version first when it opens the node: what was on an earlier descriptor is gone.
     ioctl(&second, &mut amdxdna_drm_get_info { param: DRM_AMDXDNA_QUERY_AIE_VERSION, ..Default::default() })
         .unwrap_err();
-    assert_eq!(gate().imagined.lock().len(), 0);
-    gate().forget_descriptor();
+    assert_eq!(interposer().placeholders.lock().len(), 0);
+    interposer().forget_descriptor();
     assert_eq!(known(), -1);
-    assert_eq!(Call::of(amdxdna_drm_get_info::CODE.0.into()), Some(Call::GetInfo));
+    assert_eq!(RequestKind::of(amdxdna_drm_get_info::CODE.0.into()), Some(RequestKind::GetInfo));
 }
 
 #[test]
-fn the_device_address_of_an_allocation_is_the_kernel_drivers_to_tell() {
+fn the_device_address_of_a_buffer_is_the_kernel_drivers_to_tell() {
     let _one = ONE_AT_A_TIME.lock();
     let _node = node();
-    let host = NonNull::from(&mut [0_u8; 8]).cast();
-    let address = |buffer| gate().device_address(Observed { buffer, unmapped: false }, host);
-    assert_eq!(address(None).unwrap_err().to_string(), "an allocation made no buffer");
+    let error = device_address_of(&interposer().node(), 7, NonNull::from(&mut [0_u8; 8]).cast()).unwrap_err();
     // The node is none.
-    assert_eq!(address(Some(7)).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    assert_eq!((error.call, error.errno()), ("GET_BO_INFO", libc::ENOTTY));
 }
 
 #[test]
-fn an_imagined_pdi_needs_a_buffer_and_room_in_the_list() {
-    let gate = new_gate();
+fn a_placeholder_pdi_needs_a_buffer_and_room_in_the_list() {
+    let interposer = new_interposer();
     let mut freed = Vec::new();
-    let made = gate.imagine(|| Ok(1), |allocation| freed.push(allocation));
+    let made = interposer.allocate_placeholder(|| Ok(1), |allocation| freed.push(allocation));
     assert_eq!((made, freed), (Err("an allocation made no buffer".to_owned()), vec![1]));
-    let made: Result<(), _> = gate.imagine(|| Err("no memory".to_owned()), |()| panic!("nothing to free"));
+    let made: Result<(), _> =
+        interposer.allocate_placeholder(|| Err("no memory".to_owned()), |()| panic!("nothing to free"));
     assert_eq!(made, Err("no memory".into()));
-    gate.imagined.lock().extend(0..SESSIONS as u32);
-    let made: Result<(), _> = gate.imagine(|| panic!("nothing is allocated"), |()| panic!("nothing to free"));
+    interposer.placeholders.lock().extend(0..SESSIONS as u32);
+    let made: Result<(), _> =
+        interposer.allocate_placeholder(|| panic!("nothing is allocated"), |()| panic!("nothing to free"));
     assert!(made.unwrap_err().contains("31 sessions"));
 }
 
 /// Destructors of threads and handlers at the end of the process run when thread-local values with a destructor are gone.
 #[test]
-fn an_ending_thread_still_passes_the_gate() {
+fn an_ending_thread_still_passes_the_interposer() {
     struct AtEnd(std::sync::mpsc::Sender<bool>);
     impl Drop for AtEnd {
         fn drop(&mut self) {
@@ -494,7 +469,7 @@ fn an_ending_thread_still_passes_the_gate() {
     let thread = std::thread::spawn(move || {
         // This one's destructor is there before the activity is used for the first time, so it runs after its.
         AT_END.set(Some(AtEnd(sender)));
-        new_gate().observe(None, || ());
+        new_interposer().observe(None, || ());
     });
     thread.join().unwrap();
     assert_eq!(alive.recv(), Ok(true));

@@ -7,10 +7,10 @@ use amdxdna_sys::{
 };
 use std::ffi::c_ulong;
 
-/// A request to an accel node, as far as the gate answers, changes or makes it. Structures have grown at their ends, so their
+/// A request to an accel node, as far as the interposer answers, changes or makes it. Structures have grown at their ends, so their
 /// size tells nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum RequestKind {
     CreateContext,
     DestroyContext,
     ConfigContext,
@@ -24,7 +24,7 @@ pub(super) enum Call {
     Other,
 }
 
-impl Call {
+impl RequestKind {
     /// `None` for a request that is not DRM's, for instance one to `/dev/kfd`.
     pub(super) fn of(request: c_ulong) -> Option<Self> {
         let code = RequestCode(request as u32);
@@ -49,23 +49,26 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case(amdxdna_drm_create_hwctx::CODE, Call::CreateContext)]
-    #[case(amdxdna_drm_destroy_hwctx::CODE, Call::DestroyContext)]
-    #[case(amdxdna_drm_config_hwctx::CODE, Call::ConfigContext)]
-    #[case(amdxdna_drm_create_bo::CODE, Call::CreateBuffer)]
-    #[case(amdxdna_drm_get_bo_info::CODE, Call::BufferInfo)]
-    #[case(amdxdna_drm_exec_cmd::CODE, Call::Execute)]
-    #[case(amdxdna_drm_wait_cmd::CODE, Call::Wait)]
-    #[case(drm_gem_close::CODE, Call::CloseBuffer)]
-    #[case(amdxdna_drm_get_info::CODE, Call::GetInfo)]
-    fn requests_are_recognised(#[case] code: RequestCode, #[case] call: Call) {
-        assert_eq!(Call::of(code.0.into()), Some(call));
+    #[case(amdxdna_drm_create_hwctx::CODE, RequestKind::CreateContext)]
+    #[case(amdxdna_drm_destroy_hwctx::CODE, RequestKind::DestroyContext)]
+    #[case(amdxdna_drm_config_hwctx::CODE, RequestKind::ConfigContext)]
+    #[case(amdxdna_drm_create_bo::CODE, RequestKind::CreateBuffer)]
+    #[case(amdxdna_drm_get_bo_info::CODE, RequestKind::BufferInfo)]
+    #[case(amdxdna_drm_exec_cmd::CODE, RequestKind::Execute)]
+    #[case(amdxdna_drm_wait_cmd::CODE, RequestKind::Wait)]
+    #[case(drm_gem_close::CODE, RequestKind::CloseBuffer)]
+    #[case(amdxdna_drm_get_info::CODE, RequestKind::GetInfo)]
+    fn requests_are_recognised(#[case] code: RequestCode, #[case] kind: RequestKind) {
+        assert_eq!(RequestKind::of(code.0.into()), Some(kind));
     }
 
     #[test]
     fn requests_of_others_are_not_ours() {
         // KFD's version request, and one whose structure has grown.
-        assert_eq!(Call::of(0x8008_4b01), None);
-        assert_eq!(Call::of((amdxdna_drm_create_bo::CODE.0 + (8 << 16)).into()), Some(Call::CreateBuffer));
+        assert_eq!(RequestKind::of(0x8008_4b01), None);
+        assert_eq!(
+            RequestKind::of((amdxdna_drm_create_bo::CODE.0 + (8 << 16)).into()),
+            Some(RequestKind::CreateBuffer)
+        );
     }
 }

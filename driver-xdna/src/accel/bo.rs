@@ -16,13 +16,14 @@ use std::sync::Arc;
 
 /// A buffer object. Unmapped and closed when dropped.
 #[derive(Debug)]
-pub(super) struct Bo {
+pub(crate) struct Bo {
     node: Arc<Node>,
     handle: u32,
     mapping: Option<Mapping>,
     /// First byte in this process.
     host: NonNull<u8>,
     device_address: u64,
+    map_offset: u64,
 }
 
 // SAFETY: the pointer is to the BO's mapping or the heap's, which belong to no thread.
@@ -32,7 +33,7 @@ unsafe impl Sync for Bo {}
 
 /// What is to be made.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind<'a> {
+pub(crate) enum BoKind<'a> {
     /// Memory for tensors.
     Data,
     /// A command, or a chain of commands.
@@ -58,6 +59,19 @@ fn close(node: &Node, handle: u32) {
     }
 }
 
+/// Where the device sees the BO `handle`, which is mapped at `host`. With SVA the device works with the addresses of the process.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn device_address_of(node: &Node, handle: u32, host: NonNull<u8>) -> Result<u64, CallError> {
+    Ok(known_address(&info(node, handle)?).unwrap_or(host.as_ptr().expose_provenance() as u64))
+}
+
+/// The device address, where the kernel has one of its own for the BO.
+fn known_address(info: &amdxdna_drm_get_bo_info) -> Option<u64> {
+    (!matches!(info.xdna_addr, 0 | AMDXDNA_INVALID_ADDR)).then_some(info.xdna_addr)
+}
+
 fn info(node: &Node, handle: u32) -> Result<amdxdna_drm_get_bo_info, CallError> {
     let mut info = amdxdna_drm_get_bo_info { handle, ..Default::default() };
     node.request(&mut info)?;
@@ -73,12 +87,12 @@ impl Bo {
     ///
     /// # Errors
     /// The kernel's; nothing is left then.
-    pub(super) fn create(node: &Arc<Node>, kind: Kind<'_>, bytes: usize) -> Result<Self, CallError> {
+    pub(crate) fn create(node: &Arc<Node>, kind: BoKind<'_>, bytes: usize) -> Result<Self, CallError> {
         let type_ = match kind {
-            Kind::Data => AMDXDNA_BO_SHMEM,
-            Kind::Command => AMDXDNA_BO_CMD,
-            Kind::Heap => AMDXDNA_BO_DEV_HEAP,
-            Kind::HeapPart(_) => AMDXDNA_BO_DEV,
+            BoKind::Data => AMDXDNA_BO_SHMEM,
+            BoKind::Command => AMDXDNA_BO_CMD,
+            BoKind::Heap => AMDXDNA_BO_DEV_HEAP,
+            BoKind::HeapPart(_) => AMDXDNA_BO_DEV,
         };
         let bytes = bytes.next_multiple_of(PAGE);
         let mut made = amdxdna_drm_create_bo { size: bytes as u64, type_, ..Default::default() };
@@ -86,7 +100,7 @@ impl Bo {
         let handle = Handle(node, made.handle);
         let found = info(node, made.handle)?;
         let (mapping, host, device_address) = match kind {
-            Kind::HeapPart(heap) => {
+            BoKind::HeapPart(heap) => {
                 let offset = found.xdna_addr.checked_sub(heap.device_address).map(|offset| offset as usize);
                 let offset = offset.filter(|offset| offset + bytes <= DEV_MEM_SIZE).ok_or_else(|| {
                     unexpected(format!("a part of the heap at {:#x}, which is outside of it", found.xdna_addr))
@@ -94,33 +108,32 @@ impl Bo {
                 // SAFETY: offset and length were checked to be inside of the heap's mapping.
                 (None, unsafe { heap.host.add(offset) }, found.xdna_addr)
             }
-            Kind::Heap => {
+            BoKind::Heap => {
                 let mapping = map_aligned(node, found.map_offset)?;
                 // The kernel knows where the heap is now, and the device sees its parts at addresses of their own.
                 let mapped = info(node, made.handle)?;
                 let host = mapping.address();
                 (Some(mapping), host, mapped.xdna_addr)
             }
-            Kind::Data | Kind::Command => {
+            BoKind::Data | BoKind::Command => {
                 let mapping = node.map(found.map_offset, bytes, None)?;
                 let (host, number) = (mapping.address(), mapping.number());
-                let known = !matches!(found.xdna_addr, 0 | AMDXDNA_INVALID_ADDR);
-                (Some(mapping), host, if known { found.xdna_addr } else { number })
+                (Some(mapping), host, known_address(&found).unwrap_or(number))
             }
         };
-        let handle_number = handle.1;
         std::mem::forget(handle);
-        Ok(Self { node: Arc::clone(node), handle: handle_number, mapping, host, device_address })
+        let (node, handle, map_offset) = (Arc::clone(node), made.handle, found.map_offset);
+        Ok(Self { node, handle, mapping, host, device_address, map_offset })
     }
 
     /// Makes a BO of the caller's memory: whole pages from `address` on.
     ///
     /// # Errors
-    /// The kernel's; kernels before 6.18 refuse with EINVAL, and all refuse memory that they cannot pin.
+    /// The kernel's; kernels before 6.18 reject it with EINVAL, and all reject memory that they cannot pin.
     ///
     /// # Safety
     /// The memory stays mapped while the BO exists.
-    pub(super) unsafe fn of_user_memory(
+    pub(crate) unsafe fn of_user_memory(
         node: &Arc<Node>,
         address: NonNull<u8>,
         bytes: usize,
@@ -142,41 +155,54 @@ impl Bo {
         node.request(&mut made)?;
         let handle = Handle(node, made.handle);
         let found = info(node, made.handle)?;
-        let known = !matches!(found.xdna_addr, 0 | AMDXDNA_INVALID_ADDR);
         // Without an address of its own the kernel keeps track of the pages by the BO's mapping, and the device sees them there. Linux
         // 7.2 maps no such BO.
-        let mapping = if known { None } else { Some(node.map(found.map_offset, bytes, None)?) };
+        let mapping = match known_address(&found) {
+            Some(_) => None,
+            None => Some(node.map(found.map_offset, bytes, None)?),
+        };
         let device_address = mapping.as_ref().map_or(found.xdna_addr, Mapping::number);
         std::mem::forget(handle);
-        let (node, handle) = (Arc::clone(node), made.handle);
-        Ok(Self { node, handle, mapping, host: address, device_address })
+        let (node, handle, map_offset) = (Arc::clone(node), made.handle, found.map_offset);
+        Ok(Self { node, handle, mapping, host: address, device_address, map_offset })
+    }
+
+    /// A BO of memory that is not the kernel's and stays, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, host: NonNull<u8>) -> Self {
+        Self { node: Arc::clone(node), handle, mapping: None, host, device_address: 0, map_offset }
     }
 
     /// Its handle.
-    pub(super) fn handle(&self) -> u32 {
+    pub(crate) fn handle(&self) -> u32 {
         self.handle
     }
 
     /// First byte in this process.
-    pub(super) fn host(&self) -> NonNull<u8> {
+    pub(crate) fn host(&self) -> NonNull<u8> {
         self.host
     }
 
     /// First byte for the device.
-    pub(super) fn device_address(&self) -> u64 {
+    pub(crate) fn device_address(&self) -> u64 {
         self.device_address
+    }
+
+    /// Its offset for mapping.
+    pub(crate) fn map_offset(&self) -> u64 {
+        self.map_offset
     }
 
     /// What the kernel says now of the device's address of a mapped BO.
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn confirmed_address(&self) -> Result<u64, CallError> {
+    pub(crate) fn confirmed_address(&self) -> Result<u64, CallError> {
         Ok(info(&self.node, self.handle)?.xdna_addr)
     }
 
     /// Leaves it open and mapped for as long as the node is open: the device may still use it.
-    pub(super) fn leak(mut self) {
+    pub(crate) fn leak(mut self) {
         if let Some(mapping) = self.mapping.take() {
             mapping.leak();
         }

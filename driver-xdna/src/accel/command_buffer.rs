@@ -4,39 +4,29 @@
 //! reads. Firmware of npu4 is said to abort a chain with a slot whose number of argument words is odd and below 15 (AMD's notes
 //! on ROCR's XDNA driver), so such payloads get one more word ([`aie_hal::device::dispatch_words`]).
 
-use super::bo::{Bo, Kind};
+use super::bo::{Bo, BoKind};
+use super::context::HardwareContext;
+use super::device::ChainError;
 use super::node::{CallError, Node};
 use crate::agent::{Argument, Packet};
 use aie_hal::device::dispatch_words;
 use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
 use amdxdna_sys::limits::PAGE;
+use amdxdna_sys::{AMDXDNA_CMD_SUBMIT_EXEC_BUF, amdxdna_drm_exec_cmd};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What the error index of a chain holds until the kernel driver writes it.
 ///
 /// Kernels up to 6.18 keep four bits of the firmware's status, so that some errors read as completed; they write the index with every
 /// error and only then.
-const UNTOUCHED: u32 = u32::MAX;
+pub(crate) const UNTOUCHED: u32 = u32::MAX;
 
 /// A command BO of one page.
 #[derive(Debug)]
-pub(super) struct CommandBuffer {
+pub(crate) struct CommandBuffer {
     bo: Bo,
-}
-
-/// How a chain ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ChainState {
-    /// All commands have run.
-    Completed,
-    /// The kernel driver says otherwise.
-    Ended {
-        /// Its state.
-        state: u32,
-        /// The command that failed, when the kernel driver says.
-        command: Option<usize>,
-    },
 }
 
 impl CommandBuffer {
@@ -44,54 +34,93 @@ impl CommandBuffer {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn create(node: &Arc<Node>) -> Result<Self, CallError> {
-        Ok(Self { bo: Bo::create(node, Kind::Command, PAGE)? })
+    pub(crate) fn create(node: &Arc<Node>) -> Result<Self, CallError> {
+        Ok(Self { bo: Bo::create(node, BoKind::Command, PAGE)? })
+    }
+
+    /// One in memory that is not the kernel's and stays, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_test_memory(node: &Arc<Node>, handle: u32, map_offset: u64, page: NonNull<u8>) -> Self {
+        Self { bo: Bo::of_test_memory(node, handle, map_offset, page) }
     }
 
     /// Handle of its BO.
-    pub(super) fn handle(&self) -> u32 {
+    pub(crate) fn handle(&self) -> u32 {
         self.bo.handle()
     }
 
-    fn words(&self) -> Words {
+    /// Its BO's offset for mapping.
+    pub(crate) fn map_offset(&self) -> u64 {
+        self.bo.map_offset()
+    }
+
+    /// Its words in this process.
+    pub(crate) fn words(&self) -> Words {
         Words(self.bo.host().cast())
     }
 
     /// Writes a dispatch.
-    pub(super) fn write_dispatch(&self, packet: &Packet, arguments: &[Argument]) {
+    pub(crate) fn write_dispatch(&self, packet: &Packet, arguments: &[Argument]) {
         write_dispatch(self.words(), packet, arguments);
     }
 
     /// Writes a chain of the commands with these handles.
-    pub(super) fn write_chain(&self, handles: impl ExactSizeIterator<Item = u32>) {
+    pub(crate) fn write_chain(&self, handles: impl ExactSizeIterator<Item = u32>) {
         write_chain(self.words(), handles);
     }
 
-    /// How the chain in this buffer of `count` commands ended. The kernel has said that it did.
-    pub(super) fn chain_state(&self, count: usize) -> ChainState {
-        chain_state(self.words(), count)
+    /// Submits the chain in this buffer. `arguments` are the handles of the BOs it uses, each once. Returns its sequence number.
+    ///
+    /// # Errors
+    /// The kernel's; nothing was submitted then.
+    pub(crate) fn submit(&self, node: &Node, context: HardwareContext, arguments: &[u32]) -> Result<u64, CallError> {
+        let mut execute = amdxdna_drm_exec_cmd {
+            hwctx: context.handle,
+            type_: AMDXDNA_CMD_SUBMIT_EXEC_BUF,
+            cmd_handles: self.handle().into(),
+            args: arguments.as_ptr().expose_provenance() as u64,
+            cmd_count: 1,
+            arg_count: arguments.len() as u32,
+            ..Default::default()
+        };
+        node.request(&mut execute)?;
+        Ok(execute.seq)
+    }
+
+    /// How the chain in this buffer of `count` commands ended, of which the kernel has said that it did after `took`.
+    ///
+    /// # Errors
+    /// [`ChainError::Ended`].
+    pub(crate) fn outcome(&self, count: usize, took: Duration) -> Result<(), ChainError> {
+        outcome(self.words(), count, took)
     }
 
     /// Leaves it to the device.
-    pub(super) fn leak(self) {
+    pub(crate) fn leak(self) {
         self.bo.leak();
     }
 }
 
 /// The words of a page. Kernel and device write them too, so every access is volatile.
 #[derive(Clone, Copy)]
-struct Words(NonNull<u32>);
+pub(crate) struct Words(pub(crate) NonNull<u32>);
 
 impl Words {
-    const COUNT: usize = PAGE / size_of::<u32>();
+    /// How many there are.
+    pub(crate) const COUNT: usize = PAGE / size_of::<u32>();
 
-    fn get(self, index: usize) -> u32 {
+    /// The first one.
+    pub(crate) fn address(self) -> *mut u32 {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn get(self, index: usize) -> u32 {
         assert!(index < Self::COUNT);
         // SAFETY: a page is mapped there as long as whoever has made this object holds it, and the index is inside.
         unsafe { self.0.add(index).read_volatile() }
     }
 
-    fn set(self, index: usize, value: u32) {
+    pub(crate) fn set(self, index: usize, value: u32) {
         assert!(index < Self::COUNT);
         // SAFETY: as for `get`.
         unsafe { self.0.add(index).write_volatile(value) }
@@ -135,12 +164,12 @@ fn write_chain(words: Words, handles: impl ExactSizeIterator<Item = u32>) {
     }
 }
 
-fn chain_state(words: Words, count: usize) -> ChainState {
+fn outcome(words: Words, count: usize, took: Duration) -> Result<(), ChainError> {
     let (state, index) = (words.get(0) & ert::STATE_MASK, words.get(chain::ERROR_INDEX));
     if state == state::COMPLETED && index == UNTOUCHED {
-        return ChainState::Completed;
+        return Ok(());
     }
-    ChainState::Ended { state, command: Some(index as usize).filter(|index| *index < count) }
+    Err(ChainError::Ended { state, command: Some(index as usize).filter(|index| *index < count), took })
 }
 
 #[cfg(test)]
@@ -193,20 +222,29 @@ mod tests {
         assert_eq!(aie_hal::device::chain_command_bytes(arguments), ert::SLOT_HEADER_BYTES + 4 * payload);
     }
 
-    #[test]
-    fn completed_is_believed_only_with_an_untouched_index() {
+    #[rstest]
+    #[case::not_run(state::NEW, UNTOUCHED, Some((state::NEW, None)))]
+    #[case::completed(state::COMPLETED, UNTOUCHED, None)]
+    #[case::status_of_four_bits(state::COMPLETED, 2, Some((state::COMPLETED, Some(2))))]
+    #[case::failed(state::ERROR, 0, Some((state::ERROR, Some(0))))]
+    #[case::nobody_says_which(state::TIMEOUT, UNTOUCHED, Some((state::TIMEOUT, None)))]
+    #[case::not_in_the_chain(state::TIMEOUT, 7, Some((state::TIMEOUT, None)))]
+    fn completed_is_believed_only_with_an_untouched_index(
+        #[case] state: u32,
+        #[case] index: u32,
+        #[case] expected: Option<(u32, Option<usize>)>,
+    ) {
         let (_page, words) = page();
         write_chain(words, [3, 4, 5].into_iter());
         assert_eq!((ert::opcode_of(words.get(0)), ert::count_of(words.get(0))), (19, 12));
         assert_eq!((words.get(1), words.get(7), words.get(11), words.get(12)), (3, 3, 5, 0));
-        let end = |state: u32| words.set(0, words.get(0) & !ert::STATE_MASK | state);
-        assert_eq!(chain_state(words, 3), ChainState::Ended { state: state::NEW, command: None });
-        end(state::COMPLETED);
-        assert_eq!(chain_state(words, 3), ChainState::Completed);
-        words.set(chain::ERROR_INDEX, 2);
-        assert_eq!(chain_state(words, 3), ChainState::Ended { state: state::COMPLETED, command: Some(2) });
-        end(state::TIMEOUT);
-        words.set(chain::ERROR_INDEX, 7);
-        assert_eq!(chain_state(words, 3), ChainState::Ended { state: state::TIMEOUT, command: None });
+        assert_eq!(words.get(chain::ERROR_INDEX), UNTOUCHED);
+        words.set(0, words.get(0) & !ert::STATE_MASK | state);
+        words.set(chain::ERROR_INDEX, index);
+        let found = outcome(words, 3, Duration::ZERO).err().map(|error| match error {
+            ChainError::Ended { state, command, .. } => (state, command),
+            other => panic!("{other}"),
+        });
+        assert_eq!(found, expected);
     }
 }

@@ -1,0 +1,20 @@
+//! The amdxdna kernel driver's interface, as far as the drivers above use it: every `ioctl` of this crate is made here.
+//!
+//! The direct route ([`crate::direct`]) uses it on an accel node of its own, the route through ROCR 7.0 to 7.2 ([`crate::ert`]) on the
+//! node that ROCR has opened.
+//!
+//! - [`node`]: an open accel node, typed requests, mappings.
+//! - [`bo`]: buffer objects and their three addresses.
+//! - [`context`]: creating and destroying hardware contexts.
+//! - [`command_buffer`]: how a chain and its commands are packed, and how a chain ended.
+//! - [`device`]: what errors of the kernel driver mean.
+//! - [`completion`]: waiting for a submission, by whichever method this kernel has.
+//! - [`probe`]: finds that method with a dispatch that does nothing.
+
+pub(crate) mod bo;
+pub(crate) mod command_buffer;
+pub(crate) mod completion;
+pub(crate) mod context;
+pub(crate) mod device;
+pub(crate) mod node;
+pub(crate) mod probe;

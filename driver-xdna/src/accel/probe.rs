@@ -1,0 +1,122 @@
+//! Finds how the end of a chain can be waited for, with a kernel that configures nothing and has no instructions.
+
+use super::command_buffer::CommandBuffer;
+use super::completion::{Submitted, WaitError, WaitMethod};
+use super::context::HardwareContext;
+use super::device::ChainError;
+use super::node::{CallError, Node};
+use crate::agent::{AgentError, Packet};
+use aie_hal::format::cdo::CdoBuilder;
+use aie_hal::format::instructions::{Header, InstructionWriter};
+use aie_hal::format::pdi;
+use amdxdna_sys::ert::state;
+use std::time::{Duration, Instant};
+
+/// How long the probe may take: contexts and firmware need tens of milliseconds, the kernel driver's watchdog two seconds.
+pub(crate) const PROBE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A kernel that does nothing.
+pub(crate) struct NopKernel {
+    pub(crate) pdi: Vec<u8>,
+    pub(crate) instructions: Vec<u8>,
+}
+
+impl NopKernel {
+    /// For the generation that XRT calls `aie2`, or a later one.
+    ///
+    /// # Errors
+    /// [`AgentError::Unsupported`].
+    pub(crate) fn new(is_aie2: bool) -> Result<Self, AgentError> {
+        let failed = |cause: String| AgentError::Unsupported(format!("the kernel for a trial cannot be made: {cause}"));
+        let pdi = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| failed(cause.to_string()))?;
+        let header = if is_aie2 { Header::aie2(1) } else { Header::aie2p(1) };
+        let instructions = InstructionWriter::new(header).finish().map_err(|cause| failed(cause.to_string()))?;
+        Ok(Self { pdi, instructions })
+    }
+}
+
+/// Why the probe found nothing. The device may still work on the command buffers, until the context is destroyed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    /// A kernel call failed.
+    #[error("a dispatch that does nothing: {0}")]
+    Call(#[source] CallError),
+    /// It ended in another state than completed.
+    #[error("a dispatch that does nothing: it ended as `{}`", state::name(*.0))]
+    Ended(u32),
+    /// It did not end.
+    #[error("a dispatch that does nothing: {0}")]
+    Wait(#[source] WaitError),
+    /// No method works.
+    #[error(
+        "a dispatch that does nothing: this kernel has no way to wait for a command: {0}; Linux 6.14 and later have a timeline for \
+         each context, AMD's own module has WAIT_CMD: update the kernel or that module"
+    )]
+    NoMethod(String),
+}
+
+/// Runs `packet`, of a [`NopKernel`] whose PDI is the first of `context`, and returns the method that waited for it.
+///
+/// # Errors
+/// [`ProbeError`].
+pub(crate) fn find_wait_method(
+    node: &Node,
+    context: HardwareContext,
+    [command, chain]: [&CommandBuffer; 2],
+    packet: &Packet,
+    limit: Duration,
+) -> Result<WaitMethod, ProbeError> {
+    command.write_dispatch(packet, &[]);
+    chain.write_chain([command.handle()].into_iter());
+    let since = Instant::now();
+    let sequence = chain.submit(node, context, &[]).map_err(ProbeError::Call)?;
+    let submitted = Submitted { context, sequence };
+    let mut tried = Vec::new();
+    for method in [WaitMethod::Timeline, WaitMethod::WaitCmd] {
+        if method == WaitMethod::Timeline && context.timeline == 0 {
+            tried.push("the context has no timeline".to_owned());
+            continue;
+        }
+        match method.wait(node, submitted, limit) {
+            Ok(()) => {
+                return match chain.outcome(1, since.elapsed()) {
+                    Err(ChainError::Ended { state, .. }) => Err(ProbeError::Ended(state)),
+                    _ => Ok(method),
+                };
+            }
+            Err(WaitError::Missing(cause)) => tried.push(cause.to_string()),
+            Err(cause) => return Err(ProbeError::Wait(cause)),
+        }
+    }
+    Err(ProbeError::NoMethod(tried.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accel::command_buffer::{UNTOUCHED, Words};
+    use crate::agent::PdiRef;
+    use amdxdna_sys::ert::{self, chain, start_cu};
+    use std::ptr::NonNull;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_dispatch_is_written_before_it_is_submitted() {
+        // A node that is none rejects the submission.
+        let node = Arc::new(Node::borrowed(-1));
+        let [command, list] = [1, 2].map(|handle| {
+            let page = NonNull::from(Box::leak(Box::new([u32::MAX; Words::COUNT]))).cast();
+            CommandBuffer::of_test_memory(&node, handle, 0, page)
+        });
+        let pdi = PdiRef { address: 0, bytes: 0 };
+        let packet = Packet { pdi_index: 0, pdi, instructions: 0x400_0000, instruction_bytes: 16, arguments: (0, 0) };
+        let context = HardwareContext { handle: 5, timeline: 9 };
+        let error = find_wait_method(&node, context, [&command, &list], &packet, PROBE_LIMIT).unwrap_err();
+        assert!(error.to_string().starts_with("a dispatch that does nothing: EXEC_CMD: "), "{error}");
+        let (command_words, words) = (command.words(), list.words());
+        assert_eq!((ert::count_of(command_words.get(0)), command_words.get(start_cu::CU_MASK)), (7, 1));
+        assert_eq!([2, 3, 4, 5, 6, 7].map(|index| command_words.get(index)), [3, 0, 0x400_0000, 0, 4, 0]);
+        assert_eq!((ert::count_of(words.get(0)), words.get(chain::ERROR_INDEX)), (8, UNTOUCHED));
+        assert_eq!(words.get(chain::HANDLES), command.handle());
+    }
+}
