@@ -5,9 +5,9 @@
 //! permissions; for ROCR also the KFD. It never opens a node, never loads the runtime, never fails; what is wrong with a device stands in its list of [`Obstacle`]s, all of them at
 //! once, so that a user need not fix one to learn of the next.
 
-pub mod machine;
 #[cfg(test)]
-pub(crate) mod made_up;
+pub(crate) mod fake_machine;
+pub mod machine;
 pub mod obstacle;
 
 pub use machine::{Machine, Process};
@@ -32,7 +32,7 @@ const OTHER_NPUS: [u16; 6] = [0x17f1, 0x17f2, 0x17f3, 0x1b0a, 0x1b0b, 0x1b0c];
 
 /// An NPU, usable or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Npu {
+pub struct FoundNpu {
     /// Place in the list: `xdna:0` is the first. Those with an accel node come first, by its number.
     pub ordinal: usize,
     /// `pci-` and the PCI address: the same at every start.
@@ -49,7 +49,7 @@ pub struct Npu {
     pub obstacles: Vec<Obstacle>,
 }
 
-impl Npu {
+impl FoundNpu {
     /// The URI that names it at every start.
     ///
     /// # Errors
@@ -78,7 +78,7 @@ impl Npu {
     /// Its line of a device listing.
     ///
     /// # Errors
-    /// As [`Npu::uri`].
+    /// As [`FoundNpu::uri`].
     pub fn listing(&self) -> Result<DeviceListing, DriverError> {
         Ok(DeviceListing {
             uri: self.uri()?,
@@ -93,7 +93,7 @@ impl Npu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survey {
     /// The NPUs.
-    pub npus: Vec<Npu>,
+    pub npus: Vec<FoundNpu>,
     /// What stands in the way of every NPU. Each NPU's own list has these too.
     pub machine: Vec<Obstacle>,
     /// What may become a problem.
@@ -134,7 +134,7 @@ fn node_obstacle(machine: &Machine, node: &Path) -> Option<Obstacle> {
 }
 
 /// What is in common to an NPU with and without an accel node: name, generation, and obstacles from its ids.
-fn npu_of(pci: &PciDevice, arches: &ArchRegistry) -> Npu {
+fn npu_of(pci: &PciDevice, arches: &ArchRegistry) -> FoundNpu {
     let mut obstacles: Vec<Obstacle> = [pci.device.as_ref().err(), pci.revision.as_ref().err()]
         .into_iter()
         .flatten()
@@ -156,7 +156,7 @@ fn npu_of(pci: &PciDevice, arches: &ArchRegistry) -> Npu {
     if let Some(driver) = pci.driver.as_deref().filter(|driver| *driver != AMDXDNA) {
         obstacles.push(Obstacle::BoundElsewhere { address: pci.address.clone(), driver: driver.to_owned() });
     }
-    Npu { ordinal: 0, id: format!("pci-{}", pci.address), name, arch, node: None, firmware: None, obstacles }
+    FoundNpu { ordinal: 0, id: format!("pci-{}", pci.address), name, arch, node: None, firmware: None, obstacles }
 }
 
 fn unreadable<T>(value: &Result<T, Unreadable>) -> Option<Obstacle> {
@@ -170,7 +170,7 @@ fn served(
     arches: &ArchRegistry,
     route: Route,
     warnings: &mut Vec<Warning>,
-) -> Npu {
+) -> FoundNpu {
     let mut npu = npu_of(&accel.pci, arches);
     if let Some(product) = accel.vbnv.as_ref().ok().filter(|product| !product.is_empty()) {
         npu.name = format!("{} ({product})", npu.name);
@@ -198,7 +198,7 @@ fn served(
 }
 
 /// An NPU without an accel node.
-fn unserved(pci: &PciDevice, module: Option<&Module>, arches: &ArchRegistry) -> Npu {
+fn unserved(pci: &PciDevice, module: Option<&Module>, arches: &ArchRegistry) -> FoundNpu {
     let mut npu = npu_of(pci, arches);
     let address = pci.address.clone();
     match (pci.driver.as_deref(), module) {
@@ -226,8 +226,8 @@ fn names_device(arches: &ArchRegistry, device: u16) -> bool {
 
 /// ROCR tries the accel nodes in turn and keeps the first that it can open and that answers as amdxdna's do. All others are
 /// out of its reach.
-fn bar_all_but_the_first(npus: &mut [Npu]) {
-    let opens = |npu: &Npu| {
+fn bar_all_but_the_first(npus: &mut [FoundNpu]) {
+    let opens = |npu: &FoundNpu| {
         !npu.obstacles.iter().any(|obstacle| {
             matches!(
                 obstacle,
@@ -251,7 +251,8 @@ pub fn survey(machine: &Machine, arches: &ArchRegistry, route: Route) -> Survey 
     let module = sysfs::module(&machine.sysfs);
     let nodes = sysfs::accel_nodes(&machine.sysfs);
     let mut warnings = Vec::new();
-    let mut npus: Vec<Npu> = nodes.iter().map(|accel| served(accel, machine, arches, route, &mut warnings)).collect();
+    let mut npus: Vec<FoundNpu> =
+        nodes.iter().map(|accel| served(accel, machine, arches, route, &mut warnings)).collect();
     if route == Route::Rocr {
         bar_all_but_the_first(&mut npus);
     }
@@ -274,7 +275,7 @@ pub fn survey(machine: &Machine, arches: &ArchRegistry, route: Route) -> Survey 
     Survey { npus, machine: kfd, warnings, module_version: module.and_then(|module| module.version) }
 }
 
-fn lockable_memory(machine: &Machine, npus: &[Npu]) -> Option<Warning> {
+fn lockable_memory(machine: &Machine, npus: &[FoundNpu]) -> Option<Warning> {
     let limit = machine.process.lockable_bytes()?;
     let heaps = npus.iter().filter_map(|npu| npu.arch.as_ref()).map(|arch| arch.limits.device_heap_bytes as u64);
     let wanted = heaps.max()?;

@@ -166,9 +166,9 @@ impl Driver for XdnaDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use discovery::made_up::Tree;
+    use discovery::fake_machine::FakeMachine;
 
-    fn driver(tree: &Tree) -> XdnaDriver {
+    fn driver(tree: &FakeMachine) -> XdnaDriver {
         XdnaDriver {
             machine: tree.machine(),
             arches: ArchRegistry::builtin(),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_an_npu_lists_nothing() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         assert_eq!(driver(&tree).enumerate().unwrap(), []);
         let error = driver(&tree).open(&DeviceUri::parse("xdna").unwrap()).unwrap_err();
         assert!(matches!(error, DriverError::NoSuchDevice { .. }), "{error}");
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_uri_names_the_library_before_the_program() {
-        let driver = driver(&Tree::new()).with_libhsa("/of/the/program");
+        let driver = driver(&FakeMachine::new()).with_libhsa("/of/the/program");
         let named = |text: &str| driver.named(&Params::of(&DeviceUri::parse(text).unwrap()).unwrap()).unwrap();
         assert_eq!(named("xdna:0"), Named { source: Source::Option, path: "/of/the/program".into() });
         assert_eq!(named("xdna:0?libhsa=/a%26b"), Named { source: Source::Uri, path: "/a&b".into() });
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn usable_npus_are_listed() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(0, "0000:c6:00.1", "0x17f0", "0x10");
         let list = driver(&tree).enumerate().unwrap();
         assert_eq!(list[0].uri.to_string(), "xdna://pci-0000:c6:00.1");
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_disabled_npu_is_refused_before_the_runtime_is_touched() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(0, "0000:c6:00.1", "0x17f9", "0x00");
         assert!(driver(&tree).enumerate().unwrap()[0].disabled.is_some());
         for uri in ["xdna:0", "xdna://pci-0000:c6:00.1"] {

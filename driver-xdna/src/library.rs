@@ -1,7 +1,8 @@
 //! Finding the runtime library, AMD's ROCR: `libhsa-runtime64`.
 //!
-//! It is searched for in this order: what the device URI says (`libhsa=PATH`), what the program says, [`AIE_HAL_LIBHSA_PATH`], [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable
-//! that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's loader, which also knows `LD_LIBRARY_PATH`.
+//! It is searched for in this order: what the device URI says (`libhsa=PATH`), what the program says, [`AIE_HAL_LIBHSA_PATH`],
+//! [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's
+//! loader, which also knows `LD_LIBRARY_PATH`.
 //! The first four are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
 //! search ends. A path may be the library's file or a folder that has it; which of the two is decided by looking.
 //!
@@ -24,6 +25,7 @@ const ROCM_FOLDER: &str = "/opt/rocm";
 
 /// Who named a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Source {
     /// The device URI.
     Uri,
@@ -72,7 +74,7 @@ pub struct Named {
 impl Named {
     /// Whether `file`, a library that is loaded, is the one this names.
     pub fn is(&self, file: &Path) -> bool {
-        let same = |candidate: &Candidate| match (fs::canonicalize(&candidate.path), fs::canonicalize(file)) {
+        let same = |candidate: &Attempt| match (fs::canonicalize(&candidate.path), fs::canonicalize(file)) {
             (Ok(named), Ok(file)) => named == file,
             _ => candidate.path == file,
         };
@@ -80,25 +82,14 @@ impl Named {
     }
 }
 
-/// Something that would be tried.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// Who named it.
-    pub source: Source,
-    /// A file, or a bare name for the system's loader.
-    pub path: PathBuf,
-    /// Why it would not even be loaded.
-    pub absent: Option<String>,
-}
-
-/// Something that was tried.
+/// Something that was tried, or is to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// Who named it.
     pub source: Source,
     /// A file, or a bare name for the system's loader.
     pub path: PathBuf,
-    /// Why it failed; `None` for the one that was loaded.
+    /// Why it failed, or would not even be loaded; `None` for the one that was loaded.
     pub failure: Option<String>,
 }
 
@@ -124,6 +115,7 @@ pub struct Found {
 
 /// The library cannot be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LibraryError {
     /// A library was named and cannot be loaded. Nothing else was tried.
     #[error(
@@ -170,10 +162,10 @@ struct Places<'a> {
 const THIS_MACHINE: Places<'static> = Places { rocm: ROCM_FOLDER, loader_names: &NAMES };
 
 /// The candidates of one named place: a file, or the library's names in a folder.
-fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
+fn candidates(source: Source, place: &Path) -> Vec<Attempt> {
     // The loader would search its own folders for a name without a slash.
     let place = std::path::absolute(place).unwrap_or_else(|_| place.to_owned());
-    let one = |path: PathBuf, absent: Option<String>| Candidate { source, path, absent };
+    let one = |path: PathBuf, failure: Option<String>| Attempt { source, path, failure };
     match fs::metadata(&place) {
         Err(error) => vec![one(place, Some(error.to_string()))],
         Ok(metadata) if metadata.is_dir() => {
@@ -190,7 +182,8 @@ fn candidates(source: Source, place: &Path) -> Vec<Candidate> {
     }
 }
 
-fn plan_in(places: &Places<'_>, named: Option<&Named>, environment: &Environment) -> Vec<Candidate> {
+/// What is tried, in order.
+fn plan(places: &Places<'_>, named: Option<&Named>, environment: &Environment) -> Vec<Attempt> {
     let variable =
         |variable: &'static Variable| environment.path(variable).map(|path| (Source::Variable(variable), path));
     let explicit = named
@@ -208,18 +201,10 @@ fn plan_in(places: &Places<'_>, named: Option<&Named>, environment: &Environment
             }
         }
     }
-    let mut plan: Vec<Candidate> = folders.iter().flat_map(|(source, folder)| candidates(*source, folder)).collect();
-    plan.extend(places.loader_names.iter().map(|name| Candidate {
-        source: Source::Loader,
-        path: name.into(),
-        absent: None,
-    }));
+    let mut plan: Vec<Attempt> = folders.iter().flat_map(|(source, folder)| candidates(*source, folder)).collect();
+    let loader = |name: &&str| Attempt { source: Source::Loader, path: name.into(), failure: None };
+    plan.extend(places.loader_names.iter().map(loader));
     plan
-}
-
-/// Says what [`find`] would try, in order, without loading anything.
-pub fn plan(named: Option<&Named>, environment: &Environment) -> Vec<Candidate> {
-    plan_in(&THIS_MACHINE, named, environment)
 }
 
 /// Finds and loads the runtime library, the one that is `named` if there is such; a variable with an empty value counts as
@@ -236,8 +221,8 @@ pub fn find(named: Option<&Named>, environment: &Environment) -> Result<Found, L
 
 fn find_in(places: &Places<'_>, named: Option<&Named>, environment: &Environment) -> Result<Found, LibraryError> {
     let mut attempts = Vec::new();
-    for Candidate { source, path, absent } in plan_in(places, named, environment) {
-        let outcome = absent.map_or_else(|| load(&path), Err);
+    for Attempt { source, path, failure } in plan(places, named, environment) {
+        let outcome = failure.map_or_else(|| load(&path), Err);
         let failure = outcome.as_ref().err().cloned();
         tracing::debug!(path = %path.display(), %source, failure, "runtime library");
         attempts.push(Attempt { source, path: path.clone(), failure });
@@ -285,12 +270,12 @@ mod tests {
     const C_LIBRARY: &str = "libc.so.6";
 
     /// Folders with libraries that load and that do not, and no ROCm anywhere.
-    struct MadeUp {
+    struct FakeInstallation {
         folder: TempDir,
         variables: Vec<(&'static str, PathBuf)>,
     }
 
-    impl MadeUp {
+    impl FakeInstallation {
         fn new() -> Self {
             Self { folder: TempDir::new().unwrap(), variables: vec![] }
         }
@@ -338,14 +323,14 @@ mod tests {
     fn a_named_library_is_a_file_or_a_folder(#[case] variable: Option<&'static Variable>, #[case] source: Source) {
         // Neither is named as its kind would be: only looking tells.
         for (place, file) in [("plain", "plain"), ("folder.so.1", "folder.so.1/libhsa-runtime64.so.1")] {
-            let mut made_up = MadeUp::new();
-            let file = made_up.sound(file);
-            let place = made_up.path(place);
+            let mut installation = FakeInstallation::new();
+            let file = installation.sound(file);
+            let place = installation.path(place);
             let found = match variable {
-                None => made_up.find(Some(&place)),
+                None => installation.find(Some(&place)),
                 Some(name) => {
-                    made_up.set(name, place);
-                    made_up.find(None)
+                    installation.set(name, place);
+                    installation.find(None)
                 }
             };
             let found = found.unwrap();
@@ -356,20 +341,22 @@ mod tests {
 
     #[test]
     fn option_own_variable_that_of_iree_rocm_loader_is_the_order() {
-        let mut made_up = MadeUp::new();
-        let source = |made_up: &MadeUp, option: Option<&Path>| made_up.find_by(option, &[C_LIBRARY]).unwrap().source;
-        let sound = made_up.sound("named");
-        assert_eq!(source(&made_up, None), Source::Loader);
-        made_up.sound("rocm/lib64/libhsa-runtime64.so");
-        assert_eq!(source(&made_up, None), Source::Rocm);
-        made_up.sound("other-rocm/lib/libhsa-runtime64.so.1");
-        made_up.set(&ROCM_PATH, made_up.path("other-rocm"));
-        assert_eq!(source(&made_up, None), Source::Variable(&ROCM_PATH));
-        made_up.set(&IREE_HAL_AMDGPU_LIBHSA_PATH, sound.clone());
-        assert_eq!(source(&made_up, None), Source::Variable(&IREE_HAL_AMDGPU_LIBHSA_PATH));
-        made_up.set(&AIE_HAL_LIBHSA_PATH, sound.clone());
-        assert_eq!(source(&made_up, None), Source::Variable(&AIE_HAL_LIBHSA_PATH));
-        assert_eq!(source(&made_up, Some(&sound)), Source::Option);
+        let mut installation = FakeInstallation::new();
+        let source = |installation: &FakeInstallation, option: Option<&Path>| {
+            installation.find_by(option, &[C_LIBRARY]).unwrap().source
+        };
+        let sound = installation.sound("named");
+        assert_eq!(source(&installation, None), Source::Loader);
+        installation.sound("rocm/lib64/libhsa-runtime64.so");
+        assert_eq!(source(&installation, None), Source::Rocm);
+        installation.sound("other-rocm/lib/libhsa-runtime64.so.1");
+        installation.set(&ROCM_PATH, installation.path("other-rocm"));
+        assert_eq!(source(&installation, None), Source::Variable(&ROCM_PATH));
+        installation.set(&IREE_HAL_AMDGPU_LIBHSA_PATH, sound.clone());
+        assert_eq!(source(&installation, None), Source::Variable(&IREE_HAL_AMDGPU_LIBHSA_PATH));
+        installation.set(&AIE_HAL_LIBHSA_PATH, sound.clone());
+        assert_eq!(source(&installation, None), Source::Variable(&AIE_HAL_LIBHSA_PATH));
+        assert_eq!(source(&installation, Some(&sound)), Source::Option);
     }
 
     #[rstest]
@@ -378,13 +365,13 @@ mod tests {
     #[case::empty_folder("empty", "it has no libhsa-runtime64.so.1 and no libhsa-runtime64.so")]
     #[case::folder_with_a_broken_one("folder", "file too short")]
     fn a_named_library_that_fails_ends_the_search(#[case] name: &str, #[case] cause: &str) {
-        let mut made_up = MadeUp::new();
-        made_up.sound("rocm/lib/libhsa-runtime64.so.1");
-        made_up.broken("broken");
-        made_up.broken("folder/libhsa-runtime64.so.1");
-        fs::create_dir(made_up.path("empty")).unwrap();
-        made_up.set(&AIE_HAL_LIBHSA_PATH, made_up.folder.path().join(name));
-        let error = made_up.find(None).unwrap_err();
+        let mut installation = FakeInstallation::new();
+        installation.sound("rocm/lib/libhsa-runtime64.so.1");
+        installation.broken("broken");
+        installation.broken("folder/libhsa-runtime64.so.1");
+        fs::create_dir(installation.path("empty")).unwrap();
+        installation.set(&AIE_HAL_LIBHSA_PATH, installation.folder.path().join(name));
+        let error = installation.find(None).unwrap_err();
         assert!(matches!(error, LibraryError::Explicit { source_name: Source::Variable(&AIE_HAL_LIBHSA_PATH), .. }));
         let text = error.to_string();
         assert!(text.starts_with("cannot load the runtime library that AIE_HAL_LIBHSA_PATH names: /"), "{text}");
@@ -397,13 +384,13 @@ mod tests {
 
     #[test]
     fn a_named_library_is_recognised_by_its_file() {
-        let made_up = MadeUp::new();
-        let sound = made_up.sound("folder/libhsa-runtime64.so.1");
+        let installation = FakeInstallation::new();
+        let sound = installation.sound("folder/libhsa-runtime64.so.1");
         let loaded = fs::canonicalize(&sound).unwrap();
         let named = |path: PathBuf| Named { source: Source::Uri, path };
-        assert!(named(sound.clone()).is(&loaded) && named(made_up.path("folder")).is(&loaded));
-        assert!(!named(made_up.broken("other")).is(&loaded) && !named(made_up.path("absent")).is(&loaded));
-        let error = find(Some(&named(made_up.path("absent"))), &Environment::default()).unwrap_err().to_string();
+        assert!(named(sound.clone()).is(&loaded) && named(installation.path("folder")).is(&loaded));
+        assert!(!named(installation.broken("other")).is(&loaded) && !named(installation.path("absent")).is(&loaded));
+        let error = find(Some(&named(installation.path("absent"))), &Environment::default()).unwrap_err().to_string();
         assert!(
             error.starts_with("cannot load the runtime library that the device URI's `libhsa` names: /"),
             "{error}"
@@ -412,25 +399,26 @@ mod tests {
 
     #[test]
     fn a_folder_is_searched_for_both_names() {
-        let made_up = MadeUp::new();
-        made_up.broken("folder/libhsa-runtime64.so.1");
-        let sound = made_up.sound("folder/libhsa-runtime64.so");
-        let found = made_up.find(Some(&made_up.path("folder"))).unwrap();
+        let installation = FakeInstallation::new();
+        installation.broken("folder/libhsa-runtime64.so.1");
+        let sound = installation.sound("folder/libhsa-runtime64.so");
+        let found = installation.find(Some(&installation.path("folder"))).unwrap();
         assert_eq!(found.path, sound);
         let failures: Vec<bool> = found.attempts.iter().map(|attempt| attempt.failure.is_some()).collect();
         assert_eq!(failures, [true, false]);
         // Two names of one file are one attempt.
-        symlink(made_up.broken("linked/libhsa-runtime64.so.1"), made_up.path("linked/libhsa-runtime64.so")).unwrap();
-        assert_eq!(made_up.find(Some(&made_up.path("linked"))).unwrap_err().attempts().len(), 1);
+        symlink(installation.broken("linked/libhsa-runtime64.so.1"), installation.path("linked/libhsa-runtime64.so"))
+            .unwrap();
+        assert_eq!(installation.find(Some(&installation.path("linked"))).unwrap_err().attempts().len(), 1);
     }
 
     #[test]
     fn without_a_library_every_attempt_is_told() {
-        let mut made_up = MadeUp::new();
-        made_up.broken("rocm/lib/libhsa-runtime64.so.1");
-        made_up.set(&ROCM_PATH, made_up.path("old-rocm"));
-        made_up.set(&AIE_HAL_LIBHSA_PATH, PathBuf::new());
-        let error = made_up.find(None).unwrap_err();
+        let mut installation = FakeInstallation::new();
+        installation.broken("rocm/lib/libhsa-runtime64.so.1");
+        installation.set(&ROCM_PATH, installation.path("old-rocm"));
+        installation.set(&AIE_HAL_LIBHSA_PATH, PathBuf::new());
+        let error = installation.find(None).unwrap_err();
         let sources: Vec<Source> = error.attempts().iter().map(|attempt| attempt.source).collect();
         let rocm_path = Source::Variable(&ROCM_PATH);
         assert_eq!(sources, [rocm_path, rocm_path, Source::Rocm, Source::Rocm, Source::Loader]);
@@ -450,25 +438,25 @@ mod tests {
 
     #[test]
     fn the_loaders_choice_is_told_as_a_file() {
-        let found = MadeUp::new().find_by(None, &["libno-such-library.so.1", C_LIBRARY]).unwrap();
+        let found = FakeInstallation::new().find_by(None, &["libno-such-library.so.1", C_LIBRARY]).unwrap();
         assert!(found.path.is_absolute() && found.path.is_file(), "{}", found.path.display());
         assert_eq!(found.attempts.last().unwrap().path, Path::new(C_LIBRARY));
     }
 
     #[test]
     fn a_plan_loads_nothing_and_has_no_folder_twice() {
-        let plan = plan(None, &Environment::from_pairs([("ROCM_PATH", ROCM_FOLDER)]));
+        let plan = plan(&THIS_MACHINE, None, &Environment::from_pairs([("ROCM_PATH", ROCM_FOLDER)]));
         assert!(plan.iter().all(|candidate| candidate.source != Source::Rocm), "{plan:?}");
         let loader: Vec<&Path> =
             plan.iter().filter(|c| c.source == Source::Loader).map(|candidate| candidate.path.as_path()).collect();
         assert_eq!(loader, NAMES.map(Path::new));
-        let made_up = MadeUp::new();
-        let broken = made_up.broken("broken");
+        let installation = FakeInstallation::new();
+        let broken = installation.broken("broken");
         let environment = Environment::from_pairs([("AIE_HAL_LIBHSA_PATH", "/elsewhere")]);
         for source in [Source::Option, Source::Uri] {
             let named = Named { source, path: broken.clone() };
-            let explicit = super::plan(Some(&named), &environment);
-            assert_eq!(explicit, [Candidate { source, path: broken.clone(), absent: None }]);
+            let explicit = super::plan(&THIS_MACHINE, Some(&named), &environment);
+            assert_eq!(explicit, [Attempt { source, path: broken.clone(), failure: None }]);
         }
     }
 }

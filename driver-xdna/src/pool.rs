@@ -75,12 +75,12 @@ struct Piece {
     /// In units; `None` for a whole slab.
     units: Option<Range<usize>>,
     pool: Weak<Pool>,
-    kind: Kind,
+    kind: PieceKind,
 }
 
 /// What a piece is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PieceKind {
     Data,
     Instructions,
     /// A part of the heap of its own.
@@ -97,7 +97,7 @@ impl Drop for Piece {
                 }
             }
             None => {
-                if let (Some(pool), Kind::Heap) = (self.pool.upgrade(), self.kind) {
+                if let (Some(pool), PieceKind::Heap) = (self.pool.upgrade(), self.kind) {
                     pool.state.lock().heap_used -= self.slab.allocation().length.next_multiple_of(HEAP_GRANULE);
                 }
             }
@@ -128,8 +128,8 @@ struct State {
 }
 
 impl State {
-    fn slabs(&mut self, kind: Kind) -> &mut Vec<Arc<Slab>> {
-        if kind == Kind::Data { &mut self.data } else { &mut self.instructions }
+    fn slabs(&mut self, kind: PieceKind) -> &mut Vec<Arc<Slab>> {
+        if kind == PieceKind::Data { &mut self.data } else { &mut self.instructions }
     }
 }
 
@@ -162,9 +162,9 @@ impl Pool {
             (MemoryPool::DeviceHeap, size) => self.heap(size, params),
             (MemoryPool::Data, size) if size >= LARGE => {
                 Slab::new(&self.agent, params.pool, size.next_multiple_of(UNIT))
-                    .map(|slab| self.whole(slab, size, Kind::Data))
+                    .map(|slab| self.whole(slab, size, PieceKind::Data))
             }
-            (MemoryPool::Data, _) => self.cut(Kind::Data, params),
+            (MemoryPool::Data, _) => self.cut(PieceKind::Data, params),
         };
         let block = made.map_err(|cause| self.refused(params, cause))?;
         if let (MemoryPool::Data, Some(caches), Some(span)) =
@@ -185,14 +185,14 @@ impl Pool {
         // Later runtimes look instructions up by the address of their buffer.
         let shared =
             self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= INSTRUCTION_SLAB_BYTES / 4;
-        let made = if shared { self.cut(Kind::Instructions, &params) } else { self.heap(bytes, &params) };
+        let made = if shared { self.cut(PieceKind::Instructions, &params) } else { self.heap(bytes, &params) };
         made.map_err(|cause| self.refused(&params, cause))
     }
 
     /// A part of the heap of its own.
     fn heap(self: &Arc<Self>, size: usize, params: &BufferParams) -> Result<Block, AgentError> {
         let slab = self.heap_slab(size, params)?;
-        let block = self.whole(slab, size, Kind::Heap);
+        let block = self.whole(slab, size, PieceKind::Heap);
         // The kernel driver hands out what others have used.
         fill_zero(&block.region, 0..size);
         Ok(block)
@@ -210,7 +210,7 @@ impl Pool {
     }
 
     /// A block that is all of a slab.
-    fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, kind: Kind) -> Block {
+    fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, kind: PieceKind) -> Block {
         let (host, device_address) = (slab.allocation().host, slab.allocation().device_address);
         let piece = Piece { slab, units: None, pool: Arc::downgrade(self), kind };
         // SAFETY: the allocation has at least `size` initialised bytes, and the piece keeps it.
@@ -219,7 +219,7 @@ impl Pool {
     }
 
     /// A block from a shared slab.
-    fn cut(self: &Arc<Self>, kind: Kind, params: &BufferParams) -> Result<Block, AgentError> {
+    fn cut(self: &Arc<Self>, kind: PieceKind, params: &BufferParams) -> Result<Block, AgentError> {
         // Slabs are aligned to pages; inside one, more than a unit takes room for moving up.
         let wanted = (params.size + params.alignment.saturating_sub(UNIT)).div_ceil(UNIT);
         let cut = |slab: &Arc<Slab>| {
@@ -231,7 +231,7 @@ impl Pool {
             Some(found) => found,
             None => {
                 let slab = match kind {
-                    Kind::Data => Slab::new(&self.agent, params.pool, SLAB_BYTES)?,
+                    PieceKind::Data => Slab::new(&self.agent, params.pool, SLAB_BYTES)?,
                     _ => self.heap_slab(INSTRUCTION_SLAB_BYTES, params)?,
                 };
                 let found = cut(&slab).ok_or_else(|| AgentError::OutOfMemory("a slab without room".into()))?;
@@ -242,7 +242,7 @@ impl Pool {
         let used = {
             let mut cuts = slab.cuts.lock();
             // The heap's memory has had other users.
-            let used = if kind == Kind::Data { cuts.fresh.min(units.end) } else { units.end };
+            let used = if kind == PieceKind::Data { cuts.fresh.min(units.end) } else { units.end };
             cuts.fresh = cuts.fresh.max(units.end);
             used
         };
@@ -258,11 +258,11 @@ impl Pool {
     }
 
     /// Gives empty slabs back, but one, for the next small piece.
-    fn trim(&self, kind: Kind) {
+    fn trim(&self, kind: PieceKind) {
         let empty = |slab: &Arc<Slab>| slab.cuts.lock().free.is_empty();
         let mut state = self.state.lock();
         let slabs = state.slabs(kind);
-        let mut kept = kind == Kind::Instructions;
+        let mut kept = kind == PieceKind::Instructions;
         let mut gone = Vec::new();
         if slabs.iter().filter(|slab| empty(slab)).count() > usize::from(!kept) {
             slabs.retain(|slab| {
@@ -273,7 +273,7 @@ impl Pool {
                 stays
             });
         }
-        if kind == Kind::Instructions {
+        if kind == PieceKind::Instructions {
             state.heap_used -= gone.len() * INSTRUCTION_SLAB_BYTES;
         }
         drop(state);
@@ -285,7 +285,7 @@ impl Pool {
     pub(crate) fn close(&self) {
         let mut gone = Vec::new();
         let mut state = self.state.lock();
-        for kind in [Kind::Data, Kind::Instructions] {
+        for kind in [PieceKind::Data, PieceKind::Instructions] {
             state.slabs(kind).retain(|slab| {
                 let empty = slab.cuts.lock().free.is_empty();
                 if empty {

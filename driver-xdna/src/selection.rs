@@ -12,7 +12,7 @@
 //! ordinals of URIs count what is left. A device that is named and not usable is an error with its reasons, never replaced by
 //! another one.
 
-use crate::discovery::{Npu, SCHEME};
+use crate::discovery::{FoundNpu, SCHEME};
 use crate::route::{ROUTES, Route};
 use crate::settings::AIE_HAL_VISIBLE_DEVICES;
 use crate::settings::NO_HELPER;
@@ -20,51 +20,30 @@ use aie_hal::{DeviceListing, DeviceUri, DriverError};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A parameter of `xdna` URIs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Param {
-    /// Its name.
-    pub name: &'static str,
-    /// What it accepts, for messages.
-    pub accepted: &'static str,
-    /// What it does.
-    pub purpose: &'static str,
+/// A parameter of `xdna` URIs: its name, and what it accepts, for messages.
+#[derive(Debug, Clone, Copy)]
+struct Param {
+    name: &'static str,
+    accepted: &'static str,
 }
 
-const RUNTIME: Param = Param {
-    name: "runtime",
-    accepted: ROUTES,
-    purpose: "reaches the NPU through the kernel driver alone, or through AMD's ROCR",
-};
-const DEVICES: Param = Param {
-    name: "devices",
-    accepted: "a number from 1 to 64",
-    purpose: "opens that many logical devices on each NPU",
-};
-const LOGICAL: Param = Param {
-    name: "logical",
-    accepted: "a number below `devices`",
-    purpose: "opens that one of the logical devices on an NPU; 0 without it",
-};
-const MEMORY: Param = Param {
-    name: "memory",
-    accepted: "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)",
-    purpose: "caps the data memory of each logical device",
-};
-const CHAIN: Param = Param {
-    name: "chain",
-    accepted: "a number from 1 on",
-    purpose: "most dispatches in one doorbell; 1 is what a backend without chains does",
-};
-
-const LIBHSA: Param = Param {
-    name: "libhsa",
-    accepted: "a path, percent-encoded where it has `%`, `&`, `;`, a comma or white space",
-    purpose: "AMD's runtime library, ROCR: its file, or a folder that has it",
-};
+/// Whether the NPU is reached through the kernel driver alone, or through AMD's ROCR.
+const RUNTIME: Param = Param { name: "runtime", accepted: ROUTES };
+/// Opens that many logical devices on each NPU.
+const DEVICES: Param = Param { name: "devices", accepted: "a number from 1 to 64" };
+/// Opens that one of the logical devices on an NPU; 0 without it.
+const LOGICAL: Param = Param { name: "logical", accepted: "a number below `devices`" };
+/// Caps the data memory of each logical device.
+const MEMORY: Param =
+    Param { name: "memory", accepted: "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)" };
+/// Most dispatches in one doorbell; 1 is what a backend without chains does.
+const CHAIN: Param = Param { name: "chain", accepted: "a number from 1 on" };
+/// AMD's runtime library, ROCR: its file, or a folder that has it.
+const LIBHSA: Param =
+    Param { name: "libhsa", accepted: "a path, percent-encoded where it has `%`, `&`, `;`, a comma or white space" };
 
 /// The parameters of `xdna` URIs.
-pub const PARAMS: &[Param] = &[RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN, LIBHSA];
+const PARAMS: [Param; 6] = [RUNTIME, DEVICES, LOGICAL, MEMORY, CHAIN, LIBHSA];
 
 /// A parameter there was once.
 const REMOVED: &str = "isolate";
@@ -114,8 +93,7 @@ impl Params {
         if uri.param(REMOVED).is_some() {
             return Err(uri.invalid_param(REMOVED, format!("{NO_HELPER}; remove it from the URI")));
         }
-        let names: Vec<&str> = PARAMS.iter().map(|param| param.name).collect();
-        uri.check_params(&names)?;
+        uri.check_params(&PARAMS.map(|param| param.name))?;
         let devices = uri.typed_param(DEVICES.name, DEVICES.accepted)?.unwrap_or(1);
         if !(1..=64).contains(&devices) {
             return Err(uri.invalid_param(DEVICES.name, format!("{devices} devices; expected {}", DEVICES.accepted)));
@@ -154,7 +132,7 @@ impl Params {
     ///
     /// # Errors
     /// [`DriverError::InvalidUri`] when the PCI address cannot stand in a URI.
-    pub fn uri_of(&self, npu: &Npu, number: usize) -> Result<DeviceUri, DriverError> {
+    pub fn uri_of(&self, npu: &FoundNpu, number: usize) -> Result<DeviceUri, DriverError> {
         let mut parameters = Vec::new();
         let mut add = |param: Param, value: Option<String>| {
             if let Some(value) = value {
@@ -177,19 +155,19 @@ impl Params {
 /// The NPUs that a program can see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    npus: Vec<Npu>,
+    npus: Vec<FoundNpu>,
     /// How many there are that it cannot see.
     hidden: usize,
 }
 
 /// Whether `word` names `npu`: its ordinal, its id, or the PCI address alone.
-fn names(word: &str, npu: &Npu) -> bool {
+fn names(word: &str, npu: &FoundNpu) -> bool {
     word.parse() == Ok(npu.ordinal)
         || word.eq_ignore_ascii_case(&npu.id)
         || npu.id.strip_prefix("pci-").is_some_and(|address| word.eq_ignore_ascii_case(address))
 }
 
-fn list<'a>(npus: impl IntoIterator<Item = &'a Npu>) -> String {
+fn list<'a>(npus: impl IntoIterator<Item = &'a FoundNpu>) -> String {
     let entries: Vec<String> = npus
         .into_iter()
         .map(|npu| {
@@ -205,14 +183,14 @@ impl Inventory {
     ///
     /// # Errors
     /// [`DriverError::InvalidParameter`] for an entry that names no NPU, or one that is named before.
-    pub fn new(npus: Vec<Npu>, visible: Option<&str>) -> Result<Self, DriverError> {
+    pub fn new(npus: Vec<FoundNpu>, visible: Option<&str>) -> Result<Self, DriverError> {
         let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
         let refuse = |reason: String| DriverError::InvalidParameter {
             uri: SCHEME.to_owned(),
             name: AIE_HAL_VISIBLE_DEVICES.name.to_owned(),
             reason: format!("{value:?}: {reason}"),
         };
-        let mut shown: Vec<Npu> = Vec::new();
+        let mut shown: Vec<FoundNpu> = Vec::new();
         for word in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
             let npu = npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
                 refuse(format!("`{word}` names no NPU; expected ordinals or ids of: {}", list(&npus)))
@@ -229,16 +207,16 @@ impl Inventory {
     }
 
     /// The NPUs, by ordinal.
-    pub fn npus(&self) -> &[Npu] {
+    pub fn npus(&self) -> &[FoundNpu] {
         &self.npus
     }
 
     /// One line for each NPU, also for those that are not usable.
     ///
     /// # Errors
-    /// As [`Npu::listing`].
+    /// As [`FoundNpu::listing`].
     pub fn listings(&self) -> Result<Vec<DeviceListing>, DriverError> {
-        self.npus.iter().map(Npu::listing).collect()
+        self.npus.iter().map(FoundNpu::listing).collect()
     }
 
     /// The NPUs that the path of `uri` names: one for each logical device, in its order, at least one. Parameters are not
@@ -247,7 +225,7 @@ impl Inventory {
     /// # Errors
     /// [`DriverError::NoSuchDevice`] when the path names something that is not there, [`DriverError::Unusable`] with the
     /// reasons when it is there but disabled.
-    pub fn select(&self, uri: &DeviceUri) -> Result<Vec<&Npu>, DriverError> {
+    pub fn select(&self, uri: &DeviceUri) -> Result<Vec<&FoundNpu>, DriverError> {
         if self.npus.is_empty() {
             return Err(self.no_such(uri, self.nothing()));
         }
@@ -267,8 +245,8 @@ impl Inventory {
         }
     }
 
-    fn usable(&self, uri: &DeviceUri) -> Result<Vec<&Npu>, DriverError> {
-        let usable: Vec<&Npu> = self.npus.iter().filter(|npu| npu.usable()).collect();
+    fn usable(&self, uri: &DeviceUri) -> Result<Vec<&FoundNpu>, DriverError> {
+        let usable: Vec<&FoundNpu> = self.npus.iter().filter(|npu| npu.usable()).collect();
         if usable.is_empty() {
             return Err(DriverError::Unusable {
                 uri: uri.to_string(),
@@ -278,7 +256,7 @@ impl Inventory {
         Ok(usable)
     }
 
-    fn named(&self, uri: &DeviceUri, word: &str) -> Result<&Npu, DriverError> {
+    fn named(&self, uri: &DeviceUri, word: &str) -> Result<&FoundNpu, DriverError> {
         if word == "*" {
             return Err(self.no_such(uri, format!("`*` stands alone: `{SCHEME}:*`")));
         }
@@ -311,9 +289,9 @@ mod tests {
     use crate::discovery::Obstacle;
     use rstest::rstest;
 
-    fn npu(ordinal: usize, disabled: bool) -> Npu {
+    fn npu(ordinal: usize, disabled: bool) -> FoundNpu {
         let address = format!("0000:c{ordinal}:00.1");
-        Npu {
+        FoundNpu {
             ordinal,
             id: format!("pci-{address}"),
             name: "XDNA 2 NPU".into(),
@@ -325,7 +303,7 @@ mod tests {
     }
 
     /// Four NPUs, of which the first and the third are disabled.
-    fn four() -> Vec<Npu> {
+    fn four() -> Vec<FoundNpu> {
         vec![npu(0, true), npu(1, false), npu(2, true), npu(3, false)]
     }
 

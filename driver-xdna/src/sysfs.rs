@@ -145,11 +145,11 @@ pub fn kfd_cpu_nodes(root: &Path) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::discovery::made_up::Tree;
+    use crate::discovery::fake_machine::FakeMachine;
 
     #[test]
     fn nodes_come_in_the_order_of_their_numbers() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(10, "0000:c7:00.1", "0x17f0", "0x11");
         tree.add_npu(2, "0000:c6:00.1", "0x17f0", "0x10");
         let nodes = accel_nodes(&tree.sysfs());
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn other_vendors_and_other_entries_are_left_out() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(0, "0000:00:0b.0", "0x7d1d", "0x04");
         tree.write("devices/pci0000:00/0000:00:0b.0/vendor", "0x8086\n");
         tree.write("class/accel/version", "1\n");
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn an_attribute_that_cannot_be_read_is_told() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(0, "0000:c6:00.1", "what", "0x100");
         tree.remove("devices/pci0000:00/0000:c6:00.1/vbnv");
         let node = accel_nodes(&tree.sysfs()).remove(0);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_module_says_its_version_when_it_has_one() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         assert_eq!(module(&tree.sysfs()), Some(Module { version: None }));
         tree.write("module/amdxdna/srcversion", "0123ABCD\n");
         assert_eq!(module(&tree.sysfs()), Some(Module { version: Some("0123ABCD".into()) }));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn nodes_with_cpu_cores_are_counted() {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         assert_eq!(kfd_cpu_nodes(&tree.sysfs()), Some(1));
         tree.write("devices/virtual/kfd/kfd/topology/nodes/1/properties", "cpu_cores_count 0\nsimd_count 16\n");
         tree.write("devices/virtual/kfd/kfd/topology/nodes/2/properties", "");

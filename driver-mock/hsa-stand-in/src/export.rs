@@ -35,36 +35,24 @@ macro_rules! library {
                     data: *mut c_void, private_segment_size: u32, group_segment_size: u32, queue: *mut *mut hsa_queue_t
                 ) -> hsa_status_t: hsa_queue_create;
                 safe queue_destroy(queue: *mut hsa_queue_t) -> hsa_status_t: hsa_queue_destroy;
-                safe queue_inactivate(queue: *mut hsa_queue_t) -> hsa_status_t: hsa_queue_inactivate;
-                safe queue_load_read_index(queue: *const hsa_queue_t) -> u64:
-                    hsa_queue_load_read_index_relaxed, hsa_queue_load_read_index_scacquire;
-                safe queue_load_write_index(queue: *const hsa_queue_t) -> u64:
-                    hsa_queue_load_write_index_relaxed, hsa_queue_load_write_index_scacquire;
+                safe queue_load_read_index(queue: *const hsa_queue_t) -> u64: hsa_queue_load_read_index_scacquire;
+                safe queue_load_write_index(queue: *const hsa_queue_t) -> u64: hsa_queue_load_write_index_relaxed;
                 safe queue_store_write_index(queue: *const hsa_queue_t, value: u64) -> ():
-                    hsa_queue_store_write_index_relaxed, hsa_queue_store_write_index_screlease;
+                    hsa_queue_store_write_index_screlease;
                 safe queue_add_write_index(queue: *const hsa_queue_t, value: u64) -> u64:
-                    hsa_queue_add_write_index_relaxed, hsa_queue_add_write_index_scacquire,
-                    hsa_queue_add_write_index_screlease, hsa_queue_add_write_index_scacq_screl;
-                safe queue_cas_write_index(queue: *const hsa_queue_t, expected: u64, value: u64) -> u64:
-                    hsa_queue_cas_write_index_relaxed, hsa_queue_cas_write_index_scacquire,
-                    hsa_queue_cas_write_index_screlease, hsa_queue_cas_write_index_scacq_screl;
+                    hsa_queue_add_write_index_screlease;
 
                 unsafe signal_create(
                     value: hsa_signal_value_t, consumers: u32, agents: *const hsa_agent_t, signal: *mut hsa_signal_t
                 ) -> hsa_status_t: hsa_signal_create;
                 safe signal_destroy(signal: hsa_signal_t) -> hsa_status_t: hsa_signal_destroy;
-                safe signal_load(signal: hsa_signal_t) -> hsa_signal_value_t:
-                    hsa_signal_load_relaxed, hsa_signal_load_scacquire;
+                safe signal_load(signal: hsa_signal_t) -> hsa_signal_value_t: hsa_signal_load_scacquire;
                 safe signal_store(signal: hsa_signal_t, value: hsa_signal_value_t) -> ():
                     hsa_signal_store_relaxed, hsa_signal_store_screlease;
-                safe signal_add(signal: hsa_signal_t, value: hsa_signal_value_t) -> ():
-                    hsa_signal_add_relaxed, hsa_signal_add_screlease;
-                safe signal_subtract(signal: hsa_signal_t, value: hsa_signal_value_t) -> ():
-                    hsa_signal_subtract_relaxed, hsa_signal_subtract_screlease;
                 safe signal_wait(
                     signal: hsa_signal_t, condition: hsa_signal_condition_t, compared: hsa_signal_value_t, ticks: u64,
                     state: hsa_wait_state_t
-                ) -> hsa_signal_value_t: hsa_signal_wait_relaxed, hsa_signal_wait_scacquire;
+                ) -> hsa_signal_value_t: hsa_signal_wait_scacquire;
 
                 unsafe agent_iterate_memory_pools(
                     agent: hsa_agent_t, callback: entry::PoolCallback, data: *mut c_void
@@ -76,9 +64,6 @@ macro_rules! library {
                     pool: hsa_amd_memory_pool_t, size: usize, flags: u32, address: *mut *mut c_void
                 ) -> hsa_status_t: hsa_amd_memory_pool_allocate;
                 safe memory_pool_free(address: *mut c_void) -> hsa_status_t: hsa_amd_memory_pool_free;
-                safe agents_allow_access(
-                    count: u32, agents: *const hsa_agent_t, flags: *const u32, address: *const c_void
-                ) -> hsa_status_t: hsa_amd_agents_allow_access;
             }
         }
     };

@@ -28,7 +28,7 @@
 //! | `HSA_STAND_IN_EXTENSION` | the AMD extension interface it claims | `1.16` |
 //! | `HSA_STAND_IN_PROCESSING` | `synchronous`, or `never`: accepts packets and leaves them, as ROCR 6.x does | `synchronous` |
 //! | `HSA_STAND_IN_FAILURE` | `negative`: failed packets get negative signals; `withhold`: only the error callback tells | `negative` |
-//! | `HSA_STAND_IN_FAULTS` | a plan, see [`faults::FaultPlan`] | none |
+//! | `HSA_STAND_IN_FAULTS` | a plan, see [`faults`] | none |
 //! | `HSA_STAND_IN_REPORT` | file for the report at exit, in JSON | none |
 //! | `HSA_STAND_IN_LOG` | `1`: reasons of failures on standard error | off |
 

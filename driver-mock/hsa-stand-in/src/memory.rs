@@ -1,19 +1,19 @@
 //! The memory pools of an agent.
 //!
-//! The device heap is one mapping of its whole size, in which the simulated silicon hands out ranges. Every allocation of data
-//! memory is a mapping of its own, and its pages go back when it is freed.
+//! The device heap is one region of its whole size, in which the simulated silicon hands out ranges. Every allocation of data
+//! memory is a region of its own.
 
 use aie_device_memory::{Region, Span};
 use aie_driver_mock::npu::{HEAP_BASE, Npu};
 use aie_hal::arch::ArchLimits;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// Alignment of allocations of the device heap: PDIs and instruction streams each have a buffer object of their own.
-const HEAP_ALIGNMENT: usize = 4096;
+const HEAP_ALIGNMENT: usize = PAGE;
+const PAGE: usize = 4096;
 
 /// The pools an AIE agent has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,37 +24,6 @@ pub enum Pool {
     Heap,
     /// Data.
     Data,
-}
-
-/// Pages of this process, zeros at first.
-#[derive(Debug)]
-struct Mapping {
-    base: NonNull<u8>,
-    length: usize,
-}
-
-// SAFETY: A mapping belongs to no thread; the bytes behind it are reached through regions only.
-unsafe impl Send for Mapping {}
-// SAFETY: As for `Send`.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(length: usize) -> io::Result<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: A new mapping at a place the system chooses touches no memory of this process.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
-        match NonNull::new(base.cast::<u8>()) {
-            Some(start) if base != libc::MAP_FAILED => Ok(Self { base: start, length }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: The mapping is this object's alone, and every region made of it keeps the object alive.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
-    }
 }
 
 /// One allocation. Memory goes back when the last reference goes.
@@ -112,7 +81,7 @@ struct State {
 #[derive(Debug)]
 pub struct Memory {
     npu: Arc<Npu>,
-    heap: Arc<Mapping>,
+    heap: Arc<Region>,
     data_bytes: u64,
     state: Mutex<State>,
 }
@@ -120,11 +89,10 @@ pub struct Memory {
 impl Memory {
     /// The empty pools of an agent with `data_bytes` of data memory.
     ///
-    /// # Errors
-    /// When the process may not have the address space.
-    pub fn new(npu: &Arc<Npu>, data_bytes: u64) -> io::Result<Self> {
-        let heap = Arc::new(Mapping::new(npu.limits().device_heap_bytes)?);
-        Ok(Self { npu: Arc::clone(npu), heap, data_bytes, state: Mutex::default() })
+    /// `None` when the process may not have the address space.
+    pub fn new(npu: &Arc<Npu>, data_bytes: u64) -> Option<Self> {
+        let heap = Arc::new(Region::zeroed(npu.limits().device_heap_bytes, PAGE)?);
+        Some(Self { npu: Arc::clone(npu), heap, data_bytes, state: Mutex::default() })
     }
 
     /// Bytes of a pool.
@@ -155,9 +123,10 @@ impl Memory {
     fn allocate_heap(&self, bytes: usize) -> Option<Allocation> {
         let device_address = self.npu.heap_allocate(bytes, HEAP_ALIGNMENT).ok()?;
         let offset = usize::try_from(device_address - HEAP_BASE).ok()?;
-        // SAFETY: The simulated silicon hands out ranges of a window that is as long as the mapping, so the range is inside;
-        // the region keeps the mapping, its pages begin as zeros, and all accesses here go through regions.
-        let region = unsafe { Region::mapped(self.heap.base.add(offset), bytes, Arc::clone(&self.heap) as _) };
+        let host = NonNull::from(self.heap.bytes().get(offset..)?).cast();
+        // SAFETY: The simulated silicon hands out ranges of a window that is as long as the heap's region, so the range is inside;
+        // the new region keeps that one, whose bytes begin as zeros, and all accesses here go through regions.
+        let region = unsafe { Region::mapped(host, bytes, Arc::clone(&self.heap) as _) };
         let heap_address = Some((Arc::clone(&self.npu), device_address));
         Some(Allocation { pool: Pool::Heap, region, heap_address })
     }
@@ -168,11 +137,8 @@ impl Memory {
         if bytes > self.limits().max_buffer_bytes || used > self.data_bytes {
             return None;
         }
-        let mapping = Arc::new(Mapping::new(length).ok()?);
+        let region = Region::zeroed(bytes, PAGE)?;
         state.data_used = used;
-        // SAFETY: The mapping is as long as the region, which keeps it; its pages begin as zeros, and all accesses here go
-        // through regions.
-        let region = unsafe { Region::mapped(mapping.base, bytes, mapping as _) };
         Some(Allocation { pool, region, heap_address: None })
     }
 

@@ -1,6 +1,6 @@
 //! The one runtime a process has, as `hsa_init` and `hsa_shut_down` start and end it, and its report.
 
-use crate::report::{Counts, Open, Silicon};
+use crate::report::{Counts, Open, Report, Silicon};
 use crate::runtime::Runtime;
 use crate::settings::Settings;
 use aie_hal::host_function::KernelExecutor;
@@ -49,10 +49,13 @@ pub fn init(executor: impl FnOnce() -> Arc<dyn KernelExecutor>) -> hsa_status_t 
     }
     let settings = match &process.configured {
         Some(pairs) => Settings::read(pairs.iter().cloned()),
-        None => Settings::from_environment(),
+        None => Settings::read(
+            std::env::vars_os()
+                .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())),
+        ),
     };
-    let runtime = settings.and_then(|settings| {
-        process.report.clone_from(&settings.report);
+    let runtime = settings.map_err(|cause| cause.to_string()).and_then(|settings| {
+        process.report = settings.report.clone().filter(|path| !path.as_os_str().is_empty());
         Runtime::new(settings, Arc::clone(&process.counts), executor())
     });
     match runtime {
@@ -96,7 +99,9 @@ pub fn report() -> String {
     let runtime = runtime();
     let now = runtime.as_ref().map_or(Silicon::default(), |runtime| runtime.silicon());
     let open = runtime.map_or(Open::default(), |runtime| runtime.open(process.users));
-    process.counts.json(process.past.plus(now), open, process.left).to_string()
+    let (counts, left_at_shut_down) = (&process.counts, process.left);
+    let report = Report { counts, silicon: process.past.plus(now), open, left_at_shut_down };
+    serde_json::to_string(&report).unwrap_or_default()
 }
 
 extern "C" fn write_report() {

@@ -4,20 +4,20 @@
 //! is made anew if a PDI needs a compute unit, then the chain runs in order. A chain that is refused runs no packet; one
 //! that fails has run those before the failing one. Either way the queue has met its error and processes nothing more.
 
-use crate::faults::FaultKind;
+use crate::faults::LibraryFault;
 use crate::memory::{Pool, Range};
-use crate::queue::{CachedPdi, PACKET_BYTES, Progress, Queue};
+use crate::queue::{CachedPdi, Progress, Queue};
 use crate::report::Counts;
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::{Snapshots, Span};
 use aie_driver_mock::npu::ChainCommand;
+use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_hal::artifact::{Digest, KernelArtifact};
 use aie_hal::host_function::HostFunction;
 use hsa_sys::*;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -65,21 +65,6 @@ impl Refused {
 
 type Packet = hsa_amd_aie_kernel_dispatch_packet_t;
 
-/// A field of a packet.
-fn field<const N: usize>(packet: &[u8; PACKET_BYTES], offset: usize) -> [u8; N] {
-    let mut bytes = [0; N];
-    for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = packet[(offset + at) % PACKET_BYTES];
-    }
-    bytes
-}
-
-macro_rules! field {
-    ($packet:expr, $type:ty, $name:ident) => {
-        <$type>::from_ne_bytes(field(&$packet, offset_of!(Packet, $name)))
-    };
-}
-
 /// Processes what is pending on `queue`.
 pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
     let mut progress = queue.progress.lock();
@@ -88,7 +73,7 @@ pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
         return;
     }
     Counts::add(&runtime.counts.doorbells);
-    if runtime.faults.doorbell() {
+    if runtime.faults.hits(LibraryFault::Hang) {
         runtime.log("this doorbell hangs, as its fault plan says");
         loop {
             std::thread::park();
@@ -129,8 +114,7 @@ fn chain(
             progress.pdis.truncate(known);
             let error = Err((refused.status, format!("packets {first} to {last} are refused: {}", refused.reason)));
             for index in first..last {
-                let signal = hsa_signal_t { handle: field!(queue.packet(index), u64, completion_signal) };
-                tell(runtime, signal, HSA_AMD_AIE_ERT_STATE_ERROR);
+                tell(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
             }
             return (0, error);
         }
@@ -222,39 +206,32 @@ fn prepare(
 }
 
 /// Checks one packet and finds its memory. Its PDI gets a place in the queue's list.
-fn check(agent: &Agent, progress: &mut Progress, packet: &[u8; PACKET_BYTES]) -> Result<Command, Refused> {
-    let packet = *packet;
-    let kind = u32::from(field!(packet, u16, header)) & 0xff;
+fn check(agent: &Agent, progress: &mut Progress, packet: &Packet) -> Result<Command, Refused> {
+    let kind = u32::from(packet.header) & 0xff;
     if kind != HSA_AMD_AIE_PACKET_TYPE_READY {
         return Err(Refused::format(format!("its type is {kind}, not {HSA_AMD_AIE_PACKET_TYPE_READY} (ready)")));
     }
-    let (opcode, count) = (field!(packet, u16, opcode), field!(packet, u16, count));
-    if opcode != HSA_AMD_AIE_PACKET_OPCODE_KMQ || count != Packet::COUNT {
+    if packet.opcode != HSA_AMD_AIE_PACKET_OPCODE_KMQ || packet.count != Packet::COUNT {
+        let (opcode, count) = (packet.opcode, packet.count);
         return Err(Refused::format(format!("opcode {opcode} and count {count}, not 0 and {}", Packet::COUNT)));
     }
-    let reserved = u32::from(field!(packet, u8, reserved0))
-        | u32::from(field!(packet, u8, reserved1))
-        | field!(packet, u32, reserved2)
-        | u32::from(field!(packet, u16, reserved3));
-    if reserved != 0 {
+    if (packet.reserved0, packet.reserved1, packet.reserved2, packet.reserved3) != (0, 0, 0, 0) {
         return Err(Refused::format("a reserved field is not 0"));
     }
-    if field!(packet, u64, pdi_patch_offset) != 0 {
+    if packet.pdi_patch_offset != 0 {
         return Err(Refused::format("control code of a full ELF, which this library does not execute"));
     }
     let address = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    let pdi = find_pdi(agent, progress, address(field!(packet, u64, pdi_addr)))?;
-    let instructions =
-        u64::from(field!(packet, u32, insts_addr_high)) << 32 | u64::from(field!(packet, u32, insts_addr_low));
-    let size = address(field!(packet, u64, insts_size));
+    let pdi = find_pdi(agent, progress, packet.pdi_addr.addr())?;
+    let instructions = u64::from(packet.insts_addr_high) << 32 | u64::from(packet.insts_addr_low);
+    let size = address(packet.insts_size);
     if size == 0 || !size.is_multiple_of(4) {
         return Err(Refused::format(format!("{size} bytes of instructions are no whole number of words")));
     }
     let instructions = agent.memory.find(address(instructions), size).filter(|r| r.allocation.pool() == Pool::Heap);
     let instructions = instructions.ok_or_else(|| Refused::format("its instructions are not in the device heap"))?;
-    let arguments = arguments(agent, field!(packet, u16, num_kernargs), address(field!(packet, u64, kernarg_address)))?;
-    let signal = hsa_signal_t { handle: field!(packet, u64, completion_signal) };
-    Ok(Command { signal, pdi, instructions: bytes(&instructions, size), arguments })
+    let arguments = arguments(agent, packet.num_kernargs, packet.kernarg_address.addr())?;
+    Ok(Command { signal: packet.completion_signal, pdi, instructions: bytes(&instructions, size), arguments })
 }
 
 /// A copy of a range.
@@ -327,12 +304,12 @@ fn execute(
     let error = |reason: String| Failure { state: HSA_AMD_AIE_ERT_STATE_ERROR, reason };
     let fault = runtime.faults.packet();
     match fault {
-        Some(FaultKind::Timeout) => return Err(timeout("the fault plan says so".into())),
-        Some(FaultKind::Abort) => {
+        None | Some(CommandFault::Garbage) => {}
+        Some(CommandFault::Timeout) => return Err(timeout("the fault plan says so".into())),
+        Some(CommandFault::Abort | CommandFault::Lost | CommandFault::Status(_)) => {
             let reason = "the fault plan says so".into();
             return Err(Failure { state: HSA_AMD_AIE_ERT_STATE_ABORT, reason });
         }
-        _ => {}
     }
     let Executor { kernels, snapshots } = executor;
     let pdi = &progress.pdis[command.pdi];
@@ -359,7 +336,7 @@ fn execute(
     let (inputs, outputs) = spans.split_at(spans.len() - outputs);
     let called = snapshots.call(inputs, outputs, |inputs, outputs| {
         let run = catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs)));
-        if fault == Some(FaultKind::Garbage) {
+        if fault == Some(CommandFault::Garbage) {
             outputs
                 .iter_mut()
                 .flat_map(|output| output.iter_mut())

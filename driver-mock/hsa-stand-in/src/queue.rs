@@ -122,12 +122,13 @@ impl Queue {
     }
 
     /// A copy of the packet at `index`.
-    pub fn packet(&self, index: u64) -> [u8; PACKET_BYTES] {
+    pub fn packet(&self, index: u64) -> hsa_amd_aie_kernel_dispatch_packet_t {
         let mut bytes = [0; PACKET_BYTES];
         if let Some(span) = self.ring.span(self.slot(index), PACKET_BYTES) {
             span.read(&mut bytes);
         }
-        bytes
+        // SAFETY: there are as many bytes as a packet has, which is numbers and addresses: any bytes are one.
+        unsafe { std::mem::transmute(bytes) }
     }
 
     /// Gives the slot of a packet back to the program.

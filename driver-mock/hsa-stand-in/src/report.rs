@@ -1,10 +1,10 @@
 //! What a process did with the library, as counts.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Totals of the process. Thread-safe.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Counts {
     /// Doorbells with packets.
     pub doorbells: AtomicU64,
@@ -23,7 +23,7 @@ pub struct Counts {
 }
 
 /// Counts of the simulated silicon.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Silicon {
     /// Hardware contexts created.
     pub contexts_created: u64,
@@ -48,7 +48,7 @@ impl Silicon {
 }
 
 /// What exists.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Open {
     /// Uses of the runtime: `hsa_init` without `hsa_shut_down`.
     pub users: usize,
@@ -65,32 +65,19 @@ impl Counts {
     pub fn add(counter: &AtomicU64) {
         counter.fetch_add(1, Ordering::Relaxed);
     }
+}
 
-    /// Everything as JSON. `left` is what the program had not given back when it shut the runtime down.
-    pub fn json(&self, silicon: Silicon, open: Open, left: Open) -> Value {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let things = |open: Open| {
-            json!({
-                "users": open.users,
-                "queues": open.queues,
-                "signals": open.signals,
-                "allocations": open.allocations,
-            })
-        };
-        json!({
-            "doorbells": of(&self.doorbells),
-            "packets": of(&self.packets),
-            "packets_failed": of(&self.packets_failed),
-            "queue_errors": of(&self.queue_errors),
-            "allocations": of(&self.allocations),
-            "queues": of(&self.queues),
-            "signals": of(&self.signals),
-            "contexts_created": silicon.contexts_created,
-            "context_switches": silicon.context_switches,
-            "chains": silicon.chains,
-            "virtual_ns": silicon.virtual_ns,
-            "open": things(open),
-            "left_at_shut_down": things(left),
-        })
-    }
+/// Everything that is reported.
+#[derive(Debug, Serialize)]
+pub struct Report<'a> {
+    /// Totals.
+    #[serde(flatten)]
+    pub counts: &'a Counts,
+    /// Of the simulated silicon.
+    #[serde(flatten)]
+    pub silicon: Silicon,
+    /// What exists now.
+    pub open: Open,
+    /// What the program had not given back when it shut the runtime down.
+    pub left_at_shut_down: Open,
 }

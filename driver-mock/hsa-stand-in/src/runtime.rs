@@ -1,6 +1,6 @@
 //! The runtime of a process: agents, queues, signals, and what they count.
 
-use crate::faults::Faults;
+use crate::faults::{Faults, LibraryFault};
 use crate::memory::Memory;
 use crate::processor::Executor;
 use crate::queue::{ErrorCallback, Queue};
@@ -73,7 +73,7 @@ impl Runtime {
             })?;
             let heap_bytes = arch.limits.device_heap_bytes;
             let npu = Arc::new(Npu::new(arch, heap_bytes));
-            let memory = Memory::new(&npu, machine_memory()).map_err(|e| format!("no memory for agent {name}: {e}"))?;
+            let memory = Memory::new(&npu, machine_memory()).ok_or_else(|| format!("no memory for agent {name}"))?;
             Ok(Agent { npu, memory, executor: Mutex::default() })
         };
         let agents = settings.agents.iter().map(agent).collect::<Result<Vec<_>, String>>()?;
@@ -93,7 +93,7 @@ impl Runtime {
 
     /// Says something on standard error, if that is wanted.
     pub fn log(&self, text: &str) {
-        if self.settings.log {
+        if self.settings.log != 0 {
             eprintln!("hsa-stand-in: {text}");
         }
     }
@@ -150,7 +150,7 @@ impl Runtime {
             self.log(&format!("a queue of {size} packets is no power of two up to {limit}"));
             return Err(HSA_STATUS_ERROR_INVALID_ARGUMENT);
         }
-        if self.faults.queue() {
+        if self.faults.hits(LibraryFault::Queue) {
             self.log("no queue, as the fault plan says");
             return Err(HSA_STATUS_ERROR_OUT_OF_RESOURCES);
         }

@@ -1,13 +1,14 @@
 //! What the library pretends to be.
 
-use crate::faults::FaultPlan;
+use crate::faults::{self, FaultPlan};
+use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
 
 /// Every setting's name begins so.
 pub const PREFIX: &str = "HSA_STAND_IN_";
 
 /// How a packet that failed is told to the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailureStyle {
     /// Its completion signal gets minus the state of the ERT command: what programs for this interface check for.
     Negative,
@@ -17,7 +18,7 @@ pub enum FailureStyle {
 }
 
 /// Whether packets are processed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Processing {
     /// Storing to the doorbell returns when all packets are done.
     Synchronous,
@@ -26,92 +27,45 @@ pub enum Processing {
 }
 
 /// The settings of one process.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, args_override_self = true)]
 pub struct Settings {
     /// Generations of the agents, one entry for each.
+    #[arg(long = "HSA_STAND_IN_AGENTS", value_delimiter = ',', default_value = "aie2p")]
     pub agents: Vec<String>,
     /// Version of AMD's extension interface that the library claims.
+    #[arg(long = "HSA_STAND_IN_EXTENSION", value_parser = extension, default_value = "1.16")]
     pub extension: (u16, u16),
     /// Where the report goes when the process exits.
+    #[arg(long = "HSA_STAND_IN_REPORT")]
     pub report: Option<PathBuf>,
     /// What goes wrong.
+    #[arg(long = "HSA_STAND_IN_FAULTS", value_parser = faults::parse, default_value = "")]
     pub faults: FaultPlan,
     /// How failures are told.
+    #[arg(long = "HSA_STAND_IN_FAILURE", value_enum, default_value_t = FailureStyle::Negative)]
     pub failure: FailureStyle,
     /// Whether packets are processed.
+    #[arg(long = "HSA_STAND_IN_PROCESSING", value_enum, default_value_t = Processing::Synchronous)]
     pub processing: Processing,
-    /// Whether reasons go to standard error.
-    pub log: bool,
+    /// Whether reasons go to standard error: 1 or 0.
+    #[arg(long = "HSA_STAND_IN_LOG", default_value_t = 0)]
+    pub log: u8,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            agents: vec!["aie2p".into()],
-            extension: (1, 16),
-            report: None,
-            faults: FaultPlan::default(),
-            failure: FailureStyle::Negative,
-            processing: Processing::Synchronous,
-            log: false,
-        }
-    }
+fn extension(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    parsed.ok_or_else(|| "expected MAJOR.MINOR".to_owned())
 }
 
 impl Settings {
     /// Reads settings from pairs of name and value. Names without [`PREFIX`] are somebody else's and are left alone.
     ///
     /// # Errors
-    /// A sentence on the first name or value that means nothing.
-    pub fn read(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
-        let mut settings = Self::default();
-        for (name, value) in pairs {
-            let Some(setting) = name.strip_prefix(PREFIX) else { continue };
-            let wrong = |expected: &str| format!("{name}={value}: expected {expected}");
-            match setting {
-                "AGENTS" => {
-                    settings.agents =
-                        value.split(',').map(str::trim).filter(|a| !a.is_empty()).map(Into::into).collect();
-                }
-                "EXTENSION" => {
-                    let parsed = value.split_once('.').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-                    settings.extension = parsed.ok_or_else(|| wrong("MAJOR.MINOR"))?;
-                }
-                "REPORT" => settings.report = Some(PathBuf::from(&value)).filter(|path| !path.as_os_str().is_empty()),
-                "FAULTS" => settings.faults = value.parse().map_err(|reason| format!("{name}={value}: {reason}"))?,
-                "FAILURE" => {
-                    settings.failure = match value.as_str() {
-                        "negative" => FailureStyle::Negative,
-                        "withhold" => FailureStyle::Withhold,
-                        _ => return Err(wrong("`negative` or `withhold`")),
-                    }
-                }
-                "PROCESSING" => {
-                    settings.processing = match value.as_str() {
-                        "synchronous" => Processing::Synchronous,
-                        "never" => Processing::Never,
-                        _ => return Err(wrong("`synchronous` or `never`")),
-                    }
-                }
-                "LOG" => settings.log = !matches!(value.as_str(), "" | "0"),
-                _ => {
-                    return Err(format!(
-                        "{name} is no setting; known: AGENTS, EXTENSION, REPORT, FAULTS, FAILURE, PROCESSING, LOG, each \
-                         behind {PREFIX}"
-                    ));
-                }
-            }
-        }
-        Ok(settings)
-    }
-
-    /// Reads the environment.
-    ///
-    /// # Errors
-    /// As for [`Settings::read`].
-    pub fn from_environment() -> Result<Self, String> {
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        Self::read(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
+    /// What is wrong with the first name or value that means nothing, and what is possible.
+    pub fn read(pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self, clap::Error> {
+        let ours = pairs.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+        Self::try_parse_from(ours.map(|(name, value)| format!("--{name}={}", value.replace(", ", ","))))
     }
 }
 
@@ -120,13 +74,16 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings, clap::Error> {
         Settings::read(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
     }
 
     #[test]
     fn what_is_not_set_has_a_default_and_foreign_names_are_left_alone() {
-        assert_eq!(read(&[("PATH", "/bin"), ("HSA_ENABLE_SDMA", "0")]), Ok(Settings::default()));
+        let settings = read(&[("PATH", "/bin"), ("HSA_ENABLE_SDMA", "0")]).unwrap();
+        assert_eq!((settings.agents, settings.extension, settings.report), (vec!["aie2p".to_owned()], (1, 16), None));
+        assert_eq!((settings.faults, settings.log), (FaultPlan::default(), 0));
+        assert_eq!((settings.failure, settings.processing), (FailureStyle::Negative, Processing::Synchronous));
     }
 
     #[test]
@@ -141,21 +98,21 @@ mod tests {
             ("HSA_STAND_IN_LOG", "1"),
         ])
         .unwrap();
-        assert_eq!((settings.agents.len(), settings.extension), (2, (1, 7)));
+        assert_eq!((settings.agents, settings.extension), (vec!["aie2p".into(), "aie2".into()], (1, 7)));
         assert_eq!(settings.report.as_deref(), Some(std::path::Path::new("/tmp/report")));
         assert_ne!(settings.faults, FaultPlan::default());
         assert_eq!((settings.failure, settings.processing), (FailureStyle::Withhold, Processing::Never));
-        assert!(settings.log);
+        assert_eq!(settings.log, 1);
     }
 
     #[rstest]
     #[case("HSA_STAND_IN_EXTENSION", "1", "MAJOR.MINOR")]
-    #[case("HSA_STAND_IN_FAILURE", "loud", "`withhold`")]
-    #[case("HSA_STAND_IN_PROCESSING", "", "`never`")]
+    #[case("HSA_STAND_IN_FAILURE", "loud", "withhold")]
+    #[case("HSA_STAND_IN_PROCESSING", "", "never")]
     #[case("HSA_STAND_IN_FAULTS", "fire@1", "allocate")]
     #[case("HSA_STAND_IN_AGENT", "aie2", "AGENTS")]
     fn mistakes_are_told(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
-        let error = read(&[(name, value)]).unwrap_err();
+        let error = read(&[(name, value)]).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains(expected), "{error}");
     }
 }

@@ -78,8 +78,6 @@ pub struct Constant {
 pub struct Function {
     /// Its symbol.
     pub name: &'static str,
-    /// Whether [`crate::HsaApi::load`] refuses a library without it.
-    pub required: bool,
     /// Writes its type in C without a name, as in `int (char *)`.
     pub c_type: fn() -> String,
 }
@@ -94,7 +92,6 @@ pub const STRUCTS: &[&[Struct]] = &[
     queue::STRUCTS,
     memory::ENUMS,
     memory::HANDLES,
-    memory::STRUCTS,
     packet::ENUMS,
     packet::STRUCTS,
 ];
@@ -103,7 +100,6 @@ pub const STRUCTS: &[&[Struct]] = &[
 pub const CONSTANTS: &[&[Constant]] = &[
     status::ENUM_CONSTANTS,
     agent::ENUM_CONSTANTS,
-    agent::CONSTANTS,
     signal::ENUM_CONSTANTS,
     queue::CONSTANTS,
     memory::ENUM_CONSTANTS,

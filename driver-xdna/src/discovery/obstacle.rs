@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// Why an NPU cannot be used.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Obstacle {
     /// A PCI device with an NPU's id is there, and no kernel module that serves it.
     #[error(
@@ -161,6 +162,7 @@ pub enum Obstacle {
 
 /// What may become a problem.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Warning {
     /// RLIMIT_MEMLOCK is small.
     #[error(

@@ -1,4 +1,4 @@
-use super::made_up::Tree;
+use super::fake_machine::FakeMachine;
 use super::*;
 use rstest::rstest;
 use std::fs;
@@ -6,18 +6,18 @@ use std::fs;
 const ADDRESS: &str = "0000:c6:00.1";
 const FOLDER: &str = "devices/pci0000:00/0000:c6:00.1";
 
-fn strix() -> Tree {
-    let tree = Tree::new();
+fn strix() -> FakeMachine {
+    let tree = FakeMachine::new();
     tree.add_npu(0, ADDRESS, "0x17f0", "0x10");
     tree
 }
 
-fn look(tree: &Tree) -> Survey {
+fn look(tree: &FakeMachine) -> Survey {
     survey(&tree.machine(), &ArchRegistry::builtin(), Route::Rocr)
 }
 
 /// Why the only NPU of this machine is disabled.
-fn reason(tree: &Tree) -> String {
+fn reason(tree: &FakeMachine) -> String {
     let survey = look(tree);
     assert_eq!(survey.npus.len(), 1, "{survey:?}");
     assert_eq!(survey.npus[0].obstacles.len(), 1, "{:?}", survey.npus[0].obstacles);
@@ -43,7 +43,7 @@ fn a_machine_in_order_has_a_usable_npu() {
 
 #[test]
 fn a_machine_without_an_npu_has_an_empty_list() {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     // AMD's sensor hub: of the same PCI class as an NPU.
     tree.add_pci("0000:c5:00.7", "0x15e4", "0x00");
     assert_eq!(look(&tree).npus, []);
@@ -55,7 +55,7 @@ fn a_machine_without_an_npu_has_an_empty_list() {
 
 #[test]
 fn a_missing_module_is_named() {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.add_pci(ADDRESS, "0x17f0", "0x10");
     tree.remove("module/amdxdna");
     let reason = reason(&tree);
@@ -67,7 +67,7 @@ fn a_missing_module_is_named() {
 
 #[test]
 fn a_module_that_refused_the_device_points_to_the_firmware() {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.add_pci(ADDRESS, "0x17f0", "0x10");
     tree.write("module/amdxdna/version", "0.6\n");
     let reason = reason(&tree);
@@ -79,7 +79,7 @@ fn a_module_that_refused_the_device_points_to_the_firmware() {
 #[case::without_a_node(false)]
 #[case::with_a_node(true)]
 fn another_kernel_driver_is_named(#[case] node: bool) {
-    let tree = if node { strix() } else { Tree::new() };
+    let tree = if node { strix() } else { FakeMachine::new() };
     if !node {
         tree.add_pci(ADDRESS, "0x1502", "0x00");
     }
@@ -91,7 +91,7 @@ fn another_kernel_driver_is_named(#[case] node: bool) {
 
 #[test]
 fn a_bound_device_without_a_node_is_told() {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.add_pci(ADDRESS, "0x17f0", "0x10");
     tree.bind(ADDRESS, "amdxdna");
     let reason = reason(&tree);
@@ -103,7 +103,7 @@ fn a_bound_device_without_a_node_is_told() {
 #[case("0x17f0", "0x30", "0x17f0 revision 0x30")]
 #[case("0x9999", "0x01", "0x9999 revision 0x01")]
 fn an_unknown_generation_names_what_would_enable_it(#[case] device: &str, #[case] revision: &str, #[case] ids: &str) {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.add_npu(0, ADDRESS, device, revision);
     let reason = reason(&tree);
     let expected = format!("unknown generation: no arch file names PCI device {ids}; known generations: aie2, aie2p;");
@@ -114,12 +114,12 @@ fn an_unknown_generation_names_what_would_enable_it(#[case] device: &str, #[case
 
 #[test]
 fn an_unknown_generation_is_found_without_its_module_too() {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.remove("module/amdxdna");
     tree.add_pci(ADDRESS, "0x1b0a", "0x00");
     tree.add_pci("0000:c7:00.1", "0x17f0", "0x77");
     let survey = look(&tree);
-    let kinds = |npu: &Npu| {
+    let kinds = |npu: &FoundNpu| {
         matches!(npu.obstacles.as_slice(), [Obstacle::UnknownGeneration { .. }, Obstacle::ModuleNotLoaded { .. }])
     };
     assert_eq!(survey.npus.iter().map(kinds).collect::<Vec<_>>(), [true, true], "{survey:?}");
@@ -161,7 +161,7 @@ fn firmware_is_compared_with_the_arch_file(
     #[case] version: &str,
     #[case] expected: Option<&str>,
 ) {
-    let tree = Tree::new();
+    let tree = FakeMachine::new();
     tree.add_npu(0, ADDRESS, device, revision);
     tree.write(&format!("{FOLDER}/fw_version"), &format!("{version}\n"));
     let disabled = look(&tree).npus[0].disabled();
@@ -280,14 +280,14 @@ fn a_kfd_without_a_cpu_is_told(#[case] properties: Option<&str>) {
 
 #[test]
 fn only_the_first_node_that_opens_is_in_reach() {
-    let mut tree = Tree::new();
+    let mut tree = FakeMachine::new();
     let nodes = [
         tree.add_npu(0, ADDRESS, "0x1502", "0x00"),
         tree.add_npu(1, "0000:c7:00.1", "0x17f0", "0x10"),
         tree.add_npu(2, "0000:c8:00.1", "0x17f0", "0x11"),
     ];
     tree.write(&format!("{FOLDER}/fw_version"), "1.5.5.391\n");
-    let usable = |tree: &Tree| look(tree).npus.iter().map(Npu::usable).collect::<Vec<_>>();
+    let usable = |tree: &FakeMachine| look(tree).npus.iter().map(FoundNpu::usable).collect::<Vec<_>>();
     assert_eq!(usable(&tree), [true, false, false]);
     let reason = look(&tree).npus[1].disabled().unwrap();
     let expected =
@@ -320,7 +320,7 @@ fn little_lockable_memory_is_a_warning() {
 #[test]
 fn ids_stay_when_numbers_change() {
     let ids = |numbers: [usize; 2]| {
-        let tree = Tree::new();
+        let tree = FakeMachine::new();
         tree.add_npu(numbers[0], ADDRESS, "0x17f0", "0x10");
         tree.add_npu(numbers[1], "0000:c7:00.1", "0x17f0", "0x10");
         let mut ids: Vec<String> = look(&tree).npus.into_iter().map(|npu| npu.id).collect();

@@ -7,10 +7,10 @@
 
 use crate::rounds::{Measured, Rounds};
 use crate::{BYTES, expected, generation, kernel};
+use aie_driver_xdna::session::{Discovered, Session};
 use anyhow::{Context, Result, bail, ensure};
 use hsa_sys::*;
 use libloading::Library;
-use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -28,7 +28,9 @@ pub fn run(library: &Path, rounds: &Rounds) -> Result<Measured> {
     let opened = unsafe { Library::new(library) }.with_context(|| format!("cannot load {}", library.display()))?;
     // SAFETY: as above, the library is an HSA runtime with AMD's extension.
     let api = unsafe { HsaApi::load(opened) }.with_context(|| library.display().to_string())?;
-    let runtime = Runtime::start(&api)?;
+    let session = Session::start(api, library)?;
+    let agent = session.agents()?.into_iter().next().context("the runtime has no AIE agent")?;
+    let runtime = Runtime { session, agent };
     let mut queue = Queue::open(&runtime, rounds.chain)?;
     let measured = rounds.run(|| queue.round(rounds.chain))?;
     let dispatches = rounds.dispatches();
@@ -37,85 +39,18 @@ pub fn run(library: &Path, rounds: &Rounds) -> Result<Measured> {
 }
 
 /// The started runtime and its first AIE agent.
-struct Runtime<'a> {
-    api: &'a HsaApi,
-    agent: hsa_agent_t,
-    kernarg: hsa_amd_memory_pool_t,
-    heap: hsa_amd_memory_pool_t,
-    data: hsa_amd_memory_pool_t,
-    generation: String,
+struct Runtime {
+    session: Session,
+    agent: Discovered,
 }
 
-impl<'a> Runtime<'a> {
-    fn start(api: &'a HsaApi) -> Result<Self> {
-        // SAFETY: may be called at any time.
-        check(api, unsafe { (api.hsa_init)() }, "hsa_init")?;
-        let mut agents: Vec<hsa_agent_t> = Vec::new();
-        // SAFETY: the callback gets the address of `agents`, which outlives the call.
-        let status = unsafe { (api.hsa_iterate_agents)(Some(keep::<hsa_agent_t>), (&raw mut agents).cast()) };
-        check(api, status, "hsa_iterate_agents")?;
-        for agent in agents {
-            let mut kind = HSA_DEVICE_TYPE_CPU;
-            let mut name = [0; 64];
-            // SAFETY: the attribute is a device type, and `kind` is one.
-            let status = unsafe { (api.hsa_agent_get_info)(agent, HSA_AGENT_INFO_DEVICE, (&raw mut kind).cast()) };
-            check(api, status, "hsa_agent_get_info")?;
-            if kind != HSA_DEVICE_TYPE_AIE {
-                continue;
-            }
-            // SAFETY: the attribute is a text of at most 64 bytes, and so long is `name`.
-            let status = unsafe { (api.hsa_agent_get_info)(agent, HSA_AGENT_INFO_NAME, (&raw mut name).cast()) };
-            check(api, status, "hsa_agent_get_info")?;
-            let generation = text(&name)?;
-            return Self::pools(api, agent, generation);
-        }
-        bail!("the runtime has no AIE agent")
-    }
-
-    fn pools(api: &'a HsaApi, agent: hsa_agent_t, generation: String) -> Result<Self> {
-        let mut pools: Vec<hsa_amd_memory_pool_t> = Vec::new();
-        let function = api.hsa_amd_agent_iterate_memory_pools;
-        // SAFETY: the callback gets the address of `pools`, which outlives the call.
-        let status = unsafe { function(agent, Some(keep::<hsa_amd_memory_pool_t>), (&raw mut pools).cast()) };
-        check(api, status, "hsa_amd_agent_iterate_memory_pools")?;
-        let (mut kernarg, mut heap, mut data) = (None, None, None);
-        for pool in pools {
-            let (mut flags, mut granule) = (0u32, 0usize);
-            // SAFETY: the attribute is a `u32`, and `flags` is one.
-            let status = unsafe {
-                let attribute = HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS;
-                (api.hsa_amd_memory_pool_get_info)(pool, attribute, (&raw mut flags).cast())
-            };
-            check(api, status, "hsa_amd_memory_pool_get_info")?;
-            // SAFETY: the attribute is a `size_t`, and `granule` is one.
-            let status = unsafe {
-                let attribute = HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE;
-                (api.hsa_amd_memory_pool_get_info)(pool, attribute, (&raw mut granule).cast())
-            };
-            check(api, status, "hsa_amd_memory_pool_get_info")?;
-            let place = match (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT != 0, granule) {
-                (true, _) => &mut kernarg,
-                (false, 0) => &mut heap,
-                (false, _) => &mut data,
-            };
-            *place = Some(pool);
-        }
-        match (kernarg, heap, data) {
-            (Some(kernarg), Some(heap), Some(data)) => Ok(Self { api, agent, kernarg, heap, data, generation }),
-            found => bail!("the agent's pools for arguments, instructions and data are not all there: {found:?}"),
-        }
-    }
-
+impl Runtime {
     /// Memory of a pool, zeroed. Aligned to 8 bytes at least, as the runtime's pools are.
     fn allocate(&self, pool: hsa_amd_memory_pool_t, bytes: usize) -> Result<*mut u8> {
-        let mut address: *mut c_void = ptr::null_mut();
-        let flags = HSA_AMD_MEMORY_POOL_STANDARD_FLAG;
-        // SAFETY: the pool is the agent's, and `address` is a place for one pointer.
-        let status = unsafe { (self.api.hsa_amd_memory_pool_allocate)(pool, bytes, flags, &raw mut address) };
-        check(self.api, status, "hsa_amd_memory_pool_allocate")?;
+        let address = self.session.allocate(pool, bytes)?.as_ptr().cast::<u8>();
         // SAFETY: the runtime has just given `bytes` bytes at this address to us alone.
-        unsafe { ptr::write_bytes(address.cast::<u8>(), 0, bytes) };
-        Ok(address.cast())
+        unsafe { ptr::write_bytes(address, 0, bytes) };
+        Ok(address)
     }
 
     /// The same with a copy of `content`.
@@ -129,7 +64,7 @@ impl<'a> Runtime<'a> {
 
 /// A queue with everything its packets name. All of it lives as long as the program.
 struct Queue<'a> {
-    runtime: &'a Runtime<'a>,
+    runtime: &'a Runtime,
     queue: *mut hsa_queue_t,
     allocations: Vec<*mut u8>,
     pdi: *mut u8,
@@ -141,20 +76,20 @@ struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    fn open(runtime: &'a Runtime<'a>, chain: usize) -> Result<Self> {
-        let artifact = kernel(&*generation(&runtime.generation)?);
-        let pdi = runtime.place(runtime.heap, artifact.pdi())?;
-        let instructions = runtime.place(runtime.heap, artifact.instructions())?;
-        let data = [runtime.allocate(runtime.data, BYTES)?, runtime.allocate(runtime.data, BYTES)?];
-        let payloads = runtime.allocate(runtime.kernarg, chain * PAYLOAD_BYTES)?;
+    fn open(runtime: &'a Runtime, chain: usize) -> Result<Self> {
+        let artifact = kernel(&*generation(&runtime.agent.name)?);
+        let pdi = runtime.place(runtime.agent.heap, artifact.pdi())?;
+        let instructions = runtime.place(runtime.agent.heap, artifact.instructions())?;
+        let data = [runtime.allocate(runtime.agent.data, BYTES)?, runtime.allocate(runtime.agent.data, BYTES)?];
+        let payloads = runtime.allocate(runtime.agent.kernarg, chain * PAYLOAD_BYTES)?;
         let mut queue: *mut hsa_queue_t = ptr::null_mut();
         // SAFETY: the agent is an AIE agent, there is no callback, and `queue` is a place for one pointer.
         let status = unsafe {
-            let create = runtime.api.hsa_queue_create;
+            let create = runtime.session.api().hsa_queue_create;
             let kind = HSA_QUEUE_TYPE_SINGLE;
-            create(runtime.agent, PACKETS, kind, None, ptr::null_mut(), 0, 0, &raw mut queue)
+            create(runtime.agent.agent, PACKETS, kind, None, ptr::null_mut(), 0, 0, &raw mut queue)
         };
-        check(runtime.api, status, "hsa_queue_create")?;
+        runtime.session.check("hsa_queue_create", status)?;
         let instruction_words = u32::try_from(artifact.instructions().len() / 4)?;
         let allocations = vec![pdi, instructions, data[0], data[1], payloads];
         Ok(Self { runtime, queue, allocations, pdi, instructions, instruction_words, data, payloads })
@@ -162,7 +97,7 @@ impl<'a> Queue<'a> {
 
     /// `chain` packets and one doorbell.
     fn round(&mut self, chain: usize) -> Result<()> {
-        let api = self.runtime.api;
+        let api = self.runtime.session.api();
         for slot in 0..chain {
             self.write(slot)?;
             self.data.swap(0, 1);
@@ -245,7 +180,7 @@ impl<'a> Queue<'a> {
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
-        let api = self.runtime.api;
+        let api = self.runtime.session.api();
         // SAFETY: nothing is in work on the queue, and nobody uses it or the memory after this.
         unsafe {
             let _ = (api.hsa_queue_destroy)(self.queue);
@@ -254,31 +189,4 @@ impl Drop for Queue<'_> {
             }
         }
     }
-}
-
-impl Drop for Runtime<'_> {
-    fn drop(&mut self) {
-        // SAFETY: every object of the runtime was destroyed before.
-        let _ = unsafe { (self.api.hsa_shut_down)() };
-    }
-}
-
-/// Keeps what a callback is called with.
-unsafe extern "C" fn keep<T>(object: T, list: *mut c_void) -> hsa_status_t {
-    // SAFETY: the callers pass the address of a `Vec<T>` that lives during the iteration and that nothing else touches.
-    unsafe { (*list.cast::<Vec<T>>()).push(object) };
-    HSA_STATUS_SUCCESS
-}
-
-fn check(api: &HsaApi, status: hsa_status_t, what: &str) -> Result<()> {
-    if status.is_success() {
-        return Ok(());
-    }
-    bail!("{what}: {}", api.describe(status))
-}
-
-fn text(bytes: &[c_char]) -> Result<String> {
-    let bytes: Vec<u8> = bytes.iter().map(|byte| *byte as u8).collect();
-    let text = CStr::from_bytes_until_nul(&bytes).context("a text of the runtime does not end")?;
-    Ok(text.to_str().context("a text of the runtime is not UTF-8")?.to_owned())
 }

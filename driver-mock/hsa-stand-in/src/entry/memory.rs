@@ -1,6 +1,7 @@
 //! Memory pools. Each AIE agent has three; the CPU's agent has none.
 
 use super::answer;
+use crate::faults::LibraryFault;
 use crate::memory::Pool;
 use crate::process;
 use crate::report::Counts;
@@ -64,25 +65,13 @@ pub unsafe fn memory_pool_get_info(
     let coarse = HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_COARSE_GRAINED;
     let flags = if pool == Pool::Kernarg { coarse | HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT } else { coarse };
     let size = usize::try_from(agent.memory.pool_bytes(pool)).unwrap_or(usize::MAX);
-    let granule = agent.memory.limits().granule;
+    let granule = if pool == Pool::Heap { 0 } else { agent.memory.limits().granule };
     // SAFETY: In each arm the value has the attribute's type, for which the caller has room.
     unsafe {
         match attribute {
-            HSA_AMD_MEMORY_POOL_INFO_SEGMENT => answer(value, HSA_AMD_SEGMENT_GLOBAL),
             HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS => answer(value, flags),
             HSA_AMD_MEMORY_POOL_INFO_SIZE => answer(value, size),
-            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALLOWED | HSA_AMD_MEMORY_POOL_INFO_ACCESSIBLE_BY_ALL => {
-                answer(value, true)
-            }
-            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_GRANULE | HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE => {
-                answer(value, if pool == Pool::Heap { 0 } else { granule })
-            }
-            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_ALIGNMENT => answer(value, granule),
-            HSA_AMD_MEMORY_POOL_INFO_ALLOC_MAX_SIZE => {
-                let limit = agent.memory.limits().max_buffer_bytes;
-                answer(value, if pool == Pool::Heap { size } else { limit })
-            }
-            HSA_AMD_MEMORY_POOL_INFO_LOCATION => answer(value, HSA_AMD_MEMORY_POOL_LOCATION_CPU),
+            HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE => answer(value, granule),
             _ => HSA_STATUS_ERROR_INVALID_ARGUMENT,
         }
     }
@@ -103,7 +92,7 @@ pub unsafe fn memory_pool_allocate(
         return HSA_STATUS_ERROR_INVALID_ARGUMENT;
     }
     let Some((agent, pool)) = pool_of(&runtime, pool) else { return HSA_STATUS_ERROR_INVALID_MEMORY_POOL };
-    let address = if runtime.faults.allocation() { None } else { agent.memory.allocate(pool, size) };
+    let address = if runtime.faults.hits(LibraryFault::Allocate) { None } else { agent.memory.allocate(pool, size) };
     let Some(address) = address else {
         runtime.log(&format!("no {size} bytes of {pool:?} memory"));
         return HSA_STATUS_ERROR_OUT_OF_RESOURCES;
@@ -118,22 +107,6 @@ pub fn memory_pool_free(address: *mut c_void) -> hsa_status_t {
     match process::runtime() {
         None => HSA_STATUS_ERROR_NOT_INITIALIZED,
         Some(runtime) if runtime.agents.iter().any(|agent| agent.memory.free(address.addr())) => HSA_STATUS_SUCCESS,
-        Some(_) => HSA_STATUS_ERROR_INVALID_ALLOCATION,
-    }
-}
-
-/// `hsa_amd_agents_allow_access`: all memory here is reachable for all.
-pub fn agents_allow_access(
-    _count: u32,
-    _agents: *const hsa_agent_t,
-    _flags: *const u32,
-    address: *const c_void,
-) -> hsa_status_t {
-    match process::runtime() {
-        None => HSA_STATUS_ERROR_NOT_INITIALIZED,
-        Some(runtime) if runtime.agents.iter().any(|agent| agent.memory.find(address.addr(), 0).is_some()) => {
-            HSA_STATUS_SUCCESS
-        }
         Some(_) => HSA_STATUS_ERROR_INVALID_ALLOCATION,
     }
 }

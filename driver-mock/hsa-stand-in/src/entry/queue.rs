@@ -46,14 +46,6 @@ pub fn queue_destroy(queue: *mut hsa_queue_t) -> hsa_status_t {
     }
 }
 
-/// `hsa_queue_inactivate`.
-pub fn queue_inactivate(queue: *mut hsa_queue_t) -> hsa_status_t {
-    let Some(runtime) = process::runtime() else { return HSA_STATUS_ERROR_NOT_INITIALIZED };
-    let Some(queue) = runtime.queue(queue) else { return HSA_STATUS_ERROR_INVALID_QUEUE };
-    runtime.inactivate(&queue);
-    HSA_STATUS_SUCCESS
-}
-
 /// `hsa_queue_load_read_index_*`.
 pub fn queue_load_read_index(queue: *const hsa_queue_t) -> u64 {
     find(queue).map_or(0, |queue| queue.read_index().load(Ordering::Acquire))
@@ -74,13 +66,4 @@ pub fn queue_store_write_index(queue: *const hsa_queue_t, value: u64) {
 /// `hsa_queue_add_write_index_*`.
 pub fn queue_add_write_index(queue: *const hsa_queue_t, value: u64) -> u64 {
     find(queue).map_or(0, |queue| queue.write_index().fetch_add(value, Ordering::AcqRel))
-}
-
-/// `hsa_queue_cas_write_index_*`.
-pub fn queue_cas_write_index(queue: *const hsa_queue_t, expected: u64, value: u64) -> u64 {
-    let exchange = |queue: Arc<Queue>| {
-        let result = queue.write_index().compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire);
-        result.unwrap_or_else(|found| found)
-    };
-    find(queue).map_or(0, exchange)
 }

@@ -51,18 +51,6 @@ pub fn signal_store(signal: hsa_signal_t, value: hsa_signal_value_t) {
     }
 }
 
-/// `hsa_signal_add_*`.
-pub fn signal_add(signal: hsa_signal_t, value: hsa_signal_value_t) {
-    if let Some(signal) = process::runtime().and_then(|runtime| runtime.signal(signal)) {
-        signal.update(|old| old.wrapping_add(value));
-    }
-}
-
-/// `hsa_signal_subtract_*`.
-pub fn signal_subtract(signal: hsa_signal_t, value: hsa_signal_value_t) {
-    signal_add(signal, value.wrapping_neg());
-}
-
 /// `hsa_signal_wait_*`. A tick is a nanosecond, and the largest number of ticks means no limit.
 pub fn signal_wait(
     signal: hsa_signal_t,

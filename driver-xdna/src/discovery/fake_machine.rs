@@ -1,4 +1,4 @@
-//! Made-up machines for tests: trees with the layout of `/sys` and `/dev`, and processes with made-up rights.
+//! Fake machines for tests: trees with the layout of `/sys` and `/dev`, and processes with fake rights.
 
 use super::machine::{Identity, Machine, Owner, Process};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 /// A user who may do what the files allow the test to do, except for the nodes named here.
 #[derive(Debug, Clone)]
-pub(crate) struct MadeUpProcess {
+pub(crate) struct FakeProcess {
     /// Nodes that access(2) refuses, with the error and the owner it is to show.
     pub refused: BTreeMap<PathBuf, (io::ErrorKind, Option<Owner>)>,
     /// Who asks.
@@ -20,7 +20,7 @@ pub(crate) struct MadeUpProcess {
     pub lockable_bytes: Option<u64>,
 }
 
-impl Process for MadeUpProcess {
+impl Process for FakeProcess {
     fn may_use(&self, node: &Path) -> io::Result<()> {
         match self.refused.get(node) {
             Some((kind, _)) => Err((*kind).into()),
@@ -43,17 +43,17 @@ impl Process for MadeUpProcess {
 
 /// A machine in a temporary folder: a loaded module, a KFD with a CPU, no NPU yet.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct FakeMachine {
     folder: TempDir,
     /// Who asks.
-    pub process: MadeUpProcess,
+    pub process: FakeProcess,
 }
 
-impl Tree {
+impl FakeMachine {
     pub fn new() -> Self {
         let tree = Self {
             folder: TempDir::new().unwrap(),
-            process: MadeUpProcess {
+            process: FakeProcess {
                 refused: BTreeMap::new(),
                 identity: Identity { user: "ada".into(), groups: vec!["ada".into(), "video".into()] },
                 lockable_bytes: None,
