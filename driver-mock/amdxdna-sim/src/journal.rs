@@ -1,8 +1,8 @@
 //! What happened: counts of calls, messages, the stream of calls, and the report at exit.
 
+use crate::call_stream::Stream;
 use crate::node::Device;
 use crate::settings::Settings;
-use crate::stream::Stream;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Messages that are kept for the report.
+/// Most messages in the report.
 const MESSAGES: usize = 200;
 
 #[derive(Debug, Default, Clone)]
@@ -22,12 +22,12 @@ struct CallCount {
 
 /// A number that goes up and down, and its highest value.
 #[derive(Debug, Default)]
-pub struct Level {
+pub struct Gauge {
     now: AtomicI64,
     peak: AtomicI64,
 }
 
-impl Level {
+impl Gauge {
     /// Adds `change`.
     pub fn change(&self, change: i64) {
         let now = self.now.fetch_add(change, Ordering::Relaxed) + change;
@@ -54,12 +54,26 @@ pub struct Counts {
     pub commands_aborted: AtomicU64,
     pub commands_failed: AtomicU64,
     pub chains_not_run: AtomicU64,
-    pub bos: Level,
-    pub bo_bytes: Level,
-    pub mappings: Level,
-    pub contexts: Level,
-    pub syncobjs: Level,
-    pub files: Level,
+    pub bos: Gauge,
+    pub bo_bytes: Gauge,
+    pub mappings: Gauge,
+    pub contexts: Gauge,
+    pub syncobjs: Gauge,
+    pub files: Gauge,
+}
+
+impl Counts {
+    fn gauges(&self, value: impl Fn(&Gauge) -> i64) -> Value {
+        let Self { bos, bo_bytes, mappings, contexts, syncobjs, files, .. } = self;
+        json!({
+            "bos": value(bos),
+            "bo_bytes": value(bo_bytes),
+            "mappings": value(mappings),
+            "contexts": value(contexts),
+            "syncobjs": value(syncobjs),
+            "files": value(files),
+        })
+    }
 }
 
 /// The journal of a process. Thread-safe.
@@ -115,36 +129,37 @@ impl Journal {
 
     /// Notes how a call ended. `detail` describes it without addresses, for the stream.
     pub fn leave<T>(&self, name: &'static str, detail: impl FnOnce() -> String, result: &Result<T, Errno>) {
-        self.count_error(name, result);
-        if self.stream.is_none() && !self.settings.log {
-            return;
-        }
-        let detail = detail();
-        let space = if detail.is_empty() { "" } else { " " };
-        let line = match result {
-            Ok(_) => format!("{name}{space}{detail} = ok"),
-            Err(errno) => format!("{name}{space}{detail} = {errno:?}"),
-        };
-        if let Some(stream) = &self.stream {
-            stream.line(&line);
-        }
-        if self.settings.log {
-            print(&line);
-        }
+        self.ended(name, detail, result, self.stream.as_ref());
     }
 
     /// As [`Journal::leave`], for a call that a thread of the runtime makes at any time: it is not part of the stream.
     pub fn leave_unordered<T>(&self, name: &'static str, result: &Result<T, Errno>) {
-        self.count_error(name, result);
-        if self.settings.log {
-            print(&result.as_ref().map_or_else(|errno| format!("{name} = {errno:?}"), |_| format!("{name} = ok")));
-        }
+        self.ended(name, String::new, result, None);
     }
 
-    fn count_error<T>(&self, name: &'static str, result: &Result<T, Errno>) {
-        if let Err(errno) = result {
+    fn ended<T>(
+        &self,
+        name: &'static str,
+        detail: impl FnOnce() -> String,
+        result: &Result<T, Errno>,
+        stream: Option<&Stream>,
+    ) {
+        let error = result.as_ref().err().map(|errno| format!("{errno:?}"));
+        if let Some(error) = &error {
             let mut calls = self.calls.lock();
-            *calls.entry(name).or_default().errors.entry(format!("{errno:?}")).or_default() += 1;
+            *calls.entry(name).or_default().errors.entry(error.clone()).or_default() += 1;
+        }
+        if stream.is_none() && !self.settings.log {
+            return;
+        }
+        let detail = detail();
+        let space = if detail.is_empty() { "" } else { " " };
+        let line = format!("{name}{space}{detail} = {}", error.as_deref().unwrap_or("ok"));
+        if let Some(stream) = stream {
+            stream.line(&line);
+        }
+        if self.settings.log {
+            print(&line);
         }
     }
 
@@ -159,7 +174,7 @@ impl Journal {
         *self.created.lock().entry(kind).or_default() += 1;
     }
 
-    /// Notes something worth knowing: for the report, and for standard error if that was asked for.
+    /// Logs a message: to the report, and to standard error with `AMDXDNA_SIM_LOG`.
     pub fn log(&self, message: impl FnOnce() -> String) {
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES && !self.settings.log {
@@ -179,7 +194,6 @@ impl Journal {
         self.stream.as_ref().and_then(Stream::finish)
     }
 
-    /// The report.
     pub fn report(&self, devices: &[Arc<Device>]) -> Value {
         let calls = self.calls.lock();
         let calls =
@@ -218,22 +232,8 @@ impl Journal {
             "doorbells": load(&counts.doorbells),
             "virtual_ns": devices.iter().map(|device| device.npu().elapsed_ns()).sum::<u64>(),
             "bos_created": *self.created.lock(),
-            "peak": {
-                "bos": counts.bos.peak(),
-                "bo_bytes": counts.bo_bytes.peak(),
-                "mappings": counts.mappings.peak(),
-                "contexts": counts.contexts.peak(),
-                "syncobjs": counts.syncobjs.peak(),
-                "files": counts.files.peak(),
-            },
-            "open_at_exit": {
-                "bos": counts.bos.now(),
-                "bo_bytes": counts.bo_bytes.now(),
-                "mappings": counts.mappings.now(),
-                "contexts": counts.contexts.now(),
-                "syncobjs": counts.syncobjs.now(),
-                "files": counts.files.now(),
-            },
+            "peak": counts.gauges(Gauge::peak),
+            "open_at_exit": counts.gauges(Gauge::now),
             "messages": *self.messages.lock(),
         })
     }
@@ -242,7 +242,7 @@ impl Journal {
 /// Writes a line to standard error in one piece.
 pub fn print(message: &str) {
     let line = format!("amdxdna-sim: {message}\n");
-    // SAFETY: writes the bytes of a live string. A failure cannot be told anybody.
+    // SAFETY: writes the bytes of a live string. A failure cannot be reported.
     unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
 }
 

@@ -47,7 +47,6 @@ pub enum Overdue {
 pub enum FailedChain {
     /// The lowest four bits of the firmware's status, whatever they mean.
     StatusBits,
-    /// ERROR.
     Error,
     /// ERROR, and the payload of the first command is overwritten with ones.
     ErrorAndOnes,
@@ -96,7 +95,6 @@ pub enum Queries {
 /// The differences. All of them concern aie2 and aie2p only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    /// Which kernel it is.
     pub kernel: Kernel,
     /// Version that VERSION reports. Source: `amdxdna_pci_drv.c` (`AMDXDNA_DRIVER_MAJOR`, `_MINOR`), legacy the same.
     pub version: (i32, i32),
@@ -183,42 +181,6 @@ const SECOND: u64 = 1_000_000_000;
 /// Through Linux 6.19 the driver hands on what `iommu_sva_bind_device` says.
 const HANDED_ON: WithoutSva = WithoutSva { iommu_off: Some(Errno::ENODEV), passthrough: Errno::EOPNOTSUPP };
 
-const LEGACY: Profile = Profile {
-    kernel: Kernel::Legacy,
-    version: (1, 0),
-    module_version: Some("0.1"),
-    wait_cmd: WaitCmd::Works,
-    syncobj: true,
-    contexts_exhausted: Errno::ENOENT,
-    empty_bo: Errno::EINVAL,
-    heap_missing: Errno::EINVAL,
-    heap_unmapped: Errno::EINVAL,
-    heaps_grow: false,
-    sync: Sync::Handle,
-    debug_bos: false,
-    imports_anew: false,
-    low_offset: Errno::EINVAL,
-    zero_becomes_free: false,
-    too_many_columns: Errno::ENOSPC,
-    failed_chain: FailedChain::Error,
-    overdue: Overdue::TimeoutInCommand,
-    job_limit_ns: 2 * SECOND,
-    lazy_contexts: true,
-    single_in_chain_buffer: true,
-    even_slots: false,
-    without_sva: HANDED_ON,
-    iova: false,
-    user_pointers: Some(UserPointers { read_only: true, unpinnable: Errno::ENOMEM, visible: true }),
-    typed_commands: false,
-    configured_first: false,
-    dependencies: true,
-    get_array: true,
-    preemption: true,
-    queries: Queries::Amd,
-    empty_payloads_run: false,
-    padding_is_checked: false,
-};
-
 const V6_14: Profile = Profile {
     kernel: Kernel::V6_14,
     version: (0, 0),
@@ -253,6 +215,29 @@ const V6_14: Profile = Profile {
     queries: Queries::Few,
     empty_payloads_run: false,
     padding_is_checked: true,
+};
+
+const LEGACY: Profile = Profile {
+    kernel: Kernel::Legacy,
+    version: (1, 0),
+    module_version: Some("0.1"),
+    wait_cmd: WaitCmd::Works,
+    contexts_exhausted: Errno::ENOENT,
+    too_many_columns: Errno::ENOSPC,
+    failed_chain: FailedChain::Error,
+    overdue: Overdue::TimeoutInCommand,
+    job_limit_ns: 2 * SECOND,
+    lazy_contexts: true,
+    single_in_chain_buffer: true,
+    user_pointers: Some(UserPointers { read_only: true, unpinnable: Errno::ENOMEM, visible: true }),
+    typed_commands: false,
+    configured_first: false,
+    dependencies: true,
+    get_array: true,
+    preemption: true,
+    queries: Queries::Amd,
+    padding_is_checked: false,
+    ..V6_14
 };
 
 const V6_18: Profile = Profile {

@@ -4,7 +4,7 @@
 
 use crate::journal::Journal;
 use crate::node::ioctl_prefix as prefix;
-use crate::user;
+use crate::user_access;
 use amdxdna_sys::RequestCode;
 use bytemuck::{Pod, Zeroable, bytes_of};
 use nix::errno::Errno;
@@ -103,11 +103,11 @@ impl Kfd {
         };
         let result = self.journal.enter(name).and_then(|()| {
             // SAFETY: the caller's structure, as long as the request says.
-            let mut bytes = unsafe { user::read(address, code.bytes()) }?;
+            let mut bytes = unsafe { user_access::read(address, code.bytes()) }?;
             // SAFETY: the addresses in it are the caller's.
             unsafe { self.dispatch(number, &mut bytes) }?;
             // SAFETY: the caller's structure again.
-            unsafe { user::write(address, &bytes) }
+            unsafe { user_access::write(address, &bytes) }
         });
         self.journal.leave_unordered(name, &result);
         result
@@ -160,7 +160,7 @@ impl Kfd {
             return Err(Errno::EINVAL);
         }
         // SAFETY: the caller's list of events.
-        let list = unsafe { user::read(wait.events, wait.count as usize * EVENT_BYTES) }?;
+        let list = unsafe { user_access::read(wait.events, wait.count as usize * EVENT_BYTES) }?;
         let ids: Vec<u32> = list.chunks_exact(EVENT_BYTES).map(|event| prefix(&event[EVENT_ID..])).collect();
         let forever = wait.timeout == u32::MAX;
         let deadline = Instant::now() + Duration::from_millis(u64::from(wait.timeout));

@@ -13,7 +13,7 @@
 //! - `interpose` stands in front of the C library's functions; [`preload!`] exports them.
 //!
 //! # Environment
-//! Read once, when the process starts. A value that cannot be used ends the process with exit code 2 and a message.
+//! Read once, when the process starts. An invalid value ends the process with exit code 2 and a message.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -23,7 +23,7 @@
 //! | `AMDXDNA_SIM_FAULTS` | planned failures, see `faults` | none |
 //! | `AMDXDNA_SIM_REPORT` | file for the report at exit; `%p` becomes the process id | none |
 //! | `AMDXDNA_SIM_RECORD` | file for the stream of calls, see `stream` | none |
-//! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is told and makes the exit code 3 | none |
+//! | `AMDXDNA_SIM_REPLAY` | stream of calls to compare with; a difference is printed and makes the exit code 3 | none |
 //! | `AMDXDNA_SIM_ROOT` | folder for the simulated files, which stays | a temporary one |
 //! | `AMDXDNA_SIM_LOG` | `1` logs every call to standard error | `0` |
 //!
@@ -51,19 +51,19 @@
 //! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
 //! ones, such as `/dev`, list what the host has.
 
-mod describe;
+mod call_fields;
+mod call_stream;
 mod faults;
-mod host;
+mod host_device;
 #[doc(hidden)]
 pub mod interpose;
 mod journal;
 mod kernel;
 mod kfd;
+mod libc_functions;
 mod memory;
 mod node;
 mod process;
-mod real;
 mod settings;
-mod stream;
-mod tree;
-mod user;
+mod sysfs;
+mod user_access;

@@ -9,6 +9,7 @@
 use aie_device_memory::{Region, Span};
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -22,20 +23,16 @@ impl Descriptor {
         Self(fd)
     }
 
-    /// The number, for somebody else to own.
+    /// The number; the caller becomes its owner.
     pub fn release(self) -> i32 {
         std::mem::ManuallyDrop::new(self).0
     }
 
-    /// The number.
     pub fn number(&self) -> i32 {
         self.0
     }
 
-    /// A second descriptor of the same file, closed on exec if `close_on_exec`, for somebody else to own.
-    ///
-    /// # Errors
-    /// What the kernel returns.
+    /// A second descriptor of the same file, closed on exec if `close_on_exec`; the caller becomes its owner.
     pub fn duplicate(&self, close_on_exec: bool) -> Result<i32, Errno> {
         let command = if close_on_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
         duplicate(self.0, command)
@@ -70,35 +67,34 @@ impl Drop for Pages {
 }
 
 /// Name of the memory files, by which another process recognises a BO.
-const BO_NAME: &std::ffi::CStr = c"amdxdna-bo";
+const BO_NAME: &CStr = c"amdxdna-bo";
 
-/// A descriptor that stands for something that is no memory.
-///
-/// # Errors
-/// What the kernel returns.
-pub fn placeholder() -> Result<Descriptor, Errno> {
+/// An empty memory file of this name.
+fn memory_file(name: &CStr) -> Result<Descriptor, Errno> {
     // SAFETY: the name is a C string, and the call touches nothing else.
-    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, c"amdxdna-syncobj".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 { Err(Errno::last()) } else { Ok(Descriptor::new(fd as i32)) }
 }
 
-/// Whether a descriptor is that of a BO that a process with this library has exported.
-///
-/// # Errors
-/// EBADF when it is open for nothing.
-pub fn is_exported_bo(fd: i32) -> Result<bool, Errno> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
-    let expected = format!("/memfd:{}", BO_NAME.to_string_lossy());
-    Ok(link.to_string_lossy().starts_with(&expected))
+/// A descriptor that stands for something that is no memory.
+pub fn placeholder() -> Result<Descriptor, Errno> {
+    memory_file(c"amdxdna-syncobj")
 }
 
-/// Whether a descriptor is an eventfd.
-///
-/// # Errors
-/// EBADF when it is open for nothing.
-pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
+/// What a descriptor is open for; EBADF when it is not open.
+fn link_of(fd: i32) -> Result<String, Errno> {
     let link = std::fs::read_link(format!("/proc/self/fd/{fd}")).map_err(|_| Errno::EBADF)?;
-    Ok(link.to_string_lossy() == "anon_inode:[eventfd]")
+    Ok(link.to_string_lossy().into_owned())
+}
+
+/// Whether a descriptor is that of a BO that a process with this library has exported; EBADF when it is not open.
+pub fn is_exported_bo(fd: i32) -> Result<bool, Errno> {
+    Ok(link_of(fd)?.starts_with(&format!("/memfd:{}", BO_NAME.to_string_lossy())))
+}
+
+/// Whether a descriptor is an eventfd; EBADF when it is not open.
+pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
+    Ok(link_of(fd)? == "anon_inode:[eventfd]")
 }
 
 /// A memory file.
@@ -112,13 +108,8 @@ struct Backing {
 
 impl Backing {
     fn create(length: usize) -> Result<Self, Errno> {
-        // SAFETY: the name is a C string, and the call touches nothing else.
-        let fd = unsafe { libc::syscall(libc::SYS_memfd_create, BO_NAME.as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(Errno::last());
-        }
-        let file = Descriptor::new(fd as i32);
-        // SAFETY: changes the length of a file that nobody has mapped yet.
+        let file = memory_file(BO_NAME)?;
+        // SAFETY: changes the length of a file that is not mapped yet.
         if unsafe { libc::syscall(libc::SYS_ftruncate, file.number(), length) } < 0 {
             return Err(Errno::ENOMEM);
         }
@@ -190,17 +181,11 @@ pub struct Memory {
 
 impl Memory {
     /// Zeroed memory of its own memory file. `length` is a multiple of the page.
-    ///
-    /// # Errors
-    /// [`Errno::ENOMEM`], or what the kernel returns.
     pub fn create(length: usize) -> Result<Self, Errno> {
         Ok(Self { backing: Arc::new(Backing::create(length)?), offset: 0, length, slot: None })
     }
 
     /// A zeroed page of `arena`.
-    ///
-    /// # Errors
-    /// As [`Memory::create`].
     pub fn page(arena: &Arc<Arena>) -> Result<Self, Errno> {
         let mut free = arena.free.lock();
         if free.is_empty() {
@@ -221,7 +206,7 @@ impl Memory {
     /// [`Errno::EINVAL`] when it is not a file with a length.
     pub fn import(fd: i32) -> Result<Self, Errno> {
         let file = duplicate(fd, libc::F_DUPFD_CLOEXEC).map(Descriptor::new);
-        // SAFETY: seeking touches no memory. A shared memory file has no position that anybody depends on.
+        // SAFETY: seeking touches no memory. A shared memory file has no position that matters.
         let length = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END) };
         let length =
             usize::try_from(length).ok().filter(|length| *length > 0 && length % PAGE == 0).ok_or(Errno::EINVAL)?;
@@ -245,7 +230,7 @@ impl Memory {
         self.length
     }
 
-    /// A new descriptor of the memory file, for somebody else to own.
+    /// A new descriptor of the memory file; the caller becomes its owner.
     ///
     /// # Errors
     /// [`Errno::EOPNOTSUPP`] for a page of an arena.
@@ -257,9 +242,6 @@ impl Memory {
     }
 
     /// Maps `length` bytes from `offset` for a user; returns the address.
-    ///
-    /// # Errors
-    /// What the kernel returns.
     pub fn map(&self, address: usize, length: usize, prot: i32, flags: i32, offset: usize) -> Result<usize, Errno> {
         map_pages(address, length, prot, flags, &self.backing.file, self.offset + offset)
     }

@@ -3,125 +3,20 @@
 //! A child that goes on after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
 //! file to it, as the state of the simulator is its parent's.
 
-use crate::host::{Host, HostFile};
+use crate::host_device::Host;
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
-use crate::node::ioctl::Descriptors;
-use crate::node::{Bo, Device, File, Mappings, SyncFile, Syncobj};
+use crate::node::{Descriptors, Device, File, Mappings, Open};
 use crate::settings::Settings;
-use crate::tree::{KFD_NODE, Prefixes, Tree};
+use crate::sysfs::{KFD_NODE, Prefixes, Tree};
 use aie_hal::host_function::KernelExecutor;
 use nix::errno::Errno;
-use parking_lot::RwLock;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-
-/// What a descriptor is, if it is ours.
-#[derive(Debug, Clone)]
-pub enum Open {
-    /// An accel node.
-    Accel(Arc<File>),
-    /// KFD.
-    Kfd,
-    /// An exported BO.
-    Bo(Arc<Bo>),
-    /// An exported synchronisation object.
-    Syncobj(Arc<Syncobj>),
-    /// A sync file.
-    SyncFile(Arc<SyncFile>),
-    /// An accel node of the host.
-    Host(Arc<HostFile>),
-}
-
-/// Descriptors below this number are recognised without a lock.
-const QUICK: usize = 4096;
-
-/// The descriptors that are ours.
-#[derive(Debug)]
-pub struct Table {
-    open: RwLock<HashMap<i32, Open>>,
-    quick: [AtomicU64; QUICK / 64],
-}
-
-impl Table {
-    fn new() -> Self {
-        Self { open: RwLock::default(), quick: [const { AtomicU64::new(0) }; QUICK / 64] }
-    }
-
-    fn bit(&self, fd: i32) -> Option<(&AtomicU64, u64)> {
-        let fd = usize::try_from(fd).ok()?;
-        self.quick.get(fd / 64).map(|word| (word, 1 << (fd % 64)))
-    }
-
-    /// What `fd` is.
-    pub fn get(&self, fd: i32) -> Option<Open> {
-        if let Some((word, bit)) = self.bit(fd)
-            && word.load(Ordering::Acquire) & bit == 0
-        {
-            return None;
-        }
-        self.open.read().get(&fd).cloned()
-    }
-
-    /// `fd` is `open` now.
-    pub fn set(&self, fd: i32, open: Open) {
-        let before = self.open.write().insert(fd, open);
-        if let Some((word, bit)) = self.bit(fd) {
-            word.fetch_or(bit, Ordering::Release);
-        }
-        // Closing a file takes other locks.
-        drop(before);
-    }
-
-    /// `fd` is not ours any more; what it was.
-    pub fn take(&self, fd: i32) -> Option<Open> {
-        self.get(fd)?;
-        if let Some((word, bit)) = self.bit(fd) {
-            word.fetch_and(!bit, Ordering::Release);
-        }
-        self.open.write().remove(&fd)
-    }
-}
-
-impl Descriptors for Table {
-    fn exported(&self, fd: i32, bo: Arc<Bo>) {
-        self.set(fd, Open::Bo(bo));
-    }
-
-    fn bo(&self, fd: i32) -> Option<Arc<Bo>> {
-        match self.get(fd) {
-            Some(Open::Bo(bo)) => Some(bo),
-            _ => None,
-        }
-    }
-
-    fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>) {
-        self.set(fd, Open::Syncobj(syncobj));
-    }
-
-    fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>> {
-        match self.get(fd) {
-            Some(Open::Syncobj(syncobj)) => Some(syncobj),
-            _ => None,
-        }
-    }
-
-    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>) {
-        self.set(fd, Open::SyncFile(fence));
-    }
-
-    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>> {
-        match self.get(fd) {
-            Some(Open::SyncFile(fence)) => Some(fence),
-            _ => None,
-        }
-    }
-}
 
 /// The machine.
 #[derive(Debug)]
@@ -134,9 +29,7 @@ pub struct Process {
     pub devices: Vec<Arc<Device>>,
     /// `/dev/kfd`.
     pub kfd: Kfd,
-    /// Descriptors.
-    pub table: Table,
-    /// Mappings.
+    pub descriptors: Descriptors,
     pub mappings: Arc<Mappings>,
     /// Which paths are simulated.
     pub prefixes: Prefixes,
@@ -158,16 +51,16 @@ const BAD_SETTINGS: i32 = 2;
 const DIFFERENT: i32 = 3;
 
 /// How long the end of the process waits for jobs that it has submitted.
-const SETTLE: Duration = Duration::from_secs(2);
+const DRAIN: Duration = Duration::from_secs(2);
 
 thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Marks the thread as inside of the simulator until dropped: what it calls of the C library then is for itself.
-struct Inside;
+struct ReentryGuard;
 
-impl Inside {
+impl ReentryGuard {
     fn enter() -> Option<Self> {
         // At the end of a thread its marks are gone; then it is only cleaning up.
         let was = INSIDE.try_with(|inside| inside.replace(true)).unwrap_or(true);
@@ -175,13 +68,13 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for ReentryGuard {
     fn drop(&mut self) {
         let _ = INSIDE.try_with(|inside| inside.set(false));
     }
 }
 
-/// Does `work` with the machine; `None` when the call is none of the simulator's business. A panic inside is told, and the call
+/// Does `work` with the machine; `None` when the call does not concern the simulator. A panic inside is logged, and the call
 /// goes to the C library.
 pub fn simulated<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
     let process = PROCESS.get()?;
@@ -197,22 +90,19 @@ pub fn with_files<R>(work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
 }
 
 fn inside<R>(process: &Process, work: impl FnOnce(&Process) -> Option<R>) -> Option<R> {
-    let _inside = Inside::enter()?;
+    let _inside = ReentryGuard::enter()?;
     match catch_unwind(AssertUnwindSafe(|| work(process))) {
         Ok(result) => result,
         Err(_) => {
-            print("a mistake in the simulator; this call goes to the system");
+            print("internal error of the simulator; this call is passed to the system");
             None
         }
     }
 }
 
 /// Starts a thread of the simulator: what it calls of the C library is for itself, and it takes no signals of the program.
-///
-/// # Errors
-/// What the system returns.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    let _inside = Inside::enter();
+    let _inside = ReentryGuard::enter();
     // SAFETY: a signal set may have any content before it is filled.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
     // SAFETY: both sets live through the calls. The thread inherits the mask, the caller gets its own back.
@@ -221,7 +111,7 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
     }
     let work = || {
-        let _inside = Inside::enter();
+        let _inside = ReentryGuard::enter();
         work();
     };
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
@@ -232,7 +122,7 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io
 
 /// Makes the machine. Ends the process with code 2 when the environment asks for something that cannot be.
 pub fn start(executor: Arc<dyn KernelExecutor>) {
-    let Some(_inside) = Inside::enter() else { return };
+    let Some(_inside) = ReentryGuard::enter() else { return };
     let made = Settings::read(|name| std::env::var(name).ok()).and_then(|settings| Process::new(settings, executor));
     let process = match made {
         Ok(process) => process,
@@ -277,7 +167,7 @@ pub fn finish() -> Option<i32> {
     if FORKED.load(Ordering::Relaxed) || process.finished.swap(true, Ordering::Relaxed) {
         return None;
     }
-    let _inside = Inside::enter();
+    let _inside = ReentryGuard::enter();
     catch_unwind(AssertUnwindSafe(|| process.finish())).unwrap_or(None)
 }
 
@@ -290,7 +180,7 @@ impl Process {
         Ok(Self {
             devices: settings.devices.iter().map(device).collect(),
             kfd: Kfd::new(journal.clone()),
-            table: Table::new(),
+            descriptors: Descriptors::default(),
             mappings,
             prefixes: match settings.host {
                 false => Prefixes::new(&settings.devices),
@@ -323,27 +213,27 @@ impl Process {
     ///
     /// # Errors
     /// ENXIO for a device that there is not, and those of opening its node.
-    pub fn opened(&self, fd: i32, node: crate::tree::Node) -> Result<(), Errno> {
+    pub fn opened(&self, fd: i32, node: crate::sysfs::Node) -> Result<(), Errno> {
         let open = match node {
-            crate::tree::Node::Kfd => Open::Kfd,
-            crate::tree::Node::Accel(index) => {
+            crate::sysfs::Node::Kfd => Open::Kfd,
+            crate::sysfs::Node::Accel(index) => {
                 self.used.store(true, Ordering::Relaxed);
                 Open::Accel(File::open(self.devices.get(index).ok_or(Errno::ENXIO)?)?)
             }
         };
-        self.table.set(fd, open);
+        self.descriptors.set(fd, open);
         Ok(())
     }
 
     /// Registers what was opened as a node of the host.
-    pub fn opened_host(&self, fd: i32, file: HostFile) {
+    pub fn opened_host(&self, fd: i32, file: u64) {
         self.used.store(true, Ordering::Relaxed);
-        self.table.set(fd, Open::Host(Arc::new(file)));
+        self.descriptors.set(fd, Open::Host(file));
     }
 
     fn finish(&self) -> Option<i32> {
-        let deadline = Instant::now() + SETTLE;
-        self.devices.iter().for_each(|device| device.settle(deadline));
+        let deadline = Instant::now() + DRAIN;
+        self.devices.iter().for_each(|device| device.drain(deadline));
         if let Some(path) = self.settings.report.as_ref().filter(|_| self.used.load(Ordering::Relaxed)) {
             let path = path.to_string_lossy().replace("%p", &std::process::id().to_string());
             let report = format!("{:#}\n", self.journal.report(&self.devices));

@@ -19,7 +19,6 @@ const HOST: &str = "host";
 /// Whether something exists and may be used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// It is there.
     #[default]
     Usable,
     /// It does not exist.
@@ -34,7 +33,6 @@ pub enum Iommu {
     /// On, with shared virtual addressing.
     #[default]
     On,
-    /// Off.
     Off,
     /// On, in passthrough mode: no shared virtual addressing.
     Passthrough,
@@ -42,7 +40,7 @@ pub enum Iommu {
 
 /// How a program can wait for a command, when it is not as the kernel has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitMode {
     /// By WAIT_CMD only.
     Cmd,
     /// By synchronisation objects only.
@@ -66,14 +64,13 @@ pub struct Machine {
     pub heap: Option<usize>,
     /// Contexts a device has.
     pub contexts: Option<usize>,
-    /// Its IOMMU.
     pub iommu: Iommu,
     /// Whether the driver gives device addresses of its own (`force_iova`).
     pub iova: bool,
     /// Whether the driver has refused the devices: they are on the bus only. Follows from kernel and IOMMU.
     pub unbound: bool,
     /// The ways to wait, when they are not those of the kernel.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitMode>,
 }
 
 impl Machine {
@@ -82,9 +79,9 @@ impl Machine {
         let profile = *kernel.profile();
         match self.waiting {
             None => profile,
-            Some(Waiting::Cmd) => Profile { wait_cmd: WaitCmd::Works, syncobj: false, ..profile },
-            Some(Waiting::Syncobj) => Profile { wait_cmd: WaitCmd::Missing, syncobj: true, ..profile },
-            Some(Waiting::None) => Profile { wait_cmd: WaitCmd::Missing, syncobj: false, ..profile },
+            Some(WaitMode::Cmd) => Profile { wait_cmd: WaitCmd::Works, syncobj: false, ..profile },
+            Some(WaitMode::Syncobj) => Profile { wait_cmd: WaitCmd::Missing, syncobj: true, ..profile },
+            Some(WaitMode::None) => Profile { wait_cmd: WaitCmd::Missing, syncobj: false, ..profile },
         }
     }
 }
@@ -105,13 +102,11 @@ pub struct Settings {
     pub devices: Vec<DeviceSettings>,
     /// Whether there are the host's own devices instead, whose calls are recorded.
     pub host: bool,
-    /// Its kernel.
     pub kernel: Kernel,
     /// Defects.
     pub machine: Machine,
     /// Where the files are made; a temporary directory if not given.
     pub root: Option<PathBuf>,
-    /// Planned faults.
     pub faults: FaultPlan,
     /// Where the report goes.
     pub report: Option<PathBuf>,
@@ -241,9 +236,9 @@ fn read_machine(text: &str) -> Result<Machine, String> {
             "addresses" if value == "iova" => machine.iova = true,
             "wait" => {
                 machine.waiting = Some(match value {
-                    "cmd" => Waiting::Cmd,
-                    "syncobj" => Waiting::Syncobj,
-                    "none" => Waiting::None,
+                    "cmd" => WaitMode::Cmd,
+                    "syncobj" => WaitMode::Syncobj,
+                    "none" => WaitMode::None,
                     _ => return Err(wrong()),
                 });
             }
@@ -297,7 +292,7 @@ mod tests {
             iommu: Iommu::Off,
             iova: true,
             unbound: true,
-            waiting: Some(Waiting::None),
+            waiting: Some(WaitMode::None),
         };
         assert_eq!(settings.machine, expected);
         assert!(settings.log);

@@ -1,9 +1,9 @@
 //! The guest's memory as the device addresses it.
 //!
-//! QEMU tells what its IOMMU maps: address, length, and where that is in the file of the guest's memory. Each such range is mapped
+//! QEMU reports what its IOMMU maps: address, length, and where that is in the file of the guest's memory. Each such range is mapped
 //! here at the place that its address has in one large reserved range, so what is contiguous for the device is contiguous for the
 //! kernels that run on it, however the guest's pages lie. The reserved range has room for the 39 bits of address that a virtual IOMMU is
-//! told to use; with more bits two ranges could claim the same place, which is refused.
+//! configured with; with more bits two ranges could claim the same place, which is rejected.
 //!
 //! A guest can take memory away while a command still uses it, as a driver does that has given up on the command. Real hardware
 //! then gets a fault of the IOMMU; here the command goes on with pages that nobody else sees.
@@ -20,7 +20,6 @@ use std::ops::Range;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-/// Bits of an address.
 pub const ADDRESS_BITS: u32 = 39;
 const LENGTH: usize = 1 << ADDRESS_BITS;
 
@@ -52,8 +51,7 @@ pub struct AddressSpace {
 
 /// Memory at an address.
 #[derive(Debug, Clone, Copy)]
-pub struct Reached<'a> {
-    /// It.
+pub struct ReachableMemory<'a> {
     pub span: Span<'a>,
     /// Whether the device may write to all of it.
     pub writable: bool,
@@ -115,9 +113,6 @@ impl AddressSpace {
     }
 
     /// Takes away all mappings that lie in `range`.
-    ///
-    /// # Errors
-    /// What the kernel says.
     pub fn unmap(&self, range: Range<u64>) -> Result<(), Error> {
         let mut mappings = self.mappings.write();
         let inside =
@@ -159,10 +154,10 @@ impl AddressSpace {
     }
 
     /// The memory at an address; `None` when the device cannot reach all of it.
-    pub fn reach(&self, address: u64, length: usize) -> Option<Reached<'_>> {
+    pub fn reach(&self, address: u64, length: usize) -> Option<ReachableMemory<'_>> {
         let (extent, writable) = self.extent(address);
         let span = (length as u64 <= extent).then(|| self.window.span(place(address) as usize, length)).flatten()?;
-        Some(Reached { span, writable })
+        Some(ReachableMemory { span, writable })
     }
 
     /// A copy of the memory at an address.

@@ -31,14 +31,12 @@ impl Bars {
         }
     }
 
-    /// A register.
     pub fn word(&self, register: Register) -> u32 {
         let mut bytes = [0; 4];
         self.read(register.bar, register.offset as usize, &mut bytes);
         u32::from_le_bytes(bytes)
     }
 
-    /// Sets a register.
     pub fn set_word(&mut self, register: Register, word: u32) {
         self.write(register.bar, register.offset as usize, &word.to_le_bytes());
     }

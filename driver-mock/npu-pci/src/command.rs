@@ -1,17 +1,7 @@
 //! Commands as the firmware gets them: in a message, or as slots of a chain buffer in the heap. Source: `aie2_msg_priv.h`.
 
 use crate::message::{CHAIN_EXEC_BUFFER_CF, CHAIN_EXEC_DPU, EXECUTE_BUFFER_CF, Kind, Request};
-
-/// One command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
-    /// Index of the compute unit.
-    pub unit: usize,
-    /// Whether it runs control code of an ELF file instead of an instruction stream.
-    pub is_elf: bool,
-    /// Its arguments.
-    pub words: Vec<u32>,
-}
+use aie_driver_mock::npu::array::Command;
 
 /// Type of a slot (`enum exec_npu_type`) that starts a compute unit without an ELF file.
 const NON_ELF: u32 = 1;
@@ -45,9 +35,6 @@ pub fn single(kind: &Kind, request: Request<'_>) -> Command {
 }
 
 /// The slots of a chain buffer.
-///
-/// # Errors
-/// Which slot does not fit.
 pub fn slots(kind: &Kind, bytes: &[u8], count: usize) -> Result<Vec<Command>, String> {
     let buffer = Request(bytes);
     let (mut commands, mut at) = (Vec::new(), 0);

@@ -6,7 +6,7 @@
 use crate::address_space::AddressSpace;
 use crate::bars::Bars;
 use crate::config_space::{ConfigSpace, VECTORS};
-use crate::execution::{self, Job, Ran, Surroundings};
+use crate::execution::{self, Job, JobEnvironment, JobResult};
 use crate::firmware::{Firmware, Reply};
 use crate::journal::Journal;
 use crate::mailbox::{MANAGEMENT, Mailbox, Message};
@@ -283,10 +283,10 @@ impl Device {
             }
             charge(&state.firmware, job);
         }
-        let around = Surroundings { space: &self.space, faults: &self.settings.faults, journal: &self.journal };
+        let around = JobEnvironment { space: &self.space, faults: &self.settings.faults, journal: &self.journal };
         let ran = execution::run(array, job, &around, || self.asynchronous_error());
         let mut state = self.state.lock();
-        if ran == Ran::Lost {
+        if ran == JobResult::Lost {
             state.mailbox.close_all();
         }
         // Its context may have been given up meanwhile.

@@ -1,15 +1,15 @@
 //! The firmware: contexts and what the kernel driver asks. Its answers are made here; commands are for the array.
 
 use crate::address_space::AddressSpace;
-use crate::command::{self, ChainBuffer, Command};
-use crate::execution::{Job, Ran};
+use crate::command::{self, ChainBuffer};
+use crate::execution::{Job, JobResult};
 use crate::faults::Fault;
 use crate::heap::Heap;
 use crate::journal::Journal;
-use crate::mailbox::{MANAGEMENT, Message, Place};
+use crate::mailbox::{ChannelLocation, MANAGEMENT, Message};
 use crate::message::{self, Kind, Request, bytes_of};
 use crate::settings::Settings;
-use aie_driver_mock::npu::array::LoadedPdi;
+use aie_driver_mock::npu::array::{Command, LoadedPdi};
 use aie_driver_mock::npu::{ContextId, Npu, status};
 use aie_hal::arch::Tile;
 use std::collections::{BTreeMap, VecDeque};
@@ -43,7 +43,7 @@ pub enum Reply {
     Later(Job),
     /// None, or not now.
     Never,
-    /// The answer tells of a new context, whose channel has to be opened for it.
+    /// The answer describes a new context, whose channel has to be opened first.
     NewContext(usize),
     /// The answer, after this channel was closed.
     EndedContext(usize, Vec<u8>),
@@ -81,7 +81,6 @@ impl Firmware {
         Self { settings, npu, contexts, lives: 0, errors, runtime, is_up: false }
     }
 
-    /// Starts.
     pub fn start(&mut self) {
         self.stop();
         self.is_up = true;
@@ -290,8 +289,8 @@ impl Firmware {
         Ok(Reply::NewContext(channel))
     }
 
-    /// The answer that tells where the channel of a new context is. Its interrupt vector has the channel's number.
-    pub fn new_context(channel: usize, place: &Place) -> Vec<u8> {
+    /// The answer with the location of a new context's channel. Its interrupt vector has the channel's number.
+    pub fn new_context(channel: usize, place: &ChannelLocation) -> Vec<u8> {
         let [vector, pairs] = [(channel as u16).to_le_bytes(), [1, 0]];
         message::CREATE_CONTEXT.success(&[
             &(channel as u32).to_le_bytes(),
@@ -342,24 +341,24 @@ impl Firmware {
     }
 
     /// The answer for a job that has run; `None` when there is none.
-    pub fn finish(&mut self, job: &Job, ran: &Ran) -> Option<Vec<u8>> {
+    pub fn finish(&mut self, job: &Job, ran: &JobResult) -> Option<Vec<u8>> {
         let kind = Kind::of(job.opcode)?;
         match ran {
-            Ran::Completed => Some(kind.success(&[])),
-            Ran::Failed(index, status) => {
+            JobResult::Completed => Some(kind.success(&[])),
+            JobResult::Failed(index, status) => {
                 let mut answer = kind.answer(*status);
                 if let Some(rest) = answer.get_mut(4..12) {
                     rest.copy_from_slice(&bytes_of(&[*index as u32, *status]));
                 }
                 Some(answer)
             }
-            Ran::Stuck(index) => {
+            JobResult::Stuck(index) => {
                 if let Some(context) = self.contexts.get_mut(job.channel).and_then(Option::as_mut) {
                     context.stuck = Some(*index);
                 }
                 None
             }
-            Ran::Lost => {
+            JobResult::Lost => {
                 self.stop();
                 None
             }
@@ -413,7 +412,6 @@ fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<
     (0..count).map(unit).collect()
 }
 
-/// The commands of a chain.
 fn chain(kind: &Kind, request: Request<'_>, context: &Context, space: &AddressSpace) -> Result<Vec<Command>, String> {
     let buffer = ChainBuffer::of(kind, request);
     let bytes = context.heap.read(space, buffer.address, buffer.bytes);
@@ -421,7 +419,7 @@ fn chain(kind: &Kind, request: Request<'_>, context: &Context, space: &AddressSp
     command::slots(kind, &bytes, buffer.count)
 }
 
-/// What GET_APP_HEALTH tells (`struct app_health_report`).
+/// The answer to GET_APP_HEALTH (`struct app_health_report`).
 fn health(channel: usize, stuck: Option<usize>) -> Vec<u8> {
     const WORDS: usize = 140;
     const NOTHING: u32 = u32::MAX;

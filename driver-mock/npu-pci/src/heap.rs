@@ -1,6 +1,6 @@
 //! The device heap of a context: addresses that the firmware uses, and where they are.
 
-use crate::address_space::{AddressSpace, Reached};
+use crate::address_space::AddressSpace;
 use amdxdna_sys::limits::DEV_MEM_BASE;
 
 /// Parts of host memory that are one range of device addresses.
@@ -26,11 +26,6 @@ impl Heap {
             start += bytes;
         }
         address
-    }
-
-    /// The memory at a device address.
-    pub fn reach<'a>(&self, space: &'a AddressSpace, address: u64, length: usize) -> Option<Reached<'a>> {
-        space.reach(self.resolve(address), length)
     }
 
     /// A copy of the memory at a device address.

@@ -87,7 +87,7 @@ impl Journal {
         counts.commands
     }
 
-    /// Something that somebody who looks for a mistake wants to know. Goes into the report, too.
+    /// Something worth knowing when looking for an error. It is in the report, too.
     pub fn note(&self, text: String) {
         self.line(format_args!("note   {text}"));
         let mut counts = self.counts.lock();

@@ -6,10 +6,10 @@
 //! comes from outside, as a [`KernelExecutor`](aie_hal::KernelExecutor). `docs/virtual-npu.md` says how to boot a machine with it.
 //!
 //! # Layers
-//! - [`server`] speaks vfio-user; [`device`] handles what the guest reads and writes: [`bars`], [`config_space`], the registers that a
-//!   [`model`] has, and the [`mailbox`].
-//! - [`firmware`] answers [`message`]s; [`command`] takes commands apart, [`execution`] runs them.
-//! - [`address_space`] is the guest's memory as the device addresses it, [`heap`] the part of it that a context addresses by the
+//! - [`server`] speaks vfio-user; [`device`] handles what the guest reads and writes: `bars`, `config_space`, the registers that a
+//!   [`model`] has, and the `mailbox`.
+//! - `firmware` answers `message`s; `command` takes commands apart, `execution` runs them.
+//! - `address_space` is the guest's memory as the device addresses it, `heap` the part of it that a context addresses by the
 //!   firmware's own addresses.
 //! - [`settings`], [`faults`] and [`journal`]: what the device is like, what goes wrong, what happened.
 //!
@@ -20,18 +20,18 @@
 
 #![deny(unsafe_code)]
 
-pub mod address_space;
-pub mod bars;
-pub mod command;
-pub mod config_space;
+mod address_space;
+mod bars;
+mod command;
+mod config_space;
 pub mod device;
-pub mod execution;
+mod execution;
 pub mod faults;
-pub mod firmware;
-pub mod heap;
+mod firmware;
+mod heap;
 pub mod journal;
-pub mod mailbox;
-pub mod message;
+mod mailbox;
+mod message;
 pub mod model;
 pub mod server;
 pub mod settings;

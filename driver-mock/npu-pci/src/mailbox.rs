@@ -11,7 +11,6 @@ use crate::bars::Bars;
 use crate::model::{Layout, Protocol, Register};
 use std::collections::VecDeque;
 
-/// Bytes of a ring.
 pub const RING_BYTES: u32 = 0x800;
 /// Bytes of the registers of a channel: x2i tail and head, i2x tail and head, cause of the interrupt.
 const CHANNEL_REGISTERS: u32 = 0x20;
@@ -38,9 +37,7 @@ pub const MANAGEMENT: usize = 0;
 pub struct Message {
     /// By which its answer is found.
     pub id: u32,
-    /// What is asked.
     pub opcode: u32,
-    /// With what.
     pub payload: Vec<u8>,
 }
 
@@ -65,7 +62,7 @@ pub struct Mailbox {
 
 /// Where the rings of a channel are, for the kernel driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct ChannelLocation {
     /// x2i: head register, tail register, ring, bytes.
     pub x2i: [u32; 4],
     /// i2x.
@@ -107,7 +104,7 @@ impl Mailbox {
     }
 
     /// Opens a channel with empty rings.
-    pub fn open(&mut self, bars: &mut Bars, channel: usize) -> Place {
+    pub fn open(&mut self, bars: &mut Bars, channel: usize) -> ChannelLocation {
         for which in [X2I_TAIL, X2I_HEAD, I2X_TAIL, I2X_HEAD, CAUSE] {
             bars.set_word(self.register(channel, which), 0);
         }
@@ -115,7 +112,7 @@ impl Mailbox {
         let (x2i, i2x) = Self::rings(channel);
         let (mailbox, sram) = (&self.layout.mailbox, &self.layout.sram);
         let register = |which| mailbox.address(CHANNEL_REGISTERS * channel as u32 + which);
-        Place {
+        ChannelLocation {
             x2i: [register(X2I_HEAD), register(X2I_TAIL), sram.address(x2i), RING_BYTES],
             i2x: [register(I2X_HEAD), register(I2X_TAIL), sram.address(i2x), RING_BYTES],
         }
@@ -131,9 +128,9 @@ impl Mailbox {
         (0..self.channels.len()).for_each(|channel| self.close(channel));
     }
 
-    /// Opens the management's channel and tells the kernel driver where it is.
+    /// Opens the management's channel and publishes its location for the kernel driver.
     pub fn announce(&mut self, bars: &mut Bars, protocol: Protocol) {
-        let Place { x2i: [x2i_head, x2i_tail, x2i, _], i2x: [i2x_head, i2x_tail, i2x, _] } =
+        let ChannelLocation { x2i: [x2i_head, x2i_tail, x2i, _], i2x: [i2x_head, i2x_tail, i2x, _] } =
             self.open(bars, MANAGEMENT);
         let vector = MANAGEMENT as u32;
         let words = [

@@ -6,7 +6,6 @@ use aie_driver_mock::npu::status;
 /// A kind of message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Its number.
     pub opcode: u32,
     /// Its name without `MSG_OP_`.
     pub name: &'static str,
@@ -109,7 +108,6 @@ impl Kind {
 pub struct Request<'a>(pub &'a [u8]);
 
 impl Request<'_> {
-    /// A byte.
     pub fn byte(&self, at: usize) -> u8 {
         self.0.get(at).copied().unwrap_or(0)
     }

@@ -148,6 +148,19 @@ pub struct Model {
     pub device_revision: u32,
 }
 
+const STRIX: Model = Model {
+    name: "npu4",
+    title: "Strix",
+    device_id: 0x17f0,
+    revision: 0x10,
+    arch: "aie2p",
+    layout: &NPU4,
+    first_column: 0,
+    protocol: (7, 0),
+    firmware: [1, 1, 2, 65],
+    device_revision: 1,
+};
+
 /// All of them.
 pub static MODELS: [Model; 4] = [
     Model {
@@ -162,42 +175,9 @@ pub static MODELS: [Model; 4] = [
         firmware: [1, 5, 5, 391],
         device_revision: 0,
     },
-    Model {
-        name: "npu4",
-        title: "Strix",
-        device_id: 0x17f0,
-        revision: 0x10,
-        arch: "aie2p",
-        layout: &NPU4,
-        first_column: 0,
-        protocol: (7, 0),
-        firmware: [1, 1, 2, 65],
-        device_revision: 1,
-    },
-    Model {
-        name: "npu5",
-        title: "Strix Halo",
-        device_id: 0x17f0,
-        revision: 0x11,
-        arch: "aie2p",
-        layout: &NPU4,
-        first_column: 0,
-        protocol: (7, 0),
-        firmware: [1, 1, 2, 65],
-        device_revision: 5,
-    },
-    Model {
-        name: "npu6",
-        title: "Krackan",
-        device_id: 0x17f0,
-        revision: 0x20,
-        arch: "aie2p",
-        layout: &NPU4,
-        first_column: 0,
-        protocol: (7, 0),
-        firmware: [1, 1, 2, 65],
-        device_revision: 3,
-    },
+    STRIX,
+    Model { name: "npu5", title: "Strix Halo", revision: 0x11, device_revision: 5, ..STRIX },
+    Model { name: "npu6", title: "Krackan", revision: 0x20, device_revision: 3, ..STRIX },
 ];
 
 impl Model {

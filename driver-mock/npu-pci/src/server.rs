@@ -31,12 +31,12 @@ pub enum ServeError {
 }
 
 /// A device that waits for a virtual machine.
-pub struct Waiting {
+pub struct Listener {
     server: Server,
     device: Arc<Device>,
 }
 
-impl Waiting {
+impl Listener {
     /// Makes the socket. A file that is left from another run is not replaced.
     ///
     /// # Errors
@@ -89,8 +89,8 @@ fn interrupts() -> Vec<IrqInfo> {
 struct Backend(Arc<Device>);
 
 impl Backend {
-    /// Tells of a request that fails; QEMU says little about it.
-    fn told<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
+    /// Logs a request that fails; QEMU says little about it.
+    fn logged<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
         result.inspect_err(|error| {
             self.0.journal().note(format!("{what}: {error}"));
             eprintln!("aie-npu-pci: {what}: {error}");
@@ -129,7 +129,7 @@ impl ServerBackend for Backend {
         // Without a file it is no memory, but another device's registers.
         let Some(file) = fd else { return Ok(()) };
         let mapped = self.0.space().map(address, size, &file, offset, flags.contains(DmaMapFlags::WRITE));
-        self.told("the guest's memory cannot be mapped", mapped)
+        self.logged("the guest's memory cannot be mapped", mapped)
     }
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> Result<(), Error> {
@@ -137,7 +137,7 @@ impl ServerBackend for Backend {
         let all = flags.contains(DmaUnmapFlags::UNMAP_ALL);
         let range = if all { 0..u64::MAX } else { address..address.saturating_add(size) };
         let unmapped = self.0.space().unmap(range);
-        self.told("the guest's memory cannot be taken away", unmapped)
+        self.logged("the guest's memory cannot be unmapped", unmapped)
     }
 
     fn reset(&mut self) -> Result<(), Error> {

@@ -3,7 +3,9 @@
 //! The firmware's side of a command is the same whatever is in front of it, the ioctls of a kernel driver or the mailbox of a
 //! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
 
+use super::fault_plan::CommandFault;
 use super::status;
+use super::transaction::Transaction;
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{Digest, KernelArtifact};
@@ -48,25 +50,17 @@ impl LoadedPdi {
 
 /// What a PDI and a list of instructions come to.
 #[derive(Debug)]
-pub struct Prepared {
+struct Prepared {
+    /// Its kernel's name, for messages.
     name: String,
+    /// Number of arguments: what its instruction stream addresses.
     arguments: usize,
     kernel: Result<Arc<dyn HostFunction>, String>,
 }
 
 impl Prepared {
-    /// Its kernel's name, for messages.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Number of arguments: what its instruction stream addresses.
-    pub fn argument_count(&self) -> usize {
-        self.arguments
-    }
-
     /// Bytes of the argument at `index`, where its kernel says.
-    pub fn argument_bytes(&self, index: usize) -> Option<usize> {
+    fn argument_bytes(&self, index: usize) -> Option<usize> {
         self.kernel.as_ref().ok()?.argument_bytes(index)
     }
 }
@@ -91,8 +85,45 @@ pub enum Outcome {
     Silent(String),
 }
 
+/// A command as the firmware gets it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Index of the compute unit, which is that of its PDI in the context's configuration.
+    pub unit: usize,
+    /// Whether it runs control code of an ELF file instead of an instruction stream.
+    pub is_elf: bool,
+    /// Its words, see [`Transaction`].
+    pub words: Vec<u32>,
+}
+
+/// The memory that a command's addresses lead to, as the interface in front of the array has it.
+pub trait CommandMemory {
+    /// Where an argument is.
+    type Place;
+
+    /// Reads this many words of instructions at a device address into `target`.
+    ///
+    /// # Errors
+    /// Why they are out of reach.
+    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), String>;
+
+    /// Where the argument at an address is, and the bytes from there on that the device can reach.
+    ///
+    /// # Errors
+    /// Why it is out of reach.
+    fn argument(&self, address: u64) -> Result<(Self::Place, usize), String>;
+
+    /// The bytes of an argument: `length` by the command or by its memory, unless those that its kernel names are to count.
+    fn length(&self, _kernel: Option<usize>, length: usize) -> usize {
+        length
+    }
+
+    /// The memory of an argument of this length.
+    fn reach<'a>(&'a self, place: &'a Self::Place, length: usize) -> Option<Argument<'a>>;
+}
+
 /// Where instructions are: PDI, device address, bytes.
-type Place = (Digest, u64, usize);
+type InstructionPlace = (Digest, u64, usize);
 
 /// The array: who holds it has it to himself.
 #[derive(Debug)]
@@ -101,22 +132,87 @@ pub struct Array {
     executor: Arc<dyn KernelExecutor>,
     snapshots: Snapshots,
     /// By place, with the instructions that were there.
-    by_place: HashMap<Place, (Vec<u8>, Arc<Prepared>)>,
+    by_place: HashMap<InstructionPlace, (Vec<u8>, Arc<Prepared>)>,
     by_content: HashMap<Digest, Arc<Prepared>>,
+    /// Room for the instructions of a command.
+    instructions: Vec<u8>,
 }
 
 impl Array {
     /// An array of generation `arch`, whose kernels `executor` executes.
     pub fn new(arch: Arc<Arch>, executor: Arc<dyn KernelExecutor>) -> Self {
         let (by_place, by_content) = (HashMap::new(), HashMap::new());
-        Self { arch, executor, snapshots: Snapshots::default(), by_place, by_content }
+        Self { arch, executor, snapshots: Snapshots::default(), by_place, by_content, instructions: Vec::new() }
+    }
+
+    /// Runs a command of a context with these compute units. `fault` is planned for it; that the device is lost or the firmware gives up
+    /// is the caller's. Returns how it ended, and the bytes of its arguments.
+    pub fn execute<M: CommandMemory>(
+        &mut self,
+        units: &[LoadedPdi],
+        command: &Command,
+        memory: &M,
+        fault: Option<CommandFault>,
+    ) -> (Outcome, u64) {
+        let (mut instructions, mut bytes) = (std::mem::take(&mut self.instructions), 0);
+        let ended = self.try_execute(units, command, memory, fault, &mut instructions, &mut bytes);
+        self.instructions = instructions;
+        (ended.unwrap_or_else(|failed| failed), bytes)
+    }
+
+    fn try_execute<M: CommandMemory>(
+        &mut self,
+        units: &[LoadedPdi],
+        command: &Command,
+        memory: &M,
+        fault: Option<CommandFault>,
+        instructions: &mut Vec<u8>,
+        bytes: &mut u64,
+    ) -> Result<Outcome, Outcome> {
+        match fault {
+            Some(CommandFault::Timeout) => return Err(Outcome::Silent("the fault plan says so".into())),
+            Some(CommandFault::Status(status)) => return Err(Outcome::Failed(status, "as planned".into())),
+            _ => {}
+        }
+        if command.is_elf {
+            let why = "this array runs no control code of an ELF file";
+            return Err(Outcome::Failed(status::AIE_INSTRUCTION_ERROR, why.into()));
+        }
+        let invalid = |why| Outcome::Failed(status::INVALID_PARAMETER, why);
+        let unit = units.get(command.unit);
+        let unit =
+            unit.ok_or_else(|| invalid(format!("compute unit {} of a context with {}", command.unit, units.len())))?;
+        let transaction = Transaction::parse(&command.words).map_err(invalid)?;
+        let address = transaction.instructions();
+        memory.instructions(address, transaction.instruction_words(), instructions).map_err(Outcome::Silent)?;
+        if is_empty_stream(instructions) {
+            return Ok(Outcome::Completed);
+        }
+        let prepared = self.prepare(unit, address, instructions).map_err(Outcome::Silent)?;
+        let silent = |why: String| Outcome::Silent(format!("`{}`: {why}", prepared.name));
+        let place = |index| {
+            let address = transaction.argument(index).ok_or_else(|| "it is missing".to_owned());
+            address.and_then(|address| memory.argument(address)).map_err(|why| format!("argument {index}: {why}"))
+        };
+        let places = (0..prepared.arguments).map(place).collect::<Result<Vec<_>, _>>().map_err(silent)?;
+        let mut lengths: Vec<usize> = places.iter().map(|(_, length)| *length).collect();
+        transaction.apply_sizes(&mut lengths);
+        let mut arguments = Vec::with_capacity(places.len());
+        for (index, ((place, _), length)) in places.iter().zip(lengths).enumerate() {
+            let length = memory.length(prepared.argument_bytes(index), length);
+            let argument = memory.reach(place, length);
+            arguments
+                .push(argument.ok_or_else(|| silent(format!("argument {index}: {length} bytes are out of reach")))?);
+            *bytes += length as u64;
+        }
+        Ok(self.run(&prepared, &arguments, fault == Some(CommandFault::Garbage)))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
     ///
     /// # Errors
     /// Why the two are no kernel. Hardware would wait for ever.
-    pub fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, String> {
+    fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, String> {
         let place = (pdi.digest, address, instructions.len());
         if let Some((before, prepared)) = self.by_place.get(&place)
             && before == instructions
@@ -144,7 +240,7 @@ impl Array {
     }
 
     /// Runs a kernel; the last arguments are its outputs. With `garbage` they get nonsense afterwards.
-    pub fn run(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
+    fn run(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
         let name = &prepared.name;
         let kernel = match &prepared.kernel {
             Ok(kernel) => kernel,
@@ -175,10 +271,10 @@ impl Array {
 }
 
 /// Bytes of a stream's header.
-pub const STREAM_HEADER: usize = 16;
+const STREAM_HEADER: usize = 16;
 
 /// Whether a stream has no operations: the firmware then has nothing to do, and nothing to wait for.
-pub fn is_empty_stream(instructions: &[u8]) -> bool {
+fn is_empty_stream(instructions: &[u8]) -> bool {
     instructions.len() == STREAM_HEADER
         && InstructionStream::parse(instructions).is_ok_and(|stream| stream.operations().next().is_none())
 }

@@ -5,7 +5,7 @@ use aie_npu_pci::device::Device;
 use aie_npu_pci::faults::{self, FaultPlan};
 use aie_npu_pci::journal::Journal;
 use aie_npu_pci::model::{MODELS, Model, Protocol};
-use aie_npu_pci::server::Waiting;
+use aie_npu_pci::server::Listener;
 use aie_npu_pci::settings::Settings;
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -73,7 +73,7 @@ fn run(options: &Options) -> Result<()> {
     let journal = Journal::new(options.journal.as_deref());
     let journal = journal.with_context(|| format!("cannot write the journal {:?}", options.journal))?;
     let device = Device::new(settings, simulated_kernels::executor(), journal).context("cannot make the device")?;
-    let served = Waiting::new(device.clone(), &options.socket)?.serve();
+    let served = Listener::new(device.clone(), &options.socket)?.serve();
     if let Some(path) = &options.report {
         let report = serde_json::to_string_pretty(&device.report())?;
         if path.as_os_str() == "-" {

@@ -1,16 +1,17 @@
 //! Functions that take a descriptor, and memory mappings.
 
 use super::result;
-use crate::host;
-use crate::node::{self, Wanted};
-use crate::process::{Open, Process, simulated};
-use crate::real;
+use crate::host_device;
+use crate::libc_functions;
+use crate::node::Open;
+use crate::node::{self, MapRequest};
+use crate::process::{Process, simulated};
 use libc::{c_int, c_ulong, c_void, size_t};
 use nix::errno::Errno;
 
 pub unsafe fn close(fd: c_int) -> c_int {
     let planned = simulated(|process| {
-        let open = process.table.take(fd)?;
+        let open = process.descriptors.take(fd)?;
         let planned =
             if matches!(open, Open::Accel(_) | Open::Host(_)) { process.journal.enter("CLOSE") } else { Ok(()) };
         drop(open);
@@ -18,7 +19,7 @@ pub unsafe fn close(fd: c_int) -> c_int {
         Some(planned)
     });
     // SAFETY: the caller's descriptor. As in Linux it is closed whatever is returned.
-    let closed = unsafe { real::close(fd) };
+    let closed = unsafe { libc_functions::close(fd) };
     match planned {
         Some(Err(errno)) => result(Err(errno)),
         _ => closed,
@@ -29,9 +30,9 @@ pub unsafe fn close(fd: c_int) -> c_int {
 fn copied(fd: c_int, copy: c_int) -> c_int {
     if copy >= 0 && copy != fd {
         simulated(|process| {
-            match process.table.get(fd) {
-                Some(open) => process.table.set(copy, open),
-                None => drop(process.table.take(copy)),
+            match process.descriptors.get(fd) {
+                Some(open) => process.descriptors.set(copy, open),
+                None => drop(process.descriptors.take(copy)),
             }
             Some(())
         });
@@ -41,49 +42,49 @@ fn copied(fd: c_int, copy: c_int) -> c_int {
 
 pub unsafe fn dup(fd: c_int) -> c_int {
     // SAFETY: the caller's argument.
-    copied(fd, unsafe { real::dup(fd) })
+    copied(fd, unsafe { libc_functions::dup(fd) })
 }
 
 pub unsafe fn dup2(fd: c_int, target: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    copied(fd, unsafe { real::dup2(fd, target) })
+    copied(fd, unsafe { libc_functions::dup2(fd, target) })
 }
 
 pub unsafe fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    copied(fd, unsafe { real::dup3(fd, target, flags) })
+    copied(fd, unsafe { libc_functions::dup3(fd, target, flags) })
 }
 
 pub unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: the caller's arguments.
-    let found = unsafe { real::fcntl64(fd, command, argument) };
+    let found = unsafe { libc_functions::fcntl64(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { copied(fd, found) } else { found }
 }
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let address = argument.expose_provenance() as u64;
-    let ours = simulated(|process| match process.table.get(fd)? {
+    let ours = simulated(|process| match process.descriptors.get(fd)? {
         // SAFETY: the caller's arguments.
-        Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.table, request, address) }),
+        Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.descriptors, request, address) }),
         // SAFETY: the caller's arguments.
         Open::Kfd => Some(unsafe { process.kfd.ioctl(request, address) }),
-        Open::Host(file) => Some(host::ioctl(&process.journal, &file, request, address, || {
+        Open::Host(file) => Some(host_device::ioctl(&process.journal, file, request, address, || {
             // SAFETY: the caller's arguments.
-            if unsafe { real::ioctl(fd, request, argument) } < 0 { Err(Errno::last()) } else { Ok(()) }
+            if unsafe { libc_functions::ioctl(fd, request, argument) } < 0 { Err(Errno::last()) } else { Ok(()) }
         })),
         Open::Bo(_) | Open::Syncobj(_) | Open::SyncFile(_) => Some(Err(Errno::ENOTTY)),
     });
     match ours {
         Some(ours) => result(ours.map(|()| 0)),
         // SAFETY: the caller's arguments.
-        None => unsafe { real::ioctl(fd, request, argument) },
+        None => unsafe { libc_functions::ioctl(fd, request, argument) },
     }
 }
 
 /// Whether a file is open for less than a shared mapping of it needs.
-fn is_forbidden(fd: c_int, wanted: &Wanted) -> bool {
+fn is_forbidden(fd: c_int, wanted: &MapRequest) -> bool {
     // SAFETY: asks for flags.
-    let mode = unsafe { real::fcntl64(fd, libc::F_GETFL, std::ptr::null_mut()) } & libc::O_ACCMODE;
+    let mode = unsafe { libc_functions::fcntl64(fd, libc::F_GETFL, std::ptr::null_mut()) } & libc::O_ACCMODE;
     let is_written = wanted.prot & libc::PROT_WRITE != 0 && wanted.flags & libc::MAP_TYPE == libc::MAP_SHARED;
     mode == libc::O_WRONLY || (mode == libc::O_RDONLY && is_written)
 }
@@ -92,7 +93,7 @@ fn map(
     process: &Process,
     fd: c_int,
     open: &Open,
-    wanted: &Wanted,
+    wanted: &MapRequest,
     offset: i64,
     real: impl FnOnce() -> *mut c_void,
 ) -> Result<usize, Errno> {
@@ -128,11 +129,11 @@ pub unsafe fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    let wanted = Wanted { address: address.expose_provenance(), length, prot, flags, offset: 0 };
+    let wanted = MapRequest { address: address.expose_provenance(), length, prot, flags, offset: 0 };
     // SAFETY: the caller's arguments.
-    let real = || unsafe { real::mmap(address, length, prot, flags, fd, offset) };
+    let real = || unsafe { libc_functions::mmap(address, length, prot, flags, fd, offset) };
     let ours = simulated(|process| {
-        let open = if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 { process.table.get(fd) } else { None };
+        let open = if fd >= 0 && flags & libc::MAP_ANONYMOUS == 0 { process.descriptors.get(fd) } else { None };
         let Some(open) = open else {
             // Something else takes the place of a BO.
             if flags & libc::MAP_FIXED != 0 {
@@ -174,6 +175,6 @@ pub unsafe fn munmap(address: *mut c_void, length: size_t) -> c_int {
     match planned {
         Some(Err(errno)) => result(Err(errno)),
         // SAFETY: the caller's arguments.
-        _ => unsafe { real::munmap(address, length) },
+        _ => unsafe { libc_functions::munmap(address, length) },
     }
 }

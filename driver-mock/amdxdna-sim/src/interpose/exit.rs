@@ -1,7 +1,7 @@
 //! Ends of a process that no exit handler sees.
 
+use crate::libc_functions;
 use crate::process::finish;
-use crate::real;
 use libc::{c_char, c_int, c_uint};
 
 /// Ends the process when the C library's function has not.
@@ -16,14 +16,14 @@ fn over() -> ! {
 pub unsafe fn abort() -> ! {
     finish();
     // SAFETY: as in C.
-    unsafe { real::abort() };
+    unsafe { libc_functions::abort() };
     over()
 }
 
 pub unsafe fn _exit(code: c_int) -> ! {
     let code = finish().unwrap_or(code);
     // SAFETY: as in C.
-    unsafe { real::_exit(code) };
+    unsafe { libc_functions::_exit(code) };
     over()
 }
 
@@ -31,6 +31,6 @@ pub unsafe fn _exit(code: c_int) -> ! {
 pub unsafe fn assert_fail(text: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) -> ! {
     finish();
     // SAFETY: the caller's arguments.
-    unsafe { real::__assert_fail(text, file, line, function) };
+    unsafe { libc_functions::__assert_fail(text, file, line, function) };
     over()
 }

@@ -1,11 +1,11 @@
 //! Functions that take a path.
 
 use super::result;
-use crate::host::Host;
+use crate::host_device::Host;
+use crate::libc_functions;
 use crate::process::{Process, simulated, with_files};
-use crate::real;
 use crate::settings::Presence;
-use crate::tree::{Node, Target};
+use crate::sysfs::{Node, Target};
 use libc::{c_char, c_int, mode_t, size_t, ssize_t};
 use nix::errno::Errno;
 use std::ffi::CStr;
@@ -36,7 +36,7 @@ fn presence(process: &Process, node: Node) -> Presence {
 fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -> Result<i32, Errno> {
     let plain = || {
         // SAFETY: the path is a C string.
-        let fd = unsafe { real::open(target.path.as_ptr(), flags, mode) };
+        let fd = unsafe { libc_functions::open(target.path.as_ptr(), flags, mode) };
         if fd < 0 { Err(Errno::last()) } else { Ok(fd) }
     };
     let Some(node) = target.node else { return plain() };
@@ -52,7 +52,7 @@ fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -
         // What is behind the node must not be changed by how it is opened.
         let flags = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_APPEND);
         // SAFETY: the path is a C string.
-        let fd = unsafe { real::open(target.path.as_ptr(), flags, mode) };
+        let fd = unsafe { libc_functions::open(target.path.as_ptr(), flags, mode) };
         if fd < 0 {
             return Err(Errno::last());
         }
@@ -115,34 +115,34 @@ unsafe fn redirected<R>(path: *const c_char, real: impl FnOnce(*const c_char) ->
 
 pub unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { open_in(path, flags, mode, || real::open(path, flags, mode)) }
+    unsafe { open_in(path, flags, mode, || libc_functions::open(path, flags, mode)) }
 }
 
 pub unsafe fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { open_in(path, flags, mode, || real::openat(folder, path, flags, mode)) }
+    unsafe { open_in(path, flags, mode, || libc_functions::openat(folder, path, flags, mode)) }
 }
 
 /// A device node opened so is a plain file: nothing makes ioctls on one.
 pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
     // SAFETY: the caller's arguments.
-    unsafe { redirected(path, |path| real::fopen(path, mode)) }
+    unsafe { redirected(path, |path| libc_functions::fopen(path, mode)) }
 }
 
 pub unsafe fn opendir(path: *const c_char) -> *mut libc::DIR {
     // SAFETY: the caller's path.
-    unsafe { redirected(path, |path| real::opendir(path)) }
+    unsafe { redirected(path, |path| libc_functions::opendir(path)) }
 }
 
 /// `access`, and its relatives for the effective user.
 pub unsafe fn access(path: *const c_char, mode: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { access_in(path, mode, |path| real::access(path, mode)) }
+    unsafe { access_in(path, mode, |path| libc_functions::access(path, mode)) }
 }
 
 pub unsafe fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { access_in(path, mode, |path| real::faccessat(folder, path, mode, flags)) }
+    unsafe { access_in(path, mode, |path| libc_functions::faccessat(folder, path, mode, flags)) }
 }
 
 /// # Safety
@@ -164,22 +164,22 @@ unsafe fn access_in(path: *const c_char, mode: c_int, real: impl Fn(*const c_cha
 /// Links in the tree are relative, so their text is right as it is.
 pub unsafe fn readlink(path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
-    unsafe { redirected(path, |path| real::readlink(path, buffer, length)) }
+    unsafe { redirected(path, |path| libc_functions::readlink(path, buffer, length)) }
 }
 
 pub unsafe fn readlinkat(folder: c_int, path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t {
     // SAFETY: the caller's arguments.
-    unsafe { redirected(path, |path| real::readlinkat(folder, path, buffer, length)) }
+    unsafe { redirected(path, |path| libc_functions::readlinkat(folder, path, buffer, length)) }
 }
 
 pub unsafe fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
         // SAFETY: the caller's arguments.
-        return unsafe { real::realpath(path, resolved) };
+        return unsafe { libc_functions::realpath(path, resolved) };
     };
     // SAFETY: a C string of ours; the caller's buffer, or null.
-    let found = unsafe { real::realpath(ours.path.as_ptr(), resolved) };
+    let found = unsafe { libc_functions::realpath(ours.path.as_ptr(), resolved) };
     if found.is_null() {
         return found;
     }

@@ -1,9 +1,10 @@
 //! The `stat` family. The stand-ins of device nodes are plain files; here they become character devices.
 
 use super::files::target;
-use crate::process::{Open, simulated, with_files};
-use crate::real;
-use crate::tree::Node;
+use crate::libc_functions;
+use crate::node::Open;
+use crate::process::{simulated, with_files};
+use crate::sysfs::Node;
 use libc::{c_char, c_int, c_uint};
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ fn mark_old(status: &mut libc::stat64, node: Node) {
 
 /// The device node that is open as `fd`.
 fn open_node(fd: c_int) -> Option<Node> {
-    simulated(|process| match process.table.get(fd)? {
+    simulated(|process| match process.descriptors.get(fd)? {
         Open::Accel(file) => process.devices.iter().position(|d| Arc::ptr_eq(d, file.device())).map(Node::Accel),
         Open::Kfd => Some(Node::Kfd),
         Open::Bo(_) | Open::Syncobj(_) | Open::SyncFile(_) | Open::Host(_) => None,
@@ -38,7 +39,7 @@ fn open_node(fd: c_int) -> Option<Node> {
 
 pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
-    let result = unsafe { real::fstat64(fd, status) };
+    let result = unsafe { libc_functions::fstat64(fd, status) };
     if let (0, Some(node)) = (result, open_node(fd)) {
         // SAFETY: the caller's structure, which has just been filled.
         mark_old(unsafe { &mut *status }, node);
@@ -48,17 +49,17 @@ pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
 
 pub unsafe fn stat(path: *const c_char, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { in_tree(path, status, |path| real::stat64(path, status)) }
+    unsafe { in_tree(path, status, |path| libc_functions::stat64(path, status)) }
 }
 
 pub unsafe fn lstat(path: *const c_char, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { in_tree(path, status, |path| real::lstat64(path, status)) }
+    unsafe { in_tree(path, status, |path| libc_functions::lstat64(path, status)) }
 }
 
 pub unsafe fn fstatat(folder: c_int, path: *const c_char, status: *mut libc::stat64, flags: c_int) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { in_tree(path, status, |path| real::fstatat64(folder, path, status, flags)) }
+    unsafe { in_tree(path, status, |path| libc_functions::fstatat64(folder, path, status, flags)) }
 }
 
 /// `__fxstatat`, as programs built against an old C library call it.
@@ -77,7 +78,7 @@ pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_ui
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
         // SAFETY: the caller's arguments.
-        let result = unsafe { real::statx(folder, path, flags, mask, status) };
+        let result = unsafe { libc_functions::statx(folder, path, flags, mask, status) };
         // Rust's standard library asks for the status of a descriptor in this way.
         if let (0, true, Some(node)) = (result, flags & libc::AT_EMPTY_PATH != 0, open_node(folder)) {
             // SAFETY: the caller's structure, which has just been filled.
@@ -86,7 +87,7 @@ pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_ui
         return result;
     };
     // SAFETY: a C string of ours; the caller's other arguments.
-    let result = unsafe { real::statx(folder, ours.path.as_ptr(), flags, mask, status) };
+    let result = unsafe { libc_functions::statx(folder, ours.path.as_ptr(), flags, mask, status) };
     if let (0, Some(node)) = (result, ours.node) {
         // SAFETY: the caller's structure, which has just been filled.
         unsafe { mark(&mut *status, node) };

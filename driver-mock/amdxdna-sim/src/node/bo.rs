@@ -3,7 +3,7 @@
 //! A BO lives as long as anything refers to it: a handle, a mapping, an exported descriptor, a command that has not completed,
 //! and for the device heap every BO inside it.
 
-use super::heap::HeapAccount;
+use super::heap::HeapAllocator;
 use crate::journal::Journal;
 use crate::memory::Memory;
 use amdxdna_sys::{AMDXDNA_INVALID_ADDR, limits};
@@ -24,16 +24,14 @@ pub enum Kind {
     },
     /// Part of a device heap.
     Dev {
-        /// The heap.
         heap: Arc<Bo>,
-        /// Offset in it.
         offset: usize,
         /// The account of the heaps, to which the part goes back.
-        account: Arc<Mutex<HeapAccount>>,
+        account: Arc<Mutex<HeapAllocator>>,
     },
     /// A command.
     Cmd,
-    /// Memory of somebody else.
+    /// Memory of another process or file.
     Imported,
     /// Memory that the caller had before.
     User {
@@ -79,7 +77,7 @@ impl Drop for MapOffset {
 
 /// Where a BO is mapped.
 #[derive(Debug, Default)]
-struct Places {
+struct UserMappings {
     /// Addresses of the mappings, oldest first.
     now: Vec<usize>,
     /// The last one that was made.
@@ -96,7 +94,7 @@ pub struct Bo {
     map_offset: Option<MapOffset>,
     /// Its device address, where the driver gives one.
     iova: Option<u64>,
-    places: Mutex<Places>,
+    places: Mutex<UserMappings>,
     /// The context that it is the debug BO of; 0: none.
     debugged: AtomicU32,
     journal: Arc<Journal>,
@@ -120,7 +118,6 @@ impl Bo {
         Arc::new(Self { kind, length, memory, map_offset, iova, places, debugged, journal })
     }
 
-    /// What it is.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -245,7 +242,7 @@ impl Drop for Bo {
         }
         if let Kind::Dev { heap, offset, account } = &self.kind {
             let start = heap.heap_start().unwrap_or(0);
-            account.lock().give_back(start + *offset);
+            account.lock().free(start + *offset);
         }
     }
 }

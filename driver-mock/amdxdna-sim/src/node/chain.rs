@@ -3,7 +3,7 @@
 use super::bo::{Bo, Kind};
 use super::file::State;
 use crate::kernel::Profile;
-use aie_driver_mock::npu::array::LoadedPdi;
+use aie_driver_mock::npu::array::{Command, LoadedPdi};
 use aie_hal::arch::Arch;
 use amdxdna_sys::ert::{self, opcode};
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// A submission that was accepted.
 #[derive(Debug)]
 pub(super) struct Submission {
-    pub(super) units: Vec<Arc<LoadedPdi>>,
+    pub(super) units: Vec<LoadedPdi>,
     pub(super) heaps: Vec<Arc<Bo>>,
     pub(super) sequence: u64,
     /// The BO that was submitted: a chain, or one command.
@@ -36,16 +36,6 @@ impl Submission {
     pub(super) fn command(&self, index: usize) -> Option<Arc<Bo>> {
         self.lookup(self.chain.word(4 * (ert::chain::HANDLES + 2 * index))?)
     }
-}
-
-/// One command, as the firmware gets it.
-#[derive(Debug)]
-pub(super) struct Command {
-    /// Index of the compute unit.
-    pub(super) unit: usize,
-    pub(super) opcode: u32,
-    /// Transaction opcode (two words), address of the instructions (two words), their number, arguments.
-    pub(super) words: Vec<u32>,
 }
 
 /// The commands of a submission and what they take of the chain buffer.
@@ -91,15 +81,11 @@ pub(super) fn payload_offsets(bo: &Bo) -> impl Iterator<Item = usize> {
 /// Words of a single command that goes to the firmware without the chain buffer (`struct execute_buffer_req`).
 const DIRECT_WORDS: usize = 19;
 
-/// Reads a submission.
-///
-/// # Errors
-/// Why the kernel drops it.
 pub(super) fn read(submission: &Submission, arch: &Arch, profile: &Profile) -> Result<Commands, String> {
     let (chain, buffer) = (&submission.chain, arch.limits.chain_buffer_bytes);
     let found = chain.word(0).ok_or("the command BO cannot be read")?;
     if ert::opcode_of(found) != opcode::CMD_CHAIN {
-        let command = command(chain, profile)?;
+        let (_, command) = command(chain, profile)?;
         let (bytes, in_chain_buffer) = (slot_bytes(&command), profile.single_in_chain_buffer);
         if in_chain_buffer && bytes > buffer {
             return Err(format!("the command takes {bytes} bytes, the chain buffer has {buffer}"));
@@ -123,18 +109,18 @@ pub(super) fn read(submission: &Submission, arch: &Arch, profile: &Profile) -> R
     if payload < 4 * ert::chain::FIXED_WORDS + 8 * commands {
         return Err(format!("{commands} handles do not fit into the chain's payload of {payload} bytes"));
     }
-    let (mut list, mut buffer_bytes): (Vec<Command>, _) = (Vec::with_capacity(commands), 0);
+    let (mut list, mut buffer_bytes, mut first_opcode) = (Vec::with_capacity(commands), 0, None);
     for index in 0..commands {
         let handle = chain.word(4 * (ert::chain::HANDLES + 2 * index)).unwrap_or(0);
         let bo = submission.lookup(handle);
         let bo = bo.ok_or_else(|| format!("command {index}: handle {handle} is no command BO"))?;
-        let command = command(&bo, profile).map_err(|why| format!("command {index}: {why}"))?;
+        let (opcode, command) = command(&bo, profile).map_err(|why| format!("command {index}: {why}"))?;
         buffer_bytes += slot_bytes(&command);
         if buffer_bytes > buffer {
             return Err(format!("command {index} of {commands} does not fit into the chain buffer of {buffer} bytes"));
         }
-        if list.first().is_some_and(|first| first.opcode != command.opcode) {
-            return Err(format!("command {index}: opcode {}, those before have another", command.opcode));
+        if *first_opcode.get_or_insert(opcode) != opcode {
+            return Err(format!("command {index}: opcode {opcode}, those before have another"));
         }
         list.push(command);
     }
@@ -155,7 +141,8 @@ fn least_words(opcode: u32) -> usize {
     }
 }
 
-fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
+/// The opcode of a command BO, and what it comes to.
+fn command(bo: &Bo, profile: &Profile) -> Result<(u32, Command), String> {
     let header = bo.word(0).ok_or("its BO cannot be read")?;
     let opcode = ert::opcode_of(header);
     let known = match opcode {
@@ -184,5 +171,5 @@ fn command(bo: &Bo, profile: &Profile) -> Result<Command, String> {
     let unit = unit.or((opcode == opcode::START_NPU_PREEMPT_ELF).then_some(0));
     let unit = unit.ok_or("no compute unit is named in its mask")? as usize;
     let words = (masks..count).map(word).collect();
-    Ok(Command { unit, opcode, words })
+    Ok((opcode, Command { unit, is_elf: opcode != opcode::START_CU, words }))
 }

@@ -19,14 +19,14 @@ pub(super) const HEAPS_BYTES: usize = 512 << 20;
 #[derive(Debug, Clone)]
 pub(super) struct Heaps {
     list: Vec<Arc<Bo>>,
-    account: Arc<Mutex<HeapAccount>>,
+    account: Arc<Mutex<HeapAllocator>>,
 }
 
 impl Heaps {
     /// None yet.
     pub(super) fn new(device: &Device) -> Self {
         let capacity = if device.heaps_bytes > DEV_MEM_SIZE { device.heaps_bytes } else { device.heap_bytes };
-        Self { list: Vec::new(), account: Arc::new(Mutex::new(HeapAccount::new(capacity))) }
+        Self { list: Vec::new(), account: Arc::new(Mutex::new(HeapAllocator::new(capacity))) }
     }
 
     /// The heaps.
@@ -72,9 +72,9 @@ impl Heaps {
         if !profile.heaps_grow && first.user_address().is_none() {
             return Err(unmapped());
         }
-        let start = self.account.lock().take(length).ok_or(Errno::ENOSPC)?;
+        let start = self.account.lock().allocate(length).ok_or(Errno::ENOSPC)?;
         let checked = self.check(device, start..start + length, unmapped);
-        let heap = checked.inspect_err(|_| self.account.lock().give_back(start))?;
+        let heap = checked.inspect_err(|_| self.account.lock().free(start))?;
         let offset = start - heap.heap_start().unwrap_or(0);
         let kind = Kind::Dev { heap, offset, account: self.account.clone() };
         Ok(Bo::new(kind, length, None, None, None, device.journal.clone()))
@@ -111,13 +111,13 @@ impl Heaps {
 
 /// What is taken of the device heaps.
 #[derive(Debug)]
-pub struct HeapAccount {
+pub struct HeapAllocator {
     capacity: usize,
     used: usize,
     taken: BTreeMap<usize, usize>,
 }
 
-impl HeapAccount {
+impl HeapAllocator {
     pub(super) fn new(capacity: usize) -> Self {
         Self { capacity, used: 0, taken: BTreeMap::new() }
     }
@@ -127,7 +127,7 @@ impl HeapAccount {
     }
 
     /// Takes `length` bytes; `None` when no hole is large enough.
-    pub(super) fn take(&mut self, length: usize) -> Option<usize> {
+    pub(super) fn allocate(&mut self, length: usize) -> Option<usize> {
         let mut best: Option<(usize, usize)> = None;
         let mut end = 0_usize;
         let starts = self.taken.iter().map(|(start, length)| (*start, start + length));
@@ -145,7 +145,7 @@ impl HeapAccount {
         Some(offset)
     }
 
-    pub(super) fn give_back(&mut self, offset: usize) {
+    pub(super) fn free(&mut self, offset: usize) {
         if let Some(length) = self.taken.remove(&offset) {
             self.used -= length;
         }
@@ -158,24 +158,24 @@ mod tests {
 
     #[test]
     fn small_parts_take_32_kib_each() {
-        let mut heap = HeapAccount::new(DEV_MEM_SIZE);
-        let offsets: Vec<_> = std::iter::from_fn(|| heap.take(4096)).collect();
+        let mut heap = HeapAllocator::new(DEV_MEM_SIZE);
+        let offsets: Vec<_> = std::iter::from_fn(|| heap.allocate(4096)).collect();
         assert_eq!(offsets.len(), 2048);
         assert!(offsets.iter().all(|offset| offset % DEV_BO_ALIGNMENT == 0));
         assert_eq!(heap.used(), 2048 * 4096);
-        heap.give_back(offsets[7]);
-        heap.give_back(offsets[7]);
-        assert_eq!(heap.take(4096), Some(offsets[7]));
+        heap.free(offsets[7]);
+        heap.free(offsets[7]);
+        assert_eq!(heap.allocate(4096), Some(offsets[7]));
     }
 
     #[test]
     fn the_smallest_hole_is_taken() {
-        let mut heap = HeapAccount::new(16 * DEV_BO_ALIGNMENT);
-        let parts: Vec<_> = [4, 1, 2, 1].iter().map(|n| heap.take(n * DEV_BO_ALIGNMENT).unwrap()).collect();
-        heap.give_back(parts[0]);
-        heap.give_back(parts[2]);
-        assert_eq!(heap.take(DEV_BO_ALIGNMENT), Some(parts[2]));
-        assert_eq!(heap.take(3 * DEV_BO_ALIGNMENT), Some(parts[0]));
-        assert_eq!(heap.take(9 * DEV_BO_ALIGNMENT), None);
+        let mut heap = HeapAllocator::new(16 * DEV_BO_ALIGNMENT);
+        let parts: Vec<_> = [4, 1, 2, 1].iter().map(|n| heap.allocate(n * DEV_BO_ALIGNMENT).unwrap()).collect();
+        heap.free(parts[0]);
+        heap.free(parts[2]);
+        assert_eq!(heap.allocate(DEV_BO_ALIGNMENT), Some(parts[2]));
+        assert_eq!(heap.allocate(3 * DEV_BO_ALIGNMENT), Some(parts[0]));
+        assert_eq!(heap.allocate(9 * DEV_BO_ALIGNMENT), None);
     }
 }

@@ -3,18 +3,16 @@
 //! As the kernel's DRM core does, the number alone decides which call it is; a structure that is shorter than the newest
 //! kernel's is filled up with zeros, and of the result as much is copied back as the caller has room for, on errors too.
 
+use super::descriptors::{Descriptors, Open};
 use super::file::{File, prefix};
-use super::sync_file::SyncFile;
-use super::syncobj::Syncobj;
 use super::syncobj_ioctl;
-use crate::describe;
+use crate::call_fields;
 use crate::kernel::{Queries, WaitCmd};
-use crate::user;
+use crate::user_access;
 use amdxdna_sys::layout::{self, Ioctl};
 use amdxdna_sys::*;
 use bytemuck::bytes_of;
 use nix::errno::Errno;
-use std::sync::Arc;
 
 /// Longest list that CONFIG_HWCTX takes, in bytes.
 const CONFIG_BYTES: u32 = 4096;
@@ -26,23 +24,6 @@ const UPDATE_DRAW: u32 = 0x3f;
 const QOS_BYTES: usize = 24;
 const QOS_PRIORITY: usize = 20;
 
-/// Descriptors that are BOs, synchronisation objects or sync files.
-pub trait Descriptors {
-    /// Registers a descriptor of a BO.
-    fn exported(&self, fd: i32, bo: Arc<super::Bo>);
-    /// The BO of a descriptor, when it is one of this process.
-    fn bo(&self, fd: i32) -> Option<Arc<super::Bo>>;
-    /// Registers a descriptor of a synchronisation object.
-    fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>);
-    /// The synchronisation object of a descriptor, when it is one of this process.
-    fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>>;
-    /// Registers a sync file.
-    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>);
-    /// The fence of a sync file, when it is one of this process.
-    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>>;
-}
-
-/// The call with this request code.
 pub fn call(code: RequestCode) -> Option<&'static Ioctl> {
     layout::ioctls().find(|call| call.code.number() == code.number())
 }
@@ -67,7 +48,7 @@ fn exists(file: &File, name: &str) -> Result<(), Errno> {
 /// # Errors
 /// ENOTTY for a request that is none of DRM's, EINVAL for one that is not known; those of the call; ENODEV once the device is
 /// lost.
-pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, address: u64) -> Result<(), Errno> {
+pub unsafe fn ioctl(file: &File, descriptors: &Descriptors, request: u64, address: u64) -> Result<(), Errno> {
     let (device, code) = (file.device(), RequestCode(request as u32));
     if !code.is_drm() {
         return Err(Errno::ENOTTY);
@@ -87,17 +68,17 @@ pub unsafe fn ioctl(file: &File, descriptors: &dyn Descriptors, request: u64, ad
         exists(file, call.name)?;
         let length = code.bytes().min(call.code.bytes());
         // SAFETY: the caller's structure, as long as the request says.
-        let mut bytes = unsafe { user::read(address, length) }?;
+        let mut bytes = unsafe { user_access::read(address, length) }?;
         bytes.resize(call.code.bytes(), 0);
         let before = bytes.clone();
         // SAFETY: addresses in the structure are the caller's.
         let result = unsafe { dispatch(file, descriptors, call.name, &mut bytes) };
         // SAFETY: as above.
-        unsafe { user::write(address, &bytes[..length]) }?;
+        unsafe { user_access::write(address, &bytes[..length]) }?;
         seen = Some((before, bytes));
         result
     });
-    device.journal.leave(call.name, || describe::line(file.number(), call.name, seen.as_ref(), &result), &result);
+    device.journal.leave(call.name, || call_fields::line(file.number(), call.name, seen.as_ref(), &result), &result);
     result
 }
 
@@ -114,7 +95,7 @@ pub(super) fn with<T: bytemuck::Pod>(
 
 /// # Safety
 /// As for [`ioctl`].
-unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes: &mut [u8]) -> Result<(), Errno> {
+unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &mut [u8]) -> Result<(), Errno> {
     match name {
         "CREATE_BO" => with(bytes, |a: &mut amdxdna_drm_create_bo| {
             if a.vaddr == 0 {
@@ -131,7 +112,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
                 return Err(Errno::EINVAL);
             }
             // SAFETY: the address of the caller's QoS structure.
-            let qos = unsafe { user::read(a.qos_p, QOS_BYTES) }?;
+            let qos = unsafe { user_access::read(a.qos_p, QOS_BYTES) }?;
             file.create_hwctx(a, prefix(&qos[QOS_PRIORITY..]))
         }),
         "DESTROY_HWCTX" => with(bytes, |a: &mut amdxdna_drm_destroy_hwctx| {
@@ -148,7 +129,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
                 DRM_AMDXDNA_HWCTX_CONFIG_CU if a.param_val_size > CONFIG_BYTES => Err(Errno::E2BIG),
                 DRM_AMDXDNA_HWCTX_CONFIG_CU => {
                     // SAFETY: the address of the caller's list.
-                    let list = unsafe { user::read(a.param_val, a.param_val_size as usize) }?;
+                    let list = unsafe { user_access::read(a.param_val, a.param_val_size as usize) }?;
                     file.config_cu(a.handle, &list)
                 }
                 DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF => file.config_debug_bo(a.handle, a.param_val as u32, true),
@@ -173,7 +154,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
                 errno
             })?;
             // SAFETY: the caller's buffer, as long as it says.
-            unsafe { user::write(a.buffer, &answer[..answer.len().min(room)]) }?;
+            unsafe { user_access::write(a.buffer, &answer[..answer.len().min(room)]) }?;
             match a.param {
                 // What is left of the room, not what was written.
                 DRM_AMDXDNA_QUERY_HW_CONTEXTS if is_mainline => a.buffer_size -= answer.len() as u32,
@@ -190,13 +171,14 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
             }
             if is_mainline && a.param == DRM_AMDXDNA_BO_USAGE && a.num_element == 1 && room > 0 {
                 // SAFETY: the caller's structure says whose memory it is.
-                let asked: amdxdna_drm_bo_usage = prefix(&unsafe { user::read(a.buffer, room.min(USAGE_BYTES)) }?);
+                let asked: amdxdna_drm_bo_usage =
+                    prefix(&unsafe { user_access::read(a.buffer, room.min(USAGE_BYTES)) }?);
                 return match asked.pid {
                     0 => Err(Errno::EINVAL),
                     pid => {
                         let usage = file.usage(pid);
                         // SAFETY: the structure that was just read.
-                        unsafe { user::write(a.buffer, &bytes_of(&usage)[..room.min(USAGE_BYTES)]) }
+                        unsafe { user_access::write(a.buffer, &bytes_of(&usage)[..room.min(USAGE_BYTES)]) }
                     }
                 };
             }
@@ -211,7 +193,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
             for (index, one) in answer.chunks_exact(element).enumerate() {
                 let target = a.buffer.checked_add((index * room) as u64).ok_or(Errno::EFAULT)?;
                 // SAFETY: the caller's buffer has room for as many elements as there are, of this size.
-                unsafe { user::write(target, &one[..element.min(room)]) }?;
+                unsafe { user_access::write(target, &one[..element.min(room)]) }?;
             }
             a.num_element = (answer.len() / element) as u32;
             a.element_size = element.min(room) as u32;
@@ -222,7 +204,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
             let is_root = unsafe { libc::geteuid() } == 0;
             file.can_set(a.param, is_root)?;
             // SAFETY: the caller's buffer; every state has eight bytes.
-            let value = unsafe { user::read(a.buffer, (a.buffer_size as usize).min(8)) }?;
+            let value = unsafe { user_access::read(a.buffer, (a.buffer_size as usize).min(8)) }?;
             file.set(a.param, &value)
         }),
         "VERSION" => with(bytes, |a: &mut drm_version| {
@@ -251,7 +233,7 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
             let close_on_exec = a.flags & libc::O_CLOEXEC as u32 != 0;
             let own = if matches!(bo.kind(), super::Kind::Dev { .. }) { None } else { bo.memory() };
             a.fd = own.ok_or(Errno::EOPNOTSUPP)?.0.export(close_on_exec)?;
-            descriptors.exported(a.fd, bo);
+            descriptors.set(a.fd, Open::Bo(bo));
             Ok(())
         }),
         "PRIME_FD_TO_HANDLE" => with(bytes, |a: &mut drm_prime_handle| {
@@ -264,10 +246,10 @@ unsafe fn dispatch(file: &File, descriptors: &dyn Descriptors, name: &str, bytes
 }
 
 /// Makes a handle of a descriptor of a BO.
-fn import(file: &File, descriptors: &dyn Descriptors, fd: i32) -> Result<u32, Errno> {
-    match descriptors.bo(fd) {
-        Some(bo) => Ok(file.import(&bo)),
-        None => file.import_descriptor(fd),
+fn import(file: &File, descriptors: &Descriptors, fd: i32) -> Result<u32, Errno> {
+    match descriptors.get(fd) {
+        Some(Open::Bo(bo)) => Ok(file.import(&bo)),
+        _ => file.import_descriptor(fd),
     }
 }
 
@@ -286,7 +268,8 @@ unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errn
             }
             let count = a.arg_count as usize;
             // SAFETY: the caller's lists of handles and of points.
-            let (handles, points) = unsafe { (user::read(a.cmd_handles, 4 * count)?, user::read(a.args, 8 * count)?) };
+            let (handles, points) =
+                unsafe { (user_access::read(a.cmd_handles, 4 * count)?, user_access::read(a.args, 8 * count)?) };
             let points = handles.chunks_exact(4).map(prefix).zip(points.chunks_exact(8).map(prefix));
             a.seq = file.exec_dependency(a.hwctx, &points.collect::<Vec<_>>())?;
             return Ok(());
@@ -303,7 +286,7 @@ unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errn
         return Err(Errno::EINVAL);
     }
     // SAFETY: the caller's list of handles.
-    let list = unsafe { user::read(a.args, a.arg_count as usize * 4) }?;
+    let list = unsafe { user_access::read(a.args, a.arg_count as usize * 4) }?;
     let arguments: Vec<u32> = list.chunks_exact(4).map(prefix).collect();
     a.seq = file.exec_cmd(a.hwctx, a.cmd_handles as u32, &arguments)?;
     Ok(())
@@ -316,14 +299,14 @@ unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errn
 unsafe fn columns(file: &File, a: &amdxdna_drm_get_info) -> Result<(), Errno> {
     let room = (a.buffer_size as usize).min(size_of::<amdxdna_drm_query_aie_status>());
     // SAFETY: the caller's structure.
-    let mut status: amdxdna_drm_query_aie_status = prefix(&unsafe { user::read(a.buffer, room) }?);
+    let mut status: amdxdna_drm_query_aie_status = prefix(&unsafe { user_access::read(a.buffer, room) }?);
     let active = file.active_columns();
     let states = vec![0; (active.count_ones() as usize * file.column_bytes()).min(status.buffer_size as usize)];
     // SAFETY: the caller's buffer, as long as the structure says.
-    unsafe { user::write(status.buffer, &states) }?;
+    unsafe { user_access::write(status.buffer, &states) }?;
     status.cols_filled = active;
     // SAFETY: as above.
-    unsafe { user::write(a.buffer, &bytes_of(&status)[..room]) }
+    unsafe { user_access::write(a.buffer, &bytes_of(&status)[..room]) }
 }
 
 /// # Safety
@@ -341,7 +324,7 @@ unsafe fn version(file: &File, a: &mut drm_version) -> Result<(), Errno> {
         *length = text.len() as u64;
         if address != 0 && room > 0 {
             // SAFETY: the caller's buffer, as long as it says.
-            unsafe { user::write(address, &text.as_bytes()[..text.len().min(room)]) }?;
+            unsafe { user_access::write(address, &text.as_bytes()[..text.len().min(room)]) }?;
         }
     }
     Ok(())

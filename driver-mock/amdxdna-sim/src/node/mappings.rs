@@ -21,12 +21,11 @@ struct Mapping {
     writable: bool,
 }
 
-/// What `mmap` is asked for.
+/// The arguments of `mmap`.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct MapRequest {
     /// Where, or 0.
     pub address: usize,
-    /// Bytes.
     pub length: usize,
     /// `PROT_` bits.
     pub prot: i32,
@@ -39,9 +38,7 @@ pub struct Wanted {
 /// What is at an address.
 #[derive(Debug, Clone)]
 pub struct Mapped {
-    /// The BO.
     pub bo: Arc<Bo>,
-    /// Offset in it.
     pub offset: usize,
     /// Bytes up to the end of the mapping.
     pub available: usize,
@@ -77,8 +74,8 @@ impl Mappings {
     /// # Errors
     /// EINVAL for a part of the heap, which is mapped with it, for memory that the kernel cannot look at, and for a range outside of
     /// the BO; what the kernel returns.
-    pub fn map(&self, bo: Arc<Bo>, wanted: &Wanted) -> Result<usize, Errno> {
-        let Wanted { address, length, prot, flags, offset } = *wanted;
+    pub fn map(&self, bo: Arc<Bo>, wanted: &MapRequest) -> Result<usize, Errno> {
+        let MapRequest { address, length, prot, flags, offset } = *wanted;
         if matches!(bo.kind(), Kind::Dev { .. }) || !bo.is_visible() {
             return Err(Errno::EINVAL);
         }

@@ -16,33 +16,32 @@
 
 mod bo;
 mod chain;
-mod context;
-mod create;
-mod debug;
-mod end;
-mod events;
+mod completion;
+mod create_bo;
+mod descriptors;
+mod exec_cmd;
+mod execution;
 mod file;
+mod get_info;
 mod heap;
-mod info;
+mod hwctx;
 pub mod ioctl;
+mod jobs;
 mod mappings;
-mod queue;
-mod run;
-mod submit;
-mod sync_file;
+mod sync_bo;
 mod syncobj;
 mod syncobj_ioctl;
 #[cfg(test)]
 mod tests;
 mod user_memory;
+mod wakeup;
 
-pub use bo::{Bo, Kind};
+pub use bo::Kind;
+pub use descriptors::{Descriptors, Open};
 pub use file::File;
 pub(crate) use file::prefix as ioctl_prefix;
-pub(crate) use info::default_firmware;
-pub use mappings::{Mappings, Wanted};
-pub use sync_file::SyncFile;
-pub use syncobj::Syncobj;
+pub(crate) use get_info::default_firmware;
+pub use mappings::{MapRequest, Mappings};
 
 use crate::journal::Journal;
 use crate::kernel::Profile;
@@ -81,11 +80,11 @@ pub struct Device {
     mappings: Arc<Mappings>,
     arena: Arc<Arena>,
     /// Held while a job runs.
-    array: Mutex<run::Firmware>,
+    array: Mutex<Array>,
     /// What is to run.
-    queue: Arc<queue::Queue>,
+    queue: Arc<jobs::Queue>,
     /// The jobs of every context.
-    lines: Mutex<Vec<Weak<queue::Line>>>,
+    lines: Mutex<Vec<Weak<jobs::ContextQueue>>>,
     /// The next device address that the driver gives.
     next_iova: AtomicU64,
     /// The next offset for `mmap`.
@@ -123,7 +122,7 @@ impl Device {
         let mut arch = (*device.arch).clone();
         arch.limits.contexts = machine.contexts.unwrap_or(arch.limits.contexts);
         let arch = Arc::new(arch);
-        let array = Mutex::new(run::Firmware::new(Array::new(arch.clone(), executor)));
+        let array = Mutex::new(Array::new(arch.clone(), executor));
         let heap_bytes = machine.heap.unwrap_or(limits::DEV_MEM_SIZE).min(limits::DEV_MEM_SIZE);
         Arc::new(Self {
             address: device.address.clone(),
@@ -187,8 +186,8 @@ impl Device {
     }
 
     /// A place for the jobs of a new context.
-    fn new_line(self: &Arc<Self>, npu: ContextId) -> Arc<queue::Line> {
-        let line = queue::Line::new(self, npu);
+    fn new_line(self: &Arc<Self>, npu: ContextId) -> Arc<jobs::ContextQueue> {
+        let line = jobs::ContextQueue::new(self, npu);
         let mut lines = self.lines.lock();
         lines.retain(|line| line.strong_count() > 0);
         lines.push(Arc::downgrade(&line));
@@ -196,9 +195,9 @@ impl Device {
     }
 
     /// Lets all jobs end, until `deadline`.
-    pub fn settle(&self, deadline: Instant) {
+    pub fn drain(&self, deadline: Instant) {
         let lines: Vec<_> = self.lines.lock().iter().filter_map(Weak::upgrade).collect();
-        lines.iter().for_each(|line| line.settle(self, Some(deadline)));
+        lines.iter().for_each(|line| line.drain(self, Some(deadline)));
     }
 }
 

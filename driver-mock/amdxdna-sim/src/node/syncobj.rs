@@ -4,8 +4,8 @@
 //! is here follows `drivers/gpu/drm/drm_syncobj.c` of Linux 7.2, which has not changed in this respect since 6.14. So point 0 of a
 //! timeline stands for everything that was submitted so far: the first job of a context has that point.
 
-use super::events;
-use super::queue::{Line, Standing};
+use super::jobs::{ContextQueue, JobStatus};
+use super::wakeup;
 use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT,
 };
@@ -19,37 +19,36 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is signalled once.
 #[derive(Debug, Clone)]
-pub(super) enum Fence {
-    /// It is signalled.
+pub enum Fence {
     Signaled,
     /// When a job has completed.
-    Job(Arc<Line>, u64),
+    Job(Arc<ContextQueue>, u64),
     /// When all of these are signalled.
     All(Vec<Fence>),
 }
 
 impl Fence {
     /// How far it is, after up to `ns` of device time more.
-    fn standing(&self, ns: u64) -> Standing {
+    fn standing(&self, ns: u64) -> JobStatus {
         match self {
-            Self::Signaled => Standing::Completed,
+            Self::Signaled => JobStatus::Completed,
             Self::Job(line, sequence) => line.standing(*sequence, ns),
             Self::All(fences) => {
                 let standings: Vec<_> = fences.iter().map(|fence| fence.standing(ns)).collect();
                 let is = |standing| standings.contains(&standing);
-                if is(Standing::Underway) {
-                    Standing::Underway
-                } else if is(Standing::Late) {
-                    Standing::Late
+                if is(JobStatus::Underway) {
+                    JobStatus::Underway
+                } else if is(JobStatus::Late) {
+                    JobStatus::Late
                 } else {
-                    Standing::Completed
+                    JobStatus::Completed
                 }
             }
         }
     }
 
     pub(super) fn is_signaled(&self) -> bool {
-        self.standing(0) == Standing::Completed
+        self.standing(0) == JobStatus::Completed
     }
 }
 
@@ -83,7 +82,7 @@ impl Syncobj {
         let (points, changes) = (fence.map(|fence| (0, fence)).into_iter().collect(), state.changes + 1);
         *state = State { points, changes, ..State::default() };
         drop(state);
-        events::announce();
+        wakeup::notify();
     }
 
     /// Takes over a point of another object: with its number, when that is a timeline whose point has not been forgotten.
@@ -110,7 +109,7 @@ impl Syncobj {
         state.is_timeline = true;
         state.points.push((point, fence));
         drop(state);
-        events::announce();
+        wakeup::notify();
     }
 
     /// The fence of a point; `None` when nothing has it yet.
@@ -140,11 +139,11 @@ impl Syncobj {
     pub(super) fn submitted(&self, point: u64) -> Result<Fence, Errno> {
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
         loop {
-            let seen = events::count();
+            let seen = wakeup::count();
             if let Some(fence) = self.fence(point) {
                 return Ok(fence);
             }
-            if !events::wait(seen, Some(deadline)) {
+            if !wakeup::wait(seen, Some(deadline)) {
                 return Err(Errno::ETIME);
             }
         }
@@ -180,7 +179,7 @@ impl Syncobj {
     }
 }
 
-/// What somebody waits for.
+/// A wait for points of objects.
 #[derive(Debug)]
 pub(super) struct Wait {
     /// Objects and points.
@@ -224,22 +223,23 @@ impl Wait {
         let mut passed = false;
         let mut at_first = None;
         loop {
-            let seen = events::count();
+            let seen = wakeup::count();
             for (fence, (object, point)) in fences.iter_mut().zip(&self.points) {
                 if fence.is_none() {
                     *fence = object.fence(*point);
                 }
             }
             let standing = |fence: &Option<Fence>, ns: u64| match fence {
-                None => Standing::Underway,
-                Some(_) if available => Standing::Completed,
+                None => JobStatus::Underway,
+                Some(_) if available => JobStatus::Completed,
                 Some(fence) => fence.standing(ns),
             };
             let mut standings: Vec<_> = fences.iter().map(|fence| standing(fence, 0)).collect();
-            let first = |standings: &[Standing]| standings.iter().position(|standing| *standing == Standing::Completed);
+            let first =
+                |standings: &[JobStatus]| standings.iter().position(|standing| *standing == JobStatus::Completed);
             let before = *at_first.get_or_insert_with(|| first(&standings));
             // Device time passes by waiting only when there is nothing else to wait for.
-            if !standings.contains(&Standing::Underway) && !passed && !reached(&standings, all) {
+            if !standings.contains(&JobStatus::Underway) && !passed && !reached(&standings, all) {
                 passed = true;
                 standings = fences.iter().map(|fence| standing(fence, patience)).collect();
             }
@@ -247,14 +247,14 @@ impl Wait {
                 let first = if all { before } else { first(&standings) };
                 return Ok(first.and_then(|first| u32::try_from(first).ok()));
             }
-            if !standings.contains(&Standing::Underway) || !events::wait(seen, deadline) {
+            if !standings.contains(&JobStatus::Underway) || !wakeup::wait(seen, deadline) {
                 return Err(Errno::ETIME);
             }
         }
     }
 }
 
-fn reached(standings: &[Standing], all: bool) -> bool {
-    let completed = |standing: &Standing| *standing == Standing::Completed;
+fn reached(standings: &[JobStatus], all: bool) -> bool {
+    let completed = |standing: &JobStatus| *standing == JobStatus::Completed;
     if all { standings.iter().all(completed) } else { standings.iter().any(completed) }
 }

@@ -1,10 +1,10 @@
 //! Ioctls of the DRM core on synchronisation objects.
 
+use super::descriptors::{Descriptors, Open};
 use super::file::{File, prefix};
-use super::ioctl::{Descriptors, with};
-use super::sync_file::SyncFile;
+use super::ioctl::with;
 use super::syncobj::{Fence, Syncobj, Wait};
-use crate::user;
+use crate::user_access;
 use amdxdna_sys::*;
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use std::sync::Arc;
 const WAIT_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT | WAIT_DEADLINE;
 /// `DRM_SYNCOBJ_WAIT_FLAGS_WAIT_DEADLINE`: a hint to the fences, without effect here.
 const WAIT_DEADLINE: u32 = 8;
-/// Flags of SYNCOBJ_EVENTFD.
 const EVENTFD_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
 /// Most handles of one call; the kernel has no limit but its memory.
 const MOST_HANDLES: u32 = 1 << 16;
@@ -25,7 +24,7 @@ unsafe fn list<T: bytemuck::Pod>(address: u64, count: u32) -> Result<Vec<T>, Err
         return Err(Errno::ENOMEM);
     }
     // SAFETY: the caller's list.
-    let bytes = unsafe { user::read(address, count as usize * size_of::<T>()) }?;
+    let bytes = unsafe { user_access::read(address, count as usize * size_of::<T>()) }?;
     Ok(bytes.chunks_exact(size_of::<T>()).map(prefix).collect())
 }
 
@@ -73,7 +72,7 @@ fn wait(
 /// waiting; EOPNOTSUPP for eventfds.
 pub(super) unsafe fn dispatch(
     file: &File,
-    descriptors: &dyn Descriptors,
+    descriptors: &Descriptors,
     name: &str,
     bytes: &mut [u8],
 ) -> Result<(), Errno> {
@@ -130,7 +129,7 @@ pub(super) unsafe fn dispatch(
             for (index, object) in objects.iter().enumerate() {
                 let target = a.points.checked_add(8 * index as u64).ok_or(Errno::EFAULT)?;
                 // SAFETY: the caller has room for one point for each handle.
-                unsafe { user::write(target, &object.query(a.flags != 0).to_le_bytes()) }?;
+                unsafe { user_access::write(target, &object.query(a.flags != 0).to_le_bytes()) }?;
             }
             Ok(())
         }),
@@ -155,28 +154,29 @@ pub(super) unsafe fn dispatch(
                 // An unknown object and one without a fence look the same here.
                 let fence = file.syncobj(a.handle)?.fence(a.point).ok_or(Errno::EINVAL)?;
                 a.fd = crate::memory::placeholder()?.release();
-                descriptors.exported_fence(a.fd, SyncFile::new(fence));
+                descriptors.set(a.fd, Open::SyncFile(fence));
                 return Ok(());
             }
             refuse_if(a.flags != 0 || a.point != 0)?;
             let object = file.syncobj(a.handle).map_err(|_| Errno::EINVAL)?;
             a.fd = crate::memory::placeholder()?.release();
-            descriptors.exported_syncobj(a.fd, object);
+            descriptors.set(a.fd, Open::Syncobj(object));
             Ok(())
         }),
         "SYNCOBJ_FD_TO_HANDLE" => with(bytes, |a: &mut drm_syncobj_handle| {
             refuse_if(a.pad != 0)?;
             if a.flags == DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE {
-                let fence = descriptors.fence(a.fd).ok_or(Errno::EINVAL)?;
+                let Some(Open::SyncFile(fence)) = descriptors.get(a.fd) else { return Err(Errno::EINVAL) };
                 let object = file.syncobj(a.handle)?;
                 match a.point {
-                    0 => object.replace(Some(fence.fence())),
-                    point => object.add_point(point, fence.fence()),
+                    0 => object.replace(Some(fence)),
+                    point => object.add_point(point, fence),
                 }
                 return Ok(());
             }
             refuse_if(a.flags != 0 || a.point != 0)?;
-            a.handle = file.add_syncobj(descriptors.syncobj(a.fd).ok_or(Errno::EINVAL)?);
+            let Some(Open::Syncobj(object)) = descriptors.get(a.fd) else { return Err(Errno::EINVAL) };
+            a.handle = file.add_syncobj(object);
             Ok(())
         }),
         "SYNCOBJ_EVENTFD" => with(bytes, |a: &mut drm_syncobj_eventfd| {

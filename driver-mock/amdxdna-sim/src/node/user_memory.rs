@@ -6,7 +6,7 @@
 
 use crate::kernel::UserPointers;
 use crate::memory::Memory;
-use crate::user;
+use crate::user_access;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl};
 use nix::errno::Errno;
@@ -33,7 +33,7 @@ const MOST_ENTRIES: usize = 1 << 16;
 /// addresses that there are not.
 pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
     // SAFETY: the caller's table.
-    let head = unsafe { user::read(address, size_of::<amdxdna_drm_va_tbl>()) }.map_err(|_| Errno::EINVAL)?;
+    let head = unsafe { user_access::read(address, size_of::<amdxdna_drm_va_tbl>()) }.map_err(|_| Errno::EINVAL)?;
     let head: amdxdna_drm_va_tbl = super::ioctl_prefix(&head);
     if head.num_entries == 0 {
         return Ok(Table::Descriptor(head.dmabuf_fd));
@@ -45,7 +45,7 @@ pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
     let bytes = count * size_of::<amdxdna_drm_va_entry>();
     let entries = address + size_of::<amdxdna_drm_va_tbl>() as u64;
     // SAFETY: the entries follow the table.
-    let entries = unsafe { user::read(entries, bytes) }.map_err(|_| Errno::EINVAL)?;
+    let entries = unsafe { user_access::read(entries, bytes) }.map_err(|_| Errno::EINVAL)?;
     let entries: Vec<amdxdna_drm_va_entry> =
         entries.chunks_exact(size_of::<amdxdna_drm_va_entry>()).map(super::ioctl_prefix).collect();
     ranges(&entries).map(Table::Ranges)
@@ -130,7 +130,7 @@ pub(super) unsafe fn adopt(ranges: &[Range<usize>], rules: UserPointers) -> Resu
     let mut offset = 0;
     for Part { range, writable } in parts {
         // SAFETY: the range is mapped readable, by the table of mappings above.
-        let bytes = unsafe { user::read(range.start as u64, range.len()) }?;
+        let bytes = unsafe { user_access::read(range.start as u64, range.len()) }?;
         memory.span(offset, bytes.len()).ok_or(Errno::ENOMEM)?.write(&bytes);
         let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         memory.map(range.start, range.len(), prot, libc::MAP_SHARED | libc::MAP_FIXED, offset)?;

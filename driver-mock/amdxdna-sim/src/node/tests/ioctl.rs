@@ -1,48 +1,12 @@
 //! The layer that reads and writes the caller's memory.
 
 use super::rig::{Rig, create, rig, rig_with};
-use crate::node::ioctl::{Descriptors, ioctl};
-use crate::node::{Bo, File, SyncFile, Syncobj};
+use crate::node::ioctl::ioctl;
+use crate::node::{Descriptors, File};
 use amdxdna_sys::*;
 use bytemuck::{Pod, Zeroable};
 use nix::errno::Errno;
-use parking_lot::Mutex;
 use rstest::rstest;
-use std::sync::Arc;
-
-/// The descriptors of the process under test.
-#[derive(Default)]
-pub(super) struct Exported(
-    Mutex<Vec<(i32, Arc<Bo>)>>,
-    Mutex<Vec<(i32, Arc<Syncobj>)>>,
-    Mutex<Vec<(i32, Arc<SyncFile>)>>,
-);
-
-impl Descriptors for Exported {
-    fn exported(&self, fd: i32, bo: Arc<Bo>) {
-        self.0.lock().push((fd, bo));
-    }
-
-    fn bo(&self, fd: i32) -> Option<Arc<Bo>> {
-        self.0.lock().iter().find(|(found, _)| *found == fd).map(|(_, bo)| bo.clone())
-    }
-
-    fn exported_syncobj(&self, fd: i32, syncobj: Arc<Syncobj>) {
-        self.1.lock().push((fd, syncobj));
-    }
-
-    fn syncobj(&self, fd: i32) -> Option<Arc<Syncobj>> {
-        self.1.lock().iter().find(|(found, _)| *found == fd).map(|(_, object)| object.clone())
-    }
-
-    fn exported_fence(&self, fd: i32, fence: Arc<SyncFile>) {
-        self.2.lock().push((fd, fence));
-    }
-
-    fn fence(&self, fd: i32) -> Option<Arc<SyncFile>> {
-        self.2.lock().iter().find(|(found, _)| *found == fd).map(|(_, fence)| fence.clone())
-    }
-}
 
 fn request(number: u32, bytes: usize) -> u64 {
     u64::from(RequestCode::new(Direction::ReadWrite, number, bytes).0)
@@ -52,14 +16,19 @@ pub(super) fn address<T: ?Sized>(value: &mut T) -> u64 {
     std::ptr::from_mut(value).cast::<u8>().expose_provenance() as u64
 }
 
-pub(super) fn make_with<T: Pod>(file: &File, descriptors: &Exported, name: &str, value: &mut T) -> Result<(), Errno> {
+pub(super) fn make_with<T: Pod>(
+    file: &File,
+    descriptors: &Descriptors,
+    name: &str,
+    value: &mut T,
+) -> Result<(), Errno> {
     let number = layout::ioctls().find(|call| call.name == name).unwrap().code.number();
     // SAFETY: the address of `value`, with its size; addresses in it are those of live objects of the test.
     unsafe { ioctl(file, descriptors, request(number, size_of::<T>()), address(value)) }
 }
 
 pub(super) fn make<T: Pod>(file: &File, name: &str, value: &mut T) -> Result<(), Errno> {
-    make_with(file, &Exported::default(), name, value)
+    make_with(file, &Descriptors::default(), name, value)
 }
 
 pub(super) fn query<T: Pod>(file: &File, param: u32) -> Result<T, Errno> {
@@ -76,7 +45,7 @@ fn no_more_is_written_back_than_was_given() {
     let handle = create(file, AMDXDNA_BO_SHMEM, 1).unwrap();
     let mut bytes = [handle, 0xffff_ffff];
     // SAFETY: the address of eight bytes, of which four are given.
-    unsafe { ioctl(file, &Exported::default(), request(0x09, 4), address(&mut bytes)) }.unwrap();
+    unsafe { ioctl(file, &Descriptors::default(), request(0x09, 4), address(&mut bytes)) }.unwrap();
     assert!(file.bo(handle).is_none());
     assert_eq!(bytes[1], 0xffff_ffff);
 }

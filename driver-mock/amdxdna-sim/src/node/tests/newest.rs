@@ -92,7 +92,7 @@ fn npu1_has_one_heap_its_own_columns_and_no_health() {
         is_typed: false,
     };
     assert!(std::sync::Arc::ptr_eq(&submission.command(0).unwrap(), &bos[1]));
-    crate::node::end::Written::new(file.device(), &submission).overdue(1);
+    crate::node::completion::CompletionWriter::new(file.device(), &submission).overdue(1);
     assert_eq!((bos[0].word(0).map(|word| word & 0xf), bos[0].word(12)), (Some(state::TIMEOUT), Some(0)));
     assert_eq!([4, 8].map(|offset| bos[1].word(offset)), [Some(u32::MAX); 2]);
 }

@@ -2,7 +2,7 @@
 
 use crate::faults::FaultPlan;
 use crate::journal::Journal;
-use crate::node::{Device, File, Mappings, Wanted};
+use crate::node::{Device, File, MapRequest, Mappings};
 use crate::settings::Settings;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
@@ -58,7 +58,6 @@ pub(super) struct Rig {
     pub(super) address: usize,
 }
 
-/// A device with a kernel.
 pub(super) fn device_with(kernel: &str, machine: &str, faults: &str) -> Arc<Device> {
     device_of(|name| match name {
         "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
@@ -68,7 +67,6 @@ pub(super) fn device_with(kernel: &str, machine: &str, faults: &str) -> Arc<Devi
     })
 }
 
-/// A device with these variables.
 pub(super) fn device_of(variable: impl Fn(&str) -> Option<String>) -> Arc<Device> {
     let settings = Arc::new(Settings::read(&variable).unwrap());
     let has_faults = variable("AMDXDNA_SIM_FAULTS").is_some_and(|faults| !faults.is_empty());
@@ -93,7 +91,7 @@ pub(super) fn map_at(file: &File, handle: u32, address: usize) -> usize {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | fixed);
     let length = bo.length();
     let mappable = file.mappable(bo.map_offset(), length, flags).unwrap();
-    file.device.mappings.map(mappable, &Wanted { address, length, prot, flags, offset: 0 }).unwrap()
+    file.device.mappings.map(mappable, &MapRequest { address, length, prot, flags, offset: 0 }).unwrap()
 }
 
 /// An address that is free for a heap and at a multiple of its size. Never given back, so that tests do not meet.
@@ -150,7 +148,6 @@ impl Rig {
         bo
     }
 
-    /// Device address of a BO.
     pub(super) fn device_address(&self, bo: u32) -> u64 {
         self.file.bo(bo).unwrap().device_address()
     }

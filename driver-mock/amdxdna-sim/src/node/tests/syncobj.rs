@@ -1,8 +1,8 @@
 //! Synchronisation objects and the timelines of contexts.
 
-use super::ioctl::{Exported, address, make, make_with};
+use super::ioctl::{address, make, make_with};
 use super::rig::{Rig, rig_of};
-use crate::node::File;
+use crate::node::{Descriptors, File};
 use amdxdna_sys::ert::state;
 use amdxdna_sys::*;
 use bytemuck::Zeroable;
@@ -23,7 +23,7 @@ fn wait(file: &File, points: &[(u32, u64)], flags: u32, timeout_nsec: i64) -> Re
     first_of(file, points, flags, timeout_nsec).map(|first| if flags & ALL == 0 { first } else { 0 })
 }
 
-/// Waits for points of objects; the first that was found reached, as the kernel tells it.
+/// Waits for points of objects; the first that was found reached, as the kernel reports it.
 fn first_of(file: &File, points: &[(u32, u64)], flags: u32, timeout_nsec: i64) -> Result<u32, Errno> {
     let (mut handles, mut points): (Vec<u32>, Vec<u64>) = points.iter().copied().unzip();
     let mut wait = drm_syncobj_timeline_wait {
@@ -161,7 +161,7 @@ fn points_are_transferred() {
 #[test]
 fn objects_travel_as_descriptors() {
     let rig = rig_of("6.18", "", "");
-    let (file, descriptors) = (&rig.file, Exported::default());
+    let (file, descriptors) = (&rig.file, Descriptors::default());
     let handle = object(file, 0);
     let mut export = drm_syncobj_handle { handle, ..Default::default() };
     make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut export).unwrap();

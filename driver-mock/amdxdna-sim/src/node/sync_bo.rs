@@ -4,7 +4,7 @@
 
 use super::bo::{Bo, Kind};
 use super::file::File;
-use super::queue::Pending;
+use super::jobs::Pending;
 use super::syncobj::Fence;
 use crate::kernel::Sync;
 use amdxdna_sys::SYNC_DIRECT_FROM_DEVICE;
@@ -15,7 +15,7 @@ impl File {
     /// SYNC_BO.
     ///
     /// # Errors
-    /// ENOENT for an unknown handle. EINVAL for a range outside; or, by the kernel, EOPNOTSUPP for memory of somebody else, EINVAL for
+    /// ENOENT for an unknown handle. EINVAL for a range outside; or, by the kernel, EOPNOTSUPP for imported memory, EINVAL for
     /// a range that begins outside, and for what is no debug BO when it is to come from the device.
     pub fn sync_bo(&self, handle: u32, direction: u32, offset: u64, size: u64) -> Result<(), Errno> {
         let bo = self.bo(handle).ok_or(Errno::ENOENT)?;

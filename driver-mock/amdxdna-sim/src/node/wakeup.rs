@@ -10,7 +10,7 @@ static COUNT: Mutex<u64> = Mutex::new(0);
 static CHANGED: Condvar = Condvar::new();
 
 /// Something has happened.
-pub(super) fn announce() {
+pub(super) fn notify() {
     *COUNT.lock() += 1;
     CHANGED.notify_all();
 }

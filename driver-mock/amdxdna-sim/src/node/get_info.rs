@@ -1,9 +1,9 @@
-//! What GET_INFO, GET_ARRAY and SET_STATE tell and change.
+//! Answers of GET_INFO and GET_ARRAY, and SET_STATE.
 //!
 //! Numbers that the arch files do not have (versions, the size of a column's status, event registers) are plausible ones.
 
 use super::file::{File, prefix};
-use super::queue::Line;
+use super::jobs::ContextQueue;
 use crate::kernel::Queries;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
@@ -28,7 +28,7 @@ fn tiles(tile: &Tile, row_start: usize, row_count: usize) -> amdxdna_drm_query_a
         row_start: row_start as u16,
         dma_channel_count: tile.dma.s2mm as u16,
         lock_count: tile.dma.locks as u16,
-        // The firmware tells how many events a tile has, and the driver hands that on under this name.
+        // The firmware reports how many events a tile has; the driver passes that on under this name.
         event_reg_count: 128,
         pad: [0; 3],
     }
@@ -69,7 +69,7 @@ fn clock(name: &str, mhz: u64) -> amdxdna_drm_query_clock {
 }
 
 const SENSOR_BYTES: usize = size_of::<amdxdna_drm_query_sensor>();
-/// Columns of which the driver tells the utilization.
+/// Columns whose utilization the driver reports.
 const UTILIZATIONS: usize = 8;
 /// Types of sensors (`enum amdxdna_sensor_type`).
 const POWER: u8 = 0;
@@ -205,7 +205,7 @@ impl File {
                 .map(|(handle, c)| (*handle, (c.start, c.columns), c.priority, c.line.clone()))
                 .collect()
         };
-        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<Line>)| {
+        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<ContextQueue>)| {
             amdxdna_drm_hwctx_entry {
                 context_id: handle,
                 start_col: start as u32,
@@ -218,7 +218,7 @@ impl File {
                 priority: u64::from(priority),
                 heap_usage: heap,
                 state: 1,
-                // Of a healthy context; npu1's firmware does not tell.
+                // Of a healthy context; npu1's firmware does not report it.
                 txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
                 ..amdxdna_drm_hwctx_entry::zeroed()
             }
@@ -303,7 +303,7 @@ impl File {
     /// Whether SET_STATE may be called, and knows what to set.
     ///
     /// # Errors
-    /// EACCES for anybody but root; EOPNOTSUPP.
+    /// EACCES unless the caller is root; EOPNOTSUPP.
     pub(super) fn can_set(&self, what: u32, is_root: bool) -> Result<(), Errno> {
         let is_preemption = [DRM_AMDXDNA_SET_FORCE_PREEMPT, DRM_AMDXDNA_SET_FRAME_BOUNDARY_PREEMPT].contains(&what);
         let is_known = match self.device.profile.queries {

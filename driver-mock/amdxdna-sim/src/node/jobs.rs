@@ -1,21 +1,21 @@
 //! Jobs behind the caller: what was submitted and has not completed.
 //!
-//! EXEC_CMD puts a job into the [`Line`] of its context and returns. The array of a device is a thread that takes jobs in the order
+//! EXEC_CMD puts a job into the [`ContextQueue`] of its context and returns. The array of a device is a thread that takes jobs in the order
 //! in which they were submitted. A context can have four jobs that have not completed; who submits a fifth waits for the first.
 //!
 //! # Time
 //! Work is as fast as the host does it, and costs device time by the model of [`aie_driver_mock::npu`]. A job is seen completed when
-//! its device time has passed: on the clock, or because somebody waits for it, for waiting passes device time at once. A command
+//! its device time has passed: on the clock, or because a caller waits for it: waiting advances device time at once. A command
 //! that never signals (an artifact that cannot be executed, an address the device cannot reach, a planned timeout) stops its
 //! context, not the others. A wait that is shorter than what is left of the kernel's time limit passes its time and is too short; a
 //! longer one passes the limit, after which the job has ended as the kernel ends it, and the jobs behind it are cancelled.
 
 use super::Device;
 use super::chain::Submission;
-use super::end::Written;
-use super::events;
-use super::run::Ran;
+use super::completion::CompletionWriter;
+use super::execution::JobResult;
 use super::syncobj::Fence;
+use super::wakeup;
 use aie_driver_mock::npu::ContextId;
 use amdxdna_sys::limits::QUEUED_JOBS;
 use nix::errno::Errno;
@@ -35,13 +35,13 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 struct Order {
-    lines: VecDeque<Arc<Line>>,
+    lines: VecDeque<Arc<ContextQueue>>,
     has_worker: bool,
     stopped: bool,
 }
 
 impl Queue {
-    fn push(self: &Arc<Self>, device: &Arc<Device>, line: Arc<Line>) -> Result<(), Errno> {
+    fn push(self: &Arc<Self>, device: &Arc<Device>, line: Arc<ContextQueue>) -> Result<(), Errno> {
         let mut order = self.state.lock();
         order.lines.push_back(line);
         if !order.has_worker {
@@ -81,17 +81,17 @@ impl Queue {
     }
 }
 
-/// How often somebody who waits for fences looks at the clock.
+/// How often a thread that waits for fences polls the clock.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Device time that has not passed.
 #[derive(Debug, Clone, Copy)]
-struct Left {
+struct RemainingTime {
     ns: u64,
     since: Instant,
 }
 
-impl Left {
+impl RemainingTime {
     fn new(ns: u64) -> Self {
         Self { ns, since: Instant::now() }
     }
@@ -112,32 +112,31 @@ pub(super) struct Pending {
 
 /// A job that never completes by itself.
 #[derive(Debug)]
-struct Stuck {
+struct Hung {
     job: Submission,
     /// Index of the command that it is at.
     command: usize,
-    left: Left,
+    left: RemainingTime,
 }
 
 #[derive(Debug, Default)]
 struct Jobs {
     waiting: VecDeque<Pending>,
     running: bool,
-    stuck: Option<Stuck>,
+    stuck: Option<Hung>,
     submitted: u64,
     /// Jobs with lower sequence numbers have ended.
     ended: u64,
     /// What is left of the device time of the last job that has ended.
-    late: Option<Left>,
+    late: Option<RemainingTime>,
     closed: bool,
-    /// Whether somebody looks at what the first job waits for.
+    /// Whether a thread watches what the first job waits for.
     watched: bool,
 }
 
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It has completed.
+pub(super) enum JobStatus {
     Completed,
     /// It waits for the array, or the array is at it.
     Underway,
@@ -147,7 +146,7 @@ pub(super) enum Standing {
 
 /// The jobs of one context.
 #[derive(Debug)]
-pub(super) struct Line {
+pub struct ContextQueue {
     npu: ContextId,
     device: Weak<Device>,
     jobs: Mutex<Jobs>,
@@ -155,7 +154,7 @@ pub(super) struct Line {
     adding: Mutex<()>,
 }
 
-impl Line {
+impl ContextQueue {
     pub(super) fn new(device: &Arc<Device>, npu: ContextId) -> Arc<Self> {
         Arc::new(Self { npu, device: Arc::downgrade(device), jobs: Mutex::default(), adding: Mutex::default() })
     }
@@ -172,7 +171,7 @@ impl Line {
     ) -> Result<u64, Errno> {
         let _adding = self.adding.lock();
         let mut jobs = loop {
-            let seen = events::count();
+            let seen = wakeup::count();
             let mut jobs = self.jobs.lock();
             if jobs.closed {
                 return Err(Errno::EINVAL);
@@ -181,12 +180,12 @@ impl Line {
                 break jobs;
             }
             // The caller waits as long as it takes.
-            self.let_pass(device, &mut jobs, u64::MAX);
+            self.advance_time(device, &mut jobs, u64::MAX);
             if jobs.submitted - jobs.ended < QUEUED_JOBS as u64 {
                 break jobs;
             }
             drop(jobs);
-            events::wait(seen, None);
+            wakeup::wait(seen, None);
         };
         let sequence = jobs.submitted;
         jobs.submitted += 1;
@@ -194,11 +193,11 @@ impl Line {
         added(sequence);
         drop(jobs);
         device.queue.push(device, self.clone())?;
-        events::announce();
+        wakeup::notify();
         Ok(sequence)
     }
 
-    /// What the first job waits for, for somebody else to look at: a fence has locks.
+    /// What the first job waits for. Checked by the caller without the lock, as fences have locks.
     fn first_after(&self) -> Vec<Fence> {
         self.jobs.lock().waiting.front().map_or_else(Vec::new, |first| first.after.clone())
     }
@@ -208,7 +207,7 @@ impl Line {
         let (line, device) = (self.clone(), Arc::downgrade(device));
         let watch = move || {
             loop {
-                let seen = events::count();
+                let seen = wakeup::count();
                 if line.jobs.lock().closed {
                     return;
                 }
@@ -216,7 +215,7 @@ impl Line {
                     break;
                 }
                 // Device time passes by the clock too.
-                events::wait(seen, Some(Instant::now() + LOOK_AGAIN));
+                wakeup::wait(seen, Some(Instant::now() + LOOK_AGAIN));
             }
             let Some(device) = device.upgrade() else { return };
             let waiting = {
@@ -255,49 +254,49 @@ impl Line {
             let Some(submission) = job.submission else {
                 jobs.ended += 1;
                 drop(jobs);
-                events::announce();
+                wakeup::notify();
                 return;
             };
             jobs.running = true;
             submission
         };
-        let ran = catch_unwind(AssertUnwindSafe(|| device.array.lock().run(device, self.npu, &job)));
+        let ran = catch_unwind(AssertUnwindSafe(|| device.run(&mut device.array.lock(), self.npu, &job)));
         let ran = ran.unwrap_or_else(|_| {
-            device.journal.log(|| "a mistake in the simulator: a job is dropped".into());
-            Ran::Ended { ns: 0 }
+            device.journal.log(|| "internal error of the simulator: a job is dropped".into());
+            JobResult::Ended { ns: 0 }
         });
         let mut jobs = self.jobs.lock();
         jobs.running = false;
         let limit = device.profile.job_limit_ns;
         match ran {
-            Ran::Ended { ns } => {
+            JobResult::Ended { ns } => {
                 let before = jobs.late.map_or(0, |left| left.now());
-                jobs.late = Some(Left::new(before.saturating_add(ns)));
+                jobs.late = Some(RemainingTime::new(before.saturating_add(ns)));
                 jobs.ended += 1;
             }
-            Ran::Stuck { command } => jobs.stuck = Some(Stuck { job, command, left: Left::new(limit) }),
+            JobResult::Hung { command } => jobs.stuck = Some(Hung { job, command, left: RemainingTime::new(limit) }),
         }
         drop(jobs);
-        events::announce();
+        wakeup::notify();
     }
 
     /// Lets up to `ns` of device time pass for the stuck job; ends it when that is enough.
-    fn let_pass(&self, device: &Device, jobs: &mut Jobs, ns: u64) {
+    fn advance_time(&self, device: &Device, jobs: &mut Jobs, ns: u64) {
         let Some(stuck) = jobs.stuck.as_mut() else { return };
         let left = stuck.left.now();
         if left > ns {
-            stuck.left = Left::new(left - ns);
+            stuck.left = RemainingTime::new(left - ns);
             device.npu.charge_idle(ns);
             return;
         }
         // The context is set up again.
         device.npu.charge_idle(left + device.arch.cost.context_create_ns);
         let Some(stuck) = jobs.stuck.take() else { return };
-        Written::new(device, &stuck.job).overdue(stuck.command);
+        CompletionWriter::new(device, &stuck.job).overdue(stuck.command);
         jobs.ended += 1;
         self.cancel(device, jobs);
         jobs.late = None;
-        events::announce();
+        wakeup::notify();
     }
 
     /// Ends all jobs that have not begun.
@@ -305,7 +304,7 @@ impl Line {
         for job in std::mem::take(&mut jobs.waiting) {
             if let Some(submission) = job.submission {
                 device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
-                Written::new(device, &submission).cancelled();
+                CompletionWriter::new(device, &submission).cancelled();
             }
             jobs.ended += 1;
         }
@@ -313,29 +312,29 @@ impl Line {
     }
 
     /// How far a job is, after up to `ns` of device time more.
-    pub(super) fn standing(&self, sequence: u64, ns: u64) -> Standing {
-        let Some(device) = self.device.upgrade() else { return Standing::Completed };
+    pub(super) fn standing(&self, sequence: u64, ns: u64) -> JobStatus {
+        let Some(device) = self.device.upgrade() else { return JobStatus::Completed };
         let mut jobs = self.jobs.lock();
         if jobs.stuck.as_ref().is_some_and(|stuck| stuck.job.sequence <= sequence) {
-            self.let_pass(&device, &mut jobs, ns);
+            self.advance_time(&device, &mut jobs, ns);
             if jobs.stuck.is_some() {
-                return Standing::Late;
+                return JobStatus::Late;
             }
         }
         if sequence >= jobs.ended {
-            return Standing::Underway;
+            return JobStatus::Underway;
         }
         if sequence + 1 == jobs.ended
             && let Some(late) = jobs.late
         {
             let left = late.now();
             if left > ns {
-                jobs.late = Some(Left::new(left - ns));
-                return Standing::Late;
+                jobs.late = Some(RemainingTime::new(left - ns));
+                return JobStatus::Late;
             }
             jobs.late = None;
         }
-        Standing::Completed
+        JobStatus::Completed
     }
 
     /// Waits for a job, `timeout` milliseconds of device time or, with 0, for ever.
@@ -347,16 +346,16 @@ impl Line {
         let deadline = (timeout != 0).then(|| Instant::now() + patience);
         let ns = if timeout == 0 { u64::MAX } else { u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX) };
         loop {
-            let seen = events::count();
+            let seen = wakeup::count();
             if sequence >= self.jobs.lock().submitted {
                 return Err(Errno::EINVAL);
             }
             match self.standing(sequence, ns) {
-                Standing::Completed => return Ok(()),
-                Standing::Late => return Err(Errno::ETIME),
-                Standing::Underway => {}
+                JobStatus::Completed => return Ok(()),
+                JobStatus::Late => return Err(Errno::ETIME),
+                JobStatus::Underway => {}
             }
-            if !events::wait(seen, deadline) {
+            if !wakeup::wait(seen, deadline) {
                 return Err(Errno::ETIME);
             }
         }
@@ -371,17 +370,17 @@ impl Line {
     /// The context is destroyed: nothing is added any more. Returns when all jobs have ended.
     pub(super) fn close(&self, device: &Device) {
         self.jobs.lock().closed = true;
-        events::announce();
-        self.settle(device, None);
+        wakeup::notify();
+        self.drain(device, None);
     }
 
     /// Waits until all jobs have ended, or until `deadline`.
-    pub(super) fn settle(&self, device: &Device, deadline: Option<Instant>) {
+    pub(super) fn drain(&self, device: &Device, deadline: Option<Instant>) {
         loop {
-            let seen = events::count();
+            let seen = wakeup::count();
             {
                 let mut jobs = self.jobs.lock();
-                self.let_pass(device, &mut jobs, u64::MAX);
+                self.advance_time(device, &mut jobs, u64::MAX);
                 if jobs.closed && jobs.watched && !jobs.running {
                     // What the first job waits for may never come.
                     self.cancel(device, &mut jobs);
@@ -390,7 +389,7 @@ impl Line {
                     return;
                 }
             }
-            if !events::wait(seen, deadline) {
+            if !wakeup::wait(seen, deadline) {
                 return;
             }
         }

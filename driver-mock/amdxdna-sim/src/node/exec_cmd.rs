@@ -3,7 +3,7 @@
 use super::bo::{Bo, Kind};
 use super::chain::Submission;
 use super::file::File;
-use super::queue::{Line, Pending};
+use super::jobs::{ContextQueue, Pending};
 use super::syncobj::{Fence, Syncobj};
 use crate::kernel::{Profile, WaitCmd};
 use nix::errno::Errno;
@@ -108,7 +108,7 @@ impl File {
     }
 
     /// The jobs of a context, and where they complete.
-    pub(super) fn line(&self, context: u32) -> Result<(Arc<Line>, Option<Arc<Syncobj>>), Errno> {
+    pub(super) fn line(&self, context: u32) -> Result<(Arc<ContextQueue>, Option<Arc<Syncobj>>), Errno> {
         let state = self.state.lock();
         let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
         Ok((found.line.clone(), found.timeline.clone()))
@@ -135,17 +135,11 @@ impl File {
     }
 
     /// The synchronisation object behind a handle.
-    ///
-    /// # Errors
-    /// ENOENT.
     pub(super) fn syncobj(&self, handle: u32) -> Result<Arc<Syncobj>, Errno> {
         self.state.lock().syncobjs.get(&handle).cloned().ok_or(Errno::ENOENT)
     }
 
     /// Gives the handle of a synchronisation object back.
-    ///
-    /// # Errors
-    /// EINVAL for an unknown one.
     pub(super) fn remove_syncobj(&self, handle: u32) -> Result<(), Errno> {
         let mut state = self.state.lock();
         if handle == 0 && self.device.profile.zero_becomes_free {

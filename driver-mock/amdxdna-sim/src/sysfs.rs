@@ -16,13 +16,20 @@ use std::path::{Path, PathBuf};
 const PREFIXES: [&str; 4] = ["/sys/class/accel", "/sys/module/amdxdna", "/sys/bus/pci/drivers/amdxdna", "/dev/accel"];
 /// Those of KFD among them.
 const KFD_PREFIXES: [&str; 3] = ["/sys/class/kfd", "/sys/devices/virtual/kfd", KFD_NODE];
-/// The node of KFD.
 pub const KFD_NODE: &str = "/dev/kfd";
 /// Where PCI devices hang, below `/sys`: the bridge that they are behind on these machines.
 const BRIDGE: &str = "devices/pci0000:00/0000:00:08.2";
 /// Character device numbers: accel is a fixed one, KFD's is handed out at boot.
 const ACCEL_MAJOR: u32 = 261;
 const KFD_MAJOR: u32 = 235;
+
+/// Properties of KFD's node that are 0 for a CPU.
+const ZERO_PROPERTIES: &str = "\
+    simd_count caches_count io_links_count p2p_links_count cpu_core_id_base simd_id_base max_waves_per_simd \
+    lds_size_in_kb gds_size_in_kb num_gws wave_front_size array_count simd_arrays_per_engine cu_per_simd_array \
+    simd_per_cu max_slots_scratch_cu gfx_target_version vendor_id device_id location_id domain drm_render_minor \
+    hive_id num_sdma_engines num_sdma_xgmi_engines num_sdma_queues_per_engine num_cp_queues \
+    max_engine_clk_fcompute";
 
 /// A device node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,9 +107,6 @@ pub struct Tree {
 
 impl Tree {
     /// Makes the tree below `root`, or in a temporary directory.
-    ///
-    /// # Errors
-    /// Of the file system.
     pub fn create(
         root: Option<&Path>,
         devices: &[DeviceSettings],
@@ -114,7 +118,7 @@ impl Tree {
                 fs::create_dir_all(root)?;
                 (root.to_owned(), false)
             }
-            None => (temporary_folder()?, true),
+            None => (tempfile::Builder::new().prefix("amdxdna-sim-").tempdir()?.keep(), true),
         };
         let root = fs::canonicalize(folder)?;
         let tree = Self { root, devices: devices.len(), temporary };
@@ -232,38 +236,8 @@ impl Tree {
         self.file(&format!("{node}/gpu_id"), "0\n")?;
         self.file(&format!("{node}/name"), "\n")?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let zeros = [
-            "simd_count",
-            "caches_count",
-            "io_links_count",
-            "p2p_links_count",
-            "cpu_core_id_base",
-            "simd_id_base",
-            "max_waves_per_simd",
-            "lds_size_in_kb",
-            "gds_size_in_kb",
-            "num_gws",
-            "wave_front_size",
-            "array_count",
-            "simd_arrays_per_engine",
-            "cu_per_simd_array",
-            "simd_per_cu",
-            "max_slots_scratch_cu",
-            "gfx_target_version",
-            "vendor_id",
-            "device_id",
-            "location_id",
-            "domain",
-            "drm_render_minor",
-            "hive_id",
-            "num_sdma_engines",
-            "num_sdma_xgmi_engines",
-            "num_sdma_queues_per_engine",
-            "num_cp_queues",
-            "max_engine_clk_fcompute",
-        ];
         let mut properties = format!("cpu_cores_count {cores}\nmem_banks_count 1\nmax_engine_clk_ccompute 3000\n");
-        zeros.iter().for_each(|name| properties.push_str(&format!("{name} 0\n")));
+        ZERO_PROPERTIES.split(' ').for_each(|name| properties.push_str(&format!("{name} 0\n")));
         self.file(&format!("{node}/properties"), &properties)?;
         let bytes = 1_u64 << 34;
         let bank = format!("heap_type 0\nsize_in_bytes {bytes}\nflags 0\nwidth 64\nmem_clk_max 2400\n");
@@ -307,17 +281,6 @@ impl Tree {
             let _ = fs::remove_dir_all(&self.root);
         }
     }
-}
-
-fn temporary_folder() -> io::Result<PathBuf> {
-    let template = std::env::temp_dir().join("amdxdna-sim-XXXXXX");
-    let mut template = CString::new(template.as_os_str().as_bytes())?.into_bytes_with_nul();
-    // SAFETY: a C string that is changed in place, in its length.
-    if unsafe { libc::mkdtemp(template.as_mut_ptr().cast()) }.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    template.pop();
-    Ok(PathBuf::from(std::ffi::OsStr::from_bytes(&template)))
 }
 
 #[cfg(test)]

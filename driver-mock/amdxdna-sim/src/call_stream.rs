@@ -28,9 +28,6 @@ pub struct Stream {
 
 impl Stream {
     /// A stream, if there is a file to write or one to compare with.
-    ///
-    /// # Errors
-    /// When one of them cannot be opened.
     pub fn open(record: Option<&Path>, replay: Option<&Path>) -> Result<Option<Self>, String> {
         if record.is_none() && replay.is_none() {
             return Ok(None);
@@ -98,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told() {
+    fn the_first_difference_is_reported() {
         assert_eq!(replay(&["A = ok", "B = ok"], &["A = ok", "B = ok"]), None);
         let found = replay(&["A = ok", "B = ok"], &["A = ok", "C = ok", "D = ok"]).unwrap();
         assert_eq!(found, "call 2: the recorded run has `B = ok`, this run `C = ok`");

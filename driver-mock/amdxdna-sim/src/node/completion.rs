@@ -11,14 +11,14 @@ use std::sync::Arc;
 const HEALTH: [u32; 8] = [1, 0, u32::MAX, 0, 0, 0, 0, 0];
 
 /// A job's command BOs.
-pub(super) struct Written<'a> {
+pub(super) struct CompletionWriter<'a> {
     profile: &'a Profile,
     /// Whether the firmware says how the context is.
     has_health: bool,
     submission: &'a Submission,
 }
 
-impl<'a> Written<'a> {
+impl<'a> CompletionWriter<'a> {
     pub(super) fn new(device: &'a Device, submission: &'a Submission) -> Self {
         // On mainline npu4's firmware, from protocol 6.18 on (7.2 `npu4_regs.c`, `AIE2_APP_HEALTH`).
         let has_health = device.profile.overdue != Overdue::TimeoutInFirst || device.arch.dev_gen != 3;
@@ -58,7 +58,6 @@ impl<'a> Written<'a> {
         chain::set_state(self.bo(), state::NEW);
     }
 
-    /// All went well.
     pub(super) fn completed(&self) {
         chain::set_state(self.bo(), state::COMPLETED);
     }

@@ -8,7 +8,7 @@
 //! Of the simulated machine nothing is left but KFD, and that only where the host has none: ROCR does not start without it, and
 //! kernels have it with AMD graphics only.
 
-use crate::describe::{self, Seen};
+use crate::call_fields::{self, Seen};
 use crate::journal::Journal;
 use crate::node::ioctl;
 use amdxdna_sys::RequestCode;
@@ -28,21 +28,15 @@ pub struct Host {
     mapped: Mutex<Vec<(usize, usize)>>,
 }
 
-/// An open node of the host.
-#[derive(Debug)]
-pub struct HostFile {
-    number: u64,
-}
-
 impl Host {
     /// Whether a path is that of a node.
     pub fn has(path: &CStr) -> bool {
         path.to_bytes().starts_with(NODES)
     }
 
-    /// A file that was just opened. Numbers begin where those of a simulated device do.
-    pub fn file(&self) -> HostFile {
-        HostFile { number: self.files.fetch_add(1, Ordering::Relaxed) + 1 }
+    /// The number of a file that was just opened. They begin where those of a simulated device do.
+    pub fn file(&self) -> u64 {
+        self.files.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Notes a mapping.
@@ -71,12 +65,9 @@ impl Host {
 }
 
 /// Records an ioctl that `real` makes; `address` is that of the caller's structure.
-///
-/// # Errors
-/// Those of `real`, or a planned one.
 pub fn ioctl(
     journal: &Journal,
-    file: &HostFile,
+    file: u64,
     request: u64,
     address: u64,
     real: impl FnOnce() -> Result<(), Errno>,
@@ -88,14 +79,14 @@ pub fn ioctl(
         return result;
     };
     let structure = || {
-        let mut bytes: Vec<u8> = describe::peek(address, code.bytes().min(call.code.bytes()))?;
+        let mut bytes: Vec<u8> = call_fields::peek(address, code.bytes().min(call.code.bytes()))?;
         bytes.resize(call.code.bytes(), 0);
         Some(bytes)
     };
     let before = structure();
     let result = journal.enter(call.name).and_then(|()| real());
     let seen: Option<Seen> = before.zip(structure());
-    journal.leave(call.name, || describe::line(file.number, call.name, seen.as_ref(), &result), &result);
+    journal.leave(call.name, || call_fields::line(file, call.name, seen.as_ref(), &result), &result);
     result
 }
 
@@ -128,16 +119,16 @@ mod tests {
             unsafe { (*place).handle = 7 };
             Ok(())
         };
-        ioctl(&journal, &file, code, address, driver).unwrap();
+        ioctl(&journal, file, code, address, driver).unwrap();
         let info = amdxdna_drm_get_bo_info { handle: 7, ..Default::default() };
         let (code, address) =
             (u64::from(amdxdna_drm_get_bo_info::CODE.0), (&raw const info).expose_provenance() as u64);
-        assert_eq!(ioctl(&journal, &file, code, address, || Err(Errno::ENOENT)), Err(Errno::ENOENT));
+        assert_eq!(ioctl(&journal, file, code, address, || Err(Errno::ENOENT)), Err(Errno::ENOENT));
         // A planned fault does not reach the driver.
-        let planned = ioctl(&journal, &file, code, address, || unreachable!("the driver is not asked"));
+        let planned = ioctl(&journal, file, code, address, || unreachable!("the driver is not called"));
         assert_eq!(planned, Err(Errno::EIO));
-        assert_eq!(ioctl(&journal, &file, code, 16, || Err(Errno::EFAULT)), Err(Errno::EFAULT));
-        assert_eq!(ioctl(&journal, &file, 0x1234, 0, || Err(Errno::ENOTTY)), Err(Errno::ENOTTY));
+        assert_eq!(ioctl(&journal, file, code, 16, || Err(Errno::EFAULT)), Err(Errno::EFAULT));
+        assert_eq!(ioctl(&journal, file, 0x1234, 0, || Err(Errno::ENOTTY)), Err(Errno::ENOTTY));
         assert_eq!(journal.difference(), None);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -170,6 +161,6 @@ mod tests {
     fn nodes_are_known_by_their_path() {
         assert!(Host::has(c"/dev/accel/accel0"));
         assert!(!Host::has(c"/dev/accelerator") && !Host::has(c"/dev/kfd"));
-        assert_eq!(Host::default().file().number, 1);
+        assert_eq!(Host::default().file(), 1);
     }
 }

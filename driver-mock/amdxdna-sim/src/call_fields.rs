@@ -1,4 +1,4 @@
-//! What the stream of calls tells of a request: its fields without addresses, before and after the call.
+//! What the stream of calls records of a request: its fields without addresses, before and after the call.
 //!
 //! The same for the simulated device and for the host's own, so that their streams can be laid side by side.
 
@@ -10,7 +10,7 @@ use nix::errno::Errno;
 /// A structure before and after its call, filled up with zeros where the caller's is shorter.
 pub type Seen = (Vec<u8>, Vec<u8>);
 
-/// Most points of a wait that are told.
+/// Most points of a wait that are recorded.
 const POINTS: usize = 64;
 
 /// What a line says between the name and the result.
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use bytemuck::bytes_of;
 
-    fn told<T: Pod>(name: &str, before: &T, after: &T, result: Result<(), Errno>) -> String {
+    fn recorded<T: Pod>(name: &str, before: &T, after: &T, result: Result<(), Errno>) -> String {
         line(2, name, Some(&(bytes_of(before).to_vec(), bytes_of(after).to_vec())), &result)
     }
 
@@ -134,7 +134,7 @@ mod tests {
     fn fields_are_told_without_addresses() {
         let before = amdxdna_drm_create_bo { vaddr: 0x7f00_0000, size: 4096, type_: 1, ..Default::default() };
         let after = amdxdna_drm_create_bo { handle: 3, ..before };
-        assert_eq!(told("CREATE_BO", &before, &after, Ok(())), "file=2 type=1 size=4096 handle=3 user");
+        assert_eq!(recorded("CREATE_BO", &before, &after, Ok(())), "file=2 type=1 size=4096 handle=3 user");
         assert_eq!(line::<()>(2, "CREATE_BO", None, &Err(Errno::EFAULT)), "file=2");
     }
 
@@ -142,8 +142,8 @@ mod tests {
     fn sizes_that_the_kernel_changes_are_told_twice() {
         let before = amdxdna_drm_get_info { param: 5, buffer_size: 256, buffer: 1 };
         let after = amdxdna_drm_get_info { buffer_size: 128, ..before };
-        assert_eq!(told("GET_INFO", &before, &after, Ok(())), "file=2 query=5 bytes=256->128");
-        assert_eq!(told("GET_INFO", &before, &before, Ok(())), "file=2 query=5 bytes=256");
+        assert_eq!(recorded("GET_INFO", &before, &after, Ok(())), "file=2 query=5 bytes=256->128");
+        assert_eq!(recorded("GET_INFO", &before, &before, Ok(())), "file=2 query=5 bytes=256");
     }
 
     #[test]
@@ -155,10 +155,10 @@ mod tests {
             flags: 3,
             ..Default::default()
         };
-        let told = |result| told("SYNCOBJ_TIMELINE_WAIT", &wait, &wait, result);
-        assert_eq!(told(Ok(())), "file=2 points=3+4 flags=3");
-        assert_eq!(told(Err(Errno::ETIME)), "file=2 points=3+4 flags=3");
-        assert_eq!(told(Err(Errno::EFAULT)), "file=2 points= flags=3");
+        let recorded = |result| recorded("SYNCOBJ_TIMELINE_WAIT", &wait, &wait, result);
+        assert_eq!(recorded(Ok(())), "file=2 points=3+4 flags=3");
+        assert_eq!(recorded(Err(Errno::ETIME)), "file=2 points=3+4 flags=3");
+        assert_eq!(recorded(Err(Errno::EFAULT)), "file=2 points= flags=3");
     }
 
     #[test]

@@ -28,8 +28,7 @@ impl File {
     /// a part of the heaps; ENOSPC for more than there are offsets for `mmap`, ENOMEM for more than the machine has.
     pub fn create_bo(&self, arguments: &mut amdxdna_drm_create_bo) -> Result<(), Errno> {
         let profile = &self.device.profile;
-        let is_part = arguments.type_ == AMDXDNA_BO_DEV;
-        if arguments.flags != 0 || (arguments.vaddr != 0 && !(is_part && profile.heaps_grow)) {
+        if arguments.flags != 0 {
             return Err(Errno::EINVAL);
         }
         // Where the driver leaves the size to the DRM core, the type comes first.

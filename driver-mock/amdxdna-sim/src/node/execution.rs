@@ -1,0 +1,183 @@
+//! Running jobs: the firmware and the array.
+
+use super::Device;
+use super::bo::{Bo, Kind};
+use super::chain::{Submission, read};
+use super::completion::CompletionWriter;
+use super::heap::Heaps;
+use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, Outcome};
+use aie_driver_mock::npu::fault_plan::CommandFault;
+use aie_driver_mock::npu::transaction::WORDS_PER_ARGUMENT;
+use aie_driver_mock::npu::{ChainCommand, ContextId};
+use amdxdna_sys::limits;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How a job went.
+#[derive(Debug)]
+pub(super) enum JobResult {
+    /// It has ended, after `ns` of device time.
+    Ended {
+        /// Device time.
+        ns: u64,
+    },
+    /// It does not end by itself.
+    Hung {
+        /// Index of the command that it is at.
+        command: usize,
+    },
+}
+
+impl Device {
+    /// Runs a job of a context.
+    pub(super) fn run(&self, array: &mut Array, npu: ContextId, submission: &Submission) -> JobResult {
+        let device = self;
+        let (counts, profile) = (&device.journal.counts, &device.profile);
+        let written = CompletionWriter::new(device, submission);
+        written.started();
+        let commands = match read(submission, &device.arch, profile) {
+            Ok(commands) => commands,
+            Err(why) => {
+                counts.chains_not_run.fetch_add(1, Ordering::Relaxed);
+                device.journal.log(|| format!("a submission is dropped, its state stays NEW: {why}"));
+                return JobResult::Ended { ns: 0 };
+            }
+        };
+        if let Some(index) = odd_slot(device, &commands.list).filter(|_| commands.in_chain_buffer) {
+            let words = commands.list[index].words.len();
+            counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+            device.journal.log(|| {
+                format!("command {index} of a submission: {words} words; this firmware wants an even number below 15")
+            });
+            written.aborted();
+            return JobResult::Ended { ns: 0 };
+        }
+        let (mut charged, mut outcome, mut last) = (Vec::with_capacity(commands.list.len()), Outcome::Completed, 0);
+        let mut given_up = None;
+        for (index, command) in commands.list.iter().enumerate() {
+            last = index;
+            let fault = device.journal.command();
+            counts.commands_run.fetch_add(1, Ordering::Relaxed);
+            given_up = fault.filter(|fault| matches!(fault, CommandFault::Abort | CommandFault::Lost));
+            let mut bytes = 0;
+            if given_up.is_none() {
+                let memory = CallerMemory { device, submission };
+                (outcome, bytes) = array.execute(&submission.units, command, &memory, fault);
+            }
+            if command.unit < submission.units.len() {
+                charged.push(ChainCommand {
+                    pdi: command.unit,
+                    arguments: command.words.len() / WORDS_PER_ARGUMENT,
+                    bytes,
+                });
+            }
+            if given_up.is_some() || outcome != Outcome::Completed {
+                break;
+            }
+        }
+        // Refused only if nothing was to be charged.
+        let ns = device.npu.submit_encoded(npu, &charged, commands.buffer_bytes).unwrap_or(0);
+        let log = |reason: &str| device.journal.log(|| format!("command {last} of a submission: {reason}"));
+        if let Some(fault) = given_up {
+            counts.commands_aborted.fetch_add(u64::from(fault == CommandFault::Abort), Ordering::Relaxed);
+            log(if fault == CommandFault::Abort { "aborted, as planned" } else { "the device is lost, as planned" });
+            if fault == CommandFault::Lost {
+                device.lose();
+            }
+            written.aborted();
+            return JobResult::Ended { ns };
+        }
+        match outcome {
+            Outcome::Completed if ns > profile.job_limit_ns => {
+                counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
+                let limit = profile.job_limit_ns;
+                log(&format!("the job takes {ns} ns of device time, the kernel ends it after {limit} ns"));
+                written.overdue(last);
+            }
+            Outcome::Completed => written.completed(),
+            Outcome::Failed(status, reason) => {
+                counts.commands_failed.fetch_add(1, Ordering::Relaxed);
+                log(&format!("status {status:#x}: {reason}"));
+                written.failed(last, status);
+            }
+            Outcome::Silent(reason) => {
+                counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
+                log(&format!("never signals: {reason}"));
+                return JobResult::Hung { command: last };
+            }
+        }
+        JobResult::Ended { ns }
+    }
+}
+
+/// The first slot with a word count that npu4's firmware does not take.
+fn odd_slot(device: &Device, list: &[Command]) -> Option<usize> {
+    let applies = device.profile.even_slots && device.arch.dev_gen != NPU1;
+    let is_odd = |command: &Command| command.words.len() < EVEN_BELOW && command.words.len() % 2 == 1;
+    list.iter().position(is_odd).filter(|_| applies)
+}
+
+/// Generation of the array in npu1.
+const NPU1: u8 = 3;
+/// Slots of fewer words have to have an even number of them.
+const EVEN_BELOW: usize = 15;
+
+/// The caller's memory as the commands of a submission address it.
+struct CallerMemory<'a> {
+    device: &'a Device,
+    submission: &'a Submission,
+}
+
+/// Where an argument is.
+struct Place {
+    bo: Arc<Bo>,
+    /// Offset in the BO's memory.
+    offset: usize,
+    writable: bool,
+}
+
+impl CommandMemory for CallerMemory<'_> {
+    type Place = Place;
+
+    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), String> {
+        let unreachable = || format!("instructions at {address:#x}, {words} words, are not in a device heap");
+        let offset = address.checked_sub(limits::DEV_MEM_BASE).ok_or_else(unreachable)? as usize;
+        let length = words.checked_mul(4).ok_or_else(unreachable)?;
+        let (heap, offset) = Heaps::find(&self.submission.heaps, offset, length).ok_or_else(unreachable)?;
+        let span = heap.memory().and_then(|(memory, _)| memory.span(offset, length)).ok_or_else(unreachable)?;
+        target.resize(length, 0);
+        span.read(target);
+        Ok(())
+    }
+
+    /// An argument has to lie inside of a BO that the submission names, where that BO is mapped. It reaches to the end of the mapping.
+    fn argument(&self, address: u64) -> Result<(Place, usize), String> {
+        let arguments = &self.submission.arguments;
+        let unnamed = || "its address belongs to no BO of the submission".to_owned();
+        if self.device.iova {
+            let inside = |bo: &Arc<Bo>| {
+                let offset = usize::try_from(address.checked_sub(bo.iova()?)?).ok()?;
+                (offset < bo.length()).then(|| (bo.clone(), offset))
+            };
+            let (bo, offset) = arguments.iter().find_map(inside).ok_or_else(unnamed)?;
+            let length = bo.length() - offset;
+            return Ok((Place { bo, offset, writable: true }, length));
+        }
+        let mapped = self.device.mappings.find(address as usize).ok_or("no BO is mapped at its address")?;
+        let inside = |bo: &Arc<Bo>| match bo.kind() {
+            Kind::Dev { heap, offset, .. } => {
+                let found = Arc::ptr_eq(heap, &mapped.bo) && (*offset..offset + bo.length()).contains(&mapped.offset);
+                found.then(|| (mapped.offset - offset, bo.length() - (mapped.offset - offset)))
+            }
+            _ => bo.shares_memory(&mapped.bo).then(|| (mapped.offset, bo.length() - mapped.offset)),
+        };
+        let named = arguments.iter().find_map(|bo| inside(bo).map(|(offset, rest)| (bo.clone(), offset, rest)));
+        let (bo, offset, rest) = named.ok_or_else(unnamed)?;
+        Ok((Place { bo, offset, writable: mapped.writable }, rest.min(mapped.available)))
+    }
+
+    fn reach<'a>(&'a self, place: &'a Place, length: usize) -> Option<Argument<'a>> {
+        let (memory, start) = place.bo.memory()?;
+        Some(Argument { span: memory.span(start + place.offset, length)?, writable: place.writable })
+    }
+}
