@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 
 /// How far a counterpart is looked for.
-const NEAR: usize = 12;
+const LOOKAHEAD: usize = 12;
 
 /// Something that is not the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -112,7 +112,7 @@ fn in_script(first: &[&Record], second: &[&Record]) -> Vec<Difference> {
 
 /// How far ahead a call's counterpart is.
 fn place(records: &[&Record], from: usize, wanted: &Record) -> Option<usize> {
-    records[from..].iter().take(NEAR).position(|record| is_same(record, wanted))
+    records[from..].iter().take(LOOKAHEAD).position(|record| is_same(record, wanted))
 }
 
 /// Whether two calls ask the same. Numbers of names do not count: one refusal shifts all that come later.
@@ -194,16 +194,16 @@ mod tests {
         crate::record::read(&lines.collect::<Vec<_>>().join("\n")).unwrap()
     }
 
-    fn told(first: &[(&str, &str, &str)], second: &[(&str, &str, &str)]) -> Vec<String> {
+    fn found(first: &[(&str, &str, &str)], second: &[(&str, &str, &str)]) -> Vec<String> {
         differences(&run(first), &run(second)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn results_and_fields_are_compared() {
         let first = [("1", "ok", "5"), ("2", "ok", "5")];
-        assert!(told(&first, &first).is_empty());
+        assert!(found(&first, &first).is_empty());
         assert_eq!(
-            told(&first, &[("1", "EINVAL", "6"), ("2", "ok", "6")]),
+            found(&first, &[("1", "EINVAL", "6"), ("2", "ok", "6")]),
             ["s 1: C x=1: result: ok | EINVAL", "s 2: C x=2: y: 5 | 6"]
         );
     }
@@ -212,17 +212,17 @@ mod tests {
     fn calls_that_only_one_run_has_do_not_shift_the_others() {
         let short = [("1", "ok", "5"), ("3", "ok", "5")];
         let long = [("1", "ok", "5"), ("2", "EIO", "5"), ("3", "ok", "6")];
-        assert_eq!(told(&short, &long), ["s 2: C x=2: made: not made | EIO", "s 2: C x=3: y: 5 | 6"]);
-        assert_eq!(told(&long, &short), ["s 2: C x=2: made: EIO | not made", "s 3: C x=3: y: 6 | 5"]);
-        assert_eq!(told(&long, &[("1", "ok", "5")]).len(), 2);
-        assert_eq!(told(&[("1", "ok", "5")], &[("9", "ok", "5")]).len(), 2);
+        assert_eq!(found(&short, &long), ["s 2: C x=2: made: not made | EIO", "s 2: C x=3: y: 5 | 6"]);
+        assert_eq!(found(&long, &short), ["s 2: C x=2: made: EIO | not made", "s 3: C x=3: y: 6 | 5"]);
+        assert_eq!(found(&long, &[("1", "ok", "5")]).len(), 2);
+        assert_eq!(found(&[("1", "ok", "5")], &[("9", "ok", "5")]).len(), 2);
     }
 
     #[test]
     fn numbers_of_names_do_not_count() {
         let first = [(r#""bo3""#, "ok", r#""again bo3""#)];
-        assert!(told(&first, &[(r#""bo4""#, "ok", r#""again bo4""#)]).is_empty());
-        assert_eq!(told(&first, &[(r#""bo4""#, "ok", r#""bo5""#)]), [r##"s 1: C x=bo3: y: "again bo#" | "bo#""##]);
+        assert!(found(&first, &[(r#""bo4""#, "ok", r#""again bo4""#)]).is_empty());
+        assert_eq!(found(&first, &[(r#""bo4""#, "ok", r#""bo5""#)]), [r##"s 1: C x=bo3: y: "again bo#" | "bo#""##]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Asks an amdxdna kernel driver what it answers, call by call, and compares the answers of two.
 //!
 //! - [`scripts`]: what is asked: short lists of calls, each on an open file of its own.
-//! - [`probe`]: makes the calls and writes a [`record::Record`] of each, without what differs from run to run ([`names`]).
+//! - `probe`: makes the calls and writes a [`record::Record`] of each, without what differs from run to run (`names`).
 //! - [`run`]: plays the scripts, each in a process of its own with a time limit.
 //! - [`compare`]: the differences between two runs, less the [`known`] ones, which have reasons.
 //! - [`answers`]: what simulated kernels answer, checked in.
@@ -13,13 +13,13 @@
 pub mod answers;
 pub mod compare;
 pub mod known;
-pub mod names;
-pub mod packets;
-pub mod probe;
+mod names;
+mod packets;
+mod probe;
 pub mod record;
 pub mod run;
 pub mod scripts;
 pub mod seen;
-pub mod setup;
-pub mod sys;
+mod setup;
+mod sys;
 pub mod table;

@@ -15,18 +15,16 @@ const HEAP_LIMIT: u64 = DEV_MEM_BASE + 8 * DEV_MEM_SIZE as u64;
 
 /// Kinds of handles. Each kind has numbers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum HandleKind {
     /// Buffer objects.
     Bo,
-    /// Contexts.
     Context,
     /// Synchronisation objects.
     Syncobj,
-    /// Descriptors.
     Descriptor,
 }
 
-impl Space {
+impl HandleKind {
     fn prefix(self) -> &'static str {
         match self {
             Self::Bo => "bo",
@@ -40,7 +38,7 @@ impl Space {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
-    Handle(Space),
+    Handle(HandleKind),
     Pointer,
     MapOffset,
     HostAddress,
@@ -57,11 +55,11 @@ fn kind(request: &str, field: &str) -> Kind {
         ("CREATE_BO", "vaddr") => Pointer,
         (_, "map_offset") => MapOffset,
         (_, "xdna_addr") => DeviceAddress,
-        ("CREATE_HWCTX" | "DESTROY_HWCTX" | "CONFIG_HWCTX", "handle") | (_, "hwctx") => Handle(Space::Context),
-        (_, "syncobj_handle" | "src_handle" | "dst_handle") => Handle(Space::Syncobj),
-        (request, "handle") if request.starts_with("SYNCOBJ") => Handle(Space::Syncobj),
-        (_, "handle" | "cu_bo" | "cmd_handles" | "umq_bo" | "log_buf_bo") => Handle(Space::Bo),
-        (_, "fd") => Handle(Space::Descriptor),
+        ("CREATE_HWCTX" | "DESTROY_HWCTX" | "CONFIG_HWCTX", "handle") | (_, "hwctx") => Handle(HandleKind::Context),
+        (_, "syncobj_handle" | "src_handle" | "dst_handle") => Handle(HandleKind::Syncobj),
+        (request, "handle") if request.starts_with("SYNCOBJ") => Handle(HandleKind::Syncobj),
+        (_, "handle" | "cu_bo" | "cmd_handles" | "umq_bo" | "log_buf_bo") => Handle(HandleKind::Bo),
+        (_, "fd") => Handle(HandleKind::Descriptor),
         (_, "buffer" | "qos_p" | "param_val" | "args" | "handles" | "points" | "name" | "date" | "desc") => Pointer,
         (_, "timeout_nsec" | "deadline_nsec") => Deadline,
         (_, "ts_us") => Time,
@@ -71,14 +69,14 @@ fn kind(request: &str, field: &str) -> Kind {
 }
 
 /// Names of the handles of one open file.
-pub type Handles = HashMap<(Space, u64), String>;
+pub type Handles = HashMap<(HandleKind, u64), String>;
 
 /// The names that a script's run has given.
 #[derive(Debug, Default)]
 pub struct Names {
     /// Those of the file that is in use.
     pub handles: Handles,
-    given: HashMap<Space, usize>,
+    given: HashMap<HandleKind, usize>,
     /// Address and bytes of what is or was mapped, newest last.
     mapped: Vec<(u64, u64)>,
 }
@@ -90,16 +88,16 @@ impl Names {
     }
 
     /// The name of a handle; its number when no call has returned it.
-    pub fn known(&self, space: Space, handle: u64) -> Value {
+    pub fn known(&self, space: HandleKind, handle: u64) -> Value {
         self.handles.get(&(space, handle)).map_or_else(|| number(handle), |name| Value::from(name.as_str()))
     }
 
-    fn is_known(&self, space: Space, handle: u64) -> bool {
+    fn is_known(&self, space: HandleKind, handle: u64) -> bool {
         self.handles.contains_key(&(space, handle))
     }
 
     /// Gives a handle that was just returned the next name of its kind.
-    fn new_handle(&mut self, space: Space, handle: u64) -> Value {
+    fn new_handle(&mut self, space: HandleKind, handle: u64) -> Value {
         let given = self.given.entry(space).or_default();
         *given += 1;
         let name = format!("{}{given}", space.prefix());
@@ -111,8 +109,8 @@ impl Names {
     pub fn input(&self, request: &str, field: &str, value: u64, now: Duration) -> Value {
         match kind(request, field) {
             // How many files a process has open is its own matter.
-            Kind::Handle(Space::Descriptor)
-                if (3..100).contains(&value) && !self.is_known(Space::Descriptor, value) =>
+            Kind::Handle(HandleKind::Descriptor)
+                if (3..100).contains(&value) && !self.is_known(HandleKind::Descriptor, value) =>
             {
                 "another file".into()
             }
@@ -185,9 +183,9 @@ mod tests {
         let mut names = Names::default();
         assert_eq!(names.output("CREATE_BO", "handle", 17), "bo1");
         assert_eq!(names.output("CREATE_HWCTX", "handle", 17), "context1");
-        assert_eq!(names.known(Space::Bo, 17), "bo1");
+        assert_eq!(names.known(HandleKind::Bo, 17), "bo1");
         assert_eq!(names.input("EXEC_CMD", "cmd_handles", 17, Duration::ZERO), "bo1");
-        assert_eq!(names.known(Space::Bo, 18), 18);
+        assert_eq!(names.known(HandleKind::Bo, 18), 18);
         // A number that is given again is something new, unless it is looked up.
         assert_eq!(names.output("PRIME_FD_TO_HANDLE", "handle", 17), "again bo1");
         assert_eq!(names.output("CREATE_BO", "handle", 17), "bo2");
@@ -198,24 +196,24 @@ mod tests {
     fn addresses_are_told_by_what_they_are() {
         let mut names = Names::default();
         names.mapped(0x7f00_0000_0000, 8192);
-        let mut told = |field, value| names.output("GET_BO_INFO", field, value);
-        assert_eq!(told("vaddr", 0x7f00_0000_0000), "where it is mapped");
-        assert_eq!(told("xdna_addr", 0x7f00_0000_1000), "mapped+0x1000");
-        assert_eq!(told("xdna_addr", 0x400_8000), "heap+0x8000");
-        assert_eq!(told("xdna_addr", 0xffff_0000), "address");
-        assert_eq!(told("map_offset", u64::MAX), "none");
-        assert_eq!(told("map_offset", 0x1_0000_0010), "unaligned offset");
+        let mut shown = |field, value| names.output("GET_BO_INFO", field, value);
+        assert_eq!(shown("vaddr", 0x7f00_0000_0000), "where it is mapped");
+        assert_eq!(shown("xdna_addr", 0x7f00_0000_1000), "mapped+0x1000");
+        assert_eq!(shown("xdna_addr", 0x400_8000), "heap+0x8000");
+        assert_eq!(shown("xdna_addr", 0xffff_0000), "address");
+        assert_eq!(shown("map_offset", u64::MAX), "none");
+        assert_eq!(shown("map_offset", 0x1_0000_0010), "unaligned offset");
     }
 
     #[test]
     fn times_and_pointers_are_told_by_their_kind() {
         let names = Names::default();
-        let told = |field, value| names.input("SYNCOBJ_TIMELINE_WAIT", field, value, Duration::from_nanos(100));
-        assert_eq!(told("timeout_nsec", 99), "past");
-        assert_eq!(told("timeout_nsec", 101), "future");
-        assert_eq!(told("timeout_nsec", i64::MAX as u64), "never");
-        assert_eq!(told("points", NOWHERE), "nowhere");
-        assert_eq!(told("points", 0x7fff_0000_0000), "pointer");
-        assert_eq!(told("count_handles", 3), 3);
+        let shown = |field, value| names.input("SYNCOBJ_TIMELINE_WAIT", field, value, Duration::from_nanos(100));
+        assert_eq!(shown("timeout_nsec", 99), "past");
+        assert_eq!(shown("timeout_nsec", 101), "future");
+        assert_eq!(shown("timeout_nsec", i64::MAX as u64), "never");
+        assert_eq!(shown("points", NOWHERE), "nowhere");
+        assert_eq!(shown("points", 0x7fff_0000_0000), "pointer");
+        assert_eq!(shown("count_handles", 3), 3);
     }
 }

@@ -9,7 +9,6 @@ pub const UNTOUCHED: u32 = u32::MAX;
 /// A command as it is written; scripts change what they want to be wrong.
 #[derive(Debug, Clone, Copy)]
 pub struct Command {
-    /// Opcode.
     pub opcode: u32,
     /// Words behind the header, as the header says.
     pub count: u32,
@@ -40,7 +39,6 @@ impl Command {
         }
     }
 
-    /// Writes it.
     pub fn write(&self, target: &Mapping) {
         for index in 1..16 {
             target.set_word(index, 0);
@@ -58,7 +56,6 @@ impl Command {
 /// A chain as it is written.
 #[derive(Debug, Clone)]
 pub struct Chain {
-    /// Opcode.
     pub opcode: u32,
     /// Handles of the commands' BOs.
     pub handles: Vec<u32>,
@@ -79,7 +76,6 @@ impl Chain {
         }
     }
 
-    /// Writes it.
     pub fn write(&self, target: &Mapping) {
         target.set_word(0, ert::header(self.opcode, self.count));
         target.set_word(chain::COMMAND_COUNT, self.commands);

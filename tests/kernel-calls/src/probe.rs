@@ -1,6 +1,6 @@
 //! Makes the calls of a script and writes a record of each.
 
-use crate::names::{Handles, Names, Space, number};
+use crate::names::{HandleKind, Handles, Names, number};
 use crate::record::Record;
 use crate::sys::{self, Errno, Map, Mapping};
 use amdxdna_sys::layout::{self, Struct};
@@ -60,7 +60,7 @@ impl Probe {
     /// Opens the node (once more) for reading, and writing if wanted. The file before goes away with everything in it.
     pub fn open(&mut self, writable: bool) {
         self.file = None;
-        self.names.handles.retain(|(space, _), _| *space == Space::Descriptor);
+        self.names.handles.retain(|(space, _), _| *space == HandleKind::Descriptor);
         self.file = self.open_node(writable);
     }
 
@@ -72,7 +72,7 @@ impl Probe {
 
     fn open_node(&mut self, writable: bool) -> Option<File> {
         let result = OpenOptions::new().read(true).write(writable).open(&self.node);
-        let result = result.map_err(|error: io::Error| Errno(error.raw_os_error().unwrap_or_default()));
+        let result = result.map_err(|error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or_default()));
         self.extra.insert("write".into(), writable.into());
         self.record("open", None, Fields::new(), &result, Fields::new());
         result.ok()
@@ -91,10 +91,9 @@ impl Probe {
         std::mem::swap(&mut self.names.handles, &mut other.handles);
     }
 
-    /// Closes the file.
     pub fn close_file(&mut self) {
         self.file = None;
-        self.names.handles.retain(|(space, _), _| *space == Space::Descriptor);
+        self.names.handles.retain(|(space, _), _| *space == HandleKind::Descriptor);
         let closed: Result<(), Errno> = Ok(());
         self.record("close", None, Fields::new(), &closed, Fields::new());
     }
@@ -153,27 +152,25 @@ impl Probe {
     }
 
     /// Adds a list of handles to the next record.
-    pub fn with_handles(&mut self, name: &str, space: Space, handles: &[u32]) -> &mut Self {
+    pub fn with_handles(&mut self, name: &str, space: HandleKind, handles: &[u32]) -> &mut Self {
         let names: Vec<Value> =
             handles.iter().take(8).map(|handle| self.names.known(space, (*handle).into())).collect();
         self.with(name, names)
     }
 
     /// Makes a request.
-    ///
-    /// # Errors
-    /// The kernel's, which is recorded.
     pub fn call<T: Request>(&mut self, value: &mut T) -> Result<(), Errno> {
         self.named(T::NAME, value)
     }
 
+    /// Makes requests whose errors nothing follows from.
+    pub fn call_each<T: Request>(&mut self, values: impl IntoIterator<Item = T>) {
+        for mut value in values {
+            let _ = self.call(&mut value);
+        }
+    }
+
     /// Makes the request with this name; some structures serve several.
-    ///
-    /// # Errors
-    /// The kernel's, which is recorded.
-    ///
-    /// # Panics
-    /// When there is no such request.
     pub fn named<T: Pod>(&mut self, name: &str, value: &mut T) -> Result<(), Errno> {
         let request = layout::ioctls().find(|ioctl| ioctl.name == name);
         let code = request.unwrap_or_else(|| panic!("{name} is no request of amdxdna-sys")).code;
@@ -220,7 +217,7 @@ impl Probe {
     }
 
     fn file(&self) -> Result<&File, Errno> {
-        self.file.as_ref().ok_or(Errno(libc::EBADF))
+        self.file.as_ref().ok_or(Errno::EBADF)
     }
 
     fn empty(&self) -> Record {
@@ -247,7 +244,7 @@ impl Probe {
         if let Some(field) = self.chance.take() {
             output.remove(field);
         }
-        let result = result.as_ref().map_or_else(|errno| errno.name(), |_| "ok".into());
+        let result = result.as_ref().map_or_else(|errno| sys::name(*errno), |_| "ok".into());
         if self.quiet > 0 {
             if result != "ok" && self.failed.is_none() {
                 self.failed = Some(format!("{call}: {result}"));

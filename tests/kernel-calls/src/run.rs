@@ -2,8 +2,9 @@
 
 use crate::record::Record;
 use crate::scripts::{self, Script};
-use crate::sys;
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::Map;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
@@ -15,21 +16,21 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How long a process may take to go away that was killed: one that waits inside of the kernel may never.
-const BURIAL: Duration = Duration::from_secs(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How this program is started once more.
 #[derive(Debug)]
-pub struct Own {
+pub struct OwnCommand {
     program: PathBuf,
     /// What is in front of the program's own arguments when a dynamic loader was started with the program as its argument.
     leading: Vec<OsString>,
 }
 
-impl Own {
+impl OwnCommand {
     /// As it was started this time.
     ///
     /// # Errors
-    /// When `/proc` does not tell.
+    /// When `/proc` cannot be read.
     pub fn find() -> Result<Self> {
         let program = std::env::current_exe().context("the path of this program cannot be read; is /proc mounted?")?;
         let line = std::fs::read("/proc/self/cmdline").context("cannot read /proc/self/cmdline; is /proc mounted?")?;
@@ -45,7 +46,7 @@ impl Own {
 #[derive(Debug)]
 pub struct Player {
     /// This program.
-    pub own: Own,
+    pub own: OwnCommand,
     /// The node.
     pub node: PathBuf,
     /// The longest that a script may take.
@@ -77,7 +78,7 @@ impl Player {
             .with_context(|| format!("{} cannot be started for the script `{name}`", self.own.program.display()))?;
         let (sender, lines) = mpsc::channel();
         if let Some(pipe) = child.stdout.take() {
-            // The thread ends with the last process that has the pipe; nobody waits for one that hangs in the kernel.
+            // The thread ends with the last process that has the pipe; one that hangs in the kernel is not waited for.
             std::thread::spawn(move || {
                 for line in BufReader::new(pipe).lines().map_while(Result::ok) {
                     if sender.send(line).is_err() {
@@ -103,13 +104,13 @@ impl Player {
             }
         }
         let result = if timed_out {
-            sys::kill_group(child.id());
-            match buried(&mut child, Instant::now() + BURIAL)? {
+            kill_group(child.id());
+            match wait_until(&mut child, Instant::now() + KILL_TIMEOUT)? {
                 Some(_) => "did not end in time".to_owned(),
                 None => "did not end in time, and cannot be killed".to_owned(),
             }
         } else {
-            match buried(&mut child, end.max(Instant::now() + BURIAL))? {
+            match wait_until(&mut child, end.max(Instant::now() + KILL_TIMEOUT))? {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => format!("ended with {status}"),
                 None => "closed its output and did not end".to_owned(),
@@ -129,7 +130,15 @@ impl Player {
     }
 }
 
-fn buried(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>> {
+/// Ends all processes of a group that was started here.
+fn kill_group(leader: u32) {
+    if let Ok(leader @ 2..) = i32::try_from(leader) {
+        // They may be gone already.
+        let _ = killpg(Pid::from_raw(leader), Signal::SIGKILL);
+    }
+}
+
+fn wait_until(child: &mut Child, end: Instant) -> Result<Option<ExitStatus>> {
     loop {
         if let Some(status) = child.try_wait().context("a script's process cannot be waited for")? {
             return Ok(Some(status));
@@ -149,7 +158,7 @@ pub fn here(name: &str, node: &Path) -> Result<()> {
     let script = scripts::all().find(|script| script.name == name);
     let script = script.with_context(|| format!("there is no script `{name}`; `list` names them"))?;
     let mut probe = crate::probe::Probe::new(node, name);
-    (script.run)(&mut probe);
+    script.run(&mut probe);
     Ok(())
 }
 
@@ -159,14 +168,15 @@ mod tests {
 
     #[test]
     fn a_program_that_was_started_directly_has_nothing_in_front() {
-        let own = Own::find().unwrap();
+        let own = OwnCommand::find().unwrap();
         assert!(own.leading.is_empty(), "{own:?}");
         assert!(own.program.is_absolute());
     }
 
     #[test]
-    fn what_does_not_end_is_ended_and_told() {
-        let sleep = Own { program: "/bin/sh".into(), leading: vec!["-c".into(), "echo '{}'; exec sleep 30".into()] };
+    fn what_does_not_end_is_killed_and_recorded() {
+        let sleep =
+            OwnCommand { program: "/bin/sh".into(), leading: vec!["-c".into(), "echo '{}'; exec sleep 30".into()] };
         let player = Player { own: sleep, node: "/nowhere".into(), limit: Duration::from_millis(300) };
         let mut out = Vec::new();
         player.play(&[scripts::all().next().unwrap()], &mut out).unwrap();
@@ -175,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_is_told_and_the_next_goes_on() {
-        let breaks = Own { program: "/bin/sh".into(), leading: vec!["-c".into(), "kill -SEGV $$".into()] };
+    fn what_breaks_is_recorded_and_the_next_goes_on() {
+        let breaks = OwnCommand { program: "/bin/sh".into(), leading: vec!["-c".into(), "kill -SEGV $$".into()] };
         let player = Player { own: breaks, node: "/nowhere".into(), limit: Duration::from_secs(20) };
         let mut out = Vec::new();
         let two: Vec<&Script> = scripts::all().take(2).collect();

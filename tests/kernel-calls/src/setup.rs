@@ -33,27 +33,22 @@ pub fn room<T: ?Sized>(value: &mut T) -> u64 {
 /// A BO that is mapped.
 #[derive(Debug)]
 pub struct Mapped {
-    /// Its handle.
     pub handle: u32,
     /// Its address for the device.
     pub device: u64,
-    /// Its memory.
     pub memory: Mapping,
 }
 
 /// A context and the timeline on which its commands complete.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Context {
-    /// Its handle.
     pub handle: u32,
-    /// The timeline's.
     pub timeline: u32,
 }
 
 /// A heap with an empty PDI and an empty stream of instructions, and a context that is configured with them.
 #[derive(Debug)]
 pub struct Setup {
-    /// The heap.
     pub heap: Mapped,
     /// The PDI's handle.
     pub pdi: u32,
@@ -61,7 +56,6 @@ pub struct Setup {
     pub instructions: u64,
     /// Their words.
     pub words: u32,
-    /// The context.
     pub context: Context,
 }
 
@@ -79,7 +73,6 @@ impl Probe {
         self.call(&mut made).map_or(0, |()| made.handle)
     }
 
-    /// GET_BO_INFO.
     pub fn bo_info(&mut self, handle: u32) -> amdxdna_drm_get_bo_info {
         let mut info = amdxdna_drm_get_bo_info { handle, ..Default::default() };
         // What is wrong is in the record; the fields stay zero then.
@@ -209,11 +202,8 @@ impl Probe {
     }
 
     /// EXEC_CMD; the sequence number.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn execute(&mut self, context: Context, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
-        self.with_handles("arguments", crate::names::Space::Bo, arguments);
+        self.with_handles("arguments", crate::names::HandleKind::Bo, arguments);
         let mut execute = amdxdna_drm_exec_cmd {
             hwctx: context.handle,
             type_: AMDXDNA_CMD_SUBMIT_EXEC_BUF,
@@ -228,13 +218,10 @@ impl Probe {
     }
 
     /// Waits for a point of a timeline.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn wait(&mut self, context: Context, point: u64, limit: Duration) -> Result<(), Errno> {
         let handle = context.timeline;
         let flags = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT;
-        self.with_handles("syncobjs", crate::names::Space::Syncobj, &[handle]);
+        self.with_handles("syncobjs", crate::names::HandleKind::Syncobj, &[handle]);
         // Whether the command had ended before the wait began.
         self.with("at", json!([point])).by_chance("first_signaled");
         self.call(&mut drm_syncobj_timeline_wait {

@@ -1,57 +1,18 @@
 //! The calls themselves: everything in this crate that the compiler cannot check.
 #![allow(unsafe_code)]
 
-use std::io;
+pub use nix::errno::Errno;
+
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{ForkResult, fork};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// An error number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    fn last() -> Self {
-        Self(io::Error::last_os_error().raw_os_error().unwrap_or_default())
-    }
-
-    /// Its name in C; the number for one that a driver should not give.
-    pub fn name(self) -> String {
-        let known = [
-            (libc::EPERM, "EPERM"),
-            (libc::ENOENT, "ENOENT"),
-            (libc::ESRCH, "ESRCH"),
-            (libc::EINTR, "EINTR"),
-            (libc::EIO, "EIO"),
-            (libc::ENXIO, "ENXIO"),
-            (libc::E2BIG, "E2BIG"),
-            (libc::EBADF, "EBADF"),
-            (libc::EAGAIN, "EAGAIN"),
-            (libc::ENOMEM, "ENOMEM"),
-            (libc::EACCES, "EACCES"),
-            (libc::EFAULT, "EFAULT"),
-            (libc::EBUSY, "EBUSY"),
-            (libc::EEXIST, "EEXIST"),
-            (libc::ENODEV, "ENODEV"),
-            (libc::EINVAL, "EINVAL"),
-            (libc::EMFILE, "EMFILE"),
-            (libc::ENOTTY, "ENOTTY"),
-            (libc::ENOSPC, "ENOSPC"),
-            (libc::ERANGE, "ERANGE"),
-            (libc::ENOSYS, "ENOSYS"),
-            (libc::EOVERFLOW, "EOVERFLOW"),
-            (libc::ETIME, "ETIME"),
-            (libc::EOPNOTSUPP, "EOPNOTSUPP"),
-            (libc::ETIMEDOUT, "ETIMEDOUT"),
-            (libc::EALREADY, "EALREADY"),
-            (libc::ECANCELED, "ECANCELED"),
-            (libc::ENOBUFS, "ENOBUFS"),
-        ];
-        known
-            .iter()
-            .find(|(number, _)| *number == self.0)
-            .map_or_else(|| self.0.to_string(), |(_, name)| (*name).into())
-    }
+/// The name of an error in C.
+pub fn name(errno: Errno) -> String {
+    format!("{errno:?}")
 }
 
 /// Bytes that a request code says its structure has.
@@ -60,12 +21,6 @@ fn request_bytes(code: u32) -> usize {
 }
 
 /// Makes a request with the structure in `bytes`.
-///
-/// # Errors
-/// The kernel's.
-///
-/// # Panics
-/// When `bytes` is shorter than the code says.
 pub fn ioctl(file: &impl AsRawFd, code: u32, bytes: &mut [u8]) -> Result<(), Errno> {
     assert!(bytes.len() >= request_bytes(code));
     let address = bytes.as_mut_ptr().expose_provenance() as u64;
@@ -73,9 +28,6 @@ pub fn ioctl(file: &impl AsRawFd, code: u32, bytes: &mut [u8]) -> Result<(), Err
 }
 
 /// Makes a request with the structure at an address where there may be nothing.
-///
-/// # Errors
-/// The kernel's.
 pub fn ioctl_at(file: &impl AsRawFd, code: u32, address: u64) -> Result<(), Errno> {
     // SAFETY: the kernel looks at and writes what the code and the structure say. Scripts name live buffers of the stated
     // length there, or addresses where nothing is mapped, which the kernel answers with EFAULT.
@@ -90,9 +42,7 @@ pub struct Map {
     pub protection: i32,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub flags: i32,
-    /// Offset.
     pub offset: u64,
-    /// Bytes.
     pub bytes: usize,
     /// The address has this remainder when divided by [`Map::ALIGNMENT`]; anywhere when `None`.
     pub remainder: Option<usize>,
@@ -116,7 +66,7 @@ pub struct Mapping {
 }
 
 fn map_at(place: *mut libc::c_void, bytes: usize, how: &Map, flags: i32, fd: i32) -> Result<Mapping, Errno> {
-    let offset = libc::off_t::try_from(how.offset).map_err(|_| Errno(libc::EOVERFLOW))?;
+    let offset = libc::off_t::try_from(how.offset).map_err(|_| Errno::EOVERFLOW)?;
     // SAFETY: the system chooses free addresses, or `place` is in a reservation of the caller.
     let found = unsafe { libc::mmap(place, bytes, how.protection, flags, fd, offset) };
     match NonNull::new(found.cast::<u8>()) {
@@ -126,10 +76,6 @@ fn map_at(place: *mut libc::c_void, bytes: usize, how: &Map, flags: i32, fd: i32
 }
 
 impl Mapping {
-    /// Maps a file.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn of(file: &impl AsRawFd, how: Map) -> Result<Self, Errno> {
         let Some(remainder) = how.remainder else {
             return map_at(std::ptr::null_mut(), how.bytes, &how, how.flags, file.as_raw_fd());
@@ -147,28 +93,19 @@ impl Mapping {
     }
 
     /// New pages of this process.
-    ///
-    /// # Errors
-    /// The system's.
     pub fn anonymous(bytes: usize, protection: i32) -> Result<Self, Errno> {
         let how = Map { protection, ..Map::shared(0, bytes) };
         map_at(std::ptr::null_mut(), bytes, &how, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
     }
 
-    /// The address.
     pub fn number(&self) -> u64 {
         self.address.as_ptr().expose_provenance() as u64
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The word at an index.
-    ///
-    /// # Panics
-    /// When it is not inside.
     pub fn word(&self, index: usize) -> u32 {
         assert!((index + 1) * 4 <= self.bytes);
         // SAFETY: the index is inside of the mapping, which was mapped for reading by those who read.
@@ -176,9 +113,6 @@ impl Mapping {
     }
 
     /// Writes the word at an index.
-    ///
-    /// # Panics
-    /// When it is not inside.
     pub fn set_word(&self, index: usize, word: u32) {
         assert!((index + 1) * 4 <= self.bytes);
         // SAFETY: the index is inside of the mapping, which was mapped for writing by those who write.
@@ -195,41 +129,20 @@ impl Drop for Mapping {
 
 /// The time that deadlines are in.
 pub fn now() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure lives across the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Whether this is the super-user.
-pub fn is_root() -> bool {
-    // SAFETY: asks for a number.
-    unsafe { libc::geteuid() == 0 }
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }
 
 /// Runs `work` in a forked process and waits for its end. Whether it ended by itself.
 pub fn in_child(work: impl FnOnce()) -> bool {
     // SAFETY: this process has one thread, so the child may do whatever the parent may.
-    match unsafe { libc::fork() } {
-        0 => {
+    match unsafe { fork() } {
+        Ok(ForkResult::Child) => {
             work();
             // SAFETY: ends the child without what belongs to the parent.
             unsafe { libc::_exit(0) }
         }
-        child if child > 0 => {
-            let mut status = 0;
-            // SAFETY: waits for the child from above.
-            unsafe { libc::waitpid(child, &raw mut status, 0) == child && status == 0 }
-        }
-        _ => false,
-    }
-}
-
-/// Ends all processes of a group.
-pub fn kill_group(leader: u32) {
-    if let Ok(leader @ 2..) = libc::pid_t::try_from(leader) {
-        // SAFETY: the caller has started the group.
-        unsafe { libc::kill(-leader, libc::SIGKILL) };
+        Ok(ForkResult::Parent { child }) => waitpid(child, None) == Ok(WaitStatus::Exited(child, 0)),
+        Err(_) => false,
     }
 }
 

@@ -76,9 +76,7 @@ fn info(p: &mut Probe) {
         amdxdna_drm_get_bo_info { ext_flags: 1, ..right },
         amdxdna_drm_get_bo_info { map_offset: 1, vaddr: 2, xdna_addr: 3, ..right },
     ];
-    for mut wrong in wrong {
-        let _ = p.call(&mut wrong);
-    }
+    p.call_each(wrong);
 }
 
 fn close(p: &mut Probe) {

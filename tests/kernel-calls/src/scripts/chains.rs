@@ -1,6 +1,6 @@
 //! EXEC_CMD with chains.
 
-use super::{Script, script};
+use super::{Script, with_command, with_setup};
 use crate::packets::{Chain, Command};
 use crate::probe::Probe;
 use crate::setup::{Mapped, Setup};
@@ -9,14 +9,14 @@ use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
 
 pub(super) const SCRIPTS: &[Script] = &[
-    script("chain: lengths", "chains of one and more commands", lengths),
-    script("chain: limit", "as many commands as fit into the chain buffer, and more", limit),
-    script("chain: headers", "headers whose counts lie", headers),
-    script("chain: handles", "handles that are no commands", handles),
-    script("chain: opcodes", "commands of several opcodes", opcodes),
-    script("chain: commands", "commands in a chain whose headers lie", commands),
-    script("chain: slots", "payloads of each length below 16 words", slots),
-    script("chain: again", "the same chain again, and commands that were used", again),
+    with_setup("chain: lengths", "chains of one and more commands", lengths),
+    with_command("chain: limit", "as many commands as fit into the chain buffer, and more", limit),
+    with_setup("chain: headers", "headers whose counts lie", headers),
+    with_command("chain: handles", "handles that are no commands", handles),
+    with_setup("chain: opcodes", "commands of several opcodes", opcodes),
+    with_setup("chain: commands", "commands in a chain whose headers lie", commands),
+    with_setup("chain: slots", "payloads of each length below 16 words", slots),
+    with_setup("chain: again", "the same chain again, and commands that were used", again),
 ];
 
 /// Submits a chain in a context of its own, and notes how chain and first command end.
@@ -44,8 +44,7 @@ fn numbers(commands: &[Mapped]) -> Vec<u32> {
     commands.iter().map(|command| command.handle).collect()
 }
 
-fn lengths(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn lengths(p: &mut Probe, setup: Setup) {
     let commands = made(p, &setup, 24);
     for count in [1, 2, 3, 24] {
         let handles = numbers(&commands[..count.min(commands.len())]);
@@ -56,9 +55,7 @@ fn lengths(p: &mut Probe) {
     }
 }
 
-fn limit(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn limit(p: &mut Probe, setup: Setup, command: Mapped) {
     // Each takes 52 + 24 bytes of 4096.
     for count in [40, 53, 54, 100] {
         let chain = Chain::of(&vec![command.handle; count]);
@@ -66,8 +63,7 @@ fn limit(p: &mut Probe) {
     }
 }
 
-fn headers(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn headers(p: &mut Probe, setup: Setup) {
     let commands = made(p, &setup, 2);
     let right = Chain::of(&numbers(&commands));
     let none = Chain::of(&[]);
@@ -89,9 +85,7 @@ fn headers(p: &mut Probe) {
     }
 }
 
-fn handles(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn handles(p: &mut Probe, setup: Setup, command: Mapped) {
     let good = command.handle;
     let (part, _) = p.part(&setup.heap, &[0; 64]);
     let shared = p.mapped_bo(AMDXDNA_BO_SHMEM, PAGE);
@@ -118,8 +112,7 @@ fn handles(p: &mut Probe) {
     p.run(setup.context, &own, &[]);
 }
 
-fn opcodes(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn opcodes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let opcodes = [opcode::START_DPU, opcode::START_NPU, opcode::START_NPU_PREEMPT, opcode::START_NPU_PREEMPT_ELF, 31];
     for other in opcodes {
@@ -134,8 +127,7 @@ fn opcodes(p: &mut Probe) {
     }
 }
 
-fn commands(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn commands(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     for (what, wrong) in [
         ("no words", Command { count: 0, ..right }),
@@ -154,16 +146,14 @@ fn commands(p: &mut Probe) {
     }
 }
 
-fn slots(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn slots(p: &mut Probe, setup: Setup) {
     for payload in 1..=16 {
         let Some(command) = p.command(Command { count: payload + 1, ..setup.command() }) else { return };
         run(p, &setup, &format!("{payload} words"), &Chain::of(&[command.handle]), Some(&command));
     }
 }
 
-fn again(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn again(p: &mut Probe, setup: Setup) {
     let commands = made(p, &setup, 2);
     let Some(chain) = p.chain(&Chain::of(&numbers(&commands))) else { return };
     for _ in 0..2 {

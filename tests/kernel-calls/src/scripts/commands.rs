@@ -1,27 +1,27 @@
 //! EXEC_CMD with single commands.
 
-use super::{Script, script};
+use super::{Script, with_command, with_setup};
 use crate::names::NOWHERE;
 use crate::packets::Command;
 use crate::probe::Probe;
-use crate::setup::{PATIENCE, Setup, list};
+use crate::setup::{Mapped, PATIENCE, Setup, list};
 use amdxdna_sys::ert::opcode;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
 
 pub(super) const SCRIPTS: &[Script] = &[
-    script("command: empty", "the empty stream, several times", empty),
-    script("command: fields", "EXEC_CMD with wrong fields", fields),
-    script("command: buffers", "BOs that a command can be in", buffers),
-    script("command: arguments", "lists of argument BOs", arguments),
-    script("command: opcodes", "every opcode", opcodes),
-    script("command: headers", "headers whose counts and masks lie", headers),
-    script("command: sizes", "commands of many words", sizes),
-    script("command: instructions", "addresses and lengths of instructions that are none", instructions),
-    script("command: many", "many submissions before the first wait", many),
-    script("command: closed buffers", "command and arguments are closed before the wait", closed_buffers),
-    script("command: destroyed context", "the context goes away with commands under way", destroyed_context),
-    script("command: two contexts", "each has its own sequence and timeline", two_contexts),
+    with_command("command: empty", "the empty stream, several times", empty),
+    with_command("command: fields", "EXEC_CMD with wrong fields", fields),
+    with_setup("command: buffers", "BOs that a command can be in", buffers),
+    with_command("command: arguments", "lists of argument BOs", arguments),
+    with_setup("command: opcodes", "every opcode", opcodes),
+    with_setup("command: headers", "headers whose counts and masks lie", headers),
+    with_setup("command: sizes", "commands of many words", sizes),
+    with_setup("command: instructions", "addresses and lengths of instructions that are none", instructions),
+    with_command("command: many", "many submissions before the first wait", many),
+    with_command("command: closed buffers", "command and arguments are closed before the wait", closed_buffers),
+    with_setup("command: destroyed context", "the context goes away with commands under way", destroyed_context),
+    with_command("command: two contexts", "each has its own sequence and timeline", two_contexts),
 ];
 
 /// Runs each of these commands in a context of its own, so that none has to live with what another has done.
@@ -39,9 +39,7 @@ fn run_each(p: &mut Probe, setup: &Setup, commands: &[(&str, Command)]) {
     }
 }
 
-fn empty(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn empty(p: &mut Probe, setup: Setup, command: Mapped) {
     for _ in 0..3 {
         p.run(setup.context, &command, &[]);
     }
@@ -51,9 +49,7 @@ fn empty(p: &mut Probe) {
     p.destroy(setup.context);
 }
 
-fn fields(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn fields(p: &mut Probe, setup: Setup, command: Mapped) {
     let argument = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let arguments = vec![argument; 4096];
     let right = amdxdna_drm_exec_cmd {
@@ -86,8 +82,7 @@ fn fields(p: &mut Probe) {
     }
 }
 
-fn buffers(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn buffers(p: &mut Probe, setup: Setup) {
     let (part, _) = p.part(&setup.heap, &[0; 64]);
     let context = setup.context;
     for handle in [0, 99, part, setup.heap.handle] {
@@ -102,9 +97,7 @@ fn buffers(p: &mut Probe) {
     }
 }
 
-fn arguments(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn arguments(p: &mut Probe, setup: Setup, command: Mapped) {
     let a = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let b = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let mapped = p.map_bo("the second", b, PAGE);
@@ -128,8 +121,7 @@ fn arguments(p: &mut Probe) {
     p.run(setup.context, &command, &many);
 }
 
-fn opcodes(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn opcodes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let with = |name, opcode| (name, Command { opcode, ..right });
     let commands = [
@@ -145,8 +137,7 @@ fn opcodes(p: &mut Probe) {
     run_each(p, &setup, &commands);
 }
 
-fn headers(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn headers(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let commands = [
         ("no words", Command { count: 0, ..right }),
@@ -167,8 +158,7 @@ fn headers(p: &mut Probe) {
     run_each(p, &setup, &commands);
 }
 
-fn sizes(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn sizes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let with = |name, payload: u32| (name, Command { count: payload + 1, ..right });
     let commands = [
@@ -186,8 +176,7 @@ fn sizes(p: &mut Probe) {
     run_each(p, &setup, &commands);
 }
 
-fn instructions(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn instructions(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let commands = [
         ("no words", Command { words: 0, ..right }),
@@ -203,9 +192,7 @@ fn instructions(p: &mut Probe) {
     run_each(p, &setup, &commands);
 }
 
-fn many(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn many(p: &mut Probe, setup: Setup, command: Mapped) {
     let mut last = None;
     let accepted = p.quietly(|p| {
         (0..64)
@@ -221,9 +208,7 @@ fn many(p: &mut Probe) {
     }
 }
 
-fn closed_buffers(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn closed_buffers(p: &mut Probe, setup: Setup, command: Mapped) {
     let argument = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let seq = p.execute(setup.context, command.handle, &[argument]);
     p.close(argument);
@@ -233,8 +218,7 @@ fn closed_buffers(p: &mut Probe) {
     let _ = p.execute(setup.context, command.handle, &[]);
 }
 
-fn destroyed_context(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn destroyed_context(p: &mut Probe, setup: Setup) {
     let commands: Vec<_> = (0..4).filter_map(|_| p.command(setup.command())).collect();
     let mut last = 0;
     for command in &commands {
@@ -248,9 +232,7 @@ fn destroyed_context(p: &mut Probe) {
     let _ = p.wait(setup.context, past, std::time::Duration::from_millis(50));
 }
 
-fn two_contexts(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn two_contexts(p: &mut Probe, setup: Setup, command: Mapped) {
     let second = p.context(4);
     p.configure(second, &[setup.pdi]);
     p.run(setup.context, &command, &[]);

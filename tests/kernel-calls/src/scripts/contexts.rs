@@ -1,26 +1,26 @@
 //! Contexts.
 
-use super::{Script, script};
+use super::{Script, script, with_setup};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
-use crate::setup::{Context, address, list};
+use crate::setup::{Context, Setup, address, list};
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
 
 pub(super) const SCRIPTS: &[Script] = &[
     script("context: tiles", "numbers of tiles", tiles),
     script("context: fields", "CREATE_HWCTX with wrong or unusual fields", fields),
-    script("context: destroy", "DESTROY_HWCTX once, twice, of nothing", destroy),
+    with_setup("context: destroy", "DESTROY_HWCTX once, twice, of nothing", destroy),
     script("context: exhaustion", "contexts until there are no more, and one again", exhaustion),
     script("context: exhaustion by another file", "contexts of two files", exhaustion_by_two),
     script("context: numbers", "which handles are given again", numbers),
-    script("context: configure", "CONFIG_HWCTX with wrong lists", configure),
-    script("context: configure twice", "a second list, and one after a wrong list", configure_twice),
-    script("context: configure fields", "CONFIG_HWCTX with wrong fields", configure_fields),
-    script("context: wrong PDIs", "BOs that are no PDI", wrong_pdis),
-    script("context: many PDIs", "as many PDIs as fit, and more", many_pdis),
-    script("context: debug buffers", "attached, detached, synchronised", debug_buffers),
-    script("context: without PDIs", "a command of a context that has none", without_pdis),
+    with_setup("context: configure", "CONFIG_HWCTX with wrong lists", configure),
+    with_setup("context: configure twice", "a second list, and one after a wrong list", configure_twice),
+    with_setup("context: configure fields", "CONFIG_HWCTX with wrong fields", configure_fields),
+    with_setup("context: wrong PDIs", "BOs that are no PDI", wrong_pdis),
+    with_setup("context: many PDIs", "as many PDIs as fit, and more", many_pdis),
+    with_setup("context: debug buffers", "attached, detached, synchronised", debug_buffers),
+    with_setup("context: without PDIs", "a command of a context that has none", without_pdis),
 ];
 
 fn tiles(p: &mut Probe) {
@@ -74,8 +74,7 @@ fn fields(p: &mut Probe) {
     }
 }
 
-fn destroy(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn destroy(p: &mut Probe, setup: Setup) {
     for handle in [0, 99, 255, 256, u32::MAX] {
         p.destroy(Context { handle, timeline: 0 });
     }
@@ -149,8 +148,7 @@ fn numbers(p: &mut Probe) {
     p.note("timelines", vec![first.timeline, second.timeline, third.timeline]);
 }
 
-fn configure(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn configure(p: &mut Probe, setup: Setup) {
     let one = amdxdna_cu_config { cu_bo: 1, ..Default::default() };
     let entry = amdxdna_cu_config { cu_bo: setup.pdi, ..Default::default() };
     let bytes = size_of::<amdxdna_cu_config>() as u32;
@@ -173,8 +171,7 @@ fn configure(p: &mut Probe) {
     }
 }
 
-fn configure_twice(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn configure_twice(p: &mut Probe, setup: Setup) {
     p.configure(setup.context, &[setup.pdi]);
     let context = p.context(4);
     p.configure(context, &[0]);
@@ -184,8 +181,7 @@ fn configure_twice(p: &mut Probe) {
     p.destroy(context);
 }
 
-fn configure_fields(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn configure_fields(p: &mut Probe, setup: Setup) {
     let one = amdxdna_cu_config { cu_bo: 1, ..Default::default() };
     let entry = amdxdna_cu_config { cu_bo: setup.pdi, ..Default::default() };
     // As long as the longest list.
@@ -199,7 +195,7 @@ fn configure_fields(p: &mut Probe) {
         param_val_size: 16,
         pad: 0,
     };
-    for mut wrong in [
+    p.call_each([
         amdxdna_drm_config_hwctx { handle: 0, ..right },
         amdxdna_drm_config_hwctx { handle: 99, ..right },
         amdxdna_drm_config_hwctx { pad: 1, ..right },
@@ -210,13 +206,10 @@ fn configure_fields(p: &mut Probe) {
         amdxdna_drm_config_hwctx { param_val_size: PAGE as u32 + 1, ..right },
         amdxdna_drm_config_hwctx { param_val_size: u32::MAX, ..right },
         amdxdna_drm_config_hwctx { param_val_size: PAGE as u32, ..right },
-    ] {
-        let _ = p.call(&mut wrong);
-    }
+    ]);
 }
 
-fn wrong_pdis(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn wrong_pdis(p: &mut Probe, setup: Setup) {
     let shared = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let command = p.create_bo(AMDXDNA_BO_CMD, PAGE as u64);
     let (zeros, _) = p.part(&setup.heap, &[0; 64]);
@@ -245,8 +238,7 @@ fn wrong_pdis(p: &mut Probe) {
     p.destroy(context);
 }
 
-fn many_pdis(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn many_pdis(p: &mut Probe, setup: Setup) {
     for count in [2, 31, 32, 33, 511] {
         let context = p.quietly(|p| p.context(4));
         p.with("PDIs", count);
@@ -255,8 +247,7 @@ fn many_pdis(p: &mut Probe) {
     }
 }
 
-fn debug_buffers(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn debug_buffers(p: &mut Probe, setup: Setup) {
     let shared = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let (part, _) = p.part(&setup.heap, &[0; 4096]);
     let (attach, detach) = (DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF, DRM_AMDXDNA_HWCTX_REMOVE_DBG_BUF);
@@ -276,8 +267,7 @@ fn debug_buffers(p: &mut Probe) {
     config(p, detach, part);
 }
 
-fn without_pdis(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn without_pdis(p: &mut Probe, setup: Setup) {
     let context = p.context(4);
     if let Some(command) = p.command(setup.command()) {
         p.run(context, &command, &[]);

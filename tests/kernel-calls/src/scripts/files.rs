@@ -1,10 +1,10 @@
 //! Opening, closing, forking; requests as such.
 
-use super::{Script, script};
+use super::{Script, script, with_command};
 use crate::names::NOWHERE;
 use crate::packets::Chain;
 use crate::probe::Probe;
-use crate::setup::{PATIENCE, address, room};
+use crate::setup::{Mapped, PATIENCE, Setup, address, room};
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
 
@@ -14,7 +14,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("open: for reading", "a file that is open for reading only", for_reading),
     script("open: twice", "two files know nothing of each other", twice),
     script("open: fork", "a forked process has the same file", fork),
-    script("close: with work", "the file goes away with chains under way", with_work),
+    with_command("close: with work", "the file goes away with chains under way", with_work),
     script("close: with mappings", "memory outlives the file", with_mappings),
     script("request: codes", "requests with other numbers, letters, sizes and addresses", codes),
 ];
@@ -91,9 +91,7 @@ fn fork(p: &mut Probe) {
     p.destroy(setup.context);
 }
 
-fn with_work(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn with_work(p: &mut Probe, setup: Setup, command: Mapped) {
     for _ in 0..4 {
         let Some(chain) = p.chain(&Chain::of(&[command.handle])) else { return };
         let _ = p.execute(setup.context, chain.handle, &[]);

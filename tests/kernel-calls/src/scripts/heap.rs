@@ -1,8 +1,8 @@
 //! The device heap and its parts.
 
-use super::{Script, script};
+use super::{Script, script, with_command};
 use crate::probe::Probe;
-use crate::setup::{Context, Mapped};
+use crate::setup::{Context, Mapped, Setup};
 use crate::sys::{Map, Mapping};
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
 use amdxdna_sys::*;
@@ -15,7 +15,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("heap: not aligned", "a heap at another address than a multiple of its size", not_aligned),
     script("heap: part sizes", "parts of many sizes, and where they are", part_sizes),
     script("heap: full", "parts until there is no room, and one again", full),
-    script("heap: closed", "the heap's handle is closed while it has parts and a context", closed),
+    with_command("heap: closed", "the heap's handle is closed while it has parts and a context", closed),
     script("heap: info", "what GET_BO_INFO says of heap and parts", info),
 ];
 
@@ -107,9 +107,7 @@ fn full(p: &mut Probe) {
     }
 }
 
-fn closed(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn closed(p: &mut Probe, setup: Setup, command: Mapped) {
     p.close(setup.heap.handle);
     p.create_bo(AMDXDNA_BO_DEV, PAGE as u64);
     p.run(setup.context, &command, &[]);

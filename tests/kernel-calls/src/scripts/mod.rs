@@ -18,6 +18,7 @@ mod user_memory;
 mod waits;
 
 use crate::probe::Probe;
+use crate::setup::{Mapped, Setup};
 
 /// A list of calls.
 #[derive(Debug, Clone, Copy)]
@@ -27,18 +28,57 @@ pub struct Script {
     /// What it looks at.
     pub about: &'static str,
     /// Makes the calls.
-    pub run: fn(&mut Probe),
+    calls: Calls,
     /// Whether a kernel that is known breaks at it.
     pub breaks: bool,
 }
 
-const fn script(name: &'static str, about: &'static str, run: fn(&mut Probe)) -> Script {
-    Script { name, about, run, breaks: false }
+/// The calls of a script, and what has to be prepared for them; without it they are not made.
+#[derive(Debug, Clone, Copy)]
+enum Calls {
+    Plain(fn(&mut Probe)),
+    /// Heap, kernel and context.
+    WithSetup(fn(&mut Probe, Setup)),
+    /// The same, and a command that runs the empty stream.
+    WithCommand(fn(&mut Probe, Setup, Mapped)),
+}
+
+impl Script {
+    /// Makes the calls.
+    pub fn run(&self, p: &mut Probe) {
+        match self.calls {
+            Calls::Plain(calls) => calls(p),
+            Calls::WithSetup(calls) => {
+                if let Some(setup) = p.setup() {
+                    calls(p, setup);
+                }
+            }
+            Calls::WithCommand(calls) => {
+                let setup = p.setup();
+                let command = setup.as_ref().and_then(|setup| p.command(setup.command()));
+                if let (Some(setup), Some(command)) = (setup, command) {
+                    calls(p, setup, command);
+                }
+            }
+        }
+    }
+}
+
+const fn script(name: &'static str, about: &'static str, calls: fn(&mut Probe)) -> Script {
+    Script { name, about, calls: Calls::Plain(calls), breaks: false }
+}
+
+const fn with_setup(name: &'static str, about: &'static str, calls: fn(&mut Probe, Setup)) -> Script {
+    Script { name, about, calls: Calls::WithSetup(calls), breaks: false }
+}
+
+const fn with_command(name: &'static str, about: &'static str, calls: fn(&mut Probe, Setup, Mapped)) -> Script {
+    Script { name, about, calls: Calls::WithCommand(calls), breaks: false }
 }
 
 /// A script that is only played when that is asked for.
-const fn breaking(name: &'static str, about: &'static str, run: fn(&mut Probe)) -> Script {
-    Script { breaks: true, ..script(name, about, run) }
+const fn breaking(name: &'static str, about: &'static str, calls: fn(&mut Probe)) -> Script {
+    Script { breaks: true, ..script(name, about, calls) }
 }
 
 /// All scripts.

@@ -1,9 +1,9 @@
 //! GET_INFO and GET_ARRAY.
 
-use super::{Script, script};
+use super::{Script, script, with_setup};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
-use crate::setup::room;
+use crate::setup::{Setup, room};
 use amdxdna_sys::*;
 use bytemuck::{Pod, bytes_of};
 
@@ -11,8 +11,8 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("info: answers", "every question, with room enough", answers),
     script("info: room", "every question, with too little room, none, and nowhere", little_room),
     script("info: columns", "the state of the columns", columns),
-    script("info: contexts", "the list of contexts", contexts),
-    script("array: contexts", "the list of contexts, for elements of many sizes", array_contexts),
+    with_setup("info: contexts", "the list of contexts", contexts),
+    with_setup("array: contexts", "the list of contexts, for elements of many sizes", array_contexts),
     script("array: other lists", "errors, memory, and what there is not", array_others),
     script("array: fields", "GET_ARRAY with wrong fields", array_fields),
 ];
@@ -89,8 +89,8 @@ fn columns(p: &mut Probe) {
     }
 }
 
-fn contexts(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+/// A second context, and a command that the first has run.
+fn two_contexts(p: &mut Probe, setup: &Setup) {
     let command = p.command(setup.command());
     p.prepare("two contexts, a command", |p| {
         p.context(4);
@@ -98,6 +98,10 @@ fn contexts(p: &mut Probe) {
             p.run(setup.context, command, &[]);
         }
     });
+}
+
+fn contexts(p: &mut Probe, setup: Setup) {
+    two_contexts(p, &setup);
     let bytes = size_of::<amdxdna_drm_query_hwctx>();
     for count in [4, 2, 1, 0] {
         let mut entries = vec![amdxdna_drm_query_hwctx::default(); count];
@@ -110,15 +114,8 @@ fn contexts(p: &mut Probe) {
     }
 }
 
-fn array_contexts(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let command = p.command(setup.command());
-    p.prepare("two contexts, a command", |p| {
-        p.context(4);
-        if let Some(command) = &command {
-            p.run(setup.context, command, &[]);
-        }
-    });
+fn array_contexts(p: &mut Probe, setup: Setup) {
+    two_contexts(p, &setup);
     let whole = size_of::<amdxdna_drm_hwctx_entry>();
     for (element, count) in
         [(whole, 8), (whole, 2), (whole, 1), (32, 8), (8, 8), (4096, 4), (4097, 1), (whole, 1024), (whole, 1025)]

@@ -128,8 +128,8 @@ fn map_descriptor(p: &mut Probe) {
     for flags in [libc::O_CLOEXEC | libc::O_RDWR, libc::O_CLOEXEC] {
         let Some(descriptor) = sys::owned(to_fd(p, bo.handle, flags)) else { continue };
         let mapped = Mapping::of(&descriptor, Map::shared(0, PAGE));
-        p.note("mapped", mapped.as_ref().map_or_else(|errno| errno.name(), |mapping| mapping.word(2).to_string()));
+        p.note("mapped", mapped.as_ref().map_or_else(|errno| sys::name(*errno), |mapping| mapping.word(2).to_string()));
         let beyond = Mapping::of(&descriptor, Map::shared(0, 2 * PAGE));
-        p.note("more than it has", beyond.map_or_else(|errno| errno.name(), |_| "mapped".into()));
+        p.note("more than it has", beyond.map_or_else(sys::name, |_| "mapped".into()));
     }
 }

@@ -15,7 +15,7 @@ pub(super) const SCRIPTS: &[Script] = &[
 /// Sets something to a byte, with `padding` behind it; then asks for it.
 fn set(p: &mut Probe, param: u32, question: u32, value: u8, padding: u8) {
     let state = [u64::from(value) | u64::from(padding) << 32];
-    p.with("value", value).with("padding", padding).with("root", crate::sys::is_root());
+    p.with("value", value).with("padding", padding).with("root", nix::unistd::geteuid().is_root());
     let _ = p.call(&mut amdxdna_drm_set_state { param, buffer_size: 8, buffer: list(&state) });
     let mut answer = [0_u64];
     let buffer = room(answer.as_mut_slice());
@@ -42,7 +42,7 @@ fn preemption(p: &mut Probe) {
 fn others(p: &mut Probe) {
     let zeros = [0_u64; 8];
     let right = amdxdna_drm_set_state { param: DRM_AMDXDNA_SET_POWER_MODE, buffer_size: 8, buffer: list(&zeros) };
-    for mut wrong in [
+    p.call_each([
         amdxdna_drm_set_state { buffer: NOWHERE, ..right },
         amdxdna_drm_set_state { buffer: 0, ..right },
         amdxdna_drm_set_state { buffer_size: 0, ..right },
@@ -51,7 +51,5 @@ fn others(p: &mut Probe) {
         amdxdna_drm_set_state { param: DRM_AMDXDNA_WRITE_AIE_REG, ..right },
         amdxdna_drm_set_state { param: 99, ..right },
         amdxdna_drm_set_state { param: 99, buffer: NOWHERE, ..right },
-    ] {
-        let _ = p.call(&mut wrong);
-    }
+    ]);
 }

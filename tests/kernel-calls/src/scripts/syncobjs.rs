@@ -1,7 +1,7 @@
 //! Synchronisation objects as such.
 
 use super::{Script, script};
-use crate::names::{NOWHERE, Space};
+use crate::names::{HandleKind, NOWHERE};
 use crate::probe::Probe;
 use crate::setup::{address, list, room};
 use crate::sys;
@@ -32,7 +32,7 @@ fn destroy(p: &mut Probe, handle: u32) {
 fn point(p: &mut Probe, handle: u32) {
     let mut point = u64::MAX;
     let points = room(&mut point);
-    p.with_handles("syncobjs", Space::Syncobj, &[handle]);
+    p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
     let _ = p.named(
         "SYNCOBJ_QUERY",
         &mut drm_syncobj_timeline_array { handles: address(&handle), points, count_handles: 1, flags: 0 },
@@ -42,7 +42,7 @@ fn point(p: &mut Probe, handle: u32) {
 
 /// Whether an object is signalled.
 fn is_signaled(p: &mut Probe, handle: u32) {
-    p.with_handles("syncobjs", Space::Syncobj, &[handle]);
+    p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
     let timeout_nsec = (sys::now() + Duration::from_millis(10)).as_nanos() as i64;
     let _ = p.call(&mut drm_syncobj_wait {
         handles: address(&handle),
@@ -69,7 +69,7 @@ fn create(p: &mut Probe) {
 }
 
 fn array(p: &mut Probe, name: &str, handles: &[u32]) {
-    p.with_handles("syncobjs", Space::Syncobj, handles);
+    p.with_handles("syncobjs", HandleKind::Syncobj, handles);
     let _ =
         p.named(name, &mut drm_syncobj_array { handles: list(handles), count_handles: handles.len() as u32, pad: 0 });
 }
@@ -93,7 +93,7 @@ fn signal(p: &mut Probe) {
 }
 
 fn signal_points(p: &mut Probe, handles: &[u32], points: &[u64], flags: u32) {
-    p.with_handles("syncobjs", Space::Syncobj, handles).with("at", points.to_vec());
+    p.with_handles("syncobjs", HandleKind::Syncobj, handles).with("at", points.to_vec());
     let count_handles = handles.len() as u32;
     let _ = p.named(
         "SYNCOBJ_TIMELINE_SIGNAL",

@@ -1,9 +1,9 @@
 //! BOs of the caller's memory.
 
-use super::{Script, breaking, script};
+use super::{Script, breaking, script, with_setup};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
-use crate::setup::{PATIENCE, list};
+use crate::setup::{PATIENCE, Setup, list};
 use crate::sys::{Map, Mapping};
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
@@ -13,7 +13,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("user memory: wrong tables", "tables that cannot be read or lie", wrong_tables),
     script("user memory: wrong ranges", "ranges that are no pages, not mapped, or only readable", wrong_ranges),
     breaking("user memory: no bytes", "a range without bytes: Linux 7.2 breaks there", no_bytes),
-    script("user memory: commands", "a command in the caller's memory", commands),
+    with_setup("user memory: commands", "a command in the caller's memory", commands),
     script("user memory: types", "other types of BO of the caller's memory", types),
 ];
 
@@ -119,8 +119,7 @@ fn no_bytes(p: &mut Probe) {
     create(p, AMDXDNA_BO_SHMEM, (-1, 1), &[(memory.number(), 0)], PAGE as u64);
 }
 
-fn commands(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
+fn commands(p: &mut Probe, setup: Setup) {
     let Some(memory) = pages(1, READ_WRITE) else { return };
     setup.command().write(&memory);
     let bo = create(p, AMDXDNA_BO_CMD, (-1, 1), &[(memory.number(), PAGE as u64)], PAGE as u64);

@@ -1,9 +1,9 @@
 //! Waiting for commands: points of timelines, and WAIT_CMD.
 
-use super::{Script, script};
-use crate::names::{NOWHERE, Space};
+use super::{Script, script, with_command};
+use crate::names::{HandleKind, NOWHERE};
 use crate::probe::Probe;
-use crate::setup::{Context, PATIENCE, address, list, room};
+use crate::setup::{Context, Mapped, PATIENCE, Setup, address, list, room};
 use crate::sys;
 use amdxdna_sys::*;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("wait: fields", "a timeline's wait with wrong fields", fields),
     script("wait: lists", "any and all of several timelines", lists),
     script("wait: binary", "SYNCOBJ_WAIT on timelines and others", binary),
-    script("wait: query", "SYNCOBJ_QUERY while a context works", query),
+    with_command("wait: query", "SYNCOBJ_QUERY while a context works", query),
     script("wait: WAIT_CMD", "the other way of waiting", wait_cmd),
     script("wait: gone", "after context, timeline or both are gone", gone),
 ];
@@ -53,7 +53,7 @@ impl Until {
 
 /// A timeline's wait for these handles and points.
 fn wait(p: &mut Probe, handles: &[u32], points: &[u64], flags: u32, until: Until) {
-    p.with_handles("syncobjs", Space::Syncobj, handles).with("at", points.to_vec());
+    p.with_handles("syncobjs", HandleKind::Syncobj, handles).with("at", points.to_vec());
     let mut wait = drm_syncobj_timeline_wait {
         handles: list(handles),
         points: list(points),
@@ -124,7 +124,7 @@ fn fields(p: &mut Probe) {
         flags: ALL | SUBMIT,
         ..Default::default()
     };
-    for mut wrong in [
+    p.call_each([
         right,
         drm_syncobj_timeline_wait { count_handles: 0, ..right },
         drm_syncobj_timeline_wait { handles: NOWHERE, ..right },
@@ -137,9 +137,7 @@ fn fields(p: &mut Probe) {
         drm_syncobj_timeline_wait { deadline_nsec: 5, ..right },
         drm_syncobj_timeline_wait { handles: list(&many), points: 0, count_handles: 5000, ..right },
         drm_syncobj_timeline_wait { count_handles: u32::MAX, ..right },
-    ] {
-        let _ = p.call(&mut wrong);
-    }
+    ]);
     for handle in [0, 99, u32::MAX] {
         wait(p, &[handle], &[0], ALL | SUBMIT, Until::Soon);
     }
@@ -169,7 +167,7 @@ fn binary(p: &mut Probe) {
     let _ = p.call(&mut empty);
     for handle in [context.timeline, signaled.handle, empty.handle, 99] {
         for flags in [0, ALL, SUBMIT, AVAILABLE, 8, 16] {
-            p.with_handles("syncobjs", Space::Syncobj, &[handle]);
+            p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
             let _ = p.call(&mut drm_syncobj_wait {
                 handles: address(&handle),
                 timeout_nsec: Until::Soon.nanoseconds(),
@@ -194,9 +192,7 @@ fn binary(p: &mut Probe) {
     let _ = p.call(&mut drm_syncobj_wait::default());
 }
 
-fn query(p: &mut Probe) {
-    let Some(setup) = p.setup() else { return };
-    let Some(command) = p.command(setup.command()) else { return };
+fn query(p: &mut Probe, setup: Setup, command: Mapped) {
     let look = |p: &mut Probe| {
         for flags in [0, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED, 2] {
             let (handle, mut point) = (setup.context.timeline, u64::MAX);

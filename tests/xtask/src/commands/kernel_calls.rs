@@ -2,7 +2,7 @@
 //!
 //! The scripts are played on every simulated kernel, twice, so that what varies from run to run is found here and not in a
 //! comparison; their answers are checked in. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
-//! what differs has to be mended in the simulation, or be known with its reason. What the runs have exercised becomes a page.
+//! a difference has to be fixed in the simulation, or be listed as known with its reason. What the runs have exercised becomes a page.
 
 mod guests;
 
@@ -53,7 +53,7 @@ pub struct KernelCallsArgs {
     /// Boot this kernel with its own driver on an NPU that a program serves, and play the scripts there; `all` for every kernel on
     /// npu4 and npu1. Can be given several times
     #[arg(long, value_name = "VERSION NPU", value_parser = guests::list)]
-    vm: Vec<guests::List>,
+    vm: Vec<guests::GuestRuns>,
     /// Use this aie-npu-pci and do not build one
     #[arg(long, value_name = "FILE")]
     device_server: Option<PathBuf>,
@@ -218,7 +218,7 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     page?;
     if !report.ok {
         bail!(
-            "kernel-calls: listed above; mend the simulation, or add each difference that stays to \
+            "kernel-calls: listed above; fix the simulation, or add each difference that stays to \
              tests/kernel-calls/known.toml, with its reason"
         );
     }
