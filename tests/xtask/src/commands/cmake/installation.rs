@@ -122,6 +122,18 @@ impl Installation {
         Ok(seen.join(", "))
     }
 
+    /// The script that enters the environment of IRON finds the requirements and the worker that were installed with it.
+    pub fn environment_script(&self) -> Result<String> {
+        let script = self.prefix.join("share/ggml-hsa/env_setup.sh");
+        // It looks for its own parts first, then at its arguments, and installs nothing for these.
+        let output = Command::new("bash").args(["-c", "source \"$1\" --iron none", "bash"]).arg(&script).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if !said.contains("IRON 'none' is not known") {
+            bail!("{} does not find what was installed with it: {said}", script.display());
+        }
+        Ok("finds its parts".to_owned())
+    }
+
     /// A second build has nothing to do: it writes no file anew.
     pub fn build_again(&self, setup: &Setup) -> Result<String> {
         let library = self.build.join("lib/libggml-hsa.so");
