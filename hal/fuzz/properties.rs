@@ -5,8 +5,8 @@
 use super::artifact::KernelArtifact;
 use super::format::Words;
 use super::format::bd::ShimBd;
-use super::format::cdo::{Cdo, CdoBuilder, Command};
-use super::format::instructions::{Header, InstructionStream, InstructionWriter, Operation, Transfer};
+use super::format::cdo::{Cdo, CdoBuilder, CdoCommand};
+use super::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter, Transfer};
 use super::format::task_queue::{Direction, ShimChannel};
 use super::format::{pdi as container, reference};
 
@@ -48,7 +48,7 @@ fn check_cdo(bytes: &[u8]) {
     let twice = rebuild(&again).finish().expect("what was read can be written");
     assert_eq!(once, twice);
     for command in again.commands() {
-        if let Command::DmaWrite { data, .. } = command {
+        if let CdoCommand::DmaWrite { data, .. } = command {
             // The command word is three words before the data, or four in the long form.
             let front = if data.len() + 2 < 255 { 12 } else { 16 };
             assert_eq!((data.offset(0) - front) % 16, 0);
@@ -81,7 +81,7 @@ fn check_instructions(bytes: &[u8]) {
     let mut writer = InstructionWriter::new(stream.header());
     for operation in stream.operations() {
         writer.push(&operation);
-        if let Operation::BlockWrite { data, .. } = operation {
+        if let Instruction::BlockWrite { data, .. } = operation {
             descriptor(data);
         }
     }
@@ -133,8 +133,8 @@ fn rebuild(cdo: &Cdo<'_>) -> CdoBuilder {
 }
 
 /// The commands that do something.
-fn effects<'a>(cdo: &Cdo<'a>) -> impl Iterator<Item = Command<'a>> + use<'a> {
-    cdo.commands().filter(|command| !matches!(command, Command::Nop { .. }))
+fn effects<'a>(cdo: &Cdo<'a>) -> impl Iterator<Item = CdoCommand<'a>> + use<'a> {
+    cdo.commands().filter(|command| !matches!(command, CdoCommand::Nop { .. }))
 }
 
 /// A description that can be read can be written, and read again.
@@ -158,7 +158,7 @@ pub fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
     files.into_iter().map(|(name, bytes)| (format!("seed-{name}"), bytes)).collect()
 }
 
-/// Command lists: what a compiled design has, every command, long payloads, a description.
+/// CdoCommand lists: what a compiled design has, every command, long payloads, a description.
 fn command_lists() -> Vec<(&'static str, CdoBuilder)> {
     let core = 0x0020_0000u64;
     let mut design = CdoBuilder::new();
@@ -168,10 +168,10 @@ fn command_lists() -> Vec<(&'static str, CdoBuilder)> {
     design.write(core + 0x1_DE04, 0).mask_write(core + 0x3_2000, 1, 1);
 
     let mut every = CdoBuilder::new();
-    every.push(&Command::End).nop(&[1, 2]).push(&Command::Delay { cycles: 5 });
-    every.push(&Command::MaskPoll { address: 0x10, mask: 1, expected: 1, timeout: 9 });
+    every.push(&CdoCommand::End).nop(&[1, 2]).push(&CdoCommand::Delay { cycles: 5 });
+    every.push(&CdoCommand::MaskPoll { address: 0x10, mask: 1, expected: 1, timeout: 9 });
     let address = 0x1_0000_0010;
-    every.push(&Command::MaskPoll64 { address, mask: 1, expected: 1, timeout: 9 });
+    every.push(&CdoCommand::MaskPoll64 { address, mask: 1, expected: 1, timeout: 9 });
     every.write(address, 5).mask_write(address, 6, 7).dma_write(address, &[]);
 
     let mut long = CdoBuilder::new();
@@ -242,17 +242,17 @@ fn streams() -> Vec<(&'static str, InstructionWriter)> {
 
     let mut polls = InstructionWriter::new(header);
     let (address, value, mask) = (0x1_D204, 5, 7);
-    polls.push(&Operation::MaskPoll { address, value, mask });
-    polls.push(&Operation::MaskPollBusy { address, value, mask }).push(&Operation::Noop);
-    polls.push(&Operation::Preempt { level: 1 });
-    polls.push(&Operation::LoadPdi { id: 1, size: 2992, address: 0x4_0000_0000 });
+    polls.push(&Instruction::MaskPoll { address, value, mask });
+    polls.push(&Instruction::MaskPollBusy { address, value, mask }).push(&Instruction::Noop);
+    polls.push(&Instruction::Preempt { level: 1 });
+    polls.push(&Instruction::LoadPdi { id: 1, size: 2992, address: 0x4_0000_0000 });
 
     let mut custom = InstructionWriter::new(header);
     custom.custom(0x82, &[1, 2]).custom(0x83, &[]).custom(0x84, &[0]).custom(0xC8, &[9; 5]);
 
     let mut many = InstructionWriter::new(header);
     for argument in [0, 7, 65534] {
-        many.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 1 << 33 });
+        many.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 1 << 33 });
     }
     vec![
         ("empty", InstructionWriter::new(header)),

@@ -262,7 +262,7 @@ impl fmt::Debug for KernelArtifact {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::instructions::{Header, InstructionWriter, Operation};
+    use crate::format::instructions::{Header, Instruction, InstructionWriter};
     use crate::format::reference;
     use crate::format::task_queue::Direction;
     use rstest::rstest;
@@ -274,7 +274,7 @@ mod tests {
     fn instructions(header: Header, arguments: &[u16]) -> Vec<u8> {
         let mut writer = InstructionWriter::new(header);
         for &argument in arguments {
-            writer.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+            writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
         }
         writer.finish().unwrap()
     }
@@ -298,7 +298,7 @@ mod tests {
     fn completion_tokens_are_noticed() {
         let mut writer = InstructionWriter::new(Header::aie2(1));
         let direction = Direction::StreamToMemory;
-        writer.push(&Operation::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
+        writer.push(&Instruction::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
         let artifact = KernelArtifact::new("add", "aie2", 3, pdi("add"), writer.finish().unwrap()).unwrap();
         assert!(artifact.has_completion_token());
     }

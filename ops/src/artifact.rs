@@ -216,7 +216,7 @@ mod tests {
     use crate::tensor::DataType::{BF16, F32, I32};
     use crate::tensor::Tensor;
     use aie_hal::format::cdo::CdoBuilder;
-    use aie_hal::format::instructions::{InstructionStream, Operation as Instruction};
+    use aie_hal::format::instructions::{Instruction, InstructionStream};
     use aie_hal::format::pdi;
     use rstest::rstest;
 

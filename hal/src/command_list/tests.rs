@@ -4,7 +4,7 @@ use super::*;
 use crate::artifact::KernelArtifact;
 use crate::buffer::MemoryPool;
 use crate::error::DeviceError;
-use crate::format::instructions::{Header, InstructionWriter, Operation};
+use crate::format::instructions::{Header, Instruction, InstructionWriter};
 use crate::format::reference;
 use crate::host_function::from_fn;
 use rstest::rstest;
@@ -63,7 +63,7 @@ fn buffer(size: usize) -> Arc<dyn Buffer> {
 fn executable() -> Arc<dyn Executable> {
     let mut writer = InstructionWriter::new(Header::aie2p(1));
     for argument in 0..3 {
-        writer.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+        writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
     }
     let pdi = reference::wrap(b"add").unwrap();
     Arc::new(Loaded(KernelArtifact::new("add", "aie2p", 4, pdi, writer.finish().unwrap()).unwrap()))

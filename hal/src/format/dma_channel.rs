@@ -1,10 +1,10 @@
 //! Control registers of a tile's DMA channels.
 //!
-//! Pushing a task ([`Task`]) starts a channel. mlir-aie's PDIs also write the bit that enabled
+//! Pushing a task ([`DmaTask`]) starts a channel. mlir-aie's PDIs also write the bit that enabled
 //! channels of older hardware, under a mask of nothing. Source: aie-rt; the same on aie2 and aie2p.
 
 use super::register::{RegisterError, RegisterWrite, TileKind, within};
-use super::task_queue::{Direction, Task};
+use super::task_queue::{Direction, DmaTask};
 
 /// A DMA channel of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,7 +121,7 @@ impl DmaChannel {
     ///
     /// # Errors
     /// When the tile has no such descriptor.
-    pub fn start(self, task: Task) -> Result<RegisterWrite, RegisterError> {
+    pub fn start(self, task: DmaTask) -> Result<RegisterWrite, RegisterError> {
         let (what, last) = match self.tile {
             TileKind::Core => ("buffer descriptor of a core tile", 15),
             TileKind::Mem => ("buffer descriptor of a mem tile", 47),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn descriptors_have_limits() {
-        let task = |descriptor| Task { descriptor, repeat: 0, token: false };
+        let task = |descriptor| DmaTask { descriptor, repeat: 0, token: false };
         let shim = DmaChannel::new(TileKind::Shim, StreamToMemory, 0).unwrap();
         let mem = DmaChannel::new(TileKind::Mem, StreamToMemory, 0).unwrap();
         assert_eq!(shim.start(task(16)).unwrap_err().what, "buffer descriptor of a shim tile");

@@ -17,11 +17,11 @@
 //! the kernel. Source: the AI Engine register reference and aie-rt.
 
 use super::bd::ShimBd;
-use super::cdo::{Cdo, Command};
+use super::cdo::{Cdo, CdoCommand};
 use super::dma_channel::{ChannelControl, DmaChannel};
-use super::instructions::{InstructionStream, Operation, opcode};
+use super::instructions::{Instruction, InstructionStream, opcode};
 use super::register::TileKind;
-use super::task_queue::{Direction, Task};
+use super::task_queue::{Direction, DmaTask};
 use super::tile_location;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -126,26 +126,26 @@ struct Shims {
 }
 
 impl Shims {
-    fn configure(&mut self, command: &Command<'_>) -> Result<(), ExtentError> {
+    fn configure(&mut self, command: &CdoCommand<'_>) -> Result<(), ExtentError> {
         match *command {
-            Command::Write { address, value } => self.store(address.into(), u32::MAX, value),
-            Command::Write64 { address, value } => self.store(address, u32::MAX, value),
-            Command::MaskWrite { address, mask, value } => self.store(address.into(), mask, value),
-            Command::MaskWrite64 { address, mask, value } => self.store(address, mask, value),
-            Command::DmaWrite { address, data } => self.store_block(address, data.iter()),
-            Command::Other { opcode, .. } => Err(unknown(format!("CDO command {opcode:#05x}"))),
+            CdoCommand::Write { address, value } => self.store(address.into(), u32::MAX, value),
+            CdoCommand::Write64 { address, value } => self.store(address, u32::MAX, value),
+            CdoCommand::MaskWrite { address, mask, value } => self.store(address.into(), mask, value),
+            CdoCommand::MaskWrite64 { address, mask, value } => self.store(address, mask, value),
+            CdoCommand::DmaWrite { address, data } => self.store_block(address, data.iter()),
+            CdoCommand::Other { opcode, .. } => Err(unknown(format!("CDO command {opcode:#05x}"))),
             _ => Ok(()),
         }
     }
 
-    fn execute(&mut self, operation: &Operation<'_>) -> Result<(), ExtentError> {
+    fn execute(&mut self, operation: &Instruction<'_>) -> Result<(), ExtentError> {
         match *operation {
-            Operation::Write { address, value } => self.store(address, u32::MAX, value),
-            Operation::MaskWrite { address, value, mask } => self.store(address, mask, value),
-            Operation::BlockWrite { address, data } => self.store_block(address.into(), data.iter()),
-            Operation::AddressPatch { register, argument, offset } => self.patch(register, argument, offset),
-            Operation::LoadPdi { .. } => Err(unknown("an operation that loads another PDI".into())),
-            Operation::Custom { opcode, .. }
+            Instruction::Write { address, value } => self.store(address, u32::MAX, value),
+            Instruction::MaskWrite { address, value, mask } => self.store(address, mask, value),
+            Instruction::BlockWrite { address, data } => self.store_block(address.into(), data.iter()),
+            Instruction::AddressPatch { register, argument, offset } => self.patch(register, argument, offset),
+            Instruction::LoadPdi { .. } => Err(unknown("an operation that loads another PDI".into())),
+            Instruction::Custom { opcode, .. }
                 if !matches!(opcode, opcode::READ_REGISTERS | opcode::RECORD_TIMER | opcode::MERGE_SYNC) =>
             {
                 Err(unknown(format!("operation {opcode:#04x}")))
@@ -181,7 +181,7 @@ impl Shims {
                 if offset == channel.control() && direction == Direction::StreamToMemory {
                     change(&mut shim.control[usize::from(number)]);
                 } else if offset == channel.task_queue() {
-                    return self.start(column, direction, number, Task::decode(value & mask));
+                    return self.start(column, direction, number, DmaTask::decode(value & mask));
                 }
             }
         }
@@ -205,7 +205,7 @@ impl Shims {
     }
 
     /// Runs a task's chain of descriptors.
-    fn start(&mut self, column: u8, direction: Direction, channel: u8, task: Task) -> Result<(), ExtentError> {
+    fn start(&mut self, column: u8, direction: Direction, channel: u8, task: DmaTask) -> Result<(), ExtentError> {
         let Self { columns, extents } = self;
         let shim = columns.entry(column).or_default();
         let decided_by_packets = ChannelControl::OUT_OF_ORDER | ChannelControl::FINISH_ON_TLAST;

@@ -8,8 +8,8 @@ use super::core_control::{self, CascadeInput, CascadeOutput};
 use super::dma_channel::{ChannelControl, DmaChannel, FinishOnTlast};
 use super::lock::{DONE, Lock, LockRequest};
 use super::register::{RegisterWrite, TileKind};
-use super::stream_switch::{Port, Slot, StreamSwitch};
-use super::task_queue::{Direction, Task};
+use super::stream_switch::{PacketSlot, Port, StreamSwitch};
+use super::task_queue::{Direction, DmaTask};
 use super::{shim_mux, tile_address};
 
 /// A tile of column 0 with what is written to it, in the notation of the rows: `W address value`,
@@ -60,7 +60,7 @@ impl Tile {
     }
 
     fn start(&self, direction: Direction, channel: u8, descriptor: u8, runs: u16, token: bool) -> String {
-        let task = Task { descriptor, repeat: u8::try_from(runs - 1).unwrap(), token };
+        let task = DmaTask { descriptor, repeat: u8::try_from(runs - 1).unwrap(), token };
         self.write(self.channel(direction, channel).start(task).unwrap())
     }
 
@@ -168,7 +168,7 @@ fn words_are_those_of_the_register_library() {
     let [mem_out, mem_out_slave] = MEM.circuit(Port::Dma(2), Port::North(5));
     let [shim_out, shim_out_slave] = SHIM.circuit(Port::North(0), Port::South(2));
     let packet_master = core_switch.packet_master(Port::North(2), 3, 0x5, true).unwrap();
-    let slot = Slot { id: 0x13, mask: 0x1F, msel: 2, arbiter: 3 };
+    let slot = PacketSlot { id: 0x13, mask: 0x1F, msel: 2, arbiter: 3 };
     let mux = |direction, channel| SHIM.write(shim_mux::connect(direction, channel).unwrap());
 
     let rows = [

@@ -24,7 +24,7 @@ const HEADER_WORDS: usize = CDO_OFFSET / WORD;
 const PADDING: usize = 4;
 
 /// A header block: where it starts, and its words with their names. The checksum is the word after it.
-struct Block {
+struct HeaderBlock {
     name: &'static str,
     /// Index of the first word in the file.
     start: usize,
@@ -45,7 +45,7 @@ const TOTAL_LENGTH: usize = 2;
 
 const BUS_WIDTH: [u32; 4] = [0x0000_00DD, 0x1122_3344, 0x5566_7788, 0x99AA_BBCC];
 
-const IMAGE_HEADER_TABLE: Block = Block {
+const IMAGE_HEADER_TABLE: HeaderBlock = HeaderBlock {
     name: "image header table",
     start: 0x010 / WORD,
     fields: &[
@@ -64,7 +64,7 @@ const IMAGE_HEADER_TABLE: Block = Block {
     len: 31,
 };
 
-const IMAGE_HEADER: Block = Block {
+const IMAGE_HEADER: HeaderBlock = HeaderBlock {
     name: "image header",
     start: 0x090 / WORD,
     fields: &[
@@ -79,7 +79,7 @@ const IMAGE_HEADER: Block = Block {
     len: 15,
 };
 
-const PARTITION_HEADER: Block = Block {
+const PARTITION_HEADER: HeaderBlock = HeaderBlock {
     name: "partition header",
     start: 0x0D0 / WORD,
     fields: &[
@@ -92,7 +92,7 @@ const PARTITION_HEADER: Block = Block {
     len: 31,
 };
 
-impl Block {
+impl HeaderBlock {
     /// The block's constant words, without the checksum.
     fn constants(&self) -> Vec<u32> {
         let mut words = vec![0; self.len];
@@ -301,7 +301,7 @@ mod tests {
     /// Rewrites the checksum of the block with a word at `offset`.
     fn repair(file: &mut [u8], offset: usize) {
         let blocks = [IMAGE_HEADER_TABLE, IMAGE_HEADER, PARTITION_HEADER];
-        let holds = |block: &&Block| (block.start * WORD..(block.start + block.len) * WORD).contains(&offset);
+        let holds = |block: &&HeaderBlock| (block.start * WORD..(block.start + block.len) * WORD).contains(&offset);
         if let Some(block) = blocks.iter().find(holds) {
             let sum = checksum(Words::new(file, 0).from(block.start).iter().take(block.len));
             put_word(file, (block.start + block.len) * WORD, sum);

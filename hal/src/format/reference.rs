@@ -9,7 +9,7 @@
 //! number (high half), byte length of the whole description, and the first word of its SHA-256. The bytes
 //! follow, the last word filled up with zeros. Other commands may stand between the parts.
 
-use super::cdo::{Cdo, CdoBuilder, CdoError, Command};
+use super::cdo::{Cdo, CdoBuilder, CdoCommand, CdoError};
 use super::pdi;
 use super::words::{WORD, Words};
 use sha2::{Digest as _, Sha256};
@@ -131,7 +131,7 @@ pub fn describe(cdo: &mut CdoBuilder, description: &[u8]) -> Result<(), CdoError
 pub fn extract(cdo: &Cdo<'_>) -> Result<Option<Vec<u8>>, ReferenceError> {
     let mut whole: Option<Whole> = None;
     for command in cdo.commands() {
-        let Command::Nop { payload } = command else { continue };
+        let CdoCommand::Nop { payload } = command else { continue };
         if payload.get(0) == Some(MAGIC) {
             whole.get_or_insert_default().add(payload)?;
         }
@@ -296,7 +296,7 @@ mod tests {
         let mut cdo = CdoBuilder::new();
         describe(&mut cdo, &description(40_000)).unwrap();
         let bytes = cdo.finish().unwrap();
-        let parts: Vec<Command> = Cdo::parse(&bytes).unwrap().commands().collect();
+        let parts: Vec<CdoCommand> = Cdo::parse(&bytes).unwrap().commands().collect();
         let mut cdo = CdoBuilder::new();
         for index in order {
             cdo.push(&parts[*index]);
@@ -317,7 +317,7 @@ mod tests {
         describe(&mut cdo, other).unwrap();
         let bytes = cdo.finish().unwrap();
         let mut second = Cdo::parse(&bytes).unwrap().commands().next().map(|command| match command {
-            Command::Nop { payload } => payload.to_vec(),
+            CdoCommand::Nop { payload } => payload.to_vec(),
             other => panic!("{other:?}"),
         });
         let second = second.as_mut().unwrap();

@@ -93,7 +93,7 @@ pub enum PortError {
 
 /// One rule of a slave port for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot {
+pub struct PacketSlot {
     /// Packet id, 0 to 31, compared under `mask`.
     pub id: u8,
     /// Bits of the id that count, 0 to 31.
@@ -187,7 +187,7 @@ impl StreamSwitch {
     ///
     /// # Errors
     /// [`PortError`].
-    pub fn slot(self, slave: Port, number: u8, slot: Slot) -> Result<RegisterWrite, PortError> {
+    pub fn slot(self, slave: Port, number: u8, slot: PacketSlot) -> Result<RegisterWrite, PortError> {
         let number = within("slot of a slave port", 0, 3, number)?;
         let id = within("packet id", 0, 31, slot.id)?;
         let mask = within("mask of a packet id", 0, 31, slot.mask)?;
@@ -254,14 +254,14 @@ mod tests {
     #[test]
     fn fields_have_limits() {
         let (core, port) = (StreamSwitch(TileKind::Core), Port::West(1));
-        let slot = Slot { id: 31, mask: 31, arbiter: 7, msel: 3 };
+        let slot = PacketSlot { id: 31, mask: 31, arbiter: 7, msel: 3 };
         assert_eq!(core.slot(port, 3, slot).unwrap().value, 0x1F1F_0137);
         for (number, wrong) in [
             (4, slot),
-            (0, Slot { id: 32, ..slot }),
-            (0, Slot { mask: 32, ..slot }),
-            (0, Slot { arbiter: 8, ..slot }),
-            (0, Slot { msel: 4, ..slot }),
+            (0, PacketSlot { id: 32, ..slot }),
+            (0, PacketSlot { mask: 32, ..slot }),
+            (0, PacketSlot { arbiter: 8, ..slot }),
+            (0, PacketSlot { msel: 4, ..slot }),
         ] {
             assert!(matches!(core.slot(port, number, wrong), Err(PortError::Field(_))), "{wrong:?}");
         }

@@ -61,7 +61,7 @@ impl ShimChannel {
 
 /// An entry of a DMA channel's task queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Task {
+pub struct DmaTask {
     /// First buffer descriptor: 0 to 15 in core and shim tiles, 0 to 47 in mem tiles.
     pub descriptor: u8,
     /// How often the descriptor runs again after its first run.
@@ -70,7 +70,7 @@ pub struct Task {
     pub token: bool,
 }
 
-impl Task {
+impl DmaTask {
     const TOKEN: u32 = 1 << 31;
     /// Mem tiles use all of them, core and shim tiles the low four.
     const DESCRIPTOR: u32 = 0x3F;
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case(Task::default(), 0)]
-    #[case(Task { descriptor: 1, repeat: 0, token: true }, 0x8000_0001)]
-    #[case(Task { descriptor: 15, repeat: 255, token: false }, 0x00FF_000F)]
-    #[case(Task { descriptor: 47, repeat: 0, token: false }, 0x2F)]
-    fn tasks(#[case] task: Task, #[case] word: u32) {
+    #[case(DmaTask::default(), 0)]
+    #[case(DmaTask { descriptor: 1, repeat: 0, token: true }, 0x8000_0001)]
+    #[case(DmaTask { descriptor: 15, repeat: 255, token: false }, 0x00FF_000F)]
+    #[case(DmaTask { descriptor: 47, repeat: 0, token: false }, 0x2F)]
+    fn tasks(#[case] task: DmaTask, #[case] word: u32) {
         assert_eq!(task.encode(), word);
-        assert_eq!(Task::decode(word), task);
+        assert_eq!(DmaTask::decode(word), task);
     }
 }

@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
 use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
 use crate::error::SubmitError;
 use crate::executable::Executable;
-use crate::format::instructions::{Header, InstructionWriter, Operation};
+use crate::format::instructions::{Header, Instruction, InstructionWriter};
 use crate::format::reference;
 use crate::host_function::from_fn;
 use crate::queue::{Queue, Submission, TimelinePoint};
@@ -33,7 +33,7 @@ fn artifact(arch: &str, arguments: u16) -> KernelArtifact {
     let (header, generation) = if arch == "aie2" { (Header::aie2(1), 3) } else { (Header::aie2p(1), 4) };
     let mut writer = InstructionWriter::new(header);
     for argument in 0..arguments {
-        writer.push(&Operation::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+        writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
     }
     KernelArtifact::new("add_f32", arch, generation, reference::wrap(b"add").unwrap(), writer.finish().unwrap())
         .unwrap()

@@ -7,7 +7,7 @@ use crate::model::Model;
 use aie_driver_mock::npu::status;
 use aie_hal::artifact::KernelArtifact;
 use aie_hal::format::cdo::CdoBuilder;
-use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
+use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
 use aie_hal::format::pdi;
 use aie_hal::format::task_queue::Direction;
 use aie_hal::{ArchRegistry, HostFunction, HostFunctionError};
@@ -203,9 +203,9 @@ impl Driver {
         let mut stream = InstructionWriter::new(header);
         for argument in 0..2 {
             let register = 0x1d004 + 0x20 * u64::from(argument);
-            stream.push(&Operation::AddressPatch { register, argument, offset: 0 });
+            stream.push(&Instruction::AddressPatch { register, argument, offset: 0 });
         }
-        stream.push(&Operation::Sync {
+        stream.push(&Instruction::Sync {
             direction: Direction::StreamToMemory,
             column: 0,
             row: 0,

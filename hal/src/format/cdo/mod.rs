@@ -5,8 +5,8 @@
 //! payload; a payload of 255 words or more writes 255 in the command word and its length in the word after
 //! it. Source: Versal bootgen and the output of mlir-aie.
 //!
-//! mlir-aie's PDIs hold only [`Nop`](Command::Nop), [`Write`](Command::Write),
-//! [`MaskWrite`](Command::MaskWrite) and [`DmaWrite`](Command::DmaWrite); the CDO files that go into them
+//! mlir-aie's PDIs hold only [`Nop`](CdoCommand::Nop), [`Write`](CdoCommand::Write),
+//! [`MaskWrite`](CdoCommand::MaskWrite) and [`DmaWrite`](CdoCommand::DmaWrite); the CDO files that go into them
 //! have the 64-bit forms instead. The reader understands both and the other register commands, and hands
 //! over the rest undecoded.
 
@@ -14,7 +14,7 @@ use super::MAX_WORDS;
 use super::words::{WORD, Words, checksum, extend};
 use std::iter::FusedIterator;
 
-/// Command codes: module 1 in the high byte, API id in the low one.
+/// CdoCommand codes: module 1 in the high byte, API id in the low one.
 pub mod opcode {
     /// End of the list; not written by bootgen.
     pub const END: u16 = 0x100;
@@ -108,7 +108,7 @@ pub enum CdoError {
     Overrun {
         /// File offset of the command word.
         offset: usize,
-        /// Command code.
+        /// CdoCommand code.
         opcode: u16,
         /// Words stated.
         expected: usize,
@@ -120,7 +120,7 @@ pub enum CdoError {
     Payload {
         /// File offset of the command word.
         offset: usize,
-        /// Command code.
+        /// CdoCommand code.
         opcode: u16,
         /// Words this kind has (at least, for block writes).
         expected: usize,
@@ -141,7 +141,7 @@ pub enum CdoError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are those of the command")]
-pub enum Command<'a> {
+pub enum CdoCommand<'a> {
     /// End of the list. The reader goes on after it; bootgen does not write it.
     End,
     /// No operation. Loaders skip the payload, so it can carry data (see [`reference`](mod@super::reference)).
@@ -166,7 +166,7 @@ pub enum Command<'a> {
     Other { opcode: u16, payload: Words<'a> },
 }
 
-impl<'a> Command<'a> {
+impl<'a> CdoCommand<'a> {
     /// The command's code.
     #[must_use]
     pub fn opcode(&self) -> u16 {
@@ -315,7 +315,7 @@ pub struct Commands<'a> {
 }
 
 impl<'a> Iterator for Commands<'a> {
-    type Item = Command<'a>;
+    type Item = CdoCommand<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
         // `Cdo` is only made after this very walk succeeded.
@@ -328,7 +328,7 @@ impl<'a> Iterator for Commands<'a> {
 impl FusedIterator for Commands<'_> {}
 
 /// Decodes the first command of `words` and returns it with the words after it.
-fn next_command(words: Words<'_>) -> Result<Option<(Command<'_>, Words<'_>)>, CdoError> {
+fn next_command(words: Words<'_>) -> Result<Option<(CdoCommand<'_>, Words<'_>)>, CdoError> {
     let Some(word) = words.get(0) else { return Ok(None) };
     let offset = words.offset(0);
     if word >> 24 != 0 {
@@ -343,7 +343,7 @@ fn next_command(words: Words<'_>) -> Result<Option<(Command<'_>, Words<'_>)>, Cd
     };
     let after = words.from(start);
     let payload = after.slice(0, length).ok_or_else(|| overrun(length, after.len()))?;
-    Ok(Some((Command::decode(opcode, payload, offset)?, after.from(length))))
+    Ok(Some((CdoCommand::decode(opcode, payload, offset)?, after.from(length))))
 }
 
 /// Makes a CDO, laid out as bootgen lays it out.
@@ -363,28 +363,28 @@ impl CdoBuilder {
     }
 
     /// Adds a command as it is, with alignment in front of block writes.
-    pub fn push(&mut self, command: &Command<'_>) -> &mut Self {
+    pub fn push(&mut self, command: &CdoCommand<'_>) -> &mut Self {
         let code = command.opcode();
         let split = |address: u64| [(address >> 32) as u32, address as u32];
         match *command {
-            Command::End => self.emit(code, &[], []),
-            Command::Nop { payload } | Command::Other { payload, .. } => self.emit(code, &[], payload.iter()),
-            Command::Write { address, value } => self.emit(code, &[address, value], []),
-            Command::MaskWrite { address, mask, value } => self.emit(code, &[address, mask, value], []),
-            Command::MaskPoll { address, mask, expected, timeout } => {
+            CdoCommand::End => self.emit(code, &[], []),
+            CdoCommand::Nop { payload } | CdoCommand::Other { payload, .. } => self.emit(code, &[], payload.iter()),
+            CdoCommand::Write { address, value } => self.emit(code, &[address, value], []),
+            CdoCommand::MaskWrite { address, mask, value } => self.emit(code, &[address, mask, value], []),
+            CdoCommand::MaskPoll { address, mask, expected, timeout } => {
                 self.emit(code, &[address, mask, expected, timeout], [])
             }
-            Command::Delay { cycles } => self.emit(code, &[cycles], []),
-            Command::DmaWrite { address, data } => self.block(address, data.iter()),
-            Command::Write64 { address, value } => {
+            CdoCommand::Delay { cycles } => self.emit(code, &[cycles], []),
+            CdoCommand::DmaWrite { address, data } => self.block(address, data.iter()),
+            CdoCommand::Write64 { address, value } => {
                 let [high, low] = split(address);
                 self.emit(code, &[high, low, value], [])
             }
-            Command::MaskWrite64 { address, mask, value } => {
+            CdoCommand::MaskWrite64 { address, mask, value } => {
                 let [high, low] = split(address);
                 self.emit(code, &[high, low, mask, value], [])
             }
-            Command::MaskPoll64 { address, mask, expected, timeout } => {
+            CdoCommand::MaskPoll64 { address, mask, expected, timeout } => {
                 let [high, low] = split(address);
                 self.emit(code, &[high, low, mask, expected, timeout], [])
             }
@@ -407,12 +407,12 @@ impl CdoBuilder {
 
     /// Adds `*address = value`, in the short form where the address allows it.
     pub fn write(&mut self, address: u64, value: u32) -> &mut Self {
-        self.push(&Command::Write64 { address, value }.shortened())
+        self.push(&CdoCommand::Write64 { address, value }.shortened())
     }
 
     /// Adds `*address = (*address & !mask) | (value & mask)`, in the short form where the address allows it.
     pub fn mask_write(&mut self, address: u64, mask: u32, value: u32) -> &mut Self {
-        self.push(&Command::MaskWrite64 { address, mask, value }.shortened())
+        self.push(&CdoCommand::MaskWrite64 { address, mask, value }.shortened())
     }
 
     /// Adds a write of `data` to consecutive words from `address` on.
@@ -423,7 +423,7 @@ impl CdoBuilder {
     /// The CDO with its header.
     ///
     /// # Errors
-    /// When it is longer than [`MAX_WORDS`], or a pushed [`Command::Other`] has a known code and
+    /// When it is longer than [`MAX_WORDS`], or a pushed [`CdoCommand::Other`] has a known code and
     /// a payload that does not fit it.
     pub fn finish(&self) -> Result<Vec<u8>, CdoError> {
         let length = self.commands.len() / WORD;

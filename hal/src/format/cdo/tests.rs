@@ -17,30 +17,33 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 }
 
 /// One command of each kind with its words.
-fn every_kind() -> Vec<(Vec<u32>, Command<'static>)> {
+fn every_kind() -> Vec<(Vec<u32>, CdoCommand<'static>)> {
     static PAYLOAD: [u8; 12] = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
     let data = Words::new(&PAYLOAD, 0);
     let none = Words::new(&[], 0);
     let (address, wide) = (0x0021_DE04, 0x2_0021_DE04);
     let (mask, value, expected, timeout) = (0xF0, 0x30, 0x20, 1000);
     vec![
-        (vec![0x100], Command::End),
-        (vec![0x111], Command::Nop { payload: none }),
-        (vec![0x0003_0111, 1, 2, 3], Command::Nop { payload: data }),
-        (vec![0x0002_0103, address, value], Command::Write { address, value }),
-        (vec![0x0003_0102, address, mask, value], Command::MaskWrite { address, mask, value }),
-        (vec![0x0004_0101, address, mask, expected, timeout], Command::MaskPoll { address, mask, expected, timeout }),
-        (vec![0x0001_0104, 77], Command::Delay { cycles: 77 }),
-        (vec![0x0005_0105, 2, address, 1, 2, 3], Command::DmaWrite { address: wide, data }),
-        (vec![0x0002_0105, 2, address], Command::DmaWrite { address: wide, data: none }),
-        (vec![0x0003_0108, 2, address, value], Command::Write64 { address: wide, value }),
-        (vec![0x0004_0107, 2, address, mask, value], Command::MaskWrite64 { address: wide, mask, value }),
+        (vec![0x100], CdoCommand::End),
+        (vec![0x111], CdoCommand::Nop { payload: none }),
+        (vec![0x0003_0111, 1, 2, 3], CdoCommand::Nop { payload: data }),
+        (vec![0x0002_0103, address, value], CdoCommand::Write { address, value }),
+        (vec![0x0003_0102, address, mask, value], CdoCommand::MaskWrite { address, mask, value }),
+        (
+            vec![0x0004_0101, address, mask, expected, timeout],
+            CdoCommand::MaskPoll { address, mask, expected, timeout },
+        ),
+        (vec![0x0001_0104, 77], CdoCommand::Delay { cycles: 77 }),
+        (vec![0x0005_0105, 2, address, 1, 2, 3], CdoCommand::DmaWrite { address: wide, data }),
+        (vec![0x0002_0105, 2, address], CdoCommand::DmaWrite { address: wide, data: none }),
+        (vec![0x0003_0108, 2, address, value], CdoCommand::Write64 { address: wide, value }),
+        (vec![0x0004_0107, 2, address, mask, value], CdoCommand::MaskWrite64 { address: wide, mask, value }),
         (
             vec![0x0005_0106, 2, address, mask, expected, timeout],
-            Command::MaskPoll64 { address: wide, mask, expected, timeout },
+            CdoCommand::MaskPoll64 { address: wide, mask, expected, timeout },
         ),
-        (vec![0x0003_010C, 1, 2, 3], Command::Other { opcode: 0x10C, payload: data }),
-        (vec![0x0003_2A07, 1, 2, 3], Command::Other { opcode: 0x2A07, payload: data }),
+        (vec![0x0003_010C, 1, 2, 3], CdoCommand::Other { opcode: 0x10C, payload: data }),
+        (vec![0x0003_2A07, 1, 2, 3], CdoCommand::Other { opcode: 0x2A07, payload: data }),
     ]
 }
 
@@ -48,7 +51,7 @@ fn every_kind() -> Vec<(Vec<u32>, Command<'static>)> {
 fn every_kind_is_read_and_written() {
     for (encoded, command) in every_kind() {
         let bytes = cdo(&encoded);
-        let read: Vec<Command> = Cdo::parse(&bytes).unwrap().commands().collect();
+        let read: Vec<CdoCommand> = Cdo::parse(&bytes).unwrap().commands().collect();
         assert_eq!(read, [command]);
         // Three words in front put the command on a 16-byte offset, where block writes need no NOP.
         let front = [0x0002_0111, 0, 0];
@@ -67,15 +70,15 @@ fn payloads_of_255_words_and_more_have_the_long_form(#[case] length: usize, #[ca
     let payload: Vec<u32> = (0..length as u32).collect();
     let written = CdoBuilder::new().nop(&payload).finish().unwrap();
     assert_eq!(written, cdo(&[front, &payload].concat()));
-    let read: Vec<Command> = Cdo::parse(&written).unwrap().commands().collect();
-    assert!(matches!(read[..], [Command::Nop { payload: found }] if found.to_vec() == payload));
+    let read: Vec<CdoCommand> = Cdo::parse(&written).unwrap().commands().collect();
+    assert!(matches!(read[..], [CdoCommand::Nop { payload: found }] if found.to_vec() == payload));
 }
 
 #[test]
 fn a_short_length_in_the_long_form_is_accepted() {
     let bytes = cdo(&[0x00FF_0103, 2, 0x10, 5]);
-    let read: Vec<Command> = Cdo::parse(&bytes).unwrap().commands().collect();
-    assert_eq!(read, [Command::Write { address: 0x10, value: 5 }]);
+    let read: Vec<CdoCommand> = Cdo::parse(&bytes).unwrap().commands().collect();
+    assert_eq!(read, [CdoCommand::Write { address: 0x10, value: 5 }]);
 }
 
 #[rstest]
@@ -209,7 +212,7 @@ fn errors_name_offsets_in_the_containing_file() {
 #[test]
 fn what_cannot_be_read_is_not_written() {
     let mut builder = CdoBuilder::new();
-    builder.push(&Command::Other { opcode: opcode::WRITE, payload: Words::new(&[0; 4], 0) });
+    builder.push(&CdoCommand::Other { opcode: opcode::WRITE, payload: Words::new(&[0; 4], 0) });
     assert!(matches!(builder.finish(), Err(CdoError::Payload { opcode: opcode::WRITE, .. })));
 }
 
@@ -223,8 +226,8 @@ fn more_than_the_device_heap_is_refused() {
 }
 
 /// The commands that do something.
-fn meaning(cdo: Cdo<'_>) -> impl Iterator<Item = Command<'_>> {
-    cdo.commands().filter(|command| !matches!(command, Command::Nop { .. }))
+fn meaning(cdo: Cdo<'_>) -> impl Iterator<Item = CdoCommand<'_>> {
+    cdo.commands().filter(|command| !matches!(command, CdoCommand::Nop { .. }))
 }
 
 #[test]

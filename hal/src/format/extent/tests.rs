@@ -129,9 +129,9 @@ fn iterations_go_on_from_task_to_task_until_the_descriptor_is_written_again() {
     let once = transfer(MemoryToStream, 0, shape);
     let mut writer = stream();
     writer.transfer(&once).unwrap();
-    let push = Operation::Write {
+    let push = Instruction::Write {
         address: tile_address(2, 0, once.channel.task_queue()).into(),
-        value: Task { descriptor: 3, repeat: 1, token: false }.encode(),
+        value: DmaTask { descriptor: 3, repeat: 1, token: false }.encode(),
     };
     writer.push(&push);
     assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 768));
@@ -147,7 +147,7 @@ fn chains_are_followed() {
     let mut writer = stream();
     let address = tile_address(2, 0, ShimBd::register(9));
     writer.block_write(address, &second.shape.encode().unwrap());
-    writer.push(&Operation::AddressPatch { register: u64::from(address) + 4, argument: 1, offset: 8 });
+    writer.push(&Instruction::AddressPatch { register: u64::from(address) + 4, argument: 1, offset: 8 });
     writer.transfer(&Transfer { repeat: 1, ..transfer(MemoryToStream, 0, chained) }).unwrap();
     let found = of(&writer).unwrap();
     assert_eq!(found[0].read, extent(0..64, 128));
@@ -161,7 +161,7 @@ fn other_tiles_and_harmless_operations_do_not_matter() {
     cdo.mask_write(tile_address(2, 0, 0x1_F000).into(), 0xC00, 0x400);
     let mut writer = stream();
     writer.block_write(tile_address(2, 2, 0x1_D000), &[1; 6]).custom(0x82, &[1]).custom(0x83, &[]).custom(0x84, &[0]);
-    writer.push(&Operation::Write { address: tile_address(2, 2, 0x1_D204).into(), value: 1 });
+    writer.push(&Instruction::Write { address: tile_address(2, 2, 0x1_D204).into(), value: 1 });
     writer.transfer(&linear(StreamToMemory, 0, 4)).unwrap();
     assert_eq!(extents(&cdo, &writer).unwrap()[0].written, extent(0..16, 16));
 }
@@ -172,13 +172,13 @@ fn changes_of_single_words_count() {
     let whole = linear(MemoryToStream, 0, 64);
     let register = tile_address(2, 0, ShimBd::register(3));
     writer.block_write(register, &whole.shape.encode().unwrap());
-    writer.push(&Operation::Write { address: register.into(), value: 10 });
-    writer.push(&Operation::AddressPatch { register: u64::from(register) + 4, argument: 0, offset: 0 });
+    writer.push(&Instruction::Write { address: register.into(), value: 10 });
+    writer.push(&Instruction::AddressPatch { register: u64::from(register) + 4, argument: 0, offset: 0 });
     // The packet fields beside the high half of the address leave it alone.
-    let fields = Operation::MaskWrite { address: u64::from(register) + 8, value: 1 << 19, mask: 0x1F << 19 };
+    let fields = Instruction::MaskWrite { address: u64::from(register) + 8, value: 1 << 19, mask: 0x1F << 19 };
     writer.push(&fields);
     let queue = tile_address(2, 0, whole.channel.task_queue());
-    writer.push(&Operation::MaskWrite { address: queue.into(), value: 3, mask: u32::MAX });
+    writer.push(&Instruction::MaskWrite { address: queue.into(), value: 3, mask: u32::MAX });
     assert_eq!(of(&writer).unwrap()[0].read, extent(0..40, 40));
 }
 
@@ -193,39 +193,39 @@ fn offsets_that_are_no_memory_do_not_wrap() {
 #[rstest]
 #[case::operation(|w: &mut InstructionWriter| { w.custom(0xC8, &[]); }, "operation 0xc8 may change what is moved")]
 #[case::pdi(
-    |w: &mut InstructionWriter| { w.push(&Operation::LoadPdi { id: 1, size: 16, address: 0 }); },
+    |w: &mut InstructionWriter| { w.push(&Instruction::LoadPdi { id: 1, size: 16, address: 0 }); },
     "an operation that loads another PDI may change what is moved"
 )]
 #[case::out_of_order(
     |w: &mut InstructionWriter| {
-        w.push(&Operation::MaskWrite { address: 0x0401_D208, value: 8, mask: 8 });
+        w.push(&Instruction::MaskWrite { address: 0x0401_D208, value: 8, mask: 8 });
         w.transfer(&linear(StreamToMemory, 1, 4)).unwrap();
     },
     "column 2: the packets that arrive decide what S2MM channel 1 of the shim writes"
 )]
 #[case::tlast(
     |w: &mut InstructionWriter| {
-        w.push(&Operation::Write { address: 0x0401_D208, value: 1 << 16 });
+        w.push(&Instruction::Write { address: 0x0401_D208, value: 1 << 16 });
         w.transfer(&linear(StreamToMemory, 1, 4)).unwrap();
     },
     "column 2: the packets that arrive decide what S2MM channel 1 of the shim writes"
 )]
 #[case::no_descriptor(
-    |w: &mut InstructionWriter| { w.push(&Operation::Write { address: 0x1_D214, value: 5 }); },
+    |w: &mut InstructionWriter| { w.push(&Instruction::Write { address: 0x1_D214, value: 5 }); },
     "column 0: descriptor 5 of the shim is started although it is not valid"
 )]
 #[case::no_argument(
     |w: &mut InstructionWriter| {
         w.block_write(0x1_D000, &ShimBd::linear(4, 3).encode().unwrap());
-        w.push(&Operation::Write { address: 0x1_D214, value: 0 });
+        w.push(&Instruction::Write { address: 0x1_D214, value: 0 });
     },
     "column 0: descriptor 0 of the shim has an address of no argument"
 )]
 #[case::address_written_over(
     |w: &mut InstructionWriter| {
         w.transfer(&linear(MemoryToStream, 0, 4)).unwrap();
-        w.push(&Operation::Write { address: 0x0401_D064, value: 0x1000 });
-        w.push(&Operation::Write { address: 0x0401_D214, value: 3 });
+        w.push(&Instruction::Write { address: 0x0401_D064, value: 0x1000 });
+        w.push(&Instruction::Write { address: 0x0401_D214, value: 3 });
     },
     "column 2: descriptor 3 of the shim has an address of no argument"
 )]
@@ -239,13 +239,13 @@ fn offsets_that_are_no_memory_do_not_wrap() {
 )]
 #[case::never_started(
     |w: &mut InstructionWriter| {
-        w.push(&Operation::AddressPatch { register: 0x0401_D024, argument: 0, offset: 0 });
+        w.push(&Instruction::AddressPatch { register: 0x0401_D024, argument: 0, offset: 0 });
     },
     "column 2: descriptor 1 of the shim has the address of an argument and is not started"
 )]
 #[case::other_register(
     |w: &mut InstructionWriter| {
-        w.push(&Operation::AddressPatch { register: 0x0401_D028, argument: 0, offset: 0 });
+        w.push(&Instruction::AddressPatch { register: 0x0401_D028, argument: 0, offset: 0 });
     },
     "an address in register 0x401d028 may change what is moved"
 )]
@@ -264,7 +264,7 @@ fn offsets_that_are_no_memory_do_not_wrap() {
     "column 2: descriptor 3 of the shim is at an iteration that it does not have"
 )]
 #[case::wide_address(
-    |w: &mut InstructionWriter| { w.push(&Operation::Write { address: 1 << 32, value: 5 }); },
+    |w: &mut InstructionWriter| { w.push(&Instruction::Write { address: 1 << 32, value: 5 }); },
     "a write to 0x100000000 may change what is moved"
 )]
 fn what_cannot_be_told_says_why(#[case] add: fn(&mut InstructionWriter), #[case] expected: &str) {
@@ -284,12 +284,12 @@ fn the_configuration_counts() {
     cdo.mask_write(tile_address(2, 0, 0x1_D208).into(), 3 << 16, 1 << 16);
     assert_eq!(extents(&cdo, &writer), Err(ExtentError::Packets { column: 2, channel: 1 }));
     let mut cdo = CdoBuilder::new();
-    cdo.push(&Command::Delay { cycles: 1 });
+    cdo.push(&CdoCommand::Delay { cycles: 1 });
     assert!(extents(&cdo, &writer).is_ok());
     let words = [0x0001_01FE, 5];
     let payload: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
     let payload = crate::format::Words::new(&payload, 0);
-    cdo.push(&Command::Other { opcode: 0x10C, payload });
+    cdo.push(&CdoCommand::Other { opcode: 0x10C, payload });
     let message = extents(&cdo, &writer).unwrap_err().to_string();
     assert_eq!(message, "CDO command 0x10c may change what is moved");
 }

@@ -1,10 +1,10 @@
 //! NPU instruction streams, transaction format 0.1: what the command processor does for each dispatch.
 //!
 //! A header of four words is followed by operations. The standard way to move one operand is: write a shim
-//! buffer descriptor ([`Operation::BlockWrite`]), patch the argument's address into it
-//! ([`Operation::AddressPatch`]), ask for a completion token if one is waited for
-//! ([`Operation::MaskWrite`]), start the channel's queue ([`Operation::Write`]), and wait
-//! ([`Operation::Sync`]). [`InstructionWriter::transfer`] writes that sequence. Source: aie-rt's transaction
+//! buffer descriptor ([`Instruction::BlockWrite`]), patch the argument's address into it
+//! ([`Instruction::AddressPatch`]), ask for a completion token if one is waited for
+//! ([`Instruction::MaskWrite`]), start the channel's queue ([`Instruction::Write`]), and wait
+//! ([`Instruction::Sync`]). [`InstructionWriter::transfer`] writes that sequence. Source: aie-rt's transaction
 //! structs and the output of mlir-aie. Masked writes and polls have 28 bytes from mlir-aie and 32 from aie-rt, whose
 //! structure ends with a word of padding; both are read, and 28 are written.
 //!
@@ -22,7 +22,7 @@ use super::task_queue::Direction;
 use super::words::{WORD, Words};
 use std::iter::FusedIterator;
 
-/// Operation codes: the low byte of an operation's first word.
+/// Operation codes: the low byte of an instruction's first word.
 pub mod opcode {
     /// Write a register.
     pub const WRITE: u8 = 0x00;
@@ -203,7 +203,7 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are those of the operation")]
-pub enum Operation<'a> {
+pub enum Instruction<'a> {
     /// `*address = value`. Also used for runtime parameters and locks.
     Write { address: u64, value: u32 },
     /// Writes `data` to consecutive registers; mlir-aie writes one buffer descriptor at a time.
@@ -229,7 +229,7 @@ pub enum Operation<'a> {
     Custom { opcode: u8, payload: Words<'a> },
 }
 
-impl<'a> Operation<'a> {
+impl<'a> Instruction<'a> {
     /// Decodes the first operation of `words` and returns it with the words after it.
     fn decode(words: Words<'a>) -> Result<Option<(Self, Words<'a>)>, InstructionError> {
         let Some(first) = words.get(0) else { return Ok(None) };
@@ -360,13 +360,13 @@ impl<'a> InstructionStream<'a> {
             has_completion_token: false,
         };
         let (mut rest, mut count) = (stream.operations, 0);
-        while let Some((operation, after)) = Operation::decode(rest)? {
+        while let Some((operation, after)) = Instruction::decode(rest)? {
             match operation {
-                Operation::AddressPatch { argument, .. } => {
+                Instruction::AddressPatch { argument, .. } => {
                     stream.argument_count = stream.argument_count.max(usize::from(argument) + 1);
                 }
-                Operation::Sync { .. } => stream.has_completion_token = true,
-                Operation::Custom { opcode: opcode::MERGE_SYNC, .. } => {
+                Instruction::Sync { .. } => stream.has_completion_token = true,
+                Instruction::Custom { opcode: opcode::MERGE_SYNC, .. } => {
                     stream.has_completion_token = true;
                 }
                 _ => {}
@@ -415,11 +415,11 @@ pub struct Operations<'a> {
 }
 
 impl<'a> Iterator for Operations<'a> {
-    type Item = Operation<'a>;
+    type Item = Instruction<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
         // `InstructionStream` is only made after this very walk succeeded.
-        let (operation, rest) = Operation::decode(self.rest).ok()??;
+        let (operation, rest) = Instruction::decode(self.rest).ok()??;
         self.rest = rest;
         Some(operation)
     }

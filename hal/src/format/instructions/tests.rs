@@ -127,14 +127,14 @@ fn one_in_one_out_is_read() {
     assert_eq!(stream.header(), Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     assert_eq!(stream.argument_count(), 2);
     assert!(stream.has_completion_token());
-    let operations: Vec<Operation> = stream.operations().collect();
+    let operations: Vec<Instruction> = stream.operations().collect();
     assert_eq!(operations.len(), 8);
-    assert!(matches!(operations[0], Operation::BlockWrite { address: 0x1_D000, data } if data.len() == 8));
-    assert_eq!(operations[1], Operation::AddressPatch { register: 0x1_D004, argument: 0, offset: 0 });
-    assert_eq!(operations[2], Operation::Write { address: 0x1_D214, value: 0 });
-    assert_eq!(operations[5], Operation::MaskWrite { address: 0x1_D200, value: 0xF00, mask: 0x1F00 });
+    assert!(matches!(operations[0], Instruction::BlockWrite { address: 0x1_D000, data } if data.len() == 8));
+    assert_eq!(operations[1], Instruction::AddressPatch { register: 0x1_D004, argument: 0, offset: 0 });
+    assert_eq!(operations[2], Instruction::Write { address: 0x1_D214, value: 0 });
+    assert_eq!(operations[5], Instruction::MaskWrite { address: 0x1_D200, value: 0xF00, mask: 0x1F00 });
     let sync =
-        Operation::Sync { direction: Direction::StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 };
+        Instruction::Sync { direction: Direction::StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 };
     assert_eq!(operations[7], sync);
 }
 
@@ -150,34 +150,34 @@ fn headers(#[case] header: Header, #[case] words: [u32; 2]) {
 }
 
 /// One operation of each kind with its words.
-fn every_kind() -> Vec<(Vec<u32>, Operation<'static>)> {
+fn every_kind() -> Vec<(Vec<u32>, Instruction<'static>)> {
     static DATA: [u8; 8] = [1, 0, 0, 0, 2, 0, 0, 0];
     let data = Words::new(&DATA, 0);
     let none = Words::new(&[], 0);
     let (address, value, mask) = (0x2_0021_D204, 5, 7);
     let (direction, column, row) = (Direction::MemoryToStream, 3, 0);
     vec![
-        (vec![0, 0, 0x0021_D204, 2, 5, 24], Operation::Write { address, value }),
-        (vec![1, 0, 0x1_D000, 24, 1, 2], Operation::BlockWrite { address: 0x1_D000, data }),
-        (vec![1, 0, 0x1_D000, 16], Operation::BlockWrite { address: 0x1_D000, data: none }),
-        (vec![3, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskWrite { address, value, mask }),
-        (vec![4, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskPoll { address, value, mask }),
-        (vec![7, 0, 0x0021_D204, 2, 5, 7, 28], Operation::MaskPollBusy { address, value, mask }),
-        (vec![5], Operation::Noop),
-        (vec![0x206], Operation::Preempt { level: 2 }),
-        (vec![0x0009_0008, 3000, 0x1000, 4], Operation::LoadPdi { id: 9, size: 3000, address: 0x4_0000_1000 }),
+        (vec![0, 0, 0x0021_D204, 2, 5, 24], Instruction::Write { address, value }),
+        (vec![1, 0, 0x1_D000, 24, 1, 2], Instruction::BlockWrite { address: 0x1_D000, data }),
+        (vec![1, 0, 0x1_D000, 16], Instruction::BlockWrite { address: 0x1_D000, data: none }),
+        (vec![3, 0, 0x0021_D204, 2, 5, 7, 28], Instruction::MaskWrite { address, value, mask }),
+        (vec![4, 0, 0x0021_D204, 2, 5, 7, 28], Instruction::MaskPoll { address, value, mask }),
+        (vec![7, 0, 0x0021_D204, 2, 5, 7, 28], Instruction::MaskPollBusy { address, value, mask }),
+        (vec![5], Instruction::Noop),
+        (vec![0x206], Instruction::Preempt { level: 2 }),
+        (vec![0x0009_0008, 3000, 0x1000, 4], Instruction::LoadPdi { id: 9, size: 3000, address: 0x4_0000_1000 }),
         (
             vec![0x80, 16, 0x0003_0001, 0x0102_0100],
-            Operation::Sync { direction, column, row, columns: 2, rows: 1, channel: 1 },
+            Instruction::Sync { direction, column, row, columns: 2, rows: 1, channel: 1 },
         ),
         (
             vec![0x81, 48, 0, 0, 0, 0, 0x0601_D004, 0, 4, 0, 0x100, 1],
-            Operation::AddressPatch { register: 0x0601_D004, argument: 4, offset: 0x1_0000_0100 },
+            Instruction::AddressPatch { register: 0x0601_D004, argument: 4, offset: 0x1_0000_0100 },
         ),
-        (vec![0x82, 16, 1, 2], Operation::Custom { opcode: opcode::READ_REGISTERS, payload: data }),
-        (vec![0x83, 8], Operation::Custom { opcode: opcode::RECORD_TIMER, payload: none }),
-        (vec![0x84, 16, 1, 2], Operation::Custom { opcode: opcode::MERGE_SYNC, payload: data }),
-        (vec![0xF7, 16, 1, 2], Operation::Custom { opcode: 0xF7, payload: data }),
+        (vec![0x82, 16, 1, 2], Instruction::Custom { opcode: opcode::READ_REGISTERS, payload: data }),
+        (vec![0x83, 8], Instruction::Custom { opcode: opcode::RECORD_TIMER, payload: none }),
+        (vec![0x84, 16, 1, 2], Instruction::Custom { opcode: opcode::MERGE_SYNC, payload: data }),
+        (vec![0xF7, 16, 1, 2], Instruction::Custom { opcode: 0xF7, payload: data }),
     ]
 }
 
@@ -185,10 +185,10 @@ fn every_kind() -> Vec<(Vec<u32>, Operation<'static>)> {
 fn every_kind_is_read_and_written() {
     for (words, operation) in every_kind() {
         let file = stream(2, &[&words[..], &[5]].concat());
-        let read: Vec<Operation> = InstructionStream::parse(&file).unwrap().operations().collect();
-        assert_eq!(read, [operation, Operation::Noop]);
+        let read: Vec<Instruction> = InstructionStream::parse(&file).unwrap().operations().collect();
+        assert_eq!(read, [operation, Instruction::Noop]);
         let mut writer = InstructionWriter::new(Header::aie2p(1));
-        writer.push(&operation).push(&Operation::Noop);
+        writer.push(&operation).push(&Instruction::Noop);
         assert_eq!(writer.finish().unwrap(), file, "{operation:?}");
     }
 }
@@ -225,13 +225,13 @@ fn transfers_on_other_columns_have_their_addresses() {
     let mut writer = InstructionWriter::new(Header::aie2p(4));
     writer.transfer(&output).unwrap().wait(&output);
     let file = writer.finish().unwrap();
-    let operations: Vec<Operation> = InstructionStream::parse(&file).unwrap().operations().collect();
-    assert!(matches!(operations[0], Operation::BlockWrite { address: 0x0601_D1E0, .. }));
-    let patch = Operation::AddressPatch { register: 0x0601_D1E4, argument: 2, offset: 256 };
+    let operations: Vec<Instruction> = InstructionStream::parse(&file).unwrap().operations().collect();
+    assert!(matches!(operations[0], Instruction::BlockWrite { address: 0x0601_D1E0, .. }));
+    let patch = Instruction::AddressPatch { register: 0x0601_D1E4, argument: 2, offset: 256 };
     assert_eq!(operations[1], patch);
-    assert_eq!(operations[2], Operation::MaskWrite { address: 0x0601_D208, value: 0xF00, mask: 0x1F00 });
-    assert_eq!(operations[3], Operation::Write { address: 0x0601_D20C, value: 0x8004_000F });
-    assert!(matches!(operations[4], Operation::Sync { column: 3, channel: 1, .. }));
+    assert_eq!(operations[2], Instruction::MaskWrite { address: 0x0601_D208, value: 0xF00, mask: 0x1F00 });
+    assert_eq!(operations[3], Instruction::Write { address: 0x0601_D20C, value: 0x8004_000F });
+    assert!(matches!(operations[4], Instruction::Sync { column: 3, channel: 1, .. }));
 }
 
 #[test]
@@ -331,7 +331,7 @@ fn what_cannot_be_read_is_not_written() {
     let writer = || InstructionWriter::new(Header::aie2p(1));
     let known = writer().custom(opcode::ADDRESS_PATCH, &[1, 2]).finish();
     assert!(matches!(known, Err(InstructionError::Overrun { .. })), "{known:?}");
-    let patch = Operation::AddressPatch { register: 0, argument: u16::MAX, offset: 0 };
+    let patch = Instruction::AddressPatch { register: 0, argument: u16::MAX, offset: 0 };
     let wide = writer().push(&patch).finish();
     assert!(matches!(wide, Err(InstructionError::Field { field: "argument index", .. })), "{wide:?}");
 }
@@ -341,7 +341,7 @@ fn more_than_the_device_heap_is_refused() {
     let mut writer = InstructionWriter::new(Header::aie2p(1));
     writer.block_write(0, &vec![0; MAX_WORDS - HEADER_WORDS - 4]);
     assert_eq!(writer.finish().unwrap().len(), MAX_WORDS * WORD);
-    writer.push(&Operation::Noop);
+    writer.push(&Instruction::Noop);
     assert_eq!(writer.finish(), Err(InstructionError::TooLong { found: MAX_WORDS + 1 }));
 }
 

@@ -1,8 +1,8 @@
 //! The standard sequence that moves one operand through a shim DMA.
 
-use super::{InstructionWriter, Operation};
+use super::{Instruction, InstructionWriter};
 use crate::format::bd::{BdError, ShimBd};
-use crate::format::task_queue::{ShimChannel, Task};
+use crate::format::task_queue::{DmaTask, ShimChannel};
 use crate::format::tile_address;
 
 /// One run of a shim DMA channel over an argument.
@@ -43,29 +43,29 @@ impl InstructionWriter {
         let at = |offset| tile_address(transfer.column, 0, offset);
         let register = at(ShimBd::register(transfer.descriptor));
         self.block_write(register, &words);
-        self.push(&Operation::AddressPatch {
+        self.push(&Instruction::AddressPatch {
             register: (register + 4).into(),
             argument: transfer.argument,
             offset: transfer.offset,
         });
         if transfer.token {
-            self.push(&Operation::MaskWrite {
+            self.push(&Instruction::MaskWrite {
                 address: at(transfer.channel.control()).into(),
                 value: Transfer::CONTROLLER,
                 mask: Transfer::CONTROLLER_MASK,
             });
         }
         let Transfer { descriptor, repeat, token, .. } = *transfer;
-        self.push(&Operation::Write {
+        self.push(&Instruction::Write {
             address: at(transfer.channel.task_queue()).into(),
-            value: Task { descriptor, repeat, token }.encode(),
+            value: DmaTask { descriptor, repeat, token }.encode(),
         });
         Ok(self)
     }
 
     /// Adds the wait for the completion token of `transfer`.
     pub fn wait(&mut self, transfer: &Transfer) -> &mut Self {
-        self.push(&Operation::Sync {
+        self.push(&Instruction::Sync {
             direction: transfer.channel.direction,
             column: transfer.column,
             row: 0,

@@ -1,8 +1,8 @@
 //! Making instruction streams.
 
 use super::{
-    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, HEADER_WORDS, Header, InstructionError, InstructionStream, MASK_BYTES,
-    MAX_WORDS, Operation, PATCH_BYTES, SYNC_BYTES, WORD, WRITE_BYTES, opcode,
+    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, HEADER_WORDS, Header, Instruction, InstructionError, InstructionStream,
+    MASK_BYTES, MAX_WORDS, PATCH_BYTES, SYNC_BYTES, WORD, WRITE_BYTES, opcode,
 };
 use crate::format::words::extend;
 
@@ -22,36 +22,38 @@ impl InstructionWriter {
     }
 
     /// Adds an operation.
-    pub fn push(&mut self, operation: &Operation<'_>) -> &mut Self {
+    pub fn push(&mut self, operation: &Instruction<'_>) -> &mut Self {
         match *operation {
-            Operation::Write { address, value } => {
+            Instruction::Write { address, value } => {
                 let [low, high] = split(address);
                 self.emit(opcode::WRITE, &[0, low, high, value, WRITE_BYTES], [])
             }
-            Operation::BlockWrite { address, data } => self.block(address, data.iter()),
-            Operation::MaskWrite { address, value, mask } => self.masked(opcode::MASK_WRITE, address, value, mask),
-            Operation::MaskPoll { address, value, mask } => self.masked(opcode::MASK_POLL, address, value, mask),
-            Operation::MaskPollBusy { address, value, mask } => {
+            Instruction::BlockWrite { address, data } => self.block(address, data.iter()),
+            Instruction::MaskWrite { address, value, mask } => self.masked(opcode::MASK_WRITE, address, value, mask),
+            Instruction::MaskPoll { address, value, mask } => self.masked(opcode::MASK_POLL, address, value, mask),
+            Instruction::MaskPollBusy { address, value, mask } => {
                 self.masked(opcode::MASK_POLL_BUSY, address, value, mask)
             }
-            Operation::Noop => self.emit(opcode::NOOP, &[], []),
-            Operation::Preempt { level } => self.emit_word(u32::from_le_bytes([opcode::PREEMPT, level, 0, 0]), &[], []),
-            Operation::LoadPdi { id, size, address } => {
+            Instruction::Noop => self.emit(opcode::NOOP, &[], []),
+            Instruction::Preempt { level } => {
+                self.emit_word(u32::from_le_bytes([opcode::PREEMPT, level, 0, 0]), &[], [])
+            }
+            Instruction::LoadPdi { id, size, address } => {
                 let [low, high] = split(address);
                 self.emit_word(u32::from(opcode::LOAD_PDI) | (u32::from(id) << 16), &[size, low, high], [])
             }
-            Operation::Sync { direction, column, row, columns, rows, channel } => {
+            Instruction::Sync { direction, column, row, columns, rows, channel } => {
                 let tile = u32::from_le_bytes([direction.code(), row, column, 0]);
                 let shape = u32::from_le_bytes([0, rows, columns, channel]);
                 self.emit(opcode::SYNC, &[SYNC_BYTES, tile, shape], [])
             }
-            Operation::AddressPatch { register, argument, offset } => {
+            Instruction::AddressPatch { register, argument, offset } => {
                 let ([register, register_high], [low, high]) = (split(register), split(offset));
                 let argument = [u32::from(argument), 0];
                 let words = [register, register_high, argument[0], argument[1], low, high];
                 self.emit(opcode::ADDRESS_PATCH, &[PATCH_BYTES, 0, 0, 0, 0], words)
             }
-            Operation::Custom { opcode, payload } => {
+            Instruction::Custom { opcode, payload } => {
                 let size = stated_size(CUSTOM_HEADER_BYTES, payload.len());
                 self.emit(opcode, &[size], payload.iter())
             }

@@ -11,8 +11,8 @@ use crate::output;
 use crate::session::Options;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
-use aie_hal::format::cdo::{CdoBuilder, Command};
-use aie_hal::format::instructions::{Header, InstructionWriter, Operation, Transfer};
+use aie_hal::format::cdo::{CdoBuilder, CdoCommand};
+use aie_hal::format::instructions::{Header, Instruction, InstructionWriter, Transfer};
 use aie_hal::format::pdi;
 use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, ArchRegistry};
@@ -153,8 +153,8 @@ fn writers(arch: &Arch) -> Result<Vec<Sample>> {
     for words in [1, 8, 252, 253, 254, 255, 256, 4096] {
         cdo.dma_write(0x0022_0000, &vec![words; words as usize]).write(0x0021_DE04, words);
     }
-    cdo.push(&Command::MaskPoll { address: 0x0021_DF00, mask: 3, expected: 1, timeout: 1000 });
-    cdo.push(&Command::Delay { cycles: 100 });
+    cdo.push(&CdoCommand::MaskPoll { address: 0x0021_DF00, mask: 3, expected: 1, timeout: 1000 });
+    cdo.push(&CdoCommand::Delay { cycles: 100 });
     let mut stream = InstructionWriter::new(Header {
         generation: arch.dev_gen,
         rows: small(arch.array.rows)?,
@@ -190,8 +190,8 @@ fn writers(arch: &Arch) -> Result<Vec<Sample>> {
         }
     }
     stream.block_write(0x001A_0000, &[1, 2, 3, 4, 5, 6, 7, 8]).block_write(0x0021_D000, &[9; 6]);
-    stream.push(&Operation::MaskPoll { address: 0x0001_D228, value: 1, mask: 3 });
-    stream.push(&Operation::MaskPollBusy { address: 0x0001_D228, value: 1, mask: 3 }).push(&Operation::Noop);
+    stream.push(&Instruction::MaskPoll { address: 0x0001_D228, value: 1, mask: 3 });
+    stream.push(&Instruction::MaskPollBusy { address: 0x0001_D228, value: 1, mask: 3 }).push(&Instruction::Noop);
     Ok(vec![
         Sample { name: format!("{}/every-command", arch.name), file: File::Pdi(pdi::write(&cdo)?) },
         Sample { name: format!("{}/every-operation", arch.name), file: File::Instructions(stream.finish()?) },

@@ -3,7 +3,7 @@
 use crate::process::run_helper;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
-use aie_hal::format::instructions::{InstructionStream, Operation};
+use aie_hal::format::instructions::{Instruction, InstructionStream};
 use aie_hal::format::task_queue::Direction;
 use anyhow::{Context, Result, bail, ensure};
 use object::read::elf::ElfFile32;
@@ -81,31 +81,31 @@ fn disassembly(stream: &InstructionStream<'_>) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for operation in stream.operations() {
         lines.push(match operation {
-            Operation::Write { address, value } => format!("XAIE_IO_WRITE @{address:#x}, {value:#x}"),
-            Operation::BlockWrite { address, data } => {
+            Instruction::Write { address, value } => format!("XAIE_IO_WRITE @{address:#x}, {value:#x}"),
+            Instruction::BlockWrite { address, data } => {
                 lines.push(format!("XAIE_IO_BLOCKWRITE @{address:#x}, [{}]", data.len()));
                 let words = data.iter().enumerate();
                 lines.extend(words.map(|(index, word)| format!("XAIE_IO_BLOCKWRITE.{index} {word:#x}")));
                 continue;
             }
-            Operation::MaskWrite { address, value, mask } => {
+            Instruction::MaskWrite { address, value, mask } => {
                 format!("XAIE_IO_MASKWRITE @{address:#x}, {mask:#x}(), {value:#x}")
             }
-            Operation::MaskPoll { address, value, mask } => {
+            Instruction::MaskPoll { address, value, mask } => {
                 format!("XAIE_IO_MASKPOLL @{address:#x}, {mask:#x}()=={value:#x}")
             }
-            Operation::MaskPollBusy { address, value, mask } => {
+            Instruction::MaskPollBusy { address, value, mask } => {
                 format!("XAIE_IO_MASKPOLL_BUSY @{address:#x}, {mask:#x}()=={value:#x}")
             }
-            Operation::Noop => "XAIE_IO_NOOP".to_owned(),
-            Operation::Sync { direction, column, row, columns, rows, channel } => {
+            Instruction::Noop => "XAIE_IO_NOOP".to_owned(),
+            Instruction::Sync { direction, column, row, columns, rows, channel } => {
                 let direction = match direction {
                     Direction::StreamToMemory => "DMA_S2MM",
                     Direction::MemoryToStream => "DMA_MM2S",
                 };
                 format!("XAIE_IO_CUSTOM_OP_TCT R[{row}]+{rows}, C[{column}]+{columns}, #{direction}, {channel}")
             }
-            Operation::AddressPatch { register, argument, offset } => {
+            Instruction::AddressPatch { register, argument, offset } => {
                 format!("XAIE_IO_CUSTOM_OP_DDR_PATCH @{register:#x}, #{argument}, +{offset:#x}")
             }
             other => bail!("this program does not know what aiebu prints for {other:?}"),
@@ -160,13 +160,13 @@ fn places(stream: &InstructionStream<'_>) -> Result<Vec<Place>> {
     let mut offset = HEADER_BYTES;
     for operation in stream.operations() {
         match operation {
-            Operation::BlockWrite { address, data } => {
+            Instruction::BlockWrite { address, data } => {
                 let words: Option<[u32; 8]> = data.to_vec().try_into().ok();
                 // Behind the four words of the operation itself.
                 let descriptor = words.map(|words| ShimBd::decode(&words)).unwrap_or_default();
                 descriptors.insert(address.into(), (offset + 16, descriptor));
             }
-            Operation::AddressPatch { register, argument, .. } => {
+            Instruction::AddressPatch { register, argument, .. } => {
                 let (place, descriptor) =
                     descriptors.get(&(register - 4)).context("a patch without a buffer descriptor")?;
                 places.push((*place, usize::from(argument), 4 * u64::from(descriptor.length)));
@@ -179,15 +179,15 @@ fn places(stream: &InstructionStream<'_>) -> Result<Vec<Place>> {
 }
 
 /// Bytes of an operation in the stream.
-fn length(operation: &Operation<'_>) -> Result<u64> {
+fn length(operation: &Instruction<'_>) -> Result<u64> {
     Ok(match operation {
-        Operation::Write { .. } => 24,
-        Operation::BlockWrite { data, .. } => 16 + 4 * data.len() as u64,
-        Operation::MaskWrite { .. } | Operation::MaskPoll { .. } | Operation::MaskPollBusy { .. } => 28,
-        Operation::Noop | Operation::Preempt { .. } => 4,
-        Operation::Sync { .. } | Operation::LoadPdi { .. } => 16,
-        Operation::AddressPatch { .. } => 48,
-        Operation::Custom { payload, .. } => 8 + 4 * payload.len() as u64,
+        Instruction::Write { .. } => 24,
+        Instruction::BlockWrite { data, .. } => 16 + 4 * data.len() as u64,
+        Instruction::MaskWrite { .. } | Instruction::MaskPoll { .. } | Instruction::MaskPollBusy { .. } => 28,
+        Instruction::Noop | Instruction::Preempt { .. } => 4,
+        Instruction::Sync { .. } | Instruction::LoadPdi { .. } => 16,
+        Instruction::AddressPatch { .. } => 48,
+        Instruction::Custom { payload, .. } => 8 + 4 * payload.len() as u64,
         other => bail!("this program does not know the length of {other:?}"),
     })
 }

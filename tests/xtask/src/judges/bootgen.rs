@@ -2,7 +2,7 @@
 
 use crate::process::run_helper;
 use crate::testbed::Testbed;
-use aie_hal::format::cdo::{Cdo, Command as CdoCommand};
+use aie_hal::format::cdo::{Cdo, CdoCommand};
 use aie_hal::format::pdi::{CDO_OFFSET, Pdi};
 use anyhow::{Context, Result, bail, ensure};
 use regex::Regex;

@@ -5,7 +5,7 @@ use crate::journal::Journal;
 use crate::node::{Device, File, MapRequest, Mappings};
 use crate::settings::Settings;
 use aie_hal::artifact::KernelArtifact;
-use aie_hal::format::instructions::{Header, InstructionWriter, Operation};
+use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
 use aie_hal::format::{pdi::Pdi, reference};
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, from_fn};
 use amdxdna_sys::ert::{self, opcode};
@@ -159,7 +159,7 @@ impl Rig {
     pub(super) fn instructions(&self) -> (u32, u32) {
         let mut writer = InstructionWriter::new(Header::aie2p(1));
         for argument in 0..2 {
-            writer.push(&Operation::AddressPatch { register: 0x1_d004, argument, offset: 0 });
+            writer.push(&Instruction::AddressPatch { register: 0x1_d004, argument, offset: 0 });
         }
         let bytes = writer.finish().unwrap();
         (self.dev(&bytes), bytes.len() as u32 / 4)
