@@ -101,7 +101,9 @@ fn a_wait_that_takes_too_long_says_where_the_semaphore_is() {
     let semaphore = semaphore(1);
     let timeout = SHORT.unwrap();
     let late = WaitError::Timeout { value: 2, current: 1, timeout };
+    let start = Instant::now();
     assert_eq!(semaphore.wait_blocking(2, SHORT), Err(late.clone()));
+    assert!(start.elapsed() >= timeout);
     assert_eq!(listeners(&semaphore), 0);
     semaphore.signal(2).unwrap();
 }
@@ -180,6 +182,8 @@ fn listeners_are_called_once_when_due() {
     semaphore.fail(cause("x"));
     semaphore.fail(cause("y"));
     assert_eq!(calls.load(Ordering::Relaxed), 111);
+    semaphore.subscribe(9, listener(1));
+    assert_eq!(calls.load(Ordering::Relaxed), 112, "failed already");
 }
 
 #[test]

@@ -110,11 +110,6 @@ impl Backend {
         self
     }
 
-    /// The mode's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Whether the mode has `tag`.
     pub fn has(&self, tag: Tag) -> bool {
         self.tags.contains(&tag)

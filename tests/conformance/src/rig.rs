@@ -131,7 +131,7 @@ impl Rig {
         expect::equal("signal semaphore after a refusal", done.query(), Ok(0));
         match result {
             Err(e) => {
-                println!("refused: {e}");
+                expect::note!("refused: {e}");
                 e
             }
             Ok(()) => panic!("expected that the submission is refused, found that it was accepted"),
@@ -154,7 +154,7 @@ impl Rig {
     pub fn run_to_failure(&self, list: &Arc<CommandList>) -> Failure {
         match finished(&self.submit(list, BindingTable::default())) {
             Err(cause) => {
-                println!("failed: {cause}");
+                expect::note!("failed: {cause}");
                 cause
             }
             Ok(()) => panic!("expected that the submission fails, found that it succeeded"),

@@ -1,43 +1,17 @@
-//! Running one case on one mode and judging the result.
+//! Running the cases of modes as a test program, and judging the result of each.
 
-use crate::MINIMUM_CASES;
 use crate::backend::{Backend, Exclusion, Tag};
-use crate::registry::{Case, cases};
+use crate::expect;
+use crate::registry::{CASES, Case};
 use crate::rig::Context;
-use std::any::Any;
-use std::collections::BTreeSet;
+use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
+use std::panic::AssertUnwindSafe;
 use std::sync::PoisonError;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
+use std::{panic, thread};
 
-/// What came of a case.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    /// It holds.
-    Passed,
-    /// The mode does not have what the case needs.
-    NotApplicable(Vec<Tag>),
-    /// It is excluded and fails, as its exclusion says.
-    Excluded {
-        /// The exclusion's reason.
-        reason: &'static str,
-        /// What the case found.
-        failure: String,
-    },
-    /// It does not hold.
-    Failed(String),
-    /// It is excluded, and holds.
-    UnexpectedPass {
-        /// The reason that is no longer true.
-        reason: &'static str,
-    },
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|&s| s.to_owned()))
-        .unwrap_or_else(|| "a panic without text".into())
-}
+/// Fewest cases that have to apply to a mode.
+const MINIMUM_CASES: usize = 80;
 
 /// Cases that use up what all devices on one NPU share. No other case of the mode runs meanwhile: it could not load a kernel.
 const ALONE: &[&str] = &[
@@ -46,8 +20,37 @@ const ALONE: &[&str] = &[
     "limits::dropped_kernels_give_their_heap_back",
 ];
 
-/// Runs `case` when its turn comes, alone or beside others.
-fn take_turn(backend: &'static Backend, case: &Case) -> Result<(), String> {
+/// The `main` of a test program: every case in every mode is a test `mode::area::case`, beside a test `mode::summary` of the
+/// mode's own data. Takes the arguments of Rust's test programs.
+///
+/// A case that does not apply to a mode, or fails as its exclusion says, counts as ignored, with the reason.
+pub fn run(backends: Vec<Backend>) -> Conclusion {
+    panic::set_hook(Box::new(expect::log_panic));
+    let arguments = Arguments::from_args();
+    let is_verbose = arguments.nocapture;
+    let mut trials = Vec::new();
+    for backend in backends {
+        // For the whole process: a case that hangs keeps using its mode.
+        let backend: &'static Backend = Box::leak(Box::new(backend));
+        trials.push(Trial::test(format!("{}::summary", backend.name), || summary(backend).map_err(Failed::from)));
+        trials.extend(CASES.iter().map(|case| {
+            Trial::ignorable_test(format!("{}::{}", backend.name, case.name), move || {
+                let (verdict, log) = evaluate(backend, case);
+                if is_verbose {
+                    println!("{} on {}:\n{log}", case.name, backend.name);
+                }
+                Ok(match verdict.map_err(|failure| format!("{log}{failure}"))? {
+                    None => Completion::Completed,
+                    Some(reason) => Completion::ignored_with(reason),
+                })
+            })
+        }));
+    }
+    libtest_mimic::run(&arguments, trials)
+}
+
+/// Runs `case` when its turn comes, alone or beside others; the result with what it compared.
+fn take_turn(backend: &'static Backend, case: &Case) -> (Result<(), String>, String) {
     // The lock guards no data that a panic could leave half changed.
     if ALONE.contains(&case.name) {
         let _alone = backend.turns.write().unwrap_or_else(PoisonError::into_inner);
@@ -59,63 +62,56 @@ fn take_turn(backend: &'static Backend, case: &Case) -> Result<(), String> {
 }
 
 /// Runs `case` in a thread of its own. `Err` says why it does not hold.
-fn attempt(backend: &'static Backend, case: &Case) -> Result<(), String> {
-    let (running, ended) = mpsc::channel::<()>();
+fn attempt(backend: &'static Backend, case: &Case) -> (Result<(), String>, String) {
+    let (ended, end) = mpsc::sync_channel(1);
     let function = case.function;
     let thread = thread::Builder::new().name(case.name.into()).spawn(move || {
-        let _running = running;
-        function(&Context::new(backend));
+        // Of what a panic may leave half changed the mode's locks say so themselves.
+        let case = AssertUnwindSafe(|| function(&Context::new(backend)));
+        let attempt = expect::logged(|| panic::catch_unwind(case));
+        // The other end is gone when the case took too long.
+        let _ = ended.send(attempt);
     });
-    let thread = thread.map_err(|e| format!("no thread for the case: {e}"))?;
-    match ended.recv_timeout(backend.deadline) {
-        Err(RecvTimeoutError::Timeout) => Err(format!("it did not end within {:?}", backend.deadline)),
-        Ok(()) | Err(RecvTimeoutError::Disconnected) => thread.join().map_err(|panic| message(panic.as_ref())),
+    if let Err(error) = thread {
+        return (Err(format!("no thread for the case: {error}")), String::new());
     }
-}
-
-/// Runs `case` on `backend` and judges the result against the mode's tags and exclusions.
-pub fn evaluate(backend: &'static Backend, case: &Case) -> Verdict {
-    let missing: Vec<Tag> = case.needs.iter().copied().filter(|&tag| !backend.has(tag)).collect();
-    if !missing.is_empty() {
-        return Verdict::NotApplicable(missing);
-    }
-    let exclusion = backend.exclusions.iter().find(|e| e.case == case.name);
-    match (take_turn(backend, case), exclusion) {
-        (Ok(()), None) => Verdict::Passed,
-        (Ok(()), Some(e)) => Verdict::UnexpectedPass { reason: e.reason },
-        (Err(failure), Some(e)) => Verdict::Excluded { reason: e.reason, failure },
-        (Err(failure), None) => Verdict::Failed(failure),
-    }
-}
-
-/// Runs the case called `name` (`area::case`) on `backend`; the body of each test that [`conformance_suite!`] makes.
-///
-/// [`conformance_suite!`]: crate::conformance_suite
-///
-/// # Panics
-/// When the case fails, passes although it is excluded, or does not exist.
-pub fn run(backend: &'static Backend, name: &str) {
-    let case = cases().iter().find(|case| case.name == name);
-    let case = case.unwrap_or_else(|| panic!("there is no case `{name}`"));
-    match evaluate(backend, case) {
-        Verdict::Passed => println!("passed"),
-        Verdict::NotApplicable(missing) => println!("does not apply to {}: {}", backend.name, sentence(&missing)),
-        Verdict::Excluded { reason, failure } => println!("fails, as excluded ({reason}): {failure}"),
-        Verdict::Failed(failure) => panic!("{name} on {}: {failure}", backend.name),
-        Verdict::UnexpectedPass { reason } => {
-            panic!("unexpected pass: {name} on {} is excluded because \"{reason}\"; remove the exclusion", backend.name)
+    match end.recv_timeout(backend.deadline) {
+        Ok((Ok(()), log)) => (Ok(()), log),
+        Ok((Err(panic), log)) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            (Err(text.unwrap_or("a panic without text").to_owned()), log)
+        }
+        Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+            (Err(format!("it did not end within {:?}", backend.deadline)), String::new())
         }
     }
 }
 
-fn sentence(missing: &[Tag]) -> String {
-    let missing: Vec<String> = missing.iter().map(Tag::to_string).collect();
-    format!("needs {}", missing.join(" and "))
+fn missing(backend: &Backend, case: &Case) -> Option<String> {
+    let missing: Vec<String> = case.needs.iter().filter(|&&tag| !backend.has(tag)).map(Tag::to_string).collect();
+    (!missing.is_empty()).then(|| format!("needs {}", missing.join(" and ")))
+}
+
+/// Runs `case` on `backend` and judges the result against the mode's tags and exclusions: `Ok(None)` when it holds, `Ok` with
+/// the reason when it does not have to. With it, what the case compared.
+fn evaluate(backend: &'static Backend, case: &Case) -> (Result<Option<String>, String>, String) {
+    if let Some(missing) = missing(backend, case) {
+        return (Ok(Some(missing)), String::new());
+    }
+    let (result, log) = take_turn(backend, case);
+    let exclusion = backend.exclusions.iter().find(|e| e.case == case.name);
+    let verdict = match (result, exclusion) {
+        (Ok(()), None) => Ok(None),
+        (Err(failure), None) => Err(failure),
+        (Err(_), Some(e)) => Ok(Some(format!("fails, as excluded: {}", e.reason))),
+        (Ok(()), Some(e)) => Err(format!("unexpected pass: excluded because \"{}\"; remove the exclusion", e.reason)),
+    };
+    (verdict, log)
 }
 
 fn problem(exclusion: &Exclusion) -> Option<String> {
     let Exclusion { case, reason } = exclusion;
-    if !cases().iter().any(|c| c.name == *case) {
+    if !CASES.iter().any(|c| c.name == *case) {
         return Some(format!("exclusion of `{case}`: there is no such case"));
     }
     let sentence = reason.split_whitespace().count() >= 5
@@ -124,41 +120,21 @@ fn problem(exclusion: &Exclusion) -> Option<String> {
     (!sentence).then(|| format!("exclusion of `{case}`: the reason `{reason}` is not a full sentence"))
 }
 
-/// Checks the suite and the mode's data, and prints how many cases apply; a test of its own for each mode.
-///
-/// # Panics
-/// When there are fewer than [`MINIMUM_CASES`] cases, or fewer apply to this mode, names repeat, or an exclusion has no case or
-/// no sentence for a reason.
-pub fn summary(backend: &Backend) {
-    let names: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
-    assert_eq!(names.len(), cases().len(), "two cases have the same name");
-    assert!(ALONE.iter().all(|name| names.contains(name)), "a case that runs alone does not exist: {ALONE:?}");
-    let (applies, rest): (Vec<&Case>, Vec<&Case>) =
-        cases().iter().partition(|case| case.needs.iter().all(|&tag| backend.has(tag)));
-    println!(
-        "{}: {} cases, {} apply, {} do not, {} excluded",
-        backend.name,
-        cases().len(),
-        applies.len(),
-        rest.len(),
-        backend.exclusions.len()
-    );
-    for case in rest {
-        let missing: Vec<Tag> = case.needs.iter().copied().filter(|&tag| !backend.has(tag)).collect();
-        println!("  does not apply: {} {}", case.name, sentence(&missing));
+/// Checks the mode's data: enough cases apply, every exclusion has a case and a sentence for a reason.
+fn summary(backend: &Backend) -> Result<(), String> {
+    let applies = CASES.iter().filter(|case| missing(backend, case).is_none()).count();
+    if applies < MINIMUM_CASES {
+        return Err(format!("{applies} cases apply; at least {MINIMUM_CASES} have to"));
     }
-    for exclusion in &backend.exclusions {
-        println!("  excluded: {}: {}", exclusion.case, exclusion.reason);
-    }
-    assert!(applies.len() >= MINIMUM_CASES, "{} cases apply; at least {MINIMUM_CASES} have to", applies.len());
     let problems: Vec<String> = backend.exclusions.iter().filter_map(problem).collect();
-    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use aie_hal::{Device, DeviceListing, DeviceUri, Driver, DriverError};
+    use std::collections::BTreeSet;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -179,17 +155,14 @@ mod tests {
         }
     }
 
-    fn backend(exclusions: &[Exclusion]) -> &'static Backend {
-        with_deadline(exclusions, Duration::from_secs(60))
-    }
-
-    fn with_deadline(exclusions: &[Exclusion], deadline: Duration) -> &'static Backend {
+    fn judged(
+        exclusions: &[Exclusion],
+        function: fn(&Context),
+        needs: &'static [Tag],
+    ) -> Result<Option<String>, String> {
         let backend = Backend::new("test", Arc::new(NoDriver), "none").exclusions(exclusions);
-        Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(deadline)))
-    }
-
-    fn case(function: fn(&Context), needs: &'static [Tag]) -> Case {
-        Case { name: "area::case", needs, function }
+        let backend = Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(Duration::from_millis(500))));
+        evaluate(backend, &Case { name: "area::case", needs, function }).0
     }
 
     const REASON: &str = "The driver of this test has no devices at all.";
@@ -202,44 +175,34 @@ mod tests {
     }
 
     fn hangs(_: &Context) {
-        thread::sleep(Duration::from_secs(2));
+        thread::sleep(Duration::from_secs(5));
     }
 
     #[test]
     fn cases_pass_and_fail() {
-        assert_eq!(evaluate(backend(&[]), &case(passes, &[Tag::Coherent])), Verdict::Passed);
-        assert_eq!(evaluate(backend(&[]), &case(fails, &[])), Verdict::Failed("found 1".into()));
+        assert_eq!(judged(&[], passes, &[Tag::Coherent]), Ok(None));
+        assert_eq!(judged(&[], fails, &[]), Err("found 1".into()));
+        assert!(judged(&[], hangs, &[]).unwrap_err().contains("500ms"));
     }
 
     #[test]
     fn excluded_cases_have_to_fail() {
-        let failure = "found 1".into();
-        assert_eq!(evaluate(backend(EXCLUDED), &case(fails, &[])), Verdict::Excluded { reason: REASON, failure });
-        assert_eq!(evaluate(backend(EXCLUDED), &case(passes, &[])), Verdict::UnexpectedPass { reason: REASON });
-    }
-
-    #[test]
-    fn exclusions_are_by_name() {
+        let excluded = judged(EXCLUDED, fails, &[]).unwrap();
+        assert!(excluded.is_some_and(|text| text.contains(REASON)));
+        assert!(judged(EXCLUDED, passes, &[]).unwrap_err().starts_with("unexpected pass: "));
         let other = [Exclusion { case: "area::other", ..EXCLUDED[0] }];
-        assert_eq!(evaluate(backend(&other), &case(passes, &[])), Verdict::Passed);
+        assert_eq!(judged(&other, passes, &[]), Ok(None), "exclusions are by name");
     }
 
     #[test]
     fn missing_tags_make_a_case_not_applicable() {
-        let needs = &[Tag::Coherent, Tag::Faults, Tag::HostImport];
-        let missing = vec![Tag::Faults, Tag::HostImport];
-        assert_eq!(evaluate(backend(&[]), &case(fails, needs)), Verdict::NotApplicable(missing));
-    }
-
-    #[test]
-    fn hanging_cases_fail() {
-        let verdict = evaluate(with_deadline(&[], Duration::from_millis(200)), &case(hangs, &[]));
-        assert!(matches!(&verdict, Verdict::Failed(text) if text.contains("200ms")), "{verdict:?}");
+        let reason = judged(&[], fails, &[Tag::Coherent, Tag::Faults, Tag::HostImport]).unwrap().unwrap();
+        assert!(reason.contains("fault plans") && reason.contains("host memory") && !reason.contains("coherent"));
     }
 
     #[test]
     fn exclusions_need_a_case_and_a_sentence() {
-        let real = cases()[0].name;
+        let real = CASES[0].name;
         let problem = |case, reason| problem(&Exclusion { case, reason });
         assert_eq!(problem(real, REASON), None);
         for (case, reason, text) in [
@@ -254,15 +217,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "there is no case `area::none`")]
-    fn unknown_cases_are_not_skipped() {
-        run(backend(&[]), "area::none");
-    }
-
-    #[test]
-    fn the_suite_is_large_and_its_names_are_unique() {
-        let names: BTreeSet<&str> = cases().iter().map(|case| case.name).collect();
-        assert!(names.len() >= MINIMUM_CASES, "{} cases", names.len());
-        assert_eq!(names.len(), cases().len());
+    fn names_are_unique() {
+        let names: BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
+        assert!(ALONE.iter().all(|name| names.contains(name)), "a case that runs alone does not exist: {ALONE:?}");
     }
 }

@@ -2,6 +2,6 @@
 
 mod kernel_device;
 
-use aie_conformance::conformance_suite;
-
-conformance_suite!(rocr, kernel_device::backend("rocr", "xdna:0?runtime=rocr", &[]));
+fn main() {
+    aie_conformance::run(vec![kernel_device::backend("rocr", "xdna:0?runtime=rocr", &[])]).exit();
+}

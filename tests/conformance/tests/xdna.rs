@@ -2,7 +2,7 @@
 
 mod kernel_device;
 
-use aie_conformance::{Tag, conformance_suite};
+use aie_conformance::Tag;
 
 /// Of the kernels that are simulated only AMD's own module takes memory that the program may not write, such as mapped models.
 fn imports() -> &'static [Tag] {
@@ -12,4 +12,6 @@ fn imports() -> &'static [Tag] {
     }
 }
 
-conformance_suite!(direct, kernel_device::backend("direct", "xdna:0", imports()));
+fn main() {
+    aie_conformance::run(vec![kernel_device::backend("direct", "xdna:0", imports())]).exit();
+}

@@ -139,7 +139,7 @@ pub fn threads_allocate_at_the_same_time(context: &Context) {
             });
         }
     });
-    println!("expected and found that each of 200 buffers keeps its thread's bytes");
+    expect::note!("expected and found that each of 200 buffers keeps its thread's bytes");
 }
 
 /// The device heap can be allocated from; it is another pool than data memory.

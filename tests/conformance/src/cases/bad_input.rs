@@ -1,15 +1,11 @@
 //! What a caller can get wrong: each mistake is refused with a message, touches nothing, and the device works on.
 
 use crate::expect::{self, expect_match};
-use crate::kernels::{self, TestKernel};
+use crate::kernels::TestKernel;
 use crate::rig::{Context, Rig, at, contents, nothing, part, pattern, reached, record, signalling, table, whole};
-use aie_hal::artifact::ArtifactError;
-use aie_hal::command_list::RecordError;
-use aie_hal::format::reference;
 use aie_hal::semaphore::MAX_VALUE;
 use aie_hal::{
-    Arch, ArchRegistry, Binding, BindingTable, BufferRef, CommandList, DeviceError, KernelArtifact, Submission,
-    SubmitError,
+    Arch, ArchRegistry, Binding, BindingTable, BufferRef, CommandList, DeviceError, Submission, SubmitError,
 };
 use std::sync::Arc;
 
@@ -37,77 +33,6 @@ pub fn kernels_of_other_generations_are_refused(context: &Context) {
     let error = expect_match!("loading", result, Err(e @ DeviceError::InvalidArtifact { .. }) => e);
     expect::mentions(&error, &["add8_1", &other.name, &rig.device.arch().name]);
     still_works(rig);
-}
-
-/// A stream for another generation under this one's name makes no artifact.
-pub fn mislabelled_kernels_are_refused(context: &Context) {
-    let rig = context.shared();
-    let (own, other) = (rig.device.arch(), other_arch(rig));
-    let pdi = reference::wrap(b"add8 1").expect("a short description");
-    let instructions = kernels::instructions(&other, 2);
-    let result = KernelArtifact::new("mislabelled", own.name.as_str(), own.dev_gen, pdi, instructions).map(drop);
-    expect_match!("making the artifact", result, Err(ArtifactError::Generation { .. }));
-}
-
-/// A PDI cut short anywhere makes no artifact, and says which kernel and what is wrong.
-pub fn truncated_pdis_are_refused(context: &Context) {
-    let arch = context.shared().device.arch();
-    let pdi = reference::wrap(b"add8 1").expect("a short description");
-    for length in 0..pdi.len() {
-        let result = kernels::artifact("truncated", arch, pdi[..length].to_vec(), 2).map(drop);
-        assert!(
-            matches!(&result, Err(e @ ArtifactError::Pdi { .. }) if e.to_string().contains("truncated")),
-            "PDI of {length} of {} bytes: expected a refusal, found {result:?}",
-            pdi.len()
-        );
-    }
-    println!("expected and found that all {} truncations are refused", pdi.len());
-}
-
-/// An instruction stream cut short anywhere makes no artifact.
-pub fn truncated_instructions_are_refused(context: &Context) {
-    let arch = context.shared().device.arch();
-    let pdi = reference::wrap(b"add8 1").expect("a short description");
-    let stream = kernels::instructions(arch, 3);
-    for length in 0..stream.len() {
-        let cut = stream[..length].to_vec();
-        let result = KernelArtifact::new("truncated", arch.name.as_str(), arch.dev_gen, pdi.clone(), cut).map(drop);
-        assert!(
-            matches!(result, Err(ArtifactError::Instructions { .. })),
-            "stream of {length} of {} bytes: expected a refusal, found {result:?}",
-            stream.len()
-        );
-    }
-    println!("expected and found that all {} truncations are refused", stream.len());
-}
-
-/// A PDI with any one bit of its headers changed makes no artifact.
-pub fn damaged_headers_are_refused(context: &Context) {
-    let arch = context.shared().device.arch();
-    let pdi = reference::wrap(b"add8 1").expect("a short description");
-    // The PDI headers and the header of the CDO behind them.
-    for bit in 0..(0x150 + 20) * 8 {
-        let mut damaged = pdi.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        let result = kernels::artifact("damaged", arch, damaged, 2).map(drop);
-        assert!(
-            matches!(result, Err(ArtifactError::Pdi { .. })),
-            "bit {bit} changed: expected a refusal, found {result:?}"
-        );
-    }
-    println!("expected and found that all {} changes are refused", (0x150 + 20) * 8);
-}
-
-/// Another number of arguments than the kernel takes is refused when recording.
-pub fn wrong_argument_counts_are_refused(context: &Context) {
-    let rig = context.shared();
-    let (concat, buffer) = (rig.load(&TestKernel::Concat), rig.zeroed(64));
-    for given in [0, 1, 2, 4] {
-        let mut list = CommandList::builder();
-        let result = list.dispatch(&concat, vec![whole(&buffer); given]).map(drop);
-        let expected = RecordError::Arguments { kernel: "concat".into(), given, expected: 3 };
-        expect::equal("arguments", result, Err(expected));
-    }
 }
 
 /// Fewer or more bindings than slots are refused, naming both numbers.
@@ -166,7 +91,7 @@ pub fn wrapping_slot_references_are_refused(context: &Context) {
     for (offset, length) in [(usize::MAX, 1), (usize::MAX - 3, 4), (64, usize::MAX), (usize::MAX - 3, 8)] {
         let mut list = CommandList::builder();
         let recorded = list.fill(&[1], BufferRef::slot(0, offset, length)).map(drop);
-        println!("recording {offset}+{length}: {recorded:?}");
+        expect::note!("recording {offset}+{length}: {recorded:?}");
         if recorded.is_ok() {
             rig.refused(&Arc::new(list.finish()), table(&[&buffer]));
         }

@@ -4,7 +4,7 @@ use crate::expect::{self, expect_match};
 use crate::kernels::TestKernel;
 use crate::rig::{Context, at, contents, part, pattern, reached, record, signalling, table, whole};
 use aie_hal::command_list::{MAX_UPDATE_BYTES, RecordError};
-use aie_hal::{Binding, BindingTable, BufferRef, Command, CommandList, Submission};
+use aie_hal::{Binding, BindingTable, BufferRef, CommandList, Submission};
 use std::sync::Arc;
 
 const SIZE: usize = 9000;
@@ -50,16 +50,6 @@ pub fn updates_cover_their_range(context: &Context) {
     }
 }
 
-/// An update writes what its data was when it was recorded.
-pub fn updates_capture_when_recorded(context: &Context) {
-    let rig = context.shared();
-    let (buffer, mut data) = (rig.zeroed(256), pattern(256, 1));
-    let list = record(0, |list| list.update(&data, whole(&buffer)));
-    data.fill(0xEE);
-    rig.run(&list);
-    expect::bytes("buffer", &contents(&buffer), &pattern(256, 1));
-}
-
 /// The largest update works; one byte more is refused when recording.
 pub fn updates_have_a_largest_size(context: &Context) {
     let rig = context.shared();
@@ -96,76 +86,6 @@ pub fn copies_inside_a_buffer(context: &Context) {
     rig.run(&record(0, |list| list.copy(part(&buffer, 0, 1000), part(&buffer, 1000, 1000))));
     let half = pattern(2000, 1)[..1000].to_vec();
     expect::bytes("buffer", &contents(&buffer), &[half.clone(), half].concat());
-}
-
-/// Copies that overlap or differ in length are refused when recording.
-pub fn bad_copies_are_refused(context: &Context) {
-    let rig = context.shared();
-    let (a, b) = (rig.zeroed(1000), rig.zeroed(1000));
-    let bad = [
-        ("overlap", part(&a, 0, 100), part(&a, 99, 100)),
-        ("onto itself", part(&a, 0, 100), part(&a, 0, 100)),
-        ("overlap in a slot", BufferRef::slot(0, 0, 100), BufferRef::slot(0, 50, 100)),
-        ("lengths", part(&a, 0, 100), part(&b, 0, 99)),
-    ];
-    for (what, source, target) in bad {
-        let mut list = CommandList::builder();
-        expect_match!(what, list.copy(source, target).map(drop), Err(RecordError::Copy(_)));
-        expect::equal("commands recorded", list.finish().commands().len(), 0);
-    }
-}
-
-/// Fill patterns of another size than 1, 2 or 4 bytes, and targets that are no multiple, are refused when recording.
-pub fn bad_fills_are_refused(context: &Context) {
-    let buffer = context.shared().zeroed(64);
-    let bad: [(&[u8], usize, usize); 7] = [
-        (&[], 0, 64),
-        (&[0; 3], 0, 63),
-        (&[0; 8], 0, 64),
-        (&[0; 2], 1, 2),
-        (&[0; 2], 0, 3),
-        (&[0; 4], 2, 4),
-        (&[0; 4], 0, 6),
-    ];
-    for (bytes, offset, length) in bad {
-        let mut list = CommandList::builder();
-        let what = format!("{} bytes over {offset}+{length}", bytes.len());
-        expect_match!(what, list.fill(bytes, part(&buffer, offset, length)).map(drop), Err(RecordError::Fill(_)));
-    }
-}
-
-/// Direct ranges that leave their buffer are refused when recording.
-pub fn ranges_outside_are_refused(context: &Context) {
-    let buffer = context.shared().zeroed(64);
-    for (offset, length) in [(0, 65), (64, 1), (1, 64), (usize::MAX, 1), (usize::MAX - 3, 4), (0, usize::MAX)] {
-        let mut list = CommandList::builder();
-        let result = list.fill(&[0], part(&buffer, offset, length)).map(drop);
-        let error = expect_match!("range", result, Err(e @ RecordError::Range(_)) => e);
-        expect::mentions(&error, &[&offset.to_string(), &length.to_string(), "64"]);
-    }
-}
-
-/// A list has as many slots as its commands refer to.
-pub fn slots_are_counted(context: &Context) {
-    let buffer = context.shared().zeroed(64);
-    let mut list = CommandList::builder();
-    list.copy(BufferRef::slot(1, 0, 64), whole(&buffer)).expect("a slot can be recorded");
-    let bad = list.copy(BufferRef::slot(usize::MAX, 0, 64), whole(&buffer)).map(drop);
-    expect::equal("a slot no table has", bad, Err(RecordError::Slot(usize::MAX)));
-    expect::equal("slots", list.finish().slots(), 2);
-}
-
-/// Barriers at the start and in a row count for nothing more than one.
-pub fn superfluous_barriers_are_dropped(context: &Context) {
-    let buffer = context.shared().zeroed(64);
-    let list = record(0, |list| {
-        list.barrier().barrier().fill(&[1], whole(&buffer))?.barrier().barrier();
-        list.fill(&[2], whole(&buffer))
-    });
-    let barriers = list.commands().iter().filter(|c| matches!(c, Command::Barrier)).count();
-    expect::equal("barriers, commands", (barriers, list.commands().len()), (1, 3));
-    context.shared().run(&list);
-    expect::bytes("buffer", &contents(&buffer), &[2; 64]);
 }
 
 /// What comes before a barrier is complete before what comes after it starts.

@@ -236,7 +236,7 @@ pub fn more_pdis_than_all_contexts(context: &Context) {
             assert!(contents(&target) == pattern(64, 1), "{} computed nothing", executable.artifact().name());
         }
     }
-    println!("expected and found right results of {} PDIs, twice each", executables.len());
+    expect::note!("expected and found right results of {} PDIs, twice each", executables.len());
 }
 
 /// An artifact loaded twice is one PDI, and each executable works when the other is gone.

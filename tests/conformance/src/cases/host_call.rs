@@ -3,9 +3,8 @@
 use crate::expect::{self, expect_match};
 use crate::kernels::{FAILURE, TestKernel};
 use crate::rig::{Context, at, contents, host_view, part, pattern, reached, record, signalling, whole};
-use aie_hal::command_list::RecordError;
 use aie_hal::host_function::from_fn;
-use aie_hal::{CommandList, DeviceError, HostFunctionError};
+use aie_hal::{DeviceError, HostFunctionError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -107,17 +106,6 @@ pub fn panicking_functions_fail_the_submission(context: &Context) {
     expect::mentions(&cause, &["careless"]);
     rig.run(&record(0, |list| list.fill(&[2], whole(&target))));
     expect::bytes("target of later work", &contents(&target), &[2; 64]);
-}
-
-/// Another number of inputs than the function takes is refused when recording.
-pub fn wrong_input_counts_are_refused(context: &Context) {
-    let buffer = context.shared().zeroed(64);
-    let concat = TestKernel::Concat.kernel();
-    for given in [0, 1, 3] {
-        let mut list = CommandList::builder();
-        let result = list.host_call(&concat, vec![whole(&buffer); given], whole(&buffer)).map(drop);
-        expect::equal("inputs", result, Err(RecordError::Inputs { function: "concat".into(), given, expected: 2 }));
-    }
 }
 
 /// A function may use the device as any thread may: allocate, access memory, signal, even submit without waiting.

@@ -104,7 +104,7 @@ pub fn dropped_kernels_give_their_heap_back(context: &Context) {
             rig.run(&record(0, |list| list.dispatch(&copy, vec![whole(&buffer), whole(&buffer)])));
         }
     }
-    println!("expected and found that 2000 kernels load one after the other into about 1 MiB");
+    expect::note!("expected and found that 2000 kernels load one after the other into about 1 MiB");
 }
 
 /// The data pool ends with an error that has numbers, and comes back.

@@ -4,60 +4,6 @@ use crate::expect::{self, expect_match};
 use crate::rig::Context;
 use aie_hal::{DeviceUri, DriverError};
 
-/// Text, scheme, path, parameters.
-type Row = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
-
-const VALID: &[Row] = &[
-    ("schema", "schema", "", &[]),
-    ("schema:", "schema", "", &[]),
-    ("schema:path", "schema", "path", &[]),
-    ("schema:/", "schema", "", &[]),
-    ("schema://", "schema", "", &[]),
-    ("schema://path", "schema", "path", &[]),
-    ("schema:/path", "schema", "path", &[]),
-    ("schema:///path", "schema", "/path", &[]),
-    ("schema://a/b", "schema", "a/b", &[]),
-    ("schema://0,1", "schema", "0,1", &[]),
-    ("schema:pci-0000:c6:00.1", "schema", "pci-0000:c6:00.1", &[]),
-    ("schema?", "schema", "", &[]),
-    ("schema?a=b", "schema", "", &[("a", "b")]),
-    ("schema:path?a=b&c=d", "schema", "path", &[("a", "b"), ("c", "d")]),
-    ("schema:path?a=b=c", "schema", "path", &[("a", "b=c")]),
-    ("schema:path?&a&", "schema", "path", &[("a", "")]),
-    ("schema:path?a=", "schema", "path", &[("a", "")]),
-];
-
-const INVALID: &[&str] = &["", ":", ":path", "://path", "?a=b", "schema?=b", "sch ema:path", "schema?a=1&a=2"];
-
-/// Scheme, path and parameters are found in every form of the grammar.
-pub fn valid_forms_parse(_: &Context) {
-    for (text, scheme, path, params) in VALID {
-        let uri = DeviceUri::parse(text).unwrap_or_else(|e| panic!("expected `{text}` to parse, found: {e}"));
-        let found: Vec<(&str, &str)> = uri.params().iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        expect::equal(text, (uri.scheme(), uri.path(), found), (scheme, path, params.to_vec()));
-        for (name, value) in *params {
-            expect::equal("parameter by name", uri.param(name), Some(*value));
-        }
-        expect::equal("a parameter that is not there", uri.param("absent"), None);
-    }
-}
-
-/// What is no URI is refused, with the text that was given and a form that would do.
-pub fn invalid_forms_are_refused(_: &Context) {
-    for text in INVALID {
-        let error = expect_match!(text, DeviceUri::parse(text), Err(e @ DriverError::InvalidUri { .. }) => e);
-        expect::mentions(&error, &[text]);
-    }
-}
-
-/// A URI printed and parsed again is the same.
-pub fn printing_round_trips(_: &Context) {
-    for (text, ..) in VALID {
-        let uri = DeviceUri::parse(text).expect("a valid form");
-        expect::equal("printed and parsed", DeviceUri::parse(&uri.to_string()), Ok(uri));
-    }
-}
-
 /// `scheme:path` and `scheme://path` name the same device.
 pub fn slashes_are_optional(context: &Context) {
     let uri = context.uri(&[]);
