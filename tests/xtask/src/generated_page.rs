@@ -10,7 +10,7 @@ use std::path::PathBuf;
 pub struct GeneratedPage {
     /// The file, from the root of the workspace.
     pub file: &'static str,
-    /// The command that makes it: `cargo xtask COMMAND`.
+    /// The command that makes it: `cargo xtask gen COMMAND`.
     pub command: &'static str,
 }
 
@@ -42,6 +42,6 @@ impl GeneratedPage {
         }
         let line = there.lines().zip(text.lines()).take_while(|(there, here)| there == here).count() + 1;
         let Self { file, command } = self;
-        bail!("{file} is out of date from line {line} on; write it with `cargo xtask {command} --write`");
+        bail!("{file} is out of date from line {line} on; write it with `cargo xtask gen {command} --write`");
     }
 }

@@ -29,12 +29,20 @@ mod tools;
 mod virtual_machine;
 mod workspace;
 
-use clap::{Parser, Subcommand};
+use anyhow::Result;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use session::Options;
 use std::process::ExitCode;
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Commands of the aie-hal workspace", version)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    about = "Commands of the aie-hal workspace",
+    version,
+    after_help = "Each check is a NAME of `cargo xtask test`, which `cargo xtask test --list` lists, and takes options of its own as a \
+                  command: `cargo xtask kld --help`."
+)]
 struct Cli {
     #[command(flatten)]
     options: Options,
@@ -44,80 +52,90 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(commands::demo::DemoArgs),
-    Testbed(commands::testbed::TestbedArgs),
-    Conformance(commands::conformance::ConformanceArgs),
-    BackendOps(commands::backend_ops::BackendOpsArgs),
-    Operations(commands::operations::OperationsArgs),
-    Environment(commands::environment::EnvironmentArgs),
-    Abi(commands::abi::AbiArgs),
-    Cmake(commands::cmake::CmakeArgs),
-    Store(commands::store::StoreArgs),
-    Iron(commands::iron::IronArgs),
-    HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
-    KernelHeaders(commands::kernel_headers::KernelHeadersArgs),
-    KernelCalls(commands::kernel_calls::KernelCallsArgs),
-    BlockFormats(commands::block_formats::BlockFormatsArgs),
-    Formats(commands::formats::FormatsArgs),
-    Xrt(commands::xrt::XrtArgs),
-    Vm(commands::vm::VmArgs),
-    Kld(commands::kld::KldArgs),
-    Splits(commands::splits::SplitsArgs),
-    Models(commands::models::ModelsArgs),
-    Archs(commands::archs::ArchsArgs),
-    Faults(commands::faults::FaultsArgs),
-    Stress(commands::stress::StressArgs),
-    Bench(commands::bench::BenchArgs),
-    Rpc(commands::rpc::RpcArgs),
-    BadInput(commands::bad_input::BadInputArgs),
     Test(commands::test::TestArgs),
+    Demo(commands::demo::DemoArgs),
+    Bench(commands::bench::BenchArgs),
+    Gen(commands::generate::GenArgs),
+    Testbed(commands::testbed::TestbedArgs),
+    Vm(commands::vm::VmArgs),
+    #[command(flatten)]
+    Check(Check),
+}
+
+/// The checks, which `test` runs by their names.
+#[derive(Debug, Subcommand)]
+enum Check {
+    Abi(commands::abi::AbiArgs),
+    Archs(commands::archs::ArchsArgs),
+    BackendOps(commands::backend_ops::BackendOpsArgs),
+    BadInput(commands::bad_input::BadInputArgs),
+    BlockFormats(commands::block_formats::BlockFormatsArgs),
+    Cmake(commands::cmake::CmakeArgs),
+    Conformance(commands::conformance::ConformanceArgs),
+    Faults(commands::faults::FaultsArgs),
+    Formats(commands::formats::FormatsArgs),
+    HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
+    Iron(commands::iron::IronArgs),
+    KernelCalls(commands::kernel_calls::KernelCallsArgs),
+    KernelHeaders(commands::kernel_headers::KernelHeadersArgs),
+    Kld(commands::kld::KldArgs),
+    Models(commands::models::ModelsArgs),
+    Rpc(commands::rpc::RpcArgs),
+    Splits(commands::splits::SplitsArgs),
+    Store(commands::store::StoreArgs),
+    Stress(commands::stress::StressArgs),
+    Xrt(commands::xrt::XrtArgs),
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let options = &cli.options;
-    let result = match &cli.command {
-        Command::Demo(args) => commands::demo::run(args, options),
-        Command::Testbed(args) => commands::testbed::run(args, options),
-        Command::Conformance(args) => commands::conformance::run(args, options),
-        Command::BackendOps(args) => commands::backend_ops::run(args, options),
-        Command::Operations(args) => commands::operations::run(args, options),
-        Command::Environment(args) => commands::environment::run(args, options),
-        Command::HsaHeaders(args) => commands::hsa_headers::run(args, options),
-        Command::KernelHeaders(args) => commands::kernel_headers::run(args, options),
-        Command::KernelCalls(args) => commands::kernel_calls::run(args, options),
-        Command::BlockFormats(args) => commands::block_formats::run(args, options),
-        Command::Formats(args) => commands::formats::run(args, options),
-        Command::Xrt(args) => commands::xrt::run(args, options),
-        Command::Abi(args) => commands::abi::run(args, options),
-        Command::Cmake(args) => commands::cmake::run(args, options),
-        Command::Store(args) => commands::store::run(args, options),
-        Command::Iron(args) => commands::iron::run(args, options),
-        Command::Kld(args) => commands::kld::run(args, options),
-        Command::Splits(args) => commands::splits::run(args, options),
-        Command::Models(args) => commands::models::run(args, options),
-        Command::Archs(args) => commands::archs::run(args, options),
-        Command::Faults(args) => commands::faults::run(args, options),
-        Command::Stress(args) => commands::stress::run(args, options),
-        Command::Bench(args) => commands::bench::run(args, options),
-        Command::Rpc(args) => commands::rpc::run(args, options),
-        Command::BadInput(args) => commands::bad_input::run(args, options),
-        // Its exit code is that of the program in the guest.
-        Command::Vm(args) => match commands::vm::run(args, options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
-        // It has said itself what failed, and its last line is the count.
-        Command::Test(args) => match commands::test::run(args, options) {
-            Ok(code) => return code,
-            Err(error) => Err(error),
-        },
+    let Cli { options, command } = parse();
+    let done = |result: Result<()>| result.map(|()| ExitCode::SUCCESS);
+    let result = match &command {
+        Command::Test(args) => commands::test::run(args, &options),
+        Command::Demo(args) => done(commands::demo::run(args, &options)),
+        Command::Bench(args) => done(commands::bench::run(args, &options)),
+        Command::Gen(args) => done(commands::generate::run(args, &options)),
+        Command::Testbed(args) => done(commands::testbed::run(args, &options)),
+        Command::Vm(args) => commands::vm::run(args, &options),
+        Command::Check(check) => done(check.run(&options)),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Help names the verbs; the checks are listed by `test --list`.
+fn parse() -> Cli {
+    const VERBS: [&str; 6] = ["test", "demo", "bench", "gen", "testbed", "vm"];
+    let hidden = |command: clap::Command| !VERBS.contains(&command.get_name());
+    let command = Cli::command().mut_subcommands(|command| command.clone().hide(hidden(command)));
+    Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+impl Check {
+    fn run(&self, options: &Options) -> Result<()> {
+        match self {
+            Self::Abi(args) => commands::abi::run(args, options),
+            Self::Archs(args) => commands::archs::run(args, options),
+            Self::BackendOps(args) => commands::backend_ops::run(args, options),
+            Self::BadInput(args) => commands::bad_input::run(args, options),
+            Self::BlockFormats(args) => commands::block_formats::run(args, options),
+            Self::Cmake(args) => commands::cmake::run(args, options),
+            Self::Conformance(args) => commands::conformance::run(args, options),
+            Self::Faults(args) => commands::faults::run(args, options),
+            Self::Formats(args) => commands::formats::run(args, options),
+            Self::HsaHeaders(args) => commands::hsa_headers::run(args, options),
+            Self::Iron(args) => commands::iron::run(args, options),
+            Self::KernelCalls(args) => commands::kernel_calls::run(args, options),
+            Self::KernelHeaders(args) => commands::kernel_headers::run(args, options),
+            Self::Kld(args) => commands::kld::run(args, options),
+            Self::Models(args) => commands::models::run(args, options),
+            Self::Rpc(args) => commands::rpc::run(args, options),
+            Self::Splits(args) => commands::splits::run(args, options),
+            Self::Store(args) => commands::store::run(args, options),
+            Self::Stress(args) => commands::stress::run(args, options),
+            Self::Xrt(args) => commands::xrt::run(args, options),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod demo;
 pub mod environment;
 pub mod faults;
 pub mod formats;
+pub mod generate;
 pub mod hsa_headers;
 pub mod iron;
 pub mod kernel_calls;

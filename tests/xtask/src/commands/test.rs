@@ -18,217 +18,135 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 /// What a stage runs.
+#[derive(Clone, Copy)]
 enum Program {
-    /// cargo with these arguments and this environment.
-    Cargo(&'static [&'static str], &'static [(&'static str, &'static str)]),
-    /// A command of this program.
-    Xtask(&'static [&'static str]),
+    /// cargo, in this environment.
+    Cargo(&'static [(&'static str, &'static str)]),
+    /// This program.
+    Xtask,
 }
 
 struct Stage {
     name: &'static str,
     about: &'static str,
     program: Program,
+    /// Its arguments, separated by blanks.
+    arguments: &'static str,
+}
+
+const fn xtask(name: &'static str, about: &'static str, arguments: &'static str) -> Stage {
+    Stage { name, about, program: Program::Xtask, arguments }
+}
+
+const fn cargo(
+    name: &'static str,
+    about: &'static str,
+    arguments: &'static str,
+    environment: &'static [(&'static str, &'static str)],
+) -> Stage {
+    Stage { name, about, program: Program::Cargo(environment), arguments }
 }
 
 /// The stages in their order: quick ones first, and what builds most before what uses it.
 const STAGES: &[Stage] = &[
-    Stage {
-        name: "fmt",
-        about: "all sources are formatted",
-        program: Program::Cargo(&["fmt", "--all", "--check"], &[]),
-    },
-    Stage {
-        name: "clippy",
-        about: "no warning in any target",
-        program: Program::Cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[]),
-    },
-    Stage {
-        name: "unit",
-        about: "unit, conformance and documentation tests of the workspace",
-        program: Program::Cargo(&["test", "--workspace", "--no-fail-fast"], &[]),
-    },
-    Stage {
-        name: "docs",
-        about: "the documentation builds without a warning",
-        program: Program::Cargo(
-            &["doc", "--workspace", "--no-deps", "--keep-going"],
-            &[("RUSTDOCFLAGS", "-D warnings")],
-        ),
-    },
-    Stage {
-        name: "hsa-headers",
-        about: "hsa-sys against the headers of AMD's HSA runtime",
-        program: Program::Xtask(&["hsa-headers"]),
-    },
-    Stage {
-        name: "kernel-headers",
-        about: "amdxdna-sys against the headers of several kernel versions",
-        program: Program::Xtask(&["kernel-headers"]),
-    },
-    Stage {
-        name: "kernel-calls",
-        about: "what the simulated kernels answer, call by call, and what real ones were seen to answer",
-        program: Program::Xtask(&["kernel-calls"]),
-    },
-    Stage {
-        name: "formats",
-        about: "AMD's own programs read the PDIs and instruction streams we write as we mean them",
-        program: Program::Xtask(&["formats"]),
-    },
-    Stage {
-        name: "xrt",
-        about: "AMD's XRT runs reference kernels on the simulated kernel device; its kernel calls beside ours",
-        program: Program::Xtask(&["xrt"]),
-    },
-    Stage {
-        name: "block-formats",
-        about: "quantised blocks are read and written as stock ggml does",
-        program: Program::Xtask(&["block-formats"]),
-    },
-    Stage {
-        name: "conformance-xdna",
-        about: "the conformance suite on the kernel's own interface, every simulated kernel and generation",
-        program: Program::Xtask(&["conformance", "--driver", "xdna", "--every-kernel"]),
-    },
-    Stage {
-        name: "conformance-rocr",
-        about: "the same through AMD's ROCR",
-        program: Program::Xtask(&["conformance", "--driver", "rocr", "--every-kernel"]),
-    },
-    Stage {
-        name: "demo",
-        about: "stock llama.cpp generates text on the simulated NPU",
-        program: Program::Xtask(&["demo"]),
-    },
-    Stage {
-        name: "demo-xdna",
-        about: "the same text through the kernel's own interface",
-        program: Program::Xtask(&["demo", "--driver", "xdna"]),
-    },
-    Stage {
-        name: "demo-rocr",
-        about: "the same text through AMD's ROCR",
-        program: Program::Xtask(&["demo", "--driver", "rocr"]),
-    },
-    Stage {
-        name: "store",
-        about: "where kernels come from: compiled, cached, damaged, given, built in, in the background, not at all",
-        program: Program::Xtask(&["store"]),
-    },
-    Stage {
-        name: "iron",
-        about: "the Python side of compiling with IRON, on doubles of its two tools",
-        program: Program::Xtask(&["iron"]),
-    },
-    Stage {
-        name: "operations",
-        about: "the docs page of operations is what their rules and the table of cases say",
-        program: Program::Xtask(&["operations", "--check"]),
-    },
-    Stage {
-        name: "environment",
-        about: "the docs page of environment variables is what their table says",
-        program: Program::Xtask(&["environment", "--check"]),
-    },
-    Stage {
-        name: "backend-ops",
-        about: "a fixed part of stock ggml's operation tests against the checked-in table",
-        program: Program::Xtask(&["backend-ops", "--ci"]),
-    },
-    Stage {
-        name: "backend-ops-xdna",
-        about: "the same operation tests through the kernel's own interface",
-        program: Program::Xtask(&["backend-ops", "--ci", "--driver", "xdna"]),
-    },
-    Stage { name: "kld", about: "text and probabilities against the CPU backend", program: Program::Xtask(&["kld"]) },
-    Stage {
-        name: "splits",
-        about: "one split and one submission per graph, no allocation per token, what fusion saves",
-        program: Program::Xtask(&["splits"]),
-    },
-    Stage {
-        name: "kld-xdna",
-        about: "the same through the kernel's own interface",
-        program: Program::Xtask(&["kld", "--driver", "xdna"]),
-    },
-    Stage {
-        name: "splits-xdna",
-        about: "splits and submissions through the kernel's own interface",
-        program: Program::Xtask(&["splits", "--driver", "xdna"]),
-    },
-    Stage {
-        name: "models",
-        about: "logits and splits of models of further families, against the CPU backend",
-        program: Program::Xtask(&["models"]),
-    },
-    Stage {
-        name: "archs",
-        about: "llama.cpp's own tests of architectures, threads and states on our device",
-        program: Program::Xtask(&["archs"]),
-    },
-    Stage {
-        name: "abi",
-        about: "the same library on ggml of every structure layout",
-        program: Program::Xtask(&["abi"]),
-    },
-    Stage {
-        name: "cmake",
-        about: "built and installed with CMake, found by other projects, loaded by stock llama.cpp",
-        program: Program::Xtask(&["cmake"]),
-    },
-    Stage { name: "rpc", about: "the device served by stock ggml-rpc-server", program: Program::Xtask(&["rpc"]) },
-    Stage {
-        name: "faults",
-        about: "every kernel call fails once under llama.cpp",
-        program: Program::Xtask(&["faults"]),
-    },
-    Stage {
-        name: "faults-kernels",
-        about: "a fixed part of the same on the other kernels",
-        program: Program::Xtask(&["faults", "--kernel", "legacy,6.14,7.2", "--sample", "6"]),
-    },
-    Stage {
-        name: "faults-rocr",
-        about: "a fixed part of the same through AMD's ROCR",
-        program: Program::Xtask(&["faults", "--driver", "rocr", "--sample", "4"]),
-    },
-    Stage {
-        name: "stress",
-        about: "the kernel's own interface under load: results, flat memory, nothing left open",
-        program: Program::Xtask(&["stress", "--seconds", "30"]),
-    },
-    Stage {
-        name: "stress-rocr",
-        about: "AMD's ROCR under load",
-        program: Program::Xtask(&["stress", "--driver", "rocr", "--load", "pdis,queues", "--seconds", "10"]),
-    },
-    Stage {
-        name: "vm",
-        about: "the kernel's own driver on a virtual NPU: conformance, llama.cpp, XRT, power, a fault",
-        program: Program::Xtask(&["vm", "check", "--ci"]),
-    },
-    Stage {
-        name: "bad-input",
-        about: "clear messages for mistakes, no abort",
-        program: Program::Xtask(&["bad-input"]),
-    },
+    cargo("fmt", "all sources are formatted", "fmt --all --check", &[]),
+    cargo("clippy", "no warning in any target", "clippy --workspace --all-targets -- -D warnings", &[]),
+    cargo("unit", "unit, conformance and documentation tests of the workspace", "test --workspace --no-fail-fast", &[]),
+    cargo(
+        "docs",
+        "the documentation builds without a warning",
+        "doc --workspace --no-deps --keep-going",
+        &[("RUSTDOCFLAGS", "-D warnings")],
+    ),
+    xtask("hsa-headers", "hsa-sys against the headers of AMD's HSA runtime", "hsa-headers"),
+    xtask("kernel-headers", "amdxdna-sys against the headers of several kernel versions", "kernel-headers"),
+    xtask(
+        "kernel-calls",
+        "what the simulated kernels answer, call by call, and what real ones were seen to answer",
+        "kernel-calls",
+    ),
+    xtask("formats", "AMD's own programs read the PDIs and instruction streams we write as we mean them", "formats"),
+    xtask(
+        "xrt",
+        "AMD's XRT runs reference kernels on the simulated kernel device; its kernel calls beside ours",
+        "xrt",
+    ),
+    xtask("block-formats", "quantised blocks are read and written as stock ggml does", "block-formats"),
+    xtask(
+        "conformance-xdna",
+        "the conformance suite on the kernel's own interface, every simulated kernel and generation",
+        "conformance --driver xdna --every-kernel",
+    ),
+    xtask("conformance-rocr", "the same through AMD's ROCR", "conformance --driver rocr --every-kernel"),
+    xtask("demo", "stock llama.cpp generates text on the simulated NPU", "demo"),
+    xtask("demo-xdna", "the same text through the kernel's own interface", "demo --driver xdna"),
+    xtask("demo-rocr", "the same text through AMD's ROCR", "demo --driver rocr"),
+    xtask(
+        "store",
+        "where kernels come from: compiled, cached, damaged, given, built in, in the background, not at all",
+        "store",
+    ),
+    xtask("iron", "the Python side of compiling with IRON, on doubles of its two tools", "iron"),
+    xtask(
+        "operations",
+        "the docs page of operations is what their rules and the table of cases say",
+        "gen operations --check",
+    ),
+    xtask("environment", "the docs page of environment variables is what their table says", "gen environment --check"),
+    xtask(
+        "backend-ops",
+        "a fixed part of stock ggml's operation tests against the checked-in table",
+        "backend-ops --ci",
+    ),
+    xtask(
+        "backend-ops-xdna",
+        "the same operation tests through the kernel's own interface",
+        "backend-ops --ci --driver xdna",
+    ),
+    xtask("kld", "text and probabilities against the CPU backend", "kld"),
+    xtask("splits", "one split and one submission per graph, no allocation per token, what fusion saves", "splits"),
+    xtask("kld-xdna", "the same through the kernel's own interface", "kld --driver xdna"),
+    xtask("splits-xdna", "splits and submissions through the kernel's own interface", "splits --driver xdna"),
+    xtask("models", "logits and splits of models of further families, against the CPU backend", "models"),
+    xtask("archs", "llama.cpp's own tests of architectures, threads and states on our device", "archs"),
+    xtask("abi", "the same library on ggml of every structure layout", "abi"),
+    xtask("cmake", "built and installed with CMake, found by other projects, loaded by stock llama.cpp", "cmake"),
+    xtask("rpc", "the device served by stock ggml-rpc-server", "rpc"),
+    xtask("faults", "every kernel call fails once under llama.cpp", "faults"),
+    xtask(
+        "faults-kernels",
+        "a fixed part of the same on the other kernels",
+        "faults --kernel legacy,6.14,7.2 --sample 6",
+    ),
+    xtask("faults-rocr", "a fixed part of the same through AMD's ROCR", "faults --driver rocr --sample 4"),
+    xtask(
+        "stress",
+        "the kernel's own interface under load: results, flat memory, nothing left open",
+        "stress --seconds 30",
+    ),
+    xtask("stress-rocr", "AMD's ROCR under load", "stress --driver rocr --load pdis,queues --seconds 10"),
+    xtask(
+        "vm",
+        "the kernel's own driver on a virtual NPU: conformance, llama.cpp, XRT, power, a fault",
+        "vm check --ci",
+    ),
+    xtask("bad-input", "clear messages for mistakes, no abort", "bad-input"),
 ];
 
-/// Run everything CI checks.
+/// Run everything CI checks, or the stages named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask test
   cargo xtask test --list
-  cargo xtask test --only unit,clippy
-  cargo xtask test --skip backend-ops
+  cargo xtask test unit clippy
+  cargo xtask test --skip backend-ops,vm
 
 A stage that fails does not stop the others. The last line is `N passed, N failed` and counts stages.
 Exit code 1 if a stage failed.")]
 pub struct TestArgs {
-    /// Only these stages, separated by commas
-    #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage_names(), conflicts_with = "skip")]
-    only: Vec<String>,
+    /// Only these stages
+    #[arg(value_name = "NAME", value_parser = stage_names(), conflicts_with = "skip")]
+    names: Vec<String>,
     /// All stages but these, separated by commas
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage_names())]
     skip: Vec<String>,
@@ -254,7 +172,7 @@ struct Row {
 
 /// Runs the command. The exit code is 1 if a stage failed; the table and the last line have said so then.
 pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
-    let chosen = choose(&args.only, &args.skip);
+    let chosen = choose(&args.names, &args.skip);
     if args.list {
         list(&chosen);
         return Ok(ExitCode::SUCCESS);
@@ -315,33 +233,32 @@ fn run_stage(stage: &Stage, own: &Path, options: &Options) -> Result<Row> {
 }
 
 fn command(stage: &Stage, own: &Path, options: &Options) -> Command {
-    match &stage.program {
-        Program::Cargo(arguments, environment) => {
+    let mut command = match stage.program {
+        Program::Cargo(environment) => {
             let mut command = workspace::cargo();
-            command.args(*arguments).envs(environment.iter().copied());
-            if options.offline && arguments[0] != "fmt" {
-                command.env("CARGO_NET_OFFLINE", "true");
-            }
+            command.envs(environment.iter().copied());
             command
         }
-        Program::Xtask(arguments) => {
-            let mut command = Command::new(own);
-            command.args(*arguments).arg("--testbed").arg(&options.testbed);
-            if options.offline {
-                command.arg("--offline");
-            }
-            command
+        Program::Xtask => Command::new(own),
+    };
+    command.args(stage.arguments.split(' '));
+    match stage.program {
+        Program::Cargo(_) if options.offline && stage.name != "fmt" => drop(command.env("CARGO_NET_OFFLINE", "true")),
+        Program::Cargo(_) => {}
+        Program::Xtask => {
+            command.arg("--testbed").arg(&options.testbed).args(options.offline.then_some("--offline"));
         }
     }
+    command
 }
 
 fn shown(stage: &Stage) -> String {
-    match &stage.program {
-        Program::Cargo(arguments, environment) => {
+    match stage.program {
+        Program::Cargo(environment) => {
             let settings = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect::<String>();
-            format!("{settings}cargo {}", arguments.join(" "))
+            format!("{settings}cargo {}", stage.arguments)
         }
-        Program::Xtask(arguments) => format!("cargo xtask {}", arguments.join(" ")),
+        Program::Xtask => format!("cargo xtask {}", stage.arguments),
     }
 }
 
@@ -378,10 +295,6 @@ mod tests {
         Options { offline, testbed: "/t".into(), json: false }
     }
 
-    fn stage(program: Program) -> Stage {
-        Stage { name: "trial", about: "", program }
-    }
-
     #[test]
     fn stages_are_chosen_in_their_own_order() {
         assert_eq!(names(&["docs", "fmt"], &[]), ["fmt", "docs"]);
@@ -392,32 +305,25 @@ mod tests {
     }
 
     #[test]
-    fn every_stage_of_this_program_is_a_command_of_it() {
+    fn stages_and_commands_are_the_same() {
         use clap::CommandFactory;
         let cli = crate::Cli::command();
-        for stage in STAGES {
-            if let Program::Xtask(arguments) = stage.program {
-                assert!(cli.find_subcommand(arguments[0]).is_some(), "{}", stage.name);
-            }
+        let stages = || STAGES.iter().filter(|stage| matches!(stage.program, Program::Xtask));
+        for stage in stages() {
+            let line = format!("xtask {}", stage.arguments);
+            assert!(cli.clone().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
-    }
-
-    #[test]
-    fn every_checking_command_is_a_stage() {
-        use clap::CommandFactory;
         // `testbed` only prepares, timings are never judged, and `test` is this one.
         let others = ["testbed", "bench", "test", "help"];
-        for command in crate::Cli::command().get_subcommands().map(clap::Command::get_name) {
-            let stage = STAGES
-                .iter()
-                .any(|stage| matches!(stage.program, Program::Xtask(arguments) if arguments[0] == command));
+        for command in cli.get_subcommands().map(clap::Command::get_name) {
+            let stage = stages().any(|stage| stage.arguments.split(' ').next() == Some(command));
             assert!(stage || others.contains(&command), "`{command}` is no stage of `test`");
         }
     }
 
     #[test]
     fn a_failed_and_an_absent_program_are_failed_stages() {
-        let trial = stage(Program::Xtask(&["demo"]));
+        let trial = xtask("trial", "", "demo");
         let failed = run_stage(&trial, Path::new("/bin/false"), &options(false)).unwrap();
         assert!(!failed.ok && failed.end.contains("exit status: 1"), "{}", failed.end);
         let absent = run_stage(&trial, Path::new("/nowhere/xtask"), &options(false)).unwrap();
@@ -428,7 +334,7 @@ mod tests {
 
     #[test]
     fn options_are_handed_on() {
-        let command = command(&stage(Program::Xtask(&["kld"])), Path::new("/x"), &options(true));
+        let command = command(&xtask("trial", "", "kld"), Path::new("/x"), &options(true));
         assert_eq!(command.get_args().collect::<Vec<_>>(), ["kld", "--testbed", "/t", "--offline"]);
     }
 
