@@ -1,15 +1,86 @@
 //! How commands print: tables for people, JSON for machines, colour only on a terminal.
 
+use crate::session::Options;
 use crate::settings::NO_COLOR;
 use aie_hal::Environment;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::{Map, Value};
+use std::fmt::{Display, Write as _};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 const LOG_WIDTH: u16 = 140;
+
+/// A column of a table of `R`: its title, and what a row shows there.
+pub type Column<R> = (&'static str, fn(&R) -> String);
+
+/// What a command found: its fields for machines, its text for people, and the problems for both.
+#[derive(Debug, Default)]
+pub struct Report {
+    fields: Map<String, Value>,
+    text: String,
+    /// The last lines of the text, behind the problems.
+    summary: String,
+    /// What is not as it has to be.
+    pub problems: Vec<String>,
+}
+
+impl Report {
+    /// A report that starts with these problems.
+    pub fn with(problems: Vec<String>) -> Self {
+        Self { problems, ..Self::default() }
+    }
+
+    /// A field of the JSON.
+    pub fn field(&mut self, name: &str, value: impl Serialize) -> Result<()> {
+        self.fields.insert(name.to_owned(), serde_json::to_value(value)?);
+        Ok(())
+    }
+
+    /// Rows as a field of the JSON, and as a table.
+    pub fn rows<R: Serialize>(&mut self, name: &str, rows: &[R], columns: &[Column<R>]) -> Result<()> {
+        let mut table = table(&columns.iter().map(|(title, _)| *title).collect::<Vec<_>>());
+        for row in rows {
+            table.add_row(columns.iter().map(|(_, cell)| cell(row)));
+        }
+        self.line(table);
+        self.field(name, rows)
+    }
+
+    /// Lines of the text.
+    pub fn line(&mut self, line: impl Display) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{line}");
+    }
+
+    /// The last line of the text.
+    pub fn summary(&mut self, line: impl Display) {
+        let _ = writeln!(self.summary, "{line}");
+    }
+
+    /// Prints it. Errors when there are problems.
+    pub fn finish(mut self, command: &str, options: &Options) -> Result<()> {
+        let count = self.problems.len();
+        if options.json {
+            self.field("ok", count == 0)?;
+            let problems = std::mem::take(&mut self.problems);
+            self.field("problems", problems)?;
+            json(&self.fields)?;
+        } else {
+            for problem in &self.problems {
+                let _ = writeln!(self.text, "{} {problem}", bad("problem:"));
+            }
+            print!("{}{}", self.text, self.summary);
+        }
+        if count > 0 {
+            bail!("{command}: {count} problem(s), listed above");
+        }
+        Ok(())
+    }
+}
 
 /// An empty table with a header; columns whose name starts with `#` hold numbers and are aligned right.
 pub fn table(header: &[&str]) -> Table {
@@ -36,6 +107,11 @@ pub fn json<T: Serialize>(value: &T) -> Result<()> {
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// `ok` in green or `FAIL` in red on a terminal, plain elsewhere.
+pub fn verdict(ok: bool) -> String {
+    if ok { good("ok") } else { bad("FAIL") }
 }
 
 /// Green on a terminal, plain elsewhere.
@@ -67,4 +143,14 @@ pub fn progress(length: u64) -> Result<ProgressBar> {
 /// Seconds with one decimal.
 pub fn seconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64())
+}
+
+/// A switch in words.
+pub fn on_or_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+/// A count, or a dash where there is none.
+pub fn count<T: Display>(count: Option<T>) -> String {
+    count.map_or_else(|| "-".to_owned(), |count| count.to_string())
 }

@@ -4,6 +4,7 @@
 //! kept apart from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
 
 use anyhow::{Context, Result};
+use rayon::iter::{ParallelBridge, ParallelIterator};
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -133,6 +134,20 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<Finished> {
     run_watched(command, limit, |_| ())
 }
 
+/// Runs `work` for each item in `jobs` threads, starting in the order of the items, in which the results come.
+pub fn parallel<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.max(1)).build()?;
+    let work = |(index, item)| work(item).map(|result| (index, result));
+    let mut results = pool.install(|| items.iter().enumerate().par_bridge().map(work).collect::<Result<Vec<_>>>())?;
+    results.sort_unstable_by_key(|(index, _)| *index);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
+
+/// The processors of this machine.
+pub fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Runs a helper program (apt, dpkg, pip, ...) that must succeed; its error output becomes the error.
 pub fn run_helper(command: &mut Command, limit: Duration) -> Result<String> {
     let finished = run(command, limit)?;
@@ -211,6 +226,13 @@ mod tests {
         let end = run(&mut shell("exec sleep 30"), Duration::from_millis(300)).unwrap();
         assert!(end.timed_out && !end.success() && end.elapsed < Duration::from_secs(20));
         assert!(end.describe().contains("time limit"));
+    }
+
+    #[test]
+    fn results_come_in_order_from_several_threads() {
+        let items: Vec<usize> = (0..20).collect();
+        assert_eq!(parallel(&items, 4, |item| Ok(item + 1)).unwrap(), (1..21).collect::<Vec<_>>());
+        assert!(parallel(&items, 4, |item| if *item == 7 { anyhow::bail!("seven") } else { Ok(()) }).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The statistics file of `libggml-hsa.so` (`GGML_HSA_STATS`), version 1, and what the commands conclude from it.
 
 use crate::output;
+use aie_hal::Counters;
 use anyhow::{Context, Result, bail};
 use comfy_table::Table;
 use serde::{Deserialize, Serialize};
@@ -74,25 +75,6 @@ pub struct DeviceStats {
     pub fusion: Fusion,
     /// The last graphs, oldest first.
     pub graph_log: Vec<GraphEntry>,
-}
-
-/// Counters of a device. `virtual_ns` is the simulated device's clock.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Counters {
-    pub submissions: u64,
-    pub dispatches: u64,
-    pub host_calls: u64,
-    pub chains: u64,
-    pub doorbells: u64,
-    pub contexts_created: u64,
-    pub context_switches: u64,
-    pub bytes_copied: u64,
-    pub bytes_flushed: u64,
-    pub bytes_invalidated: u64,
-    pub allocations: u64,
-    pub allocated_bytes: u64,
-    pub peak_bytes: u64,
-    pub virtual_ns: u64,
 }
 
 /// Graphs computed, and whether their command list was recorded anew or replayed.

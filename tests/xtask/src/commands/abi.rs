@@ -9,11 +9,11 @@ mod build;
 pub mod sources;
 
 use crate::ops_output::{Listing, Outcome};
-use crate::output;
+use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
 use crate::workspace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use build::Build;
 use clap::Args;
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub struct AbiArgs {
     #[arg(long)]
     force: bool,
     /// Parallel compilations
-    #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = process::processors())]
     jobs: usize,
     #[command(flatten)]
     device: DeviceOptions,
@@ -68,21 +68,6 @@ pub struct AbiArgs {
 /// Where the releases of ggml and what was built of them lie.
 pub fn home() -> PathBuf {
     workspace::target().join("abi")
-}
-
-fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    library: PathBuf,
-    device: String,
-    passed: usize,
-    failed: usize,
-    runs: Vec<Run>,
-    problems: Vec<String>,
 }
 
 /// One ggml.
@@ -134,29 +119,44 @@ pub fn run(args: &AbiArgs, options: &Options) -> Result<()> {
     let newest = newest.context("no release of ggml to take headers from")?;
     runs.push(run_on_testbed(&session, &newest, &home)?);
 
-    let mut problems: Vec<String> =
-        runs.iter().flat_map(|run| run.problems.iter().map(|problem| format!("{}: {problem}", run.origin))).collect();
+    let mut report = Report::default();
+    for Run { origin, problems, .. } in &runs {
+        report.problems.extend(problems.iter().map(|problem| format!("{origin}: {problem}")));
+    }
     if args.crate_version.is_empty() {
-        problems.extend(missing_layouts(&runs));
+        report.problems.extend(missing_layouts(&runs));
     }
-    let report = Report {
-        ok: problems.is_empty(),
-        library: session.library.clone(),
-        device: session.device.clone(),
-        passed: runs.iter().map(|run| run.passed).sum(),
-        failed: runs.iter().map(|run| run.failed).sum(),
-        runs,
-        problems,
-    };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
-    }
-    if !report.ok {
-        bail!("abi: {} problem(s), listed above", report.problems.len());
-    }
-    Ok(())
+    report.rows(
+        "runs",
+        &runs,
+        &[
+            ("ggml", |run| output::count(run.ggml.as_ref())),
+            ("layout", |run| output::count(run.layout.map(Layout::name))),
+            ("from", |run| run.origin.clone()),
+            ("#ADD", |run| run.count("ADD").to_string()),
+            ("#MUL_MAT", |run| run.count("MUL_MAT").to_string()),
+            ("#other", |run| (run.passed - run.count("ADD") - run.count("MUL_MAT")).to_string()),
+            ("#failed", |run| run.failed.to_string()),
+            ("#build s", |run| {
+                let earlier = if run.build_cached { " (earlier)" } else { "" };
+                output::count(run.build_seconds.map(|seconds| format!("{seconds:.0}{earlier}")))
+            }),
+            ("#run s", |run| format!("{:.1}", run.seconds)),
+            ("result", |run| output::verdict(run.problems.is_empty())),
+        ],
+    )?;
+    let sum = |count: fn(&Run) -> usize| runs.iter().map(count).sum::<usize>();
+    let (passed, failed) = (sum(|run| run.passed), sum(|run| run.failed));
+    report.summary(format!(
+        "{passed} cases passed, {failed} failed, on {} versions of ggml with one {}",
+        runs.len(),
+        session.library.display()
+    ));
+    report.field("passed", passed)?;
+    report.field("failed", failed)?;
+    report.field("library", &session.library)?;
+    report.field("device", &session.device)?;
+    report.finish("abi", options)
 }
 
 /// The testbed has no headers. The public functions the program uses are declared alike in all versions, so those of the
@@ -250,40 +250,10 @@ fn missing_layouts(runs: &[Run]) -> Vec<String> {
         .collect()
 }
 
-fn print(report: &Report) {
-    let mut lines = output::table(&[
-        "ggml", "layout", "from", "#ADD", "#MUL_MAT", "#other", "#failed", "#build s", "#run s", "result",
-    ]);
-    for run in &report.runs {
-        let count = |operation: &str| run.operations.get(operation).copied().unwrap_or_default();
-        let (sums, products) = (count("ADD"), count("MUL_MAT"));
-        lines.add_row([
-            run.ggml.clone().unwrap_or_else(|| "-".to_owned()),
-            run.layout.map_or("-", Layout::name).to_owned(),
-            run.origin.clone(),
-            sums.to_string(),
-            products.to_string(),
-            (run.passed - sums - products).to_string(),
-            run.failed.to_string(),
-            match run.build_seconds {
-                Some(seconds) => format!("{seconds:.0}{}", if run.build_cached { " (earlier)" } else { "" }),
-                None => "-".to_owned(),
-            },
-            format!("{:.1}", run.seconds),
-            if run.problems.is_empty() { output::good("ok") } else { output::bad("FAIL") },
-        ]);
+impl Run {
+    fn count(&self, operation: &str) -> usize {
+        self.operations.get(operation).copied().unwrap_or_default()
     }
-    println!("{lines}");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    println!(
-        "{} cases passed, {} failed, on {} versions of ggml with one {}",
-        report.passed,
-        report.failed,
-        report.runs.len(),
-        report.library.display()
-    );
 }
 
 #[cfg(test)]

@@ -10,15 +10,15 @@ mod programs;
 mod rows;
 
 use crate::generation::StatsFile;
-use crate::output;
+use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use crate::stats::Stats;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
+use programs::Outcome;
 use rows::{Row, Verdict};
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -92,20 +92,6 @@ pub struct ArchsArgs {
     driver: DriverOptions,
 }
 
-#[derive(Serialize)]
-struct Report {
-    architectures: Vec<Row>,
-    /// Architecture to operations that were not on our device, with `--splits`.
-    elsewhere: BTreeMap<String, BTreeMap<String, usize>>,
-    programs: Vec<programs::Outcome>,
-    left_out: Vec<(&'static str, &'static str)>,
-    array: u64,
-    host: u64,
-    seconds: f64,
-    ok: bool,
-    problems: Vec<String>,
-}
-
 /// Runs the command.
 pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
@@ -144,19 +130,55 @@ pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
             programs.push(outcome);
         }
     }
-    let left_out = EXCLUDED.iter().chain(programs::LEFT_OUT).copied().collect();
-    let seconds = started.elapsed().as_secs_f64();
-    let ok = problems.is_empty();
-    let report = Report { architectures, elsewhere, programs, left_out, array, host, seconds, ok, problems };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::with(problems);
+    report.field("architectures", &architectures)?;
+    let compared: Vec<&Row> = architectures.iter().filter(|row| row.logits != Verdict::Skipped).collect();
+    report.rows(
+        "compared",
+        &compared,
+        &[
+            ("architecture", |row| row.arch.clone()),
+            ("kind", |row| row.config.clone()),
+            ("device", |row| row.device.clone()),
+            ("#NMSE", |row| row.nmse.map_or_else(String::new, |nmse| format!("{nmse:.1e}"))),
+            ("logits", |row| row.logits.word().to_owned()),
+            ("saved, loaded", |row| row.roundtrip.word().to_owned()),
+            ("mixed batch", |row| row.mixed.word().to_owned()),
+        ],
+    )?;
+    for (arch, ops) in elsewhere.iter().filter(|(_, ops)| !ops.is_empty()) {
+        let ops: Vec<String> = ops.iter().map(|(op, count)| format!("{op} {count}")).collect();
+        report.line(format!("not on {DEVICE_NAME}, {arch}: {}", ops.join(", ")));
     }
-    if !ok {
-        bail!("archs: {} problem(s), listed above", report.problems.len());
+    if !elsewhere.is_empty() {
+        let whole = elsewhere.values().filter(|ops| ops.is_empty()).count();
+        report.line(format!("{whole} of {} architectures ran whole on {DEVICE_NAME}", elsewhere.len()));
     }
-    Ok(())
+    let mut table = output::table(&["program", "result", "#operations on our device", "#seconds", "what it says"]);
+    let count = |verdict| architectures.iter().filter(|row| row.logits == verdict).count();
+    table.add_row([
+        "test-llama-archs",
+        &output::verdict(count(Verdict::Failed) + count(Verdict::Missing) == 0),
+        &(array + host).to_string(),
+        "",
+        &format!("{} models compared, {} skipped by the program itself", count(Verdict::Ok), count(Verdict::Skipped)),
+    ]);
+    for Outcome { name, says, operations, seconds, problem, .. } in &programs {
+        let result = output::verdict(problem.is_none());
+        table.add_row([name, result.as_str(), &operations.to_string(), format!("{seconds:.1}").as_str(), says]);
+    }
+    let left_out: Vec<_> = EXCLUDED.iter().chain(programs::LEFT_OUT).collect();
+    for (name, reason) in &left_out {
+        table.add_row([name, "left out", "", "", reason]);
+    }
+    report.line(table);
+    report.field("elsewhere", elsewhere)?;
+    report.field("programs", programs)?;
+    report.field("left_out", left_out)?;
+    report.field("array", array)?;
+    report.field("host", host)?;
+    report.field("seconds", started.elapsed().as_secs_f64())?;
+    report.finish("archs", options)
 }
 
 /// All architectures but those left out, as the program's (ECMAScript) expression.
@@ -221,56 +243,6 @@ fn elsewhere(finished: &Finished) -> Result<BTreeMap<String, BTreeMap<String, us
     }
     count(&arch, &log[start..])?;
     Ok(found)
-}
-
-fn print(report: &Report) {
-    let mut table =
-        output::table(&["architecture", "kind", "device", "#NMSE", "logits", "saved, loaded", "mixed batch"]);
-    for row in report.architectures.iter().filter(|row| row.logits != Verdict::Skipped) {
-        table.add_row([
-            row.arch.clone(),
-            row.config.clone(),
-            row.device.clone(),
-            row.nmse.map_or_else(String::new, |nmse| format!("{nmse:.1e}")),
-            row.logits.word().to_owned(),
-            row.roundtrip.word().to_owned(),
-            row.mixed.word().to_owned(),
-        ]);
-    }
-    println!("{table}");
-    for (arch, ops) in report.elsewhere.iter().filter(|(_, ops)| !ops.is_empty()) {
-        let ops: Vec<String> = ops.iter().map(|(op, count)| format!("{op} {count}")).collect();
-        println!("not on {DEVICE_NAME}, {arch}: {}", ops.join(", "));
-    }
-    let whole = report.elsewhere.values().filter(|ops| ops.is_empty()).count();
-    if !report.elsewhere.is_empty() {
-        println!("{whole} of {} architectures ran whole on {DEVICE_NAME}", report.elsewhere.len());
-    }
-    let mut table = output::table(&["program", "result", "#operations on our device", "#seconds", "what it says"]);
-    let count = |verdict| report.architectures.iter().filter(|row| row.logits == verdict).count();
-    table.add_row([
-        "test-llama-archs".to_owned(),
-        if count(Verdict::Failed) + count(Verdict::Missing) == 0 { "ok" } else { "FAIL" }.to_owned(),
-        (report.array + report.host).to_string(),
-        String::new(),
-        format!("{} models compared, {} skipped by the program itself", count(Verdict::Ok), count(Verdict::Skipped)),
-    ]);
-    for outcome in &report.programs {
-        table.add_row([
-            outcome.name.to_owned(),
-            if outcome.problem.is_none() { output::good("ok") } else { output::bad("FAIL") },
-            outcome.operations.to_string(),
-            format!("{:.1}", outcome.seconds),
-            outcome.says.clone(),
-        ]);
-    }
-    for (name, reason) in &report.left_out {
-        table.add_row([(*name).to_owned(), "left out".to_owned(), String::new(), String::new(), (*reason).to_owned()]);
-    }
-    println!("{table}");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
 }
 
 #[cfg(test)]

@@ -12,16 +12,14 @@ mod judge;
 use self::catalogue::Catalogue;
 use self::judge::judge;
 use crate::ops_output::{Listing, Outcome};
-use crate::ops_table::{self, Extent, Table};
-use crate::output;
+use crate::ops_table::{self, Exclusion, Extent, Table};
+use crate::output::{self, Report};
 use crate::process;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -49,7 +47,7 @@ pub struct BackendOpsArgs {
     #[arg(long, conflicts_with_all = ["parameters", "update"])]
     ci: bool,
     /// How many operations to run side by side
-    #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = process::processors().min(4))]
     jobs: usize,
     /// Write the counts seen into the table (only if nothing failed)
     #[arg(long, conflicts_with = "parameters")]
@@ -59,23 +57,6 @@ pub struct BackendOpsArgs {
     reference: bool,
     #[command(flatten)]
     driver: DriverOptions,
-}
-
-fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(4)
-}
-
-#[derive(Serialize)]
-struct Report {
-    ggml: String,
-    backend: &'static str,
-    passed: usize,
-    failed: usize,
-    unsupported: usize,
-    seconds: f64,
-    ok: bool,
-    operations: Vec<Row>,
-    problems: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -140,52 +121,73 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let operations: Vec<String> =
         if args.operations.is_empty() { table.operations.keys().cloned().collect() } else { args.operations.clone() };
     let course = Course { args, table: &table, session: &session, catalogue: &catalogue };
-    let mut problems = Vec::new();
-    if args.operations.is_empty() && args.parameters.is_none() {
-        problems.extend(catalogue.unknown(&table));
-        problems.extend(no_longer_unclaimed(&course)?);
+    let is_whole = args.operations.is_empty() && args.parameters.is_none();
+    let mut report = Report::default();
+    if is_whole {
+        report.problems.extend(catalogue.unknown(&table));
+        report.problems.extend(no_longer_unclaimed(&course)?);
     }
     let rows = run_all(&operations, &course)?;
 
     let ggml = session.testbed.stamp().packages.get("libggml0").cloned().unwrap_or_default();
     let sum = |count: fn(&Row) -> usize| rows.iter().map(count).sum::<usize>();
     let (passed, failed, unsupported) = (sum(|row| row.passed), sum(|row| row.failed), sum(|row| row.unsupported));
-    problems.extend(rows.iter().flat_map(|row| row.problems.iter().cloned()));
-    if args.operations.is_empty() && args.parameters.is_none() && !args.ci && passed < table.minimum {
-        problems.push(format!("{passed} cases passed in all, the table asks for {}", table.minimum));
+    report.problems.extend(rows.iter().flat_map(|row| row.problems.iter().cloned()));
+    if is_whole && !args.ci && passed < table.minimum {
+        report.problems.push(format!("{passed} cases passed in all, the table asks for {}", table.minimum));
     }
     let commands: Vec<u64> = rows.iter().filter_map(|row| row.kernel_commands).collect();
     if !commands.is_empty() && commands.iter().sum::<u64>() == 0 {
-        problems.push("no command reached the simulated kernel device: nothing ran on the array".to_owned());
+        report.problems.push("no command reached the simulated kernel device: nothing ran on the array".to_owned());
     }
-    let ok = problems.is_empty();
-    let report = Report {
-        ggml: ggml.clone(),
-        backend: course.backend(),
-        passed,
-        failed,
-        unsupported,
-        seconds: started.elapsed().as_secs_f64(),
-        ok,
-        operations: rows,
-        problems,
-    };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report, &table);
+    report.rows(
+        "operations",
+        &rows,
+        &[
+            ("operation", |row| row.operation.clone()),
+            ("#passed", |row| row.passed.to_string()),
+            ("#failed", |row| row.failed.to_string()),
+            ("#not supported", |row| row.unsupported.to_string()),
+            ("#CPU", |row| output::count(row.cpu)),
+            ("#excluded", |row| row.excluded.to_string()),
+            ("#kernel commands", |row| output::count(row.kernel_commands)),
+            ("#seconds", |row| format!("{:.1}", row.seconds)),
+            ("result", |row| output::verdict(row.ok)),
+        ],
+    )?;
+    let excluded = rows.iter().filter(|row| row.excluded > 0);
+    for Exclusion { operation, parameters, cases, reason } in
+        excluded.flat_map(|row| table.exclusions_of(&row.operation))
+    {
+        report.line(format!("excluded: {cases} {operation} ({parameters}): {reason}"));
     }
+    if table.ggml != ggml {
+        report.summary(format!("note: the table was taken with ggml {}, the testbed has {ggml}", table.ggml));
+    }
+    for row in rows.iter().filter(|row| row.expected.is_some_and(|expected| row.passed > expected)) {
+        let name = &row.operation;
+        report.summary(format!("note: {name} passes more cases than the table has; record it with --update"));
+    }
+    let (backend, seconds) = (course.backend(), started.elapsed().as_secs_f64());
+    report.summary(format!(
+        "{backend} on ggml {ggml}: {passed} cases passed, {failed} failed, {unsupported} not supported by the device or the CPU \
+         backend, {seconds:.0} s"
+    ));
+    for (name, count) in [("passed", passed), ("failed", failed), ("unsupported", unsupported)] {
+        report.field(name, count)?;
+    }
+    report.field("ggml", &ggml)?;
+    report.field("backend", backend)?;
+    report.field("seconds", seconds)?;
+    if !report.problems.is_empty() {
+        report.summary("run one operation with -o to look closer");
+    }
+    let finished = report.finish("backend-ops", options);
     if args.update {
-        update(&mut table, &report, args.reference, ggml)?;
+        update(&mut table, &rows, args.reference, ggml)?;
         eprintln!("wrote {}", ops_table::path().display());
     }
-    if !ok {
-        bail!(
-            "backend-ops: {} problem(s), listed above; run one operation with -o to look closer",
-            report.problems.len()
-        );
-    }
-    Ok(())
+    finished
 }
 
 /// Names the table calls unclaimed of which our device supports a case.
@@ -218,29 +220,17 @@ fn no_longer_unclaimed(course: &Course) -> Result<Vec<String>> {
 
 /// Runs the operations, those with most cases first; the rows come in the order of the names.
 fn run_all(operations: &[String], course: &Course) -> Result<Vec<Row>> {
-    let mut order: Vec<usize> = (0..operations.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(course.catalogue.supported(&operations[*index])));
+    let mut order: Vec<(usize, &String)> = operations.iter().enumerate().collect();
+    order.sort_by_key(|(_, name)| std::cmp::Reverse(course.catalogue.supported(name)));
     let total: usize = operations.iter().map(|name| course.catalogue.supported(name)).sum();
     let bar = output::progress(total as u64)?;
-    let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..course.args.jobs.max(1) {
-            scope.spawn(|| {
-                while let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    bar.set_message(operations[*index].clone());
-                    let row = run_operation(&operations[*index], course, &bar);
-                    if let Ok(mut rows) = rows.lock() {
-                        rows.push((*index, row));
-                    }
-                }
-            });
-        }
-    });
+    let mut rows = process::parallel(&order, course.args.jobs, |(index, name)| {
+        bar.set_message((*name).clone());
+        Ok((*index, run_operation(name, course, &bar)?))
+    })?;
     bar.finish_and_clear();
-    let mut rows = rows.into_inner().map_err(|_| anyhow::anyhow!("an operation's thread panicked"))?;
     rows.sort_by_key(|(index, _)| *index);
-    rows.into_iter().map(|(_, row)| row).collect()
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<Row> {
@@ -298,61 +288,12 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
     })
 }
 
-fn print(report: &Report, table: &Table) {
-    let mut lines = output::table(&[
-        "operation",
-        "#passed",
-        "#failed",
-        "#not supported",
-        "#CPU",
-        "#excluded",
-        "#kernel commands",
-        "#seconds",
-        "result",
-    ]);
-    for row in &report.operations {
-        lines.add_row([
-            row.operation.clone(),
-            row.passed.to_string(),
-            row.failed.to_string(),
-            row.unsupported.to_string(),
-            row.cpu.map_or_else(|| "-".to_owned(), |count| count.to_string()),
-            row.excluded.to_string(),
-            row.kernel_commands.map_or_else(|| "-".to_owned(), |count| count.to_string()),
-            format!("{:.1}", row.seconds),
-            if row.ok { output::good("ok") } else { output::bad("FAIL") },
-        ]);
+fn update(table: &mut Table, rows: &[Row], reference: bool, ggml: String) -> Result<()> {
+    let failed: usize = rows.iter().map(|row| row.failed).sum();
+    if failed > 0 {
+        bail!("{failed} cases failed; the table is left as it was");
     }
-    println!("{lines}");
-    for row in report.operations.iter().filter(|row| row.excluded > 0) {
-        for exclusion in table.exclusions_of(&row.operation) {
-            println!(
-                "excluded: {} {} ({}): {}",
-                exclusion.cases, exclusion.operation, exclusion.parameters, exclusion.reason
-            );
-        }
-    }
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    if table.ggml != report.ggml {
-        println!("note: the table was taken with ggml {}, the testbed has {}", table.ggml, report.ggml);
-    }
-    let behind = report.operations.iter().filter(|row| row.expected.is_some_and(|expected| row.passed > expected));
-    for row in behind {
-        println!("note: {} passes more cases than the table has; record it with --update", row.operation);
-    }
-    println!(
-        "{} on ggml {}: {} cases passed, {} failed, {} not supported by the device or the CPU backend, {:.0} s",
-        report.backend, report.ggml, report.passed, report.failed, report.unsupported, report.seconds
-    );
-}
-
-fn update(table: &mut Table, report: &Report, reference: bool, ggml: String) -> Result<()> {
-    if report.failed > 0 {
-        bail!("{} cases failed; the table is left as it was", report.failed);
-    }
-    for row in &report.operations {
+    for row in rows {
         let excluded = table.excluded(&row.operation);
         let counts = table.operations.entry(row.operation.clone()).or_default();
         if reference {

@@ -4,7 +4,7 @@
 //! among the cases: llama.cpp must be told, and end by itself.
 
 use crate::generation::{Request, StatsFile};
-use crate::output;
+use crate::output::{self, Report};
 use crate::process;
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::Stats;
@@ -51,7 +51,6 @@ struct Row {
     name: &'static str,
     exit: String,
     message: String,
-    ok: bool,
     problem: Option<String>,
 }
 
@@ -64,26 +63,21 @@ pub fn run(args: &BadInputArgs, options: &Options) -> Result<()> {
         rows.push(check(&case, &session)?);
     }
     rows.push(statistics_do_not_cost_the_text(&session, dir.path())?);
-    if options.json {
-        output::json(&rows)?;
-    } else {
-        let mut table = output::table(&["mistake", "end", "message", "result"]);
-        for row in &rows {
-            let result = if row.ok { output::good("ok") } else { output::bad("FAIL") };
-            table.add_row([row.name, &row.exit, &row.message, &result]);
-        }
-        println!("{table}");
-        for row in &rows {
-            if let Some(problem) = &row.problem {
-                println!("{} {}: {problem}", output::bad("problem:"), row.name);
-            }
-        }
+    let mut report = Report::default();
+    report.rows(
+        "rows",
+        &rows,
+        &[
+            ("mistake", |row| row.name.to_owned()),
+            ("end", |row| row.exit.clone()),
+            ("message", |row| row.message.clone()),
+            ("result", |row| output::verdict(row.problem.is_none())),
+        ],
+    )?;
+    for Row { name, problem, .. } in &rows {
+        report.problems.extend(problem.iter().map(|problem| format!("{name}: {problem}")));
     }
-    let failed = rows.iter().filter(|row| !row.ok).count();
-    if failed > 0 {
-        bail!("bad-input: {failed} of {} mistakes are not handled as they should be", rows.len());
-    }
-    Ok(())
+    report.finish("bad-input", options)
 }
 
 fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
@@ -238,13 +232,7 @@ fn check(case: &Case, session: &Session) -> Result<Row> {
         None
     };
     let told = message.lines().find(|line| case.expected.iter().any(|words| line.contains(words.as_str())));
-    Ok(Row {
-        name: case.name,
-        exit: end.describe(),
-        message: told.unwrap_or_default().to_owned(),
-        ok: problem.is_none(),
-        problem,
-    })
+    Ok(Row { name: case.name, exit: end.describe(), message: told.unwrap_or_default().to_owned(), problem })
 }
 
 /// An unwritable statistics file must not cost the user the text: llama.cpp itself goes on.
@@ -263,7 +251,6 @@ fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<Row>
         name: "the same, in llama.cpp itself: the text is still generated",
         exit: end.describe(),
         message: told.to_owned(),
-        ok: problem.is_none(),
         problem,
     })
 }

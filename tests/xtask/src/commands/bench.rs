@@ -9,6 +9,7 @@ mod page;
 mod speed;
 
 use crate::output;
+use crate::output::on_or_off;
 use crate::per_token::FusionCounts;
 use crate::session::{DriverOptions, Options, Session};
 use crate::stats::DeviceStats;
@@ -16,7 +17,7 @@ use anyhow::Result;
 use clap::Args;
 use kernel::KernelCosts;
 use machine::{Machine, Programs};
-use page::{megabytes, on_or_off};
+use page::megabytes;
 use serde::Serialize;
 use speed::{Comparison, DECODE};
 use std::path::PathBuf;

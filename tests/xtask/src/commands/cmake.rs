@@ -12,7 +12,7 @@ mod doubles;
 mod installation;
 mod program;
 
-use crate::output;
+use crate::output::{self, Report};
 use crate::session::{DeviceOptions, Options, Session};
 use crate::settings::CARGO;
 use crate::{library, tools, workspace};
@@ -55,14 +55,6 @@ struct Setup {
 }
 
 #[derive(Serialize)]
-struct Report {
-    ok: bool,
-    cmake: String,
-    prefix: PathBuf,
-    steps: Vec<Step>,
-}
-
-#[derive(Serialize)]
 struct Step {
     name: &'static str,
     /// What was seen, in a few words.
@@ -95,17 +87,25 @@ pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
     let steps = steps.0;
     let version = tools::run_cmake(setup.cmake(&["--version"]))?;
     let cmake = version.lines().next().unwrap_or_default().trim_start_matches("cmake version ").to_owned();
-    let report = Report { ok: steps.iter().all(|step| step.ok), cmake, prefix, steps };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::default();
+    report.rows(
+        "steps",
+        &steps,
+        &[
+            ("step", |step| step.name.to_owned()),
+            ("seen", |step| step.seen.clone()),
+            ("#seconds", |step| format!("{:.1}", step.seconds)),
+            ("result", |step| output::verdict(step.ok)),
+        ],
+    )?;
+    for Step { name, problem, .. } in &steps {
+        report.problems.extend(problem.iter().map(|problem| format!("{name}: {problem}")));
     }
-    let failed = report.steps.iter().filter(|step| !step.ok).count();
-    if failed > 0 {
-        bail!("cmake: {failed} of {} steps failed, listed above", report.steps.len());
-    }
-    Ok(())
+    let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
+    report.summary(format!("CMake {cmake}, {} steps in {seconds:.0} s", steps.len()));
+    report.field("cmake", cmake)?;
+    report.field("prefix", prefix)?;
+    report.finish("cmake", options)
 }
 
 /// Steps that use what was installed.
@@ -196,22 +196,6 @@ impl Steps {
     fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<String>) {
         self.take(name, || step().map(|seen| ((), seen)));
     }
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&["step", "seen", "#seconds", "result"]);
-    for step in &report.steps {
-        let result = if step.ok { output::good("ok") } else { output::bad("FAIL") };
-        table.add_row([step.name, &step.seen, &format!("{:.1}", step.seconds), &result]);
-    }
-    println!("{table}");
-    for step in &report.steps {
-        if let Some(problem) = &step.problem {
-            println!("{} {}: {problem}", output::bad("problem:"), step.name);
-        }
-    }
-    let seconds: f64 = report.steps.iter().map(|step| step.seconds).sum();
-    println!("CMake {}, {} steps in {seconds:.0} s", report.cmake, report.steps.len());
 }
 
 #[cfg(test)]

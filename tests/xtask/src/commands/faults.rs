@@ -5,18 +5,15 @@
 //! commands that time out, abort or return with the device gone.
 
 use crate::generation::{Request, library_messages};
-use crate::output;
+use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::session::{DeviceOptions, DriverName, DriverOptions, Options, Session, SimulationOptions};
 use crate::simulation::{KernelReport, Levels};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use indicatif::ProgressBar;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The longest a case may take, in seconds. Far above the driver's own limits in [`LIMITS`].
@@ -117,15 +114,11 @@ pub struct FaultsArgs {
     #[command(flatten)]
     simulation: SimulationOptions,
     /// Cases at a time
-    #[arg(short = 'j', long, value_name = "N", default_value_t = default_jobs())]
+    #[arg(short = 'j', long, value_name = "N", default_value_t = process::processors())]
     jobs: usize,
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
     model: Option<PathBuf>,
-}
-
-fn default_jobs() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What came of a case.
@@ -154,32 +147,36 @@ struct Row {
     problem: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    cases: usize,
-    outcomes: BTreeMap<String, usize>,
-    rows: Vec<Row>,
-}
-
 /// Runs the command.
 pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
     let rows = run_cases(args, options)?;
-    let mut outcomes = BTreeMap::new();
+    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for row in &rows {
         *outcomes.entry(format!("{:?}", row.outcome).to_lowercase()).or_default() += 1;
     }
-    let problems = rows.iter().filter(|row| row.outcome == Outcome::Wrong).count();
-    let report = Report { ok: problems == 0, cases: rows.len(), outcomes, rows };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::default();
+    report.rows(
+        "rows",
+        &rows,
+        &[
+            ("kernel", |row| row.kernel.clone()),
+            ("fault", |row| row.fault.clone()),
+            ("outcome", |row| match row.outcome {
+                Outcome::Wrong => output::bad("WRONG"),
+                other => format!("{other:?}"),
+            }),
+            ("#s", |row| format!("{:.1}", row.seconds)),
+            ("message", |row| row.message.clone()),
+        ],
+    )?;
+    for Row { fault, kernel, problem, .. } in &rows {
+        report.problems.extend(problem.iter().map(|problem| format!("{fault} on {kernel}: {problem}")));
     }
-    if problems > 0 {
-        bail!("faults: {problems} of {} cases did not end as they should, listed above", report.cases);
-    }
-    Ok(())
+    let counts: Vec<String> = outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    report.summary(format!("{} cases: {}", rows.len(), counts.join(", ")));
+    report.field("cases", rows.len())?;
+    report.field("outcomes", outcomes)?;
+    report.finish("faults", options)
 }
 
 fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
@@ -212,8 +209,11 @@ fn cases_on(args: &FaultsArgs, session: &Session) -> Result<Vec<Row>> {
     }
     let documented = if args.driver == DriverName::Rocr { RUNTIME_ABORTS } else { &[] };
     let bar = output::progress(faults.len() as u64)?;
-    let rows =
-        in_parallel(&faults, args.jobs, &bar, |fault| case(fault, &session.apart()?, &request, &text, documented))?;
+    let rows = process::parallel(&faults, args.jobs, |fault| {
+        let row = case(fault, &session.apart()?, &request, &text, documented);
+        bar.inc(1);
+        row
+    })?;
     bar.finish_and_clear();
     Ok(rows)
 }
@@ -260,35 +260,6 @@ fn plan(report: &KernelReport) -> Result<Vec<String>> {
 /// First, second and last, each once.
 fn occurrences(count: u64) -> impl Iterator<Item = u64> {
     (1..=count.min(2)).chain((count > 2).then_some(count))
-}
-
-/// Runs `work` for each item in `jobs` threads; the rows come in the order of the items.
-fn in_parallel(
-    items: &[String],
-    jobs: usize,
-    bar: &ProgressBar,
-    work: impl Fn(&str) -> Result<Row> + Sync,
-) -> Result<Vec<Row>> {
-    let next = AtomicUsize::new(0);
-    let rows = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else { break };
-                    let row = work(item);
-                    bar.inc(1);
-                    if let Ok(mut rows) = rows.lock() {
-                        rows.push((index, row));
-                    }
-                }
-            });
-        }
-    });
-    let mut rows = rows.into_inner().map_err(|_| anyhow::anyhow!("a case panicked"))?;
-    rows.sort_by_key(|(index, _)| *index);
-    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 fn case(fault: &str, session: &Session, request: &Request, text: &str, documented: &[(&str, &str)]) -> Result<Row> {
@@ -363,31 +334,6 @@ fn judge(
     (Outcome::Error, None)
 }
 
-fn print(report: &Report) {
-    let mut table = output::table(&["kernel", "fault", "outcome", "#s", "message"]);
-    for row in &report.rows {
-        let outcome = match row.outcome {
-            Outcome::Wrong => output::bad("WRONG"),
-            other => format!("{other:?}"),
-        };
-        table.add_row([
-            row.kernel.clone(),
-            row.fault.clone(),
-            outcome,
-            format!("{:.1}", row.seconds),
-            row.message.clone(),
-        ]);
-    }
-    println!("{table}");
-    for row in &report.rows {
-        if let Some(problem) = &row.problem {
-            println!("{} {} on {}: {problem}", output::bad("problem:"), row.fault, row.kernel);
-        }
-    }
-    let counts: Vec<String> = report.outcomes.iter().map(|(name, count)| format!("{name} {count}")).collect();
-    println!("{} cases: {}", report.cases, counts.join(", "));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,22 +387,5 @@ mod tests {
         let mut hung = end(0, "text", "");
         hung.timed_out = true;
         assert_eq!(outcome(&hung, None), Outcome::Wrong);
-    }
-
-    #[test]
-    fn rows_come_in_order_from_several_threads() {
-        let items: Vec<String> = (0..20).map(|index| index.to_string()).collect();
-        let work = |fault: &str| {
-            Ok(Row {
-                kernel: String::new(),
-                fault: fault.to_owned(),
-                outcome: Outcome::Error,
-                seconds: 0.0,
-                message: String::new(),
-                problem: None,
-            })
-        };
-        let rows = in_parallel(&items, 4, &ProgressBar::hidden(), work).unwrap();
-        assert_eq!(rows.iter().map(|row| row.fault.clone()).collect::<Vec<_>>(), items);
     }
 }

@@ -7,7 +7,8 @@
 
 use crate::judges::aiebu::{self, Aiebu};
 use crate::judges::bootgen::{self, Bootgen};
-use crate::output;
+use crate::output::{self, Report};
+use crate::process;
 use crate::session::Options;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
@@ -18,12 +19,11 @@ use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, ArchRegistry};
 use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{DataType, F16Policy, Placement, normalise, table};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Show the PDIs and instruction streams we write to AMD's bootgen, aiebu-dump and aiebu-asm.
@@ -52,9 +52,7 @@ struct Sample {
 }
 
 #[derive(Default, Serialize)]
-struct Report {
-    ok: bool,
-    seconds: f64,
+struct Counts {
     /// Operations of the table that run on the array.
     operations: usize,
     /// Kernels they make, over both generations.
@@ -73,7 +71,6 @@ struct Report {
     bytes: usize,
     /// Addresses of arguments in the ELF files.
     relocations: usize,
-    problems: Vec<String>,
 }
 
 /// Runs the command.
@@ -81,7 +78,7 @@ pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
     let started = Instant::now();
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let judges = Judges { bootgen: Bootgen::of(&testbed)?, aiebu: Aiebu::of(&testbed)? };
-    let (mut report, mut samples) = kernels()?;
+    let (mut counts, mut samples) = kernels()?;
     for generation in generations()? {
         samples.extend(writers(&generation)?);
     }
@@ -89,18 +86,29 @@ pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
         samples.retain(|sample| sample.name.contains(only));
         ensure!(!samples.is_empty(), "no file has `{only}` in its name");
     }
-    judges.all(&samples, &mut report)?;
-    report.ok = report.problems.is_empty();
-    report.seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::with(judges.all(&samples, &mut counts)?);
+    let mut table = output::table(&["program", "what it confirmed", "#count"]);
+    for (program, what, count) in [
+        ("bootgen -read", "PDIs read", counts.pdis),
+        ("", "values of their headers", counts.header_words),
+        ("bootgen -image", "CDO commands read and written again", counts.commands),
+        ("", "PDIs that it makes byte for byte", counts.identical),
+        ("aiebu-dump", "instruction streams read", counts.streams),
+        ("", "lines of their disassembly", counts.lines),
+        ("aiebu-asm", "bytes of instructions in its ELF files", counts.bytes),
+        ("", "addresses of arguments, with the argument's size", counts.relocations),
+    ] {
+        table.add_row([program, what, &count.to_string()]);
     }
-    if !report.ok {
-        bail!("formats: {} file(s) refused or read differently, listed above", report.problems.len());
-    }
-    Ok(())
+    report.line(table);
+    let (seconds, problems) = (started.elapsed().as_secs_f64(), report.problems.len());
+    let Counts { kernels, operations, .. } = counts;
+    report.summary(format!(
+        "{kernels} kernels of {operations} operations on the array, {problems} problems, {seconds:.1} s"
+    ));
+    report.field("confirmed", counts)?;
+    report.field("seconds", seconds)?;
+    report.finish("formats", options)
 }
 
 fn generations() -> Result<Vec<Arc<Arch>>> {
@@ -109,8 +117,8 @@ fn generations() -> Result<Vec<Arc<Arch>>> {
 }
 
 /// A kernel for each form of each operation, and its two files.
-fn kernels() -> Result<(Report, Vec<Sample>)> {
-    let (mut report, mut samples) = (Report::default(), Vec::new());
+fn kernels() -> Result<(Counts, Vec<Sample>)> {
+    let (mut counts, mut samples) = (Counts::default(), Vec::new());
     let (mut operations, mut streams) = (BTreeSet::new(), BTreeSet::new());
     for arch in generations()? {
         let mut names = BTreeSet::new();
@@ -137,10 +145,10 @@ fn kernels() -> Result<(Report, Vec<Sample>)> {
                 }
             }
         }
-        report.kernels += names.len();
+        counts.kernels += names.len();
     }
-    report.operations = operations.len();
-    Ok((report, samples))
+    counts.operations = operations.len();
+    Ok((counts, samples))
 }
 
 /// What the writers can write and the kernels above do not have.
@@ -209,80 +217,35 @@ enum Confirmed {
 }
 
 impl Judges<'_> {
-    /// Shows everything to the programs, on all processors.
-    fn all(&self, samples: &[Sample], report: &mut Report) -> Result<()> {
-        let next = AtomicUsize::new(0);
-        let verdicts = Mutex::new(BTreeMap::new());
-        let work = || -> Result<()> {
+    /// Shows everything to the programs, on all processors; returns what they refuse or read differently.
+    fn all(&self, samples: &[Sample], counts: &mut Counts) -> Result<Vec<String>> {
+        let verdicts = process::parallel(samples, process::processors(), |sample| {
             let folder = tempfile::Builder::new().prefix("formats-").tempdir()?;
-            while let Some((index, sample)) = {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                samples.get(index).map(|sample| (index, sample))
-            } {
-                let verdict = match &sample.file {
-                    File::Pdi(bytes) => self.bootgen.judge(bytes, folder.path()).map(Confirmed::Pdi),
-                    File::Instructions(bytes) => self.aiebu.judge(bytes, folder.path()).map(Confirmed::Instructions),
-                };
-                verdicts.lock().map_err(|_| anyhow::anyhow!("another thread ended early"))?.insert(index, verdict);
-            }
-            Ok(())
-        };
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| match thread.join() {
-                Ok(result) => result,
-                Err(_) => bail!("a thread of this program ended early"),
+            Ok(match &sample.file {
+                File::Pdi(bytes) => self.bootgen.judge(bytes, folder.path()).map(Confirmed::Pdi),
+                File::Instructions(bytes) => self.aiebu.judge(bytes, folder.path()).map(Confirmed::Instructions),
             })
         })?;
-        let verdicts = verdicts.into_inner().map_err(|_| anyhow::anyhow!("a thread of this program ended early"))?;
-        ensure!(verdicts.len() == samples.len(), "{} of {} files were judged", verdicts.len(), samples.len());
-        for (index, verdict) in verdicts {
+        let mut problems = Vec::new();
+        for (sample, verdict) in samples.iter().zip(verdicts) {
             match verdict {
                 Ok(Confirmed::Pdi(found)) => {
-                    report.pdis += 1;
-                    report.header_words += found.header_words;
-                    report.commands += found.commands;
-                    report.identical += usize::from(found.identical);
+                    counts.pdis += 1;
+                    counts.header_words += found.header_words;
+                    counts.commands += found.commands;
+                    counts.identical += usize::from(found.identical);
                 }
                 Ok(Confirmed::Instructions(found)) => {
-                    report.streams += 1;
-                    report.lines += found.lines;
-                    report.bytes += found.bytes;
-                    report.relocations += found.relocations;
+                    counts.streams += 1;
+                    counts.lines += found.lines;
+                    counts.bytes += found.bytes;
+                    counts.relocations += found.relocations;
                 }
-                Err(error) => report.problems.push(format!("{}: {error:#}", samples[index].name)),
+                Err(error) => problems.push(format!("{}: {error:#}", sample.name)),
             }
         }
-        Ok(())
+        Ok(problems)
     }
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&["program", "what it confirmed", "#count"]);
-    for (program, what, count) in [
-        ("bootgen -read", "PDIs read", report.pdis),
-        ("", "values of their headers", report.header_words),
-        ("bootgen -image", "CDO commands read and written again", report.commands),
-        ("", "PDIs that it makes byte for byte", report.identical),
-        ("aiebu-dump", "instruction streams read", report.streams),
-        ("", "lines of their disassembly", report.lines),
-        ("aiebu-asm", "bytes of instructions in its ELF files", report.bytes),
-        ("", "addresses of arguments, with the argument's size", report.relocations),
-    ] {
-        table.add_row([program.to_owned(), what.to_owned(), count.to_string()]);
-    }
-    println!("{table}");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    println!(
-        "{} kernels of {} operations on the array, {} problems, {:.1} s",
-        report.kernels,
-        report.operations,
-        report.problems.len(),
-        report.seconds
-    );
 }
 
 #[cfg(test)]
@@ -293,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_operation_of_the_array_has_a_kernel_on_both_generations() {
-        let (report, samples) = kernels().unwrap();
+        let (counts, samples) = kernels().unwrap();
         let array: BTreeSet<&str> = generations()
             .unwrap()
             .iter()
@@ -301,7 +264,7 @@ mod tests {
             .filter(|row| row.places.iter().any(|place| place.placement == Placement::Array))
             .map(|row| row.name)
             .collect();
-        assert_eq!(report.operations, array.len());
+        assert_eq!(counts.operations, array.len());
         for arch in ["aie2/", "aie2p/"] {
             let pdis = samples.iter().filter(|sample| matches!(sample.file, File::Pdi(_)));
             assert!(pdis.filter(|sample| sample.name.starts_with(arch)).count() >= array.len());

@@ -6,14 +6,13 @@
 //! AIE item of the headers must be declared.
 
 use crate::c_headers::{Question, ask, differences};
-use crate::output;
+use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, OFFSETS, STRUCTS, Struct};
 use regex::Regex;
-use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -30,17 +29,6 @@ pub struct HsaHeadersArgs {
     /// Folder with hsa/hsa.h; by default that of the testbed
     #[arg(long, value_name = "DIR")]
     include: Option<PathBuf>,
-}
-
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    include: PathBuf,
-    /// Compared values by kind.
-    compared: BTreeMap<&'static str, usize>,
-    /// What these headers cannot have, with the reason.
-    later: BTreeMap<&'static str, &'static str>,
-    problems: Vec<String>,
 }
 
 /// Runs the command.
@@ -65,16 +53,22 @@ pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
     for question in &questions {
         *compared.entry(question.kind).or_default() += 1;
     }
-    let report = Report { ok: problems.is_empty(), include, compared, later: later(), problems };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::with(problems);
+    let mut table = output::table(&["compared", "#count"]);
+    for (kind, count) in &compared {
+        table.add_row([(*kind).to_owned(), count.to_string()]);
     }
-    if !report.ok {
-        bail!("hsa-headers: {} difference(s), listed above", report.problems.len());
+    report.line(table);
+    let later = later();
+    for (name, reason) in &later {
+        report.line(format!("not in these headers: {name} ({reason})"));
     }
-    Ok(())
+    let (total, differences) = (compared.values().sum::<usize>(), report.problems.len());
+    report.summary(format!("{total} comparisons with {}, {differences} differences", include.display()));
+    report.field("include", include)?;
+    report.field("compared", compared)?;
+    report.field("later", later)?;
+    report.finish("hsa-headers", options)
 }
 
 fn structs() -> impl Iterator<Item = &'static Struct> {
@@ -155,22 +149,6 @@ fn undeclared(headers: &str) -> Result<(usize, Vec<String>)> {
     let declared: BTreeSet<&str> =
         structs().map(|entry| entry.name).chain(constants().map(|entry| entry.name)).collect();
     Ok((found.len(), found.difference(&declared).map(|name| (*name).to_owned()).collect()))
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&["compared", "#count"]);
-    for (kind, count) in &report.compared {
-        table.add_row([(*kind).to_owned(), count.to_string()]);
-    }
-    println!("{table}");
-    for (name, reason) in &report.later {
-        println!("not in these headers: {name} ({reason})");
-    }
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    let total: usize = report.compared.values().sum();
-    println!("{total} comparisons with {}, {} differences", report.include.display(), report.problems.len());
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
 
 use crate::c_headers::{Question, ask, differences};
-use crate::output;
+use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::{KernelHeaders, Testbed};
 use amdxdna_sys::layout::{HEADERS, Header, Ioctl, Struct};
@@ -54,14 +54,6 @@ pub struct KernelHeadersArgs {
     kernel: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    kernels: Vec<Compared>,
-    /// What the newest header of the driver has and the crate does not, with the reason.
-    left_out: BTreeMap<String, &'static str>,
-}
-
 /// One kernel version.
 #[derive(Serialize)]
 struct Compared {
@@ -99,17 +91,35 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
         left_out = reasons;
         compared.problems.extend(undeclared.into_iter().map(|name| format!("{DRIVER} has {name}, {CRATE} does not")));
     }
-    let report = Report { ok: kernels.iter().all(|kernel| kernel.problems.is_empty()), kernels, left_out };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::default();
+    let kinds: BTreeSet<&str> = kernels.iter().flat_map(|kernel| kernel.compared.keys().copied()).collect();
+    let titles: Vec<String> = kinds.iter().map(|kind| format!("#{kind}")).collect();
+    let columns: Vec<&str> = ["kernel headers"].into_iter().chain(titles.iter().map(String::as_str)).collect();
+    let mut table = output::table(&columns);
+    for kernel in &kernels {
+        let counts = kinds.iter().map(|kind| kernel.compared.get(kind).map_or(0, |count| *count).to_string());
+        table.add_row(std::iter::once(kernel.package.clone()).chain(counts));
     }
-    if !report.ok {
-        let count: usize = report.kernels.iter().map(|kernel| kernel.problems.len()).sum();
-        bail!("kernel-headers: {count} difference(s), listed above");
+    report.line(table);
+    for Compared { kernel, later, problems, .. } in &kernels {
+        for (since, names) in later {
+            report.line(format!("Linux {kernel} does not have yet, as they came with {since}: {}", names.join(", ")));
+        }
+        report.problems.extend(problems.iter().map(|problem| format!("Linux {kernel}: {problem}")));
     }
-    Ok(())
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, reason) in &left_out {
+        reasons.entry(reason).or_default().push(name);
+    }
+    for (reason, names) in reasons {
+        report.line(format!("not declared, as {reason}: {}", names.join(", ")));
+    }
+    let total: usize = kernels.iter().flat_map(|kernel| kernel.compared.values()).sum();
+    let (versions, differences) = (kernels.len(), report.problems.len());
+    report.summary(format!("{total} comparisons with {versions} kernel versions, {differences} differences"));
+    report.field("kernels", kernels)?;
+    report.field("left_out", left_out)?;
+    report.finish("kernel-headers", options)
 }
 
 /// Major and minor number of a version such as `6.12.107`.
@@ -330,39 +340,6 @@ fn undeclared(text: &Text) -> Result<(BTreeMap<String, &'static str>, Vec<String
         }
     }
     Ok((left_out, undeclared))
-}
-
-fn print(report: &Report) {
-    let kinds: BTreeSet<&str> = report.kernels.iter().flat_map(|kernel| kernel.compared.keys().copied()).collect();
-    let titles: Vec<String> = kinds.iter().map(|kind| format!("#{kind}")).collect();
-    let columns: Vec<&str> = ["kernel headers"].into_iter().chain(titles.iter().map(String::as_str)).collect();
-    let mut table = output::table(&columns);
-    for kernel in &report.kernels {
-        let counts = kinds.iter().map(|kind| kernel.compared.get(kind).map_or(0, |count| *count).to_string());
-        table.add_row(std::iter::once(kernel.package.clone()).chain(counts));
-    }
-    println!("{table}");
-    for kernel in &report.kernels {
-        for (since, names) in &kernel.later {
-            println!("Linux {} does not have yet, as they came with {since}: {}", kernel.kernel, names.join(", "));
-        }
-    }
-    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for (name, reason) in &report.left_out {
-        reasons.entry(reason).or_default().push(name);
-    }
-    for (reason, names) in reasons {
-        println!("not declared, as {reason}: {}", names.join(", "));
-    }
-    for kernel in &report.kernels {
-        for problem in &kernel.problems {
-            println!("{} Linux {}: {problem}", output::bad("problem:"), kernel.kernel);
-        }
-    }
-    let (total, problems) = report.kernels.iter().fold((0, 0), |(total, problems), kernel| {
-        (total + kernel.compared.values().sum::<usize>(), problems + kernel.problems.len())
-    });
-    println!("{total} comparisons with {} kernel versions, {problems} differences", report.kernels.len());
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! thousands of tokens is the measure, and the bound is the acceptance criterion's.
 
 use crate::generation::{self, Request, StatsFile};
-use crate::output;
+use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::session::{DriverOptions, Options, Session};
 use crate::stats::Stats;
@@ -55,14 +55,6 @@ fn parse_bound(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Serialize)]
-struct Report {
-    greedy: Vec<Greedy>,
-    divergence: Divergence,
-    bound: f64,
-    ok: bool,
-}
-
-#[derive(Serialize)]
 struct Greedy {
     prompt: &'static str,
     cpu: String,
@@ -99,16 +91,31 @@ pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
     let divergence = measure(&session, &model, args.threads)?;
     // Written so that a NaN is a failure.
     let ok = divergence.mean <= args.bound;
-    let report = Report { greedy, divergence, bound: args.bound, ok };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    let mut report = Report::default();
+    for Greedy { prompt, cpu, device, same_words, words } in &greedy {
+        report.line(format!("prompt: {prompt}\n  CPU:    {}\n  device: {}", squeezed(cpu), squeezed(device)));
+        report.line(format!("  the first {same_words} of {words} words are the same"));
     }
+    let mut table = output::table(&["against the CPU backend", "#value"]);
+    for (name, value) in [
+        ("tokens compared", divergence.tokens.to_string()),
+        ("mean KL divergence", format!("{:.6} (at most {})", divergence.mean, args.bound)),
+        ("maximum KL divergence", format!("{:.6}", divergence.maximum)),
+        ("same most likely token", format!("{:.2} %", divergence.same_top_percent)),
+        ("perplexity, device", format!("{:.4}", divergence.perplexity)),
+        ("perplexity, CPU", format!("{:.4}", divergence.perplexity_cpu)),
+        ("result", output::verdict(ok)),
+    ] {
+        table.add_row([name.to_owned(), value]);
+    }
+    report.line(table);
     if !ok {
-        bail!("the mean KL divergence is {}, allowed is {}", report.divergence.mean, report.bound);
+        report.problems.push(format!("the mean KL divergence is {}, allowed is {}", divergence.mean, args.bound));
     }
-    Ok(())
+    report.field("greedy", greedy)?;
+    report.field("divergence", divergence)?;
+    report.field("bound", args.bound)?;
+    report.finish("kld", options)
 }
 
 fn device_text(session: &Session, request: &Request) -> Result<String> {
@@ -188,30 +195,6 @@ fn parse(text: &str, tokens: u64) -> Result<Divergence> {
 
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn print(report: &Report) {
-    for greedy in &report.greedy {
-        println!("prompt: {}", greedy.prompt);
-        println!("  CPU:    {}", squeezed(&greedy.cpu));
-        println!("  device: {}", squeezed(&greedy.device));
-        println!("  the first {} of {} words are the same", greedy.same_words, greedy.words);
-    }
-    let divergence = &report.divergence;
-    let mut table = output::table(&["against the CPU backend", "#value"]);
-    let rows = [
-        ("tokens compared", divergence.tokens.to_string()),
-        ("mean KL divergence", format!("{:.6} (at most {})", divergence.mean, report.bound)),
-        ("maximum KL divergence", format!("{:.6}", divergence.maximum)),
-        ("same most likely token", format!("{:.2} %", divergence.same_top_percent)),
-        ("perplexity, device", format!("{:.4}", divergence.perplexity)),
-        ("perplexity, CPU", format!("{:.4}", divergence.perplexity_cpu)),
-        ("result", if report.ok { output::good("ok") } else { output::bad("FAIL") }),
-    ];
-    for (name, value) in rows {
-        table.add_row([name.to_owned(), value]);
-    }
-    println!("{table}");
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod logits;
 pub mod making;
 
 use crate::generation::{self, StatsFile};
-use crate::output;
+use crate::output::{self, Report};
 use crate::process;
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
@@ -78,14 +78,6 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(MODELS.iter().map(|model| model.name))
 }
 
-#[derive(Serialize)]
-struct Report {
-    runs: Vec<Run>,
-    bound: f64,
-    ok: bool,
-    problems: Vec<String>,
-}
-
 /// One model with flash attention off or on.
 #[derive(Serialize)]
 struct Run {
@@ -144,16 +136,26 @@ pub fn run(args: &ModelsArgs, options: &Options) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    let report = Report { runs, bound: BOUND, ok: problems.is_empty(), problems };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
-    }
-    if !report.ok {
-        bail!("models: {} problem(s), listed above", report.problems.len());
-    }
-    Ok(())
+    let mut report = Report::with(problems);
+    report.rows(
+        "runs",
+        &runs,
+        &[
+            ("model", |run| run.model.to_owned()),
+            ("covers", |run| run.covers.to_owned()),
+            ("flash attention", |run| run.flash_attention.to_owned()),
+            ("#splits, prefill", |run| run.prefill.splits.to_string()),
+            ("#decode", |run| run.decode.splits.to_string()),
+            ("#NMSE, prefill", |run| format!("{:.1e}", run.prefill.comparison.nmse)),
+            ("#decode", |run| format!("{:.1e}", run.decode.comparison.nmse)),
+            ("#KLD, decode", |run| format!("{:.1e}", run.decode.comparison.kld)),
+            ("#array", |run| (run.prefill.array + run.decode.array).to_string()),
+            ("#host", |run| (run.prefill.host + run.decode.host).to_string()),
+        ],
+    )?;
+    report.line("NMSE and KLD are against ggml's CPU backend; array and host count operations of both runs.");
+    report.field("bound", BOUND)?;
+    report.finish("models", options)
 }
 
 /// How many tokens of the text are computed at once.
@@ -284,41 +286,6 @@ impl Measured {
             problems.push(format!("{name}: the device computed {} graphs for {} tokens", self.graphs, found.tokens));
         }
         problems
-    }
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&[
-        "model",
-        "covers",
-        "flash attention",
-        "#splits, prefill",
-        "#decode",
-        "#NMSE, prefill",
-        "#decode",
-        "#KLD, decode",
-        "#array",
-        "#host",
-    ]);
-    for run in &report.runs {
-        let (prefill, decode) = (&run.prefill, &run.decode);
-        table.add_row([
-            run.model.to_owned(),
-            run.covers.to_owned(),
-            run.flash_attention.to_owned(),
-            prefill.splits.to_string(),
-            decode.splits.to_string(),
-            format!("{:.1e}", prefill.comparison.nmse),
-            format!("{:.1e}", decode.comparison.nmse),
-            format!("{:.1e}", decode.comparison.kld),
-            (prefill.array + decode.array).to_string(),
-            (prefill.host + decode.host).to_string(),
-        ]);
-    }
-    println!("{table}");
-    println!("NMSE and KLD are against ggml's CPU backend; array and host count operations of both runs.");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
     }
 }
 

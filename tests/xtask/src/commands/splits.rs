@@ -6,7 +6,7 @@
 //! batches of 32 tokens and more.
 
 use crate::generation::{self, Request, StatsFile};
-use crate::output;
+use crate::output::{Report, on_or_off};
 use crate::per_token::FusionCounts;
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
@@ -34,15 +34,6 @@ pub struct SplitsArgs {
     model: Option<PathBuf>,
     #[command(flatten)]
     driver: DriverOptions,
-}
-
-#[derive(Serialize)]
-struct Report {
-    runs: Vec<Run>,
-    /// Flash attention off and on.
-    fusion: Vec<FusionCounts>,
-    ok: bool,
-    problems: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -77,20 +68,38 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
     let mut fusion = Vec::new();
     for flash_attention in [false, true] {
         let counts = FusionCounts::measure(&session, &model, None, flash_attention)?;
-        let switch = if flash_attention { "on" } else { "off" };
+        let switch = on_or_off(flash_attention);
         problems.extend(counts.problems().into_iter().map(|problem| format!("flash attention {switch}: {problem}")));
         fusion.push(counts);
     }
-    let report = Report { runs, fusion, ok: problems.is_empty(), problems };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
-    }
-    if !report.ok {
-        bail!("splits: {} problem(s), listed above", report.problems.len());
-    }
-    Ok(())
+    let mut report = Report::with(problems);
+    report.rows(
+        "runs",
+        &runs,
+        &[
+            ("prompt", |run| run.prompt.to_owned()),
+            ("#prefill splits", |run| run.prefill_splits.to_string()),
+            ("#decode splits", |run| run.decode_splits.to_string()),
+            ("#graphs", |run| run.graphs.to_string()),
+            ("#submissions", |run| run.submissions.to_string()),
+            ("#decoded", |run| run.decode_allocations.len().to_string()),
+            ("#replayed", |run| run.replayed.to_string()),
+            ("#allocations after 2", |run| run.decode_allocations.iter().skip(2).sum::<u64>().to_string()),
+        ],
+    )?;
+    report.rows(
+        "fusion",
+        &fusion,
+        &[
+            ("dispatches for a decoded token", |counts| {
+                format!("flash attention {}", on_or_off(counts.flash_attention))
+            }),
+            ("#node by node", |counts| format!("{:.1}", counts.apart.dispatches)),
+            ("#fused", |counts| format!("{:.1}", counts.fused.dispatches)),
+            ("#saved", |counts| format!("{:.1} %", 100.0 * counts.saved)),
+        ],
+    )?;
+    report.finish("splits", options)
 }
 
 fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(Run, Vec<String>)> {
@@ -177,46 +186,6 @@ fn log_problems(log: &[GraphEntry], computed: u64) -> Vec<String> {
         ));
     }
     problems
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&[
-        "prompt",
-        "#prefill splits",
-        "#decode splits",
-        "#graphs",
-        "#submissions",
-        "#decoded",
-        "#replayed",
-        "#allocations after 2",
-    ]);
-    for run in &report.runs {
-        let late: u64 = run.decode_allocations.iter().skip(2).sum();
-        table.add_row([
-            run.prompt.to_owned(),
-            run.prefill_splits.to_string(),
-            run.decode_splits.to_string(),
-            run.graphs.to_string(),
-            run.submissions.to_string(),
-            run.decode_allocations.len().to_string(),
-            run.replayed.to_string(),
-            late.to_string(),
-        ]);
-    }
-    println!("{table}");
-    let mut table = output::table(&["dispatches for a decoded token", "#node by node", "#fused", "#saved"]);
-    for counts in &report.fusion {
-        table.add_row([
-            format!("flash attention {}", if counts.flash_attention { "on" } else { "off" }),
-            format!("{:.1}", counts.apart.dispatches),
-            format!("{:.1}", counts.fused.dispatches),
-            format!("{:.1} %", 100.0 * counts.saved),
-        ]);
-    }
-    println!("{table}");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 mod idle;
 
 use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
+use crate::library;
+use crate::output::{self, Report};
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
-use crate::{library, output};
 use aie_hal::KernelArtifact;
 
 use aie_hal::format::extent::ArgumentExtent;
@@ -153,7 +154,7 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     if rig.session.simulation.is_none() && args.device.library.is_none() {
         rig.embedded(&mut rows, &generated, kernels, &same)?;
     }
-    report(&rows, options.json)
+    report(&rows, options)
 }
 
 /// The generation of the simulated device, and its number in instruction streams.
@@ -162,23 +163,24 @@ const GENERATION: u8 = 4;
 /// The variable of the cache, which every run sets.
 const CACHE: &str = "GGML_HSA_KERNEL_CACHE_DIR";
 
-fn report(rows: &[Row], json: bool) -> Result<()> {
-    if json {
-        output::json(&rows)?;
-    } else {
-        let mut table = output::table(&["state of the store", "kernels", "#on the array", "#on the host", "result"]);
-        for row in rows {
-            let result = row.problem.clone().map_or_else(|| output::good("ok"), |problem| output::bad(&problem));
-            table.add_row([row.state, &row.kernels, &row.array.to_string(), &row.host.to_string(), &result]);
-        }
-        println!("{table}");
+fn report(rows: &[Row], options: &Options) -> Result<()> {
+    let mut report = Report::default();
+    report.rows(
+        "states",
+        rows,
+        &[
+            ("state of the store", |row| row.state.to_owned()),
+            ("kernels", |row| row.kernels.clone()),
+            ("#on the array", |row| row.array.to_string()),
+            ("#on the host", |row| row.host.to_string()),
+            ("result", |row| output::verdict(row.problem.is_none())),
+        ],
+    )?;
+    for Row { state, problem, .. } in rows {
+        report.problems.extend(problem.iter().map(|problem| format!("{state}: {problem}")));
     }
-    let failed = rows.iter().filter(|row| row.problem.is_some()).count();
-    println!("store: {} states, {failed} failed", rows.len());
-    if failed > 0 {
-        bail!("store: {failed} of {} states of the kernel store have another effect than they should", rows.len());
-    }
-    Ok(())
+    report.summary(format!("store: {} states, {} failed", rows.len(), report.problems.len()));
+    report.finish("store", options)
 }
 
 impl Run {

@@ -7,13 +7,13 @@ mod costs;
 
 use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
 use crate::library;
-use crate::output;
+use crate::output::Report;
 use crate::process::{self, Finished};
 use crate::session::Options;
 use crate::simulation::KernelReport;
 use crate::testbed::Testbed;
 use crate::workspace;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use costs::Costs;
 use serde::Serialize;
@@ -45,17 +45,6 @@ pub struct XrtArgs {
     /// Only these generations, separated by commas
     #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = GENERATIONS)]
     generation: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    seconds: f64,
-    xrt: String,
-    runs: Vec<Row>,
-    /// Kernel calls of a dispatch and of a list, for one kernel.
-    costs: Vec<Costs>,
-    problems: Vec<String>,
 }
 
 /// One program on one machine.
@@ -96,21 +85,14 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
         let wanted = |name: &&&str| only.is_empty() || only.iter().any(|only| only == **name);
         all.iter().filter(wanted).map(|name| (*name).to_owned()).collect()
     };
-    let mut report = Report {
-        ok: true,
-        seconds: 0.0,
-        xrt: stage.testbed.stamp().packages.get("libxrt2").cloned().unwrap_or_default(),
-        runs: Vec::new(),
-        costs: Vec::new(),
-        problems: Vec::new(),
-    };
+    let (mut report, mut runs, mut all_costs) = (Report::default(), Vec::new(), Vec::new());
     let ours = costs::program(options)?;
     let generations = chosen(&GENERATIONS, &args.generation);
     for generation in &generations {
         let kernels = xrt_job::kernels(&stage.testbed, stage.work.path(), generation)?;
         for kernel in chosen(&KERNELS, &args.kernel) {
             let machine = Machine { generation: generation.clone(), kernel };
-            stage.judge(&machine, &kernels, &mut report);
+            stage.judge(&machine, &kernels, &mut runs, &mut report.problems);
             // The kernel calls are the same on all generations.
             if Some(generation) != generations.last() {
                 continue;
@@ -118,23 +100,34 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
             match Costs::measure(&stage, &machine, &kernels[..1], &ours) {
                 Ok(costs) => {
                     report.problems.extend(costs.problems());
-                    report.costs.push(costs);
+                    all_costs.push(costs);
                 }
                 Err(error) => report.problems.push(format!("{}: kernel calls: {error:#}", machine.name())),
             }
         }
     }
-    report.ok = report.problems.is_empty();
-    report.seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
-    }
-    if !report.ok {
-        bail!("xrt: {} problem(s), listed above", report.problems.len());
-    }
-    Ok(())
+    report.rows(
+        "runs",
+        &runs,
+        &[
+            ("generation", |row| row.generation.clone()),
+            ("kernel", |row| row.kernel.clone()),
+            ("part", |row| row.part.clone()),
+            ("#dispatches", |row| row.dispatches.to_string()),
+            ("#seconds", |row| format!("{:.2}", row.seconds)),
+        ],
+    )?;
+    report.line(costs::table(&all_costs));
+    let xrt = stage.testbed.stamp().packages.get("libxrt2").cloned().unwrap_or_default();
+    let (dispatches, seconds) = (runs.iter().map(|row| row.dispatches).sum::<u64>(), started.elapsed().as_secs_f64());
+    let problems = report.problems.len();
+    report.summary(format!(
+        "XRT {xrt}: {dispatches} dispatches with checked results, {problems} problems, {seconds:.1} s"
+    ));
+    report.field("costs", all_costs)?;
+    report.field("xrt", xrt)?;
+    report.field("seconds", seconds)?;
+    report.finish("xrt", options)
 }
 
 impl Machine {
@@ -149,22 +142,22 @@ impl Machine {
 
 impl Stage {
     /// XRT's tool and our program on one machine.
-    fn judge(&self, machine: &Machine, kernels: &[serde_json::Value], report: &mut Report) {
+    fn judge(&self, machine: &Machine, kernels: &[serde_json::Value], runs: &mut Vec<Row>, problems: &mut Vec<String>) {
         if let Err(error) = self.examine(machine) {
-            report.problems.push(format!("{}: xrt-smi examine: {error:#}", machine.name()));
+            problems.push(format!("{}: xrt-smi examine: {error:#}", machine.name()));
         }
         for (part, count) in PARTS {
             let started = Instant::now();
             let job = xrt_job::job(kernels, part, count);
             match self.run_part(machine, &job, None) {
-                Ok(printed) => report.runs.push(Row {
+                Ok(printed) => runs.push(Row {
                     generation: machine.generation.clone(),
                     kernel: machine.kernel.clone(),
                     part: printed.part,
                     dispatches: printed.dispatches,
                     seconds: started.elapsed().as_secs_f64(),
                 }),
-                Err(error) => report.problems.push(format!("{}: {part}: {error:#}", machine.name())),
+                Err(error) => problems.push(format!("{}: {part}: {error:#}", machine.name())),
             }
         }
     }
@@ -215,24 +208,4 @@ impl Stage {
 /// How a program ended, with its last words.
 fn told(finished: &Finished) -> String {
     format!("{}\n{}", finished.describe(), finished.last_words(8))
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&["generation", "kernel", "part", "#dispatches", "#seconds"]);
-    for row in &report.runs {
-        let seconds = format!("{:.2}", row.seconds);
-        table.add_row([&row.generation, &row.kernel, &row.part, &row.dispatches.to_string(), &seconds]);
-    }
-    println!("{table}");
-    costs::print(&report.costs);
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    let dispatches: u64 = report.runs.iter().map(|row| row.dispatches).sum();
-    println!(
-        "XRT {}: {dispatches} dispatches with checked results, {} problems, {:.1} s",
-        report.xrt,
-        report.problems.len(),
-        report.seconds
-    );
 }

@@ -11,7 +11,8 @@ use crate::output;
 use crate::process;
 use crate::session::{Options, Session};
 use crate::simulation::KernelReport;
-use crate::stats::{Counters, Stats};
+use crate::stats::Stats;
+use aie_hal::Counters;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -187,7 +188,7 @@ fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Res
     let file = StatsFile::new()?;
     generate(session, model, threads, tokens, Some(&file.path()))?;
     let kernel = session.kernel_report()?.context("the session has a simulated kernel device")?;
-    Ok(Decoded { kernel, counters: Stats::read(&file.path())?.used()?.counters.clone() })
+    Ok(Decoded { kernel, counters: Stats::read(&file.path())?.used()?.counters })
 }
 
 /// A run, as the kernel saw it and as the driver counted it.

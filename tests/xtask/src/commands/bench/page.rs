@@ -2,6 +2,7 @@
 
 use super::Report;
 use super::speed::{Pair, Speed};
+use crate::output::on_or_off;
 use crate::workspace;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
@@ -66,11 +67,6 @@ fn spliced(page: &str, figures: &str) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
     Some(format!("{before}{BEGIN}\n{figures}\n{END}{after}"))
-}
-
-/// A switch in words.
-pub fn on_or_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 /// Mean and deviation.

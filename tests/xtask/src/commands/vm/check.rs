@@ -13,7 +13,7 @@ mod xrt;
 use super::options::MachineArgs;
 use crate::build;
 use crate::library;
-use crate::output;
+use crate::output::Report;
 use crate::process::Finished;
 use crate::session::Options;
 use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine};
@@ -79,14 +79,6 @@ struct Row {
     seconds: f64,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Report {
-    rows: Vec<Row>,
-    boots: usize,
-    problems: Vec<String>,
-    seconds: f64,
-}
-
 /// What the parts need.
 struct Checks {
     host: Host,
@@ -96,7 +88,9 @@ struct Checks {
     conformance: PathBuf,
     is_ci: bool,
     offline: bool,
-    report: Report,
+    rows: Vec<Row>,
+    boots: usize,
+    problems: Vec<String>,
 }
 
 /// Runs the command.
@@ -114,7 +108,9 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
         host: Host::ensure(options, args.machine.device_server.as_deref())?,
         is_ci: args.ci,
         offline: options.offline,
-        report: Report::default(),
+        rows: Vec::new(),
+        boots: 0,
+        problems: Vec::new(),
     };
     for mut machine in args.machine.machines() {
         machine.memory_mib = machine.memory_mib.max(MEMORY_MIB);
@@ -125,14 +121,25 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
             checks.faults(&machine)?;
         }
     }
-    let mut report = checks.report;
-    report.seconds = started.elapsed().as_secs_f64();
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
-    }
-    Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let Checks { rows, boots, problems, .. } = checks;
+    let mut report = Report::with(problems);
+    report.rows(
+        "rows",
+        &rows,
+        &[
+            ("machine", |row| row.machine.clone()),
+            ("what", |row| row.what.clone()),
+            ("seen", |row| row.figure.clone()),
+            ("#seconds", |row| format!("{:.1}", row.seconds)),
+        ],
+    )?;
+    let (seconds, seen, problems) = (started.elapsed().as_secs_f64(), rows.len() - boots, report.problems.len());
+    report.summary(format!(
+        "vm check: {boots} machines booted, {seen} checks passed, {problems} problems, {seconds:.0} s"
+    ));
+    report.field("boots", boots)?;
+    report.field("seconds", seconds)?;
+    report.finish("vm check", options).map(|()| ExitCode::SUCCESS)
 }
 
 impl Checks {
@@ -169,7 +176,7 @@ impl Checks {
         let started = Instant::now();
         let mut guest = Guest::boot(&self.host, machine, BOOT_LIMIT)?;
         let npu = guest.npu()?;
-        self.report.boots += 1;
+        self.boots += 1;
         self.row(machine, "boot", &format!("{} on Linux {}", npu.name, npu.kernel), started);
         Ok(guest)
     }
@@ -180,7 +187,7 @@ impl Checks {
         match run(self) {
             Ok(figure) => self.row(machine, what, &figure, started),
             Err(error) if error.is::<crate::virtual_machine::BootFailure>() => return Err(error),
-            Err(error) => self.report.problems.push(format!("{}: {what}: {error:#}", machine.name())),
+            Err(error) => self.problems.push(format!("{}: {what}: {error:#}", machine.name())),
         }
         Ok(())
     }
@@ -189,7 +196,7 @@ impl Checks {
         let seconds = started.elapsed().as_secs_f64();
         eprintln!("{}: {what}: {figure} ({seconds:.1} s)", machine.name());
         let (machine, what, figure) = (machine.name(), what.to_owned(), figure.to_owned());
-        self.report.rows.push(Row { machine, what, figure, seconds });
+        self.rows.push(Row { machine, what, figure, seconds });
     }
 
     /// A load on the driver with every result checked.
@@ -218,17 +225,4 @@ fn failed_by_itself(finished: &Finished) -> Result<&str> {
         bail!("it was to end by itself with an error: {}\n{}", finished.describe(), finished.last_words(12));
     }
     Ok(&finished.stderr)
-}
-
-fn print(report: &Report) {
-    let mut table = output::table(&["machine", "what", "seen", "#seconds"]);
-    for Row { machine, what, figure, seconds } in &report.rows {
-        table.add_row([machine, what, figure, &format!("{seconds:.1}")]);
-    }
-    println!("{table}");
-    for problem in &report.problems {
-        println!("{} {problem}", output::bad("problem:"));
-    }
-    let (boots, seen, problems) = (report.boots, report.rows.len() - report.boots, report.problems.len());
-    println!("vm check: {boots} machines booted, {seen} checks passed, {problems} problems, {:.0} s", report.seconds);
 }

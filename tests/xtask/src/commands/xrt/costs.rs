@@ -8,6 +8,7 @@ use crate::output;
 use crate::process;
 use crate::session::Options;
 use anyhow::{Result, ensure};
+use comfy_table::Table;
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -112,7 +113,7 @@ fn ours_with(
 }
 
 /// A table with a row for each kernel call.
-pub fn print(costs: &[Costs]) {
+pub fn table(costs: &[Costs]) -> Table {
     let list = format!("#XRT, list of {LIST}");
     let mut table = output::table(&["generation", "kernel", "call", "#XRT, dispatch", "#ours", &list, "#ours"]);
     for costs in costs {
@@ -127,7 +128,7 @@ pub fn print(costs: &[Costs]) {
         let totals = columns.map(|calls| shown(calls.total()));
         table.add_row(place.into_iter().chain(["all".to_owned()]).chain(totals));
     }
-    println!("{table}");
+    table
 }
 
 #[cfg(test)]
