@@ -105,9 +105,7 @@ impl Testbed {
         testbed.program("test-backend-ops")?;
         testbed.program("llama-completion")?;
         testbed.rocr()?;
-        if !testbed.loader().exists() {
-            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", testbed.loader().display());
-        }
+        existing(testbed.loader())?;
         Ok(testbed)
     }
 
@@ -228,11 +226,7 @@ impl Testbed {
 
     /// One of its libraries, by file name.
     pub fn library(&self, name: &str) -> Result<PathBuf> {
-        let path = self.lib().join(name);
-        if !path.exists() {
-            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
-        }
-        Ok(path)
+        existing(self.lib().join(name))
     }
 
     /// The HSA runtime with support for AI Engines, ROCR 7.2 or newer: the file `libhsa-runtime64.so.1`.
@@ -245,19 +239,13 @@ impl Testbed {
         if self.stamp.old_rocr.is_none() {
             bail!("Debian had no ROCR older than 7.0 when this testbed was made, so there is none to be refused");
         }
-        let path = self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(rocr::FILE);
-        if !path.exists() {
-            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
-        }
-        Ok(path)
+        existing(self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(rocr::FILE))
     }
 
     /// The folder with `hsa/hsa.h` and its like, of the same version as [`Testbed::rocr`].
     pub fn headers(&self) -> Result<PathBuf> {
         let path = self.root().join("usr/include");
-        if !path.join("hsa/hsa.h").exists() {
-            bail!("{}/hsa is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
-        }
+        existing(path.join("hsa/hsa.h"))?;
         Ok(path)
     }
 
@@ -281,11 +269,7 @@ impl Testbed {
 
     /// An English text of more than 5,000 words.
     pub fn text(&self) -> Result<PathBuf> {
-        let path = self.root().join("usr/share/common-licenses/GPL-3");
-        if !path.exists() {
-            bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
-        }
-        Ok(path)
+        existing(self.root().join("usr/share/common-licenses/GPL-3"))
     }
 
     /// Where a downloaded model lies.
@@ -328,6 +312,14 @@ impl Testbed {
             ),
         }
     }
+}
+
+/// A file that every testbed has.
+fn existing(path: PathBuf) -> Result<PathBuf> {
+    if !path.exists() {
+        bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
+    }
+    Ok(path)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
 use crate::library;
 use crate::output::Report;
 use crate::process::{self, Finished};
-use crate::session::Options;
+use crate::session::{KERNELS, Options};
 use crate::simulation::KernelReport;
 use crate::testbed::Testbed;
 use crate::workspace;
@@ -24,8 +24,6 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
-/// The kernels the simulated device can be. Also names of the variable's values.
-const KERNELS: [&str; 4] = ["legacy", "6.14", "6.18", "7.2"];
 const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
 /// The PCI address the simulated device has unless another is asked for, as XRT prints it.
 const ADDRESS: &str = "0000:c5:00.1";
