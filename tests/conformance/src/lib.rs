@@ -28,4 +28,4 @@ mod run;
 pub use backend::{Backend, Exclusion, Tag};
 pub use registry::{CASES, Case};
 pub use rig::{Context, Rig};
-pub use run::run;
+pub use run::{evaluate, run};

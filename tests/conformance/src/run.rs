@@ -94,7 +94,7 @@ fn missing(backend: &Backend, case: &Case) -> Option<String> {
 
 /// Runs `case` on `backend` and judges the result against the mode's tags and exclusions: `Ok(None)` when it holds, `Ok` with
 /// the reason when it does not have to. With it, what the case compared.
-fn evaluate(backend: &'static Backend, case: &Case) -> (Result<Option<String>, String>, String) {
+pub fn evaluate(backend: &'static Backend, case: &Case) -> (Result<Option<String>, String>, String) {
     if let Some(missing) = missing(backend, case) {
         return (Ok(Some(missing)), String::new());
     }
