@@ -25,6 +25,23 @@
 //! Settings come from the [`Environment`], which is read in one place; each crate declares its own with [`settings!`].
 //!
 //! A software device runs kernels through a [`KernelExecutor`], which is given to it from outside.
+//!
+//! # Example
+//!
+//! Drivers are crates of their own. `hal/examples/dispatch.rs` is a whole program, and `hal/examples/null_driver.rs` the template
+//! of a driver. Without one:
+//!
+//! ```
+//! use aie_hal::{ArchRegistry, DeviceUri, DriverRegistry};
+//!
+//! let uri: DeviceUri = "mock:aie2p?devices=2".parse()?;
+//! assert_eq!((uri.scheme(), uri.path(), uri.param("devices")), ("mock", "aie2p", Some("2")));
+//! let arch = ArchRegistry::builtin().get(uri.path()).expect("a built-in generation");
+//! assert_eq!(arch.array.columns, 8);
+//! let error = DriverRegistry::new().open_uri(&uri).unwrap_err();
+//! assert!(error.to_string().contains("this program has no drivers"));
+//! # Ok::<(), aie_hal::DriverError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod arch;
