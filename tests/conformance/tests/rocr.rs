@@ -2,6 +2,9 @@
 
 mod kernel_device;
 
+use aie_driver_xdna::route::Route;
+
 fn main() {
-    aie_conformance::run(vec![kernel_device::backend("rocr", "xdna:0?runtime=rocr", &[])]).exit();
+    let backend = kernel_device::backend("rocr", "xdna:0?runtime=rocr", Route::Rocr, &[]);
+    aie_conformance::run(vec![backend]).exit();
 }

@@ -3,6 +3,7 @@
 mod kernel_device;
 
 use aie_conformance::Tag;
+use aie_driver_xdna::route::Route;
 
 /// Of the kernels that are simulated only AMD's own module takes memory that the program may not write, such as mapped models.
 fn imports() -> &'static [Tag] {
@@ -13,5 +14,5 @@ fn imports() -> &'static [Tag] {
 }
 
 fn main() {
-    aie_conformance::run(vec![kernel_device::backend("direct", "xdna:0", imports())]).exit();
+    aie_conformance::run(vec![kernel_device::backend("direct", "xdna:0", Route::Direct, imports())]).exit();
 }

@@ -2,6 +2,7 @@
 
 use aie_conformance::{Backend, Exclusion, Tag};
 use aie_driver_xdna::XdnaDriver;
+use aie_driver_xdna::route::Route;
 use aie_hal::ArchRegistry;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ const MALFORMED: &[&str] = &[
 
 const COHERENT: &str = "The driver maintains cache lines, but the memory of the simulated kernel device is this machine's own, so \
                         forgetting to does not show. That nothing is forgotten is tested with a device that has a copy of its own \
-                        (driver-xdna/src/execution/tests).";
+                        (driver-xdna/src/device/chain/tests).";
 
 const EXCLUSIONS: &[Exclusion] = &[
     Exclusion {
@@ -40,9 +41,11 @@ const EXCLUSIONS: &[Exclusion] = &[
     Exclusion { case: "coherence::invalidate_covers_its_range", reason: COHERENT },
 ];
 
-/// The driver for real NPUs, with what `more` says of this route to them.
-pub fn backend(name: &str, uri: &str, more: &[Tag]) -> Backend {
-    Backend::new(name, Arc::new(XdnaDriver::new(ArchRegistry::builtin())), uri)
+/// The driver for real NPUs on `route`, with what `more` says of it. It opens listed URIs on this route too: both routes at once
+/// would compete for the contexts of one NPU.
+pub fn backend(name: &str, uri: &str, route: Route, more: &[Tag]) -> Backend {
+    let driver = XdnaDriver::new(ArchRegistry::builtin()).route_by_default(route);
+    Backend::new(name, Arc::new(driver), uri)
         .tags(TAGS)
         .tags(more)
         .exclusions(EXCLUSIONS)
