@@ -38,7 +38,7 @@
 //! assert_eq!((uri.scheme(), uri.path(), uri.param("devices")), ("mock", "aie2p", Some("2")));
 //! let arch = ArchRegistry::builtin().get(uri.path()).expect("a built-in generation");
 //! assert_eq!(arch.array.columns, 8);
-//! let error = DriverRegistry::new().open_uri(&uri).unwrap_err();
+//! let error = DriverRegistry::new().open("mock:aie2p").unwrap_err();
 //! assert!(error.to_string().contains("this program has no drivers"));
 //! # Ok::<(), aie_hal::DriverError>(())
 //! ```

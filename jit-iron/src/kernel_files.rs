@@ -25,7 +25,7 @@ pub const UNFINISHED: &str = ".making-";
 /// Longest stem in bytes. File systems take names of 255, of which an ending and a writer's own marks need some.
 pub const LONGEST: usize = 200;
 
-/// The stem of the files of a normalised node's kernel, which [`kernel_name`] has named `name`.
+/// The stem of the files of a normalised node's kernel, which `kernel_name` has named `name`.
 pub fn kernel_stem(op: &dyn Operation, node: &Node, name: &str) -> String {
     let mut stem = name.to_owned();
     let nameless = op.nameless_params(&node.params);

@@ -41,7 +41,7 @@ pub enum StoreError {
         /// Every source and what it said.
         tried: String,
     },
-    /// It is being compiled in the background. The only answer that changes: ask again when [`KernelStore::arrivals`] has risen.
+    /// It is being compiled in the background. The only answer that changes: ask again when [`arrivals`](crate::KernelStore::arrivals) has risen.
     #[error("kernel {name} for {arch} is being compiled")]
     Pending {
         /// Kernel name.
@@ -49,7 +49,7 @@ pub enum StoreError {
         /// Generation.
         arch: String,
     },
-    /// No kernel of this generation could come from anywhere ([`KernelStore::supplies`]).
+    /// No kernel of this generation could come from anywhere ([`supplies`](crate::KernelStore::supplies)).
     #[error(
         "no kernel for {arch} can come from anywhere: {tried}; make kernels with ggml-hsa-gen-kernels and name their directory with \
          {GGML_HSA_KERNEL_DIR}, or have them compiled here: {GGML_HSA_JIT}=eager, with IRON and its designs installed \

@@ -1,7 +1,7 @@
 //! The device: registers, security processor, power management, and the mailbox in front of the firmware.
 //!
 //! Whatever the guest writes is handled at once, under one lock, for QEMU waits. What takes long is done by the array's thread without
-//! the lock ([`execution`]).
+//! the lock (`execution`).
 
 use crate::address_space::AddressSpace;
 use crate::bars::Bars;

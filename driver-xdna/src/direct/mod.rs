@@ -6,7 +6,7 @@
 //!
 //! - [`open`]: opening, which ends with one real round trip; `opened` has the NPUs that are open.
 //! - `in_flight`: the chains that are under way in a context.
-//! - [`crate::accel`]: the kernel's interface itself.
+//! - `crate::accel`: the kernel's interface itself.
 //!
 //! # Rules
 //! - Chains are started ahead, as many as the kernel queues for a context, and looked at later ([`Agent::start`],
