@@ -121,17 +121,18 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
         (Err(_), _) => None,
     };
     let row = Row { printed, kernel };
-    let trial = Trial { commands: u64::from(args.driver == DriverName::Xdna), contexts: 1 };
+    let trial = Trial { commands: 1, contexts: 1, imports: u64::from(args.driver == DriverName::Xdna) };
     row.arrived(trial, |kernel| simulation.nothing_open(kernel))?;
     Ok(row)
 }
 
-/// With what the driver tries a device when it opens it. On the direct way it dispatches, and asks whether mapped files can be used in
-/// place, which some kernels answer with an error of CREATE_BO.
+/// With what the driver tries a device when it opens it. It dispatches, and on the direct way it asks whether mapped files can be used
+/// in place, which some kernels answer with an error of CREATE_BO.
 #[derive(Debug, Clone, Copy, Default)]
 struct Trial {
     commands: u64,
     contexts: u64,
+    imports: u64,
 }
 
 impl Row {
@@ -141,7 +142,7 @@ impl Row {
         nothing_open(kernel)?;
         for (name, calls) in &kernel.calls {
             let failed: u64 = calls.errors.values().sum();
-            if failed > if name == "CREATE_BO" { trial.commands } else { 0 } {
+            if failed > if name == "CREATE_BO" { trial.imports } else { 0 } {
                 bail!("the kernel call {name} failed: {:?}", calls.errors);
             }
         }
