@@ -6,7 +6,7 @@
 
 use super::cpu::element::{read, write};
 use super::cpu::erf::normal_distribution;
-use super::cpu::exp::{exp, expm1, sigmoid, tanh};
+use super::cpu::exp::{exp, expm1, sigmoid, sigmoid_rounded, tanh};
 use super::cpu::kernel::{Argument, kernel};
 use super::cpu::log::log;
 use super::cpu::rows::for_each_piece;
@@ -259,7 +259,7 @@ impl Operation for Unary {
                 let slope = node.params.float(0);
                 map(node, 1, move |x| relu(x) + slope * if x < 0.0 { x } else { 0.0 })
             }
-            Function::Sigmoid => map(node, 8, sigmoid),
+            Function::Sigmoid => map(node, 8, sigmoid_rounded),
             Function::Gelu => map(node, 8, gelu),
             Function::GeluQuick => map(node, 8, gelu_quick),
             Function::GeluErf => map(node, 16, gelu_erf),
