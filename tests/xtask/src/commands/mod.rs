@@ -18,6 +18,7 @@ pub mod iron;
 pub mod kernel_calls;
 pub mod kernel_headers;
 pub mod kld;
+pub mod lint;
 pub mod models;
 pub mod operations;
 pub mod rpc;

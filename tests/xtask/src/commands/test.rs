@@ -50,6 +50,8 @@ const fn cargo(
 /// The stages in their order: quick ones first, and what builds most before what uses it.
 const STAGES: &[Stage] = &[
     cargo("fmt", "all sources are formatted", "fmt --all --check", &[]),
+    xtask("typos", "no misspelt word", "lint typos"),
+    xtask("deny", "licences, duplicates and sources of the dependencies", "lint deny"),
     cargo("clippy", "no warning in any target", "clippy --workspace --all-targets -- -D warnings", &[]),
     cargo("unit", "unit, conformance and documentation tests of the workspace", "test --workspace --no-fail-fast", &[]),
     cargo(

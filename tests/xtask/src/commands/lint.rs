@@ -1,0 +1,45 @@
+//! `cargo xtask lint`: the dependencies and the spelling, judged by the tools every Rust project uses for them.
+//!
+//! Advisories are left to the hosted workflow: they need a clone of the RustSec database, and a new advisory is no fault of
+//! the commit that happens to be tested.
+
+use crate::session::Options;
+use crate::{tools, workspace};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use std::process::Command;
+
+/// Check the dependencies (licences, duplicates, sources) or the spelling.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask lint deny
+  cargo xtask lint typos
+
+deny.toml and typos.toml say what is allowed. The tools come from PATH or from Python packages under target/tools.
+Exit code 1 if something is not allowed.")]
+pub struct LintArgs {
+    what: Lint,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Lint {
+    /// cargo-deny on licences, duplicates and sources of the dependencies
+    Deny,
+    /// typos on all files
+    Typos,
+}
+
+/// Runs the command.
+pub fn run(args: &LintArgs, options: &Options) -> Result<()> {
+    let (tool, arguments) = match args.what {
+        Lint::Deny => (tools::cargo_deny(options.offline)?, "--workspace check bans licenses sources"),
+        Lint::Typos => (tools::typos(options.offline)?, "--format brief"),
+    };
+    let mut command = Command::new(&tool);
+    command.args(arguments.split(' ')).current_dir(workspace::root());
+    let status = command.status()?;
+    if !status.success() {
+        bail!("{}: {status}; what it found is above", tool.display());
+    }
+    Ok(())
+}
