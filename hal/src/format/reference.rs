@@ -27,18 +27,10 @@ const MAX_BYTES: usize = PART_WORDS * WORD * (u16::MAX as usize + 1);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {
-    /// A part's header is not complete.
-    #[error("kernel description at offset {offset:#x}: expected 4 header words, found {found}")]
-    Truncated {
-        /// File offset of the part.
-        offset: usize,
-        /// Words there are.
-        found: usize,
-    },
     /// The version is another one.
     #[error(
-        "kernel description at offset {offset:#x}: expected version {VERSION}, found {found}: make the \
-         kernel again with this version of the software"
+        "kernel description at offset {offset:#x}: expected version {VERSION}, found {found}: rebuild the kernel with \
+         this version of the software"
     )]
     Version {
         /// File offset of the part.
@@ -46,40 +38,26 @@ pub enum ReferenceError {
         /// The version there is.
         found: u16,
     },
-    /// A part is missing, doubled or of another description.
+    /// A part is incomplete, missing, doubled or of another description.
     #[error("kernel description at offset {offset:#x}: expected {what} {expected:#x}, found {found:#x}")]
     Part {
         /// File offset of the part.
         offset: usize,
-        /// What differs from the parts before.
+        /// What differs from the parts before, or from any part.
         what: &'static str,
         /// What the parts before ask for.
         expected: u32,
         /// What is there.
         found: u32,
     },
-    /// The parts together are longer or shorter than stated.
-    #[error("kernel description: expected {expected} words for its {bytes} bytes, found {found}")]
-    Length {
-        /// Bytes stated.
-        bytes: u32,
-        /// Words these bytes fill.
-        expected: usize,
-        /// Words in all parts.
-        found: usize,
-    },
-    /// The bytes that fill up the last word are not zero.
-    #[error("kernel description: expected zeros after its {bytes} bytes")]
-    Padding {
-        /// Bytes of the description.
-        bytes: u32,
-    },
-    /// The checksum is wrong.
-    #[error("kernel description: expected checksum {expected:#010x}, found {found:#010x}")]
-    Checksum {
-        /// Checksum stated.
+    /// The parts together are not what their headers say.
+    #[error("kernel description: expected {what} {expected:#x}, found {found:#x}")]
+    Whole {
+        /// What differs.
+        what: &'static str,
+        /// What the headers say.
         expected: u32,
-        /// Checksum of the bytes there are.
+        /// What is there.
         found: u32,
     },
 }
@@ -151,10 +129,13 @@ struct Whole {
 impl Whole {
     fn add(&mut self, part: Words<'_>) -> Result<(), ReferenceError> {
         let offset = part.offset(0);
-        let header: [u32; HEADER_WORDS] = part
-            .slice(0, HEADER_WORDS)
-            .and_then(|header| header.exactly())
-            .ok_or(ReferenceError::Truncated { offset, found: part.len() })?;
+        let header: [u32; HEADER_WORDS] =
+            part.slice(0, HEADER_WORDS).and_then(|header| header.exactly()).ok_or(ReferenceError::Part {
+                offset,
+                what: "header words",
+                expected: HEADER_WORDS as u32,
+                found: part.len() as u32,
+            })?;
         let [_, version, length, checksum] = header;
         if version as u16 != VERSION {
             return Err(ReferenceError::Version { offset, found: version as u16 });
@@ -177,18 +158,13 @@ impl Whole {
     }
 
     fn finish(mut self) -> Result<Vec<u8>, ReferenceError> {
-        let bytes = self.length;
-        let (expected, found) = ((bytes as usize).div_ceil(WORD), self.bytes.len() / WORD);
-        if found != expected {
-            return Err(ReferenceError::Length { bytes, expected, found });
-        }
-        if self.bytes.drain(bytes as usize..).any(|byte| byte != 0) {
-            return Err(ReferenceError::Padding { bytes });
-        }
-        let found = checksum(&self.bytes);
-        if found != self.checksum {
-            return Err(ReferenceError::Checksum { expected: self.checksum, found });
-        }
+        let whole = |what, expected, found| {
+            if expected == found { Ok(()) } else { Err(ReferenceError::Whole { what, expected, found }) }
+        };
+        // A PDI has less than 2^32 bytes.
+        whole("words", self.length.div_ceil(WORD as u32), (self.bytes.len() / WORD) as u32)?;
+        whole("padding", 0, self.bytes.drain(self.length as usize..).map(u32::from).sum())?;
+        whole("checksum", self.checksum, checksum(&self.bytes))?;
         Ok(self.bytes)
     }
 }
@@ -266,14 +242,14 @@ mod tests {
         0x0003_0001,
         ReferenceError::Part { offset: PART, what: "part", expected: 0, found: 3 },
     )]
-    #[case::longer(PART + 8, 11, ReferenceError::Length { bytes: 11, expected: 3, found: 2 })]
-    #[case::shorter(PART + 8, 4, ReferenceError::Length { bytes: 4, expected: 1, found: 2 })]
+    #[case::longer(PART + 8, 11, ReferenceError::Whole { what: "words", expected: 3, found: 2 })]
+    #[case::shorter(PART + 8, 4, ReferenceError::Whole { what: "words", expected: 1, found: 2 })]
     #[case::huge(
         PART + 8,
         u32::MAX,
-        ReferenceError::Length { bytes: u32::MAX, expected: 1 << 30, found: 2 },
+        ReferenceError::Whole { what: "words", expected: 1 << 30, found: 2 },
     )]
-    #[case::padding(PART + 8, 5, ReferenceError::Padding { bytes: 5 })]
+    #[case::padding(PART + 8, 5, ReferenceError::Whole { what: "padding", expected: 0, found: 0x6c })]
     fn changed_words_are_found(#[case] offset: usize, #[case] value: u32, #[case] expected: ReferenceError) {
         let mut file = wrap(b"kernel").unwrap();
         put_word(&mut file, offset, value);
@@ -286,7 +262,7 @@ mod tests {
         let stated = word(&file, PART + 12);
         file[PART + 16] ^= 1;
         let found = checksum(b"jernel");
-        assert_eq!(extract_from(&file), Err(ReferenceError::Checksum { expected: stated, found }));
+        assert_eq!(extract_from(&file), Err(ReferenceError::Whole { what: "checksum", expected: stated, found }));
     }
 
     #[rstest]
@@ -335,7 +311,7 @@ mod tests {
         let mut cdo = CdoBuilder::new();
         cdo.nop(&[MAGIC, 1]);
         let error = extract_from(&pdi::write(&cdo).unwrap()).unwrap_err();
-        assert_eq!(error, ReferenceError::Truncated { offset: 0x168, found: 2 });
+        assert_eq!(error, ReferenceError::Part { offset: 0x168, what: "header words", expected: 4, found: 2 });
     }
 
     #[test]
