@@ -39,7 +39,10 @@ pub trait Operation: Sync + Send + Debug {
     /// [`Unsupported`] with the rule that is broken.
     fn check(&self, node: &Node) -> Result<(), Unsupported>;
     /// Where it runs.
-    fn placement(&self, node: &Node) -> Placement;
+    fn placement(&self, node: &Node) -> Placement {
+        let _ = node;
+        Placement::Array
+    }
     /// How tensors may be reshaped.
     fn flatten(&self) -> Flatten {
         Flatten::Never
@@ -109,7 +112,15 @@ pub trait Operation: Sync + Send + Debug {
     ///
     /// # Errors
     /// [`Unsupported`] as [`Operation::check`].
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported>;
+    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        self.check(node)?;
+        self.compute(node)
+    }
+    /// [`Operation::reference`] of a node that [`Operation::check`] has accepted; call that.
+    ///
+    /// # Errors
+    /// As [`Operation::check`].
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported>;
 }
 
 /// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.

@@ -3,15 +3,8 @@
 //! The kernel reads queries, keys, values and the mask in the types and with the strides they have. In llama.cpp they are views
 //! of the KV cache; a packed or converted copy of them would move the whole cache for every token.
 
-use super::cpu::attention::{Attention, Sources, ValueLayout};
-use super::cpu::kernel::{kernel, position};
-use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, attention as plan};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::cpu::attention::{Attention, Sources};
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&FlashAttention];
@@ -35,9 +28,7 @@ impl Operation for FlashAttention {
         addressable(NAME, node, 5)?;
         let (q, k, v) = (source(NAME, node, 0)?, source(NAME, node, 1)?, source(NAME, node, 2)?);
         for (operand, tensor) in [("the queries", q), ("the result", &node.output)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
+            typed(NAME, operand, tensor, DataType::F32)?;
         }
         for (operand, tensor) in [("the keys", k), ("the values", v)] {
             if !FLOATS.contains(&tensor.dtype) && !tensor.dtype.is_quantised() {
@@ -62,9 +53,7 @@ impl Operation for FlashAttention {
         let precision = node.params.int(3);
         require(NAME, PRECISIONS.contains(&precision), || format!("precision {precision} is not known"))?;
         if let Some(mask) = node.source(3) {
-            if mask.dtype != DataType::F16 {
-                return wrong_type(NAME, "the mask", mask.dtype, "f16");
-            }
+            typed(NAME, "the mask", mask, DataType::F16)?;
             dense_rows(NAME, mask)?;
             require(NAME, mask.ne[0] >= k.ne[1] && mask.ne[1] >= q.ne[1] && divides(mask, q), || {
                 let (keys, tokens) = (k.ne[1], q.ne[1]);
@@ -79,17 +68,11 @@ impl Operation for FlashAttention {
             require(NAME, bias <= 0.0, || format!("ALiBi (max_bias {bias}) needs a mask"))?;
         }
         if let Some(sinks) = node.source(4) {
-            if sinks.dtype != DataType::F32 {
-                return wrong_type(NAME, "the sinks", sinks.dtype, "f32");
-            }
+            typed(NAME, "the sinks", sinks, DataType::F32)?;
             require(NAME, sinks.ne[0] >= q.ne[2], || format!("{} sinks given for {} heads", sinks.ne[0], q.ne[2]))?;
             dense_rows(NAME, sinks)?;
         }
         Ok(())
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// A mask can have more rows than there are queries.
@@ -116,17 +99,15 @@ impl Operation for FlashAttention {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        plan(NAME, node, arch)
+        attention(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (q, k, v) = (*source(NAME, node, 0)?, *source(NAME, node, 1)?, *source(NAME, node, 2)?);
         let attention = Attention {
             q,
             k,
             v,
-            layout: ValueLayout::Rows,
             mask: node.source(3).copied(),
             scale: node.params.float(0),
             max_bias: node.params.float(1),

@@ -1,6 +1,5 @@
-use super::super::testing::{Data, Random, assert_close, find, indices, node, params, permuted, run};
+use super::super::testing::*;
 use super::*;
-use rstest::rstest;
 
 /// What a case has besides its shape.
 #[derive(Clone, Copy)]
@@ -42,7 +41,7 @@ impl Case {
             }
             Data::contiguous(DataType::F16, ne, &values)
         });
-        let sinks = Tensor::contiguous(DataType::F32, [q.ne[2], 1, 1, 1]);
+        let sinks = f32s([q.ne[2], 1, 1, 1]);
         let sinks = options.sinks.then(|| Data::random(sinks, &mut random));
         let [q, k, v] = [q, k, v].map(|tensor| Data::random(tensor, &mut random));
         Self { q, k, v, mask, sinks, options }
@@ -56,7 +55,7 @@ impl Case {
 
     fn output(&self) -> Tensor {
         let [_, tokens, heads, batch] = self.q.tensor.ne;
-        Tensor::contiguous(DataType::F32, [self.v.tensor.ne[0], heads, tokens, batch])
+        f32s([self.v.tensor.ne[0], heads, tokens, batch])
     }
 
     fn run(&self) -> Vec<f32> {
@@ -108,10 +107,6 @@ impl Case {
     }
 }
 
-fn contiguous(dtype: DataType, ne: [usize; 4]) -> Tensor {
-    Tensor::contiguous(dtype, ne)
-}
-
 /// Few rows and many, whole blocks and parts of them, one part of the cache and several, groups, batches.
 #[rstest]
 #[case::one_of_everything([1, 1, 1, 1], 1, [1, 1], 1)]
@@ -133,8 +128,9 @@ fn is_the_definition(
     #[values(DataType::F32, DataType::F16)] dtype: DataType,
 ) {
     options.mask = options.mask.map(|_| [keys + 3, q[1] + 2, 1, 1]);
-    let (k, v) = (contiguous(dtype, [q[0], keys, kv[0], kv[1]]), contiguous(dtype, [dv, keys, kv[0], kv[1]]));
-    Case::new(contiguous(DataType::F32, q), k, v, options).assert(1e-5);
+    let (k, v) =
+        (Tensor::contiguous(dtype, [q[0], keys, kv[0], kv[1]]), Tensor::contiguous(dtype, [dv, keys, kv[0], kv[1]]));
+    Case::new(f32s(q), k, v, options).assert(1e-5);
 }
 
 #[rstest]
@@ -148,7 +144,7 @@ fn options_work_alone(
     #[case] sinks: bool,
     #[values(1, 20)] tokens: usize,
 ) {
-    let (q, kv) = (contiguous(DataType::F32, [64, tokens, 6, 2]), contiguous(DataType::F16, [64, 210, 2, 2]));
+    let (q, kv) = (f32s([64, tokens, 6, 2]), Tensor::contiguous(DataType::F16, [64, 210, 2, 2]));
     // Heads have masks of their own.
     let options = Options { mask: Some([210, tokens, 3, 2]), sinks, max_bias, softcap };
     Case::new(q, kv, kv, options).assert(1e-5);
@@ -165,23 +161,23 @@ fn options_work_alone(
 #[case(DataType::F16, DataType::Q8_0)]
 #[case(DataType::Q4_0, DataType::IQ4_NL)]
 fn keys_and_values_have_types_of_their_own(#[case] k: DataType, #[case] v: DataType, #[values(1, 30)] tokens: usize) {
-    let q = contiguous(DataType::F32, [64, tokens, 4, 1]);
+    let q = f32s([64, tokens, 4, 1]);
     let options = Options { mask: Some([100, tokens, 1, 1]), ..PLAIN };
-    Case::new(q, contiguous(k, [64, 100, 2, 1]), contiguous(v, [96, 100, 2, 1]), options).assert(1e-5);
+    Case::new(q, Tensor::contiguous(k, [64, 100, 2, 1]), Tensor::contiguous(v, [96, 100, 2, 1]), options).assert(1e-5);
 }
 
 #[rstest]
 fn keys_and_values_may_have_different_heads(#[values(1, 12)] tokens: usize) {
-    let q = contiguous(DataType::F32, [16, tokens, 12, 2]);
-    let (k, v) = (contiguous(DataType::F16, [16, 90, 2, 1]), contiguous(DataType::F16, [32, 90, 6, 2]));
+    let q = f32s([16, tokens, 12, 2]);
+    let (k, v) = (Tensor::contiguous(DataType::F16, [16, 90, 2, 1]), Tensor::contiguous(DataType::F16, [32, 90, 6, 2]));
     Case::new(q, k, v, PLAIN).assert(1e-5);
 }
 
 /// As llama.cpp passes them: heads beside each other in every position, queries permuted.
 #[rstest]
 fn views_of_a_cache_are_read_as_they_are(#[values(1, 40)] tokens: usize) {
-    let q = permuted(&contiguous(DataType::F32, [64, 9, tokens, 1]), [0, 2, 1, 3]);
-    let mut cache = permuted(&contiguous(DataType::F16, [64, 3, 300, 1]), [0, 2, 1, 3]);
+    let q = permuted(&f32s([64, 9, tokens, 1]), [0, 2, 1, 3]);
+    let mut cache = permuted(&Tensor::contiguous(DataType::F16, [64, 3, 300, 1]), [0, 2, 1, 3]);
     cache.ne[1] = 256;
     let case = Case::new(q, cache, cache, Options { mask: Some([256, 64, 1, 1]), ..PLAIN });
     case.assert(1e-5);
@@ -194,7 +190,7 @@ fn views_of_a_cache_are_read_as_they_are(#[values(1, 40)] tokens: usize) {
 
 #[rstest]
 fn a_query_without_any_key_gives_zeros(#[values(1, 30)] tokens: usize, #[values(false, true)] sinks: bool) {
-    let (q, kv) = (contiguous(DataType::F32, [32, tokens, 2, 1]), contiguous(DataType::F16, [32, 80, 2, 1]));
+    let (q, kv) = (f32s([32, tokens, 2, 1]), Tensor::contiguous(DataType::F16, [32, 80, 2, 1]));
     let mut case = Case::new(q, kv, kv, Options { sinks, ..PLAIN });
     let mut mask = vec![0.0; 80 * tokens];
     mask[..80].fill(f32::NEG_INFINITY);
@@ -207,11 +203,11 @@ fn a_query_without_any_key_gives_zeros(#[values(1, 30)] tokens: usize, #[values(
 #[test]
 fn scores_far_apart_do_not_overflow() {
     // Each block has a larger maximum than the one before, by more than an exponential can hold.
-    let tensor = contiguous(DataType::F32, [1, 256, 1, 1]);
+    let tensor = f32s([1, 256, 1, 1]);
     let keys: Vec<f32> = (0..256).map(|key| (key / 64 * 300) as f32).collect();
     let values: Vec<f32> = (0..256).map(|key| (key / 64) as f32).collect();
     for tokens in [1, 20] {
-        let q = contiguous(DataType::F32, [1, tokens, 1, 1]);
+        let q = f32s([1, tokens, 1, 1]);
         let mut case = Case::new(q, tensor, tensor, PLAIN);
         case.q = Data::new(q, &vec![1.0; tokens]);
         (case.k, case.v) = (Data::new(tensor, &keys), Data::new(tensor, &values));
@@ -221,27 +217,27 @@ fn scores_far_apart_do_not_overflow() {
 
 #[rstest]
 #[case::no_keys(|n: &mut Node| n.sources.truncate(1))]
-#[case::half_queries(|n: &mut Node| n.sources[0] = Some(contiguous(DataType::F16, [64, 4, 6, 1])))]
+#[case::half_queries(|n: &mut Node| n.sources[0] = Some(Tensor::contiguous(DataType::F16, [64, 4, 6, 1])))]
 #[case::half_result(|n: &mut Node| n.output.dtype = DataType::F16)]
-#[case::integer_keys(|n: &mut Node| n.sources[1] = Some(contiguous(DataType::I32, [64, 50, 2, 1])))]
-#[case::other_head_size(|n: &mut Node| n.sources[1] = Some(contiguous(DataType::F16, [32, 50, 2, 1])))]
-#[case::fewer_values(|n: &mut Node| n.sources[2] = Some(contiguous(DataType::F16, [64, 49, 2, 1])))]
-#[case::heads_do_not_divide(|n: &mut Node| n.sources[1] = Some(contiguous(DataType::F16, [64, 50, 4, 1])))]
-#[case::no_heads(|n: &mut Node| n.sources[1] = Some(contiguous(DataType::F16, [64, 50, 0, 1])))]
-#[case::short_mask(|n: &mut Node| n.sources[3] = Some(contiguous(DataType::F16, [49, 4, 1, 1])))]
-#[case::mask_for_fewer_tokens(|n: &mut Node| n.sources[3] = Some(contiguous(DataType::F16, [50, 3, 1, 1])))]
-#[case::single_mask(|n: &mut Node| n.sources[3] = Some(contiguous(DataType::F32, [50, 4, 1, 1])))]
+#[case::integer_keys(|n: &mut Node| n.sources[1] = Some(Tensor::contiguous(DataType::I32, [64, 50, 2, 1])))]
+#[case::other_head_size(|n: &mut Node| n.sources[1] = Some(Tensor::contiguous(DataType::F16, [32, 50, 2, 1])))]
+#[case::fewer_values(|n: &mut Node| n.sources[2] = Some(Tensor::contiguous(DataType::F16, [64, 49, 2, 1])))]
+#[case::heads_do_not_divide(|n: &mut Node| n.sources[1] = Some(Tensor::contiguous(DataType::F16, [64, 50, 4, 1])))]
+#[case::no_heads(|n: &mut Node| n.sources[1] = Some(Tensor::contiguous(DataType::F16, [64, 50, 0, 1])))]
+#[case::short_mask(|n: &mut Node| n.sources[3] = Some(Tensor::contiguous(DataType::F16, [49, 4, 1, 1])))]
+#[case::mask_for_fewer_tokens(|n: &mut Node| n.sources[3] = Some(Tensor::contiguous(DataType::F16, [50, 3, 1, 1])))]
+#[case::single_mask(|n: &mut Node| n.sources[3] = Some(f32s([50, 4, 1, 1])))]
 #[case::alibi_without_mask(|n: &mut Node| { n.sources[3] = None; n.params.0[1] = 8.0_f32.to_bits().cast_signed() })]
-#[case::few_sinks(|n: &mut Node| n.sources[4] = Some(contiguous(DataType::F32, [5, 1, 1, 1])))]
+#[case::few_sinks(|n: &mut Node| n.sources[4] = Some(f32s([5, 1, 1, 1])))]
 #[case::unknown_precision(|n: &mut Node| n.params.0[3] = 7)]
-#[case::result_not_permuted(|n: &mut Node| n.output = contiguous(DataType::F32, [64, 4, 6, 1]))]
+#[case::result_not_permuted(|n: &mut Node| n.output = f32s([64, 4, 6, 1]))]
 #[case::keys_with_gaps(|n: &mut Node| n.sources[1].as_mut().unwrap().nb[0] = 4)]
 fn refuses(#[case] change: fn(&mut Node)) {
-    let (q, kv) = (contiguous(DataType::F32, [64, 4, 6, 1]), contiguous(DataType::F16, [64, 50, 2, 1]));
-    let (mask, sinks) = (contiguous(DataType::F16, [50, 4, 1, 1]), contiguous(DataType::F32, [6, 1, 1, 1]));
-    let output = contiguous(DataType::F32, [64, 6, 4, 1]);
-    let mut node = node(NAME, OpParams::default(), output, &[Some(q), Some(kv), Some(kv), Some(mask), Some(sinks)]);
-    find(NAME).check(&node).unwrap();
-    change(&mut node);
-    assert!(find(NAME).check(&node).is_err());
+    let (q, kv) = (f32s([64, 4, 6, 1]), Tensor::contiguous(DataType::F16, [64, 50, 2, 1]));
+    let (mask, sinks) = (Tensor::contiguous(DataType::F16, [50, 4, 1, 1]), f32s([6, 1, 1, 1]));
+    let output = f32s([64, 6, 4, 1]);
+    assert_refused(
+        node(NAME, OpParams::default(), output, &[Some(q), Some(kv), Some(kv), Some(mask), Some(sinks)]),
+        change,
+    );
 }

@@ -1,37 +1,20 @@
 //! ADD, SUB, MUL, DIV: the second source repeats to the shape of the first.
 
-use super::cpu::element::{load, read, store, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{for_each_piece, for_each_row};
-use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
+use super::prelude::*;
 use crate::blocks;
-use crate::design::{Design, elementwise};
-use crate::node::Node;
-use crate::operation::{Flatten, Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
-    &Binary { name: "ADD", function: Function::Add },
-    &Binary { name: "SUB", function: Function::Sub },
-    &Binary { name: "MUL", function: Function::Mul },
-    &Binary { name: "DIV", function: Function::Div },
+    &Binary { name: "ADD", kernel: |node| plain(node, |x, y| x + y) },
+    &Binary { name: "SUB", kernel: |node| plain(node, |x, y| x - y) },
+    &Binary { name: "MUL", kernel: |node| plain(node, |x, y| x * y) },
+    &Binary { name: "DIV", kernel: |node| plain(node, |x, y| x / y) },
 ];
-
-#[derive(Debug, Clone, Copy)]
-enum Function {
-    Add,
-    Sub,
-    Mul,
-    Div,
-}
 
 #[derive(Debug)]
 struct Binary {
     name: &'static str,
-    function: Function,
+    kernel: fn(&Node) -> Arc<dyn HostFunction>,
 }
 
 const COMBINATIONS: &str =
@@ -43,7 +26,7 @@ impl Binary {
         match (a.dtype, b.dtype, out.dtype) {
             (F32, F32, F32) | (F16, F16, F16) | (BF16, BF16, BF16) => Ok(()),
             (F16 | BF16, F32, F32) | (F16, F32, F16) | (BF16, F32, BF16) => Ok(()),
-            (x, F32, y) if matches!(self.function, Function::Add) && x.is_quantised() && (y == x || y == F32) => {
+            (x, F32, y) if self.name == "ADD" && x.is_quantised() && (y == x || y == F32) => {
                 if y.is_quantised() && !blocks::can_encode(y) {
                     return wrong_type(
                         self.name,
@@ -67,18 +50,13 @@ impl Operation for Binary {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(self.name, node, 2)?;
-        let (a, b) = (source(self.name, node, 0)?, source(self.name, node, 1)?);
+        let [a, b] = sources(self.name, node)?;
         self.check_types(a, b, &node.output)?;
         same_shape(self.name, "source 0", a, &node.output)?;
         require(self.name, b.repeats_to(a), || {
             format!("source 1 with extents {:?} does not repeat to {:?}; each extent must divide", b.ne, a.ne)
         })?;
         dense_rows(self.name, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn flatten(&self) -> Flatten {
@@ -93,20 +71,9 @@ impl Operation for Binary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
-        if a.tensor.dtype.is_quantised() {
-            return quantised_sum(node, a, b);
-        }
-        Ok(match self.function {
-            Function::Add => plain(node, a, b, |x, y| x + y),
-            Function::Sub => plain(node, a, b, |x, y| x - y),
-            Function::Mul => plain(node, a, b, |x, y| x * y),
-            Function::Div => plain(node, a, b, |x, y| x / y),
-        })
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let quantised = node.source(0).is_some_and(|a| a.dtype.is_quantised());
+        Ok(if quantised { quantised_sum(node) } else { (self.kernel)(node) })
     }
 }
 
@@ -120,11 +87,11 @@ fn flattened(a: &mut Argument, b: &mut Argument, output: &mut Tensor) {
     }
 }
 
-fn plain<F>(node: &Node, mut a: Argument, mut b: Argument, function: F) -> Arc<dyn HostFunction>
+fn plain<F>(node: &Node, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
 {
-    let mut out = node.output;
+    let ([mut a, mut b], mut out) = (arguments(node), node.output);
     flattened(&mut a, &mut b, &mut out);
     kernel(node, None, move |inputs, output| {
         for_each_piece(
@@ -170,9 +137,9 @@ where
 }
 
 /// ggml adds f32 to quantised blocks by decoding, adding and encoding row by row.
-fn quantised_sum(node: &Node, a: Argument, b: Argument) -> Result<Arc<dyn HostFunction>, Unsupported> {
-    let out = node.output;
-    Ok(kernel(node, None, move |inputs, output| {
+fn quantised_sum(node: &Node) -> Arc<dyn HostFunction> {
+    let ([a, b], out) = (arguments(node), node.output);
+    kernel(node, None, move |inputs, output| {
         for_each_row(&out, output, out.elements() * 8, |scratch, row, target| {
             let length = out.ne[0];
             scratch.a.resize(length, 0.0);
@@ -190,15 +157,13 @@ fn quantised_sum(node: &Node, a: Argument, b: Argument) -> Result<Arc<dyn HostFu
             }
             if store(out.dtype, &scratch.a, target) { Ok(()) } else { Err(failed("encoded")) }
         })
-    }))
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use rstest::rstest;
 
     fn expected(op: &str, x: f64, y: f64) -> f64 {
         match op {
@@ -244,8 +209,8 @@ mod tests {
         #[case] b: [usize; 4],
     ) {
         let mut random = Random(11);
-        let output = Tensor::contiguous(DataType::F32, a);
-        let b = divisor(Tensor::contiguous(DataType::F32, b), &mut random);
+        let output = f32s(a);
+        let b = divisor(f32s(b), &mut random);
         compare(op, Data::random(output, &mut random), b, output);
     }
 
@@ -268,9 +233,9 @@ mod tests {
     #[test]
     fn reads_and_writes_any_layout() {
         let mut random = Random(13);
-        let a = permuted(&Tensor::contiguous(DataType::F32, [5, 4, 3, 2]), [1, 0, 2, 3]);
-        let b = permuted(&Tensor::contiguous(DataType::F32, [5, 4, 1, 1]), [1, 0, 2, 3]);
-        let mut output = Tensor::contiguous(DataType::F32, a.ne);
+        let a = permuted(&f32s([5, 4, 3, 2]), [1, 0, 2, 3]);
+        let b = permuted(&f32s([5, 4, 1, 1]), [1, 0, 2, 3]);
+        let mut output = f32s(a.ne);
         output.nb = [4, 32, 160, 480];
         compare("SUB", Data::random(a, &mut random), Data::random(b, &mut random), output);
     }
@@ -281,7 +246,7 @@ mod tests {
     #[case::type_mix([6, 5, 1, 1], [6, 5, 1, 1], DataType::F16)]
     #[case::integers([6, 5, 1, 1], [6, 5, 1, 1], DataType::I32)]
     fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] dtype: DataType) {
-        let a = Tensor::contiguous(DataType::F32, a);
+        let a = f32s(a);
         assert!(
             find("MUL")
                 .check(&node("MUL", OpParams::default(), a, &[Some(a), Some(Tensor::contiguous(dtype, b))]))

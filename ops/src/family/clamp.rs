@@ -4,14 +4,7 @@
 //! differs by where the result lies, which is not a matter of the node: source and result have the same extents in both. The
 //! source may be a view with gaps, which the CPU backend reads right since ggml 0.27 (seen in test-backend-ops).
 
-use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
-use super::unary::map;
-use crate::design::{Design, elementwise};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::DataType;
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Clamp];
@@ -27,29 +20,17 @@ impl Operation for Clamp {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 1)?;
-        let a = source(NAME, node, 0)?;
         // ggml knows f32 and f16; bf16 is what f16 can be on the array.
-        if !matches!(a.dtype, DataType::F32 | DataType::F16 | DataType::BF16) {
-            return wrong_type(NAME, "source 0", a.dtype, "f32, f16, bf16");
-        }
-        if node.output.dtype != a.dtype {
-            return wrong_type(NAME, "the result", node.output.dtype, "the type of source 0");
-        }
+        let [a] = alike(NAME, node, FLOATS, "f32, f16, bf16")?;
         same_shape(NAME, "source 0", a, &node.output)?;
         dense_rows(NAME, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (min, max) = (node.params.float(0), node.params.float(1));
         // The upper bound first, as in ggml: NaN becomes it, and of bounds that contradict each other the lower holds.
         Ok(map(node, 1, move |x| {
@@ -61,12 +42,10 @@ impl Operation for Clamp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, params, permuted, run};
+    use super::super::testing::*;
     use super::*;
     use crate::name::kernel_name;
     use crate::normalise::{F16Policy, normalise};
-    use crate::tensor::Tensor;
-    use rstest::rstest;
 
     #[rstest]
     #[case::contiguous([10, 5, 4, 3], [0, 1, 2, 3])]
@@ -86,7 +65,7 @@ mod tests {
 
     #[test]
     fn odd_numbers_and_bounds() {
-        let tensor = Tensor::contiguous(DataType::F32, [4, 1, 1, 1]);
+        let tensor = f32s([4, 1, 1, 1]);
         let source = Data::new(tensor, &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0]);
         let result = |min, max| run(NAME, params(&[(0, min), (1, max)]), tensor, &[Some(&source)]).unwrap().values();
         assert_eq!(result(-1.0, 2.0), [2.0, 2.0, -1.0, 0.0]);

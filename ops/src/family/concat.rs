@@ -2,16 +2,7 @@
 //!
 //! Without gaps on any side, all dimensions up to the joined one are a single run, so that few long copies remain.
 
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_piece;
-use super::moving::{NOT_WORDS, copy_run, dense_blocks, units};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, Movement, movement, whole_words};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Concat];
@@ -32,15 +23,9 @@ impl Operation for Concat {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 2)?;
-        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
-        for (operand, tensor) in [("source 1", b), ("the result", out)] {
-            if tensor.dtype != a.dtype {
-                return wrong_type(NAME, operand, tensor.dtype, "the type of source 0");
-            }
-        }
+        let ([a, b], out) = (alike(NAME, node, DataType::ALL, "any type")?, &node.output);
         let Some(along) = dimension(node) else {
-            return super::rules::shape(NAME, format!("dimension {}; possible: 0 to 3", node.params.int(0)));
+            return shape(NAME, format!("dimension {}; possible: 0 to 3", node.params.int(0)));
         };
         for d in 0..4 {
             // Extents are checked, so the sum is far from overflow.
@@ -73,7 +58,7 @@ impl Operation for Concat {
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let tensor = |rows| Tensor::contiguous(dtype, [512, rows, 2, 1]);
-        let params = OpParams(std::array::from_fn(|word| i32::from(word == 0)));
+        let params = words([1]);
         vec![Node::new(NAME, params, tensor(12), vec![Some(tensor(8)), Some(tensor(4))])]
     }
 
@@ -84,12 +69,10 @@ impl Operation for Concat {
         movement(NAME, &folded, arch, plan)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(first), Some(second), Some([a, b, out]), Some(along)) =
-            (Argument::of(node, 0), Argument::of(node, 1), folded(node), dimension(node))
-        else {
-            unreachable!("check finds both sources and the dimension");
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [first, second] = arguments(node);
+        let (Some([a, b, out]), Some(along)) = (folded(node), dimension(node)) else {
+            unreachable!("check finds the dimension");
         };
         // Folded tensors are joined along their rows.
         let along = if out.ne == units(&node.output).ne { along } else { 0 };
@@ -139,25 +122,15 @@ fn folded(node: &Node) -> Option<[Tensor; 3]> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn along(dimension: i32) -> OpParams {
-        OpParams(std::array::from_fn(|word| if word == 0 { dimension } else { 0 }))
-    }
-
-    fn integers(tensor: Tensor, random: &mut Random) -> Data {
-        let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
-        Data::new(tensor, &values)
-    }
 
     /// The definition, for any two layouts.
     fn compare(dimension: usize, a: &Data, b: &Data) {
         let mut ne = a.tensor.ne;
         ne[dimension] += b.tensor.ne[dimension];
         let out = Tensor::contiguous(a.tensor.dtype, ne);
-        let result = run(NAME, along(dimension as i32), out, &[Some(a), Some(b)]).unwrap();
+        let result = run(NAME, words([dimension as i32]), out, &[Some(a), Some(b)]).unwrap();
         let (x, y) = (a.values(), b.values());
         let exact = indices(ne).map(|mut index| {
             if index[dimension] < a.tensor.ne[dimension] {
@@ -206,7 +179,7 @@ mod tests {
             let size = dtype.block_bytes();
             let (a, b) = (Tensor::contiguous(dtype, [3, 2, 1, 1]), Tensor::contiguous(dtype, [2, 2, 1, 1]));
             let out = Tensor::contiguous(dtype, [5, 2, 1, 1]);
-            let kernel = find(NAME).reference(&node(NAME, along(0), out, &[Some(a), Some(b)])).unwrap();
+            let kernel = find(NAME).reference(&node(NAME, words([0]), out, &[Some(a), Some(b)])).unwrap();
             let bytes: Vec<u8> = (0..6 * size).map(|i| i as u8).collect();
             let more: Vec<u8> = (100..100 + 4 * size).map(|i| i as u8).collect();
             let mut result = vec![0; 10 * size];
@@ -230,8 +203,8 @@ mod tests {
     #[case::other_extent(1, [4, 2, 1, 1], [5, 2, 1, 1], [4, 4, 1, 1])]
     #[case::result(1, [4, 2, 1, 1], [4, 2, 1, 1], [4, 5, 1, 1])]
     fn refuses(#[case] dimension: i32, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
-        let tensor = |ne| Tensor::contiguous(DataType::F32, ne);
-        let node = node(NAME, along(dimension), tensor(out), &[Some(tensor(a)), Some(tensor(b))]);
+        let tensor = f32s;
+        let node = node(NAME, words([dimension]), tensor(out), &[Some(tensor(a)), Some(tensor(b))]);
         assert!(find(NAME).check(&node).is_err());
         let _ = find(NAME).placement(&node);
     }
@@ -240,7 +213,7 @@ mod tests {
     fn odd_halves_stay_on_the_host() {
         let tensor = |ne| Tensor::contiguous(DataType::F16, ne);
         let node = |n| {
-            node(NAME, along(0), tensor([2 * n, 2, 1, 1]), &[Some(tensor([n, 2, 1, 1])), Some(tensor([n, 2, 1, 1]))])
+            node(NAME, words([0]), tensor([2 * n, 2, 1, 1]), &[Some(tensor([n, 2, 1, 1])), Some(tensor([n, 2, 1, 1]))])
         };
         assert_eq!(find(NAME).placement(&node(4)), Placement::Array);
         assert_eq!(find(NAME).placement(&node(3)), Placement::Host(NOT_WORDS));

@@ -4,17 +4,8 @@
 //! result and merged where both sides allow. What remains are rows of the result that are as long as possible: a contiguous
 //! copy is one row, a transposition reads with a stride and writes without.
 
-use super::cpu::element::{is_plain, load, load_one, store};
-use super::cpu::kernel::kernel;
-use super::cpu::rows::{for_each_piece, for_each_row};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
+use super::prelude::*;
 use crate::blocks;
-use crate::design::{Design, elementwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] =
@@ -81,8 +72,7 @@ impl Operation for Copy {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let from = source(self.name, node, 0)?;
         let plan = Plan::new(self.name, from, &node.output)?;
         Ok(kernel(node, Some(1), move |inputs, output| plan.run(inputs[0], output)))
@@ -182,31 +172,15 @@ impl Plan {
             _ if from.ne == to.ne && (to.nb[0] == to.dtype.block_bytes() || to.ne[0] <= to.dtype.block_elements()) => {
                 Ok(recoded(*from, *to))
             }
-            (true, false) => {
-                let middle = Tensor::contiguous(DataType::F32, from.ne);
-                Ok(Self::Staged {
-                    first: Box::new(recoded(*from, middle)),
-                    bytes: middle.span_bytes(),
-                    second: Box::new(Self::plain(&middle, to)),
-                })
-            }
-            (false, true) => {
-                let middle = Tensor::contiguous(DataType::F32, to.ne);
-                Ok(Self::Staged {
-                    first: Box::new(Self::plain(from, &middle)),
-                    bytes: middle.span_bytes(),
-                    second: Box::new(recoded(middle, *to)),
-                })
-            }
-            (true, true) => {
-                // Contiguous, so it has the shape of either side.
-                let middle = Tensor::contiguous(DataType::F32, from.ne);
-                let reshaped = Tensor::contiguous(DataType::F32, to.ne);
-                Ok(Self::Staged {
-                    first: Box::new(recoded(*from, middle)),
-                    bytes: middle.span_bytes(),
-                    second: Box::new(recoded(reshaped, *to)),
-                })
+            // The f32 between is contiguous, so it has the shape of either side.
+            (coded, encoded) => {
+                let [near, far] = [from, to].map(|tensor| Tensor::contiguous(DataType::F32, tensor.ne));
+                let (first, second) = match (coded, encoded) {
+                    (true, false) => (recoded(*from, near), Self::plain(&near, to)),
+                    (false, _) => (Self::plain(from, &far), recoded(far, *to)),
+                    (true, true) => (recoded(*from, near), recoded(far, *to)),
+                };
+                Ok(Self::Staged { first: Box::new(first), bytes: near.span_bytes(), second: Box::new(second) })
             }
         }
     }
@@ -301,7 +275,7 @@ impl Strided {
                 let first = a * from.nb[1] + b * from.nb[2] + c * from.nb[3] + start * from.nb[0];
                 let count = target.len() / to.size;
                 if same {
-                    gather(from, &source[first..], target);
+                    copy_strided(from.size, from.nb[0], &source[first..], target);
                 } else if from.nb[0] == from.size {
                     scratch.a.resize(count, 0.0);
                     load(self.from_type, &source[first..], &mut scratch.a);
@@ -347,27 +321,6 @@ impl Strided {
     }
 }
 
-/// Collects units that lie `from.nb[0]` apart, without gaps.
-#[inline(always)]
-fn gather(from: &Layout, source: &[u8], target: &mut [u8]) {
-    #[inline(always)]
-    fn sized<const SIZE: usize>(stride: usize, source: &[u8], target: &mut [u8]) {
-        for (i, unit) in target.as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
-            unit.copy_from_slice(&source[i * stride..i * stride + SIZE]);
-        }
-    }
-    if from.nb[0] == from.size {
-        let bytes = target.len();
-        return target.copy_from_slice(&source[..bytes]);
-    }
-    match from.size {
-        1 => sized::<1>(from.nb[0], source, target),
-        2 => sized::<2>(from.nb[0], source, target),
-        4 => sized::<4>(from.nb[0], source, target),
-        _ => sized::<8>(from.nb[0], source, target),
-    }
-}
-
 /// Element by element in the order of either side; types are plain or the same.
 fn reshape(from: &Tensor, to: &Tensor, source: &[u8], output: &mut [u8]) {
     let (a, b) = (Layout::of(from), Layout::of(to));
@@ -406,14 +359,8 @@ fn recode(
             reason: format!("a row of {length} elements of {dtype} could not be {what}"),
         };
         scratch.a.resize(length, 0.0);
-        if from.dtype.is_quantised() || from.nb[0] == from.dtype.block_bytes() {
-            if !load(from.dtype, &source[first..], &mut scratch.a) {
-                return Err(unknown("decoded", from.dtype));
-            }
-        } else {
-            for (i, value) in scratch.a.iter_mut().enumerate() {
-                *value = load_one(from.dtype, &source[first + i * from.nb[0]..]);
-            }
+        if !load_row(from, &source[first..], &mut scratch.a) {
+            return Err(unknown("decoded", from.dtype));
         }
         if store(to.dtype, &scratch.a, target) { Ok(()) } else { Err(unknown("encoded", to.dtype)) }
     })

@@ -1,10 +1,9 @@
 //! Copies against an element-by-element definition.
 
-use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+use super::super::testing::*;
 use super::convert;
 use crate::node::OpParams;
 use crate::tensor::{DataType, Tensor};
-use rstest::rstest;
 
 fn copy(op: &str, source: &Data, output: Tensor) -> Vec<f32> {
     run(op, OpParams::default(), output, &[Some(source)]).unwrap().values()
@@ -72,13 +71,13 @@ fn integers_truncate() {
     let result = copy("CPY", &source, Tensor::contiguous(DataType::I32, [2, 2, 1, 1]));
     assert_eq!(result, [1.0, -1.0, i32::MAX as f32, 0.0]);
     let source = Data::contiguous(DataType::I32, [3, 1, 1, 1], &[7.0, -8.0, 0.0]);
-    assert_eq!(copy("CPY", &source, Tensor::contiguous(DataType::F32, [3, 1, 1, 1])), [7.0, -8.0, 0.0]);
+    assert_eq!(copy("CPY", &source, f32s([3, 1, 1, 1])), [7.0, -8.0, 0.0]);
 }
 
 #[rstest]
 fn shapes_may_differ(#[values(DataType::F32, DataType::F16)] to: DataType, #[values(false, true)] strided: bool) {
     let mut random = Random(83);
-    let shape = Tensor::contiguous(DataType::F32, [6, 4, 5, 1]);
+    let shape = f32s([6, 4, 5, 1]);
     let source = if strided { permuted(&shape, [1, 0, 2, 3]) } else { shape };
     let source = Data::random(source, &mut random);
     for target in [[12, 10, 1, 1], [1, 120, 1, 1], [5, 3, 2, 4]] {
@@ -97,17 +96,17 @@ fn shapes_may_differ(#[values(DataType::F32, DataType::F16)] to: DataType, #[val
 #[test]
 fn blocks_change_shape_by_way_of_elements() {
     let mut random = Random(84);
-    let source = Data::random(permuted(&Tensor::contiguous(DataType::F32, [3, 64, 2, 1]), [1, 0, 2, 3]), &mut random);
+    let source = Data::random(permuted(&f32s([3, 64, 2, 1]), [1, 0, 2, 3]), &mut random);
     let blocks =
         run("CPY", OpParams::default(), Tensor::contiguous(DataType::Q8_0, [32, 12, 1, 1]), &[Some(&source)]).unwrap();
     assert_close(&blocks.values(), exact(&source), 0.01);
-    let transposed = permuted(&Tensor::contiguous(DataType::F32, [12, 32, 1, 1]), [1, 0, 2, 3]);
+    let transposed = permuted(&f32s([12, 32, 1, 1]), [1, 0, 2, 3]);
     assert_close(&copy("CPY", &blocks, transposed), exact(&blocks), 0.0);
 }
 
 #[test]
 fn the_destination_slot_is_not_read() {
-    let source = Data::random(Tensor::contiguous(DataType::F32, [8, 2, 1, 1]), &mut Random(85));
+    let source = Data::random(f32s([8, 2, 1, 1]), &mut Random(85));
     let unread = Data { tensor: source.tensor, bytes: Vec::new() };
     let result = run("CPY", OpParams::default(), source.tensor, &[Some(&source), Some(&unread)]).unwrap();
     assert_eq!(result.bytes, source.bytes);
@@ -141,7 +140,7 @@ fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] from: DataType,
 
 #[test]
 fn a_type_that_can_only_be_read_is_not_converted_to() {
-    let plain = Tensor::contiguous(DataType::F32, [256, 1, 1, 1]);
+    let plain = f32s([256, 1, 1, 1]);
     let blocks = Tensor::contiguous(DataType::IQ2_XXS, plain.ne);
     let error = convert(&plain, &blocks).unwrap_err().to_string();
     assert!(error.contains("type iq2_xxs of the result"), "{error}");

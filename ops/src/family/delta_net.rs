@@ -5,17 +5,9 @@
 //! delta attention). Queries and keys repeat over heads and sequences. Shapes: ggml.h (`ggml_gated_delta_net`); the result is the
 //! outputs of all tokens, then the states after the last tokens, the newest first.
 
-use super::cpu::element::{load_one, read};
 use super::cpu::exp::exp;
-use super::cpu::kernel::kernel;
 use super::cpu::states::{Block, States, update};
-use super::rules::{addressable, require, source, wrong_type};
-use crate::design::{Design, Recurrence, recurrent};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&GatedDeltaNet];
@@ -25,29 +17,13 @@ const NAME: &str = "GATED_DELTA_NET";
 #[derive(Debug)]
 struct GatedDeltaNet;
 
-fn sources(node: &Node) -> Result<[&Tensor; 6], Unsupported> {
-    let tensor = |slot| source(NAME, node, slot);
-    Ok([tensor(0)?, tensor(1)?, tensor(2)?, tensor(3)?, tensor(4)?, tensor(5)?])
-}
-
 impl Operation for GatedDeltaNet {
     fn name(&self) -> &'static str {
         NAME
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 6)?;
-        let [q, k, v, gate, beta, state] = sources(node)?;
-        for (slot, tensor) in node.inputs().enumerate() {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, format!("source {slot}"), tensor.dtype, "f32");
-            }
-        }
-        if node.output.dtype != DataType::F32 {
-            return wrong_type(NAME, "the result", node.output.dtype, "f32");
-        }
-        let slots = node.params.int(0);
-        require(NAME, slots >= 1, || format!("{slots} states are to be kept for each sequence; at least 1 is needed"))?;
+        let [q, k, v, gate, beta, state] = f32_sources(NAME, node)?;
         let [size, heads, tokens, sequences] = v.ne;
         for (what, tensor) in [("queries", q), ("keys", k)] {
             let [length, repeated, count, batches] = tensor.ne;
@@ -56,23 +32,11 @@ impl Operation for GatedDeltaNet {
                 format!("{what} with extents {:?} do not fit values with {:?}", tensor.ne, v.ne)
             })?;
         }
-        let extents = |what: &str, found: [usize; 4], expected: [usize; 4]| {
-            require(NAME, found == expected, || format!("{what} has extents {found:?}, not {expected:?}"))
-        };
-        extents("the gate", gate.ne, [if gate.ne[0] == 1 { 1 } else { size }, heads, tokens, sequences])?;
-        extents("beta", beta.ne, [1, heads, tokens, sequences])?;
-        extents("the state", state.ne, [size, size, heads, sequences])?;
-        let states = [size, size, heads, sequences, slots.unsigned_abs() as usize];
-        let states = states.into_iter().try_fold(1_usize, usize::checked_mul);
-        let expected = states.and_then(|states| states.checked_add(v.elements()));
-        let elements = node.output.elements();
-        require(NAME, expected == Some(elements) && node.output.is_contiguous(), || {
-            format!("the result has {elements} elements; it must hold outputs and states without gaps")
-        })
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
+        let gates = if gate.ne[0] == 1 { 1 } else { size };
+        has_shape(NAME, "the gate", gate, [gates, heads, tokens, sequences])?;
+        has_shape(NAME, "beta", beta, [1, heads, tokens, sequences])?;
+        has_shape(NAME, "the state", state, [size, size, heads, sequences])?;
+        outputs_and_states(NAME, node, v.elements(), state.ne)
     }
 
     fn keeps_strides(&self, _: &Node, _: usize) -> bool {
@@ -81,13 +45,11 @@ impl Operation for GatedDeltaNet {
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let tensor = |ne| Some(Tensor::contiguous(dtype, ne));
-        let mut params = OpParams::default();
-        params.0[0] = 1;
         let node = |gates| {
             let [q, v] = [tensor([32, 2, 3, 1]), tensor([32, 4, 3, 1])];
             let [gate, beta, state] = [[gates, 4, 3, 1], [1, 4, 3, 1], [32, 32, 4, 1]].map(tensor);
             let output = Tensor::contiguous(dtype, [32 * 4, 3 + 32, 1, 1]);
-            Node::new(NAME, params, output, vec![q, q, v, gate, beta, state])
+            Node::new(NAME, words([1]), output, vec![q, q, v, gate, beta, state])
         };
         vec![node(1), node(32)]
     }
@@ -95,7 +57,7 @@ impl Operation for GatedDeltaNet {
     /// Rows of the state stay in the cores over all tokens. Query, key, gate and beta of a token reach all cores of a head, a
     /// value only the core that keeps its row.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [_, _, v, gate, ..] = sources(node)?;
+        let [_, _, v, gate, _, _] = sources(NAME, node)?;
         let [size, heads, _, sequences] = v.ne;
         let recurrence = Recurrence {
             units: heads * sequences,
@@ -109,9 +71,8 @@ impl Operation for GatedDeltaNet {
         recurrent(NAME, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let [q, k, v, gate, beta, state] = sources(node)?.map(|tensor| *tensor);
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [q, k, v, gate, beta, state] = sources(NAME, node)?.map(|tensor| *tensor);
         let rule = DeltaRule { q, k, v, gate, beta, state };
         let [size, heads, tokens, sequences] = v.ne;
         let slots = node.params.int(0).unsigned_abs() as usize;

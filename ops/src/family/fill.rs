@@ -2,16 +2,7 @@
 //!
 //! FILL has a source for its shape alone. ARANGE has none: its kernel's only argument is the result.
 
-use super::cpu::element::{store, write};
-use super::cpu::kernel::kernel;
-use super::cpu::rows::for_each_piece;
-use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, elementwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Flatten, Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Fill, &Arange];
@@ -31,20 +22,9 @@ impl Operation for Fill {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(FILL, node, 1)?;
-        let a = source(FILL, node, 0)?;
-        if !matches!(a.dtype, DataType::F32 | DataType::F16) {
-            return wrong_type(FILL, "source 0", a.dtype, "f32, f16");
-        }
-        if node.output.dtype != a.dtype {
-            return wrong_type(FILL, "the result", node.output.dtype, "the type of source 0");
-        }
+        let [a] = alike(FILL, node, &[DataType::F32, DataType::F16], "f32, f16")?;
         same_shape(FILL, "source 0", a, &node.output)?;
         dense_rows(FILL, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// The source is there for its shape.
@@ -67,8 +47,7 @@ impl Operation for Fill {
         elementwise(FILL, &sourceless, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (out, value) = (node.output, node.params.float(0));
         let size = out.dtype.block_bytes();
         let mut pattern = [0; 4];
@@ -97,11 +76,8 @@ impl Operation for Arange {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(ARANGE, node, 0)?;
-        let out = &node.output;
-        if out.dtype != DataType::F32 {
-            return wrong_type(ARANGE, "the result", out.dtype, "f32");
-        }
+        let ([], out) = (sources(ARANGE, node)?, &node.output);
+        typed(ARANGE, "the result", out, DataType::F32)?;
         let [start, stop, step] = std::array::from_fn(|word| node.params.float(word));
         let count = ((stop - start) / step).ceil();
         require(ARANGE, count >= 0.0 && count as usize == out.elements(), || {
@@ -109,10 +85,6 @@ impl Operation for Arange {
         })?;
         require(ARANGE, out.ne[0] == out.elements(), || format!("the result has extents {:?}, not one row", out.ne))?;
         dense_rows(ARANGE, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -126,39 +98,26 @@ impl Operation for Arange {
         elementwise(ARANGE, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (out, start, step) = (node.output, node.params.float(0), node.params.float(2));
-        Ok(kernel(node, None, move |_, output| {
-            for_each_piece(
-                &out,
-                output,
-                out.elements(),
-                #[inline(always)]
-                |scratch, _, first, target| {
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| {
-                            for (y, i) in y.iter_mut().zip(first..) {
-                                *y = start + step * i as f32;
-                            }
-                        },
-                    );
-                    Ok(())
-                },
-            )
-        }))
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let (start, step) = (node.params.float(0), node.params.float(2));
+        Ok(map_pieces(
+            node,
+            [],
+            1,
+            #[inline(always)]
+            move |first, [], y| {
+                for (y, i) in y.iter_mut().zip(first..) {
+                    *y = start + step * i as f32;
+                }
+            },
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, find, node, params, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     #[rstest]
     fn everything_becomes_the_constant(
@@ -189,7 +148,7 @@ mod tests {
     #[case(-2.5, 3.0, 0.75, 8)]
     #[case(5.0, 0.0, -2.0, 3)]
     fn steps(#[case] start: f32, #[case] stop: f32, #[case] step: f32, #[case] count: usize) {
-        let node = arange(start, stop, step, Tensor::contiguous(DataType::F32, [count, 1, 1, 1]));
+        let node = arange(start, stop, step, f32s([count, 1, 1, 1]));
         let kernel = find(ARANGE).reference(&node).unwrap();
         assert_eq!(kernel.input_count(), 0);
         let mut output = vec![0xAA; count * 4 + 1];
@@ -212,7 +171,7 @@ mod tests {
     #[case::backwards(10.0, 0.0, 1.0, [10, 1, 1, 1])]
     #[case::nan(f32::NAN, 0.0, 1.0, [1, 1, 1, 1])]
     fn refuses(#[case] start: f32, #[case] stop: f32, #[case] step: f32, #[case] ne: [usize; 4]) {
-        let node = arange(start, stop, step, Tensor::contiguous(DataType::F32, ne));
+        let node = arange(start, stop, step, f32s(ne));
         assert!(find(ARANGE).check(&node).is_err());
     }
 }

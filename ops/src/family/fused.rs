@@ -12,14 +12,8 @@
 //! of the gate, the weights of the values, and the right operand. Parameters are those of the norm, the product, the
 //! rotation or the gate. Intermediate values are f32.
 
-use super::rules::{require, shape, source};
-use crate::design::{Design, Operands, matmul_with, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
+use super::prelude::*;
 use crate::table;
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
@@ -164,10 +158,6 @@ impl Operation for Fused {
         Ok(())
     }
 
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
-    }
-
     /// As the rotation: more positions and frequency factors than needed can be given.
     fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
         !(matches!(self.form, Form::Projections) && matches!(index, Some(4 | 5)))
@@ -235,15 +225,25 @@ impl Operation for Fused {
         }
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let steps = self.parts(node)?.into_iter().map(|part| {
             let kernel = self.operation(&part)?.reference(&part.node)?;
             Ok(Step { kernel, from: part.from, bytes: part.node.output.span_bytes() })
         });
-        let steps = steps.collect::<Result<_, Unsupported>>()?;
-        let (inputs, outputs) = (node.sources.len(), node.outputs().count());
-        Ok(Arc::new(Steps { name: self.name, inputs, outputs, steps }))
+        let steps = steps.collect::<Result<Vec<Step>, Unsupported>>()?;
+        let first_result = steps.len() - node.outputs().count();
+        Ok(kernel_of_all(node, move |inputs, outputs| {
+            let (earlier, last) = steps.split_at(first_result);
+            let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());
+            for step in earlier {
+                let mut result = vec![0; step.bytes];
+                step.kernel.run(&step.inputs(inputs, &results), &mut result)?;
+                results.push(result);
+            }
+            last.iter()
+                .zip(outputs)
+                .try_for_each(|(step, output)| step.kernel.run(&step.inputs(inputs, &results), output))
+        }))
     }
 }
 
@@ -256,65 +256,21 @@ struct Step {
     bytes: usize,
 }
 
-/// Runs the kernels of the parts.
-#[derive(Debug)]
-struct Steps {
-    name: &'static str,
-    inputs: usize,
-    outputs: usize,
-    steps: Vec<Step>,
-}
-
-impl HostFunction for Steps {
-    fn name(&self) -> &str {
-        self.name
+impl Step {
+    fn inputs<'a>(&self, sources: &[&'a [u8]], results: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
+        let input = |from: &From| match *from {
+            From::Source(slot) => sources[slot],
+            From::Part(index) => results[index].as_slice(),
+        };
+        self.from.iter().map(input).collect()
     }
-
-    fn input_count(&self) -> usize {
-        self.inputs
-    }
-
-    fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
-        self.run_all(inputs, &mut [output])
-    }
-
-    fn output_count(&self) -> usize {
-        self.outputs
-    }
-
-    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
-        if (inputs.len(), outputs.len()) != (self.inputs, self.outputs) {
-            let (expected, given) = ([self.inputs, self.outputs], [inputs.len(), outputs.len()]);
-            let reason = format!("expected {expected:?} inputs and outputs, given {given:?}");
-            return Err(HostFunctionError::Arguments { kernel: self.name.to_owned(), reason });
-        }
-        let (earlier, last) = self.steps.split_at(self.steps.len() - self.outputs);
-        let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());
-        for step in earlier {
-            let mut result = vec![0; step.bytes];
-            step.kernel.run(&arguments(step, inputs, &results), &mut result)?;
-            results.push(result);
-        }
-        last.iter()
-            .zip(outputs)
-            .try_for_each(|(step, output)| step.kernel.run(&arguments(step, inputs, &results), output))
-    }
-}
-
-fn arguments<'a>(step: &Step, inputs: &[&'a [u8]], results: &'a [Vec<u8>]) -> Vec<&'a [u8]> {
-    let argument = |from: &From| match *from {
-        From::Source(slot) => inputs[slot],
-        From::Part(index) => results[index].as_slice(),
-    };
-    step.from.iter().map(argument).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, find, params, run};
+    use super::super::testing::*;
     use super::*;
     use crate::design::tests::arch;
-    use rstest::rstest;
 
     const F32: DataType = DataType::F32;
 

@@ -2,48 +2,25 @@
 //!
 //! The halves are two sources, or the two halves of the rows of one source, in either order.
 
-use super::cpu::element::{read, write};
 use super::cpu::exp::sigmoid;
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_piece;
-use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
+use super::prelude::*;
 use super::unary::{gelu, gelu_erf, gelu_quick, relu, silu};
-use crate::design::{Design, rowwise};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
-    &Glu { name: "REGLU", function: Function::Relu },
-    &Glu { name: "GEGLU", function: Function::Gelu },
-    &Glu { name: "SWIGLU", function: Function::Silu },
-    &Glu { name: "SWIGLU_OAI", function: Function::Oai },
-    &Glu { name: "GEGLU_ERF", function: Function::GeluErf },
-    &Glu { name: "GEGLU_QUICK", function: Function::GeluQuick },
-    &Glu { name: "SWIGLU_CLAMP", function: Function::Clamp },
+    &Glu { name: "REGLU", kernel: |node| gated(node, 1, |x, g| relu(x) * g) },
+    &Glu { name: "GEGLU", kernel: |node| gated(node, 8, |x, g| gelu(x) * g) },
+    &Glu { name: "SWIGLU", kernel: |node| gated(node, 8, |x, g| silu(x) * g) },
+    &Glu { name: "SWIGLU_OAI", kernel: swiglu_oai },
+    &Glu { name: "GEGLU_ERF", kernel: |node| gated(node, 16, |x, g| gelu_erf(x) * g) },
+    &Glu { name: "GEGLU_QUICK", kernel: |node| gated(node, 8, |x, g| gelu_quick(x) * g) },
+    &Glu { name: "SWIGLU_CLAMP", kernel: swiglu_clamp },
 ];
-
-#[derive(Debug, Clone, Copy)]
-enum Function {
-    Relu,
-    Gelu,
-    Silu,
-    /// The variant of OpenAI's open models: clamped, with a factor in the sigmoid and one added to the gate.
-    Oai,
-    /// GELU by the error function.
-    GeluErf,
-    /// GELU by a sigmoid.
-    GeluQuick,
-    /// SWIGLU on clamped values.
-    Clamp,
-}
 
 #[derive(Debug)]
 struct Glu {
     name: &'static str,
-    function: Function,
+    kernel: fn(&Node) -> Arc<dyn HostFunction>,
 }
 
 impl Operation for Glu {
@@ -53,17 +30,8 @@ impl Operation for Glu {
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         addressable(self.name, node, 2)?;
+        same_types(self.name, node, FLOATS, "f32, f16, bf16")?;
         let (a, out) = (source(self.name, node, 0)?, &node.output);
-        if !FLOATS.contains(&a.dtype) {
-            return wrong_type(self.name, "source 0", a.dtype, "f32, f16, bf16");
-        }
-        for (operand, tensor) in [("source 1", node.source(1)), ("the result", Some(out))] {
-            if let Some(tensor) = tensor
-                && tensor.dtype != a.dtype
-            {
-                return wrong_type(self.name, operand, tensor.dtype, "the type of source 0");
-            }
-        }
         let mut expected = a.ne;
         if let Some(b) = node.source(1) {
             require(self.name, a.same_shape(b), || {
@@ -73,37 +41,43 @@ impl Operation for Glu {
             // As ggml: of a row with an odd number of elements the last belongs to no half.
             expected[0] /= 2;
         }
-        require(self.name, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        has_shape(self.name, "the result", out, expected)?;
         dense_rows(self.name, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (alpha, limit) = (node.params.float(2), node.params.float(3));
-        // As ggml's std::min and std::clamp: NaN passes through.
-        let below = move |x: f32| if limit < x { limit } else { x };
-        let within = move |x: f32| if x < -limit { -limit } else { below(x) };
-        Ok(match self.function {
-            Function::Relu => gated(node, 1, |x, g| relu(x) * g),
-            Function::Gelu => gated(node, 8, |x, g| gelu(x) * g),
-            Function::Silu => gated(node, 8, |x, g| silu(x) * g),
-            Function::GeluErf => gated(node, 16, |x, g| gelu_erf(x) * g),
-            Function::GeluQuick => gated(node, 8, |x, g| gelu_quick(x) * g),
-            Function::Oai => gated(node, 8, move |x, g| {
-                let x = below(x);
-                x * sigmoid(alpha * x) * (within(g) + 1.0)
-            }),
-            Function::Clamp => gated(node, 8, move |x, g| silu(below(x)) * within(g)),
-        })
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        Ok((self.kernel)(node))
     }
+}
+
+/// `x` below `limit` and within it on both sides, as ggml's std::min and std::clamp: NaN passes through.
+#[inline(always)]
+fn below(x: f32, limit: f32) -> f32 {
+    if limit < x { limit } else { x }
+}
+
+#[inline(always)]
+fn within(x: f32, limit: f32) -> f32 {
+    if x < -limit { -limit } else { below(x, limit) }
+}
+
+/// The variant of OpenAI's open models: clamped, with a factor in the sigmoid and one added to the gate.
+fn swiglu_oai(node: &Node) -> Arc<dyn HostFunction> {
+    let (alpha, limit) = (node.params.float(2), node.params.float(3));
+    gated(node, 8, move |x, g| {
+        let x = below(x, limit);
+        x * sigmoid(alpha * x) * (within(g, limit) + 1.0)
+    })
+}
+
+/// SWIGLU on clamped values.
+fn swiglu_clamp(node: &Node) -> Arc<dyn HostFunction> {
+    let limit = node.params.float(3);
+    gated(node, 8, move |x, g| silu(below(x, limit)) * within(g, limit))
 }
 
 /// A kernel that applies `function` to pairs of the gated and the gating half. `cost` is the work per pair.
@@ -111,50 +85,32 @@ fn gated<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
 {
-    let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
-    let out = node.output;
-    let half = out.ne[0];
+    let [a] = arguments(node);
+    let half = node.output.ne[0];
     let swapped = node.params.int(1) != 0;
-    let (gate, first, second) = match Argument::of(node, 1) {
-        Some(gate) => (gate, 0, 0),
-        None if swapped => (a, half, 0),
-        None => (a, 0, half),
+    let sources = match Argument::of(node, 1) {
+        Some(gate) => [(a, 0), (gate, 0)],
+        None if swapped => [(a, half), (a, 0)],
+        None => [(a, 0), (a, half)],
     };
-    kernel(node, None, move |inputs, output| {
-        for_each_piece(
-            &out,
-            output,
-            out.elements() * cost,
-            #[inline(always)]
-            |scratch, row, start, target| {
-                let length = target.len() / out.dtype.block_bytes();
-                let offset = row.offset(&a.tensor);
-                let x = read(&a.tensor, inputs[a.position], offset, first + start, length, &mut scratch.a);
-                let offset = row.offset(&gate.tensor);
-                let g = read(&gate.tensor, inputs[gate.position], offset, second + start, length, &mut scratch.b);
-                write(
-                    out.dtype,
-                    target,
-                    &mut scratch.out,
-                    #[inline(always)]
-                    |y| {
-                        for ((y, x), g) in y.iter_mut().zip(x).zip(g) {
-                            *y = function(*x, *g);
-                        }
-                    },
-                );
-                Ok(())
-            },
-        )
-    })
+    map_pieces(
+        node,
+        sources,
+        cost,
+        #[inline(always)]
+        move |_, [x, g], y| {
+            for ((y, x), g) in y.iter_mut().zip(x).zip(g) {
+                *y = function(*x, *g);
+            }
+        },
+    )
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, params, run};
+    use super::super::testing::*;
     use crate::node::OpParams;
     use crate::tensor::{DataType, Tensor};
-    use rstest::rstest;
 
     const ALPHA: f32 = 1.702;
     const LIMIT: f32 = 2.0;
@@ -219,8 +175,8 @@ mod tests {
 
     #[test]
     fn the_last_element_of_an_odd_row_belongs_to_no_half() {
-        let a = Data::new(Tensor::contiguous(DataType::F32, [5, 1, 1, 1]), &[1.0, -2.0, 3.0, 4.0, 1e9]);
-        let out = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
+        let a = Data::new(f32s([5, 1, 1, 1]), &[1.0, -2.0, 3.0, 4.0, 1e9]);
+        let out = f32s([2, 1, 1, 1]);
         let result = run("REGLU", parameters(false), out, &[Some(&a)]).unwrap();
         assert_close(&result.values(), [3.0, 0.0], 0.0);
         let result = run("REGLU", parameters(true), out, &[Some(&a)]).unwrap();
@@ -229,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_result_of_another_width_is_refused() {
-        let a = Tensor::contiguous(DataType::F32, [6, 1, 1, 1]);
-        let out = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
+        let a = f32s([6, 1, 1, 1]);
+        let out = f32s([2, 1, 1, 1]);
         let node = node("SWIGLU", OpParams::default(), out, &[Some(a)]);
         assert!(find("SWIGLU").check(&node).is_err());
         assert!(find("SWIGLU").reference(&node).is_err());

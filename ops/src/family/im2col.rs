@@ -4,16 +4,7 @@
 //! one position and has the kernel's columns innermost, then its rows, then the channels. Words 0 to 5 of the parameters are
 //! strides, paddings and dilations by pairs; word 6 tells two dimensions from one.
 
-use super::cpu::element::{load_one, store, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Im2Col];
@@ -89,8 +80,7 @@ impl Operation for Im2Col {
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{F16, F32};
-        addressable(NAME, node, 2)?;
-        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
+        let ([a, b], out) = (sources(NAME, node)?, &node.output);
         match (b.dtype, out.dtype) {
             (F32, F32) | (F32 | F16, F16) => {}
             (F32, other) => return wrong_type(NAME, "the result", other, "f32, f16"),
@@ -111,10 +101,6 @@ impl Operation for Im2Col {
         // So positions stay far from the limits of 64 bits.
         require(NAME, out.ne[1].max(out.ne[2]) < 1 << 31, || format!("{:?} positions are too many", &out.ne[1..3]))?;
         dense_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// Of the kernel only the extents count, and positions can lie further apart than the kernel is wide.
@@ -146,9 +132,8 @@ impl Operation for Im2Col {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(b) = Argument::of(node, 1) else { unreachable!("check finds the image") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [_, b] = arguments(node);
         let (out, geometry) = (node.output, Geometry::of(node)?);
         let (size, step) = (b.tensor.dtype.block_bytes(), b.tensor.nb[0]);
         let [width, height] = geometry.kernel;
@@ -198,13 +183,8 @@ impl Operation for Im2Col {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn words(words: [i32; 7]) -> OpParams {
-        OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)))
-    }
 
     #[rstest]
     fn is_the_definition(
@@ -217,12 +197,8 @@ mod tests {
         types: (DataType, DataType),
         #[values(false, true)] transposed: bool,
     ) {
-        let mut layout = Tensor::contiguous(types.0, [12, 10, 3, 2]);
-        if transposed {
-            layout = permuted(&Tensor::contiguous(types.0, [10, 12, 3, 2]), [1, 0, 2, 3]);
-        }
         let weights = Data::random(Tensor::contiguous(types.0, [3, 2, 3, 4]), &mut Random(31));
-        let image = Data::random(layout, &mut Random(32));
+        let image = Data::random(layout(types.0, [12, 10, 3, 2], transposed), &mut Random(32));
         let positions = |extent: i32, kernel: i32, d: usize| {
             ((extent + 2 * steps[2 + d] - steps[4 + d] * (kernel - 1) - 1) / steps[d] + 1) as usize
         };
@@ -245,7 +221,7 @@ mod tests {
     fn one_dimension_by_hand() {
         let weights = Data::contiguous(DataType::F32, [2, 1, 1, 1], &[0.0; 2]);
         let signal = Data::contiguous(DataType::F32, [3, 1, 2, 1], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let out = Tensor::contiguous(DataType::F32, [2, 3, 2, 1]);
+        let out = f32s([2, 3, 2, 1]);
         let result = run(NAME, words([1, 0, 1, 0, 1, 0, 0]), out, &[Some(&weights), Some(&signal)]).unwrap();
         assert_eq!(result.values(), [0.0, 1.0, 1.0, 2.0, 2.0, 3.0, 0.0, 4.0, 4.0, 5.0, 5.0, 6.0]);
     }
@@ -255,7 +231,7 @@ mod tests {
     #[case::row([3, 3, 3, 4], [26, 6, 6, 1])]
     #[case::images([3, 3, 3, 4], [27, 6, 6, 2])]
     fn refuses(#[case] weights: [usize; 4], #[case] out: [usize; 4]) {
-        let tensor = |ne| Tensor::contiguous(DataType::F32, ne);
+        let tensor = f32s;
         let image = tensor([8, 8, 3, 1]);
         let node = node(NAME, words([1, 1, 0, 0, 1, 1, 1]), tensor(out), &[Some(tensor(weights)), Some(image)]);
         assert!(find(NAME).check(&node).is_err());

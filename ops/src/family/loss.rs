@@ -3,18 +3,9 @@
 //! The first source has the logits, the second the wanted probabilities, row by row. The result is the mean over the rows of
 //! `-sum(wanted * log_softmax(logits))`, one f32.
 
-use super::cpu::element::read_row;
 use super::cpu::exp::exp;
-use super::cpu::fold::{Unit, fold};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::sum::sum;
-use super::rules::{addressable, even_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, reduction};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::cpu::fold::{Unit, fold, sum};
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&CrossEntropyLoss];
@@ -30,23 +21,13 @@ impl Operation for CrossEntropyLoss {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 2)?;
-        let (logits, wanted) = (source(NAME, node, 0)?, source(NAME, node, 1)?);
-        for (operand, tensor) in [("source 0", logits), ("source 1", wanted), ("the result", &node.output)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        let [logits, wanted] = f32_sources(NAME, node)?;
         require(NAME, logits.same_shape(wanted), || {
             format!("sources have extents {:?} and {:?}; they must be equal", logits.ne, wanted.ne)
         })?;
         even_rows(NAME, "source 0", logits)?;
         even_rows(NAME, "source 1", wanted)?;
         same_shape(NAME, "what the sources give", &Tensor { ne: [1; 4], ..*logits }, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -60,11 +41,8 @@ impl Operation for CrossEntropyLoss {
         Ok(reduction(node.source(0).map_or(1, Tensor::rows), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(logits), Some(wanted)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [logits, wanted] = arguments(node);
         let ne = logits.tensor.ne;
         Ok(kernel(node, None, move |inputs, output| {
             let total = fold(
@@ -105,25 +83,24 @@ fn row_loss(x: &[f32], p: &[f32]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     fn loss(logits: &Data, wanted: &Data) -> Vec<f32> {
-        let out = Tensor::contiguous(DataType::F32, [1; 4]);
+        let out = f32s([1; 4]);
         run(NAME, OpParams::default(), out, &[Some(logits), Some(wanted)]).unwrap().values()
     }
 
     #[rstest]
-    #[case(Tensor::contiguous(DataType::F32, [10, 5, 4, 3]))]
-    #[case(Tensor::contiguous(DataType::F32, [30_000, 3, 1, 1]))]
-    #[case(Tensor::contiguous(DataType::F32, [1, 1, 1, 1]))]
+    #[case(f32s([10, 5, 4, 3]))]
+    #[case(f32s([30_000, 3, 1, 1]))]
+    #[case(f32s([1, 1, 1, 1]))]
     #[case(Tensor { dtype: DataType::F32, ne: [20, 3, 2, 1], nb: [8, 200, 600, 1200] })]
     fn is_the_definition(#[case] tensor: Tensor) {
         let mut random = Random(95);
         let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| x * 20.0).collect();
         let logits = Data::new(tensor, &values);
-        let wanted = Data::random(Tensor::contiguous(DataType::F32, tensor.ne), &mut random);
+        let wanted = Data::random(f32s(tensor.ne), &mut random);
         let (x, p) = (logits.values(), wanted.values());
         let rows = x.chunks(tensor.ne[0]).zip(p.chunks(tensor.ne[0])).map(|(x, p)| {
             let log_sum = x.iter().map(|x| f64::from(*x).exp()).sum::<f64>().ln();
@@ -134,7 +111,7 @@ mod tests {
 
     #[test]
     fn certainty_costs_nothing_and_large_logits_do_no_harm() {
-        let tensor = Tensor::contiguous(DataType::F32, [3, 2, 1, 1]);
+        let tensor = f32s([3, 2, 1, 1]);
         let wanted = Data::new(tensor, &[1.0, 0.0, 0.0, 0.0, 1.0, 0.0]);
         let logits = Data::new(tensor, &[5000.0, 1.0, 2.0, -3.0, 200.0, 0.0]);
         assert_eq!(loss(&logits, &wanted), [0.0]);
@@ -143,13 +120,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::other_shape(Some(Tensor::contiguous(DataType::F32, [8, 3, 1, 1])), [1; 4])]
+    #[case::other_shape(Some(f32s([8, 3, 1, 1])), [1; 4])]
     #[case::other_type(Some(Tensor::contiguous(DataType::F16, [8, 4, 1, 1])), [1; 4])]
     #[case::nothing_wanted(None, [1; 4])]
-    #[case::no_scalar(Some(Tensor::contiguous(DataType::F32, [8, 4, 1, 1])), [4, 1, 1, 1])]
+    #[case::no_scalar(Some(f32s([8, 4, 1, 1])), [4, 1, 1, 1])]
     fn refuses(#[case] wanted: Option<Tensor>, #[case] ne: [usize; 4]) {
-        let logits = Tensor::contiguous(DataType::F32, [8, 4, 1, 1]);
-        let out = Tensor::contiguous(DataType::F32, ne);
+        let logits = f32s([8, 4, 1, 1]);
+        let out = f32s(ne);
         assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(logits), wanted])).is_err());
     }
 }

@@ -1,16 +1,7 @@
 //! DIAG_MASK_INF and TRI: matrices that keep one side of a diagonal.
 
-use super::cpu::element::{read_row, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_row;
-use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Mask { name: "DIAG_MASK_INF" }, &Mask { name: "TRI" }];
@@ -35,7 +26,7 @@ impl Kept {
         }
         match usize::try_from(word) {
             Ok(past) => Ok(Self::Past(past)),
-            Err(_) => super::rules::shape("DIAG_MASK_INF", format!("{word} columns before the diagonal; at least 0")),
+            Err(_) => shape("DIAG_MASK_INF", format!("{word} columns before the diagonal; at least 0")),
         }
     }
 
@@ -65,20 +56,10 @@ impl Operation for Mask {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(self.name, node, 1)?;
-        let a = source(self.name, node, 0)?;
-        for (operand, tensor) in [("source 0", a), ("the result", &node.output)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(self.name, operand, tensor.dtype, "f32");
-            }
-        }
+        let [a] = f32_sources(self.name, node)?;
         same_shape(self.name, "source 0", a, &node.output)?;
         Kept::of(node)?;
         dense_rows(self.name, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// What is masked need not be read.
@@ -95,54 +76,34 @@ impl Operation for Mask {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
-        let (out, kept) = (node.output, Kept::of(node)?);
-        Ok(kernel(node, None, move |inputs, output| {
-            for_each_row(
-                &out,
-                output,
-                out.elements() / 4,
-                #[inline(always)]
-                |scratch, row, target| {
-                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    let range = kept.range(row.0[0], x.len());
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| {
-                            y[..range.start].fill(kept.value());
-                            y[range.end..].fill(kept.value());
-                            y[range.clone()].copy_from_slice(&x[range]);
-                        },
-                    );
-                    Ok(())
-                },
-            )
-        }))
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let kept = Kept::of(node)?;
+        Ok(map_rows(
+            node,
+            node.output.elements() / 4,
+            #[inline(always)]
+            move |row, [x], y| {
+                let range = kept.range(row.0[0], x.len());
+                y[..range.start].fill(kept.value());
+                y[range.end..].fill(kept.value());
+                y[range.clone()].copy_from_slice(&x[range]);
+            },
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn word(value: i32) -> OpParams {
-        OpParams(std::array::from_fn(|word| if word == 0 { value } else { 0 }))
-    }
 
     #[rstest]
     fn triangles(
         #[values(0, 1, 2, 3)] kind: i32,
         #[values([1, 1, 1, 1], [10, 10, 4, 3], [9, 5, 1, 1], [5, 9, 2, 1], [300, 300, 2, 1])] ne: [usize; 4],
     ) {
-        let a = Data::random(Tensor::contiguous(DataType::F32, ne), &mut Random(15));
-        let result = run("TRI", word(kind), a.tensor, &[Some(&a)]).unwrap();
+        let a = Data::random(f32s(ne), &mut Random(15));
+        let result = run("TRI", words([kind]), a.tensor, &[Some(&a)]).unwrap();
         let values = a.values();
         let exact = indices(ne).map(|index| {
             let [i, row, ..] = index;
@@ -158,12 +119,9 @@ mod tests {
         #[values([10, 10, 1, 1], [10, 10, 3, 2], [20, 7, 1, 1], [300, 300, 2, 1])] ne: [usize; 4],
         #[values(false, true)] transposed: bool,
     ) {
-        let mut tensor = Tensor::contiguous(DataType::F32, ne);
-        if transposed {
-            tensor = permuted(&Tensor::contiguous(DataType::F32, [ne[1], ne[0], ne[2], ne[3]]), [1, 0, 2, 3]);
-        }
+        let tensor = layout(DataType::F32, ne, transposed);
         let a = Data::random(tensor, &mut Random(16));
-        let result = run("DIAG_MASK_INF", word(past), Tensor::contiguous(DataType::F32, ne), &[Some(&a)]).unwrap();
+        let result = run("DIAG_MASK_INF", words([past]), f32s(ne), &[Some(&a)]).unwrap();
         let values = a.values();
         for (index, found) in indices(ne).zip(result.values()) {
             let [i, row, ..] = index;
@@ -183,6 +141,6 @@ mod tests {
     #[case("DIAG_MASK_INF", 0, DataType::BF16)]
     fn refuses(#[case] op: &str, #[case] value: i32, #[case] dtype: DataType) {
         let tensor = Tensor::contiguous(dtype, [4, 4, 1, 1]);
-        assert!(find(op).check(&node(op, word(value), tensor, &[Some(tensor)])).is_err());
+        assert!(find(op).check(&node(op, words([value]), tensor, &[Some(tensor)])).is_err());
     }
 }

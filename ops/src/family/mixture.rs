@@ -7,23 +7,14 @@
 
 mod experts;
 
-use super::cpu::element::{read_row, write};
-use super::cpu::kernel::{Argument, kernel, out_of_range};
-use super::cpu::rows::{Row, for_each_row};
-use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, separate_rows, source, wrong_type};
-use crate::design::{Design, selected_products, selected_rows};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
+use super::prelude::*;
 use experts::Experts;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&MulMatId, &AddId];
 
-const PRODUCT: &str = "MUL_MAT_ID";
-const ADD: &str = "ADD_ID";
+const MUL_MAT_ID: &str = "MUL_MAT_ID";
+const ADD_ID: &str = "ADD_ID";
 
 #[derive(Debug)]
 struct MulMatId;
@@ -41,50 +32,40 @@ fn chosen(op: &'static str, bytes: &[u8], place: usize, end: usize) -> Result<us
 
 impl Operation for MulMatId {
     fn name(&self) -> &'static str {
-        PRODUCT
+        MUL_MAT_ID
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{BF16, F16, F32, I32};
-        addressable(PRODUCT, node, 3)?;
-        let [weights, x, ids] = [source(PRODUCT, node, 0)?, source(PRODUCT, node, 1)?, source(PRODUCT, node, 2)?];
+        let [weights, x, ids] = sources(MUL_MAT_ID, node)?;
         let out = &node.output;
         match (weights.dtype, x.dtype) {
             (w, F32) if w.is_quantised() || FLOATS.contains(&w) => {}
             (F16, F16) | (BF16, BF16) => {}
             (w, other) if w.is_quantised() || FLOATS.contains(&w) => {
-                return wrong_type(PRODUCT, "source 1", other, "f32; f16 with f16; bf16 with bf16");
+                return wrong_type(MUL_MAT_ID, "source 1", other, "f32; f16 with f16; bf16 with bf16");
             }
-            (w, _) => return wrong_type(PRODUCT, "source 0", w, "f32, f16, bf16, quantised"),
+            (w, _) => return wrong_type(MUL_MAT_ID, "source 0", w, "f32, f16, bf16, quantised"),
         }
-        if ids.dtype != I32 {
-            return wrong_type(PRODUCT, "the ids", ids.dtype, "i32");
-        }
-        if out.dtype != F32 {
-            return wrong_type(PRODUCT, "the result", out.dtype, "f32");
-        }
+        typed(MUL_MAT_ID, "the ids", ids, I32)?;
+        typed(MUL_MAT_ID, "the result", out, F32)?;
         let flat = weights.ne[3] == 1 && x.ne[3] == 1 && ids.ne[2] == 1 && ids.ne[3] == 1;
-        require(PRODUCT, flat, || {
+        require(MUL_MAT_ID, flat, || {
             let (weights, x, ids) = (weights.ne, x.ne, ids.ne);
             format!("weights {weights:?}, source 1 {x:?} and ids {ids:?} may have 3, 3 and 2 dimensions")
         })?;
-        require(PRODUCT, weights.ne[0] == x.ne[0], || {
+        require(MUL_MAT_ID, weights.ne[0] == x.ne[0], || {
             format!("rows of {} and {} elements cannot be multiplied", weights.ne[0], x.ne[0])
         })?;
         let [used, tokens, ..] = ids.ne;
-        require(PRODUCT, tokens == x.ne[2] && x.ne[1] > 0 && used.is_multiple_of(x.ne[1]), || {
+        require(MUL_MAT_ID, tokens == x.ne[2] && x.ne[1] > 0 && used.is_multiple_of(x.ne[1]), || {
             format!("ids with extents {:?} do not fit source 1 with {:?}", ids.ne, x.ne)
         })?;
-        let expected = [weights.ne[1], used, tokens, 1];
-        require(PRODUCT, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
-        require(PRODUCT, weights.has_contiguous_rows(), || {
+        has_shape(MUL_MAT_ID, "the result", out, [weights.ne[1], used, tokens, 1])?;
+        require(MUL_MAT_ID, weights.has_contiguous_rows(), || {
             "rows of source 0 have gaps; they must be contiguous".into()
         })?;
-        separate_rows(PRODUCT, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
+        separate_rows(MUL_MAT_ID, out)
     }
 
     /// Only the weights of experts that are chosen are read.
@@ -109,19 +90,15 @@ impl Operation for MulMatId {
         let x = Some(Tensor::contiguous(DataType::F32, [512, 1, 3, 1]));
         let ids = Some(Tensor::contiguous(DataType::I32, [2, 3, 1, 1]));
         let output = Tensor::contiguous(DataType::F32, [8, 2, 3, 1]);
-        vec![Node::new(PRODUCT, OpParams::default(), output, vec![weights, x, ids])]
+        vec![Node::new(MUL_MAT_ID, OpParams::default(), output, vec![weights, x, ids])]
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        selected_products(PRODUCT, node, arch)
+        selected_products(MUL_MAT_ID, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(weights), Some(x), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
-        else {
-            unreachable!("check finds the sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [weights, x, ids] = arguments(node);
         let experts = Experts { weights: weights.tensor, x: x.tensor, ids: ids.tensor, out: node.output };
         Ok(kernel(node, None, move |inputs, output| {
             experts.run(inputs[weights.position], inputs[x.position], inputs[ids.position], output)
@@ -131,33 +108,26 @@ impl Operation for MulMatId {
 
 impl Operation for AddId {
     fn name(&self) -> &'static str {
-        ADD
+        ADD_ID
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(ADD, node, 3)?;
-        let [a, b, ids] = [source(ADD, node, 0)?, source(ADD, node, 1)?, source(ADD, node, 2)?];
+        let [a, b, ids] = sources(ADD_ID, node)?;
         for (operand, tensor) in [("source 0", a), ("source 1", b), ("the result", &node.output)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(ADD, operand, tensor.dtype, "f32");
-            }
+            typed(ADD_ID, operand, tensor, DataType::F32)?;
         }
-        if ids.dtype != DataType::I32 {
-            return wrong_type(ADD, "the ids", ids.dtype, "i32");
-        }
-        require(ADD, a.ne[0] == b.ne[0], || format!("rows of {} and {} elements cannot be added", a.ne[0], b.ne[0]))?;
+        typed(ADD_ID, "the ids", ids, DataType::I32)?;
+        require(ADD_ID, a.ne[0] == b.ne[0], || {
+            format!("rows of {} and {} elements cannot be added", a.ne[0], b.ne[0])
+        })?;
         let fits = a.ne[1] == ids.ne[0] && a.ne[2] == ids.ne[1];
-        require(ADD, fits, || format!("ids with extents {:?} do not fit source 0 with {:?}", ids.ne, a.ne))?;
+        require(ADD_ID, fits, || format!("ids with extents {:?} do not fit source 0 with {:?}", ids.ne, a.ne))?;
         // Only the first matrix of ids and of rows is used; empty ones have none.
-        require(ADD, ids.ne[2..].iter().chain(&b.ne[2..]).all(|extent| *extent == 1), || {
+        require(ADD_ID, ids.ne[2..].iter().chain(&b.ne[2..]).all(|extent| *extent == 1), || {
             format!("ids {:?} and rows {:?} must be matrices", ids.ne, b.ne)
         })?;
-        same_shape(ADD, "source 0", a, &node.output)?;
-        dense_rows(ADD, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
+        same_shape(ADD_ID, "source 0", a, &node.output)?;
+        dense_rows(ADD_ID, &node.output)
     }
 
     /// Only the rows that are chosen are read.
@@ -173,19 +143,15 @@ impl Operation for AddId {
         let a = Tensor::contiguous(dtype, [64, 2, 3, 1]);
         let rows = Some(Tensor::contiguous(dtype, [64, 8, 1, 1]));
         let ids = Some(Tensor::contiguous(DataType::I32, [2, 3, 1, 1]));
-        vec![Node::new(ADD, OpParams::default(), a, vec![Some(a), rows, ids])]
+        vec![Node::new(ADD_ID, OpParams::default(), a, vec![Some(a), rows, ids])]
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         Ok(selected_rows(node, arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b), Some(ids)) = (Argument::of(node, 0), Argument::of(node, 1), Argument::of(node, 2))
-        else {
-            unreachable!("check finds the sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, b, ids] = arguments(node);
         let out = node.output;
         Ok(kernel(node, None, move |inputs, output| {
             for_each_row(
@@ -196,7 +162,7 @@ impl Operation for AddId {
                 |scratch, row, target| {
                     let Row([slot, token, _]) = row;
                     let place = slot * ids.tensor.nb[0] + token * ids.tensor.nb[1];
-                    let expert = chosen(ADD, inputs[ids.position], place, b.tensor.ne[1])?;
+                    let expert = chosen(ADD_ID, inputs[ids.position], place, b.tensor.ne[1])?;
                     let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
                     let bias = read_row(&b, inputs, expert * b.tensor.nb[1], &mut scratch.b);
                     write(
@@ -204,11 +170,7 @@ impl Operation for AddId {
                         target,
                         &mut scratch.out,
                         #[inline(always)]
-                        |y| {
-                            for ((y, x), bias) in y.iter_mut().zip(x).zip(bias) {
-                                *y = x + bias;
-                            }
-                        },
+                        |y| y.iter_mut().zip(x).zip(bias).for_each(|((y, x), bias)| *y = x + bias),
                     );
                     Ok(())
                 },

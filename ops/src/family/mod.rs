@@ -40,9 +40,7 @@ pub mod pad;
 pub mod pool;
 pub mod recurrence;
 pub mod reduce;
-pub mod reflect;
 pub mod repeat;
-pub mod repeat_back;
 pub mod roll;
 pub mod rope;
 pub mod rows;
@@ -59,6 +57,7 @@ pub mod window;
 
 mod cpu;
 mod moving;
+mod prelude;
 mod rules;
 #[cfg(test)]
 mod testing;

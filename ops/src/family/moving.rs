@@ -4,7 +4,7 @@
 //! blocks have no gaps and are seen as bytes.
 
 use super::rules::require;
-use crate::operation::Unsupported;
+use crate::node::Unsupported;
 use crate::tensor::{DataType, Tensor};
 
 /// Why tensors whose rows are not whole words stay on the host.
@@ -33,26 +33,30 @@ pub(super) fn dense_blocks(op: &'static str, operand: &str, tensor: &Tensor) -> 
 /// Fills `target`, which has no gaps, with the units from number `start` of the row at `offset` of `tensor`.
 #[inline(always)]
 pub(super) fn copy_run(tensor: &Tensor, bytes: &[u8], offset: usize, start: usize, target: &mut [u8]) {
+    if !target.is_empty() {
+        let stride = tensor.nb[0];
+        copy_strided(tensor.dtype.block_bytes(), stride, &bytes[offset + start * stride..], target);
+    }
+}
+
+/// Fills `target`, which has no gaps, with units of `size` bytes that lie `stride` bytes apart.
+#[inline(always)]
+pub(super) fn copy_strided(size: usize, stride: usize, source: &[u8], target: &mut [u8]) {
     #[inline(always)]
-    fn gather<const SIZE: usize>(stride: usize, source: &[u8], target: &mut [u8]) {
+    fn sized<const SIZE: usize>(stride: usize, source: &[u8], target: &mut [u8]) {
         for (i, unit) in target.as_chunks_mut::<SIZE>().0.iter_mut().enumerate() {
             unit.copy_from_slice(&source[i * stride..i * stride + SIZE]);
         }
     }
-    let (size, stride) = (tensor.dtype.block_bytes(), tensor.nb[0]);
-    if target.is_empty() {
-        return;
-    }
     if stride == size || target.len() == size {
-        let first = offset + start * stride;
-        return target.copy_from_slice(&bytes[first..first + target.len()]);
+        let bytes = target.len();
+        return target.copy_from_slice(&source[..bytes]);
     }
-    let source = &bytes[offset + start * stride..];
     match size {
-        1 => gather::<1>(stride, source, target),
-        2 => gather::<2>(stride, source, target),
-        4 => gather::<4>(stride, source, target),
-        _ => gather::<8>(stride, source, target),
+        1 => sized::<1>(stride, source, target),
+        2 => sized::<2>(stride, source, target),
+        4 => sized::<4>(stride, source, target),
+        _ => sized::<8>(stride, source, target),
     }
 }
 

@@ -1,33 +1,18 @@
 //! MUL_MAT: ggml's matrix product, `result[m, n] = sum over k of source0[k, m] * source1[k, n]`.
 //!
 //! Source 0 (the weights) repeats over the outer dimensions of source 1; all columns of source 1 that meet the same weights
-//! are multiplied together, so that weights are read, and decoded, once. With few columns rows of bf16 or f32 weights are
-//! used where they lie; with many, or for other types, blocks of rows are first turned into f32.
+//! are multiplied together, so that weights are read, and decoded, once.
 
-use super::cpu::block_dot::{BlockProducts, MANY_COLUMNS_OF_BLOCKS};
-use super::cpu::dot::{COLUMNS, Element, Products, ROWS};
-use super::cpu::element::{load, load_one, read};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
-use super::rules::{FLOATS, addressable, require, separate_rows, source, wrong_type};
-use crate::blocks;
-use crate::design::{Design, matmul};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
+use super::cpu::dot::{COLUMNS, ROWS};
+use super::cpu::weights::{WeightRows, columns};
+use super::prelude::*;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&MulMat];
 
 const NAME: &str = "MUL_MAT";
 
-/// From this number of columns on, weights are turned into f32 before they are multiplied.
-const MANY_COLUMNS: usize = 12;
-/// Bytes of a block of rows as f32: half of a second-level cache.
-const BLOCK_BYTES: usize = 256 * 1024;
 /// ggml's hint, in the second parameter, that source 0 is a Hadamard matrix.
 const HINT_HADAMARD: i32 = 1;
 
@@ -41,8 +26,7 @@ impl Operation for MulMat {
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{BF16, F16, F32};
-        addressable(NAME, node, 2)?;
-        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
+        let ([a, b], out) = (sources(NAME, node)?, &node.output);
         let hadamard = node.params.int(1) == HINT_HADAMARD;
         match (a.dtype, b.dtype) {
             (x, F32) if x.is_quantised() || FLOATS.contains(&x) => {}
@@ -53,11 +37,8 @@ impl Operation for MulMat {
             }
             (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, quantised"),
         }
-        if out.dtype != F32 {
-            return wrong_type(NAME, "the result", out.dtype, "f32");
-        }
-        let expected = [a.ne[1], b.ne[1], b.ne[2], b.ne[3]];
-        require(NAME, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        typed(NAME, "the result", out, F32)?;
+        has_shape(NAME, "the result", out, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])?;
         require(NAME, a.ne[0] == b.ne[0], || {
             format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0])
         })?;
@@ -66,10 +47,6 @@ impl Operation for MulMat {
         let dense = !a.dtype.is_quantised() || a.has_contiguous_rows();
         require(NAME, dense, || "quantised rows of source 0 have gaps; they must be contiguous".into())?;
         separate_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
@@ -81,13 +58,10 @@ impl Operation for MulMat {
         matmul(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
-        let product = Product { weights: a.tensor, right: b.tensor, out: node.output };
-        Ok(kernel(node, None, move |inputs, output| product.run(inputs[a.position], inputs[b.position], output)))
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, b] = arguments(node);
+        let layouts = Layouts { weights: a.tensor, right: b.tensor, out: node.output };
+        Ok(kernel(node, None, move |inputs, output| layouts.run(inputs[a.position], inputs[b.position], output)))
     }
 }
 
@@ -101,8 +75,8 @@ pub(super) fn array_type(original: DataType, default: DataType) -> DataType {
     }
 }
 
-/// A product with its layouts.
-struct Product {
+/// The tensors of a product that passed the rules.
+struct Layouts {
     weights: Tensor,
     right: Tensor,
     out: Tensor,
@@ -120,7 +94,7 @@ struct Task<'o> {
     out: Vec<&'o mut [u8]>,
 }
 
-impl Product {
+impl Layouts {
     fn run(&self, weights: &[u8], right: &[u8], output: &mut [u8]) -> Result<(), HostFunctionError> {
         let length = self.weights.ne[0];
         if length == 0 {
@@ -132,11 +106,8 @@ impl Product {
             return Ok(());
         }
         let mut scratch = Vec::new();
-        let right = self.columns(right, &mut scratch);
-        let columns: Vec<&[f32]> = match &right {
-            Columns::InPlace(columns) => columns.clone(),
-            Columns::Converted => scratch.chunks_exact(length).collect(),
-        };
+        let offset = |[a, b, c]: [usize; 3]| a * self.right.nb[1] + b * self.right.nb[2] + c * self.right.nb[3];
+        let columns = columns(&self.right, right, self.order().map(offset), &mut scratch);
         let work = columns.len().saturating_mul(self.out.ne[0]).saturating_mul(length) / 4;
         let threads = if work < PARALLEL_WORK { 1 } else { rayon::current_num_threads() };
         let Some(mut tasks) = self.tasks(output, threads) else {
@@ -154,7 +125,7 @@ impl Product {
     }
 
     /// The indices (1, 2, 3) of all columns, those that meet the same weights next to each other.
-    fn order(&self) -> impl Iterator<Item = [usize; 3]> {
+    fn order(&self) -> impl Iterator<Item = [usize; 3]> + Clone + use<> {
         let [_, columns, second, third] = self.right.ne;
         let [_, _, matrices, outer] = self.weights.ne;
         let (repeat, repeat_outer) = (second / matrices, third / outer);
@@ -163,25 +134,6 @@ impl Product {
             let members = (0..repeat_outer).flat_map(move |y| (0..repeat).map(move |x| (x, y)));
             members.flat_map(move |(x, y)| (0..columns).map(move |i| [i, b * repeat + x, c * repeat_outer + y]))
         })
-    }
-
-    /// The columns as f32: where they lie if they are, else in `scratch`, in the order of [`Product::order`].
-    fn columns<'a>(&self, bytes: &'a [u8], scratch: &mut Vec<f32>) -> Columns<'a> {
-        let length = self.right.ne[0];
-        let offset = |[a, b, c]: [usize; 3]| a * self.right.nb[1] + b * self.right.nb[2] + c * self.right.nb[3];
-        if self.right.dtype == DataType::F32 && (length == 1 || self.right.nb[0] == 4) {
-            let columns: Result<Vec<&[f32]>, _> =
-                self.order().map(|index| bytemuck::try_cast_slice(&bytes[offset(index)..][..length * 4])).collect();
-            if let Ok(columns) = columns {
-                return Columns::InPlace(columns);
-            }
-        }
-        scratch.reserve_exact(self.right.elements());
-        let mut column = Vec::new();
-        for index in self.order() {
-            scratch.extend_from_slice(read(&self.right, bytes, offset(index), 0, length, &mut column));
-        }
-        Columns::Converted
     }
 
     /// Cuts the result into tasks, a few for each thread, without splitting rows of weights finer than a tile needs. Rows are
@@ -232,96 +184,10 @@ impl Product {
     }
 
     fn task(&self, task: &mut Task, weights: &[u8], columns: &[&[f32]]) -> Result<(), HostFunctionError> {
-        let columns = &columns[task.columns.clone()];
-        let matrix = task.matrix[0] * self.weights.nb[2] + task.matrix[1] * self.weights.nb[3];
-        let offset = |row: usize| matrix + (task.first_row + row) * self.weights.nb[1];
-        let (length, dtype) = (self.weights.ne[0], self.weights.dtype);
-        let dense = length == 1 || self.weights.nb[0] == dtype.block_bytes();
-        let short = dense && dtype == DataType::BF16 && columns.len() < MANY_COLUMNS;
-        if dense
-            && dtype == DataType::F32
-            && let Some(rows) = in_place::<f32>(weights, offset, length, task.rows)
-        {
-            multiply(&rows, columns, &mut task.out, length);
-            return Ok(());
-        }
-        if dtype.is_quantised() && columns.len() < MANY_COLUMNS_OF_BLOCKS {
-            let size = dtype.row_bytes(length);
-            let rows: Vec<&[u8]> = (0..task.rows).map(|row| &weights[offset(row)..][..size]).collect();
-            let products = BlockProducts { rows: &rows, columns, out: &mut task.out };
-            if blocks::visit(dtype, products).is_some() {
-                return Ok(());
-            }
-        }
-        if short && let Some(rows) = in_place::<u16>(weights, offset, length, task.rows) {
-            multiply(&rows, columns, &mut task.out, length);
-            return Ok(());
-        }
-        let block = (BLOCK_BYTES / (length * 4)).clamp(1, 64).next_multiple_of(ROWS).min(task.rows);
-        let mut converted = vec![0.0_f32; block * length];
-        let mut first = 0;
-        while first < task.rows {
-            let count = block.min(task.rows - first);
-            for (i, row) in converted.chunks_exact_mut(length).take(count).enumerate() {
-                self.convert(&weights[offset(first + i)..], row)?;
-            }
-            let rows: Vec<&[f32]> = converted.chunks_exact(length).take(count).collect();
-            let mut out: Vec<&mut [u8]> =
-                task.out.iter_mut().map(|out| &mut out[first * 4..(first + count) * 4]).collect();
-            multiply(&rows, columns, &mut out, length);
-            first += count;
-        }
-        Ok(())
-    }
-
-    /// One row of weights as f32.
-    fn convert(&self, bytes: &[u8], row: &mut [f32]) -> Result<(), HostFunctionError> {
-        let dtype = self.weights.dtype;
-        if dtype.is_quantised() || row.len() == 1 || self.weights.nb[0] == dtype.block_bytes() {
-            let loaded = vectorised(
-                #[inline(always)]
-                || load(dtype, bytes, row),
-            );
-            if loaded {
-                return Ok(());
-            }
-            let reason = format!("a row of {} elements of {dtype} has no whole blocks", row.len());
-            return Err(HostFunctionError::Data { kernel: NAME.to_owned(), reason });
-        }
-        for (i, value) in row.iter_mut().enumerate() {
-            *value = load_one(dtype, &bytes[i * self.weights.nb[0]..]);
-        }
-        Ok(())
-    }
-}
-
-/// Where the columns of the right operand are.
-enum Columns<'a> {
-    InPlace(Vec<&'a [f32]>),
-    Converted,
-}
-
-/// `count` rows as typed slices, or `None` when they are not aligned.
-fn in_place<E: bytemuck::AnyBitPattern>(
-    bytes: &[u8],
-    offset: impl Fn(usize) -> usize,
-    length: usize,
-    count: usize,
-) -> Option<Vec<&[E]>> {
-    let size = size_of::<E>();
-    (0..count).map(|row| bytemuck::try_cast_slice(&bytes[offset(row)..][..length * size]).ok()).collect()
-}
-
-/// All dot products, in blocks of rows that stay in cache while all columns pass.
-fn multiply<E: Element>(rows: &[&[E]], columns: &[&[f32]], out: &mut [&mut [u8]], length: usize) {
-    let block = (BLOCK_BYTES / (length * size_of::<E>())).max(1).next_multiple_of(ROWS);
-    if columns.len() <= COLUMNS || rows.len() <= block {
-        return pulp::Arch::new().dispatch(Products { rows, columns, out });
-    }
-    for (i, rows) in rows.chunks(block).enumerate() {
-        let first = i * block * 4;
-        let mut out: Vec<&mut [u8]> = out.iter_mut().map(|out| &mut out[first..first + rows.len() * 4]).collect();
-        pulp::Arch::new().dispatch(Products { rows, columns, out: &mut out });
+        let row = Row([task.first_row, task.matrix[0], task.matrix[1]]);
+        let bytes = &weights[row.offset(&self.weights)..];
+        let rows = WeightRows { kernel: NAME, tensor: &self.weights, bytes, count: task.rows };
+        rows.multiply(&columns[task.columns.clone()], &mut task.out)
     }
 }
 

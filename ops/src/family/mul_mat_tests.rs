@@ -1,10 +1,9 @@
 //! Products against the definition in double precision.
 
-use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+use super::super::testing::*;
 use super::{HINT_HADAMARD, NAME};
 use crate::node::OpParams;
 use crate::tensor::{DataType, Tensor};
-use rstest::rstest;
 
 fn compare(a: &Data, b: &Data, output: Tensor) {
     let result = run(NAME, OpParams::default(), output, &[Some(a), Some(b)]).unwrap();
@@ -42,7 +41,7 @@ fn is_the_definition(
     let k = if types.0.is_quantised() { k.next_multiple_of(32) } else { k };
     let a = Data::random(Tensor::contiguous(types.0, [k, m, weights[0], weights[1]]), &mut random);
     let b = Data::random(Tensor::contiguous(types.1, [k, n, right[0], right[1]]), &mut random);
-    compare(&a, &b, Tensor::contiguous(DataType::F32, [m, n, right[0], right[1]]));
+    compare(&a, &b, f32s([m, n, right[0], right[1]]));
 }
 
 #[rstest]
@@ -59,15 +58,15 @@ fn operands_and_result_may_be_strided(
     };
     let a = Data::random(from([48, 10, 3, 2], dtype), &mut random);
     let b = Data::random(from([48, n, 6, 4], DataType::F32), &mut random);
-    let mut output = Tensor::contiguous(DataType::F32, [10, n, 6, 4]);
+    let mut output = f32s([10, n, 6, 4]);
     output.nb = [4, 4 * 6 * 12, 48, 4 * 6 * 12 * n];
     compare(&a, &b, output);
 }
 
 #[test]
 fn a_sum_of_nothing_is_zero() {
-    let (a, b) = (Tensor::contiguous(DataType::F32, [0, 3, 1, 1]), Tensor::contiguous(DataType::F32, [0, 2, 1, 1]));
-    let output = Tensor::contiguous(DataType::F32, [3, 2, 1, 1]);
+    let (a, b) = (f32s([0, 3, 1, 1]), f32s([0, 2, 1, 1]));
+    let output = f32s([3, 2, 1, 1]);
     let kernel = find(NAME).reference(&node(NAME, OpParams::default(), output, &[Some(a), Some(b)])).unwrap();
     let mut bytes = [0xAA; 24];
     kernel.run(&[&[], &[]], &mut bytes).unwrap();
@@ -81,8 +80,7 @@ fn infinities_and_nans_arrive() {
     a[32 + 7] = f32::NAN;
     let a = Data::contiguous(DataType::BF16, [32, 2, 1, 1], &a);
     let b = Data::contiguous(DataType::F32, [32, 1, 1, 1], &[1.0; 32]);
-    let result =
-        run(NAME, OpParams::default(), Tensor::contiguous(DataType::F32, [2, 1, 1, 1]), &[Some(&a), Some(&b)]).unwrap();
+    let result = run(NAME, OpParams::default(), f32s([2, 1, 1, 1]), &[Some(&a), Some(&b)]).unwrap();
     assert_eq!(result.values()[0], f32::INFINITY);
     assert!(result.values()[1].is_nan());
 }
@@ -104,7 +102,7 @@ fn accepts_the_types_of_the_cpu_backend(
     let (a, b) = (Tensor::contiguous(a, [64, 4, 1, 1]), Tensor::contiguous(b, [64, 2, 1, 1]));
     let mut params = OpParams::default();
     params.0[1] = hint;
-    let output = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+    let output = f32s([4, 2, 1, 1]);
     assert_eq!(find(NAME).check(&node(NAME, params, output, &[Some(a), Some(b)])).is_ok(), possible);
 }
 
@@ -114,14 +112,14 @@ fn accepts_the_types_of_the_cpu_backend(
 #[case::repeat([64, 4, 2, 1], [64, 2, 3, 1], [4, 2, 3, 1])]
 #[case::more_weights([64, 4, 4, 1], [64, 2, 2, 1], [4, 2, 2, 1])]
 fn refuses_shapes(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
-    let [a, b, out] = [a, b, out].map(|ne| Tensor::contiguous(DataType::F32, ne));
+    let [a, b, out] = [a, b, out].map(f32s);
     assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
 }
 
 #[test]
 fn overlapping_rows_of_the_result_are_refused() {
-    let (a, b) = (Tensor::contiguous(DataType::F32, [8, 4, 1, 1]), Tensor::contiguous(DataType::F32, [8, 2, 1, 1]));
-    let mut out = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+    let (a, b) = (f32s([8, 4, 1, 1]), f32s([8, 2, 1, 1]));
+    let mut out = f32s([4, 2, 1, 1]);
     out.nb[1] = 8;
     assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
 }

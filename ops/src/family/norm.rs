@@ -1,19 +1,9 @@
 //! NORM, RMS_NORM, L2_NORM: rows scaled to unit variance, unit mean square or unit length; GROUP_NORM: groups of channels scaled
 //! to unit variance.
 
-use super::cpu::element::{read_row, write};
-use super::cpu::fold::{Unit, fold};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::cpu::sum::sum;
-use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::cpu::fold::{Unit, fold, sum};
+use super::prelude::*;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
@@ -41,13 +31,7 @@ struct Norm {
 
 /// Source and result are f32 of the same extents, and epsilon is not negative.
 fn check(op: &'static str, node: &Node, eps: f32) -> Result<(), Unsupported> {
-    addressable(op, node, 1)?;
-    let a = source(op, node, 0)?;
-    for (operand, tensor) in [("source 0", a), ("the result", &node.output)] {
-        if tensor.dtype != DataType::F32 {
-            return wrong_type(op, operand, tensor.dtype, "f32");
-        }
-    }
+    let [a] = f32_sources(op, node)?;
     same_shape(op, "source 0", a, &node.output)?;
     require(op, eps >= 0.0, || format!("epsilon is {eps}; it must not be negative"))?;
     dense_rows(op, &node.output)
@@ -67,10 +51,6 @@ impl Operation for Norm {
         check(self.name, node, node.params.float(0))
     }
 
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
-    }
-
     /// Queries and keys are often columns of one product.
     fn keeps_strides(&self, node: &Node, _: usize) -> bool {
         readable_in_place(node)
@@ -80,37 +60,24 @@ impl Operation for Norm {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
-        let (out, eps, measure) = (node.output, f64::from(node.params.float(0)), self.measure);
-        Ok(kernel(node, None, move |inputs, output| {
-            for_each_row(
-                &out,
-                output,
-                out.elements() * 2,
-                #[inline(always)]
-                |scratch, row, target| {
-                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    let count = x.len() as f64;
-                    let mean = if measure == Measure::Variance { sum(x, |x| x) / count } else { 0.0 };
-                    let squares = sum(x, |x| (x - mean) * (x - mean));
-                    let scale = match measure {
-                        Measure::Variance | Measure::MeanSquare => 1.0 / (squares / count + eps).sqrt(),
-                        // Epsilon is the least length here.
-                        Measure::Length => 1.0 / squares.sqrt().max(eps),
-                    };
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| apply(y, x, mean as f32, scale as f32),
-                    );
-                    Ok(())
-                },
-            )
-        }))
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let (eps, measure) = (f64::from(node.params.float(0)), self.measure);
+        Ok(map_rows(
+            node,
+            node.output.elements() * 2,
+            #[inline(always)]
+            move |_, [x], y| {
+                let count = x.len() as f64;
+                let mean = if measure == Measure::Variance { sum(x, |x| x) / count } else { 0.0 };
+                let squares = sum(x, |x| (x - mean) * (x - mean));
+                let scale = match measure {
+                    Measure::Variance | Measure::MeanSquare => 1.0 / (squares / count + eps).sqrt(),
+                    // Epsilon is the least length here.
+                    Measure::Length => 1.0 / squares.sqrt().max(eps),
+                };
+                apply(y, x, mean as f32, scale as f32);
+            },
+        ))
     }
 }
 
@@ -145,15 +112,9 @@ impl Operation for GroupNorm {
         require(GROUP_NORM, groups > 0, || format!("{groups} groups; there must be one at least"))
     }
 
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
-    }
-
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let tensor = Tensor::contiguous(dtype, [64, 64, 32, 1]);
-        let mut params = OpParams::default();
-        params.0[0] = 8;
-        vec![Node::new(GROUP_NORM, params, tensor, vec![Some(tensor)])]
+        vec![Node::new(GROUP_NORM, words([8]), tensor, vec![Some(tensor)])]
     }
 
     /// A group lies in one piece and passes as a row does.
@@ -162,9 +123,8 @@ impl Operation for GroupNorm {
         Ok(rowwise(channels.div_ceil(channels_per_group(node)) * batches, arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (out, eps, channels) = (node.output, f64::from(node.params.float(1)), channels_per_group(node));
         let groups = out.ne[2].div_ceil(channels);
         Ok(kernel(node, None, move |inputs, output| {
@@ -177,23 +137,16 @@ impl Operation for GroupNorm {
                     mean_and_scale(&a, inputs, [out.ne[0], out.ne[1], count, 1], [first, batch], eps)
                 })
                 .collect();
-            for_each_row(
+            fill_rows(
                 &out,
                 output,
                 out.elements() * 2,
+                inputs,
+                &[a],
                 #[inline(always)]
-                |scratch, row, target| {
-                    let Row([_, channel, batch]) = row;
+                |Row([_, channel, batch]), [x], y| {
                     let (mean, scale) = scales[batch * groups + channel / channels];
-                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| apply(y, x, mean, scale),
-                    );
-                    Ok(())
+                    apply(y, x, mean, scale);
                 },
             )
         }))
@@ -225,9 +178,8 @@ fn mean_and_scale(a: &Argument, inputs: &[&[u8]], ne: [usize; 4], start: [usize;
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, params, run};
+    use super::super::testing::*;
     use crate::tensor::{DataType, Tensor};
-    use rstest::rstest;
 
     fn exact(op: &str, row: &[f32], eps: f32) -> Vec<f64> {
         let (count, eps) = (row.len() as f64, f64::from(eps));
@@ -244,10 +196,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::contiguous(Tensor::contiguous(DataType::F32, [64, 5, 4, 3]))]
-    #[case::single(Tensor::contiguous(DataType::F32, [1, 1, 1, 1]))]
-    #[case::tail(Tensor::contiguous(DataType::F32, [33, 2, 1, 1]))]
-    #[case::many(Tensor::contiguous(DataType::F32, [100, 700, 1, 1]))]
+    #[case::contiguous(f32s([64, 5, 4, 3]))]
+    #[case::single(f32s([1, 1, 1, 1]))]
+    #[case::tail(f32s([33, 2, 1, 1]))]
+    #[case::many(f32s([100, 700, 1, 1]))]
     #[case::gaps(Tensor { dtype: DataType::F32, ne: [20, 3, 2, 1], nb: [8, 200, 600, 1200] })]
     fn rows_get_unit_measure(
         #[values("NORM", "RMS_NORM", "L2_NORM")] op: &str,
@@ -257,8 +209,7 @@ mod tests {
         let source = data(tensor);
         // A single element has no variance, and without epsilon nothing to divide by.
         let eps = if tensor.ne[0] == 1 { eps.max(1e-5) } else { eps };
-        let result =
-            run(op, params(&[(0, eps)]), Tensor::contiguous(DataType::F32, tensor.ne), &[Some(&source)]).unwrap();
+        let result = run(op, params(&[(0, eps)]), f32s(tensor.ne), &[Some(&source)]).unwrap();
         let exact = source.values().chunks(tensor.ne[0]).flat_map(|row| exact(op, row, eps)).collect::<Vec<_>>();
         assert_close(&result.values(), exact, 2e-6);
     }
@@ -275,7 +226,7 @@ mod tests {
         #[values(true, false)] contiguous: bool,
     ) {
         let [a, b, c, d] = ne;
-        let dense = Tensor::contiguous(DataType::F32, ne);
+        let dense = f32s(ne);
         let gaps = Tensor { nb: [4, 4 * a + 8, (4 * a + 8) * b, (4 * a + 8) * b * c + 16], ..dense };
         let source = data(if contiguous { dense } else { gaps });
         let mut params = params(&[(1, 1e-6)]);
@@ -294,7 +245,7 @@ mod tests {
     fn rows_without_gaps_are_read_where_they_are() {
         let columns = Tensor { dtype: DataType::F32, ne: [64, 4, 3, 1], nb: [4, 256, 3072, 9216] };
         let strided = Tensor { nb: [8, 512, 3072, 9216], ..columns };
-        let out = Tensor::contiguous(DataType::F32, columns.ne);
+        let out = f32s(columns.ne);
         for op in ["RMS_NORM", "L2_NORM"] {
             assert!(find(op).keeps_strides(&node(op, params(&[]), out, &[Some(columns)]), 0));
             assert!(!find(op).keeps_strides(&node(op, params(&[]), out, &[Some(strided)]), 0));
@@ -303,14 +254,14 @@ mod tests {
 
     #[test]
     fn a_negative_epsilon_is_refused() {
-        let tensor = Tensor::contiguous(DataType::F32, [8, 1, 1, 1]);
+        let tensor = f32s([8, 1, 1, 1]);
         assert!(find("NORM").check(&node("NORM", params(&[(0, -1.0)]), tensor, &[Some(tensor)])).is_err());
         assert!(find("NORM").check(&node("NORM", params(&[(0, f32::NAN)]), tensor, &[Some(tensor)])).is_err());
     }
 
     #[test]
     fn no_groups_are_refused() {
-        let tensor = Tensor::contiguous(DataType::F32, [8, 1, 4, 1]);
+        let tensor = f32s([8, 1, 4, 1]);
         for groups in [0, -1] {
             let mut params = params(&[(1, 1e-6)]);
             params.0[0] = groups;

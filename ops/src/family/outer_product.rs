@@ -3,16 +3,7 @@
 //! A row of the result is a sum of rows of source 0, each times one number, so rows are added up in place. Source 0 is
 //! decoded first, all of it: each of its rows goes into many rows of the result.
 
-use super::cpu::element::{load, load_one, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&OuterProduct];
@@ -28,16 +19,12 @@ impl Operation for OuterProduct {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 2)?;
-        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
+        let ([a, b], out) = (sources(NAME, node)?, &node.output);
         if !(a.dtype == DataType::F32 || a.dtype == DataType::F16 || a.dtype.is_quantised()) {
             return wrong_type(NAME, "source 0", a.dtype, "f32, f16, quantised");
         }
-        for (operand, tensor) in [("source 1", b), ("the result", out)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        typed(NAME, "source 1", b, DataType::F32)?;
+        typed(NAME, "the result", out, DataType::F32)?;
         let repeats = |d: usize| a.ne[d] > 0 && out.ne[d].is_multiple_of(a.ne[d]);
         let batches = if a.dtype == DataType::F32 {
             repeats(2) && repeats(3) || out.elements() == 0
@@ -53,12 +40,8 @@ impl Operation for OuterProduct {
         require(NAME, decoded.is_some_and(|bytes| isize::try_from(bytes).is_ok()), || {
             format!("source 0 with extents {:?} cannot be decoded: it exceeds any memory as f32", a.ne)
         })?;
-        super::moving::dense_blocks(NAME, "source 0", a)?;
+        dense_blocks(NAME, "source 0", a)?;
         dense_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// Quantised rows are decoded by the host; what remains is a product of floats.
@@ -77,11 +60,8 @@ impl Operation for OuterProduct {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, b] = arguments(node);
         let out = node.output;
         let decoded = Tensor::contiguous(DataType::F32, a.tensor.ne);
         let terms = a.tensor.ne[1];
@@ -93,13 +73,7 @@ impl Operation for OuterProduct {
                     let bytes = &inputs[a.position][row.offset(&a.tensor)..];
                     let mut known = true;
                     write(DataType::F32, target, &mut scratch.out, |values| {
-                        if a.tensor.dtype.is_quantised() || a.tensor.nb[0] == a.tensor.dtype.block_bytes() {
-                            known = load(a.tensor.dtype, bytes, values);
-                        } else {
-                            for (i, value) in values.iter_mut().enumerate() {
-                                *value = load_one(a.tensor.dtype, &bytes[i * a.tensor.nb[0]..]);
-                            }
-                        }
+                        known = load_row(&a.tensor, bytes, values);
                     });
                     if known {
                         return Ok(());
@@ -108,32 +82,24 @@ impl Operation for OuterProduct {
                     Err(HostFunctionError::Data { kernel: NAME.to_owned(), reason })
                 })?;
             }
-            let work = out.elements().saturating_mul(terms);
-            for_each_row(
+            fill_rows(
                 &out,
                 output,
-                work,
+                out.elements().saturating_mul(terms),
+                inputs,
+                &[],
                 #[inline(always)]
-                |scratch, Row([j, second, third]), target| {
+                |Row([j, second, third]), [], y| {
                     let batch = [second / repeats[0].max(1), third / repeats[1].max(1)];
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| {
-                            y.fill(0.0);
-                            for k in 0..terms {
-                                let at = j * b.tensor.nb[0] + Row([k, second, third]).offset(&b.tensor);
-                                let factor = load_one(DataType::F32, &inputs[b.position][at..]);
-                                let row = &rows[Row([k, batch[0], batch[1]]).offset(&decoded)..];
-                                for (y, x) in y.iter_mut().zip(row.as_chunks::<4>().0) {
-                                    *y += f32::from_le_bytes(*x) * factor;
-                                }
-                            }
-                        },
-                    );
-                    Ok(())
+                    y.fill(0.0);
+                    for k in 0..terms {
+                        let at = j * b.tensor.nb[0] + Row([k, second, third]).offset(&b.tensor);
+                        let factor = load_one(DataType::F32, &inputs[b.position][at..]);
+                        let row = &rows[Row([k, batch[0], batch[1]]).offset(&decoded)..];
+                        for (y, x) in y.iter_mut().zip(row.as_chunks::<4>().0) {
+                            *y += f32::from_le_bytes(*x) * factor;
+                        }
+                    }
                 },
             )
         }))
@@ -142,9 +108,8 @@ impl Operation for OuterProduct {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     #[rstest]
     fn is_the_definition(
@@ -156,17 +121,10 @@ mod tests {
         let [rows, columns, terms] = shape;
         // Only f32 is repeated over batches.
         let repeat = if dtype == DataType::F32 { repeat } else { 1 };
-        let a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, 1]), &mut Random(41));
-        let mut layout = Tensor::contiguous(DataType::F32, [columns, terms, 2 * repeat, 2]);
-        let mut a = a;
-        if transposed {
-            layout = permuted(&Tensor::contiguous(DataType::F32, [terms, columns, 2 * repeat, 2]), [1, 0, 2, 3]);
-        }
-        if dtype != DataType::F32 {
-            a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, 2]), &mut Random(41));
-        }
-        let b = Data::random(layout, &mut Random(42));
-        let out = Tensor::contiguous(DataType::F32, [rows, columns, 2 * repeat, 2]);
+        let outer = if dtype == DataType::F32 { 1 } else { 2 };
+        let a = Data::random(Tensor::contiguous(dtype, [rows, terms, 2, outer]), &mut Random(41));
+        let b = Data::random(layout(DataType::F32, [columns, terms, 2 * repeat, 2], transposed), &mut Random(42));
+        let out = f32s([rows, columns, 2 * repeat, 2]);
         let result = run(NAME, OpParams::default(), out, &[Some(&a), Some(&b)]).unwrap();
         let (x, y) = (a.values(), b.values());
         let exact = indices(out.ne).map(|[i, j, c, d]| {
@@ -182,7 +140,7 @@ mod tests {
     #[case::repeated_halves(DataType::F16, [32, 4, 1, 1], [8, 4, 2, 1], [32, 8, 2, 1])]
     #[case::other_type(DataType::BF16, [32, 4, 1, 1], [8, 4, 1, 1], [32, 8, 1, 1])]
     fn refuses(#[case] dtype: DataType, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
-        let (b, out) = (Tensor::contiguous(DataType::F32, b), Tensor::contiguous(DataType::F32, out));
+        let (b, out) = (f32s(b), f32s(out));
         let a = Tensor::contiguous(dtype, a);
         assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
     }

@@ -1,23 +1,16 @@
-//! PAD: a tensor with a border of zeros, or of itself as if it lay on a torus.
+//! PAD: a tensor with a border of zeros, or of itself as if it lay on a torus. PAD_REFLECT_1D: rows continued at both ends by
+//! their mirror image, without the end itself.
 //!
-//! Words 0 to 7 of the parameters are the widths before and after each dimension, innermost first; a negative width cuts off.
+//! Words 0 to 7 of PAD's parameters are the widths before and after each dimension, innermost first; a negative width cuts off.
 //! Word 8 asks for the circular form (ggml.h, `ggml_pad_ext_circular`).
 
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_row;
-use super::moving::copy_run;
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, Movement, movement, whole_words};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[&Pad];
+pub static OPERATIONS: &[&dyn Operation] = &[&Pad, &Reflect];
 
-const NAME: &str = "PAD";
+const PAD: &str = "PAD";
+const REFLECT: &str = "PAD_REFLECT_1D";
 
 #[derive(Debug)]
 struct Pad;
@@ -33,34 +26,24 @@ fn circular(node: &Node) -> bool {
 
 impl Operation for Pad {
     fn name(&self) -> &'static str {
-        NAME
+        PAD
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 1)?;
-        let (a, out) = (source(NAME, node, 0)?, &node.output);
-        for (operand, tensor) in [("source 0", a), ("the result", out)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        let ([a], out) = (f32_sources(PAD, node)?, &node.output);
         for (d, widths) in widths(node).into_iter().enumerate() {
             let [before, after] = widths.map(i128::from);
             let (from, to) = (a.ne[d] as i128, out.ne[d] as i128);
-            require(NAME, from + before + after == to, || {
+            require(PAD, from + before + after == to, || {
                 format!("dimension {d} has {from} elements, {before} before and {after} after, but the result has {to}")
             })?;
-            require(NAME, !circular(node) || before <= from && after <= from, || {
+            require(PAD, !circular(node) || before <= from && after <= from, || {
                 format!(
                     "dimension {d} of {from} elements cannot wrap around {before} before and {after} after; at most once"
                 )
             })?;
         }
-        dense_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
+        dense_rows(PAD, out)
     }
 
     /// A negative width cuts off.
@@ -81,12 +64,11 @@ impl Operation for Pad {
         } else {
             Movement { parts: 2, passes: 1 }
         };
-        movement(NAME, node, arch, plan)
+        movement(PAD, node, arch, plan)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (out, circular) = (node.output, circular(node));
         let before = widths(node).map(|[before, _]| before as isize);
         Ok(kernel(node, None, move |inputs, output| {
@@ -150,12 +132,62 @@ fn wrapped(a: &Tensor, bytes: &[u8], offset: usize, before: isize, target: &mut 
     }
 }
 
+#[derive(Debug)]
+struct Reflect;
+
+impl Operation for Reflect {
+    fn name(&self) -> &'static str {
+        REFLECT
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        let ([a], out) = (f32_sources(REFLECT, node)?, &node.output);
+        let widths = [node.params.int(0), node.params.int(1)];
+        let shorter = widths.map(|width| usize::try_from(width).ok().filter(|width| *width < a.ne[0]));
+        let [Some(before), Some(after)] = shorter else {
+            return shape(REFLECT, format!("{widths:?} beside rows of {}; at least 0 and less", a.ne[0]));
+        };
+        require(REFLECT, a.ne[0] + before + after == out.ne[0] && a.ne[1..] == out.ne[1..], || {
+            format!("extents {:?} with {before} before and {after} after are not the result's {:?}", a.ne, out.ne)
+        })?;
+        dense_rows(REFLECT, out)
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |row| Tensor::contiguous(dtype, [row, 8, 2, 1]);
+        let params = words([10, 10]);
+        vec![Node::new(REFLECT, params, tensor(532), vec![Some(tensor(512))])]
+    }
+
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        Ok(rowwise(node.output.rows(), arch))
+    }
+
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let before = node.params.int(0).max(0) as usize;
+        Ok(map_rows(
+            node,
+            node.output.elements() / 2,
+            #[inline(always)]
+            move |_, [x], y| {
+                let (left, rest) = y.split_at_mut(before);
+                let (middle, right) = rest.split_at_mut(x.len());
+                middle.copy_from_slice(x);
+                for (y, x) in left.iter_mut().rev().zip(&x[1..]) {
+                    *y = *x;
+                }
+                for (y, x) in right.iter_mut().zip(x.iter().rev().skip(1)) {
+                    *y = *x;
+                }
+            },
+        ))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use rstest::rstest;
 
     fn params(widths: [[i32; 2]; 4], circular: bool) -> OpParams {
         OpParams(std::array::from_fn(|word| match word {
@@ -166,10 +198,7 @@ mod tests {
     }
 
     fn padded(ne: [usize; 4], widths: [[i32; 2]; 4]) -> Tensor {
-        Tensor::contiguous(
-            DataType::F32,
-            std::array::from_fn(|d| (ne[d] as i32 + widths[d][0] + widths[d][1]) as usize),
-        )
+        f32s(std::array::from_fn(|d| (ne[d] as i32 + widths[d][0] + widths[d][1]) as usize))
     }
 
     #[rstest]
@@ -183,9 +212,9 @@ mod tests {
         #[values(false, true)] circular: bool,
         #[values(false, true)] transposed: bool,
     ) {
-        let mut tensor = Tensor::contiguous(DataType::F32, [11, 5, 4, 3]);
+        let mut tensor = f32s([11, 5, 4, 3]);
         if transposed {
-            tensor = permuted(&Tensor::contiguous(DataType::F32, [5, 11, 3, 4]), [1, 0, 3, 2]);
+            tensor = permuted(&f32s([5, 11, 3, 4]), [1, 0, 3, 2]);
         }
         let a = Data::random(tensor, &mut Random(9));
         let out = padded(tensor.ne, widths);
@@ -199,7 +228,7 @@ mod tests {
                 0.0
             }
         });
-        let result = run(NAME, params(widths, circular), out, &[Some(&a)]).unwrap();
+        let result = run(PAD, params(widths, circular), out, &[Some(&a)]).unwrap();
         assert_close(&result.values(), exact, 0.0);
     }
 
@@ -208,7 +237,7 @@ mod tests {
         let a = Data::contiguous(DataType::F32, [3, 1, 1, 1], &[1.0, 2.0, 3.0]);
         let widths = [[2, 1], [0, 0], [0, 0], [0, 0]];
         let out = padded(a.tensor.ne, widths);
-        let result = |circular| run(NAME, params(widths, circular), out, &[Some(&a)]).unwrap().values();
+        let result = |circular| run(PAD, params(widths, circular), out, &[Some(&a)]).unwrap().values();
         assert_eq!(result(false), [0.0, 0.0, 1.0, 2.0, 3.0, 0.0]);
         assert_eq!(result(true), [2.0, 3.0, 1.0, 2.0, 3.0, 1.0]);
     }
@@ -219,11 +248,11 @@ mod tests {
     #[case::widest([[i32::MAX, i32::MAX], [0, 0], [0, 0], [0, 0]], false, [4, 2, 1, 1])]
     #[case::narrowest([[i32::MIN, i32::MIN], [0, 0], [0, 0], [0, 0]], false, [4, 2, 1, 1])]
     fn refuses(#[case] widths: [[i32; 2]; 4], #[case] circular: bool, #[case] ne: [usize; 4]) {
-        let a = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
-        let out = Tensor::contiguous(DataType::F32, ne);
-        assert!(find(NAME).check(&node(NAME, params(widths, circular), out, &[Some(a)])).is_err());
+        let a = f32s([4, 2, 1, 1]);
+        let out = f32s(ne);
+        assert!(find(PAD).check(&node(PAD, params(widths, circular), out, &[Some(a)])).is_err());
         let half = Tensor::contiguous(DataType::F16, [4, 2, 1, 1]);
-        assert!(find(NAME).check(&node(NAME, params([[0, 0]; 4], false), half, &[Some(half)])).is_err());
+        assert!(find(PAD).check(&node(PAD, params([[0, 0]; 4], false), half, &[Some(half)])).is_err());
     }
 
     #[test]
@@ -231,18 +260,41 @@ mod tests {
         // All of the source is cut off before, and the same number of zeros follows.
         let a = Data::contiguous(DataType::F32, [3, 1, 1, 1], &[1.0, 2.0, 3.0]);
         let widths = [[-5, 5], [0, 0], [0, 0], [0, 0]];
-        let result = run(NAME, params(widths, false), padded(a.tensor.ne, widths), &[Some(&a)]).unwrap();
+        let result = run(PAD, params(widths, false), padded(a.tensor.ne, widths), &[Some(&a)]).unwrap();
         assert_eq!(result.values(), [0.0; 3]);
     }
 
     #[test]
     fn is_planned_without_cores() {
-        let a = Tensor::contiguous(DataType::F32, [512, 512, 1, 1]);
+        let a = f32s([512, 512, 1, 1]);
         let widths = [[1, 1], [1, 1], [0, 0], [0, 0]];
         for circular in [false, true] {
-            let node = node(NAME, params(widths, circular), padded(a.ne, widths), &[Some(a)]);
-            let design = find(NAME).design(&node, &crate::design::tests::arch("aie2")).unwrap();
+            let node = node(PAD, params(widths, circular), padded(a.ne, widths), &[Some(a)]);
+            let design = find(PAD).design(&node, &crate::design::tests::arch("aie2")).unwrap();
             assert_eq!(design.cores(), 0);
         }
+    }
+
+    #[rstest]
+    #[case(2, 1, &[3.0, 2.0, 1.0, 2.0, 3.0, 4.0, 3.0])]
+    #[case(0, 3, &[1.0, 2.0, 3.0, 4.0, 3.0, 2.0, 1.0])]
+    #[case(3, 0, &[4.0, 3.0, 2.0, 1.0, 2.0, 3.0, 4.0])]
+    #[case(0, 0, &[1.0, 2.0, 3.0, 4.0])]
+    fn ends_are_mirrors(#[case] before: i32, #[case] after: i32, #[case] expected: &[f32]) {
+        let a = Data::contiguous(DataType::F32, [4, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0]);
+        let out = f32s([expected.len(), 2, 1, 1]);
+        let found = run(REFLECT, words([before, after]), out, &[Some(&a)]).unwrap().values();
+        let (first, second) = found.split_at(expected.len());
+        assert_eq!(first, expected);
+        assert!(second.iter().zip(expected).all(|(a, b)| *a == b * 10.0));
+    }
+
+    #[rstest]
+    #[case::too_wide(4, 0, [8, 2, 1, 1])]
+    #[case::negative(-1, 0, [3, 2, 1, 1])]
+    #[case::result(1, 1, [5, 2, 1, 1])]
+    fn refuses_reflections(#[case] before: i32, #[case] after: i32, #[case] ne: [usize; 4]) {
+        let (a, out) = (f32s([4, 2, 1, 1]), f32s(ne));
+        assert!(find(REFLECT).check(&node(REFLECT, words([before, after]), out, &[Some(a)])).is_err());
     }
 }

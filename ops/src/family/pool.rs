@@ -3,17 +3,8 @@
 //! Of what a window covers, only elements inside the source count. The mean in one dimension is over these; in two dimensions
 //! it is over the whole window (ggml-cpu/ops.cpp).
 
-use super::cpu::element::{load_one, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] =
@@ -63,14 +54,11 @@ impl Operation for Pool {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(self.name, node, 1)?;
-        let (a, out) = (source(self.name, node, 0)?, &node.output);
+        let ([a], out) = (sources(self.name, node)?, &node.output);
         if !matches!(a.dtype, DataType::F32 | DataType::F16) {
             return wrong_type(self.name, "source 0", a.dtype, "f32, f16");
         }
-        if out.dtype != DataType::F32 {
-            return wrong_type(self.name, "the result", out.dtype, "f32");
-        }
+        typed(self.name, "the result", out, DataType::F32)?;
         let kind = node.params.int(0);
         require(self.name, (0..2).contains(&kind), || format!("kind {kind}; possible: 0 (maximum), 1 (mean)"))?;
         let windows = self.windows(node);
@@ -88,10 +76,6 @@ impl Operation for Pool {
         dense_rows(self.name, out)
     }
 
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
-    }
-
     /// Windows can lie further apart than they are wide.
     fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
         index.is_none()
@@ -104,7 +88,7 @@ impl Operation for Pool {
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
         let words = if self.plane { [1, 2, 2, 2, 2, 0, 0] } else { [1, 2, 2, 0, 0, 0, 0] };
-        let params = OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)));
+        let params = self::words(words);
         let rows = if self.plane { 16 } else { 32 };
         let out = Tensor::contiguous(DataType::F32, [32, rows, 4, 1]);
         vec![Node::new(self.name, params, out, vec![Some(Tensor::contiguous(dtype, [64, 32, 4, 1]))])]
@@ -115,9 +99,8 @@ impl Operation for Pool {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (out, plane, mean) = (node.output, self.plane, node.params.int(0) == 1);
         let [columns, rows] = self.windows(node);
         let area = (columns.length * rows.length) as f32;
@@ -151,13 +134,8 @@ impl Operation for Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn words<const N: usize>(words: [i32; N]) -> OpParams {
-        OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)))
-    }
 
     #[rstest]
     fn planes_are_pooled(
@@ -166,16 +144,10 @@ mod tests {
         #[values(DataType::F32, DataType::F16)] dtype: DataType,
         #[values(false, true)] transposed: bool,
     ) {
-        let mut layout = Tensor::contiguous(dtype, [11, 8, 3, 2]);
-        if transposed {
-            layout = permuted(&Tensor::contiguous(dtype, [8, 11, 3, 2]), [1, 0, 2, 3]);
-        }
-        let a = Data::random(layout, &mut Random(33));
+        let a = Data::random(layout(dtype, [11, 8, 3, 2], transposed), &mut Random(33));
         let [width, height, across, down, left, top] = steps;
-        let out = Tensor::contiguous(
-            DataType::F32,
-            [((11 + 2 * left - width) / across + 1) as usize, ((8 + 2 * top - height) / down + 1) as usize, 3, 2],
-        );
+        let out =
+            f32s([((11 + 2 * left - width) / across + 1) as usize, ((8 + 2 * top - height) / down + 1) as usize, 3, 2]);
         let values = a.values();
         let exact = indices(out.ne).map(|[x, y, c, d]| {
             let mut covered = Vec::new();
@@ -200,7 +172,7 @@ mod tests {
     #[test]
     fn rows_by_hand() {
         let a = Data::contiguous(DataType::F32, [4, 1, 1, 1], &[1.0, -2.0, 6.0, 5.0]);
-        let out = Tensor::contiguous(DataType::F32, [3, 1, 1, 1]);
+        let out = f32s([3, 1, 1, 1]);
         let pool = |kind| run("POOL_1D", words([kind, 2, 2, 1]), out, &[Some(&a)]).unwrap().values();
         assert_eq!(pool(0), [1.0, 6.0, 5.0]);
         // The mean is over what is there.
@@ -213,7 +185,7 @@ mod tests {
     #[case::backwards([0, 2, -1, 0], [2, 2, 1, 1])]
     #[case::rows([0, 2, 2, 0], [2, 1, 1, 1])]
     fn refuses(#[case] params: [i32; 4], #[case] ne: [usize; 4]) {
-        let (a, out) = (Tensor::contiguous(DataType::F32, [4, 2, 1, 1]), Tensor::contiguous(DataType::F32, ne));
+        let (a, out) = (f32s([4, 2, 1, 1]), f32s(ne));
         assert!(find("POOL_1D").check(&node("POOL_1D", words(params), out, &[Some(a)])).is_err());
     }
 }

@@ -4,16 +4,8 @@
 //! The three differ in what decays, in what is read out and in the order of the two. Shapes: ggml.h (`ggml_rwkv_wkv6`,
 //! `ggml_rwkv_wkv7`, `ggml_gated_linear_attn`); the result is the outputs of all tokens, then the last state of each sequence.
 
-use super::cpu::element::read;
-use super::cpu::kernel::kernel;
 use super::cpu::states::{Block, States, update};
-use super::rules::{addressable, require, source, wrong_type};
-use crate::design::{Design, Recurrence, recurrent};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
@@ -45,7 +37,7 @@ const BONUS: usize = 3;
 
 impl LinearAttention {
     /// Elements of a row and rows of a head (which are equal), heads, tokens of a sequence, sequences.
-    fn extents(&self, node: &Node) -> Result<[usize; 4], Unsupported> {
+    fn shape(&self, node: &Node) -> Result<[usize; 4], Unsupported> {
         let [size, heads, tokens, _] = source(self.name, node, 0)?.ne;
         let sequences = source(self.name, node, self.sources - 1)?.ne[1];
         require(self.name, sequences > 0 && tokens.is_multiple_of(sequences), || {
@@ -62,14 +54,12 @@ impl Operation for LinearAttention {
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         addressable(self.name, node, self.sources)?;
-        let [size, heads, tokens, sequences] = self.extents(node)?;
+        let [size, heads, tokens, sequences] = self.shape(node)?;
         let state = [size, size, heads, sequences].into_iter().try_fold(1_usize, usize::checked_mul);
         for slot in 0..self.sources {
             let tensor = source(self.name, node, slot)?;
             let operand = format!("source {slot}");
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(self.name, operand, tensor.dtype, "f32");
-            }
+            typed(self.name, &operand, tensor, DataType::F32)?;
             let fits = if slot == self.sources - 1 {
                 Some(tensor.elements()) == state
             } else if self.rule == Rule::Wkv6 && slot == BONUS {
@@ -82,17 +72,11 @@ impl Operation for LinearAttention {
             })?;
         }
         let out = &node.output;
-        if out.dtype != DataType::F32 {
-            return wrong_type(self.name, "the result", out.dtype, "f32");
-        }
+        typed(self.name, "the result", out, DataType::F32)?;
         let expected = [size * heads, (tokens + size) * sequences, 1, 1];
         require(self.name, out.ne == expected && out.is_contiguous(), || {
             format!("the result has extents {:?} or gaps; it must have {expected:?} and none", out.ne)
         })
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -113,7 +97,7 @@ impl Operation for LinearAttention {
     /// State stays in the cores over all tokens. Where outputs are sums over rows, a core keeps columns instead, which are
     /// independent in the same way; the buffer descriptors that bring the state transpose it.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let [size, heads, _, sequences] = self.extents(node)?;
+        let [size, heads, _, sequences] = self.shape(node)?;
         let vectors = self.sources - 2;
         let recurrence = Recurrence {
             units: heads * sequences,
@@ -128,9 +112,8 @@ impl Operation for LinearAttention {
         recurrent(self.name, &recurrence, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let [size, heads, tokens, sequences] = self.extents(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [size, heads, tokens, sequences] = self.shape(node)?;
         // Outputs of the newer form are dot products with rows of the state; in the others they are sums over all rows.
         let together = if self.rule == Rule::Wkv7 { 1 } else { size };
         let states = States { length: size, rows: size * heads, together, tokens, sequences, slots: 1 };
@@ -275,10 +258,8 @@ fn gated(state: &mut [f32], [k, v, q, gate]: [&[f32]; 4], scale: f32, y: &mut [f
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, params, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::design::tests::arch;
-    use rstest::rstest;
 
     /// The three rules in double precision, on dense f32 sources.
     fn exact(op: &str, sources: &[Data], [size, heads, tokens, sequences]: [usize; 4], scale: f64) -> Vec<f64> {
@@ -329,7 +310,7 @@ mod tests {
     ) {
         let [size, heads, tokens, sequences] = extents;
         let mut random = Random(61);
-        let f32s = |ne| Tensor::contiguous(DataType::F32, ne);
+        let f32s = |ne| f32s(ne);
         let count = match op {
             "RWKV_WKV6" => 6,
             "RWKV_WKV7" => 7,
@@ -356,45 +337,33 @@ mod tests {
     }
 
     #[rstest]
-    #[case::tokens(|node: &mut Node| node.sources[1] = Some(Tensor::contiguous(DataType::F32, [16, 4, 5, 1])))]
+    #[case::tokens(|node: &mut Node| node.sources[1] = Some(f32s([16, 4, 5, 1])))]
     #[case::state(|node: &mut Node| {
         let last = node.sources.len() - 1;
-        node.sources[last] = Some(Tensor::contiguous(DataType::F32, [16, 2, 1, 1]));
+        node.sources[last] = Some(f32s([16, 2, 1, 1]));
     })]
     #[case::sequences(|node: &mut Node| {
         let last = node.sources.len() - 1;
-        node.sources[last] = Some(Tensor::contiguous(DataType::F32, [16 * 16, 8, 1, 1]));
+        node.sources[last] = Some(f32s([16 * 16, 8, 1, 1]));
     })]
     #[case::no_sequences(|node: &mut Node| {
         let last = node.sources.len() - 1;
-        node.sources[last] = Some(Tensor::contiguous(DataType::F32, [1024, 0, 1, 1]));
+        node.sources[last] = Some(f32s([1024, 0, 1, 1]));
     })]
     #[case::gaps(|node: &mut Node| {
         let tensor = node.sources[1].unwrap();
         node.sources[1] = Some(Tensor { nb: [4, 128, 512, 3072], ..tensor });
     })]
     #[case::half(|node: &mut Node| node.sources[1] = Some(Tensor::contiguous(DataType::F16, [16, 4, 6, 1])))]
-    #[case::output(|node: &mut Node| node.output = Tensor::contiguous(DataType::F32, [64, 6, 1, 1]))]
+    #[case::output(|node: &mut Node| node.output = f32s([64, 6, 1, 1]))]
     fn what_does_not_fit_is_refused(#[case] change: fn(&mut Node)) {
         for op in OPERATIONS {
-            for mut node in op.examples(DataType::F32) {
-                op.check(&node).unwrap();
-                change(&mut node);
-                assert!(op.check(&node).is_err(), "{}", op.name());
-            }
+            op.examples(DataType::F32).into_iter().for_each(|node| assert_refused(node, change));
         }
     }
 
-    #[rstest]
-    #[case("aie2")]
-    #[case("aie2p")]
-    fn all_are_planned_for_the_array(#[case] generation: &str) {
-        let arch = arch(generation);
-        for op in OPERATIONS {
-            for example in op.examples(DataType::F32) {
-                let node = node(op.name(), example.params, example.output, &example.sources);
-                find(op.name()).design(&node, &arch).unwrap();
-            }
-        }
+    #[test]
+    fn all_are_planned_for_the_array() {
+        assert_planned(OPERATIONS, &[DataType::F32]);
     }
 }

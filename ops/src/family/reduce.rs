@@ -2,19 +2,9 @@
 //!
 //! Sums are taken in double precision, as ggml's CPU backend does for f32, and rounded once.
 
-use super::cpu::element::{read, read_row, write};
-use super::cpu::fold::{Unit, fold};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, Scratch, for_each_row};
-use super::cpu::sum::sum;
-use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, reduction, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::cpu::fold::{Unit, fold, sum};
+use super::prelude::*;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
@@ -81,9 +71,7 @@ impl Reduction {
             }),
             Function::CountEqual => {
                 let b = source(self.name, node, 1)?;
-                if b.dtype != DataType::I32 {
-                    return wrong_type(self.name, "source 1", b.dtype, "i32");
-                }
+                typed(self.name, "source 1", b, DataType::I32)?;
                 require(self.name, a.same_shape(b), || {
                     format!("sources have extents {:?} and {:?}; they must be equal", a.ne, b.ne)
                 })
@@ -103,15 +91,9 @@ impl Operation for Reduction {
         let a = source(self.name, node, 0)?;
         self.check_source(node, a)?;
         let (dtype, ne) = self.result(a);
-        if node.output.dtype != dtype {
-            return wrong_type(self.name, "the result", node.output.dtype, dtype.name());
-        }
+        typed(self.name, "the result", &node.output, dtype)?;
         same_shape(self.name, "what source 0 gives", &Tensor { ne, ..*a }, &node.output)?;
         dense_rows(self.name, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -128,19 +110,20 @@ impl Operation for Reduction {
         })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         Ok(match self.function {
             Function::Sum => whole_sum(node, a),
             Function::SumRows => row_sums(node, a, 1.0),
             Function::Mean => row_sums(node, a, a.tensor.ne[0] as f64),
-            Function::CumulativeSum => cumulative_sums(node, a),
+            Function::CumulativeSum => map_rows(
+                node,
+                node.output.elements() * 2,
+                #[inline(always)]
+                |_, [x], y| cumulate(y, x),
+            ),
             Function::ArgMax => largest(node, a),
-            Function::CountEqual => {
-                let Some(b) = Argument::of(node, 1) else { unreachable!("check finds both sources") };
-                count_equal(node, a, b)
-            }
+            Function::CountEqual => count_equal(node),
         })
     }
 }
@@ -184,29 +167,6 @@ fn row_sums(node: &Node, a: Argument, divisor: f64) -> Arc<dyn HostFunction> {
                     sum(read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a), |x| x)
                 };
                 target.copy_from_slice(&((total / divisor) as f32).to_le_bytes());
-                Ok(())
-            },
-        )
-    })
-}
-
-fn cumulative_sums(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
-    let out = node.output;
-    kernel(node, None, move |inputs, output| {
-        for_each_row(
-            &out,
-            output,
-            out.elements() * 2,
-            #[inline(always)]
-            |scratch, row, target| {
-                let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                write(
-                    out.dtype,
-                    target,
-                    &mut scratch.out,
-                    #[inline(always)]
-                    |y| cumulate(y, x),
-                );
                 Ok(())
             },
         )
@@ -287,7 +247,8 @@ fn position_of_largest(x: &[f32]) -> usize {
     x.iter().rposition(|x| *x == largest).unwrap_or(0)
 }
 
-fn count_equal(node: &Node, a: Argument, b: Argument) -> Arc<dyn HostFunction> {
+fn count_equal(node: &Node) -> Arc<dyn HostFunction> {
+    let [a, b] = arguments(node);
     kernel(node, None, move |inputs, output| {
         let (mut x, mut y) = (a.tensor, b.tensor);
         if x.is_contiguous() && y.is_contiguous() {
@@ -312,20 +273,18 @@ fn count_equal(node: &Node, a: Argument, b: Argument) -> Arc<dyn HostFunction> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     fn tensors() -> Vec<Tensor> {
-        let f32_of = |ne| Tensor::contiguous(DataType::F32, ne);
         vec![
-            f32_of([10, 5, 4, 3]),
-            f32_of([1, 1, 1, 1]),
-            f32_of([33, 1, 1, 1]),
-            f32_of([100_003, 2, 1, 1]),
-            f32_of([40, 3000, 1, 1]),
-            permuted(&f32_of([7, 6, 5, 2]), [0, 2, 1, 3]),
-            permuted(&f32_of([7, 6, 5, 2]), [1, 0, 2, 3]),
+            f32s([10, 5, 4, 3]),
+            f32s([1, 1, 1, 1]),
+            f32s([33, 1, 1, 1]),
+            f32s([100_003, 2, 1, 1]),
+            f32s([40, 3000, 1, 1]),
+            permuted(&f32s([7, 6, 5, 2]), [0, 2, 1, 3]),
+            permuted(&f32s([7, 6, 5, 2]), [1, 0, 2, 3]),
             Tensor { dtype: DataType::F32, ne: [20, 3, 2, 1], nb: [4, 200, 800, 1600] },
         ]
     }
@@ -340,9 +299,7 @@ mod tests {
         for tensor in tensors() {
             let source = Data::random(tensor, &mut random);
             let sums: Vec<f64> = rows(&source).iter().map(|row| row.iter().sum()).collect();
-            let result = |op: &str, ne| {
-                run(op, OpParams::default(), Tensor::contiguous(DataType::F32, ne), &[Some(&source)]).unwrap().values()
-            };
+            let result = |op: &str, ne| run(op, OpParams::default(), f32s(ne), &[Some(&source)]).unwrap().values();
             let [length, a, b, c] = tensor.ne;
             assert_close(&result("SUM_ROWS", [1, a, b, c]), sums.iter().copied(), 1e-6);
             if tensor.has_contiguous_rows() {

@@ -1,20 +1,13 @@
-//! REPEAT: a tensor laid end to end until it fills the result.
+//! REPEAT: a tensor laid end to end until it fills the result. REPEAT_BACK: what REPEAT spread, added up again: each element is
+//! the sum of its copies.
 
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_row;
-use super::moving::{NOT_WORDS, copy_run, repeat_run};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, Movement, movement, whole_words};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
-pub static OPERATIONS: &[&dyn Operation] = &[&Repeat];
+pub static OPERATIONS: &[&dyn Operation] = &[&Repeat, &RepeatBack];
 
-const NAME: &str = "REPEAT";
+const REPEAT: &str = "REPEAT";
+const REPEAT_BACK: &str = "REPEAT_BACK";
 
 /// How often a mem tile sends a piece again for one descriptor (the repeat count of a task has eight bits).
 const SENT_AGAIN: usize = 256;
@@ -24,21 +17,15 @@ struct Repeat;
 
 impl Operation for Repeat {
     fn name(&self) -> &'static str {
-        NAME
+        REPEAT
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{BF16, F16, F32, I16, I32};
-        addressable(NAME, node, 1)?;
-        let (a, out) = (source(NAME, node, 0)?, &node.output);
-        if !matches!(a.dtype, F32 | F16 | BF16 | I32 | I16) {
-            return wrong_type(NAME, "source 0", a.dtype, "f32, f16, bf16, i32, i16");
-        }
-        if out.dtype != a.dtype {
-            return wrong_type(NAME, "the result", out.dtype, "the type of source 0");
-        }
-        require(NAME, a.repeats_to(out), || format!("extents {:?} do not divide the result's {:?}", a.ne, out.ne))?;
-        dense_rows(NAME, out)
+        let [a] = alike(REPEAT, node, &[F32, F16, BF16, I32, I16], "f32, f16, bf16, i32, i16")?;
+        let out = &node.output;
+        require(REPEAT, a.repeats_to(out), || format!("extents {:?} do not divide the result's {:?}", a.ne, out.ne))?;
+        dense_rows(REPEAT, out)
     }
 
     fn placement(&self, node: &Node) -> Placement {
@@ -55,13 +42,12 @@ impl Operation for Repeat {
     }
 
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        let parts = parts(source(NAME, node, 0)?, &node.output, arch);
-        movement(NAME, node, arch, Movement { parts, passes: parts })
+        let parts = parts(source(REPEAT, node, 0)?, &node.output, arch);
+        movement(REPEAT, node, arch, Movement { parts, passes: parts })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (tensor, out) = folded(&a.tensor, &node.output);
         let (size, run) = (out.dtype.block_bytes(), tensor.ne[0] * out.dtype.block_bytes());
         Ok(kernel(node, None, move |inputs, output| {
@@ -110,22 +96,73 @@ fn parts(a: &Tensor, out: &Tensor, arch: &Arch) -> usize {
     })
 }
 
+#[derive(Debug)]
+struct RepeatBack;
+
+impl Operation for RepeatBack {
+    fn name(&self) -> &'static str {
+        REPEAT_BACK
+    }
+
+    fn check(&self, node: &Node) -> Result<(), Unsupported> {
+        let ([a], out) = (f32_sources(REPEAT_BACK, node)?, &node.output);
+        require(REPEAT_BACK, out.repeats_to(a), || {
+            format!("the result's extents {:?} do not divide those of source 0, {:?}", out.ne, a.ne)
+        })?;
+        dense_rows(REPEAT_BACK, out)
+    }
+
+    fn examples(&self, dtype: DataType) -> Vec<Node> {
+        let tensor = |rows| Tensor::contiguous(dtype, [512, rows, 2, 1]);
+        vec![Node::new(REPEAT_BACK, OpParams::default(), tensor(4), vec![Some(tensor(8))])]
+    }
+
+    /// A row of the result stays in a core until all its copies have passed.
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        Ok(rowwise(node.output.rows(), arch))
+    }
+
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
+        let (out, tensor) = (node.output, a.tensor);
+        let repeats: [usize; 4] = std::array::from_fn(|d| tensor.ne[d] / out.ne[d].max(1));
+        Ok(kernel(node, None, move |inputs, output| {
+            fill_rows(
+                &out,
+                output,
+                tensor.elements(),
+                inputs,
+                &[],
+                #[inline(always)]
+                |Row(place), [], y| {
+                    let mut copies = Vec::new();
+                    y.fill(0.0);
+                    for outer in 0..repeats[1] * repeats[2] * repeats[3] {
+                        let Row(copy) = Row::nth(&repeats, outer);
+                        let row = Row(std::array::from_fn(|d| place[d] + copy[d] * out.ne[d + 1]));
+                        let offset = row.offset(&tensor);
+                        for inner in 0..repeats[0] {
+                            let x = read(&tensor, inputs[0], offset, inner * out.ne[0], y.len(), &mut copies);
+                            for (y, x) in y.iter_mut().zip(x) {
+                                *y += x;
+                            }
+                        }
+                    }
+                },
+            )
+        }))
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use rstest::rstest;
 
     fn compare(a: &Data, out: Tensor) {
         let values = a.values();
-        let result = run(NAME, OpParams::default(), out, &[Some(a)]).unwrap();
+        let result = run(REPEAT, OpParams::default(), out, &[Some(a)]).unwrap();
         assert_close(&result.values(), indices(out.ne).map(|index| a.get(&values, index)), 0.0);
-    }
-
-    fn integers(tensor: Tensor) -> Data {
-        let values: Vec<f32> = Random(8).floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
-        Data::new(tensor, &values)
     }
 
     #[rstest]
@@ -141,15 +178,15 @@ mod tests {
         #[case] repeats: [usize; 4],
         #[values(DataType::F32, DataType::F16, DataType::BF16, DataType::I16, DataType::I32)] dtype: DataType,
     ) {
-        let a = integers(Tensor::contiguous(dtype, ne));
+        let a = integers(Tensor::contiguous(dtype, ne), &mut Random(8));
         compare(&a, Tensor::contiguous(dtype, std::array::from_fn(|d| ne[d] * repeats[d])));
     }
 
     #[test]
     fn any_layout_is_read_and_gaps_are_left() {
-        let a = integers(permuted(&Tensor::contiguous(DataType::F32, [6, 5, 4, 3]), [2, 0, 1, 3]));
+        let a = integers(permuted(&f32s([6, 5, 4, 3]), [2, 0, 1, 3]), &mut Random(8));
         let ne = a.tensor.ne;
-        compare(&a, Tensor::contiguous(DataType::F32, [ne[0] * 2, ne[1], ne[2] * 3, ne[3]]));
+        compare(&a, f32s([ne[0] * 2, ne[1], ne[2] * 3, ne[3]]));
         let out = Tensor { dtype: DataType::F32, ne: [ne[0], ne[1] * 2, ne[2], ne[3]], nb: [4, 64, 1024, 8192] };
         compare(&a, out);
     }
@@ -161,7 +198,7 @@ mod tests {
     #[case::long_integers(DataType::I64, DataType::I64, [8, 5, 1, 1])]
     fn refuses(#[case] from: DataType, #[case] to: DataType, #[case] ne: [usize; 4]) {
         let (a, out) = (Tensor::contiguous(from, [4, 5, 1, 1]), Tensor::contiguous(to, ne));
-        assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a)])).is_err());
+        assert!(find(REPEAT).check(&node(REPEAT, OpParams::default(), out, &[Some(a)])).is_err());
     }
 
     #[rstest]
@@ -174,8 +211,37 @@ mod tests {
         #[case] to: [usize; 4],
         #[case] passes: Option<usize>,
     ) {
-        let (a, out) = (Tensor::contiguous(DataType::F32, from), Tensor::contiguous(DataType::F32, to));
-        let (node, arch) = (node(NAME, OpParams::default(), out, &[Some(a)]), crate::design::tests::arch("aie2p"));
-        assert_eq!(find(NAME).design(&node, &arch).ok().map(|_| parts(&a, &out, &arch)), passes);
+        let (a, out) = (f32s(from), f32s(to));
+        let (node, arch) = (node(REPEAT, OpParams::default(), out, &[Some(a)]), crate::design::tests::arch("aie2p"));
+        assert_eq!(find(REPEAT).design(&node, &arch).ok().map(|_| parts(&a, &out, &arch)), passes);
+    }
+
+    #[rstest]
+    #[case::once([8, 6, 4, 2], [1, 1, 1, 1])]
+    #[case::rows([8, 6, 4, 2], [3, 1, 1, 1])]
+    #[case::all([8, 6, 4, 2], [2, 3, 2, 2])]
+    #[case::scalar([1, 1, 1, 1], [50, 20, 2, 1])]
+    fn copies_are_added_up(
+        #[case] ne: [usize; 4],
+        #[case] repeats: [usize; 4],
+        #[values(false, true)] transposed: bool,
+    ) {
+        let layout = layout(DataType::F32, std::array::from_fn(|d| ne[d] * repeats[d]), transposed);
+        let a = Data::random(layout, &mut Random(51));
+        let out = f32s(ne);
+        let mut exact = vec![0.0; out.elements()];
+        for (index, value) in indices(layout.ne).zip(a.values()) {
+            let [i, j, k, l] = std::array::from_fn(|d| index[d] % ne[d]);
+            exact[i + ne[0] * (j + ne[1] * (k + ne[2] * l))] += f64::from(value);
+        }
+        let result = run(REPEAT_BACK, OpParams::default(), out, &[Some(&a)]).unwrap();
+        assert_close(&result.values(), exact, 1e-5);
+    }
+
+    #[test]
+    fn what_does_not_divide_is_refused() {
+        let tensor = f32s;
+        let node = node(REPEAT_BACK, OpParams::default(), tensor([3, 2, 1, 1]), &[Some(tensor([4, 2, 1, 1]))]);
+        assert!(find(REPEAT_BACK).check(&node).is_err());
     }
 }

@@ -2,16 +2,7 @@
 //!
 //! Words 0 to 3 of the parameters are the shifts, innermost first (ggml.h, `ggml_roll`).
 
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_row;
-use super::moving::copy_run;
-use super::rules::{addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, Movement, movement, whole_words};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::DataType;
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Roll];
@@ -27,13 +18,7 @@ impl Operation for Roll {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 1)?;
-        let (a, out) = (source(NAME, node, 0)?, &node.output);
-        for (operand, tensor) in [("source 0", a), ("the result", out)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        let ([a], out) = (f32_sources(NAME, node)?, &node.output);
         for (d, extent) in a.ne.into_iter().enumerate() {
             let shift = node.params.int(d);
             require(NAME, (shift.unsigned_abs() as usize) < extent, || {
@@ -42,10 +27,6 @@ impl Operation for Roll {
         }
         same_shape(NAME, "source 0", a, out)?;
         dense_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn keeps_strides(&self, node: &Node, index: usize) -> bool {
@@ -58,9 +39,8 @@ impl Operation for Roll {
         movement(NAME, node, arch, Movement { parts: 1 << shifted, passes: 1 })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (out, ne) = (node.output, a.tensor.ne);
         // The element of the source that comes first in the result.
         let first: [usize; 4] =
@@ -86,20 +66,13 @@ impl Operation for Roll {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use crate::tensor::Tensor;
-    use rstest::rstest;
-
-    fn shifts(shifts: [i32; 4]) -> OpParams {
-        OpParams(std::array::from_fn(|word| shifts.get(word).copied().unwrap_or(0)))
-    }
 
     #[test]
     fn what_leaves_comes_back() {
         let a = Data::contiguous(DataType::F32, [3, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let result = run(NAME, shifts([1, -1, 0, 0]), a.tensor, &[Some(&a)]).unwrap();
+        let result = run(NAME, words([1, -1, 0, 0]), a.tensor, &[Some(&a)]).unwrap();
         assert_eq!(result.values(), [6.0, 4.0, 5.0, 3.0, 1.0, 2.0]);
     }
 
@@ -110,9 +83,9 @@ mod tests {
     ) {
         let mut from = [0; 4];
         order.into_iter().enumerate().for_each(|(i, d)| from[i] = [7, 5, 4, 3][d]);
-        let a = Data::random(permuted(&Tensor::contiguous(DataType::F32, from), order), &mut Random(31));
+        let a = Data::random(permuted(&f32s(from), order), &mut Random(31));
         let (values, ne) = (a.values(), a.tensor.ne);
-        let result = run(NAME, shifts(by), Tensor::contiguous(DataType::F32, ne), &[Some(&a)]).unwrap();
+        let result = run(NAME, words(by), f32s(ne), &[Some(&a)]).unwrap();
         // `get` wraps, so an extent is added to stay above zero.
         let back = |index: [usize; 4]| std::array::from_fn(|d| (index[d] + ne[d]).wrapping_add_signed(-by[d] as isize));
         assert_close(&result.values(), indices(ne).map(|index| a.get(&values, back(index))), 0.0);
@@ -125,6 +98,6 @@ mod tests {
     #[case::halves([1, 0, 0, 0], [4, 3, 1, 1], DataType::F16)]
     fn refuses(#[case] by: [i32; 4], #[case] ne: [usize; 4], #[case] dtype: DataType) {
         let (a, out) = (Tensor::contiguous(dtype, [4, 3, 1, 1]), Tensor::contiguous(dtype, ne));
-        assert!(find(NAME).check(&node(NAME, shifts(by), out, &[Some(a)])).is_err());
+        assert!(find(NAME).check(&node(NAME, words(by), out, &[Some(a)])).is_err());
     }
 }

@@ -5,17 +5,8 @@
 //! computed once. They are accumulated in f32 by repeated multiplication as in ggml, because the rounding errors of large
 //! positions would show otherwise.
 
-use super::cpu::element::{read_row, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{PARALLEL_WORK, Row, for_each_row};
-use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::prelude::*;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Rope];
@@ -40,38 +31,28 @@ impl Operation for Rope {
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         addressable(NAME, node, 3)?;
         let (a, positions, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
-        if !FLOATS.contains(&a.dtype) {
-            return wrong_type(NAME, "source 0", a.dtype, "f32, f16, bf16");
-        }
+        float(NAME, "source 0", a)?;
         if out.dtype != a.dtype {
             return wrong_type(NAME, "the result", out.dtype, "the type of source 0");
         }
-        if positions.dtype != DataType::I32 {
-            return wrong_type(NAME, "the positions", positions.dtype, "i32");
-        }
+        typed(NAME, "the positions", positions, DataType::I32)?;
         same_shape(NAME, "source 0", a, out)?;
         dense_rows(NAME, out)?;
-        let rotation = Rotation::new(&node.params);
-        rotation.check(a.ne[0])?;
-        let needed = a.ne[2] * if rotation.several_positions() { 4 } else { 1 };
+        let rope = RopeParams::new(&node.params);
+        rope.check(a.ne[0])?;
+        let needed = a.ne[2] * if rope.several_positions() { 4 } else { 1 };
         let dense = positions.ne[0] <= 1 || positions.nb[0] == 4;
         require(NAME, dense && positions.ne[0] >= needed, || {
             format!("{} positions given, {needed} needed, without gaps", positions.ne[0])
         })?;
         if let Some(factors) = node.source(2) {
-            if !FLOATS.contains(&factors.dtype) {
-                return wrong_type(NAME, "the frequency factors", factors.dtype, "f32, f16, bf16");
-            }
-            let pairs = rotation.pairs(a.ne[0]);
+            float(NAME, "the frequency factors", factors)?;
+            let pairs = rope.pairs(a.ne[0]);
             require(NAME, factors.ne[0] >= pairs, || {
                 format!("{} frequency factors given, {pairs} needed", factors.ne[0])
             })?;
         }
         Ok(())
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// More positions and frequency factors than needed can be given, and not every mode uses all four positions.
@@ -83,36 +64,23 @@ impl Operation for Rope {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(positions)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, positions] = arguments(node);
         let (factors, out) = (Argument::of(node, 2), node.output);
-        let rotation = Rotation::new(&node.params);
-        let pairs = rotation.pairs(out.ne[0]);
+        let rope = RopeParams::new(&node.params);
+        let pairs = rope.pairs(out.ne[0]);
         Ok(kernel(node, None, move |inputs, output| {
             let mut scratch = Vec::new();
             let factors = factors.map(|factors| read_row(&factors, inputs, 0, &mut scratch));
-            let turns = rotation.turns(&positions.tensor, inputs[positions.position], out.ne[2], pairs, factors);
-            for_each_row(
+            let turns = rope.turns(&positions.tensor, inputs[positions.position], out.ne[2], pairs, factors);
+            fill_rows(
                 &out,
                 output,
                 out.elements() * 2,
+                inputs,
+                &[a],
                 #[inline(always)]
-                |scratch, row, target| {
-                    let Row([_, position, _]) = row;
-                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    let turns = &turns[position * pairs..][..pairs];
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| rotation.apply(turns, x, y),
-                    );
-                    Ok(())
-                },
+                |Row([_, position, _]), [x], y| rope.apply(&turns[position * pairs..][..pairs], x, y),
             )
         }))
     }
@@ -127,7 +95,7 @@ struct Turn {
 
 /// The parameters of a node.
 #[derive(Debug, Clone)]
-struct Rotation {
+struct RopeParams {
     dimensions: i32,
     mode: i32,
     context: i32,
@@ -142,7 +110,7 @@ struct Rotation {
     offset: i32,
 }
 
-impl Rotation {
+impl RopeParams {
     fn new(params: &OpParams) -> Self {
         Self {
             dimensions: params.int(1),
@@ -325,20 +293,19 @@ struct Ramp {
 }
 
 impl Ramp {
-    fn new(rotation: &Rotation) -> Self {
-        let dimensions = rotation.dimensions as f32;
+    fn new(rope: &RopeParams) -> Self {
+        let dimensions = rope.dimensions as f32;
         // The pair whose wave turns `turns` times over the original context.
         let pair = |turns: f32| {
-            dimensions * (rotation.context as f32 / (turns * 2.0 * std::f32::consts::PI)).ln()
-                / (2.0 * rotation.base.ln())
+            dimensions * (rope.context as f32 / (turns * 2.0 * std::f32::consts::PI)).ln() / (2.0 * rope.base.ln())
         };
-        let yarn = rotation.extrapolation != 0.0;
+        let yarn = rope.extrapolation != 0.0;
         Self {
-            scale: rotation.scale,
-            extrapolation: rotation.extrapolation,
-            magnitude: rotation.magnitude * if yarn { 1.0 + 0.1 * (1.0 / rotation.scale).ln() } else { 1.0 },
-            low: pair(rotation.beta_fast).floor().max(0.0),
-            high: pair(rotation.beta_slow).ceil().min(dimensions - 1.0),
+            scale: rope.scale,
+            extrapolation: rope.extrapolation,
+            magnitude: rope.magnitude * if yarn { 1.0 + 0.1 * (1.0 / rope.scale).ln() } else { 1.0 },
+            low: pair(rope.beta_fast).floor().max(0.0),
+            high: pair(rope.beta_slow).ceil().min(dimensions - 1.0),
         }
     }
 
@@ -358,9 +325,8 @@ impl Ramp {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     /// A rotation, and YaRN if asked for, of `dimensions` from `offset`.
     fn parameters(mode: i32, dimensions: i32, offset: i32, yarn: bool) -> OpParams {
@@ -448,13 +414,12 @@ mod tests {
     #[test]
     fn many_positions_and_strided_sources() {
         let mut random = Random(72);
-        let tensor = permuted(&Tensor::contiguous(DataType::F32, [16, 700, 9, 1]), [0, 2, 1, 3]);
+        let tensor = permuted(&f32s([16, 700, 9, 1]), [0, 2, 1, 3]);
         let params = parameters(NEOX, 16, 0, false);
         let x = Data::random(tensor, &mut random);
         let positions: Vec<f32> = (0..700).map(|i| (i % 90) as f32).collect();
         let places = Data::contiguous(DataType::I32, [700, 1, 1, 1], &positions);
-        let result =
-            run(NAME, params, Tensor::contiguous(DataType::F32, tensor.ne), &[Some(&x), Some(&places)]).unwrap();
+        let result = run(NAME, params, f32s(tensor.ne), &[Some(&x), Some(&places)]).unwrap();
         assert_close(&result.values(), exact(&params, &x, &positions, None), 1e-4);
     }
 
@@ -469,16 +434,16 @@ mod tests {
     #[case::negative_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, 5, -5, 0, 4, 0]))]
     #[case::overflowing_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, i32::MAX, i32::MAX, 0, 4, 0]))]
     fn refuses(#[case] params: OpParams) {
-        let x = Tensor::contiguous(DataType::F32, [64, 3, 5, 1]);
+        let x = f32s([64, 3, 5, 1]);
         let positions = Tensor::contiguous(DataType::I32, [20, 1, 1, 1]);
         assert!(find(NAME).check(&node(NAME, params, x, &[Some(x), Some(positions)])).is_err());
     }
 
     #[test]
     fn too_few_positions_or_factors_are_refused() {
-        let x = Tensor::contiguous(DataType::F32, [64, 3, 5, 1]);
+        let x = f32s([64, 3, 5, 1]);
         let ints = |n| Some(Tensor::contiguous(DataType::I32, [n, 1, 1, 1]));
-        let floats = |n| Some(Tensor::contiguous(DataType::F32, [n, 1, 1, 1]));
+        let floats = |n| Some(f32s([n, 1, 1, 1]));
         let check = |mode, positions, factors| {
             find(NAME).check(&node(NAME, parameters(mode, 64, 0, false), x, &[Some(x), positions, factors]))
         };

@@ -1,17 +1,8 @@
 //! GET_ROWS and SET_ROWS: gather and scatter of rows by an index tensor, converting types on the way.
 
-use super::cpu::element::{is_plain, load, load_one, store};
-use super::cpu::kernel::{Argument, kernel, out_of_range};
-use super::cpu::rows::{Row, for_each_row, vectorised};
-use super::rules::{FLOATS, addressable, dense_rows, require, source, wrong_type};
+use super::prelude::*;
 use crate::blocks;
-use crate::design::{Design, rowwise};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction, HostFunctionError};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&GetRows, &SetRows];
@@ -48,8 +39,7 @@ impl Operation for GetRows {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(GET, node, 2)?;
-        let (a, indices, out) = (source(GET, node, 0)?, source(GET, node, 1)?, &node.output);
+        let ([a, indices], out) = (sources(GET, node)?, &node.output);
         check_indices(GET, indices)?;
         check_readable(GET, a)?;
         match (a.dtype, out.dtype) {
@@ -59,8 +49,7 @@ impl Operation for GetRows {
             (x, y) if x.is_quantised() || FLOATS.contains(&x) => return wrong_type(GET, "the result", y, "f32"),
             (x, _) => return wrong_type(GET, "source 0", x, "f32, f16, bf16, i32, quantised"),
         }
-        let expected = [a.ne[0], indices.ne[0], indices.ne[1], indices.ne[2]];
-        require(GET, out.ne == expected, || format!("the result has extents {:?}, not {expected:?}", out.ne))?;
+        has_shape(GET, "the result", out, [a.ne[0], indices.ne[0], indices.ne[1], indices.ne[2]])?;
         let [_, _, second, third] = a.ne;
         require(GET, indices.ne[1] == second && indices.ne[2] == third, || {
             format!("indices with extents {:?} do not fit rows with outer extents {second} x {third}", indices.ne)
@@ -80,11 +69,8 @@ impl Operation for GetRows {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, indices] = arguments(node);
         let out = node.output;
         let work = out.elements() / if a.tensor.dtype.is_quantised() { 1 } else { 4 };
         Ok(kernel(node, None, move |inputs, output| {
@@ -144,11 +130,8 @@ impl Operation for SetRows {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(indices)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, indices] = arguments(node);
         let scatter = Scatter { rows: a, indices, out: node.output };
         let run = kernel(node, Some(2), move |inputs, output| {
             // In order and on one thread: of two equal indices the later row stays.
@@ -277,15 +260,7 @@ fn move_row(
         return Ok(());
     }
     scratch.resize(length, 0.0);
-    let loaded = if dense {
-        load(from.dtype, bytes, scratch)
-    } else {
-        for (i, value) in scratch.iter_mut().enumerate() {
-            *value = load_one(from.dtype, &bytes[i * from.nb[0]..]);
-        }
-        true
-    };
-    if loaded && store(to, scratch, target) {
+    if load_row(from, bytes, scratch) && store(to, scratch, target) {
         return Ok(());
     }
     let reason = format!("a row of {length} elements of {} could not be converted to {to}", from.dtype);
@@ -294,10 +269,8 @@ fn move_row(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run, run_into};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use rstest::rstest;
 
     #[rstest]
     #[case(DataType::F32, DataType::F32)]
@@ -366,7 +339,7 @@ mod tests {
     #[test]
     fn single_elements_and_strided_rows() {
         let mut random = Random(93);
-        let a = Data::random(permuted(&Tensor::contiguous(DataType::F32, [5, 1, 1, 1]), [1, 0, 2, 3]), &mut random);
+        let a = Data::random(permuted(&f32s([5, 1, 1, 1]), [1, 0, 2, 3]), &mut random);
         let places = Data::contiguous(DataType::I64, [5, 1, 1, 1], &[9.0, 7.0, 5.0, 3.0, 1.0]);
         let before = Data::contiguous(DataType::F16, [1, 10, 1, 1], &[0.5; 10]);
         let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap().values();
@@ -374,7 +347,7 @@ mod tests {
             assert_eq!(result[9 - 2 * i], half::f16::from_f32(*value).to_f32());
             assert_eq!(result[8 - 2 * i], 0.5);
         }
-        let a = Data::random(permuted(&Tensor::contiguous(DataType::F32, [4, 6, 1, 1]), [1, 0, 2, 3]), &mut random);
+        let a = Data::random(permuted(&f32s([4, 6, 1, 1]), [1, 0, 2, 3]), &mut random);
         let places = Data::contiguous(DataType::I32, [4, 1, 1, 1], &[3.0, 2.0, 1.0, 0.0]);
         let before = Data::contiguous(DataType::F32, [6, 4, 1, 1], &[0.0; 24]);
         let result = run_into(SET, OpParams::default(), before, &[Some(&a), Some(&places)]).unwrap().values();
@@ -384,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_rows_that_are_written_are_told() {
-        let rows = Tensor::contiguous(DataType::F32, [4, 2, 1, 1]);
+        let rows = f32s([4, 2, 1, 1]);
         let places = Data::contiguous(DataType::I64, [2, 1, 1, 1], &[5.0, 1.0]);
         let out = Tensor::contiguous(DataType::F16, [4, 6, 1, 1]);
         let sources = vec![Some(rows), Some(places.tensor), Some(out)];
@@ -414,7 +387,7 @@ mod tests {
     ) {
         let places = Data::contiguous(dtype, [1, 1, 1, 1], &[index]);
         let a = Data::contiguous(DataType::F32, [2, 4, 1, 1], &[0.0; 8]);
-        let row = Tensor::contiguous(DataType::F32, [2, 1, 1, 1]);
+        let row = f32s([2, 1, 1, 1]);
         let error = run(GET, OpParams::default(), row, &[Some(&a), Some(&places)]).unwrap_err();
         assert!(matches!(error, HostFunctionError::Data { .. }), "{error}");
         assert!(error.to_string().contains("out of range"));
@@ -425,8 +398,7 @@ mod tests {
 
     #[test]
     fn types_the_cpu_backend_does_not_write_are_refused() {
-        let (a, places) =
-            (Tensor::contiguous(DataType::F32, [256, 1, 1, 1]), Tensor::contiguous(DataType::I64, [1, 1, 1, 1]));
+        let (a, places) = (f32s([256, 1, 1, 1]), Tensor::contiguous(DataType::I64, [1, 1, 1, 1]));
         for (dtype, possible) in
             [(DataType::Q4_K, true), (DataType::IQ4_NL, true), (DataType::IQ1_S, false), (DataType::I32, false)]
         {

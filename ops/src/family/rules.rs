@@ -1,7 +1,6 @@
 //! The rules several operations share.
 
-use crate::node::Node;
-use crate::operation::Unsupported;
+use crate::node::{Node, OpParams, Unsupported};
 use crate::tensor::{DataType, Tensor};
 
 /// Types a float operand can have.
@@ -27,12 +26,82 @@ pub fn wrong_type<T>(
     Err(Unsupported::Type { op, operand: operand.into(), dtype, possible })
 }
 
+/// The type of `tensor` is `dtype`.
+pub fn typed(op: &'static str, operand: &str, tensor: &Tensor, dtype: DataType) -> Result<(), Unsupported> {
+    if tensor.dtype == dtype { Ok(()) } else { wrong_type(op, operand, tensor.dtype, dtype.name()) }
+}
+
+/// `tensor` has a float type.
+pub fn float(op: &'static str, operand: &str, tensor: &Tensor) -> Result<(), Unsupported> {
+    if FLOATS.contains(&tensor.dtype) { Ok(()) } else { wrong_type(op, operand, tensor.dtype, "f32, f16, bf16") }
+}
+
+/// The type of all sources and of the result is `dtype`.
+pub fn all_of_type(op: &'static str, node: &Node, dtype: DataType) -> Result<(), Unsupported> {
+    for (slot, tensor) in node.inputs().enumerate() {
+        typed(op, &format!("source {slot}"), tensor, dtype)?;
+    }
+    typed(op, "the result", &node.output, dtype)
+}
+
+/// The type of source 0 is one of `types`, which are `possible` in words, and all other tensors have the same.
+pub fn same_types(
+    op: &'static str,
+    node: &Node,
+    types: &[DataType],
+    possible: &'static str,
+) -> Result<(), Unsupported> {
+    let dtype = source(op, node, 0)?.dtype;
+    if !types.contains(&dtype) {
+        return wrong_type(op, "source 0", dtype, possible);
+    }
+    let rest = node.inputs().enumerate().skip(1).map(|(slot, tensor)| (format!("source {slot}"), tensor));
+    match rest.chain([("the result".to_owned(), &node.output)]).find(|(_, tensor)| tensor.dtype != dtype) {
+        Some((operand, tensor)) => wrong_type(op, operand, tensor.dtype, "the type of source 0"),
+        None => Ok(()),
+    }
+}
+
+/// Parameters that begin with `words`; the others are 0.
+pub fn words<const N: usize>(words: [i32; N]) -> OpParams {
+    OpParams(std::array::from_fn(|word| words.get(word).copied().unwrap_or(0)))
+}
+
 /// Source `index`, which must be there.
 pub fn source<'a>(op: &'static str, node: &'a Node, index: usize) -> Result<&'a Tensor, Unsupported> {
     match node.source(index) {
         Some(tensor) => Ok(tensor),
         None => shape(op, format!("source {index} is missing")),
     }
+}
+
+/// The sources of an operation that has `N` of them, all present and [`addressable`].
+pub fn sources<'n, const N: usize>(op: &'static str, node: &'n Node) -> Result<[&'n Tensor; N], Unsupported> {
+    addressable(op, node, N)?;
+    let mut sources = [&node.output; N];
+    for (slot, tensor) in sources.iter_mut().enumerate() {
+        *tensor = source(op, node, slot)?;
+    }
+    Ok(sources)
+}
+
+/// As [`sources`], of which, and the result, f32 is the only type.
+pub fn f32_sources<'n, const N: usize>(op: &'static str, node: &'n Node) -> Result<[&'n Tensor; N], Unsupported> {
+    let sources = sources(op, node)?;
+    all_of_type(op, node, DataType::F32)?;
+    Ok(sources)
+}
+
+/// As [`sources`], which have [`same_types`].
+pub fn alike<'n, const N: usize>(
+    op: &'static str,
+    node: &'n Node,
+    types: &[DataType],
+    possible: &'static str,
+) -> Result<[&'n Tensor; N], Unsupported> {
+    let sources = sources(op, node)?;
+    same_types(op, node, types, possible)?;
+    Ok(sources)
 }
 
 /// At most `count` sources, and every tensor has extents and strides that can be addressed: the product of the extents and
@@ -110,10 +179,27 @@ pub fn same_shape(op: &'static str, what: &str, a: &Tensor, b: &Tensor) -> Resul
     require(op, a.same_shape(b), || format!("{what} has extents {:?}, the result {:?}; they must be equal", a.ne, b.ne))
 }
 
+/// `tensor` has the extents that are `expected`.
+pub fn has_shape(op: &'static str, what: &str, tensor: &Tensor, expected: [usize; 4]) -> Result<(), Unsupported> {
+    require(op, tensor.ne == expected, || format!("{what} has extents {:?}, not {expected:?}", tensor.ne))
+}
+
+/// The result holds `outputs` elements and behind them, for each sequence, as many states as word 0 says: `state` has the
+/// extents of one and the number of sequences.
+pub fn outputs_and_states(op: &'static str, node: &Node, outputs: usize, state: [usize; 4]) -> Result<(), Unsupported> {
+    let slots = node.params.int(0);
+    require(op, slots >= 1, || format!("{slots} states are to be kept for each sequence; at least 1 is needed"))?;
+    let states = state.into_iter().try_fold(slots.unsigned_abs() as usize, usize::checked_mul);
+    let expected = states.and_then(|states| states.checked_add(outputs));
+    let elements = node.output.elements();
+    require(op, expected == Some(elements) && node.output.is_contiguous(), || {
+        format!("the result has {elements} elements; it must hold outputs and states without gaps")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::OpParams;
     use rstest::rstest;
 
     fn node(tensor: Tensor) -> Node {

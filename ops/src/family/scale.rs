@@ -1,13 +1,6 @@
 //! SCALE: `x * scale + bias`, both parameters of the node.
 
-use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
-use super::unary::map;
-use crate::design::{Design, elementwise};
-use crate::node::Node;
-use crate::operation::{Flatten, Operation, Placement, Unsupported};
-use crate::tensor::DataType;
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Scale];
@@ -23,21 +16,9 @@ impl Operation for Scale {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 1)?;
-        let a = source(NAME, node, 0)?;
-        match a.dtype {
-            DataType::F32 | DataType::BF16 => {}
-            other => return wrong_type(NAME, "source 0", other, "f32, bf16"),
-        }
-        if node.output.dtype != a.dtype {
-            return wrong_type(NAME, "the result", node.output.dtype, "the type of source 0");
-        }
+        let [a] = alike(NAME, node, &[DataType::F32, DataType::BF16], "f32, bf16")?;
         same_shape(NAME, "source 0", a, &node.output)?;
         dense_rows(NAME, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn flatten(&self) -> Flatten {
@@ -48,8 +29,7 @@ impl Operation for Scale {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let (scale, bias) = (node.params.float(0), node.params.float(1));
         // Without a bias ggml only multiplies, which keeps the sign of zero.
         Ok(if bias == 0.0 { map(node, 1, move |x| x * scale) } else { map(node, 1, move |x| x * scale + bias) })
@@ -58,10 +38,8 @@ impl Operation for Scale {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, params, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::tensor::Tensor;
-    use rstest::rstest;
 
     #[rstest]
     fn multiplies_and_adds(

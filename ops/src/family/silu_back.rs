@@ -1,16 +1,7 @@
 //! SILU_BACK: the gradient before SILU from the gradient behind it (source 0) and what SILU was applied to (source 1).
 
-use super::cpu::element::{read, write};
 use super::cpu::exp::sigmoid;
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_piece;
-use super::rules::{addressable, dense_rows, same_shape, source, wrong_type};
-use crate::design::{Design, elementwise};
-use crate::node::Node;
-use crate::operation::{Flatten, Operation, Placement, Unsupported};
-use crate::tensor::DataType;
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&SiluBack];
@@ -26,23 +17,10 @@ impl Operation for SiluBack {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 2)?;
-        let (gradient, x) = (source(NAME, node, 0)?, source(NAME, node, 1)?);
-        if !matches!(gradient.dtype, DataType::F32 | DataType::F16) {
-            return wrong_type(NAME, "source 0", gradient.dtype, "f32, f16");
-        }
-        for (operand, tensor) in [("source 1", x), ("the result", &node.output)] {
-            if tensor.dtype != gradient.dtype {
-                return wrong_type(NAME, operand, tensor.dtype, "the type of source 0");
-            }
-        }
+        let [gradient, x] = alike(NAME, node, &[DataType::F32, DataType::F16], "f32, f16")?;
         same_shape(NAME, "source 0", gradient, &node.output)?;
         same_shape(NAME, "source 1", x, &node.output)?;
         dense_rows(NAME, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn flatten(&self) -> Flatten {
@@ -58,50 +36,27 @@ impl Operation for SiluBack {
         elementwise(NAME, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(gradient), Some(x)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
-        let out = node.output;
-        Ok(kernel(node, None, move |inputs, output| {
-            for_each_piece(
-                &out,
-                output,
-                out.elements() * 8,
-                #[inline(always)]
-                |scratch, row, start, target| {
-                    let length = target.len() / out.dtype.block_bytes();
-                    let offsets = [&gradient, &x].map(|source| row.offset(&source.tensor));
-                    let behind =
-                        read(&gradient.tensor, inputs[gradient.position], offsets[0], start, length, &mut scratch.a);
-                    let x = read(&x.tensor, inputs[x.position], offsets[1], start, length, &mut scratch.b);
-                    write(
-                        out.dtype,
-                        target,
-                        &mut scratch.out,
-                        #[inline(always)]
-                        |y| {
-                            for ((y, behind), x) in y.iter_mut().zip(behind).zip(x) {
-                                let s = sigmoid(*x);
-                                *y = behind * s * (1.0 + x * (1.0 - s));
-                            }
-                        },
-                    );
-                    Ok(())
-                },
-            )
-        }))
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let sources = arguments(node).map(|source| (source, 0));
+        Ok(map_pieces(
+            node,
+            sources,
+            8,
+            #[inline(always)]
+            |_, [behind, x], y| {
+                for ((y, behind), x) in y.iter_mut().zip(behind).zip(x) {
+                    let s = sigmoid(*x);
+                    *y = behind * s * (1.0 + x * (1.0 - s));
+                }
+            },
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::node::OpParams;
-    use crate::tensor::Tensor;
-    use rstest::rstest;
 
     #[rstest]
     fn is_the_derivative(
@@ -111,12 +66,8 @@ mod tests {
     ) {
         let (dtype, tolerance) = precision;
         let out = Tensor::contiguous(dtype, ne);
-        let mut layout = out;
-        if transposed {
-            layout = permuted(&Tensor::contiguous(dtype, [ne[1], ne[0], ne[2], ne[3]]), [1, 0, 2, 3]);
-        }
         let mut random = Random(61);
-        let gradient = Data::random(layout, &mut random);
+        let gradient = Data::random(layout(dtype, ne, transposed), &mut random);
         let points: Vec<f32> = random.floats(out.elements()).iter().map(|x| x * 20.0).collect();
         let x = Data::new(out, &points);
         let result = run(NAME, OpParams::default(), out, &[Some(&gradient), Some(&x)]).unwrap();

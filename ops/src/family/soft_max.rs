@@ -3,18 +3,9 @@
 //! `softmax(x * scale + slope(head) * mask)`, where the mask repeats over heads and batches, the slope is 1 without ALiBi,
 //! and a sink is one more element per head that takes part in the maximum and the sum only.
 
-use super::cpu::element::{read_row, write};
 use super::cpu::exp::exp;
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::cpu::sum::sum;
-use super::rules::{FLOATS, addressable, dense_rows, require, same_shape, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::Node;
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::DataType;
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::cpu::fold::sum;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&SoftMax];
@@ -32,16 +23,11 @@ impl Operation for SoftMax {
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         addressable(NAME, node, 3)?;
         let a = source(NAME, node, 0)?;
-        for (operand, tensor) in [("source 0", a), ("the result", &node.output)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        typed(NAME, "source 0", a, DataType::F32)?;
+        typed(NAME, "the result", &node.output, DataType::F32)?;
         same_shape(NAME, "source 0", a, &node.output)?;
         if let Some(mask) = node.source(1) {
-            if !FLOATS.contains(&mask.dtype) {
-                return wrong_type(NAME, "the mask", mask.dtype, "f32, f16, bf16");
-            }
+            float(NAME, "the mask", mask)?;
             let fits = mask.ne[0] == a.ne[0] && mask.ne[1] >= a.ne[1];
             let repeats = (2..4).all(|d| mask.ne[d] > 0 && a.ne[d].is_multiple_of(mask.ne[d]));
             require(NAME, fits && repeats, || {
@@ -55,16 +41,10 @@ impl Operation for SoftMax {
             require(NAME, bias <= 0.0, || format!("ALiBi (max_bias {bias}) needs a mask"))?;
         }
         if let Some(sinks) = node.source(2) {
-            if !FLOATS.contains(&sinks.dtype) {
-                return wrong_type(NAME, "the sinks", sinks.dtype, "f32, f16, bf16");
-            }
+            float(NAME, "the sinks", sinks)?;
             require(NAME, sinks.ne[0] >= a.ne[2], || format!("{} sinks given for {} heads", sinks.ne[0], a.ne[2]))?;
         }
         dense_rows(NAME, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// A mask can have more rows than are masked.
@@ -77,9 +57,8 @@ impl Operation for SoftMax {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (mask, sinks) = (Argument::of(node, 1), Argument::of(node, 2));
         let (out, scale) = (node.output, node.params.float(0));
         let slopes = slopes(node.params.float(1), out.ne[2]);
@@ -170,10 +149,8 @@ fn maximum(values: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, params, run};
+    use super::super::testing::*;
     use super::*;
-    use crate::tensor::Tensor;
-    use rstest::rstest;
 
     /// The definition in double precision.
     fn exact(x: &Data, mask: Option<&Data>, sinks: Option<&Data>, scale: f64, max_bias: f64) -> Vec<f64> {
@@ -219,7 +196,7 @@ mod tests {
         #[values(DataType::F32, DataType::F16)] mask_type: DataType,
     ) {
         let mut random = Random(61);
-        let tensor = Tensor::contiguous(DataType::F32, ne);
+        let tensor = f32s(ne);
         let x = Data::random(tensor, &mut random);
         let mask = mask.map(|ne| {
             let mut data = random.floats(ne.iter().product());
@@ -231,7 +208,7 @@ mod tests {
             }
             Data::contiguous(mask_type, ne, &data)
         });
-        let sinks = sinks.then(|| Data::random(Tensor::contiguous(DataType::F32, [ne[2], 1, 1, 1]), &mut random));
+        let sinks = sinks.then(|| Data::random(f32s([ne[2], 1, 1, 1]), &mut random));
         let expected = exact(&x, mask.as_ref(), sinks.as_ref(), 1.75, f64::from(max_bias));
         let params = params(&[(0, 1.75), (1, max_bias)]);
         let result = run(NAME, params, tensor, &[Some(&x), mask.as_ref(), sinks.as_ref()]).unwrap();
@@ -241,7 +218,7 @@ mod tests {
     #[test]
     fn a_row_without_any_allowed_element_is_not_a_number() {
         // As in ggml: there is no distribution over nothing.
-        let tensor = Tensor::contiguous(DataType::F32, [20, 2, 1, 1]);
+        let tensor = f32s([20, 2, 1, 1]);
         let x = Data::random(tensor, &mut Random(62));
         let mut mask = vec![0.0; 40];
         mask[..20].fill(f32::NEG_INFINITY);
@@ -256,14 +233,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::short_mask(Some(Tensor::contiguous(DataType::F32, [16, 3, 1, 1])), None, 0.0)]
-    #[case::narrow_mask(Some(Tensor::contiguous(DataType::F32, [15, 4, 1, 1])), None, 0.0)]
-    #[case::heads_do_not_divide(Some(Tensor::contiguous(DataType::F32, [16, 4, 4, 1])), None, 0.0)]
+    #[case::short_mask(Some(f32s([16, 3, 1, 1])), None, 0.0)]
+    #[case::narrow_mask(Some(f32s([15, 4, 1, 1])), None, 0.0)]
+    #[case::heads_do_not_divide(Some(f32s([16, 4, 4, 1])), None, 0.0)]
     #[case::integer_mask(Some(Tensor::contiguous(DataType::I32, [16, 4, 1, 1])), None, 0.0)]
     #[case::alibi_without_mask(None, None, 8.0)]
-    #[case::few_sinks(None, Some(Tensor::contiguous(DataType::F32, [5, 1, 1, 1])), 0.0)]
+    #[case::few_sinks(None, Some(f32s([5, 1, 1, 1])), 0.0)]
     fn refuses(#[case] mask: Option<Tensor>, #[case] sinks: Option<Tensor>, #[case] max_bias: f32) {
-        let x = Tensor::contiguous(DataType::F32, [16, 4, 6, 1]);
+        let x = f32s([16, 4, 6, 1]);
         let node = node(NAME, params(&[(0, 1.0), (1, max_bias)]), x, &[Some(x), mask, sinks]);
         assert!(find(NAME).check(&node).is_err());
     }

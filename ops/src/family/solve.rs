@@ -3,17 +3,8 @@
 //! Every column of the right side is a system of its own, so a row of the solution is computed for a block of columns at a
 //! time: the rows above it, each times an element of the matrix, are taken from the right side.
 
-use super::cpu::element::read;
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, vectorised};
-use super::rules::{addressable, require, same_shape, separate_rows, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
+use super::prelude::*;
 use rayon::prelude::*;
-use std::sync::Arc;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&SolveTri];
@@ -32,23 +23,13 @@ impl Operation for SolveTri {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 2)?;
-        let (a, b, out) = (source(NAME, node, 0)?, source(NAME, node, 1)?, &node.output);
-        for (operand, tensor) in [("source 0", a), ("source 1", b), ("the result", out)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        let ([a, b], out) = (f32_sources(NAME, node)?, &node.output);
         let [_, rows, second, third] = b.ne;
         require(NAME, a.ne == [rows, rows, second, third], || {
             format!("a matrix with extents {:?} does not fit {:?}; it must be square with as many rows", a.ne, b.ne)
         })?;
         same_shape(NAME, "source 1", b, out)?;
         separate_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// Nothing above the diagonal of the matrix counts.
@@ -67,11 +48,8 @@ impl Operation for SolveTri {
         Ok(rowwise(node.output.ne[2] * node.output.ne[3], arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, b] = arguments(node);
         let out = node.output;
         let blocks = out.ne[0].div_ceil(BLOCK);
         let batches = out.ne[2] * out.ne[3];
@@ -132,9 +110,8 @@ fn solve(a: &Argument, b: &Argument, inputs: &[&[u8]], batch: usize, block: usiz
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     /// A lower triangle that is not near singular; what lies above it must not be read.
     fn triangle(tensor: Tensor) -> Data {
@@ -155,13 +132,8 @@ mod tests {
         #[values(1, 5, 64, 150)] columns: usize,
         #[values(false, true)] transposed: bool,
     ) {
-        let mut shape = Tensor::contiguous(DataType::F32, [rows, rows, 3, 2]);
-        let mut right = Tensor::contiguous(DataType::F32, [columns, rows, 3, 2]);
-        let out = right;
-        if transposed {
-            shape = permuted(&shape, [1, 0, 2, 3]);
-            right = permuted(&Tensor::contiguous(DataType::F32, [rows, columns, 3, 2]), [1, 0, 2, 3]);
-        }
+        let shape = layout(DataType::F32, [rows, rows, 3, 2], transposed);
+        let (out, right) = (f32s([columns, rows, 3, 2]), layout(DataType::F32, [columns, rows, 3, 2], transposed));
         let (a, b) = (triangle(shape), Data::random(right, &mut Random(25)));
         let result = run(NAME, OpParams::default(), out, &[Some(&a), Some(&b)]).unwrap();
         // Putting the solution in gives the right side.
@@ -188,7 +160,7 @@ mod tests {
     #[case([4, 4, 1, 1], [2, 3, 1, 1])]
     #[case([3, 3, 2, 1], [2, 3, 1, 1])]
     fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4]) {
-        let [a, b] = [a, b].map(|ne| Tensor::contiguous(DataType::F32, ne));
+        let [a, b] = [a, b].map(f32s);
         assert!(find(NAME).check(&node(NAME, OpParams::default(), b, &[Some(a), Some(b)])).is_err());
     }
 }

@@ -6,16 +6,7 @@
 //!
 //! -0 equals 0. NaN has no place in ggml's order; here it comes last either way.
 
-use super::cpu::element::read_row;
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::for_each_row;
-use super::rules::{addressable, dense_rows, require, shape, source, wrong_type};
-use crate::design::{Design, select, sort};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&ArgSort, &TopK];
@@ -36,12 +27,8 @@ struct ArgSort;
 struct TopK;
 
 fn check_types(op: &'static str, a: &Tensor, out: &Tensor) -> Result<(), Unsupported> {
-    if a.dtype != DataType::F32 {
-        return wrong_type(op, "source 0", a.dtype, "f32");
-    }
-    if out.dtype != DataType::I32 {
-        return wrong_type(op, "the result", out.dtype, "i32");
-    }
+    typed(op, "source 0", a, DataType::F32)?;
+    typed(op, "the result", out, DataType::I32)?;
     require(op, i32::try_from(a.ne[0]).is_ok(), || format!("rows of {} elements have no i32 indices", a.ne[0]))?;
     dense_rows(op, out)
 }
@@ -58,18 +45,13 @@ impl Operation for ArgSort {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(ARGSORT, node, 1)?;
-        let a = source(ARGSORT, node, 0)?;
+        let [a] = sources(ARGSORT, node)?;
         check_types(ARGSORT, a, &node.output)?;
-        super::rules::same_shape(ARGSORT, "source 0", a, &node.output)?;
+        same_shape(ARGSORT, "source 0", a, &node.output)?;
         match node.params.int(0) {
             0 | 1 => Ok(()),
             other => shape(ARGSORT, format!("order {other}; possible: 0 (ascending), 1 (descending)")),
         }
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -80,9 +62,8 @@ impl Operation for ArgSort {
         sort(ARGSORT, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let (out, descending) = (node.output, node.params.int(0) == 1);
         // Comparisons per element.
         let depth = out.ne[0].max(2).ilog2() as usize;
@@ -108,16 +89,11 @@ impl Operation for TopK {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(TOP_K, node, 1)?;
-        let (a, out) = (source(TOP_K, node, 0)?, &node.output);
+        let ([a], out) = (sources(TOP_K, node)?, &node.output);
         check_types(TOP_K, a, out)?;
         require(TOP_K, out.ne[0] <= a.ne[0] && out.ne[1..] == a.ne[1..], || {
             format!("the result has extents {:?}; possible: {:?} with at most {} in a row", out.ne, a.ne, a.ne[0])
         })
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn examples(&self, dtype: DataType) -> Vec<Node> {
@@ -128,9 +104,8 @@ impl Operation for TopK {
         select(TOP_K, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let out = node.output;
         Ok(kernel(node, None, move |inputs, output| {
             for_each_row(
@@ -255,13 +230,8 @@ fn best(keys: &mut Vec<u64>, k: usize) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, find, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn order(order: i32) -> OpParams {
-        OpParams(std::array::from_fn(|word| if word == 0 { order } else { 0 }))
-    }
 
     /// The indices of each row by a stable sort of the standard library; NaN last.
     fn exact(values: &[f32], row: usize, descending: bool) -> Vec<f32> {
@@ -291,7 +261,7 @@ mod tests {
         let mut values = Random(12).floats(ne.iter().product());
         values.iter_mut().for_each(|x| *x = (*x * steps).round() / steps);
         let a = Data::contiguous(DataType::F32, ne, &values);
-        let found = run(ARGSORT, order(direction), result(ne), &[Some(&a)]).unwrap();
+        let found = run(ARGSORT, words([direction]), result(ne), &[Some(&a)]).unwrap();
         assert_eq!(found.values(), exact(&values, ne[0], direction == 1));
     }
 
@@ -330,7 +300,7 @@ mod tests {
         let values: Vec<f32> = (0..count).map(|i| special[i % special.len()]).collect();
         let a = Data::contiguous(DataType::F32, [count, 1, 1, 1], &values);
         for direction in [0, 1] {
-            let found = run(ARGSORT, order(direction), result([count, 1, 1, 1]), &[Some(&a)]).unwrap();
+            let found = run(ARGSORT, words([direction]), result([count, 1, 1, 1]), &[Some(&a)]).unwrap();
             assert_eq!(found.values(), exact(&values, count, direction == 1));
         }
         for k in [1, 3, count / 3, count] {
@@ -351,9 +321,9 @@ mod tests {
 
     #[test]
     fn any_layout_is_read() {
-        let tensor = permuted(&Tensor::contiguous(DataType::F32, [3, 9, 2, 1]), [1, 0, 2, 3]);
+        let tensor = permuted(&f32s([3, 9, 2, 1]), [1, 0, 2, 3]);
         let a = Data::random(tensor, &mut Random(14));
-        let found = run(ARGSORT, order(0), result(tensor.ne), &[Some(&a)]).unwrap();
+        let found = run(ARGSORT, words([0]), result(tensor.ne), &[Some(&a)]).unwrap();
         assert_eq!(found.values(), exact(&a.values(), 9, false));
     }
 
@@ -372,6 +342,6 @@ mod tests {
         #[case] ne: [usize; 4],
     ) {
         let (a, out) = (Tensor::contiguous(from, [8, 2, 1, 1]), Tensor::contiguous(to, ne));
-        assert!(find(op).check(&node(op, order(direction), out, &[Some(a)])).is_err());
+        assert!(find(op).check(&node(op, words([direction]), out, &[Some(a)])).is_err());
     }
 }

@@ -1,10 +1,12 @@
 //! What the tests of the families share: tensors with data, a run of one node.
 
+use super::cpu::rows::Row;
 use crate::blocks;
 use crate::node::{Node, OpParams};
 use crate::operation::Operation;
 use crate::tensor::{DataType, Tensor};
 use aie_hal::HostFunctionError;
+pub use rstest::rstest;
 
 /// A reproducible source of numbers.
 pub struct Random(pub u64);
@@ -41,13 +43,7 @@ impl Data {
         let mut bytes = vec![0xAA; tensor.span_bytes()];
         if tensor.dtype.is_quantised() {
             for (row, values) in values.chunks(tensor.ne[0]).enumerate() {
-                let [_, n1, n2, _] = tensor.ne;
-                let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
-                assert!(blocks::encode(
-                    tensor.dtype,
-                    values,
-                    &mut bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])]
-                ));
+                assert!(blocks::encode(tensor.dtype, values, &mut bytes[block_row(&tensor, row)]));
             }
         } else {
             for (index, value) in values.iter().enumerate() {
@@ -78,20 +74,11 @@ impl Data {
     pub fn values(&self) -> Vec<f32> {
         let tensor = &self.tensor;
         if tensor.dtype.is_quantised() {
-            let rows = tensor.rows();
-            return (0..rows)
-                .flat_map(|row| {
-                    let [_, n1, n2, _] = tensor.ne;
-                    let at = row % n1 * tensor.nb[1] + row / n1 % n2 * tensor.nb[2] + row / (n1 * n2) * tensor.nb[3];
-                    let mut values = vec![0.0; tensor.ne[0]];
-                    assert!(blocks::decode(
-                        tensor.dtype,
-                        &self.bytes[at..at + tensor.dtype.row_bytes(tensor.ne[0])],
-                        &mut values
-                    ));
-                    values
-                })
-                .collect();
+            let mut values = vec![0.0; tensor.elements()];
+            for (row, values) in values.chunks_mut(tensor.ne[0]).enumerate() {
+                assert!(blocks::decode(tensor.dtype, &self.bytes[block_row(tensor, row)], values));
+            }
+            return values;
         }
         (0..tensor.elements())
             .map(|index| {
@@ -116,6 +103,23 @@ impl Data {
     }
 }
 
+/// A contiguous f32 tensor.
+pub fn f32s(ne: [usize; 4]) -> Tensor {
+    Tensor::contiguous(DataType::F32, ne)
+}
+
+/// Contiguous, or with the first two dimensions exchanged in memory.
+pub fn layout(dtype: DataType, ne: [usize; 4], transposed: bool) -> Tensor {
+    let order = if transposed { [1, 0, 2, 3] } else { [0, 1, 2, 3] };
+    permuted(&Tensor::contiguous(dtype, order.map(|d| ne[d])), order)
+}
+
+/// Whole numbers between -100 and 100, which all types hold.
+pub fn integers(tensor: Tensor, random: &mut Random) -> Data {
+    let values: Vec<f32> = random.floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
+    Data::new(tensor, &values)
+}
+
 /// Byte offset of element number `index`.
 fn offset(tensor: &Tensor, index: usize) -> usize {
     let mut rest = index;
@@ -124,6 +128,12 @@ fn offset(tensor: &Tensor, index: usize) -> usize {
         rest /= tensor.ne[d];
         sum + i * tensor.nb[d]
     })
+}
+
+/// The bytes of a row of blocks.
+fn block_row(tensor: &Tensor, row: usize) -> std::ops::Range<usize> {
+    let start = Row::nth(&tensor.ne, row).offset(tensor);
+    start..start + tensor.dtype.row_bytes(tensor.ne[0])
 }
 
 /// All indices of `ne`, innermost first.
@@ -158,6 +168,28 @@ pub fn find(name: &str) -> &'static dyn Operation {
 
 pub fn node(op: &str, params: OpParams, output: Tensor, sources: &[Option<Tensor>]) -> Node {
     Node::new(op, params, output, sources.to_vec())
+}
+
+/// Asserts that the rules accept `node`, but no longer after `change`.
+pub fn assert_refused(mut node: Node, change: fn(&mut Node)) {
+    let op = find(&node.op);
+    op.check(&node).unwrap();
+    change(&mut node);
+    assert!(op.check(&node).is_err(), "{node:?}");
+}
+
+/// Asserts that every operation accepts an example with a type of `dtypes`, and that all accepted ones fit the array.
+pub fn assert_planned(operations: &[&dyn Operation], dtypes: &[DataType]) {
+    for (op, arch) in
+        operations.iter().flat_map(|op| ["aie2", "aie2p"].map(|arch| (op, crate::design::tests::arch(arch))))
+    {
+        let examples = dtypes.iter().flat_map(|dtype| op.examples(*dtype));
+        let accepted: Vec<Node> = examples.filter(|node| op.check(node).is_ok()).collect();
+        assert!(!accepted.is_empty(), "{}", op.name());
+        for node in accepted {
+            op.design(&node, &arch).unwrap();
+        }
+    }
 }
 
 /// Runs a node on shifted, hence unaligned, copies of its sources too and asserts that nothing changes.

@@ -4,88 +4,43 @@
 //! in ggml and no different here. Two have parameters: LEAKY_RELU its slope, XIELU its four coefficients. As in the C++ backend
 //! they are not part of the kernel's name.
 
-use super::cpu::element::{read, write};
 use super::cpu::erf::normal_distribution;
 use super::cpu::exp::{exp, expm1, sigmoid, sigmoid_rounded, tanh};
-use super::cpu::kernel::{Argument, kernel};
 use super::cpu::log::log;
-use super::cpu::rows::for_each_piece;
 use super::cpu::trigonometry;
-use super::rules::{addressable, dense_rows, even_rows, same_shape, source, wrong_type};
-use crate::design::{Design, elementwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Flatten, Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
-    &Unary { name: "SQR", function: Function::Sqr, types: Types::Widening },
-    &Unary { name: "SQRT", function: Function::Sqrt, types: Types::Widening },
-    &Unary { name: "LOG", function: Function::Log, types: Types::Widening },
-    &Unary { name: "SIN", function: Function::Sin, types: Types::Widening },
-    &Unary { name: "COS", function: Function::Cos, types: Types::Widening },
-    &Unary { name: "ABS", function: Function::Abs, types: Types::Widening },
-    &Unary { name: "SGN", function: Function::Sgn, types: Types::Widening },
-    &Unary { name: "NEG", function: Function::Neg, types: Types::Widening },
-    &Unary { name: "STEP", function: Function::Step, types: Types::Widening },
-    &Unary { name: "TANH", function: Function::Tanh, types: Types::Widening },
-    &Unary { name: "ELU", function: Function::Elu, types: Types::Widening },
-    &Unary { name: "RELU", function: Function::Relu, types: Types::Widening },
-    &Unary { name: "LEAKY_RELU", function: Function::LeakyRelu, types: Types::Alike },
-    &Unary { name: "SIGMOID", function: Function::Sigmoid, types: Types::Widening },
-    &Unary { name: "GELU", function: Function::Gelu, types: Types::Alike },
-    &Unary { name: "GELU_QUICK", function: Function::GeluQuick, types: Types::Alike },
-    &Unary { name: "GELU_ERF", function: Function::GeluErf, types: Types::Alike },
-    &Unary { name: "SILU", function: Function::Silu, types: Types::Alike },
-    &Unary { name: "HARDSWISH", function: Function::HardSwish, types: Types::Widening },
-    &Unary { name: "HARDSIGMOID", function: Function::HardSigmoid, types: Types::Widening },
-    &Unary { name: "EXP", function: Function::Exp, types: Types::Widening },
-    &Unary { name: "EXPM1", function: Function::Expm1, types: Types::Widening },
-    &Unary { name: "SOFTPLUS", function: Function::SoftPlus, types: Types::Widening },
-    &Unary { name: "XIELU", function: Function::Xielu, types: Types::Widening },
-    &Unary { name: "FLOOR", function: Function::Floor, types: Types::Widening },
-    &Unary { name: "CEIL", function: Function::Ceil, types: Types::Widening },
-    &Unary { name: "ROUND", function: Function::Round, types: Types::Widening },
-    &Unary { name: "TRUNC", function: Function::Trunc, types: Types::Widening },
+    &Unary { name: "SQR", types: Types::Widening, kernel: |node| map(node, 1, |x| x * x) },
+    &Unary { name: "SQRT", types: Types::Widening, kernel: |node| map(node, 2, f32::sqrt) },
+    &Unary { name: "LOG", types: Types::Widening, kernel: |node| map(node, 16, |x| log(x.into()) as f32) },
+    &Unary { name: "SIN", types: Types::Widening, kernel: |node| map_runs(node, 16, trigonometry::sin) },
+    &Unary { name: "COS", types: Types::Widening, kernel: |node| map_runs(node, 16, trigonometry::cos) },
+    &Unary { name: "ABS", types: Types::Widening, kernel: |node| map(node, 1, f32::abs) },
+    &Unary { name: "SGN", types: Types::Widening, kernel: |node| map(node, 1, sgn) },
+    &Unary { name: "NEG", types: Types::Widening, kernel: |node| map(node, 1, |x| -x) },
+    &Unary { name: "STEP", types: Types::Widening, kernel: |node| map(node, 1, |x| if x > 0.0 { 1.0 } else { 0.0 }) },
+    &Unary { name: "TANH", types: Types::Widening, kernel: |node| map(node, 8, tanh) },
+    &Unary { name: "ELU", types: Types::Widening, kernel: |node| map(node, 8, elu) },
+    &Unary { name: "RELU", types: Types::Widening, kernel: |node| map(node, 1, relu) },
+    &Unary { name: "LEAKY_RELU", types: Types::Alike, kernel: leaky_relu },
+    &Unary { name: "SIGMOID", types: Types::Widening, kernel: |node| map(node, 8, sigmoid_rounded) },
+    &Unary { name: "GELU", types: Types::Alike, kernel: |node| map(node, 8, gelu) },
+    &Unary { name: "GELU_QUICK", types: Types::Alike, kernel: |node| map(node, 8, gelu_quick) },
+    &Unary { name: "GELU_ERF", types: Types::Alike, kernel: |node| map(node, 16, gelu_erf) },
+    &Unary { name: "SILU", types: Types::Alike, kernel: |node| map(node, 8, silu) },
+    &Unary { name: "HARDSWISH", types: Types::Widening, kernel: |node| map(node, 2, |x| x * hard_sigmoid(x)) },
+    &Unary { name: "HARDSIGMOID", types: Types::Widening, kernel: |node| map(node, 2, hard_sigmoid) },
+    &Unary { name: "EXP", types: Types::Widening, kernel: |node| map(node, 8, exp) },
+    &Unary { name: "EXPM1", types: Types::Widening, kernel: |node| map(node, 8, expm1) },
+    &Unary { name: "SOFTPLUS", types: Types::Widening, kernel: |node| map(node, 16, softplus) },
+    &Unary { name: "XIELU", types: Types::Widening, kernel: xielu },
+    &Unary { name: "FLOOR", types: Types::Widening, kernel: |node| map(node, 1, f32::floor) },
+    &Unary { name: "CEIL", types: Types::Widening, kernel: |node| map(node, 1, f32::ceil) },
+    &Unary { name: "ROUND", types: Types::Widening, kernel: |node| map(node, 1, f32::round) },
+    &Unary { name: "TRUNC", types: Types::Widening, kernel: |node| map(node, 1, f32::trunc) },
 ];
-
-#[derive(Debug, Clone, Copy)]
-enum Function {
-    Sqr,
-    Sqrt,
-    Log,
-    Sin,
-    Cos,
-    Abs,
-    Sgn,
-    Neg,
-    Step,
-    Tanh,
-    Elu,
-    Relu,
-    LeakyRelu,
-    Sigmoid,
-    /// GELU by a tanh.
-    Gelu,
-    /// GELU by a sigmoid.
-    GeluQuick,
-    /// GELU by the error function.
-    GeluErf,
-    Silu,
-    HardSwish,
-    HardSigmoid,
-    Exp,
-    Expm1,
-    SoftPlus,
-    Xielu,
-    Floor,
-    Ceil,
-    /// Halves away from zero.
-    Round,
-    Trunc,
-}
 
 /// Which results a source may have, by the type switches of ggml's CPU functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,8 +54,8 @@ enum Types {
 #[derive(Debug)]
 struct Unary {
     name: &'static str,
-    function: Function,
     types: Types,
+    kernel: fn(&Node) -> Arc<dyn HostFunction>,
 }
 
 /// `x` if positive, else 0; NaN becomes 0, as in ggml.
@@ -166,29 +121,36 @@ fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { y }
 }
 
-/// The coefficients of XIELU as ggml keeps them, in words 1 to 4.
-#[derive(Debug, Clone, Copy)]
-struct Xielu {
-    negative: f32,
-    positive: f32,
-    beta: f32,
-    eps: f32,
+/// A parabola above zero, a shifted exponential below; ggml keeps the coefficients in words 1 to 4.
+fn xielu(node: &Node) -> Arc<dyn HostFunction> {
+    let [negative, positive, beta, eps] = [1, 2, 3, 4].map(|word| node.params.float(word));
+    map(node, 8, move |x| {
+        let above = positive * x * x + beta * x;
+        let least = if x < eps { x } else { eps };
+        let below = (expm1(least) - x) * negative + beta * x;
+        if x > 0.0 { above } else { below }
+    })
 }
 
-impl Xielu {
-    fn new(params: &OpParams) -> Self {
-        let [negative, positive, beta, eps] = [1, 2, 3, 4].map(|word| params.float(word));
-        Self { negative, positive, beta, eps }
-    }
+/// `x` if positive, else the first parameter times it.
+fn leaky_relu(node: &Node) -> Arc<dyn HostFunction> {
+    let slope = node.params.float(0);
+    map(node, 1, move |x| relu(x) + slope * if x < 0.0 { x } else { 0.0 })
+}
 
-    /// A parabola above zero, a shifted exponential below.
-    #[inline(always)]
-    fn at(self, x: f32) -> f32 {
-        let above = self.positive * x * x + self.beta * x;
-        let least = if x < self.eps { x } else { self.eps };
-        let below = (expm1(least) - x) * self.negative + self.beta * x;
-        if x > 0.0 { above } else { below }
-    }
+/// As [`map`], with a function that is given whole runs of elements: the result's, which it fills, and the source's.
+fn map_runs<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(&mut [f32], &[f32]) + Send + Sync + 'static,
+{
+    let sources = arguments(node).map(|a| (a, 0));
+    map_pieces(
+        node,
+        sources,
+        cost,
+        #[inline(always)]
+        move |_, [x], y| function(y, x),
+    )
 }
 
 impl Operation for Unary {
@@ -198,8 +160,7 @@ impl Operation for Unary {
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{BF16, F16, F32};
-        addressable(self.name, node, 1)?;
-        let a = source(self.name, node, 0)?;
+        let [a] = sources(self.name, node)?;
         match (a.dtype, node.output.dtype) {
             (F32, F32) | (F16, F16) | (BF16, BF16) => {}
             (F16 | BF16, F32) if self.types == Types::Widening => {}
@@ -207,15 +168,11 @@ impl Operation for Unary {
             (x, _) => return wrong_type(self.name, "source 0", x, "f32, f16, bf16"),
         }
         same_shape(self.name, "source 0", a, &node.output)?;
-        if matches!(self.function, Function::LeakyRelu) {
+        if self.name == "LEAKY_RELU" {
             even_rows(self.name, "source 0", a)?;
             even_rows(self.name, "the result", &node.output)?;
         }
         dense_rows(self.name, &node.output)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     fn flatten(&self) -> Flatten {
@@ -228,9 +185,9 @@ impl Operation for Unary {
 
     fn nameless_params<'a>(&self, params: &'a OpParams) -> &'a [i32] {
         // The first word of ggml's unary operations is the number of the function, which the name says.
-        match self.function {
-            Function::LeakyRelu => &params.0[..1],
-            Function::Xielu => &params.0[1..5],
+        match self.name {
+            "LEAKY_RELU" => &params.0[..1],
+            "XIELU" => &params.0[1..5],
             _ => &[],
         }
     }
@@ -239,104 +196,15 @@ impl Operation for Unary {
         elementwise(self.name, node, arch)
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        // Costs are the work per element, an addition being 1.
-        Ok(match self.function {
-            Function::Sqr => map(node, 1, |x| x * x),
-            Function::Sqrt => map(node, 2, f32::sqrt),
-            Function::Log => map(node, 16, |x| log(x.into()) as f32),
-            Function::Sin => map_runs(node, 16, trigonometry::sin),
-            Function::Cos => map_runs(node, 16, trigonometry::cos),
-            Function::Abs => map(node, 1, f32::abs),
-            Function::Sgn => map(node, 1, sgn),
-            Function::Neg => map(node, 1, |x| -x),
-            Function::Step => map(node, 1, |x| if x > 0.0 { 1.0 } else { 0.0 }),
-            Function::Tanh => map(node, 8, tanh),
-            Function::Elu => map(node, 8, elu),
-            Function::Relu => map(node, 1, relu),
-            Function::LeakyRelu => {
-                let slope = node.params.float(0);
-                map(node, 1, move |x| relu(x) + slope * if x < 0.0 { x } else { 0.0 })
-            }
-            Function::Sigmoid => map(node, 8, sigmoid_rounded),
-            Function::Gelu => map(node, 8, gelu),
-            Function::GeluQuick => map(node, 8, gelu_quick),
-            Function::GeluErf => map(node, 16, gelu_erf),
-            Function::Silu => map(node, 8, silu),
-            Function::HardSwish => map(node, 2, |x| x * hard_sigmoid(x)),
-            Function::HardSigmoid => map(node, 2, hard_sigmoid),
-            Function::Exp => map(node, 8, exp),
-            Function::Expm1 => map(node, 8, expm1),
-            Function::SoftPlus => map(node, 16, softplus),
-            Function::Xielu => {
-                let xielu = Xielu::new(&node.params);
-                map(node, 8, move |x| xielu.at(x))
-            }
-            Function::Floor => map(node, 1, f32::floor),
-            Function::Ceil => map(node, 1, f32::ceil),
-            Function::Round => map(node, 1, f32::round),
-            Function::Trunc => map(node, 1, f32::trunc),
-        })
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        Ok((self.kernel)(node))
     }
-}
-
-/// A kernel that applies `function` to each element of source 0, which the operation's check has found. `cost` is the
-/// work per element.
-pub(super) fn map<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
-where
-    F: Fn(f32) -> f32 + Copy + Send + Sync + 'static,
-{
-    map_runs(
-        node,
-        cost,
-        #[inline(always)]
-        move |y, x| {
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = function(*x);
-            }
-        },
-    )
-}
-
-/// As [`map`], with a function that is given whole runs of elements: the result's, which it fills, and the source's.
-fn map_runs<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
-where
-    F: Fn(&mut [f32], &[f32]) + Copy + Send + Sync + 'static,
-{
-    let Some(mut a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
-    let mut out = node.output;
-    if a.tensor.is_contiguous() && out.is_contiguous() {
-        let ne = [out.elements(), 1, 1, 1];
-        (a.tensor, out) = (Tensor::contiguous(a.tensor.dtype, ne), Tensor::contiguous(out.dtype, ne));
-    }
-    kernel(node, None, move |inputs, output| {
-        for_each_piece(
-            &out,
-            output,
-            out.elements() * cost,
-            #[inline(always)]
-            |scratch, row, start, target| {
-                let length = target.len() / out.dtype.block_bytes();
-                let x = read(&a.tensor, inputs[a.position], row.offset(&a.tensor), start, length, &mut scratch.a);
-                write(
-                    out.dtype,
-                    target,
-                    &mut scratch.out,
-                    #[inline(always)]
-                    |y| function(y, x),
-                );
-                Ok(())
-            },
-        )
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, params, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     /// LEAKY_RELU reads the first word, XIELU the others.
     fn parameters() -> OpParams {
@@ -432,7 +300,7 @@ mod tests {
 
     #[test]
     fn halves_are_rounded_away_from_zero() {
-        let tensor = Tensor::contiguous(DataType::F32, [6, 1, 1, 1]);
+        let tensor = f32s([6, 1, 1, 1]);
         let source = Data::new(tensor, &[-2.5, -0.5, 0.5, 1.5, 0.499_999_97, 8_388_609.0]);
         let result = run("ROUND", OpParams::default(), tensor, &[Some(&source)]).unwrap();
         assert_eq!(result.values(), [-3.0, -1.0, 1.0, 2.0, 0.0, 8_388_609.0]);
@@ -447,7 +315,7 @@ mod tests {
     #[case("LEAKY_RELU", false)]
     fn some_widen(#[case] op: &str, #[case] widens: bool) {
         let a = Tensor::contiguous(DataType::F16, [8, 1, 1, 1]);
-        let out = Tensor::contiguous(DataType::F32, [8, 1, 1, 1]);
+        let out = f32s([8, 1, 1, 1]);
         assert_eq!(find(op).check(&node(op, OpParams::default(), out, &[Some(a)])).is_ok(), widens);
     }
 }

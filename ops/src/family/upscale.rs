@@ -4,16 +4,7 @@
 //! Every mode works along rows and columns apart: what a column of the result takes from the source, a few places and their
 //! weights, is the same in all rows. It is worked out once for each direction. The outer two dimensions take the nearest.
 
-use super::cpu::element::{load_one, write};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_row};
-use super::rules::{addressable, dense_rows, require, source, wrong_type};
-use crate::design::{Design, rowwise};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Upscale];
@@ -56,13 +47,7 @@ impl Operation for Upscale {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(NAME, node, 1)?;
-        let (a, out) = (source(NAME, node, 0)?, &node.output);
-        for (operand, tensor) in [("source 0", a), ("the result", out)] {
-            if tensor.dtype != DataType::F32 {
-                return wrong_type(NAME, operand, tensor.dtype, "f32");
-            }
-        }
+        let ([a], out) = (f32_sources(NAME, node)?, &node.output);
         require(NAME, Mode::of(node).is_some(), || {
             let mode = node.params.int(0);
             format!(
@@ -73,10 +58,6 @@ impl Operation for Upscale {
             format!("a source with extents {:?} has no elements to make {:?} of", a.ne, out.ne)
         })?;
         dense_rows(NAME, out)
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// The nearest elements of a smaller image are not all.
@@ -94,9 +75,8 @@ impl Operation for Upscale {
         Ok(rowwise(node.output.rows(), arch))
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let Some(a) = Argument::of(node, 0) else { unreachable!("check finds the source") };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a] = arguments(node);
         let out = node.output;
         let [columns, rows, third, fourth] = directions(node, &a.tensor).unwrap_or_default();
         let work = out.elements().saturating_mul(columns.first().map_or(1, Vec::len) * 4);
@@ -186,17 +166,12 @@ fn taps(mode: Mode, i: usize, scale: f32, middle: f32, extent: usize) -> Taps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, indices, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
-
-    fn mode(word: i32) -> OpParams {
-        OpParams(std::array::from_fn(|index| if index == 0 { word } else { 0 }))
-    }
 
     fn row(values: &[f32], to: usize, word: i32) -> Vec<f32> {
         let a = Data::contiguous(DataType::F32, [values.len(), 1, 1, 1], values);
-        run(NAME, mode(word), Tensor::contiguous(DataType::F32, [to, 1, 1, 1]), &[Some(&a)]).unwrap().values()
+        run(NAME, words([word]), f32s([to, 1, 1, 1]), &[Some(&a)]).unwrap().values()
     }
 
     #[test]
@@ -215,8 +190,8 @@ mod tests {
     fn constants_stay_and_outer_dimensions_repeat() {
         for word in [0, 1, 2, 1 | ALIGN_CORNERS, 2 | ALIGN_CORNERS, 1 | ANTI_ALIAS] {
             let a = Data::contiguous(DataType::F32, [5, 7, 2, 1], &[[2.5; 35], [-1.0; 35]].concat());
-            let out = Tensor::contiguous(DataType::F32, [12, 3, 4, 2]);
-            let found = run(NAME, mode(word), out, &[Some(&a)]).unwrap();
+            let out = f32s([12, 3, 4, 2]);
+            let found = run(NAME, words([word]), out, &[Some(&a)]).unwrap();
             let exact = indices(out.ne).map(|[_, _, c, _]| if c < 2 { 2.5 } else { -1.0 });
             assert_close(&found.values(), exact, 1e-5);
         }
@@ -230,14 +205,11 @@ mod tests {
             let t = x - x.floor();
             if word == 1 { x } else { x.floor() + ((t - 1.5) * t + 1.5) * t }
         };
-        let mut layout = Tensor::contiguous(DataType::F32, [8, 6, 1, 1]);
-        if transposed {
-            layout = permuted(&Tensor::contiguous(DataType::F32, [6, 8, 1, 1]), [1, 0, 2, 3]);
-        }
+        let layout = layout(DataType::F32, [8, 6, 1, 1], transposed);
         let values: Vec<f32> = indices(layout.ne).map(|[i, j, ..]| 3.0 * i as f32 - 2.0 * j as f32).collect();
         let a = Data::new(layout, &values);
-        let out = Tensor::contiguous(DataType::F32, [24, 12, 1, 1]);
-        let found = run(NAME, mode(word), out, &[Some(&a)]).unwrap().values();
+        let out = f32s([24, 12, 1, 1]);
+        let found = run(NAME, words([word]), out, &[Some(&a)]).unwrap().values();
         for ([i, j, ..], found) in indices(out.ne).zip(found) {
             if (5..19).contains(&i) && (4..8).contains(&j) {
                 let (x, y) = (place((i as f64 + 0.5) / 3.0 - 0.5), place((j as f64 + 0.5) / 2.0 - 0.5));
@@ -248,8 +220,8 @@ mod tests {
 
     #[test]
     fn directions_are_independent() {
-        let a = Data::random(Tensor::contiguous(DataType::F32, [4, 5, 1, 1]), &mut Random(35));
-        let both = run(NAME, mode(1), Tensor::contiguous(DataType::F32, [9, 5, 1, 1]), &[Some(&a)]).unwrap().values();
+        let a = Data::random(f32s([4, 5, 1, 1]), &mut Random(35));
+        let both = run(NAME, words([1]), f32s([9, 5, 1, 1]), &[Some(&a)]).unwrap().values();
         for (from, to) in a.values().chunks(4).zip(both.chunks(9)) {
             assert_close(to, row(from, 9, 1).into_iter().map(f64::from), 1e-6);
         }
@@ -261,6 +233,6 @@ mod tests {
     #[case::halves(0, DataType::F16)]
     fn refuses(#[case] word: i32, #[case] dtype: DataType) {
         let (a, out) = (Tensor::contiguous(dtype, [4, 4, 1, 1]), Tensor::contiguous(dtype, [8, 8, 1, 1]));
-        assert!(find(NAME).check(&node(NAME, mode(word), out, &[Some(a)])).is_err());
+        assert!(find(NAME).check(&node(NAME, words([word]), out, &[Some(a)])).is_err());
     }
 }

@@ -4,20 +4,13 @@
 //! bytes; its extents are those of source 1 (ggml.h). Word 4 says that source 0 already lies in the memory of the result,
 //! which makes no difference to the values.
 
-use super::cpu::element::{read_row, store};
-use super::cpu::kernel::{Argument, kernel};
-use super::cpu::rows::{Row, for_each_piece, vectorised};
-use super::moving::copy_run;
-use super::rules::{addressable, require, same_shape, separate_rows, source, wrong_type};
-use crate::design::{Design, Movement, elementwise, movement, whole_words};
-use crate::node::{Node, OpParams};
-use crate::operation::{Operation, Placement, Unsupported};
-use crate::tensor::{DataType, Tensor};
-use aie_hal::{Arch, HostFunction};
-use std::sync::Arc;
+use super::prelude::*;
 
 /// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Window { name: "SET", adds: false }, &Window { name: "ACC", adds: true }];
+
+/// Types of SET; ACC adds the first only.
+const WORDS: &[DataType] = &[DataType::F32, DataType::I32];
 
 #[derive(Debug)]
 struct Window {
@@ -32,7 +25,7 @@ impl Window {
         let (b, out) = (source(self.name, node, 1)?, &node.output);
         let [second, third, fourth, offset] = std::array::from_fn(|word| usize::try_from(node.params.int(word)));
         let (Ok(second), Ok(third), Ok(fourth), Ok(offset)) = (second, third, fourth, offset) else {
-            return super::rules::shape(self.name, "a stride or the offset is negative");
+            return shape(self.name, "a stride or the offset is negative");
         };
         let part = Tensor { dtype: out.dtype, ne: b.ne, nb: [out.dtype.block_bytes(), second, third, fourth] };
         // Both have been found to be addressable; strides are below 2^31, so the span can be computed.
@@ -54,28 +47,13 @@ impl Operation for Window {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        addressable(self.name, node, 2)?;
-        let (a, b, out) = (source(self.name, node, 0)?, source(self.name, node, 1)?, &node.output);
-        match a.dtype {
-            DataType::F32 => {}
-            DataType::I32 if !self.adds => {}
-            other if self.adds => return wrong_type(self.name, "source 0", other, "f32"),
-            other => return wrong_type(self.name, "source 0", other, "f32, i32"),
-        }
-        for (operand, tensor) in [("source 1", b), ("the result", out)] {
-            if tensor.dtype != a.dtype {
-                return wrong_type(self.name, operand, tensor.dtype, "the type of source 0");
-            }
-        }
+        let (types, possible) = if self.adds { (&WORDS[..1], "f32") } else { (WORDS, "f32, i32") };
+        let ([a, _], out) = (alike(self.name, node, types, possible)?, &node.output);
         same_shape(self.name, "source 0", a, out)?;
         require(self.name, out.is_contiguous(), || {
             format!("the result has strides {:?}; it must be contiguous", out.nb)
         })?;
         self.part(node).map(|_| ())
-    }
-
-    fn placement(&self, _: &Node) -> Placement {
-        Placement::Array
     }
 
     /// What is replaced need not be read, and in place nothing of source 0.
@@ -105,11 +83,8 @@ impl Operation for Window {
         movement(self.name, node, arch, Movement { parts: 2, passes: 1 })
     }
 
-    fn reference(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        self.check(node)?;
-        let (Some(a), Some(b)) = (Argument::of(node, 0), Argument::of(node, 1)) else {
-            unreachable!("check finds both sources");
-        };
+    fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
+        let [a, b] = arguments(node);
         let (out, adds, (part, offset)) = (node.output, self.adds, self.part(node)?);
         let row_bytes = part.dtype.row_bytes(part.ne[0]);
         Ok(kernel(node, None, move |inputs, output| {
@@ -156,19 +131,13 @@ impl Operation for Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+    use super::super::testing::*;
     use super::*;
-    use rstest::rstest;
 
     fn window(strides: [usize; 3], offset: usize, inplace: bool) -> OpParams {
         let [second, third, fourth] = strides;
         let words = [second, third, fourth, offset, usize::from(inplace)];
         OpParams(std::array::from_fn(|word| words.get(word).map_or(0, |word| *word as i32)))
-    }
-
-    fn integers(tensor: Tensor, seed: u64) -> Data {
-        let values: Vec<f32> = Random(seed).floats(tensor.elements()).iter().map(|x| (x * 100.0).round()).collect();
-        Data::new(tensor, &values)
     }
 
     #[rstest]
@@ -180,13 +149,10 @@ mod tests {
         #[values(false, true)] transposed: bool,
     ) {
         let (name, dtype) = op;
-        let (whole, [n0, n1, n2, n3]) = (Tensor::contiguous(dtype, shapes.0), shapes.1);
-        let a = integers(whole, 22);
-        let mut part = Tensor::contiguous(dtype, shapes.1);
-        if transposed {
-            part = permuted(&Tensor::contiguous(dtype, [n1, n0, n2, n3]), [1, 0, 2, 3]);
-        }
-        let b = integers(part, 23);
+        let (whole, [n0, n1, n2, _]) = (Tensor::contiguous(dtype, shapes.0), shapes.1);
+        let a = integers(whole, &mut Random(22));
+        let part = layout(dtype, shapes.1, transposed);
+        let b = integers(part, &mut Random(23));
         let [_, second, third, fourth] = whole.nb;
         let params = window([second, third, fourth], offset, transposed);
         let result = run(name, params, whole, &[Some(&a), Some(&b)]).unwrap();

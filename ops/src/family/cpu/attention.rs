@@ -15,10 +15,8 @@
 mod few;
 mod half;
 mod mask;
+mod matmul;
 mod panel;
-mod product;
-#[cfg(test)]
-mod tests;
 mod tile;
 
 use super::exp::exp;
@@ -38,21 +36,11 @@ const SMALLEST_PART: usize = 2 * BLOCK;
 /// Below this many multiply-adds the calling thread works alone.
 const PARALLEL_WORK: usize = 512 * 1024;
 
-/// How values lie in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueLayout {
-    /// A row per key: extents head size, keys, heads, batch. Any type.
-    Rows,
-    /// A row per element of the head, running along the keys: extents keys, head size, heads, batch. Not quantised. This is
-    /// how llama.cpp keeps values when it does not use FLASH_ATTN_EXT.
-    Transposed,
-}
-
 /// One attention: tensors, whose rows have no gaps but may lie anywhere, and parameters.
 ///
-/// Requirements, which the caller has checked: q f32 `[dk, tokens, heads, batch]`; k `[dk, keys, k heads, k batch]` and v (see
-/// [`ValueLayout`]) in f32, f16, bf16 or any quantised type; the heads and batches of k and v divide those of q,
-/// head h uses head h / (heads / k heads); mask f32, f16 or bf16 `[>= keys, >= tokens, m2, m3]`, repeated over heads and batch;
+/// Requirements, which the caller has checked: q f32 `[dk, tokens, heads, batch]`; k `[dk, keys, k heads, k batch]` and v
+/// `[dv, keys, v heads, v batch]` in f32, f16, bf16 or any quantised type; the heads and batches of k and v divide those of q,
+/// head h uses head h / (heads / k heads); mask f16 `[>= keys, >= tokens, m2, m3]`, repeated over heads and batch;
 /// sinks f32 `[>= heads]` without gaps. dk, heads and batch are not 0.
 ///
 /// The weight of a key is the softmax over the keys of `cap(q.k scale) + slope(head) mask`, where `cap(x)` is
@@ -66,8 +54,6 @@ pub struct Attention {
     pub k: Tensor,
     /// Values.
     pub v: Tensor,
-    /// How they lie.
-    pub layout: ValueLayout,
     /// Added to the scores.
     pub mask: Option<Tensor>,
     /// Factor of the scores.
@@ -94,14 +80,6 @@ pub struct Sources<'a> {
 }
 
 impl Attention {
-    /// Elements of a value, and of a row of the result.
-    pub fn value_size(&self) -> usize {
-        match self.layout {
-            ValueLayout::Rows => self.v.ne[0],
-            ValueLayout::Transposed => self.v.ne[1],
-        }
-    }
-
     /// ALiBi's slope of a head.
     fn slope(&self, head: usize) -> f32 {
         if self.max_bias <= 0.0 {
@@ -130,7 +108,7 @@ impl Attention {
     /// [`HostFunctionError::Data`], naming `kernel`, when rows of keys or values are not whole blocks.
     pub fn run(&self, kernel: &str, sources: Sources, output: &mut [u8]) -> Result<(), HostFunctionError> {
         let [dk, tokens, heads, batch] = self.q.ne;
-        let (keys, dv, group) = (self.k.ne[1], self.value_size(), self.group());
+        let (keys, dv, group) = (self.k.ne[1], self.v.ne[0], self.group());
         let groups = heads / group;
         let quantised = self.k.dtype.is_quantised() || self.v.dtype.is_quantised();
         let tile_rows = if quantised { TILE_ROWS_QUANTISED } else { TILE_ROWS };

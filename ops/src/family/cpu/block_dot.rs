@@ -78,35 +78,11 @@ fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&
     let mut odd = even;
     let (pairs, last) = row.as_chunks::<2>();
     for (pair, blocks) in pairs.iter().enumerate() {
-        block_times::<S, F, C>(
-            simd,
-            &blocks[0],
-            columns.map(
-                #[inline(always)]
-                |column| &column[2 * pair],
-            ),
-            &mut even,
-        );
-        block_times::<S, F, C>(
-            simd,
-            &blocks[1],
-            columns.map(
-                #[inline(always)]
-                |column| &column[2 * pair + 1],
-            ),
-            &mut odd,
-        );
+        block_times::<S, F, C>(simd, &blocks[0], each(columns, 2 * pair), &mut even);
+        block_times::<S, F, C>(simd, &blocks[1], each(columns, 2 * pair + 1), &mut odd);
     }
     if let [block] = last {
-        block_times::<S, F, C>(
-            simd,
-            block,
-            columns.map(
-                #[inline(always)]
-                |column| &column[count - 1],
-            ),
-            &mut even,
-        );
+        block_times::<S, F, C>(simd, block, each(columns, count - 1), &mut even);
     }
     let mut result = [[0.0; 1]; C];
     for j in 0..C {
@@ -114,6 +90,15 @@ fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&
         result[j][0] = simd.reduce_sum_f32s(sum);
     }
     result
+}
+
+/// Run `index` of each column.
+#[inline(always)]
+fn each<V, const C: usize>(columns: [&[V]; C], index: usize) -> [&V; C] {
+    columns.map(
+        #[inline(always)]
+        |column| &column[index],
+    )
 }
 
 /// Adds the products of a block. Blocks are multiples of twice every register's length: nothing is left over.

@@ -54,7 +54,8 @@ pub fn load(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
     true
 }
 
-fn load_f16(source: &[u8], target: &mut [f32]) {
+/// f16 elements, at any alignment.
+pub fn load_f16(source: &[u8], target: &mut [f32]) {
     let source = &source[..target.len() * 2];
     match bytemuck::try_cast_slice::<u8, u16>(source) {
         Ok(bits) => bits.reinterpret_cast::<half::f16>().convert_to_f32_slice(target),
@@ -116,6 +117,19 @@ pub fn load_one(dtype: DataType, source: &[u8]) -> f32 {
         DataType::F16 => half::f16::from_le_bytes([source[0], source[1]]).to_f32(),
         _ => i32::from_le_bytes([source[0], source[1], source[2], source[3]]) as f32,
     }
+}
+
+/// A row of `tensor` that starts at `source`, as [`load`]: rows of plain types may have gaps.
+#[inline(always)]
+pub fn load_row(tensor: &Tensor, source: &[u8], target: &mut [f32]) -> bool {
+    let (dtype, stride) = (tensor.dtype, tensor.nb[0]);
+    if dtype.is_quantised() || target.len() == 1 || stride == dtype.block_bytes() {
+        return load(dtype, source, target);
+    }
+    for (i, value) in target.iter_mut().enumerate() {
+        *value = load_one(dtype, &source[i * stride..]);
+    }
+    true
 }
 
 /// `length` elements of plain type from element `start` of the row at `offset`: borrowed when the row is aligned f32 without

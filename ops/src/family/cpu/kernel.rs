@@ -20,7 +20,8 @@ struct Input {
 struct Reference<F> {
     name: String,
     inputs: Vec<Input>,
-    output_bytes: usize,
+    /// Bytes of each output.
+    outputs: Vec<usize>,
     body: F,
 }
 
@@ -32,7 +33,7 @@ impl<F> Debug for Reference<F> {
 
 impl<F> HostFunction for Reference<F>
 where
-    F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync,
+    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync,
 {
     fn name(&self) -> &str {
         &self.name
@@ -42,10 +43,19 @@ where
         self.inputs.len()
     }
 
+    fn output_count(&self) -> usize {
+        self.outputs.len()
+    }
+
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
+        self.run_all(inputs, &mut [output])
+    }
+
+    fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
         let wrong = |reason| Err(HostFunctionError::Arguments { kernel: self.name.clone(), reason });
-        if inputs.len() != self.inputs.len() {
-            return wrong(format!("expected {} inputs, given {}", self.inputs.len(), inputs.len()));
+        let (expected, given) = ([self.inputs.len(), self.outputs.len()], [inputs.len(), outputs.len()]);
+        if given != expected {
+            return wrong(format!("expected {expected:?} inputs and outputs, given {given:?}"));
         }
         for (expected, given) in self.inputs.iter().zip(inputs) {
             if given.len() < expected.bytes {
@@ -53,14 +63,19 @@ where
                 return wrong(format!("source {slot} needs {bytes} bytes, given {length}"));
             }
         }
-        if output.len() < self.output_bytes {
-            return wrong(format!("the result needs {} bytes, given {}", self.output_bytes, output.len()));
+        let mut cut = Vec::with_capacity(outputs.len());
+        for (bytes, output) in self.outputs.iter().zip(outputs) {
+            let given = output.len();
+            match output.get_mut(..*bytes) {
+                Some(output) => cut.push(output),
+                None => return wrong(format!("the result needs {bytes} bytes, given {given}")),
+            }
         }
-        if self.output_bytes == 0 {
+        if self.outputs.iter().all(|bytes| *bytes == 0) {
             return Ok(());
         }
         join_pool();
-        (self.body)(inputs, &mut output[..self.output_bytes])
+        (self.body)(inputs, &mut cut)
     }
 }
 
@@ -71,12 +86,26 @@ pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFun
 where
     F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
+    reference(node, unread, vec![node.output.span_bytes()], move |inputs, outputs| body(inputs, outputs[0]))
+}
+
+/// As [`kernel`], for a node with further outputs, which `body` gets in order.
+pub fn kernel_of_all<F>(node: &Node, body: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
+{
+    reference(node, None, node.outputs().map(Tensor::span_bytes).collect(), body)
+}
+
+fn reference<F>(node: &Node, unread: Option<usize>, outputs: Vec<usize>, body: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
+{
     let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
         let source = source.as_ref()?;
         Some(Input { bytes: if unread == Some(slot) { 0 } else { source.span_bytes() }, slot })
     });
-    let inputs = inputs.collect();
-    Arc::new(Reference { name: node.op.clone(), inputs, output_bytes: node.output.span_bytes(), body })
+    Arc::new(Reference { name: node.op.clone(), inputs: inputs.collect(), outputs, body })
 }
 
 /// The input that source `slot` becomes: holes take no place.
@@ -107,4 +136,9 @@ impl Argument {
     pub fn of(node: &Node, slot: usize) -> Option<Self> {
         Some(Self { position: position(node, slot)?, tensor: *node.source(slot)? })
     }
+}
+
+/// The first `N` sources of a node whose operation's `check` found that they are there.
+pub fn arguments<const N: usize>(node: &Node) -> [Argument; N] {
+    std::array::from_fn(|slot| Argument::of(node, slot).expect("check finds the sources"))
 }

@@ -1,11 +1,6 @@
-use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+use super::super::testing::*;
 use super::*;
 use crate::design::tests::arch;
-use rstest::rstest;
-
-fn f32s(ne: [usize; 4]) -> Tensor {
-    Tensor::contiguous(DataType::F32, ne)
-}
 
 /// Extents of a network.
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +23,7 @@ const SMALL: Shape =
 
 impl Shape {
     fn params(&self) -> OpParams {
-        let mut params = OpParams::default();
-        params.0[0] = i32::try_from(self.slots).unwrap();
-        params
+        words([i32::try_from(self.slots).unwrap()])
     }
 
     fn output(&self) -> Tensor {
@@ -152,10 +145,7 @@ fn states_for_which_there_is_no_token_keep_their_bytes() {
 #[case::state(|node: &mut Node| node.sources[5] = Some(f32s([16, 16, 4, 1])))]
 #[case::output(|node: &mut Node| node.output = f32s([64, 7, 1, 1]))]
 fn networks_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
-    let mut node = SMALL.node();
-    find(NAME).check(&node).unwrap();
-    change(&mut node);
-    assert!(find(NAME).check(&node).is_err());
+    assert_refused(SMALL.node(), change);
 }
 
 #[rstest]
@@ -163,10 +153,7 @@ fn networks_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
 #[case("aie2p")]
 fn they_are_planned_for_the_array(#[case] generation: &str) {
     let arch = arch(generation);
-    for node in find(NAME).examples(DataType::F32) {
-        find(NAME).check(&node).unwrap();
-        find(NAME).design(&node, &arch).unwrap();
-    }
+    assert_planned(OPERATIONS, &[DataType::F32]);
     let design = find(NAME).design(&Shape { size: 128, heads: 32, ..SMALL }.node(), &arch).unwrap();
     assert_eq!((design.columns, design.cores_per_column), (arch.array.columns, arch.array.core_rows));
 }

@@ -4,22 +4,14 @@
 //! nobody chose are not read at all. Work is dealt out by rows of weights: with one token the few experts in use still keep all
 //! cores busy.
 
-use super::super::cpu::block_dot::{BlockProducts, MANY_COLUMNS_OF_BLOCKS};
-use super::super::cpu::dot::{COLUMNS, Element, Products, ROWS};
-use super::super::cpu::element::{load, read};
-use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
-use super::{PRODUCT, chosen};
-use crate::blocks;
-use crate::tensor::{DataType, Tensor};
+use super::super::cpu::dot::ROWS;
+use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows};
+use super::super::cpu::weights::{WeightRows, columns};
+use super::{MUL_MAT_ID, chosen};
+use crate::tensor::Tensor;
 use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 
-/// From this number of columns on, bf16 weights are turned into f32 before they are multiplied.
-const MANY_COLUMNS: usize = 12;
-/// Bytes of a block of rows as f32 that many columns pass: half of a second-level cache.
-const BLOCK_BYTES: usize = 256 * 1024;
-/// The same for a few columns: what has been decoded is still in the first-level cache when it is multiplied.
-const SMALL_BLOCK_BYTES: usize = 32 * 1024;
 /// Fewest rows of a task.
 const TASK_ROWS: usize = 16;
 
@@ -57,12 +49,12 @@ impl Experts {
         for token in 0..tokens {
             for slot in 0..used {
                 let place = slot * self.ids.nb[0] + token * self.ids.nb[1];
-                expert_of.push(chosen(PRODUCT, ids, place, experts)?);
+                expert_of.push(chosen(MUL_MAT_ID, ids, place, experts)?);
             }
         }
         let Some(pieces) = disjoint_rows(&self.out, output) else {
             let reason = "rows of the result overlap".to_owned();
-            return Err(HostFunctionError::Arguments { kernel: PRODUCT.to_owned(), reason });
+            return Err(HostFunctionError::Arguments { kernel: MUL_MAT_ID.to_owned(), reason });
         };
         if length == 0 {
             // Sums of nothing.
@@ -70,7 +62,9 @@ impl Experts {
             return Ok(());
         }
         let mut scratch = Vec::new();
-        let columns = self.columns(x, &mut scratch);
+        let [_, per_token, x_tokens, _] = self.x.ne;
+        let offsets = (0..x_tokens * per_token).map(|i| i % per_token * self.x.nb[1] + i / per_token * self.x.nb[2]);
+        let columns = columns(&self.x, x, offsets, &mut scratch);
 
         // Positions of an expert's columns among its own, and the group of each expert that is used.
         let mut group_of = vec![usize::MAX; experts];
@@ -112,85 +106,9 @@ impl Experts {
         if threads == 1 { tasks.iter_mut().try_for_each(run) } else { tasks.par_iter_mut().try_for_each(run) }
     }
 
-    /// The columns of source 1 as f32, token by token: where they lie if they are, else in `scratch`.
-    fn columns<'a>(&self, bytes: &'a [u8], scratch: &'a mut Vec<f32>) -> Vec<&'a [f32]> {
-        let [length, columns, tokens, _] = self.x.ne;
-        let offsets = (0..tokens * columns).map(|i| i % columns * self.x.nb[1] + i / columns * self.x.nb[2]);
-        if self.x.dtype == DataType::F32 && (length == 1 || self.x.nb[0] == 4) {
-            let columns: Result<Vec<&[f32]>, _> =
-                offsets.clone().map(|offset| bytemuck::try_cast_slice(&bytes[offset..][..length * 4])).collect();
-            if let Ok(columns) = columns {
-                return columns;
-            }
-        }
-        scratch.reserve_exact(length * columns * tokens);
-        let mut column = Vec::new();
-        for offset in offsets {
-            scratch.extend_from_slice(read(&self.x, bytes, offset, 0, length, &mut column));
-        }
-        scratch.chunks_exact(length).collect()
-    }
-
     fn task(&self, task: &mut Task, weights: &[u8]) -> Result<(), HostFunctionError> {
-        let (length, dtype) = (self.weights.ne[0], self.weights.dtype);
-        let first = task.expert * self.weights.nb[2] + task.first_row * self.weights.nb[1];
-        let row = |i: usize| &weights[first + i * self.weights.nb[1]..][..dtype.row_bytes(length)];
-        let few = task.columns.len() < MANY_COLUMNS;
-        if dtype == DataType::F32
-            && let Some(rows) = in_place::<f32>(row, task.rows)
-        {
-            multiply(&rows, task.columns, &mut task.out, length);
-            return Ok(());
-        }
-        if dtype == DataType::BF16
-            && few
-            && let Some(rows) = in_place::<u16>(row, task.rows)
-        {
-            multiply(&rows, task.columns, &mut task.out, length);
-            return Ok(());
-        }
-        if dtype.is_quantised() && task.columns.len() < MANY_COLUMNS_OF_BLOCKS {
-            let rows: Vec<&[u8]> = (0..task.rows).map(row).collect();
-            let products = BlockProducts { rows: &rows, columns: task.columns, out: &mut task.out };
-            if blocks::visit(dtype, products).is_some() {
-                return Ok(());
-            }
-        }
-        let bytes = if task.columns.len() <= COLUMNS { SMALL_BLOCK_BYTES } else { BLOCK_BYTES };
-        let block = (bytes / (length * 4)).clamp(1, 64).next_multiple_of(ROWS).min(task.rows);
-        let mut decoded = vec![0.0_f32; block * length];
-        for first in (0..task.rows).step_by(block) {
-            let count = block.min(task.rows - first);
-            for (i, target) in decoded.chunks_exact_mut(length).take(count).enumerate() {
-                let loaded = vectorised(
-                    #[inline(always)]
-                    || load(dtype, row(first + i), target),
-                );
-                if !loaded {
-                    let reason = format!("a row of {length} elements of {dtype} has no whole blocks");
-                    return Err(HostFunctionError::Data { kernel: PRODUCT.to_owned(), reason });
-                }
-            }
-            let rows: Vec<&[f32]> = decoded.chunks_exact(length).take(count).collect();
-            let mut out: Vec<&mut [u8]> =
-                task.out.iter_mut().map(|out| &mut out[first * 4..(first + count) * 4]).collect();
-            multiply(&rows, task.columns, &mut out, length);
-        }
-        Ok(())
-    }
-}
-
-/// `count` rows as typed slices, or `None` when they are not aligned.
-fn in_place<'a, E: bytemuck::AnyBitPattern>(row: impl Fn(usize) -> &'a [u8], count: usize) -> Option<Vec<&'a [E]>> {
-    (0..count).map(|i| bytemuck::try_cast_slice(row(i)).ok()).collect()
-}
-
-/// All dot products, in blocks of rows that stay in cache while all columns pass.
-fn multiply<E: Element>(rows: &[&[E]], columns: &[&[f32]], out: &mut [&mut [u8]], length: usize) {
-    let block = (BLOCK_BYTES / (length * size_of::<E>())).max(1).next_multiple_of(ROWS);
-    for (i, rows) in rows.chunks(block).enumerate() {
-        let first = i * block * 4;
-        let mut out: Vec<&mut [u8]> = out.iter_mut().map(|out| &mut out[first..first + rows.len() * 4]).collect();
-        pulp::Arch::new().dispatch(Products { rows, columns, out: &mut out });
+        let bytes = &weights[Row([task.first_row, task.expert, 0]).offset(&self.weights)..];
+        let rows = WeightRows { kernel: MUL_MAT_ID, tensor: &self.weights, bytes, count: task.rows };
+        rows.multiply(task.columns, &mut task.out)
     }
 }

@@ -1,12 +1,7 @@
-use super::super::testing::{Data, Random, assert_close, find, node, permuted, run};
+use super::super::testing::*;
 use super::*;
 use crate::design::tests::arch;
 use aie_hal::HostFunctionError;
-use rstest::rstest;
-
-fn f32s(ne: [usize; 4]) -> Tensor {
-    Tensor::contiguous(DataType::F32, ne)
-}
 
 /// The convolution in double precision.
 fn convolve(x: &Data, weights: &Data, out: [usize; 4]) -> Vec<f64> {
@@ -82,9 +77,7 @@ struct Shape {
 
 impl Shape {
     fn params(&self) -> OpParams {
-        let mut params = OpParams::default();
-        params.0[0] = i32::try_from(self.slots).unwrap();
-        params
+        words([i32::try_from(self.slots).unwrap()])
     }
 
     fn output(&self) -> Tensor {
@@ -213,10 +206,7 @@ fn ids_out_of_range_are_data_errors(#[case] id: i32) {
 #[case::output(|node: &mut Node| node.output = f32s([77, 1, 1, 1]))]
 #[case::half(|node: &mut Node| node.sources[1] = Some(Tensor::contiguous(DataType::F16, [4, 6, 5, 2])))]
 fn scans_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
-    let mut node = SMALL.node();
-    find(SCAN).check(&node).unwrap();
-    change(&mut node);
-    assert!(find(SCAN).check(&node).is_err());
+    assert_refused(SMALL.node(), change);
 }
 
 #[test]
@@ -231,14 +221,7 @@ fn a_fine_decay_keeps_one_state_only() {
 #[case("aie2p")]
 fn both_are_planned_for_the_array(#[case] generation: &str) {
     let arch = arch(generation);
-    for op in OPERATIONS {
-        let examples = op.examples(DataType::F32);
-        assert!(!examples.is_empty());
-        for node in examples {
-            op.check(&node).unwrap();
-            op.design(&node, &arch).unwrap();
-        }
-    }
+    assert_planned(OPERATIONS, &[DataType::F32]);
     let large = Shape { length: 128, dim: 80, heads: 128, groups: 1, tokens: 512, sequences: 1, ..SMALL };
     let design = find(SCAN).design(&large.node(), &arch).unwrap();
     assert_eq!((design.columns, design.cores_per_column), (arch.array.columns, arch.array.core_rows));

@@ -1,9 +1,9 @@
 //! Few rows: vectors run along the elements of a head.
 
+use super::BLOCK;
 use super::mask::{Effect, Mask};
-use super::product::{Left, dots, multiply};
+use super::matmul::{Left, dots, multiply};
 use super::tile::{Emit, Finished, PADDING, Tile};
-use super::{BLOCK, ValueLayout};
 use crate::family::cpu::exp::exp;
 use pulp::Simd;
 
@@ -24,10 +24,9 @@ pub struct Buffers {
 #[inline(always)]
 pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit<'_>) -> bool {
     let attention = tile.attention;
-    let (dk, dv, rows) = (attention.k.ne[0], attention.value_size(), tile.rows());
-    // Lengths of padded rows. Transposed values have rows of a block of keys.
+    let (dk, dv, rows) = (attention.k.ne[0], attention.v.ne[0], tile.rows());
+    // Lengths of padded rows.
     let (long, wide) = (dk.next_multiple_of(PADDING), dv.next_multiple_of(PADDING));
-    let transposed = attention.layout == ValueLayout::Transposed;
     let Buffers { queries, keys, values, sums, mask } = buffers;
     queries.clear();
     for row in 0..rows {
@@ -35,7 +34,7 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
         queries.resize((row + 1) * long, 0.0);
     }
     keys.resize(BLOCK * long, 0.0);
-    values.resize(wide * BLOCK, 0.0);
+    values.resize(BLOCK * wide, 0.0);
     sums.clear();
     sums.resize(rows * wide, 0.0);
     let mut states = [(f32::NEG_INFINITY, 0.0); ROWS];
@@ -52,7 +51,7 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
             return false;
         }
         let flat = scores.as_flattened_mut();
-        dots::<S, false>(simd, keys, count.next_multiple_of(PADDING), queries, long, rows, long, flat, BLOCK);
+        dots(simd, keys, count.next_multiple_of(PADDING), queries, rows, long, flat, BLOCK);
         for row in 0..rows {
             let scores = &mut scores[row];
             let line = match mask.effect(row) {
@@ -72,17 +71,10 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
             }
         }
         let weights = scores.as_flattened();
-        if transposed {
-            if !tile.load_values(first, count, BLOCK, values) {
-                return false;
-            }
-            dots::<S, true>(simd, values, wide, weights, BLOCK, rows, BLOCK, sums, wide);
-        } else {
-            if !tile.load_values(first, count, wide, values) {
-                return false;
-            }
-            multiply::<S, true>(simd, Left { data: weights, row: BLOCK, step: 1 }, rows, count, values, wide, sums);
+        if !tile.load_values(first, count, wide, values) {
+            return false;
         }
+        multiply::<S, true>(simd, Left { data: weights, row: BLOCK, step: 1 }, rows, count, values, wide, sums);
     }
     for (row, (max, sum)) in states.into_iter().take(rows).enumerate() {
         emit(row, Finished { max, sum, values: &sums[row * wide..row * wide + dv] });

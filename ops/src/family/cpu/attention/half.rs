@@ -3,7 +3,7 @@
 //! With AVX-512 whole vectors are converted here, in line and at any alignment. Everything else is left to the crate `half`,
 //! which finds the machine's conversion at run time and calls it for eight elements at a time.
 
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use crate::family::cpu::element::load_f16;
 
 /// Rows of f16 elements: how many, how long, how many bytes apart.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl<'a> Halves<'a> {
                 },
             );
         }
-        self.each(stride, target, convert);
+        self.each(stride, target, load_f16);
     }
 }
 
@@ -56,19 +56,7 @@ fn wide(simd: pulp::x86::V4, source: &[u8], target: &mut [f32]) {
         let values: pulp::f32x16 = pulp::cast!(simd.avx512f._mm512_cvtph_ps(pulp::cast!(*source)));
         *target = bytemuck::cast(values);
     }
-    convert(source, target);
-}
-
-#[inline]
-fn convert(source: &[u8], target: &mut [f32]) {
-    match bytemuck::try_cast_slice::<u8, u16>(source) {
-        Ok(bits) => bits.reinterpret_cast::<half::f16>().convert_to_f32_slice(target),
-        Err(_) => {
-            for (t, s) in target.iter_mut().zip(source.as_chunks::<2>().0) {
-                *t = half::f16::from_le_bytes(*s).to_f32();
-            }
-        }
-    }
+    load_f16(source, target);
 }
 
 #[cfg(test)]

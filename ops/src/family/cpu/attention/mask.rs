@@ -44,16 +44,11 @@ impl Mask {
             let (head, token) = tile.place(line * self.share);
             let start = token * mask.nb[1] + head % mask.ne[2] * mask.nb[2] + tile.batch % mask.ne[3] * mask.nb[3];
             let source = &bytes[start + keys.start * size..start + keys.end * size];
-            let effect = if mask.dtype == DataType::F16 { halves(source) } else { Effect::Adds };
+            let effect = effect(source);
             self.effects.push(effect);
             if effect == Effect::Adds {
-                load(mask.dtype, source, &mut target[..keys.len()]);
+                load(DataType::F16, source, &mut target[..keys.len()]);
                 target[keys.len()..].fill(f32::NEG_INFINITY);
-                if mask.dtype != DataType::F16
-                    && let Some(last) = self.effects.last_mut()
-                {
-                    *last = floats(&target[..keys.len()]);
-                }
             }
         }
     }
@@ -79,29 +74,14 @@ impl Mask {
 
 /// The effect of f16 elements, by their bits.
 #[inline(always)]
-fn halves(source: &[u8]) -> Effect {
+fn effect(source: &[u8]) -> Effect {
     let (mut infinite, mut any) = (true, 0);
     for element in source.as_chunks::<2>().0 {
         let bits = u16::from_le_bytes(*element);
         infinite &= bits == 0xfc00;
         any |= bits & 0x7fff;
     }
-    effect(infinite, any != 0)
-}
-
-#[inline(always)]
-fn floats(line: &[f32]) -> Effect {
-    let (mut infinite, mut any) = (true, false);
-    for element in line {
-        infinite &= *element == f32::NEG_INFINITY;
-        any |= *element != 0.0;
-    }
-    effect(infinite, any)
-}
-
-#[inline(always)]
-fn effect(infinite: bool, any: bool) -> Effect {
-    match (infinite, any) {
+    match (infinite, any != 0) {
         (true, _) => Effect::Forbids,
         (false, true) => Effect::Adds,
         (false, false) => Effect::None,

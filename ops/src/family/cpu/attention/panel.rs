@@ -3,10 +3,10 @@
 //! The first product is keys x queries, the second values x weights; both read keys and values one element at a time, for all
 //! lanes, and so take them as they lie. Only queries are transposed, and the results, once per tile.
 
+use super::BLOCK;
 use super::mask::{Effect, Mask};
-use super::product::{Left, multiply};
+use super::matmul::{Left, multiply};
 use super::tile::{Emit, Finished, PADDING, Tile};
-use super::{BLOCK, ValueLayout};
 use crate::family::cpu::exp::exp;
 use pulp::Simd;
 
@@ -60,7 +60,7 @@ impl Panel {
             self.slopes[lane] = attention.slope(tile.place(first + lane).0);
         }
         self.sums.clear();
-        self.sums.resize(attention.value_size() * width, 0.0);
+        self.sums.resize(attention.v.ne[0] * width, 0.0);
         self.max.clear();
         self.max.resize(width, f32::NEG_INFINITY);
         self.total.clear();
@@ -134,7 +134,7 @@ impl Panel {
 #[inline(always)]
 pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit<'_>) -> bool {
     let attention = tile.attention;
-    let (dk, dv, rows) = (attention.k.ne[0], attention.value_size(), tile.rows());
+    let (dk, dv, rows) = (attention.k.ne[0], attention.v.ne[0], tile.rows());
     let Buffers { panels, keys, values, weights, row, mask } = buffers;
     let count = rows.div_ceil(PANEL);
     if panels.len() < count {
@@ -147,7 +147,6 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
     keys.resize(BLOCK * dk, 0.0);
     values.resize(BLOCK * dv, 0.0);
     weights.resize(BLOCK * PANEL, 0.0);
-    let stride = if attention.layout == ValueLayout::Transposed { BLOCK } else { dv };
 
     for first in tile.keys.clone().step_by(BLOCK) {
         let count = (tile.keys.end - first).min(BLOCK);
@@ -155,13 +154,10 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
         if mask.forbids_all(0..rows) {
             continue;
         }
-        if !(tile.load_keys(first, count, dk, keys) && tile.load_values(first, count, stride, values)) {
+        if !(tile.load_keys(first, count, dk, keys) && tile.load_values(first, count, dv, values)) {
             return false;
         }
-        let left = match attention.layout {
-            ValueLayout::Rows => Left { data: values, row: 1, step: stride },
-            ValueLayout::Transposed => Left { data: values, row: stride, step: 1 },
-        };
+        let left = Left { data: values, row: 1, step: dv };
         for panel in panels.iter_mut().filter(|panel| !mask.forbids_all(panel.first..panel.first + panel.rows)) {
             let width = panel.width;
             let weights = &mut weights[..count * width];

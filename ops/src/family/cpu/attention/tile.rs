@@ -3,7 +3,7 @@
 use super::super::element::{load, write};
 use super::super::exp::exp;
 use super::half::Halves;
-use super::{Attention, Sources, ValueLayout, few, panel};
+use super::{Attention, Sources, few, panel};
 use crate::tensor::{DataType, Tensor};
 use pulp::{Simd, WithSimd};
 use std::cell::RefCell;
@@ -122,21 +122,12 @@ impl Tile<'_> {
         self.load_rows(k, &self.sources.k[start..], count, k.ne[0], stride, target)
     }
 
-    /// Reads `count` values from `first` on: one each `stride` elements, or in the transposed layout element d of all of them
-    /// from `d * stride` on.
+    /// Reads `count` values from `first` on, one each `stride` elements.
     #[inline(always)]
     pub fn load_values(&self, first: usize, count: usize, stride: usize, target: &mut [f32]) -> bool {
         let v = &self.attention.v;
-        let start = self.offset(v);
-        match self.attention.layout {
-            ValueLayout::Rows => {
-                self.load_rows(v, &self.sources.v[start + first * v.nb[1]..], count, v.ne[0], stride, target)
-            }
-            ValueLayout::Transposed => {
-                let start = start + first * v.dtype.block_bytes();
-                self.load_rows(v, &self.sources.v[start..], v.ne[1], count, stride, target)
-            }
-        }
+        let start = self.offset(v) + first * v.nb[1];
+        self.load_rows(v, &self.sources.v[start..], count, v.ne[0], stride, target)
     }
 
     /// Where the head and the batch of keys or values start that the tile's queries use.

@@ -114,16 +114,14 @@ fn block<S: Simd, const ADD: bool, const R: usize, const C: usize>(
 }
 
 /// Dot products: `out[j * out_stride + i]` for `rows` rows i of `left` (a multiple of [`PADDING`], all there, whatever they
-/// hold) with `columns` rows j of `right`. All are `length` long, a multiple of [`PADDING`]; the rows of `right` are
-/// `right_stride` apart. Adds to what is in `out` if `ADD`.
+/// hold) with `columns` rows j of `right`. All are `length` long, a multiple of [`PADDING`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "two matrices and their shapes")]
-pub fn dots<S: Simd, const ADD: bool>(
+pub fn dots<S: Simd>(
     simd: S,
     left: &[f32],
     rows: usize,
     right: &[f32],
-    right_stride: usize,
     columns: usize,
     length: usize,
     out: &mut [f32],
@@ -133,13 +131,13 @@ pub fn dots<S: Simd, const ADD: bool>(
         let left = &left[i * length..(i + PADDING) * length];
         let mut j = 0;
         while j < columns {
-            let right = &right[j * right_stride..];
+            let right = &right[j * length..];
             let out = &mut out[j * out_stride + i..];
             let count = (columns - j).min(3);
             match count {
-                3 => sixteen::<S, ADD, 3>(simd, left, right, right_stride, length, out, out_stride),
-                2 => sixteen::<S, ADD, 2>(simd, left, right, right_stride, length, out, out_stride),
-                _ => sixteen::<S, ADD, 1>(simd, left, right, right_stride, length, out, out_stride),
+                3 => sixteen::<S, 3>(simd, left, right, length, out, out_stride),
+                2 => sixteen::<S, 2>(simd, left, right, length, out, out_stride),
+                _ => sixteen::<S, 1>(simd, left, right, length, out, out_stride),
             }
             j += count;
         }
@@ -148,19 +146,17 @@ pub fn dots<S: Simd, const ADD: bool>(
 
 /// Sixteen rows with C columns.
 #[inline(always)]
-fn sixteen<S: Simd, const ADD: bool, const C: usize>(
+fn sixteen<S: Simd, const C: usize>(
     simd: S,
     left: &[f32],
     right: &[f32],
-    right_stride: usize,
     length: usize,
     out: &mut [f32],
     out_stride: usize,
 ) {
     const QUAD: usize = 4;
     let vectors = length / S::F32_LANES;
-    let right: [&[S::f32s]; C] =
-        std::array::from_fn(|c| S::as_simd_f32s(&right[c * right_stride..c * right_stride + length]).0);
+    let right: [&[S::f32s]; C] = std::array::from_fn(|c| S::as_simd_f32s(&right[c * length..c * length + length]).0);
     // Sums in lanes, a vector for each row: row r of column c starts at element r * lanes.
     let mut lanes = [[0.0_f32; PADDING * PADDING]; C];
     for (quad, left) in left.chunks_exact(QUAD * length).enumerate() {
@@ -187,7 +183,7 @@ fn sixteen<S: Simd, const ADD: bool, const C: usize>(
         let sums = fold(lanes, S::F32_LANES);
         let out = &mut out[c * out_stride..c * out_stride + PADDING];
         for (out, sum) in out.iter_mut().zip(sums) {
-            *out = if ADD { *out + sum } else { sum };
+            *out = sum;
         }
     }
 }

@@ -1,0 +1,125 @@
+//! Kernels that make elements of the result from the elements of the sources at the same place, by rows or by pieces of them.
+
+use super::element::{read, read_row, write};
+use super::kernel::{Argument, arguments, kernel};
+use super::rows::{Row, Scratch, for_each_piece, for_each_row};
+use crate::node::Node;
+use crate::tensor::Tensor;
+use aie_hal::{HostFunction, HostFunctionError};
+use std::sync::Arc;
+
+/// A kernel that applies `function` to each element of source 0. `cost` is the work per element, an addition being 1.
+pub fn map<F>(node: &Node, cost: usize, function: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(f32) -> f32 + Copy + Send + Sync + 'static,
+{
+    map_pieces(
+        node,
+        arguments(node).map(|a| (a, 0)),
+        cost,
+        #[inline(always)]
+        move |_, [x], y| {
+            for (y, x) in y.iter_mut().zip(x) {
+                *y = function(*x);
+            }
+        },
+    )
+}
+
+/// A kernel whose `function` fills runs of the result from runs of at most two sources, given the position of the run in its row.
+/// Sources have as many rows as the result; beside each stands the element of its rows that belongs to the result's first. `cost`
+/// is the work per element.
+pub fn map_pieces<const N: usize, F>(
+    node: &Node,
+    mut sources: [(Argument, usize); N],
+    cost: usize,
+    function: F,
+) -> Arc<dyn HostFunction>
+where
+    F: Fn(usize, [&[f32]; N], &mut [f32]) + Send + Sync + 'static,
+{
+    let mut out = node.output;
+    if out.is_contiguous() && sources.iter().all(|(a, _)| a.tensor.is_contiguous() && a.tensor.ne == out.ne) {
+        let ne = [out.elements(), 1, 1, 1];
+        out = Tensor::contiguous(out.dtype, ne);
+        for (source, _) in &mut sources {
+            source.tensor = Tensor::contiguous(source.tensor.dtype, ne);
+        }
+    }
+    kernel(node, None, move |inputs, output| {
+        for_each_piece(
+            &out,
+            output,
+            out.elements() * cost,
+            #[inline(always)]
+            |Scratch { a, b, out: result }, row, start, target| {
+                let length = target.len() / out.dtype.block_bytes();
+                let mut free = [a, b].into_iter();
+                let sources = sources.map(
+                    #[inline(always)]
+                    |(Argument { position, tensor }, first)| {
+                        let scratch = free.next().expect("there are at most two sources");
+                        read(&tensor, inputs[position], row.offset(&tensor), first + start, length, scratch)
+                    },
+                );
+                write(
+                    out.dtype,
+                    target,
+                    result,
+                    #[inline(always)]
+                    |y| function(start, sources, y),
+                );
+                Ok(())
+            },
+        )
+    })
+}
+
+/// A kernel whose `function` fills each row of the result from the rows of the first `N` sources, at most two, which repeat
+/// where they have fewer. `work` is the number of element-operations of the whole.
+pub fn map_rows<const N: usize, F>(node: &Node, work: usize, function: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(Row, [&[f32]; N], &mut [f32]) + Send + Sync + 'static,
+{
+    let (out, sources) = (node.output, arguments(node));
+    kernel(node, None, move |inputs, output| fill_rows(&out, output, work, inputs, &sources, &function))
+}
+
+/// What a kernel of [`map_rows`] does when it runs.
+///
+/// # Errors
+/// None; the type is that of a kernel's body.
+#[inline(always)]
+pub fn fill_rows<const N: usize>(
+    out: &Tensor,
+    output: &mut [u8],
+    work: usize,
+    inputs: &[&[u8]],
+    sources: &[Argument; N],
+    function: impl Fn(Row, [&[f32]; N], &mut [f32]) + Sync,
+) -> Result<(), HostFunctionError> {
+    for_each_row(
+        out,
+        output,
+        work,
+        #[inline(always)]
+        |Scratch { a, b, out: result }, row, target| {
+            let mut free = [a, b].into_iter();
+            let sources = sources.each_ref().map(
+                #[inline(always)]
+                |source| {
+                    let scratch = free.next().expect("there are at most two sources");
+                    read_row(source, inputs, row.offset_repeated(&source.tensor), scratch)
+                },
+            );
+            write(
+                out.dtype,
+                target,
+                result,
+                #[inline(always)]
+                |y| function(row, sources, y),
+            );
+            Ok(())
+        },
+    )
+}
