@@ -1,12 +1,10 @@
 //! Requests of amdxdna: `drm/amdxdna_accel.h`.
 
-use crate::layout::Ioctl;
-use crate::request::Request;
-
 /// Number of the first request that belongs to a driver and not to the DRM core.
 pub const DRM_COMMAND_BASE: u32 = 0x40;
 
 structures! {
+    "DRM_IOCTL_AMDXDNA_":
     /// Quality of service of a context; zeros ask for nothing.
     amdxdna_qos_info { gops: u32, fps: u32, dma_bandwidth: u32, latency: u32, frame_exec_time: u32, priority: u32 }
     /// Makes a hardware context. `syncobj_handle` is returned: the timeline on which its commands complete, 0 where the kernel
@@ -185,21 +183,3 @@ constants! {
     /// SET_STATE: preempt at frame boundaries.
     [since "7.0"] DRM_AMDXDNA_SET_FRAME_BOUNDARY_PREEMPT: u32 = 4;
 }
-
-const fn of<T: Request>(c_name: &'static str, since: Option<&'static str>) -> Ioctl {
-    Ioctl { c_name, name: T::NAME, code: T::CODE, since }
-}
-
-pub(crate) const IOCTLS: &[Ioctl] = &[
-    of::<amdxdna_drm_create_hwctx>("DRM_IOCTL_AMDXDNA_CREATE_HWCTX", None),
-    of::<amdxdna_drm_destroy_hwctx>("DRM_IOCTL_AMDXDNA_DESTROY_HWCTX", None),
-    of::<amdxdna_drm_config_hwctx>("DRM_IOCTL_AMDXDNA_CONFIG_HWCTX", None),
-    of::<amdxdna_drm_create_bo>("DRM_IOCTL_AMDXDNA_CREATE_BO", None),
-    of::<amdxdna_drm_get_bo_info>("DRM_IOCTL_AMDXDNA_GET_BO_INFO", None),
-    of::<amdxdna_drm_sync_bo>("DRM_IOCTL_AMDXDNA_SYNC_BO", None),
-    of::<amdxdna_drm_exec_cmd>("DRM_IOCTL_AMDXDNA_EXEC_CMD", None),
-    of::<amdxdna_drm_get_info>("DRM_IOCTL_AMDXDNA_GET_INFO", None),
-    of::<amdxdna_drm_set_state>("DRM_IOCTL_AMDXDNA_SET_STATE", None),
-    of::<amdxdna_drm_wait_cmd>("DRM_IOCTL_AMDXDNA_WAIT_CMD", Some("7.0")),
-    of::<amdxdna_drm_get_array>("DRM_IOCTL_AMDXDNA_GET_ARRAY", Some("6.18")),
-];

@@ -1,10 +1,10 @@
 //! The macros every declaration goes through. Each makes the item and its entry in the tables of [`crate::layout`] from one text, so
 //! that the tables cannot fall behind the types.
 
-/// Structures of the kernel's headers, with the request they are the argument of. `[since "VERSION"]`: the first kernel whose
+/// Structures of the kernel's headers, with the request they are the argument of; the macro of its code in C begins with a prefix. `[since "VERSION"]`: the first kernel whose
 /// header has it, when that is not the one that brought the driver. The derive of `Pod` refuses hidden padding.
 macro_rules! structures {
-    ($($(#[$doc:meta])* $([since $since:literal])? $name:ident
+    ($prefix:literal: $($(#[$doc:meta])* $([since $since:literal])? $name:ident
        $(= $direction:ident $number:expr, $text:literal)? { $($field:ident: $type:ty),* $(,)? })*) => {
         $(
             $(#[$doc])*
@@ -17,6 +17,10 @@ macro_rules! structures {
                 fn default() -> Self {
                     ::bytemuck::Zeroable::zeroed()
                 }
+            }
+
+            impl $crate::layout::Declared for $name {
+                const SINCE: Option<&'static str> = structures!(@since $($since)?);
             }
 
             $(impl $crate::request::Request for $name {
@@ -37,6 +41,10 @@ macro_rules! structures {
             }),*],
             since: structures!(@since $($since)?),
         }),*];
+
+        pub(crate) const IOCTLS: &[$crate::layout::Ioctl] = &[$($(
+            $crate::layout::Ioctl::of::<$name>(concat!($prefix, $text)),
+        )?)*];
     };
     (@since) => { None };
     (@since $since:literal) => { Some($since) };

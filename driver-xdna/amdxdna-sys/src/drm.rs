@@ -1,7 +1,6 @@
 //! The DRM core, as far as an accel node has it: `drm/drm.h`.
 
 use crate::layout::Ioctl;
-use crate::request::{Direction, Request, RequestCode};
 
 /// Number of PRIME_HANDLE_TO_FD; its structure serves two requests.
 pub const PRIME_HANDLE_TO_FD: u32 = 0x2d;
@@ -21,6 +20,7 @@ pub const SYNCOBJ_QUERY: u32 = 0xcb;
 pub const SYNCOBJ_TIMELINE_SIGNAL: u32 = 0xcd;
 
 structures! {
+    "DRM_IOCTL_":
     /// Name and version of the kernel driver. Lengths and addresses are those of a 64-bit system.
     drm_version = ReadWrite 0x00, "VERSION" {
         version_major: i32, version_minor: i32, version_patchlevel: i32, pad: i32, name_len: u64, name: u64, date_len: u64,
@@ -87,40 +87,14 @@ constants! {
     DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE: u32 = 1;
 }
 
-const fn of<T: Request>(c_name: &'static str) -> Ioctl {
-    Ioctl { c_name, name: T::NAME, code: T::CODE, since: None }
-}
-
-const fn shared<T>(c_name: &'static str, name: &'static str, number: u32) -> Ioctl {
-    Ioctl { c_name, name, code: RequestCode::new(Direction::ReadWrite, number, size_of::<T>()), since: None }
-}
-
-pub(crate) const IOCTLS: &[Ioctl] = &[
-    of::<drm_version>("DRM_IOCTL_VERSION"),
-    of::<drm_gem_close>("DRM_IOCTL_GEM_CLOSE"),
-    of::<drm_get_cap>("DRM_IOCTL_GET_CAP"),
-    shared::<drm_prime_handle>("DRM_IOCTL_PRIME_HANDLE_TO_FD", "PRIME_HANDLE_TO_FD", PRIME_HANDLE_TO_FD),
-    shared::<drm_prime_handle>("DRM_IOCTL_PRIME_FD_TO_HANDLE", "PRIME_FD_TO_HANDLE", PRIME_FD_TO_HANDLE),
-    of::<drm_syncobj_create>("DRM_IOCTL_SYNCOBJ_CREATE"),
-    of::<drm_syncobj_destroy>("DRM_IOCTL_SYNCOBJ_DESTROY"),
-    Ioctl {
-        since: Some("7.0"),
-        ..shared::<drm_syncobj_handle>("DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD", "SYNCOBJ_HANDLE_TO_FD", SYNCOBJ_HANDLE_TO_FD)
-    },
-    Ioctl {
-        since: Some("7.0"),
-        ..shared::<drm_syncobj_handle>("DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE", "SYNCOBJ_FD_TO_HANDLE", SYNCOBJ_FD_TO_HANDLE)
-    },
-    of::<drm_syncobj_wait>("DRM_IOCTL_SYNCOBJ_WAIT"),
-    shared::<drm_syncobj_array>("DRM_IOCTL_SYNCOBJ_RESET", "SYNCOBJ_RESET", SYNCOBJ_RESET),
-    shared::<drm_syncobj_array>("DRM_IOCTL_SYNCOBJ_SIGNAL", "SYNCOBJ_SIGNAL", SYNCOBJ_SIGNAL),
-    of::<drm_syncobj_timeline_wait>("DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT"),
-    shared::<drm_syncobj_timeline_array>("DRM_IOCTL_SYNCOBJ_QUERY", "SYNCOBJ_QUERY", SYNCOBJ_QUERY),
-    of::<drm_syncobj_transfer>("DRM_IOCTL_SYNCOBJ_TRANSFER"),
-    shared::<drm_syncobj_timeline_array>(
-        "DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL",
-        "SYNCOBJ_TIMELINE_SIGNAL",
-        SYNCOBJ_TIMELINE_SIGNAL,
-    ),
-    of::<drm_syncobj_eventfd>("DRM_IOCTL_SYNCOBJ_EVENTFD"),
+/// Requests whose structures serve another one too.
+pub(crate) const SHARED_IOCTLS: &[Ioctl] = &[
+    Ioctl::shared::<drm_prime_handle>("DRM_IOCTL_PRIME_HANDLE_TO_FD", PRIME_HANDLE_TO_FD),
+    Ioctl::shared::<drm_prime_handle>("DRM_IOCTL_PRIME_FD_TO_HANDLE", PRIME_FD_TO_HANDLE),
+    Ioctl::shared::<drm_syncobj_handle>("DRM_IOCTL_SYNCOBJ_HANDLE_TO_FD", SYNCOBJ_HANDLE_TO_FD),
+    Ioctl::shared::<drm_syncobj_handle>("DRM_IOCTL_SYNCOBJ_FD_TO_HANDLE", SYNCOBJ_FD_TO_HANDLE),
+    Ioctl::shared::<drm_syncobj_array>("DRM_IOCTL_SYNCOBJ_RESET", SYNCOBJ_RESET),
+    Ioctl::shared::<drm_syncobj_array>("DRM_IOCTL_SYNCOBJ_SIGNAL", SYNCOBJ_SIGNAL),
+    Ioctl::shared::<drm_syncobj_timeline_array>("DRM_IOCTL_SYNCOBJ_QUERY", SYNCOBJ_QUERY),
+    Ioctl::shared::<drm_syncobj_timeline_array>("DRM_IOCTL_SYNCOBJ_TIMELINE_SIGNAL", SYNCOBJ_TIMELINE_SIGNAL),
 ];

@@ -87,5 +87,7 @@ mod tests {
         assert_eq!((code.number(), code.bytes()), (0x43, 32));
         // KFD's version request.
         assert!(!RequestCode(0x8008_4b01).is_drm());
+        // A later version of the structure, which has grown.
+        assert_eq!(RequestCode(code.0 + (8 << 16)).number(), amdxdna_drm_create_bo::NUMBER);
     }
 }

@@ -251,7 +251,7 @@ impl Inquiry {
             if self.lacks(header.name, header.since)? {
                 let names = header.structs.iter().map(|entry| (entry.name, entry.since));
                 let names = names.chain(header.constants.iter().map(|entry| (entry.name, entry.since)));
-                for (name, since) in names.chain(header.ioctls.iter().map(|entry| (entry.c_name, entry.since))) {
+                for (name, since) in names.chain(header.ioctls().map(|entry| (entry.c_name, entry.since))) {
                     self.lacks(name, since.or(header.since))?;
                 }
             }
@@ -261,7 +261,7 @@ impl Inquiry {
         for entry in header.structs {
             self.structure(&text, entry)?;
         }
-        for entry in header.ioctls {
+        for entry in header.ioctls() {
             self.request(&text, entry)?;
         }
         for entry in header.constants {
@@ -319,12 +319,12 @@ fn undeclared(text: &Text) -> Result<(BTreeMap<String, &'static str>, Vec<String
             let structs = header.structs.iter().map(|entry| entry.name);
             structs
                 .chain(header.constants.iter().map(|entry| entry.name))
-                .chain(header.ioctls.iter().map(|entry| entry.c_name))
+                .chain(header.ioctls().map(|entry| entry.c_name))
         })
         .collect();
     let requests: BTreeSet<String> = HEADERS
         .iter()
-        .flat_map(|header| header.ioctls)
+        .flat_map(Header::ioctls)
         .filter_map(|entry| entry.c_name.strip_prefix("DRM_IOCTL_").map(|name| format!("DRM_{name}")))
         .collect();
     let (mut left_out, mut undeclared) = (BTreeMap::new(), Vec::new());
