@@ -11,10 +11,6 @@ c_enums! {
     hsa_device_type_t {
         /// A CPU.
         HSA_DEVICE_TYPE_CPU = 0,
-        /// A GPU.
-        HSA_DEVICE_TYPE_GPU = 1,
-        /// A digital signal processor.
-        HSA_DEVICE_TYPE_DSP = 2,
         /// An AI Engine array.
         HSA_DEVICE_TYPE_AIE = 3,
     }

@@ -95,24 +95,14 @@ c_constants! {
     HSA_PACKET_TYPE_INVALID: u32 = 1,
     /// Packet type in a header: a GPU kernel.
     HSA_PACKET_TYPE_KERNEL_DISPATCH: u32 = 2,
-    /// Packet type in a header: wait for all of up to five signals.
-    HSA_PACKET_TYPE_BARRIER_AND: u32 = 3,
-    /// Packet type in a header: a request to an agent.
-    HSA_PACKET_TYPE_AGENT_DISPATCH: u32 = 4,
-    /// Packet type in a header: wait for one of up to five signals.
-    HSA_PACKET_TYPE_BARRIER_OR: u32 = 5,
     /// Lowest bit of the packet type in a header.
     HSA_PACKET_HEADER_TYPE: u32 = 0,
-    /// Lowest bit of the barrier field in a header: wait for all packets before.
-    HSA_PACKET_HEADER_BARRIER: u32 = 8,
     /// Lowest bit of the acquire fence's scope in a header.
     HSA_PACKET_HEADER_SCACQUIRE_FENCE_SCOPE: u32 = 9,
     /// Lowest bit of the release fence's scope in a header.
     HSA_PACKET_HEADER_SCRELEASE_FENCE_SCOPE: u32 = 11,
     /// Bits of the packet type in a header.
     HSA_PACKET_HEADER_WIDTH_TYPE: u32 = 8,
-    /// Bits of the barrier field in a header.
-    HSA_PACKET_HEADER_WIDTH_BARRIER: u32 = 1,
     /// Bits of the acquire fence's scope in a header.
     HSA_PACKET_HEADER_WIDTH_SCACQUIRE_FENCE_SCOPE: u32 = 2,
     /// Bits of the release fence's scope in a header.

@@ -3,20 +3,12 @@
 use crate::hsa_signal_t;
 use std::ffi::c_void;
 
-/// A fixed-size form of `hsa_queue_type_t`: [`HSA_QUEUE_TYPE_MULTI`] and the others.
+/// A fixed-size form of `hsa_queue_type_t`: [`HSA_QUEUE_TYPE_SINGLE`] and others that nobody here uses.
 pub type hsa_queue_type32_t = u32;
 
 c_constants! {
-    /// Several threads may write packets.
-    HSA_QUEUE_TYPE_MULTI: hsa_queue_type32_t = 0,
     /// One thread writes packets.
     HSA_QUEUE_TYPE_SINGLE: hsa_queue_type32_t = 1,
-    /// Several threads may write packets, and the workgroups of a kernel may synchronise.
-    HSA_QUEUE_TYPE_COOPERATIVE: hsa_queue_type32_t = 2,
-    /// The queue takes kernel dispatch packets.
-    HSA_QUEUE_FEATURE_KERNEL_DISPATCH: u32 = 1,
-    /// The queue takes agent dispatch packets.
-    HSA_QUEUE_FEATURE_AGENT_DISPATCH: u32 = 2,
 }
 
 c_structs! {
@@ -28,8 +20,7 @@ c_structs! {
     hsa_queue_t {
         /// The kind of queue.
         type_: hsa_queue_type32_t,
-        /// Which packets it takes: a mask of [`HSA_QUEUE_FEATURE_KERNEL_DISPATCH`] and
-        /// [`HSA_QUEUE_FEATURE_AGENT_DISPATCH`].
+        /// Which packets it takes: a mask of `HSA_QUEUE_FEATURE_*`.
         features: u32,
         /// The ring: `size` packets of 64 bytes, aligned to 64 bytes.
         base_address: *mut c_void,
@@ -47,12 +38,8 @@ c_structs! {
 /// Bytes from a [`hsa_queue_t`] to the index behind the last packet processed, a `u64`: the field `read_dispatch_id` of
 /// `amd_queue_t`, whose first field the queue is. Source: `amd_hsa_queue.h`.
 pub const AMD_QUEUE_READ_DISPATCH_ID: usize = 0x80;
-/// Bytes from a [`hsa_queue_t`] to the index of the next packet to write, a `u64`: the field `write_dispatch_id` of
-/// `amd_queue_t`.
-pub const AMD_QUEUE_WRITE_DISPATCH_ID: usize = 0x38;
 
 pub(crate) const OFFSETS: &[crate::layout::Offset] = &[
     crate::layout::Offset { structure: "amd_queue_t", field: "read_dispatch_id", offset: AMD_QUEUE_READ_DISPATCH_ID },
-    crate::layout::Offset { structure: "amd_queue_t", field: "write_dispatch_id", offset: AMD_QUEUE_WRITE_DISPATCH_ID },
     crate::layout::Offset { structure: "amd_queue_t", field: "hsa_queue", offset: 0 },
 ];

@@ -26,7 +26,5 @@ c_enums! {
     hsa_wait_state_t {
         /// The wait may be long: sleep.
         HSA_WAIT_STATE_BLOCKED = 0,
-        /// The wait is short: spin.
-        HSA_WAIT_STATE_ACTIVE = 1,
     }
 }
