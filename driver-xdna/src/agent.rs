@@ -9,9 +9,16 @@
 use aie_device_memory::Span;
 use aie_hal::MemoryPool;
 use std::fmt::Debug;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use thiserror::Error;
+
+/// How long the end of the process waits for a call that is under way.
+pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
 
 /// How a runtime takes its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,6 +66,35 @@ pub struct Allocation {
 unsafe impl Send for Allocation {}
 // SAFETY: As for `Send`; there is nothing that could be changed through a shared reference.
 unsafe impl Sync for Allocation {}
+
+/// An allocation that is given back to its agent when this is dropped.
+pub(crate) struct Held {
+    agent: Arc<dyn Agent>,
+    /// Taken only by `drop`.
+    allocation: Option<Allocation>,
+}
+
+impl Held {
+    pub(crate) fn new(agent: &Arc<dyn Agent>, allocation: Allocation) -> Self {
+        Self { agent: Arc::clone(agent), allocation: Some(allocation) }
+    }
+}
+
+impl Deref for Held {
+    type Target = Allocation;
+
+    fn deref(&self) -> &Allocation {
+        self.allocation.as_ref().expect("only `drop` takes it")
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(allocation) = self.allocation.take() {
+            self.agent.free(allocation);
+        }
+    }
+}
 
 /// A hardware context of an agent, by a number that is never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -162,15 +198,35 @@ pub enum AgentError {
     Unsupported(String),
 }
 
-/// What an agent did. Totals since it was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AgentCounts {
-    /// Doorbells rung.
-    pub doorbells: u64,
-    /// Contexts created by the kernel driver, as far as this driver can see.
-    pub contexts_created: u64,
-    /// Allocations from the runtime's pools.
-    pub allocations: u64,
+/// What every agent remembers of itself: who it is, whether it is lost, and how many contexts were created. Thread-safe.
+#[derive(Debug)]
+pub(crate) struct AgentStatus {
+    pub(crate) info: AgentInfo,
+    lost: OnceLock<String>,
+    pub(crate) contexts_created: AtomicU64,
+}
+
+impl AgentStatus {
+    /// Of an agent that has done nothing yet.
+    pub(crate) fn new(info: AgentInfo) -> Self {
+        Self { info, lost: OnceLock::new(), contexts_created: AtomicU64::new(0) }
+    }
+
+    /// # Errors
+    /// [`AgentError::Lost`] with the first cause.
+    pub(crate) fn alive(&self) -> Result<(), AgentError> {
+        self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
+    }
+
+    /// Whether the agent is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// The agent is lost; the error has the first cause.
+    pub(crate) fn lose(&self, cause: String) -> AgentError {
+        AgentError::Lost(self.lost.get_or_init(|| cause).clone())
+    }
 }
 
 /// Maintenance of cache lines, for a device that does not look into the caches of the host. Thread-safe.
@@ -199,8 +255,8 @@ impl Caches for CpuCaches {
 pub trait Agent: Send + Sync + Debug {
     /// Who it is.
     fn info(&self) -> &AgentInfo;
-    /// What it did.
-    fn counts(&self) -> AgentCounts;
+    /// Contexts that the kernel driver has created for it since it was opened, as far as this driver can see.
+    fn contexts_created(&self) -> u64;
     /// Allocates pool memory. It holds zeros when it was never used before.
     ///
     /// # Errors

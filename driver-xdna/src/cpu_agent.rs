@@ -9,7 +9,7 @@ pub(crate) mod apart;
 pub(crate) mod rig;
 
 use crate::agent::{
-    Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
+    Agent, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
 };
 use aie_device_memory::{Region, Span};
 use aie_hal::MemoryPool;
@@ -129,7 +129,6 @@ struct State {
     calls: BTreeMap<Call, u64>,
     faults: BTreeMap<(Call, u64), Fault>,
     submitted: Vec<Submitted>,
-    counts: AgentCounts,
 }
 
 impl State {
@@ -339,8 +338,9 @@ impl Agent for CpuAgent {
         &self.info
     }
 
-    fn counts(&self) -> AgentCounts {
-        self.state.lock().counts
+    fn contexts_created(&self) -> u64 {
+        // They are numbered.
+        self.state.lock().next_context
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
@@ -362,7 +362,6 @@ impl Agent for CpuAgent {
         let memory = Memory::new(pool, bytes);
         let (host, device_address) = (NonNull::from(memory.region.bytes()).cast(), memory.device_address());
         state.memory.insert(device_address, memory);
-        state.counts.allocations += 1;
         Ok(Allocation { pool, host, length: bytes, device_address })
     }
 
@@ -415,7 +414,6 @@ impl Agent for CpuAgent {
         let context = state.next_context;
         state.next_context += 1;
         state.contexts.insert(context, held);
-        state.counts.contexts_created += 1;
         Ok(ContextId(context))
     }
 
@@ -432,7 +430,6 @@ impl Agent for CpuAgent {
             let mut state = self.state.lock();
             let fault = state.called(Call::Submit);
             state.submitted.push(Submitted { context, commands: chain.packets.len() });
-            state.counts.doorbells += 1;
             let steps = self.steps(&state, context, chain).map_err(|what| self.refuse(what))?;
             state.in_flight = steps.iter().flat_map(|step| step.allocations.iter().copied()).collect();
             (steps, fault)

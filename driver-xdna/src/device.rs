@@ -158,7 +158,7 @@ impl DeviceBackend for XdnaDevice {
     }
 
     fn contexts_created(&self) -> u64 {
-        self.npu.agent.counts().contexts_created
+        self.npu.agent.contexts_created()
     }
 
     fn context_error(&self, cause: AgentError) -> DeviceError {

@@ -17,11 +17,10 @@ use crate::accel::device::{AccelDevice, COMPUTE_UNITS};
 use crate::accel::node::CallError;
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method};
 use crate::agent::{
-    Agent, AgentCounts, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, Packet, PdiRef,
+    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
+    PdiRef,
 };
-use crate::agent_status::AgentStatus;
 use crate::arena::Arena;
-use crate::at_exit::AT_EXIT_LIMIT;
 use crate::ioctl_interposer::{CommandBuffers, Interposer};
 use crate::session::{Discovered, Session};
 use aie_device_memory::Region;
@@ -264,8 +263,8 @@ impl Agent for ErtAgent {
         &self.accel.status.info
     }
 
-    fn counts(&self) -> AgentCounts {
-        self.accel.status.counts()
+    fn contexts_created(&self) -> u64 {
+        self.accel.status.contexts_created.load(Ordering::Relaxed)
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
@@ -289,7 +288,6 @@ impl Agent for ErtAgent {
                 host
             }
         };
-        self.accel.status.allocations.fetch_add(1, Ordering::Relaxed);
         // ROCR works with the addresses of the process; what the device is told is found when a command is made.
         let device_address = host.as_ptr().expose_provenance() as u64;
         Ok(Allocation { pool, host, length: bytes, device_address })
@@ -366,7 +364,6 @@ impl Agent for ErtAgent {
         let bell = || packets.ring(api, count);
         let context = Some((context, ring.wait_method));
         let outcome = self.interposer.ring(&mut ring.buffers, context, dispatches, self.accel.limit, bell);
-        self.accel.status.doorbells.fetch_add(1, Ordering::Relaxed);
         packets.rewind(api);
         outcome.map_err(|cause| self.accel.chain_error(cause))
     }

@@ -99,17 +99,16 @@ fn build_string(api: &HsaApi) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Tells which packets the library of `api` takes. `hsa_init` has succeeded on it.
+/// Tells which packets a library of this version takes.
 ///
 /// # Errors
-/// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is older than the
-/// version numbers or newer than what is known, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
-pub fn detect(api: &HsaApi) -> Result<PacketInterface, AgentError> {
-    let named = Environment::process().text(&AIE_HAL_PACKET_INTERFACE);
-    choose(&RuntimeVersion::of(api)?, named.as_deref())
+/// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is newer than what is
+/// known, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
+pub fn detect(version: &RuntimeVersion) -> Result<PacketInterface, AgentError> {
+    choose(version, Environment::process().text(&AIE_HAL_PACKET_INTERFACE).as_deref())
 }
 
-/// [`detect`] without the library and the environment.
+/// [`detect`] without the environment.
 fn choose(version: &RuntimeVersion, named: Option<&str>) -> Result<PacketInterface, AgentError> {
     match named {
         Some("ert") => return Ok(PacketInterface::Ert),

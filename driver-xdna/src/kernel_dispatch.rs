@@ -17,8 +17,7 @@ mod doorbell;
 mod queue;
 
 use crate::accel::device::state_error;
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Chain, ContextId, Packet, PdiRef};
-use crate::agent_status::AgentStatus;
+use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus, Allocation, Chain, ContextId, Packet, PdiRef};
 use crate::session::{Discovered, Session};
 use aie_hal::MemoryPool;
 use doorbell::Doorbell;
@@ -181,7 +180,6 @@ impl KernelDispatchAgent {
         let known = seen.len();
         seen.extend(packets.iter().map(|packet| packet.pdi_index));
         self.status.contexts_created.fetch_add(u64::from(seen.len() > known), Ordering::Relaxed);
-        self.status.doorbells.fetch_add(1, Ordering::Relaxed);
         let last = queue.publish(packets.len() as u64);
         if !doorbell.ring(queue.doorbell(), last, self.limit) {
             return Err(self.status.lose(format!(
@@ -280,8 +278,8 @@ impl Agent for KernelDispatchAgent {
         &self.status.info
     }
 
-    fn counts(&self) -> AgentCounts {
-        self.status.counts()
+    fn contexts_created(&self) -> u64 {
+        self.status.contexts_created.load(Ordering::Relaxed)
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
@@ -293,7 +291,6 @@ impl Agent for KernelDispatchAgent {
         let host = self.session.allocate(from, bytes).map_err(|cause| {
             AgentError::OutOfMemory(format!("the runtime has no {bytes} bytes of {} memory: {cause}", pool.name()))
         })?;
-        self.status.allocations.fetch_add(1, Ordering::Relaxed);
         let device_address = host.as_ptr().expose_provenance() as u64;
         Ok(Allocation { pool, host: host.cast(), length: bytes, device_address })
     }

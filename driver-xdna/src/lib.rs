@@ -15,9 +15,7 @@
 
 mod accel;
 pub mod agent;
-mod agent_status;
 mod arena;
-mod at_exit;
 mod coherence;
 mod contexts;
 #[cfg(test)]

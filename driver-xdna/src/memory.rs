@@ -1,6 +1,6 @@
 //! Memory of buffers: cut from the NPU's pools, or the program's own, used in place.
 
-use crate::agent::{Agent, AgentError, Allocation};
+use crate::agent::{Agent, AgentError, Held};
 use crate::npu::Npu;
 use crate::pool::Block;
 use aie_device_memory::Region;
@@ -43,25 +43,15 @@ impl XdnaMemory {
     }
 }
 
-/// Memory of somebody else that an agent knows. The agent forgets it when this is dropped.
+/// Memory of somebody else that an agent knows. The agent forgets it when this is dropped, before the memory goes.
 struct Imported {
+    _allocation: Held,
     memory: Arc<dyn HostMemory>,
-    agent: Arc<dyn Agent>,
-    /// Taken only by `drop`.
-    allocation: Option<Allocation>,
 }
 
 impl HostMemory for Imported {
     fn bytes(&self) -> &[AtomicU8] {
         self.memory.bytes()
-    }
-}
-
-impl Drop for Imported {
-    fn drop(&mut self) {
-        if let Some(allocation) = self.allocation.take() {
-            self.agent.free(allocation);
-        }
     }
 }
 
@@ -85,7 +75,7 @@ pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Res
     // SAFETY: pages that hold memory of the owner stay mapped as long as it does, which the object below keeps.
     let allocation = unsafe { agent.import(first, pages) }?;
     let device_address = allocation.device_address + before as u64;
-    let imported = Imported { memory, agent: Arc::clone(agent), allocation: Some(allocation) };
+    let imported = Imported { _allocation: Held::new(agent, allocation), memory };
     let region = Region::borrowed(Arc::new(imported));
     if let (Some(caches), Some(span)) = (agent.caches(), region.span(0, length)) {
         // What the host has written so far is what the NPU is to see.

@@ -1,16 +1,19 @@
 //! One NPU, shared by the logical devices that are opened on it: memory, contexts, and whether it is lost.
+//!
+//! At the end of the process what the kernel driver holds for NPUs that are still open is given back: devices in statics are
+//! never dropped, and llama.cpp keeps its backends in such.
 
-use crate::agent::{Agent, AgentError};
-use crate::at_exit::{self, AT_EXIT_LIMIT, CloseAtExit};
+use crate::agent::{AT_EXIT_LIMIT, Agent, AgentError};
 use crate::coherence::Written;
 use crate::contexts::AgentContexts;
 use crate::pool::{Block, Pool};
 use aie_hal::backend::{Array, HeapContent};
 use aie_hal::error::DeviceError;
 use aie_hal::{Arch, BufferParams, Limits, MemoryPool};
+use parking_lot::Mutex;
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
-use std::sync::Arc;
+use std::sync::{Arc, Once, Weak};
 
 /// An NPU that is open.
 pub(crate) struct Npu {
@@ -43,8 +46,7 @@ impl Npu {
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
         let array = Array::new(AgentContexts::new(Arc::clone(&agent), limits));
         let npu = Arc::new(Self { agent, arch, limits, pool, array, written: Written::default(), _runtime: runtime });
-        let open: Arc<dyn CloseAtExit> = npu.clone();
-        at_exit::register(&open);
+        close_at_exit(&npu);
         npu
     }
 
@@ -104,9 +106,7 @@ impl Npu {
             | AgentError::ContextsExhausted(reason) => DeviceError::Execution(format!("{what}: {reason}")),
         }
     }
-}
 
-impl CloseAtExit for Npu {
     /// Gives contexts and unused memory back. Work that is still in flight is not waited for.
     fn close(&self) {
         self.array.clear(AT_EXIT_LIMIT);
@@ -114,6 +114,30 @@ impl CloseAtExit for Npu {
         self.pool.close();
         self.agent.close();
     }
+}
+
+/// The NPUs to close at the end of the process.
+static OPEN: Mutex<Vec<Weak<Npu>>> = Mutex::new(Vec::new());
+
+fn close_at_exit(npu: &Arc<Npu>) {
+    static HANDLER: Once = Once::new();
+    HANDLER.call_once(|| {
+        // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.
+        if unsafe { libc::atexit(close_all) } != 0 {
+            tracing::debug!("what is open at the end of the process is left to the kernel");
+        }
+    });
+    let mut open = OPEN.lock();
+    open.retain(|npu| npu.strong_count() > 0);
+    open.push(Arc::downgrade(npu));
+}
+
+extern "C" fn close_all() {
+    // A panic must not cross into C, and at this point nobody could do anything about one.
+    let _ = std::panic::catch_unwind(|| {
+        let Some(open) = OPEN.try_lock_for(AT_EXIT_LIMIT).map(|open| open.clone()) else { return };
+        open.iter().filter_map(Weak::upgrade).for_each(|npu| npu.close());
+    });
 }
 
 #[cfg(test)]

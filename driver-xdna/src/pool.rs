@@ -8,7 +8,7 @@
 //! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap is kept free,
 //! because the kernel driver takes the command buffers of every context from it, and a full heap would stop all work.
 
-use crate::agent::{Agent, AgentError, Allocation, PacketInterface};
+use crate::agent::{Agent, AgentError, Held, PacketInterface};
 use aie_device_memory::Region;
 use aie_hal::error::DeviceError;
 use aie_hal::{BufferParams, MemoryPool};
@@ -36,9 +36,7 @@ const UNIT: usize = 64;
 
 /// An allocation of the runtime, given back when dropped.
 struct Slab {
-    agent: Arc<dyn Agent>,
-    /// Taken only by `drop`.
-    allocation: Option<Allocation>,
+    memory: Held,
     cuts: Mutex<Cuts>,
 }
 
@@ -51,21 +49,9 @@ struct Cuts {
 
 impl Slab {
     fn new(agent: &Arc<dyn Agent>, pool: MemoryPool, bytes: usize) -> Result<Arc<Self>, AgentError> {
-        let allocation = agent.allocate(pool, bytes)?;
+        let memory = Held::new(agent, agent.allocate(pool, bytes)?);
         let cuts = Cuts { free: RangeAllocator::new(0..bytes / UNIT), fresh: 0 };
-        Ok(Arc::new(Self { agent: Arc::clone(agent), allocation: Some(allocation), cuts: Mutex::new(cuts) }))
-    }
-
-    fn allocation(&self) -> &Allocation {
-        self.allocation.as_ref().expect("only `drop` takes it")
-    }
-}
-
-impl Drop for Slab {
-    fn drop(&mut self) {
-        if let Some(allocation) = self.allocation.take() {
-            self.agent.free(allocation);
-        }
+        Ok(Arc::new(Self { memory, cuts: Mutex::new(cuts) }))
     }
 }
 
@@ -98,7 +84,7 @@ impl Drop for Piece {
             }
             None => {
                 if let (Some(pool), PieceKind::Heap) = (self.pool.upgrade(), self.kind) {
-                    pool.state.lock().heap_used -= self.slab.allocation().length.next_multiple_of(HEAP_GRANULE);
+                    pool.state.lock().heap_used -= self.slab.memory.length.next_multiple_of(HEAP_GRANULE);
                 }
             }
         }
@@ -211,7 +197,7 @@ impl Pool {
 
     /// A block that is all of a slab.
     fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, kind: PieceKind) -> Block {
-        let (host, device_address) = (slab.allocation().host, slab.allocation().device_address);
+        let (host, device_address) = (slab.memory.host, slab.memory.device_address);
         let piece = Piece { slab, units: None, pool: Arc::downgrade(self), kind };
         // SAFETY: the allocation has at least `size` initialised bytes, and the piece keeps it.
         let region = unsafe { Region::mapped(host, size, Arc::new(piece) as Arc<dyn Any + Send + Sync>) };
@@ -246,7 +232,7 @@ impl Pool {
             cuts.fresh = cuts.fresh.max(units.end);
             used
         };
-        let (host, base) = (slab.allocation().host, slab.allocation().device_address);
+        let (host, base) = (slab.memory.host, slab.memory.device_address);
         let offset = (units.start * UNIT).next_multiple_of(params.alignment);
         let stale = (used * UNIT).saturating_sub(offset).min(params.size);
         let piece = Piece { slab, units: Some(units), pool: Arc::downgrade(self), kind };

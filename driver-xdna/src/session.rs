@@ -57,21 +57,15 @@ impl Session {
                 api.describe(status)
             )));
         }
-        // From here on dropping shuts down.
-        let unknown =
-            RuntimeVersion { extension: interface::ExtensionVersion { major: 0, minor: 0 }, build: String::new() };
-        let library = library.to_owned();
-        let mut session = Self { api, library, version: unknown, interface: PacketInterface::Ert };
-        let refused = |cause: AgentError| match cause {
-            AgentError::Unsupported(reason) => {
-                AgentError::Unsupported(format!("{}: {reason}", session.library.display()))
+        let known = RuntimeVersion::of(&api).and_then(|version| Ok((interface::detect(&version)?, version)));
+        let (interface, version) = known.map_err(|cause| {
+            shut_down(&api);
+            match cause {
+                AgentError::Unsupported(reason) => AgentError::Unsupported(format!("{}: {reason}", library.display())),
+                other => other,
             }
-            other => other,
-        };
-        let version = RuntimeVersion::of(&session.api).map_err(refused)?;
-        let interface = interface::detect(&session.api).map_err(refused)?;
-        (session.version, session.interface) = (version, interface);
-        Ok(session)
+        })?;
+        Ok(Self { api, library: library.to_owned(), version, interface })
     }
 
     /// The runtime's functions.
@@ -227,11 +221,16 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // SAFETY: the counterpart of the call in `start`.
-        let status = unsafe { (self.api.hsa_shut_down)() };
-        if status != HSA_STATUS_SUCCESS {
-            tracing::warn!("hsa_shut_down: {}", self.api.describe(status));
-        }
+        shut_down(&self.api);
+    }
+}
+
+/// Ends a session that [`Session::start`] has started.
+fn shut_down(api: &HsaApi) {
+    // SAFETY: the counterpart of `hsa_init`.
+    let status = unsafe { (api.hsa_shut_down)() };
+    if status != HSA_STATUS_SUCCESS {
+        tracing::warn!("hsa_shut_down: {}", api.describe(status));
     }
 }
 

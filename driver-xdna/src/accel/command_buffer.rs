@@ -59,16 +59,6 @@ impl CommandBuffer {
         Words(self.bo.host().cast())
     }
 
-    /// Writes a dispatch.
-    pub(crate) fn write_dispatch(&self, packet: &Packet, arguments: &[Argument]) {
-        write_dispatch(self.words(), packet, arguments);
-    }
-
-    /// Writes a chain of the commands with these handles.
-    pub(crate) fn write_chain(&self, handles: impl ExactSizeIterator<Item = u32>) {
-        write_chain(self.words(), handles);
-    }
-
     /// Submits the chain in this buffer. `arguments` are the handles of the BOs it uses, each once. Returns its sequence number.
     ///
     /// # Errors
@@ -85,14 +75,6 @@ impl CommandBuffer {
         };
         node.request(&mut execute)?;
         Ok(execute.seq)
-    }
-
-    /// How the chain in this buffer of `count` commands ended, of which the kernel has said that it did after `took`.
-    ///
-    /// # Errors
-    /// [`ChainError::Ended`].
-    pub(crate) fn outcome(&self, count: usize, took: Duration) -> Result<(), ChainError> {
-        outcome(self.words(), count, took)
     }
 
     /// Leaves it to the device.
@@ -130,46 +112,52 @@ impl Words {
         self.set(index, address as u32);
         self.set(index + 1, (address >> 32) as u32);
     }
-}
 
-fn write_dispatch(words: Words, packet: &Packet, arguments: &[Argument]) {
-    let payload = dispatch_words(arguments.len());
-    // The mask of compute units counts as a word behind the header.
-    words.set(0, ert::header(opcode::START_CU, payload as u32 + 1));
-    words.set(start_cu::CU_MASK, 1 << packet.pdi_index);
-    words.set(start_cu::PAYLOAD, ert::TRANSACTION);
-    words.set(start_cu::PAYLOAD + 1, 0);
-    words.set_address(start_cu::INSTRUCTIONS, packet.instructions);
-    words.set(start_cu::INSTRUCTION_WORDS, (packet.instruction_bytes / 4) as u32);
-    for (index, argument) in arguments.iter().enumerate() {
-        words.set_address(start_cu::ARGUMENTS + 2 * index, argument.address);
-        words.set(start_cu::ARGUMENTS + 2 * arguments.len() + index, argument.bytes);
+    /// Writes a dispatch.
+    pub(crate) fn write_dispatch(self, packet: &Packet, arguments: &[Argument]) {
+        let payload = dispatch_words(arguments.len());
+        // The mask of compute units counts as a word behind the header.
+        self.set(0, ert::header(opcode::START_CU, payload as u32 + 1));
+        self.set(start_cu::CU_MASK, 1 << packet.pdi_index);
+        self.set(start_cu::PAYLOAD, ert::TRANSACTION);
+        self.set(start_cu::PAYLOAD + 1, 0);
+        self.set_address(start_cu::INSTRUCTIONS, packet.instructions);
+        self.set(start_cu::INSTRUCTION_WORDS, (packet.instruction_bytes / 4) as u32);
+        for (index, argument) in arguments.iter().enumerate() {
+            self.set_address(start_cu::ARGUMENTS + 2 * index, argument.address);
+            self.set(start_cu::ARGUMENTS + 2 * arguments.len() + index, argument.bytes);
+        }
+        for padding in start_cu::ARGUMENTS + 3 * arguments.len()..start_cu::PAYLOAD + payload {
+            self.set(padding, 0);
+        }
     }
-    for padding in start_cu::ARGUMENTS + 3 * arguments.len()..start_cu::PAYLOAD + payload {
-        words.set(padding, 0);
-    }
-}
 
-fn write_chain(words: Words, handles: impl ExactSizeIterator<Item = u32>) {
-    let count = handles.len();
-    words.set(0, ert::header(opcode::CMD_CHAIN, (chain::FIXED_WORDS + 2 * count) as u32));
-    words.set(chain::COMMAND_COUNT, count as u32);
-    words.set(chain::SUBMIT_INDEX, 0);
-    words.set(chain::ERROR_INDEX, UNTOUCHED);
-    for reserved in chain::ERROR_INDEX + 1..chain::HANDLES {
-        words.set(reserved, 0);
+    /// Writes a chain of the commands with these handles.
+    pub(crate) fn write_chain(self, handles: impl ExactSizeIterator<Item = u32>) {
+        let count = handles.len();
+        self.set(0, ert::header(opcode::CMD_CHAIN, (chain::FIXED_WORDS + 2 * count) as u32));
+        self.set(chain::COMMAND_COUNT, count as u32);
+        self.set(chain::SUBMIT_INDEX, 0);
+        self.set(chain::ERROR_INDEX, UNTOUCHED);
+        for reserved in chain::ERROR_INDEX + 1..chain::HANDLES {
+            self.set(reserved, 0);
+        }
+        for (index, handle) in handles.enumerate() {
+            self.set_address(chain::HANDLES + 2 * index, handle.into());
+        }
     }
-    for (index, handle) in handles.enumerate() {
-        words.set_address(chain::HANDLES + 2 * index, handle.into());
-    }
-}
 
-fn outcome(words: Words, count: usize, took: Duration) -> Result<(), ChainError> {
-    let (state, index) = (words.get(0) & ert::STATE_MASK, words.get(chain::ERROR_INDEX));
-    if state == state::COMPLETED && index == UNTOUCHED {
-        return Ok(());
+    /// How the chain of `count` commands here ended, of which the kernel has said that it did after `took`.
+    ///
+    /// # Errors
+    /// [`ChainError::Ended`].
+    pub(crate) fn outcome(self, count: usize, took: Duration) -> Result<(), ChainError> {
+        let (state, index) = (self.get(0) & ert::STATE_MASK, self.get(chain::ERROR_INDEX));
+        if state == state::COMPLETED && index == UNTOUCHED {
+            return Ok(());
+        }
+        Err(ChainError::Ended { state, command: Some(index as usize).filter(|index| *index < count), took })
     }
-    Err(ChainError::Ended { state, command: Some(index as usize).filter(|index| *index < count), took })
 }
 
 #[cfg(test)]
@@ -208,7 +196,7 @@ mod tests {
         let list: Vec<Argument> = (0..arguments as u32)
             .map(|i| Argument { address: 0x7f00_0000_1000 + u64::from(i), bytes: 100 + i })
             .collect();
-        write_dispatch(words, &packet(), &list);
+        words.write_dispatch(&packet(), &list);
         assert_eq!(ert::count_of(words.get(0)) as usize, payload + 1);
         assert_eq!(words.get(1), 1 << 5);
         assert_eq!([2, 3, 4, 5, 6].map(|index| words.get(index)), [3, 0, 0x500_0040, 0, 10]);
@@ -235,13 +223,13 @@ mod tests {
         #[case] expected: Option<(u32, Option<usize>)>,
     ) {
         let (_page, words) = page();
-        write_chain(words, [3, 4, 5].into_iter());
+        words.write_chain([3, 4, 5].into_iter());
         assert_eq!((ert::opcode_of(words.get(0)), ert::count_of(words.get(0))), (19, 12));
         assert_eq!((words.get(1), words.get(7), words.get(11), words.get(12)), (3, 3, 5, 0));
         assert_eq!(words.get(chain::ERROR_INDEX), UNTOUCHED);
         words.set(0, words.get(0) & !ert::STATE_MASK | state);
         words.set(chain::ERROR_INDEX, index);
-        let found = outcome(words, 3, Duration::ZERO).err().map(|error| match error {
+        let found = words.outcome(3, Duration::ZERO).err().map(|error| match error {
             ChainError::Ended { state, command, .. } => (state, command),
             other => panic!("{other}"),
         });

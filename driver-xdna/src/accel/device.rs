@@ -3,8 +3,7 @@
 use super::completion::WaitError;
 use super::context::{HardwareContext, is_exhausted};
 use super::node::{CallError, Node};
-use crate::agent::AgentError;
-use crate::agent_status::AgentStatus;
+use crate::agent::{AgentError, AgentStatus};
 use amdxdna_sys::ert::state;
 use amdxdna_sys::{Request, amdxdna_drm_exec_cmd};
 use std::sync::Arc;

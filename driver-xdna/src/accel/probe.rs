@@ -66,8 +66,8 @@ pub(crate) fn find_wait_method(
     packet: &Packet,
     limit: Duration,
 ) -> Result<WaitMethod, ProbeError> {
-    command.write_dispatch(packet, &[]);
-    chain.write_chain([command.handle()].into_iter());
+    command.words().write_dispatch(packet, &[]);
+    chain.words().write_chain([command.handle()].into_iter());
     let since = Instant::now();
     let sequence = chain.submit(node, context, &[]).map_err(ProbeError::Call)?;
     let submitted = Submitted { context, sequence };
@@ -79,7 +79,7 @@ pub(crate) fn find_wait_method(
         }
         match method.wait(node, submitted, limit) {
             Ok(()) => {
-                return match chain.outcome(1, since.elapsed()) {
+                return match chain.words().outcome(1, since.elapsed()) {
                     Err(ChainError::Ended { state, .. }) => Err(ProbeError::Ended(state)),
                     _ => Ok(method),
                 };

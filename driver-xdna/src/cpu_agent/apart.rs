@@ -4,7 +4,7 @@
 //! when somebody waits for them, and not before: what the host does too early, or forgets, gives wrong bytes.
 
 use super::CpuAgent;
-use crate::agent::{Agent, AgentCounts, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef, Ticket};
+use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef, Ticket};
 use aie_device_memory::Span;
 use aie_hal::MemoryPool;
 use parking_lot::Mutex;
@@ -80,8 +80,8 @@ impl Agent for ApartAgent {
         self.inner.info()
     }
 
-    fn counts(&self) -> AgentCounts {
-        self.inner.counts()
+    fn contexts_created(&self) -> u64 {
+        self.inner.contexts_created()
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {

@@ -26,10 +26,9 @@ use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::completion::{WaitError, WaitMethod};
 use crate::accel::device::{AccelDevice, COMPUTE_UNITS, ChainError};
 use crate::agent::{
-    Agent, AgentCounts, AgentError, AgentInfo, Allocation, Argument, Caches, Chain, ContextId, CpuCaches, PdiRef,
+    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Argument, Caches, Chain, ContextId, CpuCaches, PdiRef,
     Ticket,
 };
-use crate::at_exit::AT_EXIT_LIMIT;
 use aie_hal::MemoryPool;
 use amdxdna_sys::limits::QUEUED_JOBS;
 use in_flight::{Context, Ended, InFlight};
@@ -107,15 +106,14 @@ impl DirectAgent {
         handles.dedup();
         let (commands, own) = buffers.split_at(chain.packets.len());
         for (buffer, packet) in commands.iter().zip(&chain.packets) {
-            buffer.write_dispatch(packet, chain.arguments_of(packet));
+            buffer.words().write_dispatch(packet, chain.arguments_of(packet));
         }
-        own[0].write_chain(commands.iter().map(CommandBuffer::handle));
+        own[0].words().write_chain(commands.iter().map(CommandBuffer::handle));
         let Some(found) = contexts.get_mut(&context) else {
             return Err(AgentError::Failed { command: None, reason: format!("context {} does not exist", context.0) });
         };
         match own[0].submit(&self.accel.node, found.hardware, handles) {
             Ok(sequence) => {
-                self.accel.status.doorbells.fetch_add(1, Ordering::Relaxed);
                 let number = state.next_chain;
                 state.next_chain += 1;
                 found.in_flight.push_back(InFlight { number, sequence, since: Instant::now(), buffers });
@@ -143,7 +141,7 @@ impl DirectAgent {
         })?;
         let Some(chain) = context.in_flight.pop_front() else { return Ok(()) };
         let count = chain.buffers.len() - 1;
-        let outcome = chain.buffers[count].outcome(count, chain.since.elapsed());
+        let outcome = chain.buffers[count].words().outcome(count, chain.since.elapsed());
         free.extend(chain.buffers);
         outcome.map_err(|cause| self.accel.chain_error(cause))
     }
@@ -195,8 +193,8 @@ impl Agent for DirectAgent {
         &self.accel.status.info
     }
 
-    fn counts(&self) -> AgentCounts {
-        self.accel.status.counts()
+    fn contexts_created(&self) -> u64 {
+        self.accel.status.contexts_created.load(Ordering::Relaxed)
     }
 
     fn allocate(&self, pool: MemoryPool, bytes: usize) -> Result<Allocation, AgentError> {
@@ -207,7 +205,6 @@ impl Agent for DirectAgent {
         };
         let bo = Bo::create(&self.accel.node, kind, bytes)
             .map_err(|cause| self.accel.memory_error(&cause, &format!("{bytes} bytes of {} memory", pool.name())))?;
-        self.accel.status.allocations.fetch_add(1, Ordering::Relaxed);
         let (host, device_address) = (bo.host(), bo.device_address());
         match pool {
             MemoryPool::Data => drop(state.data.insert(device_address, (bo, bytes as u64))),
@@ -226,7 +223,6 @@ impl Agent for DirectAgent {
             return Err(AgentError::Unsupported("memory that is imported already".into()));
         }
         state.data.insert(device_address, (bo, bytes as u64));
-        self.accel.status.allocations.fetch_add(1, Ordering::Relaxed);
         Ok(Allocation { pool: MemoryPool::Data, host: address, length: bytes, device_address })
     }
 

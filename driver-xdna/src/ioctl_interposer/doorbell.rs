@@ -146,7 +146,7 @@ impl Ringing {
             if !units.is_power_of_two() {
                 return Err(format!("command {index} names compute units {units:#x}"));
             }
-            command.write_dispatch(packet, arguments);
+            command.words().write_dispatch(packet, arguments);
         }
         list.words().set(chain::ERROR_INDEX, UNTOUCHED);
         Ok(())
@@ -180,7 +180,7 @@ impl Ringing {
         }
         self.running = None;
         let Some(list) = self.find(handle) else { return };
-        if let Err(cause) = list.outcome(self.dispatches.len(), self.since.elapsed()) {
+        if let Err(cause) = list.words().outcome(self.dispatches.len(), self.since.elapsed()) {
             self.problem(cause);
         }
     }

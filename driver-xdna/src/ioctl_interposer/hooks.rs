@@ -3,13 +3,13 @@
 //! A call of a thread that is not in an activity of the interposer goes straight on. None of these functions panics: what they
 //! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
 
-use super::request_kind::RequestKind;
 use super::{Activity, INTERPOSER, Interposer, Offset, PLACEHOLDER_CONTEXT, Ringing, with_activity};
 use crate::accel::command_buffer::CommandBuffer;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{
-    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, RequestCode, amdxdna_drm_create_bo, amdxdna_drm_create_hwctx,
-    amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd, amdxdna_drm_get_bo_info, amdxdna_drm_get_info, drm_gem_close, ert,
+    AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, RequestCode, amdxdna_drm_config_hwctx,
+    amdxdna_drm_create_bo, amdxdna_drm_create_hwctx, amdxdna_drm_destroy_hwctx, amdxdna_drm_exec_cmd,
+    amdxdna_drm_get_bo_info, amdxdna_drm_get_info, amdxdna_drm_wait_cmd, drm_gem_close, ert,
 };
 use std::ffi::{c_int, c_ulong, c_void};
 use std::sync::atomic::Ordering;
@@ -17,11 +17,14 @@ use std::sync::atomic::Ordering;
 /// # Safety
 /// As `ioctl`: `argument` points to the structure of `request`.
 pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    if let (Some(interposer), Some(kind)) = (INTERPOSER.get(), RequestKind::of(request)) {
-        if kind != RequestKind::CloseBuffer {
+    let code = RequestCode(request as u32);
+    // Structures have grown at their ends, so their size tells nothing; requests to /dev/kfd are not DRM's.
+    let number = code.is_drm().then(|| code.number());
+    if let (Some(interposer), Some(number)) = (INTERPOSER.get(), number) {
+        if number != drm_gem_close::NUMBER {
             interposer.descriptor.store(descriptor, Ordering::Relaxed);
         }
-        if kind == RequestKind::GetInfo {
+        if number == amdxdna_drm_get_info::NUMBER {
             // SAFETY: ROCR passes the structure of the request.
             if unsafe { (*argument.cast::<amdxdna_drm_get_info>()).param } == DRM_AMDXDNA_QUERY_AIE_VERSION {
                 interposer.placeholders.lock().clear();
@@ -30,10 +33,10 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
         // SAFETY: ROCR passes the structure of the request.
         let answered = with_activity(|activity| match activity {
             // SAFETY: as above.
-            Activity::Ringing(ringing) => unsafe { in_doorbell(ringing, request, kind, argument) },
+            Activity::Ringing(ringing) => unsafe { in_doorbell(ringing, code, argument) },
             // ROCR destroys its placeholder context along with its queue.
             // SAFETY: as above.
-            _ if kind == RequestKind::DestroyContext => unsafe {
+            _ if number == amdxdna_drm_destroy_hwctx::NUMBER => unsafe {
                 (*argument.cast::<amdxdna_drm_destroy_hwctx>()).handle == PLACEHOLDER_CONTEXT
             },
             _ => false,
@@ -44,7 +47,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     }
     // SAFETY: the caller's own arguments.
     let result = unsafe { libc::ioctl(descriptor, request as _, argument) };
-    if result < 0 && RequestKind::of(request) == Some(RequestKind::CloseBuffer) {
+    if result < 0 && number == Some(drm_gem_close::NUMBER) {
         let ours = |interposer: &Interposer| interposer.descriptor.load(Ordering::Relaxed) == descriptor;
         if INTERPOSER.get().is_some_and(ours) {
             // ROCR ends the process when it hears of this, and it could do nothing about it.
@@ -52,7 +55,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
             return 0;
         }
     }
-    if result >= 0 && RequestKind::of(request) == Some(RequestKind::CreateBuffer) {
+    if result >= 0 && number == Some(amdxdna_drm_create_bo::NUMBER) {
         // SAFETY: the kernel has filled ROCR's structure of this request.
         let made = unsafe { *argument.cast::<amdxdna_drm_create_bo>() };
         with_activity(|activity| {
@@ -67,10 +70,10 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
 /// Answers a call of a doorbell, if it is one the interposer answers.
 ///
 /// # Safety
-/// `argument` points to the structure of `request`.
-unsafe fn in_doorbell(ringing: &mut Ringing, request: c_ulong, kind: RequestKind, argument: *mut c_void) -> bool {
-    match kind {
-        RequestKind::CreateBuffer => {
+/// `argument` points to the structure of the request with this code.
+unsafe fn in_doorbell(ringing: &mut Ringing, code: RequestCode, argument: *mut c_void) -> bool {
+    match code.number() {
+        amdxdna_drm_create_bo::NUMBER => {
             // SAFETY: as the caller promises.
             let create = unsafe { &mut *argument.cast::<amdxdna_drm_create_bo>() };
             let fits = create.type_ == AMDXDNA_BO_CMD && create.size <= PAGE as u64;
@@ -81,7 +84,7 @@ unsafe fn in_doorbell(ringing: &mut Ringing, request: c_ulong, kind: RequestKind
             ringing.taken += 1;
             true
         }
-        RequestKind::BufferInfo => {
+        amdxdna_drm_get_bo_info::NUMBER => {
             // SAFETY: as the caller promises.
             let info = unsafe { &mut *argument.cast::<amdxdna_drm_get_bo_info>() };
             let Some(buffer) = ringing.find(u64::from(info.handle)) else { return false };
@@ -89,28 +92,28 @@ unsafe fn in_doorbell(ringing: &mut Ringing, request: c_ulong, kind: RequestKind
             info.vaddr = buffer.words().address().addr() as u64;
             true
         }
-        RequestKind::CloseBuffer => {
+        drm_gem_close::NUMBER => {
             // SAFETY: as the caller promises.
             let close = unsafe { &*argument.cast::<drm_gem_close>() };
             ringing.find(u64::from(close.handle)).is_some()
         }
-        RequestKind::CreateContext => {
+        amdxdna_drm_create_hwctx::NUMBER => {
             // SAFETY: as the caller promises.
             unsafe { (*argument.cast::<amdxdna_drm_create_hwctx>()).handle = PLACEHOLDER_CONTEXT };
             true
         }
-        RequestKind::ConfigContext | RequestKind::DestroyContext => true,
-        RequestKind::Execute => {
+        amdxdna_drm_config_hwctx::NUMBER | amdxdna_drm_destroy_hwctx::NUMBER => true,
+        amdxdna_drm_exec_cmd::NUMBER => {
             // SAFETY: as the caller promises.
             let execute = unsafe { &mut *argument.cast::<amdxdna_drm_exec_cmd>() };
-            ringing.execute(RequestCode(request as u32), execute);
+            ringing.execute(code, execute);
             true
         }
-        RequestKind::Wait => {
+        amdxdna_drm_wait_cmd::NUMBER => {
             ringing.wait();
             true
         }
-        RequestKind::GetInfo | RequestKind::Other => false,
+        _ => false,
     }
 }
 

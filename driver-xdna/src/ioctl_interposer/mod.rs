@@ -37,7 +37,6 @@
 mod doorbell;
 mod hooks;
 mod import_slots;
-mod request_kind;
 
 use doorbell::Ringing;
 pub(crate) use doorbell::{CommandBuffers, Dispatch};

@@ -33,7 +33,7 @@ fn the_thirty_third_pdi_is_nothing_special() {
     // Again, and one after the other: no further context.
     run(&rig, writes(&all, &journal)).unwrap();
     run_each(&rig, &all, &journal);
-    assert_eq!((rig.agent.counts().contexts_created, rig.device.counters().contexts_created), (2, 2));
+    assert_eq!((rig.agent.contexts_created(), rig.device.counters().contexts_created), (2, 2));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn the_least_recently_used_context_goes() {
     let kernels: Vec<_> = (0..4).map(|number| rig.writer(number)).collect();
     let [a, b, c, d] = [0, 1, 2, 3].map(|index| &kernels[index]);
     run_each(&rig, &[a, b, c, b, a], &journal);
-    let created = || rig.agent.counts().contexts_created;
+    let created = || rig.agent.contexts_created();
     assert_eq!(created(), 3);
     // Of a, b and c it was c that was not used for the longest time.
     run_each(&rig, &[d], &journal);
@@ -174,7 +174,7 @@ fn a_pdi_stays_in_memory_until_its_context_goes() {
     // Loaded again, it is the same to the planner, and still runs.
     let kernel = rig.writer(1);
     run_each(&rig, &[&kernel], &journal);
-    assert_eq!((entries(&journal), rig.agent.counts().contexts_created), (vec![1, 1], 1));
+    assert_eq!((entries(&journal), rig.agent.contexts_created()), (vec![1, 1], 1));
     drop(kernel);
     rig.npu.array.clear(LONG);
     assert_eq!(rig.agent.allocations(MemoryPool::DeviceHeap), 0);

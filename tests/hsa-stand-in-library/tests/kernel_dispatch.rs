@@ -44,10 +44,9 @@ fn long_chains_are_split_and_the_ring_wraps() {
         rig.run(context, &[kernel; 5], &buffer).unwrap();
     }
     assert_eq!(rig.bytes(&buffer), [(103 + 250 - 256) as u8; BYTES]);
-    let (counts, report) = (rig.counts(), rig.report());
-    assert_eq!((counts.doorbells, counts.contexts_created), (4 + 50, 2));
-    assert_eq!(report["doorbells"], counts.doorbells);
-    assert_eq!(report["contexts_created"], counts.contexts_created);
+    let report = rig.report();
+    assert_eq!((&report["doorbells"], rig.agent.contexts_created()), (&(4 + 50).into(), 2));
+    assert_eq!(report["contexts_created"], 2);
     assert_eq!((&report["packets"], &report["queue_errors"]), (&350.into(), &0.into()));
 }
 
@@ -63,7 +62,7 @@ fn a_context_keeps_32_pdis_and_is_made_anew_only_for_new_ones() {
     }
     let sum: u32 = (1..=16).sum::<u32>() + 6 * (1..=32).sum::<u32>();
     assert_eq!(rig.bytes(&buffer), [sum as u8; BYTES]);
-    assert_eq!(rig.counts().contexts_created, 3);
+    assert_eq!(rig.agent.contexts_created(), 3);
     assert_eq!(rig.report()["contexts_created"], 3);
 }
 
@@ -94,7 +93,7 @@ fn a_pdi_that_its_context_does_not_hold_reaches_no_doorbell() {
     let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
     let error = rig.run(context, &kernels, &buffer).unwrap_err();
     assert!(matches!(error, AgentError::Failed { command: Some(1), .. }), "{error:?}");
-    assert_eq!((rig.counts().doorbells, rig.bytes(&buffer)), (0, vec![0; BYTES]));
+    assert_eq!((&rig.report()["doorbells"], rig.bytes(&buffer)), (&0.into(), vec![0; BYTES]));
 }
 
 #[rstest]
@@ -190,7 +189,6 @@ fn memory_runs_out_and_comes_back() {
     rig.agent.free(half);
     let half = rig.agent.allocate(MemoryPool::DeviceHeap, 33 << 20).unwrap();
     rig.agent.free(half);
-    assert_eq!(rig.counts().allocations, 2);
 }
 
 #[test]
@@ -278,6 +276,6 @@ fn a_hundred_thousand_dispatches_on_one_context() {
     let report = rig.report();
     assert_eq!((&report["packets"], &report["doorbells"]), (&(32 * rounds).into(), &rounds.into()));
     // One for the queue and one for its PDIs.
-    assert_eq!((rig.counts().contexts_created, &report["contexts_created"]), (2, &2.into()));
+    assert_eq!((rig.agent.contexts_created(), &report["contexts_created"]), (2, &2.into()));
     assert_eq!((&report["open"]["queues"], &report["open"]["signals"]), (&1.into(), &32.into()));
 }

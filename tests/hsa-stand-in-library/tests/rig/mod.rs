@@ -3,7 +3,7 @@
 
 use aie_conformance::kernels::TestKernel;
 use aie_driver_xdna::agent::{
-    Agent, AgentCounts, AgentError, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
+    Agent, AgentError, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
 };
 use aie_driver_xdna::kernel_dispatch::KernelDispatchAgent;
 use aie_driver_xdna::session::{Discovered, Session};
@@ -163,10 +163,6 @@ impl Rig {
     /// As [`Rig::run_of`] in a context that holds nothing but the first of `kernels`.
     pub fn run(&self, context: ContextId, kernels: &[Loaded], buffer: &Allocation) -> Result<(), AgentError> {
         self.run_of((context, &kernels[..1]), kernels, buffer)
-    }
-
-    pub fn counts(&self) -> AgentCounts {
-        self.agent.counts()
     }
 
     pub fn report(&self) -> Value {
