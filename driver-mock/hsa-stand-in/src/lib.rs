@@ -15,9 +15,9 @@
 //! Packets are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, on the limits and the virtual clock
 //! of [`aie_driver_mock::npu`]. What it cannot execute never signals, and the watchdog ends it; no real time passes for that.
 //!
-//! A library is made of this crate by one line, [`library!`]. Its symbols are the HSA functions a driver of AIE agents uses,
-//! and two of its own: `hsa_stand_in_configure` takes settings in place of the environment, `hsa_stand_in_report` gives the
-//! counts.
+//! A library is made of this crate by one function, `hsa_init`, that calls [`init`]. Its other symbols are the HSA functions a
+//! driver of AIE agents uses ([`entry`]), and two of its own: `hsa_stand_in_configure` takes settings in place of the environment,
+//! `hsa_stand_in_report` gives the counts.
 //!
 //! # Settings
 //! Read at the first `hsa_init`, which fails with a message on standard error if one of them means nothing.
@@ -29,19 +29,16 @@
 //! | `HSA_STAND_IN_PROCESSING` | `synchronous`, or `never`: accepts packets and leaves them, as ROCR 6.x does | `synchronous` |
 //! | `HSA_STAND_IN_FAILURE` | `negative`: failed packets get negative signals; `withhold`: only the error callback tells | `negative` |
 //! | `HSA_STAND_IN_FAULTS` | a plan, see [`faults`] | none |
-//! | `HSA_STAND_IN_REPORT` | file for the report at exit, in JSON | none |
 //! | `HSA_STAND_IN_LOG` | `1`: reasons of failures on standard error | off |
 
 pub mod entry;
-mod export;
 pub mod faults;
 mod memory;
 mod process;
 mod processor;
 mod queue;
-mod report;
 mod runtime;
 pub mod settings;
 mod signal;
 
-pub use hsa_sys;
+pub use process::init;

@@ -7,7 +7,6 @@
 use crate::faults::LibraryFault;
 use crate::memory::{Pool, Range};
 use crate::queue::{CachedPdi, Progress, Queue};
-use crate::report::Counts;
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_device_memory::{Snapshots, Span};
@@ -72,7 +71,7 @@ pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
     if progress.failed || last <= first {
         return;
     }
-    Counts::add(&runtime.counts.doorbells);
+    runtime.counts.doorbells.fetch_add(1, Ordering::Relaxed);
     if runtime.faults.hits(LibraryFault::Hang) {
         runtime.log("this doorbell hangs, as its fault plan says");
         loop {
@@ -90,8 +89,7 @@ pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
     runtime.counts.packets.fetch_add(completed, Ordering::Relaxed);
     let Err((status, reason)) = ended else { return };
     runtime.log(&reason);
-    runtime.counts.packets_failed.fetch_add(last - first - completed, Ordering::Relaxed);
-    Counts::add(&runtime.counts.queue_errors);
+    runtime.counts.queue_errors.fetch_add(1, Ordering::Relaxed);
     progress.failed = true;
     drop(progress);
     queue.report(status);

@@ -4,7 +4,6 @@ use crate::faults::{Faults, LibraryFault};
 use crate::memory::Memory;
 use crate::processor::Executor;
 use crate::queue::{ErrorCallback, Queue};
-use crate::report::{Counts, Open, Silicon};
 use crate::settings::Settings;
 use crate::signal::Signal;
 use aie_driver_mock::npu::Npu;
@@ -12,6 +11,7 @@ use aie_hal::ArchRegistry;
 use aie_hal::host_function::KernelExecutor;
 use hsa_sys::*;
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
@@ -31,6 +31,17 @@ pub struct Agent {
     pub executor: Mutex<Executor>,
 }
 
+/// What a program did with the runtime.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Doorbells with packets.
+    pub doorbells: AtomicU64,
+    /// Packets that completed.
+    pub packets: AtomicU64,
+    /// Errors of queues.
+    pub queue_errors: AtomicU64,
+}
+
 /// The runtime between the first `hsa_init` and the last `hsa_shut_down`.
 #[derive(Debug)]
 pub struct Runtime {
@@ -42,8 +53,8 @@ pub struct Runtime {
     pub agents: Vec<Agent>,
     /// What goes wrong.
     pub faults: Faults,
-    /// Counts of the process.
-    pub counts: Arc<Counts>,
+    /// What the program did so far.
+    pub counts: Counts,
     /// Runs kernels.
     pub executor: Arc<dyn KernelExecutor>,
     signals: Mutex<HashMap<u64, Arc<Signal>>>,
@@ -64,7 +75,7 @@ impl Runtime {
     ///
     /// # Errors
     /// A sentence: an unknown generation, or no memory for an agent.
-    pub fn new(settings: Settings, counts: Arc<Counts>, executor: Arc<dyn KernelExecutor>) -> Result<Self, String> {
+    pub fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, String> {
         let registry = ArchRegistry::builtin();
         let agent = |name: &String| {
             let arch = registry.get(name).ok_or_else(|| {
@@ -83,7 +94,7 @@ impl Runtime {
             agents,
             faults: Faults::new(settings.faults.clone()),
             settings,
-            counts,
+            counts: Counts::default(),
             executor,
             signals: Mutex::default(),
             queues: Mutex::default(),
@@ -115,7 +126,6 @@ impl Runtime {
 
     /// Makes a signal of the program.
     pub fn create_signal(&self, value: hsa_signal_value_t) -> hsa_signal_t {
-        Counts::add(&self.counts.signals);
         let handle = self.number();
         self.signals.lock().insert(handle, Arc::new(Signal::new(value)));
         hsa_signal_t { handle }
@@ -168,7 +178,6 @@ impl Runtime {
         };
         self.signals.lock().insert(doorbell.handle, Arc::new(Signal::doorbell(Arc::downgrade(&queue))));
         self.queues.lock().insert(queue.handle().addr(), Arc::clone(&queue));
-        Counts::add(&self.counts.queues);
         Ok(queue)
     }
 
@@ -195,23 +204,21 @@ impl Runtime {
         }
     }
 
-    /// What exists now.
-    pub fn open(&self, users: usize) -> Open {
+    /// Counts, and what exists now, `users` uses of the runtime among it.
+    pub fn report(&self, users: usize) -> Value {
         let signals = self.signals.lock().values().filter(|signal| signal.doorbell_of().is_none()).count();
-        let allocations = self.agents.iter().map(|agent| agent.memory.count()).sum();
-        Open { users, queues: self.queues.lock().len(), signals, allocations }
-    }
-
-    /// What the silicon of all agents counted.
-    pub fn silicon(&self) -> Silicon {
-        self.agents.iter().fold(Silicon::default(), |sum, agent| {
-            let counts = agent.npu.counts();
-            sum.plus(Silicon {
-                contexts_created: counts.contexts_created,
-                context_switches: counts.context_switches,
-                chains: counts.chains,
-                virtual_ns: agent.npu.elapsed_ns(),
-            })
+        json!({
+            "doorbells": self.counts.doorbells,
+            "packets": self.counts.packets,
+            "queue_errors": self.counts.queue_errors,
+            "contexts_created": self.agents.iter().map(|agent| agent.npu.counts().contexts_created).sum::<u64>(),
+            "virtual_ns": self.agents.iter().map(|agent| agent.npu.elapsed_ns()).sum::<u64>(),
+            "open": {
+                "users": users,
+                "queues": self.queues.lock().len(),
+                "signals": signals,
+                "allocations": self.agents.iter().map(|agent| agent.memory.count()).sum::<usize>(),
+            },
         })
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::faults::{self, FaultPlan};
 use clap::{Parser, ValueEnum};
-use std::path::PathBuf;
 
 /// Every setting's name begins so.
 pub const PREFIX: &str = "HSA_STAND_IN_";
@@ -36,9 +35,6 @@ pub struct Settings {
     /// Version of AMD's extension interface that the library claims.
     #[arg(long = "HSA_STAND_IN_EXTENSION", value_parser = extension, default_value = "1.16")]
     pub extension: (u16, u16),
-    /// Where the report goes when the process exits.
-    #[arg(long = "HSA_STAND_IN_REPORT")]
-    pub report: Option<PathBuf>,
     /// What goes wrong.
     #[arg(long = "HSA_STAND_IN_FAULTS", value_parser = faults::parse, default_value = "")]
     pub faults: FaultPlan,
@@ -81,7 +77,7 @@ mod tests {
     #[test]
     fn what_is_not_set_has_a_default_and_foreign_names_are_left_alone() {
         let settings = read(&[("PATH", "/bin"), ("HSA_ENABLE_SDMA", "0")]).unwrap();
-        assert_eq!((settings.agents, settings.extension, settings.report), (vec!["aie2p".to_owned()], (1, 16), None));
+        assert_eq!((settings.agents, settings.extension), (vec!["aie2p".to_owned()], (1, 16)));
         assert_eq!((settings.faults, settings.log), (FaultPlan::default(), 0));
         assert_eq!((settings.failure, settings.processing), (FailureStyle::Negative, Processing::Synchronous));
     }
@@ -91,7 +87,6 @@ mod tests {
         let settings = read(&[
             ("HSA_STAND_IN_AGENTS", "aie2p, aie2"),
             ("HSA_STAND_IN_EXTENSION", "1.7"),
-            ("HSA_STAND_IN_REPORT", "/tmp/report"),
             ("HSA_STAND_IN_FAULTS", "timeout@2"),
             ("HSA_STAND_IN_FAILURE", "withhold"),
             ("HSA_STAND_IN_PROCESSING", "never"),
@@ -99,7 +94,6 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((settings.agents, settings.extension), (vec!["aie2p".into(), "aie2".into()], (1, 7)));
-        assert_eq!(settings.report.as_deref(), Some(std::path::Path::new("/tmp/report")));
         assert_ne!(settings.faults, FaultPlan::default());
         assert_eq!((settings.failure, settings.processing), (FailureStyle::Withhold, Processing::Never));
         assert_eq!(settings.log, 1);

@@ -1,3 +1,7 @@
 //! `libhsa_stand_in.so`: an HSA runtime for tests, see the package `hsa-stand-in`. It is no ROCR.
 
-hsa_stand_in_core::library!(simulated_kernels::executor());
+/// Starts the runtime, with the executors of the reference kernels. All other symbols are those of `hsa_stand_in_core`.
+#[unsafe(no_mangle)]
+pub extern "C" fn hsa_init() -> hsa_sys::hsa_status_t {
+    hsa_stand_in_core::init(simulated_kernels::executor)
+}
