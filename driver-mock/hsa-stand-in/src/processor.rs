@@ -6,34 +6,20 @@
 
 use crate::faults::LibraryFault;
 use crate::memory::{Pool, Range};
-use crate::queue::{CachedPdi, Progress, Queue};
+use crate::queue::{Progress, Queue};
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
-use aie_device_memory::{Snapshots, Span};
 use aie_driver_mock::npu::ChainCommand;
+use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
-use aie_hal::artifact::{Digest, KernelArtifact};
-use aie_hal::host_function::HostFunction;
+use aie_hal::artifact::Digest;
 use hsa_sys::*;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Commands that published firmware takes in one chain; with one more it fails.
 const FIRMWARE_CHAIN: usize = 40;
-
-/// What an executor made of a PDI with instructions, and how many arguments the instructions use; or why there is nothing to
-/// execute.
-type Prepared = Result<(Arc<dyn HostFunction>, usize), String>;
-
-/// What an agent's processor keeps between chains.
-#[derive(Debug, Default)]
-pub struct Executor {
-    kernels: HashMap<Digest, HashMap<Vec<u8>, Prepared>>,
-    snapshots: Snapshots,
-}
+/// The opcode in a command's words that runs instructions.
+const TRANSACTION: u32 = 3;
 
 /// A packet that passed the checks.
 #[derive(Debug)]
@@ -44,10 +30,24 @@ struct Command {
     arguments: Vec<(Range, usize)>,
 }
 
-/// How a packet ended that did not complete.
-struct Failure {
-    state: hsa_amd_aie_ert_state,
-    reason: String,
+impl CommandMemory for Command {
+    /// The index of an argument.
+    type Place = usize;
+
+    fn instructions(&self, _address: u64, _words: usize, target: &mut Vec<u8>) -> Result<(), String> {
+        target.clone_from(&self.instructions);
+        Ok(())
+    }
+
+    fn argument(&self, address: u64) -> Result<(usize, usize), String> {
+        let index = address as usize;
+        self.arguments.get(index).map(|(_, length)| (index, *length)).ok_or_else(|| "it is missing".to_owned())
+    }
+
+    fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<array::Argument<'a>> {
+        let span = self.arguments.get(*place)?.0.span(length)?;
+        Some(array::Argument { span, writable: true })
+    }
 }
 
 /// Why a chain was refused.
@@ -110,6 +110,7 @@ fn chain(
         Err(refused) => {
             // The context was not given the compute units of a chain that was refused.
             progress.pdis.truncate(known);
+            progress.addresses.truncate(known);
             let error = Err((refused.status, format!("packets {first} to {last} are refused: {}", refused.reason)));
             for index in first..last {
                 tell(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
@@ -117,19 +118,19 @@ fn chain(
             return (0, error);
         }
     };
-    let mut executor = agent.executor.lock();
+    let mut array = agent.array.lock();
     for (at, command) in commands.iter().enumerate() {
-        match execute(runtime, agent, &mut executor, progress, command) {
+        match execute(runtime, agent, &mut array, &progress.pdis, command) {
             Ok(()) => {
                 if let Some(signal) = runtime.signal(command.signal) {
                     signal.update(|value| value.wrapping_sub(1));
                 }
             }
-            Err(failure) => {
-                tell(runtime, command.signal, failure.state);
+            Err((state, reason)) => {
+                tell(runtime, command.signal, state);
                 // Those behind it have not run.
                 commands[at + 1..].iter().for_each(|c| tell(runtime, c.signal, HSA_AMD_AIE_ERT_STATE_ABORT));
-                let reason = format!("packet {}: {}: {}", first + at as u64, failure.state, failure.reason);
+                let reason = format!("packet {}: {state}: {reason}", first + at as u64);
                 return (at as u64, Err((HSA_STATUS_ERROR, reason)));
             }
         }
@@ -243,7 +244,7 @@ fn bytes(range: &Range, length: usize) -> Vec<u8> {
 
 /// The compute unit of the PDI at `address`; a new one when it has none.
 fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<usize, Refused> {
-    if let Some(index) = progress.pdis.iter().position(|pdi| pdi.address == address) {
+    if let Some(index) = progress.addresses.iter().position(|known| *known == address) {
         return Ok(index);
     }
     let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool() == Pool::Heap && r.offset == 0);
@@ -255,8 +256,8 @@ fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<us
             reason: format!("no compute unit for another PDI; a queue has {limit}"),
         });
     }
-    let bytes: Arc<[u8]> = bytes(&range, range.allocation.region().length()).into();
-    progress.pdis.push(CachedPdi { address, digest: Digest::of(&bytes), bytes });
+    progress.pdis.push(LoadedPdi::new(bytes(&range, range.allocation.region().length())));
+    progress.addresses.push(address);
     Ok(progress.pdis.len() - 1)
 }
 
@@ -287,75 +288,29 @@ fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, us
     addresses.iter().zip(sizes).enumerate().map(find).collect()
 }
 
-/// Runs one command.
+/// Runs one command; the error is its state and the reason.
 fn execute(
     runtime: &Runtime,
     agent: &Agent,
-    executor: &mut Executor,
-    progress: &Progress,
+    array: &mut array::Array,
+    pdis: &[LoadedPdi],
     command: &Command,
-) -> Result<(), Failure> {
-    let timeout = |reason: String| {
-        agent.npu.charge_watchdog();
-        Failure { state: HSA_AMD_AIE_ERT_STATE_TIMEOUT, reason }
-    };
-    let error = |reason: String| Failure { state: HSA_AMD_AIE_ERT_STATE_ERROR, reason };
+) -> Result<(), (hsa_amd_aie_ert_state, String)> {
     let fault = runtime.faults.packet();
-    match fault {
-        None | Some(CommandFault::Garbage) => {}
-        Some(CommandFault::Timeout) => return Err(timeout("the fault plan says so".into())),
-        Some(CommandFault::Abort | CommandFault::Lost | CommandFault::Status(_)) => {
-            let reason = "the fault plan says so".into();
-            return Err(Failure { state: HSA_AMD_AIE_ERT_STATE_ABORT, reason });
+    if let Some(CommandFault::Abort | CommandFault::Lost | CommandFault::Status(_)) = fault {
+        return Err((HSA_AMD_AIE_ERT_STATE_ABORT, "the fault plan says so".into()));
+    }
+    // As the firmware gets it, except that the addresses of arguments are their indices.
+    let head = [TRANSACTION, 0, 0, 0, (command.instructions.len() / 4) as u32];
+    let indices = (0..command.arguments.len() as u32).flat_map(|index| [index, 0]);
+    let words = head.into_iter().chain(indices).collect();
+    let encoded = array::Command { unit: command.pdi, is_elf: false, words };
+    match array.execute(pdis, &encoded, command, fault).0 {
+        Outcome::Completed => Ok(()),
+        Outcome::Failed(_, reason) => Err((HSA_AMD_AIE_ERT_STATE_ERROR, reason)),
+        Outcome::Silent(reason) => {
+            agent.npu.charge_watchdog();
+            Err((HSA_AMD_AIE_ERT_STATE_TIMEOUT, format!("never signalled: {reason}")))
         }
     }
-    let Executor { kernels, snapshots } = executor;
-    let pdi = &progress.pdis[command.pdi];
-    let prepared = match kernels.entry(pdi.digest).or_default().entry(command.instructions.clone()) {
-        Entry::Occupied(entry) => entry.into_mut(),
-        Entry::Vacant(entry) => entry.insert(prepared(runtime, agent, pdi, &command.instructions)),
-    };
-    let (kernel, expected) = match prepared {
-        Ok((kernel, expected)) => (&**kernel, *expected),
-        Err(reason) => return Err(timeout(format!("never signalled: {reason}"))),
-    };
-    let given = command.arguments.len();
-    if given < expected {
-        return Err(timeout(format!(
-            "never signalled: its instructions use {expected} arguments, the packet has {given}"
-        )));
-    }
-    let spans: Option<Vec<Span<'_>>> = command.arguments.iter().map(|(range, length)| range.span(*length)).collect();
-    let spans = spans.ok_or_else(|| error("an argument leaves its allocation".into()))?;
-    let outputs = kernel.output_count();
-    if outputs == 0 || outputs > spans.len() {
-        return Err(error("it has no output".into()));
-    }
-    let (inputs, outputs) = spans.split_at(spans.len() - outputs);
-    let called = snapshots.call(inputs, outputs, |inputs, outputs| {
-        let run = catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs)));
-        if fault == Some(CommandFault::Garbage) {
-            outputs
-                .iter_mut()
-                .flat_map(|output| output.iter_mut())
-                .zip((0..=250_u8).cycle())
-                .for_each(|(byte, nonsense)| *byte = nonsense ^ 0xa5);
-        }
-        match run {
-            Ok(result) => result.map_err(|reason| error(reason.to_string())),
-            Err(_) => Err(error(format!("`{}` panicked", kernel.name()))),
-        }
-    });
-    called.unwrap_or_else(|| Err(error("its outputs overlap".into())))
-}
-
-/// What the executor makes of a PDI with instructions.
-fn prepared(runtime: &Runtime, agent: &Agent, pdi: &CachedPdi, instructions: &[u8]) -> Prepared {
-    let arch = agent.npu.arch();
-    let name = format!("pdi-{}", &pdi.digest.to_string()[..12]);
-    let artifact =
-        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, Arc::clone(&pdi.bytes), instructions.to_vec());
-    let artifact = artifact.map_err(|error| error.to_string())?;
-    let kernel = runtime.executor.prepare(&artifact).map_err(|error| error.to_string())?;
-    Ok((kernel, artifact.argument_count()))
 }

@@ -2,11 +2,10 @@
 
 use aie_device_memory::Region;
 use aie_driver_mock::npu::ContextId;
-use aie_hal::artifact::Digest;
+use aie_driver_mock::npu::array::LoadedPdi;
 use hsa_sys::*;
 use parking_lot::Mutex;
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a packet.
@@ -15,24 +14,15 @@ pub const PACKET_BYTES: usize = size_of::<hsa_amd_aie_kernel_dispatch_packet_t>(
 /// Called when a queue meets an error.
 pub type ErrorCallback = unsafe extern "C" fn(hsa_status_t, *mut hsa_queue_t, *mut c_void);
 
-/// A PDI that a queue has a compute unit for, as it was when the unit was configured.
-#[derive(Debug, Clone)]
-pub struct CachedPdi {
-    /// Where it was.
-    pub address: usize,
-    /// Its digest.
-    pub digest: Digest,
-    /// Its bytes.
-    pub bytes: Arc<[u8]>,
-}
-
 /// What processing a queue needs and changes.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// The queue's hardware context.
     pub context: Option<ContextId>,
-    /// PDIs the context holds.
-    pub pdis: Vec<CachedPdi>,
+    /// PDIs the context holds, as they were when their compute units were configured.
+    pub pdis: Vec<LoadedPdi>,
+    /// Where each of them was.
+    pub addresses: Vec<usize>,
     /// Set after an error: such a queue processes nothing more.
     pub failed: bool,
 }

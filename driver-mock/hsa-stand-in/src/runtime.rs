@@ -2,11 +2,11 @@
 
 use crate::faults::{Faults, LibraryFault};
 use crate::memory::Memory;
-use crate::processor::Executor;
 use crate::queue::{ErrorCallback, Queue};
 use crate::settings::Settings;
 use crate::signal::Signal;
 use aie_driver_mock::npu::Npu;
+use aie_driver_mock::npu::array::Array;
 use aie_hal::ArchRegistry;
 use aie_hal::host_function::KernelExecutor;
 use hsa_sys::*;
@@ -28,7 +28,7 @@ pub struct Agent {
     /// Its memory.
     pub memory: Memory,
     /// Held while it executes.
-    pub executor: Mutex<Executor>,
+    pub array: Mutex<Array>,
 }
 
 /// What a program did with the runtime.
@@ -55,8 +55,6 @@ pub struct Runtime {
     pub faults: Faults,
     /// What the program did so far.
     pub counts: Counts,
-    /// Runs kernels.
-    pub executor: Arc<dyn KernelExecutor>,
     signals: Mutex<HashMap<u64, Arc<Signal>>>,
     /// By the address the program knows.
     queues: Mutex<HashMap<usize, Arc<Queue>>>,
@@ -83,9 +81,10 @@ impl Runtime {
                 format!("no generation is called `{name}`; known: {}", known.join(", "))
             })?;
             let heap_bytes = arch.limits.device_heap_bytes;
+            let array = Mutex::new(Array::new(Arc::clone(&arch), Arc::clone(&executor)));
             let npu = Arc::new(Npu::new(arch, heap_bytes));
             let memory = Memory::new(&npu, machine_memory()).ok_or_else(|| format!("no memory for agent {name}"))?;
-            Ok(Agent { npu, memory, executor: Mutex::default() })
+            Ok(Agent { npu, memory, array })
         };
         let agents = settings.agents.iter().map(agent).collect::<Result<Vec<_>, String>>()?;
         let build = concat!(env!("CARGO_PKG_VERSION"), "-stand-in (no ROCR: AIE agents are simulated)");
@@ -95,7 +94,6 @@ impl Runtime {
             faults: Faults::new(settings.faults.clone()),
             settings,
             counts: Counts::default(),
-            executor,
             signals: Mutex::default(),
             queues: Mutex::default(),
             next: AtomicU64::new(1),
