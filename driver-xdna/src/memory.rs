@@ -83,6 +83,3 @@ pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Res
     }
     Ok(Block { region, device_address })
 }
-
-#[cfg(test)]
-mod tests;

@@ -31,6 +31,19 @@ fn data_memory_is_accounted_in_granules() {
 }
 
 #[test]
+fn maintenance_inside_a_buffer_is_counted_by_the_byte() {
+    let rig = Rig::new();
+    let buffer = rig.buffer(100);
+    buffer.flush(10..30).unwrap();
+    buffer.invalidate(0..100).unwrap();
+    buffer.flush(100..100).unwrap();
+    let outside = DeviceError::InvalidArgument("range 0..101 leaves the buffer of 100 bytes".into());
+    assert_eq!(buffer.flush(0..101), Err(outside));
+    let counters = rig.device.counters();
+    assert_eq!((counters.bytes_flushed, counters.bytes_invalidated), (20, 100));
+}
+
+#[test]
 fn what_the_runtime_refuses_is_given_back_to_the_account() {
     let rig = Rig::new();
     let before = rig.device.memory();
@@ -40,17 +53,6 @@ fn what_the_runtime_refuses_is_given_back_to_the_account() {
         assert_eq!(rig.device.memory(), before);
     }
     assert_eq!(rig.device.counters().allocations, 0);
-}
-
-#[test]
-fn queues_are_limited_and_a_dropped_one_makes_room() {
-    let rig = Rig::with(|limits| limits.queues = 2, |_| {}, None);
-    let (one, _two) = (rig.queue(), rig.queue());
-    let error = rig.device.create_queue().unwrap_err();
-    let device = "xdna:0".to_owned();
-    assert_eq!(error, DeviceError::LimitExceeded { what: "queues", requested: 3, limit: 2, device });
-    drop(one);
-    rig.queue();
 }
 
 struct Bytes(Vec<AtomicU8>);

@@ -21,56 +21,6 @@ fn heap(size: usize) -> BufferParams {
     BufferParams { size, alignment: 64, pool: MemoryPool::DeviceHeap }
 }
 
-#[test]
-fn the_thirty_third_pdi_is_nothing_special() {
-    let rig = Rig::new();
-    let journal = rig.buffer(JOURNAL);
-    let kernels: Vec<_> = (0..33).map(|number| rig.writer(number)).collect();
-    let all: Vec<_> = kernels.iter().collect();
-    run(&rig, writes(&all, &journal)).unwrap();
-    assert_eq!(entries(&journal), (0..33).collect::<Vec<_>>());
-    assert_eq!(rig.agent.contexts(), [32, 1]);
-    // Again, and one after the other: no further context.
-    run(&rig, writes(&all, &journal)).unwrap();
-    run_each(&rig, &all, &journal);
-    assert_eq!((rig.agent.contexts_created(), rig.device.counters().contexts_created), (2, 2));
-}
-
-#[test]
-fn more_pdis_than_the_npu_holds_run_all_the_same() {
-    let limits = |limits: &mut aie_hal::arch::ArchLimits| (limits.contexts, limits.pdis_per_context) = (3, 4);
-    let rig = Rig::with(limits, |_| {}, None);
-    let kernels: Vec<_> = (0..50).map(|number| rig.writer(number)).collect();
-    let all: Vec<_> = kernels.iter().collect();
-    for _ in 0..3 {
-        let journal = rig.buffer(JOURNAL);
-        run(&rig, writes(&all, &journal)).unwrap();
-        assert_eq!(entries(&journal), (0..50).collect::<Vec<_>>());
-        assert!(rig.agent.contexts().len() <= 3 && rig.agent.contexts().iter().all(|pdis| *pdis <= 4));
-    }
-}
-
-#[test]
-fn the_least_recently_used_context_goes() {
-    let limits = |limits: &mut aie_hal::arch::ArchLimits| (limits.contexts, limits.pdis_per_context) = (3, 1);
-    let rig = Rig::with(limits, |_| {}, None);
-    let journal = rig.buffer(JOURNAL);
-    let kernels: Vec<_> = (0..4).map(|number| rig.writer(number)).collect();
-    let [a, b, c, d] = [0, 1, 2, 3].map(|index| &kernels[index]);
-    run_each(&rig, &[a, b, c, b, a], &journal);
-    let created = || rig.agent.contexts_created();
-    assert_eq!(created(), 3);
-    // Of a, b and c it was c that was not used for the longest time.
-    run_each(&rig, &[d], &journal);
-    assert_eq!(created(), 4);
-    run_each(&rig, &[a, b, d], &journal);
-    assert_eq!(created(), 4, "a, b and d are still there");
-    run_each(&rig, &[c], &journal);
-    assert_eq!(created(), 5);
-    run_each(&rig, &[b, d], &journal);
-    assert_eq!(created(), 5, "a had to go for c");
-}
-
 #[rstest]
 #[case::failed(AgentError::Failed { command: Some(0), reason: "as planned".into() })]
 #[case::timeout(AgentError::Timeout { command: None, reason: "as planned".into() })]
@@ -90,22 +40,6 @@ fn a_context_that_failed_is_made_anew(#[case] error: AgentError) {
     assert_ne!(context_of_last_chain(&rig), first);
     assert_eq!(entries(&journal), [1, 1]);
     assert_eq!(rig.npu.array.lost(), None);
-}
-
-/// The kernel driver gives fewer contexts than the generation has, because other processes hold the others.
-#[rstest]
-#[case(1)]
-#[case(2)]
-fn fewer_contexts_do(#[case] left: usize) {
-    let rig = Rig::with(|limits| limits.pdis_per_context = 2, |_| {}, None);
-    rig.agent.leave_contexts(left);
-    let kernels: Vec<_> = (0..9).map(|number| rig.writer(number)).collect();
-    let all: Vec<_> = kernels.iter().collect();
-    let journal = rig.buffer(JOURNAL);
-    run(&rig, writes(&all, &journal)).unwrap();
-    run_each(&rig, &all, &journal);
-    assert_eq!(entries(&journal), (0..9).chain(0..9).collect::<Vec<_>>());
-    assert!(rig.agent.contexts().len() <= left);
 }
 
 #[test]
@@ -224,16 +158,6 @@ fn errors_of_the_agent_become_errors_of_the_device(#[case] cause: AgentError, #[
     let lost = matches!(cause, AgentError::Lost(_));
     assert_eq!(rig.npu.error("a thing", cause), expected);
     assert_eq!(rig.npu.array.lost().is_some(), lost);
-}
-
-#[test]
-fn the_first_cause_of_a_loss_stays() {
-    let rig = Rig::new();
-    let first = DeviceError::Lost("first".into());
-    assert_eq!(rig.npu.array.lose("first".into()), first);
-    assert_eq!(rig.npu.array.lose("second".into()), first);
-    assert_eq!(rig.npu.error("a thing", AgentError::Lost("third".into())), first);
-    assert_eq!(rig.npu.array.alive(), Err(first));
 }
 
 /// A runtime that is lost while a kernel is loaded is lost for everybody.

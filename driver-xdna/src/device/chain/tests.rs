@@ -5,7 +5,7 @@ use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
 use aie_hal::host_function::{HostFunctionError, from_fn};
 use aie_hal::{
-    Buffer, BufferParams, Device, DeviceError, Executable, MemoryPool, Queue, Semaphore, Submission, TimelinePoint,
+    Buffer, BufferParams, Device, DeviceError, Executable, MemoryPool, Semaphore, Submission, TimelinePoint,
 };
 use rstest::rstest;
 use std::sync::Arc;
@@ -316,27 +316,6 @@ fn dispatches_of_one_context_are_put_together_between_barriers() {
     assert_eq!(results, expected);
 }
 
-#[test]
-fn transfers_run_between_dispatches() {
-    let rig = Rig::new();
-    let (data, copy) = (rig.buffer(64), rig.buffer(64));
-    let add = rig.adder(1);
-    let commands = list(|builder| {
-        let (all, copied) = (whole(&data), whole(&copy));
-        builder.fill(&[7], all.clone()).unwrap().barrier();
-        builder.dispatch(&add, vec![all.clone(), all.clone()]).unwrap().barrier();
-        builder.copy(all.clone(), copied).unwrap().barrier();
-        builder.update(&[1, 2, 3, 4], aie_hal::BufferRef::direct(&data, 0, 4)).unwrap().barrier();
-        builder.fill(&[9, 8], aie_hal::BufferRef::direct(&data, 60, 4)).unwrap().barrier();
-        builder.dispatch(&add, vec![all.clone(), all]).unwrap();
-    });
-    run(&rig, commands).unwrap();
-    assert_eq!(bytes(&copy), [8; 64]);
-    let data = bytes(&data);
-    assert_eq!((&data[..5], &data[59..]), ([2, 3, 4, 5, 9].as_slice(), [9, 10, 9, 10, 9].as_slice()));
-    assert_eq!(rig.device.counters().bytes_copied, 64 + 64 + 4 + 4);
-}
-
 /// A work that cannot run, between two that can. What was gathered of it before the bad command has run.
 #[rstest]
 #[case::buffer_of_another_device("a buffer of another device")]
@@ -377,21 +356,4 @@ fn a_work_that_cannot_run_fails_alone(#[case] reason: &str) {
     let partly: &[u8] = if reason.contains("loaded") { &[] } else { &[1] };
     assert_eq!(entries(&journal), [&[1, 2, 1], partly, &[2]].concat());
     drop((elsewhere, foreign, second));
-}
-
-/// The queue is dropped while works wait: they fail, and nothing of them runs.
-#[test]
-fn a_dropped_queue_fails_what_has_not_started() {
-    let rig = Rig::new();
-    let journal = rig.buffer(JOURNAL);
-    let kernel = rig.writer(1);
-    let queue: Arc<dyn Queue> = rig.queue();
-    let (never, done) = (rig.semaphore(), rig.semaphore());
-    let waits = vec![TimelinePoint { semaphore: never, value: 1 }];
-    let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value: 1 }];
-    let commands = Some(writes(&[&kernel], &journal));
-    queue.submit(Submission { waits, commands, signals, ..Submission::default() }).unwrap();
-    drop(queue);
-    assert!(outcome(&done, 1).is_err());
-    assert_eq!((entries(&journal), chains(&rig)), (vec![], vec![]));
 }
