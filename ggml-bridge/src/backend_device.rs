@@ -134,8 +134,8 @@ impl BackendDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doubles::{self, coherent, lost, memory, out_of_memory};
-    use aie_hal::mock::{MockDevice, MockQueue, MockSemaphore};
+    use crate::doubles::{self, coherent, lost, out_of_memory};
+    use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
 
     fn backend_device(hal: MockDevice) -> BackendDevice {
         BackendDevice::new(0, Arc::new(hal), doubles::store(), &Config::default())
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn host_access_reports_what_a_lost_device_says() {
         let device = backend_device(doubles::device());
-        let mut buffer = memory(64);
+        let mut buffer = MockBuffer::with_memory(64);
         buffer.expect_flush().returning(|_| Err(lost()));
         assert_eq!(device.write(0, &buffer, 8, &[1; 8]), Err(lost()));
         assert_eq!(device.fill(0, &buffer, 0..64, 7), Err(lost()));

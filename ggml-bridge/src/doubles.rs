@@ -4,12 +4,11 @@ use crate::config::Config;
 use crate::context::DeviceContext;
 use crate::graph::{Graph, GraphNode, GraphSource, TensorView};
 use crate::host_memory::HostSpan;
-use aie_hal::mock::{MockBuffer, MockDevice, MockExecutable};
-use aie_hal::{ArchRegistry, Buffer, Counters, DeviceError, DeviceInfo, Limits, MemoryReport};
+use aie_hal::mock::{MockBuffer, MockDevice};
+use aie_hal::{Buffer, Counters, DeviceError, MemoryReport};
 use aie_jit_iron::{JitPolicy, KernelStore, ReferenceCompiler};
 use aie_ops::{DataType, OpParams, Tensor};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The device has no memory left.
 pub fn out_of_memory() -> DeviceError {
@@ -23,55 +22,18 @@ pub fn lost() -> DeviceError {
 
 /// A device that knows who it is, and nothing else.
 pub fn device() -> MockDevice {
-    let arch = ArchRegistry::builtin().get("aie2p").unwrap();
-    let mut device = MockDevice::new();
-    device.expect_info().return_const(DeviceInfo {
-        uri: "double:0".parse().unwrap(),
-        name: "Double".into(),
-        driver: "double",
-        arch: "aie2p".into(),
-        coherent: true,
-        host_import: true,
-    });
-    device.expect_limits().return_const(Limits::from_arch(&arch));
-    device.expect_arch().return_const(arch);
+    let mut device = MockDevice::identified("double:0");
     device.expect_memory().return_const(MemoryReport { total: 1 << 30, free: 1 << 30 });
     device.expect_counters().return_const(Counters::default());
     device
 }
 
-/// A buffer with memory, which lives for ever. Nothing can be made visible yet.
-pub fn memory(size: usize) -> MockBuffer {
-    let bytes: &'static [AtomicU8] = Box::leak((0..size).map(|_| AtomicU8::new(0)).collect());
-    let mut buffer = MockBuffer::new();
-    buffer.expect_size().return_const(size);
-    buffer.expect_map().returning(move |range| Ok(&bytes[range]));
-    buffer.expect_read().returning(move |offset, target| {
-        target.iter_mut().zip(&bytes[offset..]).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-        Ok(())
-    });
-    buffer.expect_write().returning(move |offset, source| {
-        source.iter().zip(&bytes[offset..]).for_each(|(from, to)| to.store(*from, Ordering::Relaxed));
-        Ok(())
-    });
-    buffer
-}
-
-/// As [`memory`], coherent.
+/// A coherent buffer with memory, which lives for ever.
 pub fn coherent(size: usize) -> Arc<dyn Buffer> {
-    let mut buffer = memory(size);
+    let mut buffer = MockBuffer::with_memory(size);
     buffer.expect_flush().returning(|_| Ok(()));
     buffer.expect_invalidate().returning(|_| Ok(()));
     Arc::new(buffer)
-}
-
-/// Makes `device` load kernels.
-pub fn loads(device: &mut MockDevice) {
-    device.expect_load_executable().returning(|artifact| {
-        let mut executable = MockExecutable::new();
-        executable.expect_artifact().return_const(artifact.clone());
-        Ok(Arc::new(executable))
-    });
 }
 
 /// A store that makes reference kernels at once.

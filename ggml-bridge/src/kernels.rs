@@ -126,7 +126,7 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doubles::{self, loads, lost, out_of_memory};
+    use crate::doubles::{self, lost, out_of_memory};
     use aie_hal::mock::MockDevice;
     use aie_ops::{DataType, OpParams, Tensor, table};
 
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_full_heap_makes_room_by_unloading_what_no_plan_uses() {
         let mut device = full();
-        loads(&mut device);
+        device.load_kernels();
         let kernels = kernels(device);
         let first = Arc::downgrade(&sum(&kernels, 64).unwrap());
         sum(&kernels, 128).unwrap();

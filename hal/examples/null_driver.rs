@@ -18,7 +18,6 @@ use aie_hal::{
     DriverError, Executable, KernelArtifact, Limits, Queue, Semaphore, Submission, TimelinePoint, TimelineSemaphore,
 };
 use parking_lot::Mutex;
-use std::any::Any;
 use std::collections::VecDeque;
 use std::error::Error;
 use std::ops::Range;
@@ -188,10 +187,6 @@ impl Buffer for NullBuffer {
 
     fn invalidate(&self, _: Range<usize>) -> Result<(), DeviceError> {
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -259,28 +259,28 @@ impl fmt::Debug for KernelArtifact {
     }
 }
 
+/// A kernel that uses the arguments with these indices, for tests of this crate. Its name is also what its PDI describes.
+#[cfg(test)]
+pub(crate) fn example(arch: &str, name: &str, arguments: impl IntoIterator<Item = u16>) -> KernelArtifact {
+    use crate::format::instructions::{Header, Instruction, InstructionWriter};
+    let header = if arch == "aie2" { Header::aie2(1) } else { Header::aie2p(1) };
+    let mut writer = InstructionWriter::new(header);
+    for argument in arguments {
+        writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
+    }
+    let pdi = crate::format::reference::wrap(name.as_bytes()).unwrap();
+    KernelArtifact::new(name, arch, header.generation, pdi, writer.finish().unwrap()).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::format::instructions::{Header, Instruction, InstructionWriter};
-    use crate::format::reference;
     use crate::format::task_queue::Direction;
     use rstest::rstest;
 
-    fn pdi(description: &str) -> Vec<u8> {
-        reference::wrap(description.as_bytes()).unwrap()
-    }
-
-    fn instructions(header: Header, arguments: &[u16]) -> Vec<u8> {
-        let mut writer = InstructionWriter::new(header);
-        for &argument in arguments {
-            writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
-        }
-        writer.finish().unwrap()
-    }
-
-    fn artifact(description: &str, arguments: &[u16]) -> KernelArtifact {
-        KernelArtifact::new("add", "aie2p", 4, pdi(description), instructions(Header::aie2p(1), arguments)).unwrap()
+    fn artifact(name: &str, arguments: &[u16]) -> KernelArtifact {
+        example("aie2p", name, arguments.iter().copied())
     }
 
     #[rstest]
@@ -299,7 +299,8 @@ mod tests {
         let mut writer = InstructionWriter::new(Header::aie2(1));
         let direction = Direction::StreamToMemory;
         writer.push(&Instruction::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
-        let artifact = KernelArtifact::new("add", "aie2", 3, pdi("add"), writer.finish().unwrap()).unwrap();
+        let pdi = example("aie2", "add", []).pdi;
+        let artifact = KernelArtifact::new("add", "aie2", 3, pdi, writer.finish().unwrap()).unwrap();
         assert!(artifact.has_completion_token());
     }
 
@@ -347,7 +348,7 @@ mod tests {
         let kernel = load().unwrap();
         assert_eq!((kernel.name(), kernel.arch(), kernel.identity()), ("add", "aie2p", expected.identity()));
 
-        fs::write(&files[1], instructions(Header::aie2(1), &[0])).unwrap();
+        fs::write(&files[1], example("aie2", "add", [0]).instructions()).unwrap();
         let error = load().unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}: kernel add: expected instructions for aie2p", files[1].display())));
         fs::write(&files[0], b"no PDI").unwrap();
@@ -358,7 +359,7 @@ mod tests {
 
     #[test]
     fn each_part_is_validated() {
-        let (pdi, stream) = (pdi("add"), instructions(Header::aie2p(1), &[0]));
+        let KernelArtifact { pdi, instructions: stream, .. } = artifact("add", &[0]);
         let make = |pdi: &[u8], stream: &[u8], generation| {
             KernelArtifact::new("add", "aie2p", generation, pdi, stream).unwrap_err()
         };

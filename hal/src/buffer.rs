@@ -85,6 +85,4 @@ pub trait Buffer: Any + Send + Sync + Debug {
     fn flush(&self, range: Range<usize>) -> Result<(), DeviceError>;
     /// Makes device writes in `range` visible to the host. Errors as [`Buffer::map`].
     fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError>;
-    /// For drivers: recognising their own buffers behind `dyn`.
-    fn as_any(&self) -> &dyn Any;
 }

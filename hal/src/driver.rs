@@ -88,45 +88,32 @@ fn creating(uri: String, cause: DriverError) -> DriverError {
 mod tests {
     use super::*;
     use crate::error::DeviceError;
+    use crate::mock::MockDriver;
 
-    /// Lists one device when it can, and opens nothing.
-    #[derive(Debug)]
-    struct Stub {
-        scheme: &'static str,
-        available: bool,
-    }
-
-    impl Driver for Stub {
-        fn scheme(&self) -> &'static str {
-            self.scheme
-        }
-        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
-            if !self.available {
-                return Err(DriverError::Runtime("no library".into()));
-            }
-            let uri = DeviceUri::parse(self.scheme)?;
-            Ok(vec![DeviceListing { uri, name: "Stub".into(), arch: None, disabled: None }])
-        }
-        fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-            match uri.path() {
-                "none" => Ok(vec![]),
-                path => Err(DeviceError::Lost(format!("stub {path}")).into()),
-            }
-        }
+    /// A driver that opens no device.
+    fn driver(scheme: &'static str) -> MockDriver {
+        let mut driver = MockDriver::new();
+        driver.expect_scheme().return_const(scheme);
+        driver.expect_open().returning(|uri| match uri.path() {
+            "none" => Ok(vec![]),
+            path => Err(DeviceError::Lost(format!("double {path}")).into()),
+        });
+        driver
     }
 
     fn registry() -> DriverRegistry {
         let mut registry = DriverRegistry::new();
-        assert!(registry.register(Arc::new(Stub { scheme: "one", available: true })).is_none());
-        assert!(registry.register(Arc::new(Stub { scheme: "two", available: false })).is_none());
+        assert!(registry.register(Arc::new(driver("one"))).is_none());
+        assert!(registry.register(Arc::new(driver("two"))).is_none());
         registry
     }
 
     #[test]
     fn a_driver_of_the_same_scheme_is_replaced() {
         let mut registry = registry();
-        let old = registry.register(Arc::new(Stub { scheme: "one", available: false })).unwrap();
-        assert!(old.enumerate().is_ok());
+        let replacement: Arc<dyn Driver> = Arc::new(driver("one"));
+        assert!(!Arc::ptr_eq(&registry.register(Arc::clone(&replacement)).unwrap(), &replacement));
+        assert!(Arc::ptr_eq(&registry.register(Arc::new(driver("one"))).unwrap(), &replacement));
         let message = registry.open("three").unwrap_err().to_string();
         assert!(message.ends_with("available: one, two"), "{message}");
     }
@@ -136,7 +123,7 @@ mod tests {
         let registry = registry();
         assert!(registry.open("one:none").unwrap().is_empty());
         let message = |text: &str| registry.open(text).unwrap_err().to_string();
-        assert_eq!(message("two:7"), "creating device `two:7`: device lost: stub 7");
+        assert_eq!(message("two:7"), "creating device `two:7`: device lost: double 7");
         assert_eq!(
             message("three:0"),
             "creating device `three:0`: no driver for scheme `three` in `three:0`; available: one, two"

@@ -9,6 +9,4 @@ use std::fmt::Debug;
 pub trait Executable: Any + Send + Sync + Debug {
     /// What was loaded.
     fn artifact(&self) -> &KernelArtifact;
-    /// For drivers: recognising their own executables behind `dyn`.
-    fn as_any(&self) -> &dyn Any;
 }

@@ -58,7 +58,7 @@ pub mod error;
 pub mod executable;
 pub mod format;
 pub mod host_function;
-#[cfg(feature = "mock")]
+#[cfg(any(test, feature = "mock"))]
 pub mod mock;
 pub mod queue;
 pub mod semaphore;

@@ -1,27 +1,42 @@
 //! Doubles of the traits, made with mockall, for tests in which a whole simulated device would hide the point.
 //!
-//! Behind the feature `mock`, which only `dev-dependencies` should enable. A call that was not expected panics, as mockall
+//! Behind the feature `mock`, which only `dev-dependencies` should enable; this crate's own tests have them too. A call that was not expected panics, as mockall
 //! does everywhere.
 //!
-//! Two differences from the traits: `expect_map` of [`MockBuffer`] returns memory that lives for ever (`Box::leak`), because
-//! mockall cannot express a result that borrows from the double; and `as_any` needs no expectation.
+//! One difference from the traits: `expect_map` of [`MockBuffer`] returns memory that lives for ever (`Box::leak`), because
+//! mockall cannot express a result that borrows from the double.
+//!
+//! [`MockDevice::identified`], [`MockBuffer::with_memory`] and [`MockExecutable::of`] have the expectations that most tests need.
 
-use crate::arch::Arch;
+use crate::arch::{Arch, ArchRegistry};
 use crate::artifact::KernelArtifact;
 use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
 use crate::counters::Counters;
 use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
-use crate::error::{DeviceError, SubmitError};
+use crate::driver::{DeviceListing, Driver};
+use crate::error::{DeviceError, DriverError, SubmitError};
 use crate::executable::Executable;
 use crate::queue::{Queue, Submission};
 use crate::semaphore::{Failure, Listener, ListenerId, Semaphore, WaitError};
+use crate::uri::DeviceUri;
 use async_trait::async_trait;
 use mockall::mock;
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+
+mock! {
+    /// Double of [`crate::Driver`].
+    #[derive(Debug)]
+    pub Driver {}
+
+    impl Driver for Driver {
+        fn scheme(&self) -> &'static str;
+        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError>;
+        fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError>;
+    }
+}
 
 mock! {
     /// Double of [`crate::Device`].
@@ -77,20 +92,10 @@ mock! {
 mock! {
     /// Double of [`crate::Executable`].
     #[derive(Debug)]
-    pub Executable {
-        /// See [`crate::Executable::artifact`].
-        pub fn artifact(&self) -> &KernelArtifact;
-    }
-}
+    pub Executable {}
 
-impl Executable for MockExecutable {
-    fn artifact(&self) -> &KernelArtifact {
-        // The inherent method, which has the expectations.
-        MockExecutable::artifact(self)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+    impl Executable for Executable {
+        fn artifact(&self) -> &KernelArtifact;
     }
 }
 
@@ -149,8 +154,62 @@ impl Buffer for MockBuffer {
     fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError> {
         MockBuffer::invalidate(self, range)
     }
+}
 
-    fn as_any(&self) -> &dyn Any {
-        self
+impl MockDevice {
+    /// The device of `uri`, of generation aie2p. It knows its identity, limits and generation, and nothing else.
+    ///
+    /// # Panics
+    /// When `uri` is not one.
+    pub fn identified(uri: &str) -> Self {
+        let arch = ArchRegistry::builtin().get("aie2p").expect("a built-in generation");
+        let uri = DeviceUri::parse(uri).expect("a device URI");
+        let mut device = Self::new();
+        device.expect_limits().return_const(Limits::from_arch(&arch));
+        device.expect_info().return_const(DeviceInfo {
+            name: "Double".into(),
+            driver: "double",
+            uri,
+            arch: arch.name.clone(),
+            coherent: true,
+            host_import: true,
+        });
+        device.expect_arch().return_const(arch);
+        device
+    }
+
+    /// Makes it load kernels.
+    pub fn load_kernels(&mut self) {
+        self.expect_load_executable().returning(|artifact| Ok(Arc::new(MockExecutable::of(artifact))));
+    }
+}
+
+impl MockExecutable {
+    /// A loaded `artifact`.
+    pub fn of(artifact: &KernelArtifact) -> Self {
+        let mut executable = Self::new();
+        executable.expect_artifact().return_const(artifact.clone());
+        executable
+    }
+}
+
+impl MockBuffer {
+    /// A buffer of `size` bytes of memory, which lives for ever. Flush and invalidate are not expected yet.
+    pub fn with_memory(size: usize) -> Self {
+        let bytes: &'static [AtomicU8] = Box::leak((0..size).map(|_| AtomicU8::new(0)).collect());
+        let mut buffer = Self::new();
+        buffer.expect_size().return_const(size);
+        buffer.expect_map().returning(move |range| Ok(&bytes[range]));
+        buffer.expect_read().returning(move |offset, target| {
+            let source = &bytes[offset..][..target.len()];
+            target.iter_mut().zip(source).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
+            Ok(())
+        });
+        buffer.expect_write().returning(move |offset, source| {
+            let target = &bytes[offset..][..source.len()];
+            source.iter().zip(target).for_each(|(from, to)| to.store(*from, Ordering::Relaxed));
+            Ok(())
+        });
+        buffer
     }
 }

@@ -17,7 +17,7 @@
 
 mod device;
 #[cfg(test)]
-mod fake;
+mod doubles;
 mod hazard;
 mod list;
 mod object;

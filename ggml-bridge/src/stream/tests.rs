@@ -1,5 +1,5 @@
 use super::{ComputeError, Stream};
-use crate::doubles::{self, OneNode, coherent, loads, lost, memory, out_of_memory};
+use crate::doubles::{self, OneNode, coherent, lost, out_of_memory};
 use aie_hal::mock::{MockBuffer, MockDevice, MockQueue, MockSemaphore};
 use aie_hal::{Buffer, DeviceError, Queue, Semaphore, SubmitError, WaitError};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn rig(device: MockDevice, queue: Arc<dyn Queue>, asynchronous: bool, from: Mock
 }
 
 fn flushed() -> MockBuffer {
-    let mut buffer = memory(64);
+    let mut buffer = MockBuffer::with_memory(64);
     buffer.expect_flush().returning(|_| Ok(()));
     buffer
 }
@@ -92,7 +92,7 @@ fn without_a_semaphore_there_is_no_stream() {
 fn inputs_that_cannot_be_flushed_are_not_computed_with() {
     let mut device = doubles::device();
     semaphore(&mut device, &[]);
-    let mut from = memory(64);
+    let mut from = MockBuffer::with_memory(64);
     from.expect_flush().returning(|_| Err(lost()));
     let (stream, graph) = rig(device, queue(0), true, from);
     let cause = stream.compute(&graph).unwrap_err();
@@ -103,7 +103,7 @@ fn inputs_that_cannot_be_flushed_are_not_computed_with() {
 fn without_scratch_memory_a_graph_fails_and_the_next_tries_again() {
     let mut device = doubles::device();
     semaphore(&mut device, &[Ok(())]);
-    loads(&mut device);
+    device.load_kernels();
     // A copy of the weights, then scratch memory, twice; then there is enough for the latter.
     device.expect_allocate().times(2).returning(|_| Err(out_of_memory()));
     device.expect_allocate().times(1).returning(|params| Ok(coherent(params.size) as Arc<dyn Buffer>));

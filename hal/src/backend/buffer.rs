@@ -4,7 +4,6 @@ use super::{DeviceBackend, DeviceMemory as _};
 use crate::buffer::{Buffer, MemoryPool};
 use crate::error::DeviceError;
 use aie_device_memory::Span;
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -94,9 +93,5 @@ impl<B: DeviceBackend> Buffer for DeviceBuffer<B> {
         self.device.state().count(|counters| counters.bytes_invalidated += range.len() as u64);
         self.device.invalidate(&self.memory, range);
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -5,7 +5,6 @@ use crate::artifact::{Digest, KernelArtifact};
 use crate::context_planner::PlannedPdi;
 use crate::error::DeviceError;
 use crate::executable::Executable;
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -79,22 +78,16 @@ impl<B: DeviceBackend> Executable for LoadedKernel<B> {
     fn artifact(&self) -> &KernelArtifact {
         &self.artifact
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::instructions::{Header, InstructionWriter};
-    use crate::format::reference;
+    use crate::artifact::example;
     use std::cell::Cell;
 
     fn artifact(name: &str) -> KernelArtifact {
-        let instructions = InstructionWriter::new(Header::aie2p(1)).finish().unwrap();
-        KernelArtifact::new(name, "aie2p", 4, reference::wrap(name.as_bytes()).unwrap(), instructions).unwrap()
+        example("aie2p", name, [])
     }
 
     #[test]

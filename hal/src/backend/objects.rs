@@ -4,6 +4,7 @@ use super::{DeviceBackend, DeviceBuffer, LoadedKernel};
 use crate::command_list::{BindingTable, BufferRef};
 use crate::error::DeviceError;
 use crate::executable::Executable;
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ pub(super) fn buffer_range<'a, B: DeviceBackend>(
 ) -> Result<BufferRange<'a, B>, DeviceError> {
     let invalid = |reason: String| DeviceError::InvalidArgument(format!("command {command}: {reason}"));
     let (buffer, offset, length) = reference.locate(table).map_err(|cause| invalid(cause.to_string()))?;
-    match buffer.as_any().downcast_ref::<DeviceBuffer<B>>() {
+    match (&**buffer as &dyn Any).downcast_ref::<DeviceBuffer<B>>() {
         Some(buffer) if std::ptr::eq(&*buffer.device, device) => Ok(BufferRange { buffer, offset, length }),
         _ => Err(invalid(format!("a buffer of another device than {}", device.state().name()))),
     }
@@ -46,7 +47,7 @@ pub(super) fn kernel<'a, B: DeviceBackend>(
     command: usize,
     executable: &'a Arc<dyn Executable>,
 ) -> Result<&'a LoadedKernel<B>, DeviceError> {
-    match executable.as_any().downcast_ref::<LoadedKernel<B>>() {
+    match (&**executable as &dyn Any).downcast_ref::<LoadedKernel<B>>() {
         Some(found) if std::ptr::eq(&*found.device, device) => Ok(found),
         _ => Err(DeviceError::InvalidArgument(format!(
             "command {command}: kernel `{}` was loaded on another device than {}",

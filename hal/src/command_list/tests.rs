@@ -1,72 +1,18 @@
-//! Recording and resolving, on a buffer that has nothing but a size.
+//! Recording and resolving.
 
 use super::*;
-use crate::artifact::KernelArtifact;
-use crate::buffer::MemoryPool;
-use crate::error::DeviceError;
-use crate::format::instructions::{Header, Instruction, InstructionWriter};
-use crate::format::reference;
+use crate::artifact::example;
 use crate::host_function::from_fn;
+use crate::mock::{MockBuffer, MockExecutable};
 use rstest::rstest;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-
-#[derive(Debug)]
-struct Sized(usize);
-
-impl Buffer for Sized {
-    fn size(&self) -> usize {
-        self.0
-    }
-    fn pool(&self) -> MemoryPool {
-        MemoryPool::Data
-    }
-    fn device_address(&self) -> u64 {
-        0
-    }
-    fn map(&self, _: Range<usize>) -> Result<&[AtomicU8], DeviceError> {
-        Err(DeviceError::Unsupported("no memory".into()))
-    }
-    fn read(&self, _: usize, _: &mut [u8]) -> Result<(), DeviceError> {
-        self.map(0..0).map(drop)
-    }
-    fn write(&self, _: usize, _: &[u8]) -> Result<(), DeviceError> {
-        self.map(0..0).map(drop)
-    }
-    fn flush(&self, _: Range<usize>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn invalidate(&self, _: Range<usize>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-#[derive(Debug)]
-struct Loaded(KernelArtifact);
-
-impl Executable for Loaded {
-    fn artifact(&self) -> &KernelArtifact {
-        &self.0
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn buffer(size: usize) -> Arc<dyn Buffer> {
-    Arc::new(Sized(size))
+    Arc::new(MockBuffer::with_memory(size))
 }
 
 fn executable() -> Arc<dyn Executable> {
-    let mut writer = InstructionWriter::new(Header::aie2p(1));
-    for argument in 0..3 {
-        writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
-    }
-    let pdi = reference::wrap(b"add").unwrap();
-    Arc::new(Loaded(KernelArtifact::new("add", "aie2p", 4, pdi, writer.finish().unwrap()).unwrap()))
+    Arc::new(MockExecutable::of(&example("aie2p", "add", 0..3)))
 }
 
 #[rstest]

@@ -6,7 +6,6 @@ use super::{DISPATCH_ALIGNMENT, Owner};
 use crate::buffer::{Access, Buffer};
 use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
 use crate::error::SubmitError;
-use crate::executable::Executable;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -76,7 +75,7 @@ fn describe(index: usize, command: &Command) -> String {
 
 /// The wrapper behind `buffer`, when this layer made it.
 fn wrapper(buffer: &Arc<dyn Buffer>) -> Option<&ValidatedBuffer> {
-    buffer.as_any().downcast_ref()
+    (&**buffer as &dyn Any).downcast_ref()
 }
 
 /// The device address of byte `offset` of `buffer`. An address beyond the last is a defect of the driver; it must not panic.
@@ -399,8 +398,7 @@ impl Builder {
             Command::Update { data, target } => Command::Update { data: Arc::clone(data), target: bare(target) },
             Command::Copy { source, target } => Command::Copy { source: bare(source), target: bare(target) },
             Command::Dispatch { executable, bindings, outputs } => {
-                let any: &dyn Any = Executable::as_any(&**executable);
-                let wrapper = any.downcast_ref::<ValidatedExecutable>();
+                let wrapper = (&**executable as &dyn Any).downcast_ref::<ValidatedExecutable>();
                 self.adopt(wrapper.map(|w| &w.owner), || format!("the kernel of {}", describe(index, command)))?;
                 let inner = wrapper.map_or_else(|| Arc::clone(executable), |wrapper| Arc::clone(&wrapper.inner));
                 Command::Dispatch {

@@ -7,7 +7,6 @@ use crate::error::DeviceError;
 use crate::executable::Executable;
 use crate::semaphore::{Failure, Listener, ListenerId, Semaphore, WaitError};
 use async_trait::async_trait;
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -71,10 +70,6 @@ impl Buffer for ValidatedBuffer {
         self.check(range.start, Some(range.end))?;
         self.inner.invalidate(range)
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 #[derive(Debug)]
@@ -86,10 +81,6 @@ pub(super) struct ValidatedExecutable {
 impl Executable for ValidatedExecutable {
     fn artifact(&self) -> &KernelArtifact {
         self.inner.artifact()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

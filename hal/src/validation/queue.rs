@@ -24,8 +24,7 @@ impl ValidatedQueue {
     /// The points on the driver's own semaphores.
     fn points(&self, what: &str, points: &[TimelinePoint]) -> Result<Vec<TimelinePoint>, SubmitError> {
         let point = |(index, point): (usize, &TimelinePoint)| {
-            let any: &dyn Any = &*point.semaphore;
-            let wrapper = any
+            let wrapper = (&*point.semaphore as &dyn Any)
                 .downcast_ref::<ValidatedSemaphore>()
                 .filter(|wrapper| Arc::ptr_eq(&wrapper.owner, &self.owner))
                 .ok_or_else(|| {

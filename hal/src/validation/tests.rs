@@ -1,15 +1,14 @@
-//! The layer on a device that only notes what reaches it.
+//! The layer on a device that only records what reaches it.
 
-use super::fake::{FakeBuffer, FakeDevice, FakeExecutable};
+use super::doubles::{self, Log};
 use super::*;
-use crate::artifact::KernelArtifact;
+use crate::artifact::example;
 use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
 use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
 use crate::error::SubmitError;
 use crate::executable::Executable;
-use crate::format::instructions::{Header, Instruction, InstructionWriter};
-use crate::format::reference;
 use crate::host_function::from_fn;
+use crate::mock::{MockBuffer, MockDevice, MockDriver, MockExecutable};
 use crate::queue::{Queue, Submission, TimelinePoint};
 use crate::semaphore::{MAX_VALUE, TimelineSemaphore};
 use rstest::rstest;
@@ -29,29 +28,20 @@ fn memory(size: usize) -> Arc<dyn HostMemory> {
     Arc::new(Memory((0..size).map(|_| AtomicU8::new(0)).collect()))
 }
 
-fn artifact(arch: &str, arguments: u16) -> KernelArtifact {
-    let (header, generation) = if arch == "aie2" { (Header::aie2(1), 3) } else { (Header::aie2p(1), 4) };
-    let mut writer = InstructionWriter::new(header);
-    for argument in 0..arguments {
-        writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
-    }
-    KernelArtifact::new("add_f32", arch, generation, reference::wrap(b"add").unwrap(), writer.finish().unwrap())
-        .unwrap()
-}
-
-/// A wrapped device with its queue, and the notes of what reached the fake behind it.
+/// A wrapped device with its queue, the double behind it, and what reached that.
 struct Setup {
-    fake: Arc<FakeDevice>,
+    fake: Arc<MockDevice>,
+    log: Arc<Log>,
     device: Arc<dyn Device>,
     queue: Arc<dyn Queue>,
 }
 
 impl Setup {
     fn new() -> Self {
-        let fake = FakeDevice::new("0");
+        let (fake, log) = doubles::device("fake:0");
         let device = wrap_device(Arc::clone(&fake) as Arc<dyn Device>);
         let queue = device.create_queue().unwrap();
-        Self { fake, device, queue }
+        Self { fake, log, device, queue }
     }
 
     fn buffer(&self, size: usize) -> Arc<dyn Buffer> {
@@ -59,7 +49,7 @@ impl Setup {
     }
 
     fn kernel(&self) -> Arc<dyn Executable> {
-        self.device.load_executable(&artifact("aie2p", 2)).unwrap()
+        self.device.load_executable(&example("aie2p", "add_f32", 0..2)).unwrap()
     }
 
     fn submit(&self, list: &Arc<CommandList>, bindings: Vec<Binding>) -> Result<(), SubmitError> {
@@ -68,7 +58,7 @@ impl Setup {
     }
 
     fn submitted(&self) -> usize {
-        self.fake.log.submissions.lock().len()
+        self.log.submissions.lock().len()
     }
 
     /// Submits and returns the error's message, after checking that nothing reached the driver.
@@ -115,7 +105,7 @@ fn limits_themselves_are_allowed() {
         let params = BufferParams { size: 1, alignment, pool: MemoryPool::Data };
         setup.device.allocate(&params).unwrap();
     }
-    setup.device.load_executable(&artifact("aie2p", 16)).unwrap();
+    setup.device.load_executable(&example("aie2p", "add_f32", 0..16)).unwrap();
     setup.device.create_semaphore(MAX_VALUE).unwrap();
 }
 
@@ -126,12 +116,12 @@ fn imports_semaphores_and_kernels_are_checked() {
     assert!(matches!(error, DeviceError::InvalidArgument(_)));
     let error = setup.device.create_semaphore(u64::MAX).unwrap_err();
     assert!(matches!(error, DeviceError::InvalidArgument(_)));
-    let error = setup.device.load_executable(&artifact("aie2", 2)).unwrap_err().to_string();
+    let error = setup.device.load_executable(&example("aie2", "add_f32", 0..2)).unwrap_err().to_string();
     assert_eq!(
         error,
         "kernel `add_f32` cannot be loaded: it is for generation aie2, fake:0 is aie2p; build it for aie2p"
     );
-    let error = setup.device.load_executable(&artifact("aie2p", 17)).unwrap_err();
+    let error = setup.device.load_executable(&example("aie2p", "add_f32", 0..17)).unwrap_err();
     assert!(matches!(error, DeviceError::LimitExceeded { requested: 17, limit: 16, .. }), "{error}");
 }
 
@@ -182,23 +172,22 @@ fn the_driver_receives_its_own_objects() {
     };
     setup.queue.submit(submission.clone()).unwrap();
     setup.queue.submit(submission).unwrap();
-    let seen = setup.fake.log.submissions.lock();
+    let seen = setup.log.submissions.lock();
     let lists: Vec<&Arc<CommandList>> = seen.iter().map(|s| s.commands.as_ref().unwrap()).collect();
     assert!(Arc::ptr_eq(lists[0], lists[1]), "the driver sees the same list again");
     assert_eq!(lists[0].commands().len(), list.commands().len());
     for command in lists[0].commands() {
         for (reference, _) in command.references() {
             if let BufferRef::Direct { buffer, .. } = reference {
-                assert!(buffer.as_any().is::<FakeBuffer>());
+                assert!((&**buffer as &dyn Any).is::<MockBuffer>());
             }
         }
         if let Command::Dispatch { executable, .. } = command {
-            assert!(Executable::as_any(&**executable).is::<FakeExecutable>());
+            assert!((&**executable as &dyn Any).is::<MockExecutable>());
         }
     }
-    assert!(seen[0].bindings.bindings[0].buffer.as_any().is::<FakeBuffer>());
-    let inner: &dyn Any = &*seen[0].signals[0].semaphore;
-    assert!(inner.is::<TimelineSemaphore>());
+    assert!((&*seen[0].bindings.bindings[0].buffer as &dyn Any).is::<MockBuffer>());
+    assert!((&*seen[0].signals[0].semaphore as &dyn Any).is::<TimelineSemaphore>());
     seen[0].signals[0].semaphore.signal(4).unwrap();
     signal.wait_blocking(4, None).unwrap();
 }
@@ -390,13 +379,13 @@ fn memory_imported_twice_is_recognised_by_its_address() {
 #[test]
 fn the_first_loss_is_reported_for_ever() {
     let setup = Setup::new();
-    *setup.fake.log.loss.lock() = Some("first".into());
+    *setup.log.loss.lock() = Some("first".into());
     let lost = DeviceError::Lost("first".into());
     assert_eq!(setup.queue.submit(Submission::default()).unwrap_err(), SubmitError::Device(lost.clone()));
-    *setup.fake.log.loss.lock() = Some("second".into());
+    *setup.log.loss.lock() = Some("second".into());
     assert_eq!(setup.queue.wait_idle(None).unwrap_err(), lost);
     assert_eq!(futures::executor::block_on(setup.queue.idle()).unwrap_err(), lost);
-    *setup.fake.log.loss.lock() = None;
+    *setup.log.loss.lock() = None;
     assert_eq!(setup.device.allocate(&BufferParams::data(4)).unwrap_err(), lost);
     assert_eq!(setup.device.create_semaphore(0).unwrap_err(), lost);
     assert_eq!(setup.device.create_queue().unwrap_err(), lost);
@@ -404,24 +393,12 @@ fn the_first_loss_is_reported_for_ever() {
     assert_eq!(setup.queue.submit(Submission::default()).unwrap_err(), SubmitError::Device(lost));
 }
 
-#[derive(Debug)]
-struct FakeDriver;
-
-impl Driver for FakeDriver {
-    fn scheme(&self) -> &'static str {
-        "fake"
-    }
-    fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError> {
-        Ok(vec![])
-    }
-    fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError> {
-        Ok(vec![FakeDevice::new(uri.path())])
-    }
-}
-
 #[test]
 fn a_wrapped_driver_opens_wrapped_devices() {
-    let driver = wrap_driver(Arc::new(FakeDriver));
+    let mut driver = MockDriver::new();
+    driver.expect_scheme().return_const("fake");
+    driver.expect_open().returning(|uri| Ok(vec![doubles::device(&uri.to_string()).0]));
+    let driver = wrap_driver(Arc::new(driver));
     assert_eq!(driver.scheme(), "fake");
     let device = driver.open(&DeviceUri::parse("fake:7").unwrap()).unwrap().remove(0);
     assert_eq!(device.info().uri.path(), "7");
