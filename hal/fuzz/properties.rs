@@ -126,9 +126,7 @@ pub fn artifact(bytes: &[u8]) {
 
 fn rebuild(cdo: &Cdo<'_>) -> CdoBuilder {
     let mut builder = CdoBuilder::new();
-    for command in cdo.commands() {
-        builder.push(&command);
-    }
+    builder.append(cdo);
     builder
 }
 
@@ -171,7 +169,7 @@ fn command_lists() -> Vec<(&'static str, CdoBuilder)> {
     every.push(&CdoCommand::End).nop(&[1, 2]).push(&CdoCommand::Delay { cycles: 5 });
     every.push(&CdoCommand::MaskPoll { address: 0x10, mask: 1, expected: 1, timeout: 9 });
     let address = 0x1_0000_0010;
-    every.push(&CdoCommand::MaskPoll64 { address, mask: 1, expected: 1, timeout: 9 });
+    every.push(&CdoCommand::MaskPoll { address, mask: 1, expected: 1, timeout: 9 });
     every.write(address, 5).mask_write(address, 6, 7).dma_write(address, &[]);
 
     let mut long = CdoBuilder::new();

@@ -5,9 +5,10 @@
 //! device: loading a design of the wrong generation blocks a real NPU until its driver resets it.
 
 use crate::arch::Arch;
+use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
-use crate::format::instructions::{InstructionError, InstructionStream};
-use crate::format::pdi::{Pdi, PdiError};
+use crate::format::instructions::InstructionStream;
+use crate::format::pdi::Pdi;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub enum ArtifactError {
         /// Kernel name.
         name: Arc<str>,
         /// What is wrong with it.
-        source: PdiError,
+        source: FormatError,
     },
     /// The instruction stream is not valid.
     #[error("kernel {name}: its instructions cannot be used: {source}; delete the kernel's files and compile it again")]
@@ -31,7 +32,7 @@ pub enum ArtifactError {
         /// Kernel name.
         name: Arc<str>,
         /// What is wrong with it.
-        source: InstructionError,
+        source: FormatError,
     },
     /// The instruction stream is for another generation.
     #[error(

@@ -10,10 +10,10 @@ use crate::node::Node;
 use crate::operation::{Operation, Unsupported};
 use crate::table;
 use aie_hal::artifact::ArtifactError;
+use aie_hal::format::FormatError;
 use aie_hal::format::bd::{BdError, ShimBd};
-use aie_hal::format::cdo::CdoError;
-use aie_hal::format::instructions::{Header, InstructionError, InstructionWriter, Transfer};
-use aie_hal::format::pdi::{Pdi, PdiError};
+use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
+use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference::{self, ReferenceError};
 use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, KernelArtifact};
@@ -59,15 +59,12 @@ pub enum BuildError {
     /// The description cannot be written.
     #[error("kernel description: {0}")]
     Description(#[from] serde_json::Error),
-    /// The PDI cannot be written.
+    /// The PDI or the instruction stream cannot be written.
     #[error(transparent)]
-    Pdi(#[from] CdoError),
+    Format(#[from] FormatError),
     /// A buffer descriptor cannot be written.
     #[error(transparent)]
     BufferDescriptor(#[from] BdError),
-    /// The instruction stream cannot be written.
-    #[error(transparent)]
-    Instructions(#[from] InstructionError),
     /// The parts do not make an artifact.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
@@ -91,7 +88,7 @@ pub enum DescriptionError {
         /// Kernel name.
         kernel: String,
         /// Why.
-        source: PdiError,
+        source: FormatError,
     },
     /// The description's container is damaged.
     #[error("kernel {kernel}: {source}")]

@@ -128,10 +128,8 @@ struct Shims {
 impl Shims {
     fn configure(&mut self, command: &CdoCommand<'_>) -> Result<(), ExtentError> {
         match *command {
-            CdoCommand::Write { address, value } => self.store(address.into(), u32::MAX, value),
-            CdoCommand::Write64 { address, value } => self.store(address, u32::MAX, value),
-            CdoCommand::MaskWrite { address, mask, value } => self.store(address.into(), mask, value),
-            CdoCommand::MaskWrite64 { address, mask, value } => self.store(address, mask, value),
+            CdoCommand::Write { address, value } => self.store(address, u32::MAX, value),
+            CdoCommand::MaskWrite { address, mask, value } => self.store(address, mask, value),
             CdoCommand::DmaWrite { address, data } => self.store_block(address, data.iter()),
             CdoCommand::Other { opcode, .. } => Err(unknown(format!("CDO command {opcode:#05x}"))),
             _ => Ok(()),

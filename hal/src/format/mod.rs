@@ -23,6 +23,7 @@ pub mod bd;
 pub mod cdo;
 pub mod core_control;
 pub mod dma_channel;
+mod error;
 pub mod extent;
 pub mod instructions;
 pub mod lock;
@@ -41,6 +42,7 @@ mod fixtures;
 #[cfg(test)]
 mod mutation;
 
+pub use error::FormatError;
 pub use words::Words;
 
 /// Largest CDO or instruction stream that the writers make, in words (64 MiB).

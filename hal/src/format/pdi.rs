@@ -12,7 +12,8 @@
 //!
 //! [`Header::generation`]: super::instructions::Header::generation
 
-use super::cdo::{Cdo, CdoBuilder, CdoError};
+use super::cdo::{Cdo, CdoBuilder};
+use super::error::FormatError;
 use super::words::{WORD, Words, checksum, extend};
 
 /// File offset of the CDO in bytes.
@@ -109,91 +110,27 @@ impl HeaderBlock {
 
     /// Checks checksum and constants of the block in `file`, which is long enough; an index and a word for which
     /// `varies` holds are right too.
-    fn check(&self, file: Words<'_>, varies: impl Fn(usize, u32) -> bool) -> Result<(), PdiError> {
+    fn check(&self, file: Words<'_>, varies: impl Fn(usize, u32) -> bool) -> Result<(), FormatError> {
         let words = file.from(self.start);
         let expected = checksum(words.iter().take(self.len));
         let found = words.get(self.len).unwrap_or_default();
         if found != expected {
-            let offset = words.offset(self.len);
-            return Err(PdiError::Checksum { block: self.name, offset, expected, found });
+            let what = format_args!("PDI {} checksum", self.name);
+            return Err(FormatError::word(what, words.offset(self.len), expected, found));
         }
         for (index, (expected, found)) in self.constants().into_iter().zip(words.iter()).enumerate() {
             if found != expected && !varies(index, found) {
-                return Err(PdiError::Field {
-                    block: self.name,
-                    field: self.field(index),
-                    offset: words.offset(index),
-                    expected,
-                    found,
-                });
+                return Err(other_constant(self.name, self.field(index), words.offset(index), expected, found));
             }
         }
         Ok(())
     }
 }
 
-/// Why bytes are not a PDI of this kind.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PdiError {
-    /// Fewer bytes than the headers have.
-    #[error("PDI: expected at least {CDO_OFFSET} bytes of headers, found {found} bytes")]
-    Truncated {
-        /// Bytes there are.
-        found: usize,
-    },
-    /// A constant word is different.
-    #[error(
-        "PDI {block} at offset {offset:#x}: expected {field} {expected:#010x}, found {found:#010x} \
-         (only PDIs as mlir-aie makes them are known)"
-    )]
-    Field {
-        /// Header block.
-        block: &'static str,
-        /// What the word is.
-        field: &'static str,
-        /// File offset of the word.
-        offset: usize,
-        /// The constant.
-        expected: u32,
-        /// The word there is.
-        found: u32,
-    },
-    /// A header's checksum is wrong.
-    #[error("PDI {block} checksum at offset {offset:#x}: expected {expected:#010x}, found {found:#010x}")]
-    Checksum {
-        /// Header block.
-        block: &'static str,
-        /// File offset of the checksum.
-        offset: usize,
-        /// Checksum of the block there is.
-        expected: u32,
-        /// Checksum it states.
-        found: u32,
-    },
-    /// A length of the partition header contradicts another one or the file.
-    #[error("PDI {what} at offset {offset:#x}: expected {expected}, found {found}")]
-    Length {
-        /// What the number is, with its unit.
-        what: &'static str,
-        /// File offset of the word that states the number.
-        offset: usize,
-        /// The number that fits the rest of the file.
-        expected: u64,
-        /// The number there is.
-        found: u64,
-    },
-    /// The padding after the CDO is not zero.
-    #[error("PDI padding at offset {offset:#x}: expected 0, found {found:#010x}")]
-    Padding {
-        /// File offset of the word.
-        offset: usize,
-        /// The word there is.
-        found: u32,
-    },
-    /// The CDO inside is not valid.
-    #[error("PDI: {0}")]
-    Cdo(#[from] CdoError),
+fn other_constant(block: &str, field: &str, offset: usize, expected: u32, found: u32) -> FormatError {
+    let expected = format_args!("{field} {expected:#010x}");
+    let found = format_args!("{found:#010x} (only PDIs as mlir-aie makes them are known)");
+    FormatError::new(format_args!("PDI {block}"), offset, expected, found)
 }
 
 /// A validated PDI over borrowed bytes.
@@ -207,20 +144,15 @@ impl<'a> Pdi<'a> {
     ///
     /// # Errors
     /// When any constant, checksum, length or padding word is wrong, or the CDO inside is.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, PdiError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let file = Words::new(bytes, 0);
         if bytes.len() < CDO_OFFSET {
-            return Err(PdiError::Truncated { found: bytes.len() });
+            let expected = format_args!("at least {CDO_OFFSET} bytes of headers");
+            return Err(FormatError::new("PDI", 0, expected, format_args!("{} bytes", bytes.len())));
         }
         for (index, (expected, found)) in BUS_WIDTH.into_iter().zip(file.iter()).enumerate() {
             if found != expected {
-                return Err(PdiError::Field {
-                    block: "start",
-                    field: "bus width pattern",
-                    offset: file.offset(index),
-                    expected,
-                    found,
-                });
+                return Err(other_constant("start", "bus width pattern", file.offset(index), expected, found));
             }
         }
         IMAGE_HEADER_TABLE.check(file, |_, _| false)?;
@@ -230,8 +162,8 @@ impl<'a> Pdi<'a> {
 
         let lengths = file.from(PARTITION_HEADER.start);
         let length = |what, index: usize, expected: u64, found: u64| {
-            let error = PdiError::Length { what, offset: lengths.offset(index), expected, found };
-            if expected == found { Ok(()) } else { Err(error) }
+            let error = || FormatError::new(format_args!("PDI {what}"), lengths.offset(index), expected, found);
+            if expected == found { Ok(()) } else { Err(error()) }
         };
         let stated = |index| lengths.get(index).map_or(0, u64::from);
         let total = stated(TOTAL_LENGTH);
@@ -247,7 +179,7 @@ impl<'a> Pdi<'a> {
         let used = used as usize;
         let padding = partition.from(used);
         if let Some((index, found)) = padding.iter().enumerate().find(|(_, word)| *word != 0) {
-            return Err(PdiError::Padding { offset: padding.offset(index), found });
+            return Err(FormatError::new("PDI padding", padding.offset(index), 0, format_args!("{found:#010x}")));
         }
         let cdo = partition.slice(0, used).unwrap_or(partition);
         Ok(Self { cdo: Cdo::parse_at(cdo.as_bytes(), CDO_OFFSET)? })
@@ -264,7 +196,7 @@ impl<'a> Pdi<'a> {
 ///
 /// # Errors
 /// As [`CdoBuilder::finish`].
-pub fn write(cdo: &CdoBuilder) -> Result<Vec<u8>, CdoError> {
+pub fn write(cdo: &CdoBuilder) -> Result<Vec<u8>, FormatError> {
     let cdo = cdo.finish()?;
     let used = cdo.len() / WORD;
     let total = used.next_multiple_of(PADDING);
@@ -310,9 +242,7 @@ mod tests {
 
     #[test]
     fn headers_are_byte_exact() {
-        let mut cdo = CdoBuilder::new();
-        cdo.nop(&[]).write(0x0021_DE04, 3);
-        let file = write(&cdo).unwrap();
+        let file = write(CdoBuilder::new().nop(&[]).write(0x0021_DE04, 3)).unwrap();
         // 5 header words, 1 + 3 command words, padded from 9 to 12 words.
         assert_eq!(file.len(), 0x150 + 48);
         let words = Words::new(&file, 0).to_vec();
@@ -340,9 +270,7 @@ mod tests {
     #[case::three_words(3)]
     #[case::four_words(4)]
     fn every_padding_is_written_and_read(#[case] words: usize) {
-        let mut cdo = CdoBuilder::new();
-        cdo.nop(&vec![1; words]);
-        let file = write(&cdo).unwrap();
+        let file = write(CdoBuilder::new().nop(&vec![1; words])).unwrap();
         assert_eq!(file.len() % 16, 0);
         assert_eq!(Pdi::parse(&file).unwrap().cdo().len(), words + 1);
     }
@@ -350,14 +278,15 @@ mod tests {
     #[test]
     fn any_changed_header_bit_is_found() {
         let good = sample();
-        for bit in 0..CDO_OFFSET * 8 {
+        // The header of the CDO counts too: five words.
+        for bit in 0..(CDO_OFFSET + 20) * 8 {
             let mut file = good.clone();
             file[bit / 8] ^= 1 << (bit % 8);
             let plain = Pdi::parse(&file).unwrap_err();
             repair(&mut file, bit / 8);
             assert!(Pdi::parse(&file).is_err(), "bit {bit}");
             if (0x10..CDO_OFFSET).contains(&(bit / 8)) {
-                assert!(matches!(plain, PdiError::Checksum { .. }), "bit {bit}: {plain}");
+                assert!(plain.what.ends_with("checksum"), "bit {bit}: {plain}");
             }
         }
     }
@@ -366,19 +295,13 @@ mod tests {
     fn an_image_without_measurement_register_is_read() {
         let (mut file, offset) = (sample(), 0xC8);
         put_word(&mut file, offset, u32::MAX);
-        assert!(matches!(Pdi::parse(&file), Err(PdiError::Checksum { block: "image header", .. })));
+        assert_eq!(&*Pdi::parse(&file).unwrap_err().what, "PDI image header checksum");
         repair(&mut file, offset);
         assert_eq!(Pdi::parse(&file), Pdi::parse(&sample()));
         put_word(&mut file, offset, u32::MAX - 1);
         repair(&mut file, offset);
-        let field = PdiError::Field {
-            block: "image header",
-            field: "measurement register",
-            offset,
-            expected: 0,
-            found: u32::MAX - 1,
-        };
-        assert_eq!(Pdi::parse(&file), Err(field));
+        let expected = other_constant("image header", "measurement register", offset, 0, u32::MAX - 1);
+        assert_eq!(Pdi::parse(&file), Err(expected));
     }
 
     #[rstest]
@@ -409,12 +332,9 @@ mod tests {
         let was = word(&file, offset);
         put_word(&mut file, offset, was ^ 0x40);
         repair(&mut file, offset);
-        match Pdi::parse(&file).unwrap_err() {
-            PdiError::Field { field, offset: at, expected, found, .. } => {
-                assert_eq!((field, at, expected, found), (name, offset, was, was ^ 0x40));
-            }
-            other => panic!("{other}"),
-        }
+        let error = Pdi::parse(&file).unwrap_err();
+        assert_eq!((error.offset, &*error.expected), (offset, &*format!("{name} {was:#010x}")));
+        assert!(error.found.starts_with(&format!("{:#010x} (only PDIs", was ^ 0x40)), "{}", error.found);
     }
 
     #[rstest]
@@ -425,7 +345,7 @@ mod tests {
         let mut file = sample();
         let was = word(&file, offset);
         put_word(&mut file, offset, !was);
-        let expected = PdiError::Checksum { block: name, offset, expected: was, found: !was };
+        let expected = FormatError::word(format_args!("PDI {name} checksum"), offset, was, !was);
         assert_eq!(Pdi::parse(&file), Err(expected));
     }
 
@@ -434,8 +354,7 @@ mod tests {
         let mut file = sample();
         let was = word(&file, 0x160);
         put_word(&mut file, 0x160, was ^ 1);
-        let error = CdoError::Checksum { offset: 0x160, expected: was, found: was ^ 1 };
-        assert_eq!(Pdi::parse(&file), Err(PdiError::Cdo(error)));
+        assert_eq!(Pdi::parse(&file), Err(FormatError::word("CDO header checksum", 0x160, was, was ^ 1)));
     }
 
     #[rstest]
@@ -447,36 +366,29 @@ mod tests {
         let was = word(&file, changed);
         put_word(&mut file, changed, was + 4);
         repair(&mut file, changed);
-        match Pdi::parse(&file).unwrap_err() {
-            PdiError::Length { what, offset, expected, found } => {
-                assert_eq!((what, offset), (name, named));
-                assert_ne!(expected, found);
-            }
-            other => panic!("{other}"),
-        }
+        let error = Pdi::parse(&file).unwrap_err();
+        assert_eq!((&*error.what, error.offset), (&*format!("PDI {name}"), named));
+        assert_ne!(error.expected, error.found);
     }
 
     #[test]
     fn the_cdo_must_fill_the_partition() {
-        let mut cdo = CdoBuilder::new();
-        cdo.nop(&[1, 2, 3]);
-        let mut file = write(&cdo).unwrap();
+        let mut file = write(CdoBuilder::new().nop(&[1, 2, 3])).unwrap();
         // Nine words used; eleven pad to the same twelve.
         let used = word(&file, 0xD4);
         put_word(&mut file, 0xD4, used + 2);
         repair(&mut file, 0xD4);
-        let expected = CdoError::Length { offset: 0x15C, expected: 36, found: 44 };
-        assert_eq!(Pdi::parse(&file), Err(PdiError::Cdo(expected)));
+        let expected = "CDO length at offset 0x15c: expected 36 bytes by the header, found 44 bytes";
+        assert_eq!(Pdi::parse(&file).unwrap_err().to_string(), expected);
     }
 
     #[test]
     fn padding_must_be_zero() {
-        let mut cdo = CdoBuilder::new();
-        cdo.nop(&[]);
-        let mut file = write(&cdo).unwrap();
+        let mut file = write(CdoBuilder::new().nop(&[])).unwrap();
         let last = file.len() - 4;
         put_word(&mut file, last, 5);
-        assert_eq!(Pdi::parse(&file), Err(PdiError::Padding { offset: last, found: 5 }));
+        let expected = format!("PDI padding at offset {last:#x}: expected 0, found 0x00000005");
+        assert_eq!(Pdi::parse(&file).unwrap_err().to_string(), expected);
     }
 
     #[test]
@@ -484,14 +396,11 @@ mod tests {
         let file = sample();
         for length in 0..file.len() {
             let error = Pdi::parse(&file[..length]).unwrap_err();
-            assert_eq!(
-                matches!(error, PdiError::Truncated { found } if found == length),
-                length < CDO_OFFSET,
-                "{length}: {error}"
-            );
+            let truncated = format!("PDI at offset 0x0: expected at least 336 bytes of headers, found {length} bytes");
+            assert_eq!(error.to_string() == truncated, length < CDO_OFFSET, "{length}: {error}");
         }
         let mut longer = file;
         longer.push(0);
-        assert!(matches!(Pdi::parse(&longer), Err(PdiError::Length { .. })));
+        assert_eq!(&*Pdi::parse(&longer).unwrap_err().what, "PDI file size in bytes by its total partition length");
     }
 }

@@ -9,7 +9,8 @@
 //! number (high half), byte length of the whole description, and the first word of its SHA-256. The bytes
 //! follow, the last word filled up with zeros. Other commands may stand between the parts.
 
-use super::cdo::{Cdo, CdoBuilder, CdoCommand, CdoError};
+use super::cdo::{Cdo, CdoBuilder, CdoCommand};
+use super::error::FormatError;
 use super::pdi;
 use super::words::{WORD, Words};
 use sha2::{Digest as _, Sha256};
@@ -66,7 +67,7 @@ pub enum ReferenceError {
 ///
 /// # Errors
 /// When the description does not fit a PDI ([`MAX_WORDS`](super::MAX_WORDS)).
-pub fn wrap(description: &[u8]) -> Result<Vec<u8>, CdoError> {
+pub fn wrap(description: &[u8]) -> Result<Vec<u8>, FormatError> {
     let mut cdo = CdoBuilder::new();
     // As in compiled PDIs, the list starts with an empty NOP.
     cdo.nop(&[]);
@@ -78,8 +79,8 @@ pub fn wrap(description: &[u8]) -> Result<Vec<u8>, CdoError> {
 ///
 /// # Errors
 /// When the description does not fit a PDI.
-pub fn describe(cdo: &mut CdoBuilder, description: &[u8]) -> Result<(), CdoError> {
-    let too_long = CdoError::TooLong { found: description.len() / WORD };
+pub fn describe(cdo: &mut CdoBuilder, description: &[u8]) -> Result<(), FormatError> {
+    let too_long = FormatError::too_long("CDO", description.len() / WORD);
     let length = match u32::try_from(description.len()) {
         Ok(length) if description.len() <= MAX_BYTES => length,
         _ => return Err(too_long),
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn too_long_descriptions_are_refused() {
-        assert!(matches!(wrap(&vec![0; 64 << 20]), Err(CdoError::TooLong { .. })));
+        assert!(wrap(&vec![0; 64 << 20]).unwrap_err().expected.contains("as many as the device heap holds"));
     }
 
     /// File offset of the first part of a wrapped description: PDI header, CDO header, empty NOP, NOP.

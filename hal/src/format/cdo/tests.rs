@@ -21,26 +21,23 @@ fn every_kind() -> Vec<(Vec<u32>, CdoCommand<'static>)> {
     static PAYLOAD: [u8; 12] = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
     let data = Words::new(&PAYLOAD, 0);
     let none = Words::new(&[], 0);
-    let (address, wide) = (0x0021_DE04, 0x2_0021_DE04);
+    let (low, address, wide) = (0x0021_DE04, 0x0021_DE04, 0x2_0021_DE04);
     let (mask, value, expected, timeout) = (0xF0, 0x30, 0x20, 1000);
     vec![
         (vec![0x100], CdoCommand::End),
         (vec![0x111], CdoCommand::Nop { payload: none }),
         (vec![0x0003_0111, 1, 2, 3], CdoCommand::Nop { payload: data }),
-        (vec![0x0002_0103, address, value], CdoCommand::Write { address, value }),
-        (vec![0x0003_0102, address, mask, value], CdoCommand::MaskWrite { address, mask, value }),
-        (
-            vec![0x0004_0101, address, mask, expected, timeout],
-            CdoCommand::MaskPoll { address, mask, expected, timeout },
-        ),
+        (vec![0x0002_0103, low, value], CdoCommand::Write { address, value }),
+        (vec![0x0003_0102, low, mask, value], CdoCommand::MaskWrite { address, mask, value }),
+        (vec![0x0004_0101, low, mask, expected, timeout], CdoCommand::MaskPoll { address, mask, expected, timeout }),
         (vec![0x0001_0104, 77], CdoCommand::Delay { cycles: 77 }),
-        (vec![0x0005_0105, 2, address, 1, 2, 3], CdoCommand::DmaWrite { address: wide, data }),
-        (vec![0x0002_0105, 2, address], CdoCommand::DmaWrite { address: wide, data: none }),
-        (vec![0x0003_0108, 2, address, value], CdoCommand::Write64 { address: wide, value }),
-        (vec![0x0004_0107, 2, address, mask, value], CdoCommand::MaskWrite64 { address: wide, mask, value }),
+        (vec![0x0005_0105, 2, low, 1, 2, 3], CdoCommand::DmaWrite { address: wide, data }),
+        (vec![0x0002_0105, 2, low], CdoCommand::DmaWrite { address: wide, data: none }),
+        (vec![0x0003_0108, 2, low, value], CdoCommand::Write { address: wide, value }),
+        (vec![0x0004_0107, 2, low, mask, value], CdoCommand::MaskWrite { address: wide, mask, value }),
         (
-            vec![0x0005_0106, 2, address, mask, expected, timeout],
-            CdoCommand::MaskPoll64 { address: wide, mask, expected, timeout },
+            vec![0x0005_0106, 2, low, mask, expected, timeout],
+            CdoCommand::MaskPoll { address: wide, mask, expected, timeout },
         ),
         (vec![0x0003_010C, 1, 2, 3], CdoCommand::Other { opcode: 0x10C, payload: data }),
         (vec![0x0003_2A07, 1, 2, 3], CdoCommand::Other { opcode: 0x2A07, payload: data }),
@@ -139,51 +136,52 @@ fn header_constants_are_those_of_version_2() {
 }
 
 #[rstest]
-#[case::no_header(&[4, 0x004F_4443], CdoError::Truncated { offset: 0, found: 8 })]
+#[case::no_header(&[4, 0x004F_4443], "CDO at offset 0x0: expected a header of 20 bytes, found 8 bytes")]
 #[case::count(
     &[5, 0x004F_4443, 0x200, 0, 0],
-    CdoError::Header { offset: 0, field: "remaining header words", expected: 4, found: 5 },
+    "CDO header at offset 0x0: expected remaining header words 0x4, found 0x5",
 )]
 #[case::magic(
     &[4, 0x584E_4C58, 0x200, 0, 0],
-    CdoError::Header { offset: 4, field: "magic \"CDO\\0\"", expected: 0x004F_4443, found: 0x584E_4C58 },
+    "CDO header at offset 0x4: expected magic \"CDO\\0\" 0x4f4443, found 0x584e4c58",
 )]
-#[case::version(
-    &[4, 0x004F_4443, 0x150, 0, 0],
-    CdoError::Header { offset: 8, field: "version", expected: 0x200, found: 0x150 },
-)]
+#[case::version(&[4, 0x004F_4443, 0x150, 0, 0], "CDO header at offset 0x8: expected version 0x200, found 0x150")]
 #[case::checksum(
     &[4, 0x004F_4443, 0x200, 0, 7],
-    CdoError::Checksum { offset: 16, expected: !(4 + 0x004F_4443 + 0x200), found: 7 },
+    "CDO header checksum at offset 0x10: expected 0xffb0b9b8, found 0x00000007",
 )]
-fn headers_are_checked(#[case] file: &[u32], #[case] expected: CdoError) {
+fn headers_are_checked(#[case] file: &[u32], #[case] expected: &str) {
     let mut bytes = Vec::new();
     extend(&mut bytes, file.iter().copied());
-    assert_eq!(Cdo::parse(&bytes), Err(expected));
+    assert_eq!(Cdo::parse(&bytes).unwrap_err().to_string(), expected);
 }
 
 #[rstest]
-#[case::reserved(&[0x0100_0111], CdoError::Reserved { offset: 20, found: 0x0100_0111 })]
+#[case::reserved(&[0x0100_0111], "at offset 0x14: expected bits 31:24 to be 0, found command word 0x01000111")]
 #[case::overrun(
     &[0x111, 0x0003_0111, 1],
-    CdoError::Overrun { offset: 24, opcode: 0x111, expected: 3, found: 1 },
+    "0x111 at offset 0x18: expected 3 words of payload, found the end of the CDO after 1",
 )]
-#[case::no_length_word(&[0x00FF_0105], CdoError::Overrun { offset: 20, opcode: 0x105, expected: 255, found: 0 })]
+#[case::no_length_word(
+    &[0x00FF_0105],
+    "0x105 at offset 0x14: expected 255 words of payload, found the end of the CDO after 0",
+)]
 #[case::huge_length(
     &[0x00FF_0105, u32::MAX],
-    CdoError::Overrun { offset: 20, opcode: 0x105, expected: u32::MAX as usize, found: 0 },
+    "0x105 at offset 0x14: expected 4294967295 words of payload, found the end of the CDO after 0",
 )]
-#[case::end(&[0x0001_0100, 0], CdoError::Payload { offset: 20, opcode: 0x100, expected: 0, found: 1 })]
-#[case::mask_poll(&[0x101], CdoError::Payload { offset: 20, opcode: 0x101, expected: 4, found: 0 })]
-#[case::mask_write(&[0x102], CdoError::Payload { offset: 20, opcode: 0x102, expected: 3, found: 0 })]
-#[case::write(&[0x0003_0103, 1, 2, 3], CdoError::Payload { offset: 20, opcode: 0x103, expected: 2, found: 3 })]
-#[case::delay(&[0x104], CdoError::Payload { offset: 20, opcode: 0x104, expected: 1, found: 0 })]
-#[case::dma_write(&[0x0001_0105, 0], CdoError::Payload { offset: 20, opcode: 0x105, expected: 2, found: 1 })]
-#[case::mask_poll64(&[0x106], CdoError::Payload { offset: 20, opcode: 0x106, expected: 5, found: 0 })]
-#[case::mask_write64(&[0x107], CdoError::Payload { offset: 20, opcode: 0x107, expected: 4, found: 0 })]
-#[case::write64(&[0x108], CdoError::Payload { offset: 20, opcode: 0x108, expected: 3, found: 0 })]
-fn commands_are_checked(#[case] commands: &[u32], #[case] expected: CdoError) {
-    assert_eq!(Cdo::parse(&cdo(commands)), Err(expected));
+#[case::end(&[0x0001_0100, 0], "0x100 at offset 0x14: expected 0 words of payload, found 1")]
+#[case::mask_poll(&[0x101], "0x101 at offset 0x14: expected 4 words of payload, found 0")]
+#[case::mask_write(&[0x102], "0x102 at offset 0x14: expected 3 words of payload, found 0")]
+#[case::write(&[0x0003_0103, 1, 2, 3], "0x103 at offset 0x14: expected 2 words of payload, found 3")]
+#[case::delay(&[0x104], "0x104 at offset 0x14: expected 1 words of payload, found 0")]
+#[case::dma_write(&[0x0001_0105, 0], "0x105 at offset 0x14: expected 2 words of payload, found 1")]
+#[case::mask_poll64(&[0x106], "0x106 at offset 0x14: expected 5 words of payload, found 0")]
+#[case::mask_write64(&[0x107], "0x107 at offset 0x14: expected 4 words of payload, found 0")]
+#[case::write64(&[0x108], "0x108 at offset 0x14: expected 3 words of payload, found 0")]
+fn commands_are_checked(#[case] commands: &[u32], #[case] expected: &str) {
+    let message = Cdo::parse(&cdo(commands)).unwrap_err().to_string();
+    assert_eq!(message, format!("CDO command {expected}"));
 }
 
 #[rstest]
@@ -195,25 +193,22 @@ fn the_length_must_fit(#[case] change: isize) {
     let mut bytes = cdo(&[0x111, 0x111]);
     let found = bytes.len().checked_add_signed(change).unwrap();
     bytes.resize(found, 0);
-    assert_eq!(Cdo::parse(&bytes), Err(CdoError::Length { offset: 12, expected: 28, found }));
+    let expected = format!("CDO length at offset 0xc: expected 28 bytes by the header, found {found} bytes");
+    assert_eq!(Cdo::parse(&bytes).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn errors_name_offsets_in_the_containing_file() {
-    let bytes = cdo(&[0x0100_0111]);
-    let error = Cdo::parse_at(&bytes, 0x150).unwrap_err();
-    assert_eq!(error, CdoError::Reserved { offset: 0x164, found: 0x0100_0111 });
-    assert_eq!(
-        error.to_string(),
-        "CDO command at offset 0x164: expected bits 31:24 to be 0, found command word 0x01000111"
-    );
+    let error = Cdo::parse_at(&cdo(&[0x0100_0111]), 0x150).unwrap_err();
+    assert_eq!(error.offset, 0x164);
 }
 
 #[test]
 fn what_cannot_be_read_is_not_written() {
     let mut builder = CdoBuilder::new();
     builder.push(&CdoCommand::Other { opcode: opcode::WRITE, payload: Words::new(&[0; 4], 0) });
-    assert!(matches!(builder.finish(), Err(CdoError::Payload { opcode: opcode::WRITE, .. })));
+    let message = builder.finish().unwrap_err().to_string();
+    assert_eq!(message, "CDO command 0x103 at offset 0x14: expected 2 words of payload, found 1");
 }
 
 #[test]
@@ -222,7 +217,7 @@ fn more_than_the_device_heap_is_refused() {
     builder.nop(&vec![0; MAX_WORDS - HEADER_WORDS - 2]);
     assert_eq!(builder.finish().unwrap().len(), MAX_WORDS * WORD);
     builder.nop(&[]);
-    assert_eq!(builder.finish(), Err(CdoError::TooLong { found: MAX_WORDS + 1 }));
+    assert_eq!(builder.finish(), Err(FormatError::too_long("CDO", MAX_WORDS + 1)));
 }
 
 /// The commands that do something.
@@ -241,11 +236,7 @@ fn mutated_files_are_read_or_refused_and_what_is_read_is_consistent() {
         match Cdo::parse(&bytes) {
             Ok(parsed) => {
                 read += 1;
-                let mut builder = CdoBuilder::new();
-                parsed.commands().for_each(|command| {
-                    builder.push(&command);
-                });
-                let again = builder.finish().unwrap();
+                let again = CdoBuilder::new().append(&parsed).finish().unwrap();
                 let again = Cdo::parse(&again).unwrap();
                 assert!(meaning(parsed).eq(meaning(again)));
             }

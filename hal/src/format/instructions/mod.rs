@@ -18,39 +18,28 @@ pub use transfer::Transfer;
 pub use writer::InstructionWriter;
 
 use super::MAX_WORDS;
+use super::error::FormatError;
 use super::task_queue::Direction;
 use super::words::{WORD, Words};
-use std::iter::FusedIterator;
+use std::fmt::Display;
 
 /// Operation codes: the low byte of an instruction's first word.
-pub mod opcode {
-    /// Write a register.
+pub(super) mod opcode {
     pub const WRITE: u8 = 0x00;
-    /// Write consecutive registers.
     pub const BLOCK_WRITE: u8 = 0x01;
-    /// Change some bits of a register.
     pub const MASK_WRITE: u8 = 0x03;
-    /// Wait until masked bits have a value.
     pub const MASK_POLL: u8 = 0x04;
-    /// No operation.
     pub const NOOP: u8 = 0x05;
-    /// A point at which another context may take over.
     pub const PREEMPT: u8 = 0x06;
-    /// [`MASK_POLL`] without giving way.
     pub const MASK_POLL_BUSY: u8 = 0x07;
-    /// Load another PDI.
     pub const LOAD_PDI: u8 = 0x08;
     /// Operations from this code on state their size in the second word.
     pub const FIRST_CUSTOM: u8 = 0x80;
-    /// Wait for completion tokens.
     pub const SYNC: u8 = 0x80;
-    /// Put the address of an argument into a buffer descriptor.
     pub const ADDRESS_PATCH: u8 = 0x81;
-    /// Read registers.
     pub const READ_REGISTERS: u8 = 0x82;
-    /// Record the time.
     pub const RECORD_TIMER: u8 = 0x83;
-    /// Wait for tokens of several channels.
+    /// Waits for tokens of several channels.
     pub const MERGE_SYNC: u8 = 0x84;
 }
 
@@ -68,100 +57,6 @@ const SYNC_BYTES: u32 = 16;
 const PATCH_BYTES: u32 = 48;
 const BLOCK_HEADER_BYTES: u32 = 16;
 const CUSTOM_HEADER_BYTES: u32 = 8;
-
-/// Why bytes are not an instruction stream, or why none could be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstructionError {
-    /// Fewer bytes than the header has.
-    #[error("instructions: expected a header of 16 bytes, found {found} bytes")]
-    Truncated {
-        /// Bytes there are.
-        found: usize,
-    },
-    /// Another format version.
-    #[error(
-        "instructions at offset 0x0: expected transaction format 0.1, found {major}.{minor} (1.0 is the \
-         optimised format of XRT's ELF files: use the insts.bin that mlir-aie writes)"
-    )]
-    Version {
-        /// Major version.
-        major: u8,
-        /// Minor version.
-        minor: u8,
-    },
-    /// The header states another size than the file has.
-    #[error("instructions size at offset 0xc: expected {expected} bytes by the header, found {found} bytes")]
-    Size {
-        /// Bytes stated.
-        expected: u32,
-        /// Bytes there are.
-        found: usize,
-    },
-    /// The header states another number of operations than there are.
-    #[error("instructions at offset 0x8: expected {expected} operations by the header, found {found}")]
-    Count {
-        /// Operations stated.
-        expected: u32,
-        /// Operations there are.
-        found: usize,
-    },
-    /// An operation of unknown length.
-    #[error("instruction at offset {offset:#x}: expected an operation of known length, found code {opcode:#04x}")]
-    Unknown {
-        /// File offset of the operation.
-        offset: usize,
-        /// Its code.
-        opcode: u8,
-    },
-    /// An operation goes past the end.
-    #[error(
-        "instruction {opcode:#04x} at offset {offset:#x}: expected {expected} bytes, found the end of the \
-         stream after {found}"
-    )]
-    Overrun {
-        /// File offset of the operation.
-        offset: usize,
-        /// Its code.
-        opcode: u8,
-        /// Bytes it has.
-        expected: usize,
-        /// Bytes left.
-        found: usize,
-    },
-    /// An operation states a size that its kind does not have.
-    #[error("instruction {opcode:#04x} at offset {offset:#x}: expected {expected}, found {found} bytes")]
-    OperationSize {
-        /// File offset of the operation.
-        offset: usize,
-        /// Its code.
-        opcode: u8,
-        /// The size its kind has.
-        expected: &'static str,
-        /// Bytes stated.
-        found: u32,
-    },
-    /// A field has a value without a meaning.
-    #[error("instruction {opcode:#04x} at offset {offset:#x}: expected {field} {expected}, found {found:#x}")]
-    Field {
-        /// File offset of the operation.
-        offset: usize,
-        /// Its code.
-        opcode: u8,
-        /// What the value is.
-        field: &'static str,
-        /// Values that have a meaning.
-        expected: &'static str,
-        /// The value there is.
-        found: u64,
-    },
-    /// The operations to write do not fit the device heap.
-    #[error("a stream of {found} words was asked for, the device heap holds {MAX_WORDS}: split the kernel")]
-    TooLong {
-        /// Words of the stream.
-        found: usize,
-    },
-}
 
 /// What a stream says about the partition it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -231,19 +126,26 @@ pub enum Instruction<'a> {
 
 impl<'a> Instruction<'a> {
     /// Decodes the first operation of `words` and returns it with the words after it.
-    fn decode(words: Words<'a>) -> Result<Option<(Self, Words<'a>)>, InstructionError> {
+    fn decode(words: Words<'a>) -> Result<Option<(Self, Words<'a>)>, FormatError> {
         let Some(first) = words.get(0) else { return Ok(None) };
         let offset = words.offset(0);
         let [opcode, level, ..] = first.to_le_bytes();
+        let error = |expected: &dyn Display, found: &dyn Display| {
+            FormatError::new(format_args!("instruction {opcode:#04x}"), offset, expected, found)
+        };
         let take = |count: usize| {
-            let (expected, found) = (count * WORD, words.len() * WORD);
-            words.slice(0, count).ok_or(InstructionError::Overrun { offset, opcode, expected, found })
+            let found = words.len() * WORD;
+            let overrun = || {
+                let found = format_args!("the end of the stream after {found}");
+                error(&format_args!("{} bytes", count * WORD), &found)
+            };
+            words.slice(0, count).ok_or_else(overrun)
         };
+        let wrong_size = |size: u32, expected: &str| error(&expected, &format_args!("{size} bytes"));
         let sized = |found: u32, bytes: u32, expected| {
-            let error = InstructionError::OperationSize { offset, opcode, expected, found };
-            if found == bytes { Ok(()) } else { Err(error) }
+            if found == bytes { Ok(()) } else { Err(wrong_size(found, expected)) }
         };
-        let field = |field, expected, found| InstructionError::Field { offset, opcode, field, expected, found };
+        let field = |expected: &str, found: u64| error(&expected, &format_args!("{found:#x}"));
         let wide = |low: u32, high: u32| (u64::from(high) << 32) | u64::from(low);
 
         let (operation, length) = match opcode {
@@ -255,8 +157,7 @@ impl<'a> Instruction<'a> {
             opcode::BLOCK_WRITE => {
                 let [_, _, address, size] = fixed(take(4)?);
                 if size < BLOCK_HEADER_BYTES || size % 4 != 0 {
-                    let expected = "a multiple of 4 from 16 on";
-                    return Err(InstructionError::OperationSize { offset, opcode, expected, found: size });
+                    return Err(wrong_size(size, "a multiple of 4 from 16 on"));
                 }
                 let length = size as usize / WORD;
                 (Self::BlockWrite { address, data: take(length)?.from(4) }, length)
@@ -287,7 +188,7 @@ impl<'a> Instruction<'a> {
                 let [direction, row, column, _] = tile.to_le_bytes();
                 let [_, rows, columns, channel] = shape.to_le_bytes();
                 let direction =
-                    Direction::from_code(direction).ok_or_else(|| field("direction", "0 or 1", direction.into()))?;
+                    Direction::from_code(direction).ok_or_else(|| field("direction 0 or 1", direction.into()))?;
                 (Self::Sync { direction, column, row, columns, rows, channel }, 4)
             }
             opcode::ADDRESS_PATCH => {
@@ -295,25 +196,27 @@ impl<'a> Instruction<'a> {
                 let [_, size, _, _, action, _, register, register_high, index, index_high, low, high] = words;
                 sized(size, PATCH_BYTES, "48")?;
                 if action != 0 {
-                    return Err(field("action", "0", action.into()));
+                    return Err(field("action 0", action.into()));
                 }
                 let index = wide(index, index_high);
                 // ROCR's packets count arguments in 16 bits.
                 let argument = u16::try_from(index).ok().filter(|index| *index < u16::MAX);
-                let argument = argument.ok_or_else(|| field("argument index", "below 65535", index))?;
+                let argument = argument.ok_or_else(|| field("argument index below 65535", index))?;
                 let register = wide(register, register_high);
                 (Self::AddressPatch { register, argument, offset: wide(low, high) }, 12)
             }
             code if code >= opcode::FIRST_CUSTOM => {
                 let [_, size] = fixed(take(2)?);
                 if size < CUSTOM_HEADER_BYTES || size % 4 != 0 {
-                    let expected = "a multiple of 4 from 8 on";
-                    return Err(InstructionError::OperationSize { offset, opcode, expected, found: size });
+                    return Err(wrong_size(size, "a multiple of 4 from 8 on"));
                 }
                 let length = size as usize / WORD;
                 (Self::Custom { opcode, payload: take(length)?.from(2) }, length)
             }
-            _ => return Err(InstructionError::Unknown { offset, opcode }),
+            _ => {
+                let found = format_args!("code {opcode:#04x}");
+                return Err(FormatError::new("instruction", offset, "an operation of known length", found));
+            }
         };
         Ok(Some((operation, words.from(length))))
     }
@@ -339,19 +242,25 @@ impl<'a> InstructionStream<'a> {
     /// # Errors
     /// When the header is not that of transaction format 0.1, its size or count is wrong, or an operation
     /// does not keep to its format.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, InstructionError> {
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let words = Words::new(bytes, 0);
-        let [version, shape, expected_count, size] = words
-            .slice(0, HEADER_WORDS)
-            .and_then(|header| header.exactly())
-            .ok_or(InstructionError::Truncated { found: bytes.len() })?;
+        let found = format_args!("{} bytes", bytes.len());
+        let [version, shape, expected_count, size] =
+            words
+                .slice(0, HEADER_WORDS)
+                .and_then(|header| header.exactly())
+                .ok_or_else(|| FormatError::new("instructions", 0, "a header of 16 bytes", found))?;
         let [major, minor, generation, rows] = version.to_le_bytes();
         let [columns, mem_tile_rows, ..] = shape.to_le_bytes();
         if (major, minor) != VERSION {
-            return Err(InstructionError::Version { major, minor });
+            let found = format_args!(
+                "{major}.{minor} (1.0 is the optimised format of XRT's ELF files: use the insts.bin that mlir-aie writes)"
+            );
+            return Err(FormatError::new("instructions", 0, "transaction format 0.1", found));
         }
         if size as usize != bytes.len() || size % 4 != 0 {
-            return Err(InstructionError::Size { expected: size, found: bytes.len() });
+            let expected = format_args!("{size} bytes by the header");
+            return Err(FormatError::new("instructions size", 0xC, expected, found));
         }
         let mut stream = Self {
             header: Header { generation, rows, columns, mem_tile_rows },
@@ -374,7 +283,8 @@ impl<'a> InstructionStream<'a> {
             (rest, count) = (after, count + 1);
         }
         if count != expected_count as usize {
-            return Err(InstructionError::Count { expected: expected_count, found: count });
+            let expected = format_args!("{expected_count} operations by the header");
+            return Err(FormatError::new("instructions", 8, expected, count));
         }
         Ok(stream)
     }
@@ -386,9 +296,14 @@ impl<'a> InstructionStream<'a> {
     }
 
     /// The operations in order.
-    #[must_use]
-    pub fn operations(&self) -> Operations<'a> {
-        Operations { rest: self.operations }
+    pub fn operations(&self) -> impl Iterator<Item = Instruction<'a>> + use<'a> {
+        let mut rest = self.operations;
+        std::iter::from_fn(move || {
+            // `InstructionStream` is only made after this very walk succeeded.
+            let (operation, after) = Instruction::decode(rest).ok()??;
+            rest = after;
+            Some(operation)
+        })
     }
 
     /// Arguments the stream uses: its highest argument index plus one.
@@ -407,25 +322,6 @@ impl<'a> InstructionStream<'a> {
         self.has_completion_token
     }
 }
-
-/// Iterator over the operations of an [`InstructionStream`].
-#[derive(Clone, Debug)]
-pub struct Operations<'a> {
-    rest: Words<'a>,
-}
-
-impl<'a> Iterator for Operations<'a> {
-    type Item = Instruction<'a>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        // `InstructionStream` is only made after this very walk succeeded.
-        let (operation, rest) = Instruction::decode(self.rest).ok()??;
-        self.rest = rest;
-        Some(operation)
-    }
-}
-
-impl FusedIterator for Operations<'_> {}
 
 #[cfg(test)]
 mod tests;

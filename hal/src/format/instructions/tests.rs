@@ -5,83 +5,16 @@ use crate::format::task_queue::ShimChannel;
 use crate::format::words::extend;
 use rstest::rstest;
 
-/// The stream of a design with one input and one output on one column of aie2p.
-const ONE_IN_ONE_OUT: [u32; 75] = [
-    0x0604_0100,
-    0x0000_0101,
-    8,
-    300,
-    1,
-    0,
-    0x1_D000,
-    48,
-    128,
-    0,
-    0,
-    0,
-    0xC000_0000,
-    0x0200_0000,
-    0,
-    0x0200_0000,
-    0x81,
-    48,
-    0,
-    0,
-    0,
-    0,
-    0x1_D004,
-    0,
-    0,
-    0,
-    0,
-    0,
-    0,
-    0,
-    0x1_D214,
-    0,
-    0,
-    24,
-    1,
-    0,
-    0x1_D020,
-    48,
-    0x1000,
-    0,
-    0,
-    0,
-    0xC000_0000,
-    0x0200_0000,
-    0,
-    0x0200_0000,
-    0x81,
-    48,
-    0,
-    0,
-    0,
-    0,
-    0x1_D024,
-    0,
-    1,
-    0,
-    0,
-    0,
-    3,
-    0,
-    0x1_D200,
-    0,
-    0xF00,
-    0x1F00,
-    28,
-    0,
-    0,
-    0x1_D204,
-    0,
-    0x8000_0001,
-    24,
-    0x80,
-    16,
-    0,
-    0x0001_0100,
+/// The operations of a design with one input and one output on one column of aie2p.
+const ONE_IN_ONE_OUT: [&[u32]; 8] = [
+    &[1, 0, 0x1_D000, 48, 128, 0, 0, 0, 0xC000_0000, 0x0200_0000, 0, 0x0200_0000],
+    &[0x81, 48, 0, 0, 0, 0, 0x1_D004, 0, 0, 0, 0, 0],
+    &[0, 0, 0x1_D214, 0, 0, 24],
+    &[1, 0, 0x1_D020, 48, 0x1000, 0, 0, 0, 0xC000_0000, 0x0200_0000, 0, 0x0200_0000],
+    &[0x81, 48, 0, 0, 0, 0, 0x1_D024, 0, 1, 0, 0, 0],
+    &[3, 0, 0x1_D200, 0, 0xF00, 0x1F00, 28],
+    &[0, 0, 0x1_D204, 0, 0x8000_0001, 24],
+    &[0x80, 16, 0, 0x0001_0100],
 ];
 
 fn bytes(words: &[u32]) -> Vec<u8> {
@@ -115,14 +48,14 @@ fn one_in_one_out_is_written_word_for_word() {
     let output = transfer(Direction::StreamToMemory, 1, 0x1000, 1, true);
     let mut writer = InstructionWriter::new(Header::aie2p(1));
     writer.transfer(&input).unwrap().transfer(&output).unwrap().wait(&output);
-    let written = writer.finish().unwrap();
-    assert_eq!(written.len(), 300);
-    assert_eq!(Words::new(&written, 0).to_vec(), ONE_IN_ONE_OUT);
+    let written = Words::new(&writer.finish().unwrap(), 0).to_vec();
+    assert_eq!(written[..4], [0x0604_0100, 0x0000_0101, 8, 300]);
+    assert_eq!(written[4..], ONE_IN_ONE_OUT.concat());
 }
 
 #[test]
 fn one_in_one_out_is_read() {
-    let file = bytes(&ONE_IN_ONE_OUT);
+    let file = stream(8, &ONE_IN_ONE_OUT.concat());
     let stream = InstructionStream::parse(&file).unwrap();
     assert_eq!(stream.header(), Header { generation: 4, rows: 6, columns: 1, mem_tile_rows: 1 });
     assert_eq!(stream.argument_count(), 2);
@@ -202,9 +135,7 @@ fn masked_operations_of_aie_rt_are_read(#[values(3, 4, 7)] code: u32, #[values(0
     let operations = |file| InstructionStream::parse(file).unwrap().operations().collect::<Vec<_>>();
     assert_eq!(operations(&long), operations(&short));
     let mut writer = InstructionWriter::new(Header::aie2p(1));
-    for operation in operations(&long) {
-        writer.push(&operation);
-    }
+    operations(&long).iter().fold(&mut writer, InstructionWriter::push);
     assert_eq!(writer.finish().unwrap(), short);
 }
 
@@ -250,15 +181,34 @@ fn merged_waits_count_as_completion() {
 }
 
 #[rstest]
-#[case::empty(&[], InstructionError::Truncated { found: 0 })]
-#[case::no_size(&[0x0604_0100, 0x101, 0], InstructionError::Truncated { found: 12 })]
-#[case::optimised(&[0x0604_0001, 0x101, 0, 16], InstructionError::Version { major: 1, minor: 0 })]
-#[case::too_short(&[0x0604_0100, 0x101, 0, 20], InstructionError::Size { expected: 20, found: 16 })]
-#[case::too_long(&[0x0604_0100, 0x101, 0, 16, 5], InstructionError::Size { expected: 16, found: 20 })]
-#[case::fewer(&[0x0604_0100, 0x101, 2, 20, 5], InstructionError::Count { expected: 2, found: 1 })]
-#[case::more(&[0x0604_0100, 0x101, 0, 20, 5], InstructionError::Count { expected: 0, found: 1 })]
-fn headers_are_checked(#[case] file: &[u32], #[case] expected: InstructionError) {
-    assert_eq!(InstructionStream::parse(&bytes(file)), Err(expected));
+#[case::empty(&[], "instructions at offset 0x0: expected a header of 16 bytes, found 0 bytes")]
+#[case::no_size(
+    &[0x0604_0100, 0x101, 0],
+    "instructions at offset 0x0: expected a header of 16 bytes, found 12 bytes",
+)]
+#[case::optimised(
+    &[0x0604_0001, 0x101, 0, 16],
+    "instructions at offset 0x0: expected transaction format 0.1, found 1.0 (1.0 is the optimised format of XRT's ELF \
+     files: use the insts.bin that mlir-aie writes)",
+)]
+#[case::too_short(
+    &[0x0604_0100, 0x101, 0, 20],
+    "instructions size at offset 0xc: expected 20 bytes by the header, found 16 bytes",
+)]
+#[case::too_long(
+    &[0x0604_0100, 0x101, 0, 16, 5],
+    "instructions size at offset 0xc: expected 16 bytes by the header, found 20 bytes",
+)]
+#[case::fewer(
+    &[0x0604_0100, 0x101, 2, 20, 5],
+    "instructions at offset 0x8: expected 2 operations by the header, found 1",
+)]
+#[case::more(
+    &[0x0604_0100, 0x101, 0, 20, 5],
+    "instructions at offset 0x8: expected 0 operations by the header, found 1",
+)]
+fn headers_are_checked(#[case] file: &[u32], #[case] expected: &str) {
+    assert_eq!(InstructionStream::parse(&bytes(file)).unwrap_err().to_string(), expected);
 }
 
 #[test]
@@ -266,74 +216,54 @@ fn sizes_are_whole_words() {
     let mut file = stream(1, &[5]);
     file.push(0);
     put_word(&mut file, 12, 21);
-    let expected = InstructionError::Size { expected: 21, found: 21 };
-    assert_eq!(InstructionStream::parse(&file), Err(expected));
+    let message = InstructionStream::parse(&file).unwrap_err().to_string();
+    assert_eq!(message, "instructions size at offset 0xc: expected 21 bytes by the header, found 21 bytes");
 }
 
-fn overrun(opcode: u8, expected: usize, found: usize) -> InstructionError {
-    InstructionError::Overrun { offset: 16, opcode, expected, found }
-}
-
-fn size(opcode: u8, expected: &'static str, found: u32) -> InstructionError {
-    InstructionError::OperationSize { offset: 16, opcode, expected, found }
-}
+const UNKNOWN: &str = "an operation of known length";
 
 #[rstest]
-#[case::block_set(&[2, 0, 0, 16], InstructionError::Unknown { offset: 16, opcode: 2 })]
-#[case::load_pm(&[9, 0, 0, 0], InstructionError::Unknown { offset: 16, opcode: 9 })]
-#[case::last_unknown(&[0x7F], InstructionError::Unknown { offset: 16, opcode: 0x7F })]
-#[case::short_write(&[0, 0, 0], overrun(0, 24, 12))]
-#[case::short_block(&[1, 0, 0, 48, 1, 2], overrun(1, 48, 24))]
-#[case::huge_block(&[1, 0, 0, 0xFFFF_FFFC], overrun(1, 0xFFFF_FFFC, 16))]
-#[case::short_mask(&[3, 0], overrun(3, 28, 8))]
-#[case::short_load(&[8], overrun(8, 16, 4))]
-#[case::short_sync(&[0x80, 16], overrun(0x80, 16, 8))]
-#[case::short_patch(&[0x81, 48], overrun(0x81, 48, 8))]
-#[case::short_custom(&[0x90], overrun(0x90, 8, 4))]
-#[case::long_custom(&[0x90, 16], overrun(0x90, 16, 8))]
-#[case::write_size(&[0, 0, 0, 0, 0, 20], size(0, "24", 20))]
-#[case::block_size(&[1, 0, 0, 12], size(1, "a multiple of 4 from 16 on", 12))]
-#[case::odd_block(&[1, 0, 0, 18, 0], size(1, "a multiple of 4 from 16 on", 18))]
-#[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], size(4, "28 or 32", 24))]
-#[case::mask_between(&[3, 0, 0, 0, 0, 0, 30, 0], size(3, "28 or 32", 30))]
-#[case::mask_beyond(&[7, 0, 0, 0, 0, 0, 36, 0, 0], size(7, "28 or 32", 36))]
-#[case::padded_mask_cut(&[3, 0, 0, 0, 0, 0, 32], overrun(3, 32, 28))]
-#[case::sync_size(&[0x80, 20, 0, 0], size(0x80, "16", 20))]
-#[case::patch_size(&[0x81, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], size(0x81, "48", 40))]
-#[case::custom_size(&[0x90, 4], size(0x90, "a multiple of 4 from 8 on", 4))]
-#[case::odd_custom(&[0x90, 10, 0], size(0x90, "a multiple of 4 from 8 on", 10))]
-#[case::direction(
-    &[0x80, 16, 2, 0],
-    InstructionError::Field { offset: 16, opcode: 0x80, field: "direction", expected: "0 or 1", found: 2 },
-)]
-#[case::action(
-    &[0x81, 48, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
-    InstructionError::Field { offset: 16, opcode: 0x81, field: "action", expected: "0", found: 1 },
-)]
-#[case::argument(
-    &[0x81, 48, 0, 0, 0, 0, 0, 0, 0xFFFF, 0, 0, 0],
-    InstructionError::Field {
-        offset: 16, opcode: 0x81, field: "argument index", expected: "below 65535", found: 0xFFFF,
-    },
-)]
-#[case::wide_argument(
-    &[0x81, 48, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0],
-    InstructionError::Field {
-        offset: 16, opcode: 0x81, field: "argument index", expected: "below 65535", found: 0x1_0000_0001,
-    },
-)]
-fn operations_are_checked(#[case] operations: &[u32], #[case] expected: InstructionError) {
-    assert_eq!(InstructionStream::parse(&stream(1, operations)), Err(expected));
+#[case::block_set(&[2, 0, 0, 16], UNKNOWN, "code 0x02")]
+#[case::load_pm(&[9, 0, 0, 0], UNKNOWN, "code 0x09")]
+#[case::last_unknown(&[0x7F], UNKNOWN, "code 0x7f")]
+#[case::short_write(&[0, 0, 0], "24 bytes", "the end of the stream after 12")]
+#[case::short_block(&[1, 0, 0, 48, 1, 2], "48 bytes", "the end of the stream after 24")]
+#[case::huge_block(&[1, 0, 0, 0xFFFF_FFFC], "4294967292 bytes", "the end of the stream after 16")]
+#[case::short_mask(&[3, 0], "28 bytes", "the end of the stream after 8")]
+#[case::short_load(&[8], "16 bytes", "the end of the stream after 4")]
+#[case::short_sync(&[0x80, 16], "16 bytes", "the end of the stream after 8")]
+#[case::short_patch(&[0x81, 48], "48 bytes", "the end of the stream after 8")]
+#[case::short_custom(&[0x90], "8 bytes", "the end of the stream after 4")]
+#[case::long_custom(&[0x90, 16], "16 bytes", "the end of the stream after 8")]
+#[case::write_size(&[0, 0, 0, 0, 0, 20], "24", "20 bytes")]
+#[case::block_size(&[1, 0, 0, 12], "a multiple of 4 from 16 on", "12 bytes")]
+#[case::odd_block(&[1, 0, 0, 18, 0], "a multiple of 4 from 16 on", "18 bytes")]
+#[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], "28 or 32", "24 bytes")]
+#[case::mask_between(&[3, 0, 0, 0, 0, 0, 30, 0], "28 or 32", "30 bytes")]
+#[case::mask_beyond(&[7, 0, 0, 0, 0, 0, 36, 0, 0], "28 or 32", "36 bytes")]
+#[case::padded_mask_cut(&[3, 0, 0, 0, 0, 0, 32], "32 bytes", "the end of the stream after 28")]
+#[case::sync_size(&[0x80, 20, 0, 0], "16", "20 bytes")]
+#[case::patch_size(&[0x81, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "48", "40 bytes")]
+#[case::custom_size(&[0x90, 4], "a multiple of 4 from 8 on", "4 bytes")]
+#[case::odd_custom(&[0x90, 10, 0], "a multiple of 4 from 8 on", "10 bytes")]
+#[case::direction(&[0x80, 16, 2, 0], "direction 0 or 1", "0x2")]
+#[case::action(&[0x81, 48, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "action 0", "0x1")]
+#[case::argument(&[0x81, 48, 0, 0, 0, 0, 0, 0, 0xFFFF, 0, 0, 0], "argument index below 65535", "0xffff")]
+#[case::wide_argument(&[0x81, 48, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0], "argument index below 65535", "0x100000001")]
+fn operations_are_checked(#[case] operations: &[u32], #[case] expected: &str, #[case] found: &str) {
+    let error = InstructionStream::parse(&stream(1, operations)).unwrap_err();
+    let what = if expected == UNKNOWN { "instruction".into() } else { format!("instruction {:#04x}", operations[0]) };
+    assert_eq!(error, FormatError::new(what, 16, expected, found));
 }
 
 #[test]
 fn what_cannot_be_read_is_not_written() {
     let writer = || InstructionWriter::new(Header::aie2p(1));
-    let known = writer().custom(opcode::ADDRESS_PATCH, &[1, 2]).finish();
-    assert!(matches!(known, Err(InstructionError::Overrun { .. })), "{known:?}");
+    let known = writer().custom(opcode::ADDRESS_PATCH, &[1, 2]).finish().unwrap_err();
+    assert_eq!(&*known.found, "the end of the stream after 16");
     let patch = Instruction::AddressPatch { register: 0, argument: u16::MAX, offset: 0 };
-    let wide = writer().push(&patch).finish();
-    assert!(matches!(wide, Err(InstructionError::Field { field: "argument index", .. })), "{wide:?}");
+    let wide = writer().push(&patch).finish().unwrap_err();
+    assert_eq!(&*wide.expected, "argument index below 65535");
 }
 
 #[test]
@@ -342,12 +272,12 @@ fn more_than_the_device_heap_is_refused() {
     writer.block_write(0, &vec![0; MAX_WORDS - HEADER_WORDS - 4]);
     assert_eq!(writer.finish().unwrap().len(), MAX_WORDS * WORD);
     writer.push(&Instruction::Noop);
-    assert_eq!(writer.finish(), Err(InstructionError::TooLong { found: MAX_WORDS + 1 }));
+    assert_eq!(writer.finish(), Err(FormatError::too_long("instructions", MAX_WORDS + 1)));
 }
 
 #[test]
 fn every_truncation_is_an_error() {
-    let file = bytes(&ONE_IN_ONE_OUT);
+    let file = stream(8, &ONE_IN_ONE_OUT.concat());
     for length in 0..file.len() {
         assert!(InstructionStream::parse(&file[..length]).is_err(), "{length}");
         let mut consistent = file[..length].to_vec();
@@ -373,9 +303,7 @@ fn mutated_streams_are_read_or_refused_and_what_is_read_comes_back() {
             Ok(stream) => {
                 read += 1;
                 let mut writer = InstructionWriter::new(stream.header());
-                stream.operations().for_each(|operation| {
-                    writer.push(&operation);
-                });
+                stream.operations().fold(&mut writer, |writer, operation| writer.push(&operation));
                 let again = writer.finish().unwrap();
                 let again = InstructionStream::parse(&again).unwrap();
                 assert_eq!(again, InstructionStream { operations: again.operations, ..stream });

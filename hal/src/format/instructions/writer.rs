@@ -1,7 +1,7 @@
 //! Making instruction streams.
 
 use super::{
-    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, HEADER_WORDS, Header, Instruction, InstructionError, InstructionStream,
+    BLOCK_HEADER_BYTES, CUSTOM_HEADER_BYTES, FormatError, HEADER_WORDS, Header, Instruction, InstructionStream,
     MASK_BYTES, MAX_WORDS, PATCH_BYTES, SYNC_BYTES, WORD, WRITE_BYTES, opcode,
 };
 use crate::format::words::extend;
@@ -76,10 +76,10 @@ impl InstructionWriter {
     /// # Errors
     /// When it is longer than [`MAX_WORDS`], or an operation was pushed that cannot be read back: a custom
     /// one with a code that is not custom or is another operation's, or an argument index of 65535.
-    pub fn finish(&self) -> Result<Vec<u8>, InstructionError> {
+    pub fn finish(&self) -> Result<Vec<u8>, FormatError> {
         let found = HEADER_WORDS + self.operations.len() / WORD;
         if found > MAX_WORDS {
-            return Err(InstructionError::TooLong { found });
+            return Err(FormatError::too_long("instructions", found));
         }
         let mut bytes = Vec::with_capacity(found * WORD);
         extend(&mut bytes, self.header.encode());

@@ -157,7 +157,7 @@ fn same(ours: &CdoCommand<'_>, theirs: &CdoCommand<'_>) -> bool {
     match (ours, theirs) {
         // bootgen writes a block of one word as a write.
         (DmaWrite { address: a, data }, Write { address: b, value }) if data.len() == 1 => {
-            *a == u64::from(*b) && data.get(0) == Some(*value)
+            a == b && data.get(0) == Some(*value)
         }
         (Nop { payload: a }, Nop { payload: b }) => a.as_bytes() == b.as_bytes(),
         (DmaWrite { address: a, data: x }, DmaWrite { address: b, data: y }) => a == b && x.as_bytes() == y.as_bytes(),
