@@ -6,8 +6,8 @@ use super::artifact::KernelArtifact;
 use super::format::Words;
 use super::format::bd::ShimBd;
 use super::format::cdo::{Cdo, CdoBuilder, CdoCommand};
+use super::format::dma_channel::Direction;
 use super::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter, Transfer};
-use super::format::task_queue::{Direction, ShimChannel};
 use super::format::{pdi as container, reference};
 
 /// A PDI is read or refused. One that is read can be written again with the same commands, and bytes that
@@ -223,7 +223,8 @@ fn cdo_seeds() -> Vec<(&'static str, Vec<u8>)> {
 fn streams() -> Vec<(&'static str, InstructionWriter)> {
     let transfer = |direction, descriptor, argument, token| Transfer {
         column: 0,
-        channel: ShimChannel { direction, channel: 0 },
+        direction,
+        channel: 0,
         descriptor,
         shape: ShimBd::linear(128, 3),
         argument,

@@ -276,8 +276,8 @@ pub(crate) fn example(arch: &str, name: &str, arguments: impl IntoIterator<Item 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::dma_channel::Direction;
     use crate::format::instructions::{Header, Instruction, InstructionWriter};
-    use crate::format::task_queue::Direction;
     use rstest::rstest;
 
     fn artifact(name: &str, arguments: &[u16]) -> KernelArtifact {

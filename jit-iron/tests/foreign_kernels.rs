@@ -6,9 +6,9 @@
 
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::cdo::CdoBuilder;
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi;
-use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, ArchRegistry};
 use aie_jit_iron::{JitPolicy, KernelStore, ReferenceCompiler, StoreError};
 use aie_ops::DataType::{BF16, F16, F32, I8, I32, I64};
@@ -53,7 +53,8 @@ impl Stream {
     fn transfer(&mut self, lane: Lane, argument: usize, offset: usize, shape: ShimBd, repeat: usize) -> Transfer {
         let transfer = Transfer {
             column: lane.column as u8,
-            channel: ShimChannel { direction: lane.direction, channel: lane.channel },
+            direction: lane.direction,
+            channel: lane.channel,
             descriptor: lane.descriptor,
             shape,
             argument: argument as u16,

@@ -11,11 +11,12 @@ use crate::operation::{Operation, Unsupported};
 use crate::table;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::format::FormatError;
-use aie_hal::format::bd::{BdError, ShimBd};
+use aie_hal::format::bd::ShimBd;
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference::{self, ReferenceError};
-use aie_hal::format::task_queue::{Direction, ShimChannel};
+use aie_hal::format::register::RegisterError;
 use aie_hal::{Arch, KernelArtifact};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -64,7 +65,7 @@ pub enum BuildError {
     Format(#[from] FormatError),
     /// A buffer descriptor cannot be written.
     #[error(transparent)]
-    BufferDescriptor(#[from] BdError),
+    BufferDescriptor(#[from] RegisterError),
     /// The parts do not make an artifact.
     #[error(transparent)]
     Artifact(#[from] ArtifactError),
@@ -150,7 +151,8 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
         let length = words.map_err(|_| BuildError::TooLarge { kernel: kernel.into(), bytes })?;
         let transfer = Transfer {
             column: small(column),
-            channel: ShimChannel { direction, channel: small(lane % channels.max(1)) },
+            direction,
+            channel: small(lane % channels.max(1)),
             descriptor: next_descriptor[column],
             shape: ShimBd::linear(length, burst),
             argument: u16::try_from(index).unwrap_or(u16::MAX),

@@ -133,9 +133,9 @@ mod tests {
     use crate::tensor::DataType::{self, BF16, F32, I32};
     use aie_hal::format::bd::ShimBd;
     use aie_hal::format::cdo::CdoBuilder;
+    use aie_hal::format::dma_channel::Direction;
     use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
     use aie_hal::format::pdi;
-    use aie_hal::format::task_queue::{Direction, ShimChannel};
     use rstest::rstest;
 
     const READ: Direction = Direction::MemoryToStream;
@@ -147,7 +147,8 @@ mod tests {
         for &(argument, direction, offset, words) in transfers {
             let transfer = Transfer {
                 column: 0,
-                channel: ShimChannel { direction, channel: 0 },
+                direction,
+                channel: 0,
                 descriptor: 0,
                 shape: ShimBd::linear(words, 3),
                 argument,

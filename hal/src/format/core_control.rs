@@ -24,36 +24,28 @@ pub fn reset(reset: bool) -> RegisterWrite {
     RegisterWrite::masked(CONTROL, RESET, if reset { RESET } else { 0 })
 }
 
-/// Where a core's cascade input comes from.
+/// Where a core's cascade input comes from, as the register's bits say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CascadeInput {
     /// The core above.
-    North,
+    North = 0,
     /// The core to the left.
-    West,
+    West = 1,
 }
 
-/// Where a core's cascade output goes.
+/// Where a core's cascade output goes, as the register's bits say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CascadeOutput {
     /// The core below.
-    South,
+    South = 0,
     /// The core to the right.
-    East,
+    East = 1 << 1,
 }
 
 /// Connects the core's cascade, 512 bits wide: chains run from west to east and from north to south.
 #[must_use]
 pub fn cascade(input: CascadeInput, output: CascadeOutput) -> RegisterWrite {
-    let input = match input {
-        CascadeInput::North => 0,
-        CascadeInput::West => 1,
-    };
-    let output = match output {
-        CascadeOutput::South => 0,
-        CascadeOutput::East => 1 << 1,
-    };
-    RegisterWrite::word(ACCUMULATOR_CONTROL, input | output)
+    RegisterWrite::word(ACCUMULATOR_CONTROL, input as u32 | output as u32)
 }
 
 #[cfg(test)]

@@ -1,10 +1,62 @@
-//! Control registers of a tile's DMA channels.
+//! A tile's DMA channels: their control registers, and the tasks that start them.
 //!
-//! Pushing a task ([`DmaTask`]) starts a channel. mlir-aie's PDIs also write the bit that enabled
+//! Pushing a task ([`DmaTask`]) onto its queue starts a channel. mlir-aie's PDIs also write the bit that enabled
 //! channels of older hardware, under a mask of nothing. Source: aie-rt; the same on aie2 and aie2p.
 
-use super::register::{RegisterError, RegisterWrite, TileKind, within};
-use super::task_queue::{Direction, DmaTask};
+use super::register::{RegisterError, RegisterWrite, TileKind};
+
+/// Direction of a DMA channel, seen from the tile that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Stream to memory: an output of the array, at the shim.
+    StreamToMemory = 0,
+    /// Memory to stream: an input of the array, at the shim.
+    MemoryToStream = 1,
+}
+
+impl Direction {
+    /// The number that a completion token's wait has for the direction.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The direction with a code, if there is one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::StreamToMemory, Self::MemoryToStream].into_iter().find(|direction| direction.code() == code)
+    }
+}
+
+/// An entry of a DMA channel's task queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DmaTask {
+    /// First buffer descriptor: 0 to 15 in core and shim tiles, 0 to 47 in mem tiles.
+    pub descriptor: u8,
+    /// How often the descriptor runs again after its first run.
+    pub repeat: u8,
+    /// Whether a completion token is issued at the end.
+    pub token: bool,
+}
+
+impl DmaTask {
+    const TOKEN: u32 = 1 << 31;
+    /// Mem tiles use all of them, core and shim tiles the low four.
+    const DESCRIPTOR: u32 = 0x3F;
+
+    /// The entry as a word. Bits of `descriptor` above its six are dropped.
+    #[must_use]
+    pub fn encode(self) -> u32 {
+        let token = if self.token { Self::TOKEN } else { 0 };
+        (u32::from(self.descriptor) & Self::DESCRIPTOR) | (u32::from(self.repeat) << 16) | token
+    }
+
+    /// The entry of a word; bits without a meaning are not looked at.
+    #[must_use]
+    pub fn decode(word: u32) -> Self {
+        Self { descriptor: (word & Self::DESCRIPTOR) as u8, repeat: (word >> 16) as u8, token: word & Self::TOKEN != 0 }
+    }
+}
 
 /// A DMA channel of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,13 +71,13 @@ pub struct DmaChannel {
 pub enum FinishOnTlast {
     /// When its length is reached.
     #[default]
-    Off,
+    Off = 0,
     /// With the word that carries TLAST.
-    WithoutCounts,
+    WithoutCounts = 1,
     /// The same; completion tokens tell how many words came.
-    CountsInTokens,
+    CountsInTokens = 2,
     /// The same; a register tells how many words came.
-    CountsInRegister,
+    CountsInRegister = 3,
 }
 
 /// What a channel's control register holds, besides reset and pause.
@@ -51,13 +103,9 @@ impl ChannelControl {
     #[must_use]
     pub fn encode(self) -> u32 {
         let out_of_order = if self.out_of_order { Self::OUT_OF_ORDER } else { 0 };
-        let finish: u32 = match self.finish_on_tlast {
-            FinishOnTlast::Off => 0,
-            FinishOnTlast::WithoutCounts => 1,
-            FinishOnTlast::CountsInTokens => 2,
-            FinishOnTlast::CountsInRegister => 3,
-        };
-        (finish << Self::FINISH_ON_TLAST.trailing_zeros()) | (u32::from(self.controller) << 8) | out_of_order
+        ((self.finish_on_tlast as u32) << Self::FINISH_ON_TLAST.trailing_zeros())
+            | (u32::from(self.controller) << 8)
+            | out_of_order
     }
 }
 
@@ -69,12 +117,7 @@ impl DmaChannel {
     /// # Errors
     /// When the tile does not have it.
     pub fn new(tile: TileKind, direction: Direction, channel: u8) -> Result<Self, RegisterError> {
-        let (what, last) = match tile {
-            TileKind::Core => ("DMA channel of a core tile", 1),
-            TileKind::Mem => ("DMA channel of a mem tile", 5),
-            TileKind::Shim => ("DMA channel of a shim tile", 1),
-        };
-        within(what, 0, last, channel)?;
+        tile.within("DMA channel", if tile == TileKind::Mem { 5 } else { 1 }, channel)?;
         Ok(Self { tile, direction, channel })
     }
 
@@ -122,12 +165,8 @@ impl DmaChannel {
     /// # Errors
     /// When the tile has no such descriptor.
     pub fn start(self, task: DmaTask) -> Result<RegisterWrite, RegisterError> {
-        let (what, last) = match self.tile {
-            TileKind::Core => ("buffer descriptor of a core tile", 15),
-            TileKind::Mem => ("buffer descriptor of a mem tile", 47),
-            TileKind::Shim => ("buffer descriptor of a shim tile", 15),
-        };
-        within(what, 0, last, task.descriptor)?;
+        let last = if self.tile == TileKind::Mem { 47 } else { 15 };
+        self.tile.within("buffer descriptor", last, task.descriptor)?;
         Ok(RegisterWrite::word(self.task_queue(), task.encode()))
     }
 }
@@ -148,12 +187,26 @@ mod tests {
     fn registers(#[case] tile: TileKind, #[case] direction: Direction, #[case] last: u8, #[case] control: u32) {
         let channel = DmaChannel::new(tile, direction, last).unwrap();
         assert_eq!((channel.control(), channel.task_queue()), (control, control + 4));
+        let first = DmaChannel::new(tile, direction, 0).unwrap();
+        assert_eq!(first.control(), control - 8 * u32::from(last));
+        assert_eq!(Direction::from_code(direction.code()), Some(direction));
         assert_eq!(DmaChannel::new(tile, direction, last + 1).unwrap_err().max, i64::from(last));
         assert_eq!(channel.reset(true).is_none(), tile == TileKind::Shim);
     }
 
+    #[rstest]
+    #[case(DmaTask::default(), 0)]
+    #[case(DmaTask { descriptor: 1, repeat: 0, token: true }, 0x8000_0001)]
+    #[case(DmaTask { descriptor: 15, repeat: 255, token: false }, 0x00FF_000F)]
+    #[case(DmaTask { descriptor: 47, repeat: 0, token: false }, 0x2F)]
+    fn tasks(#[case] task: DmaTask, #[case] word: u32) {
+        assert_eq!(task.encode(), word);
+        assert_eq!(DmaTask::decode(word), task);
+    }
+
     #[test]
     fn descriptors_have_limits() {
+        assert_eq!(Direction::from_code(2), None);
         let task = |descriptor| DmaTask { descriptor, repeat: 0, token: false };
         let shim = DmaChannel::new(TileKind::Shim, StreamToMemory, 0).unwrap();
         let mem = DmaChannel::new(TileKind::Mem, StreamToMemory, 0).unwrap();

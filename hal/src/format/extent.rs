@@ -18,10 +18,9 @@
 
 use super::bd::ShimBd;
 use super::cdo::{Cdo, CdoCommand};
-use super::dma_channel::{ChannelControl, DmaChannel};
+use super::dma_channel::{ChannelControl, Direction, DmaChannel, DmaTask};
 use super::instructions::{Instruction, InstructionStream, opcode};
 use super::register::TileKind;
-use super::task_queue::{Direction, DmaTask};
 use super::tile_location;
 use std::collections::BTreeMap;
 use std::ops::Range;

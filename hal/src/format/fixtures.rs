@@ -5,11 +5,10 @@
 
 use super::bd::{CoreBd, MemTileBd, ShimBd};
 use super::core_control::{self, CascadeInput, CascadeOutput};
-use super::dma_channel::{ChannelControl, DmaChannel, FinishOnTlast};
+use super::dma_channel::{ChannelControl, Direction, DmaChannel, DmaTask, FinishOnTlast};
 use super::lock::{DONE, Lock, LockRequest};
 use super::register::{RegisterWrite, TileKind};
 use super::stream_switch::{PacketSlot, Port, StreamSwitch};
-use super::task_queue::{Direction, DmaTask};
 use super::{shim_mux, tile_address};
 
 /// A tile of column 0 with what is written to it, in the notation of the rows: `W address value`,

@@ -31,12 +31,7 @@ impl Lock {
     /// # Errors
     /// When the tile does not have it.
     pub fn new(tile: TileKind, id: u8) -> Result<Self, RegisterError> {
-        let (what, last) = match tile {
-            TileKind::Core => ("lock of a core tile", 15),
-            TileKind::Mem => ("lock of a mem tile", 63),
-            TileKind::Shim => ("lock of a shim tile", 15),
-        };
-        within(what, 0, last, id)?;
+        tile.within("lock", if tile == TileKind::Mem { 63 } else { 15 }, id)?;
         Ok(Self { tile, id })
     }
 

@@ -3,7 +3,7 @@
 //! A kernel for the array is two files. The **PDI** ([`pdi`]) is a container around one **CDO**
 //! ([`cdo`]), a list of register and memory writes that configures the tiles of a partition. The
 //! **instruction stream** ([`instructions`]) is what the command processor runs for each dispatch: it
-//! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`task_queue`]) and waits
+//! writes the buffer descriptors ([`bd`]) of the shim DMAs, starts their queues ([`dma_channel`]) and waits
 //! for the completion tokens. The other registers that a CDO writes have a module each: [`core_control`],
 //! [`lock`], [`dma_channel`], [`stream_switch`], [`shim_mux`]. What both files together do to the host's memory
 //! is in [`extent`]. A [`mod@reference`] artifact is a PDI whose CDO describes a kernel instead of configuring
@@ -32,7 +32,6 @@ pub mod reference;
 pub mod register;
 pub mod shim_mux;
 pub mod stream_switch;
-pub mod task_queue;
 mod words;
 
 #[cfg(test)]

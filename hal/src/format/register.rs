@@ -11,6 +11,18 @@ pub enum TileKind {
     Shim,
 }
 
+impl TileKind {
+    /// `number` when the tile has such a thing: they count from 0 to `last`.
+    pub(super) fn within(self, what: &str, last: u8, number: u8) -> Result<u32, RegisterError> {
+        let tile = match self {
+            Self::Core => "core",
+            Self::Mem => "mem",
+            Self::Shim => "shim",
+        };
+        within(format!("{what} of a {tile} tile"), 0, last.into(), number)
+    }
+}
+
 /// A write to one register of a tile: `*offset = (*offset & !mask) | (value & mask)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegisterWrite {
@@ -36,12 +48,12 @@ impl RegisterWrite {
     }
 }
 
-/// A number is outside of what a register of the tile holds, or the tile has no such register.
+/// A number is outside of what a field of a register holds, or the tile has no such register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: expected {min} to {max}, found {found}")]
 pub struct RegisterError {
     /// What the number is, with the kind of tile.
-    pub what: &'static str,
+    pub what: String,
     /// Least value.
     pub min: i64,
     /// Greatest value.
@@ -51,8 +63,12 @@ pub struct RegisterError {
 }
 
 /// `found` when it is in `min..=max`.
-pub(super) fn within(what: &'static str, min: i64, max: i64, found: impl Into<i64>) -> Result<u32, RegisterError> {
+pub(super) fn within(what: impl Into<String>, min: i64, max: i64, found: impl Into<i64>) -> Result<u32, RegisterError> {
     let found = found.into();
     // The masks of the callers keep the bits of a negative number that its field has.
-    if (min..=max).contains(&found) { Ok(found as u32) } else { Err(RegisterError { what, min, max, found }) }
+    if (min..=max).contains(&found) {
+        Ok(found as u32)
+    } else {
+        Err(RegisterError { what: what.into(), min, max, found })
+    }
 }

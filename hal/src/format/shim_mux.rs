@@ -4,8 +4,8 @@
 //! slaves and the demultiplexer behind the masters can connect the DMA instead. Channels and ports that can be
 //! connected are fixed. Source: aie-rt; the same on aie2 and aie2p.
 
-use super::register::{RegisterError, RegisterWrite, within};
-use super::task_queue::Direction;
+use super::dma_channel::Direction;
+use super::register::{RegisterError, RegisterWrite, TileKind};
 
 const MULTIPLEXER: u32 = 0x1_F000;
 const DEMULTIPLEXER: u32 = 0x1_F004;
@@ -20,7 +20,7 @@ const SELECT_DMA: u32 = 1;
 /// # Errors
 /// When there is no such channel.
 pub fn connect(direction: Direction, channel: u8) -> Result<RegisterWrite, RegisterError> {
-    let channel = within("DMA channel of a shim tile", 0, 1, channel)?;
+    let channel = TileKind::Shim.within("DMA channel", 1, channel)?;
     let (offset, low) = match direction {
         // Two bits for each of South 2, 3, 6 and 7, from bit 8 on.
         Direction::MemoryToStream => (MULTIPLEXER, 10 + 4 * channel),

@@ -6,10 +6,10 @@
 
 use aie_hal::artifact::ArtifactError;
 use aie_hal::format::bd::ShimBd;
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
-use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor, host_function};
 use std::fmt::{Display, Formatter};
 use std::sync::Arc;
@@ -176,7 +176,8 @@ pub fn instructions(arch: &Arch, arguments: usize) -> Vec<u8> {
         let direction = if output { Direction::StreamToMemory } else { Direction::MemoryToStream };
         let transfer = Transfer {
             column: (index / 4 % arch.array.columns) as u8,
-            channel: ShimChannel { direction, channel: (index % 2) as u8 },
+            direction,
+            channel: (index % 2) as u8,
             descriptor: (index % arch.shim.dma.bds) as u8,
             shape: ShimBd::linear(64, 2),
             argument: index as u16,

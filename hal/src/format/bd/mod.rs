@@ -6,21 +6,7 @@
 //! one, are held as they are. Addresses, lengths and steps count 32-bit words unless said otherwise.
 //! Source: the AI Engine register reference as used by aie-rt and mlir-aie.
 
-/// A field does not fit its bits.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{descriptor} field {field}: expected {min} to {max}, found {found}")]
-pub struct BdError {
-    /// Kind of descriptor.
-    pub descriptor: &'static str,
-    /// Name of the field.
-    pub field: &'static str,
-    /// Least value it can hold.
-    pub min: i64,
-    /// Greatest value it can hold.
-    pub max: i64,
-    /// Value asked for.
-    pub found: i64,
-}
+use super::register::{RegisterError, within};
 
 /// How a number is held in its bits.
 #[derive(Clone, Copy)]
@@ -54,12 +40,10 @@ impl Bits {
         }
     }
 
-    /// The field's bits in place, or its range when `value` is outside of it.
-    fn encode(self, value: i64) -> Result<u32, (i64, i64)> {
+    /// The field's bits in place.
+    fn encode(self, field: &'static str, value: i64) -> Result<u32, RegisterError> {
         let (min, max) = self.range();
-        if !(min..=max).contains(&value) {
-            return Err((min, max));
-        }
+        within(field, min, max, value)?;
         let raw = if matches!(self.form, Form::LessOne) { value - 1 } else { value };
         // At most 32 bits remain after the mask.
         Ok(((raw & self.mask()) as u32) << self.low)
@@ -77,46 +61,34 @@ impl Bits {
 }
 
 /// A type a field can have: made from what its bits can hold.
-trait FieldValue: Copy {
-    fn to_number(self) -> i64;
+trait FieldValue: Into<i64> {
     fn from_number(number: i64) -> Self;
 }
 
 impl FieldValue for u32 {
-    fn to_number(self) -> i64 {
-        self.into()
-    }
-
     fn from_number(number: i64) -> Self {
         number as Self
     }
 }
 
 impl FieldValue for i8 {
-    fn to_number(self) -> i64 {
-        self.into()
-    }
-
     fn from_number(number: i64) -> Self {
         number as Self
     }
 }
 
 impl FieldValue for bool {
-    fn to_number(self) -> i64 {
-        self.into()
-    }
-
     fn from_number(number: i64) -> Self {
         number != 0
     }
 }
 
-/// Declares a descriptor: `name: type = word, highest bit..lowest bit, form`.
+/// Declares a descriptor, with the offset of the first and the number of them, and its fields:
+/// `name: type = word, highest bit..lowest bit, form`.
 macro_rules! descriptor {
     (
         $(#[$meta:meta])*
-        $name:ident, $label:literal, $words:literal {
+        $name:ident, $label:literal, $words:literal, $count:literal at $first:literal {
             $($(#[$field_meta:meta])* $field:ident: $type:ty = $word:literal, $high:literal..$low:literal, $form:ident;)*
         }
     ) => {
@@ -130,18 +102,21 @@ macro_rules! descriptor {
             /// Words of the descriptor.
             pub const WORDS: usize = $words;
 
+            #[doc = concat!("Offset of descriptor `index`, below ", $count, ", within the tile, in bytes.")]
+            #[must_use]
+            pub fn register(index: u8) -> u32 {
+                $first + 0x20 * u32::from(index)
+            }
+
             /// The register words.
             ///
             /// # Errors
             /// When a field does not fit its bits.
-            pub fn encode(&self) -> Result<[u32; $words], BdError> {
+            pub fn encode(&self) -> Result<[u32; $words], RegisterError> {
                 let mut words = [0; $words];
                 $({
                     let bits = Bits { word: $word, low: $low, width: $high - $low + 1, form: Form::$form };
-                    let found = self.$field.to_number();
-                    words[$word] |= bits.encode(found).map_err(|(min, max)| BdError {
-                        descriptor: $label, field: stringify!($field), min, max, found,
-                    })?;
+                    words[$word] |= bits.encode(concat!($label, " field ", stringify!($field)), self.$field.into())?;
                 })*
                 Ok(words)
             }
@@ -182,8 +157,8 @@ macro_rules! descriptor {
 }
 
 descriptor! {
-    /// A buffer descriptor of a shim tile: 16 of them at `0x1D000 + 0x20 * n`.
-    ShimBd, "shim BD", 8 {
+    /// A buffer descriptor of a shim tile.
+    ShimBd, "shim BD", 8, 16 at 0x1_D000 {
         /// Words to move.
         length: u32 = 0, 31..0, Plain;
         /// Bits 31:2 of the address in bytes; see [`ShimBd::address`].
@@ -246,8 +221,8 @@ descriptor! {
 }
 
 descriptor! {
-    /// A buffer descriptor of a mem tile: 48 of them at `0xA0000 + 0x20 * n`.
-    MemTileBd, "mem tile BD", 8 {
+    /// A buffer descriptor of a mem tile.
+    MemTileBd, "mem tile BD", 8, 48 at 0xA_0000 {
         /// Words to move.
         length: u32 = 0, 16..0, Plain;
         /// Descriptor for out-of-order arrival.
@@ -317,8 +292,8 @@ descriptor! {
 }
 
 descriptor! {
-    /// A buffer descriptor of a core tile: 16 of them at `0x1D000 + 0x20 * n`.
-    CoreBd, "core BD", 6 {
+    /// A buffer descriptor of a core tile.
+    CoreBd, "core BD", 6, 16 at 0x1_D000 {
         /// Words to move.
         length: u32 = 0, 13..0, Plain;
         /// Address in words.
@@ -371,12 +346,6 @@ descriptor! {
 }
 
 impl ShimBd {
-    /// Offset of descriptor `index` (0 to 15) within the tile, in bytes.
-    #[must_use]
-    pub fn register(index: u8) -> u32 {
-        0x1_D000 + 0x20 * u32::from(index)
-    }
-
     /// A valid descriptor that moves `length` consecutive words, with mlir-aie's cache attributes.
     ///
     /// `burst` is the field of that name: 3 (512 bytes) on aie2p, 2 (256 bytes) on aie2.
@@ -401,20 +370,6 @@ impl ShimBd {
 impl MemTileBd {
     /// Word address at which the tile's own memory starts (512 KiB: the western neighbour's comes first).
     pub const OWN_MEMORY: u32 = 0x2_0000;
-
-    /// Offset of descriptor `index` (0 to 47) within the tile, in bytes.
-    #[must_use]
-    pub fn register(index: u8) -> u32 {
-        0xA_0000 + 0x20 * u32::from(index)
-    }
-}
-
-impl CoreBd {
-    /// Offset of descriptor `index` (0 to 15) within the tile, in bytes.
-    #[must_use]
-    pub fn register(index: u8) -> u32 {
-        0x1_D000 + 0x20 * u32::from(index)
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@ use super::*;
 use crate::format::cdo::CdoBuilder;
 use crate::format::instructions::{Header, InstructionWriter, Transfer};
 use crate::format::mutation::Random;
-use crate::format::task_queue::ShimChannel;
 use crate::format::tile_address;
 use Direction::{MemoryToStream, StreamToMemory};
 use rstest::rstest;
+
+/// Task queue of MM2S channel 1 of column 2, which [`transfer`] uses.
+const TASKS: u64 = 0x0401_D21C;
 
 fn extents(cdo: &CdoBuilder, stream: &InstructionWriter) -> Result<Vec<ArgumentExtent>, ExtentError> {
     let (cdo, stream) = (cdo.finish().unwrap(), stream.finish().unwrap());
@@ -23,7 +25,8 @@ fn stream() -> InstructionWriter {
 fn transfer(direction: Direction, argument: u16, shape: ShimBd) -> Transfer {
     Transfer {
         column: 2,
-        channel: ShimChannel { direction, channel: 1 },
+        direction,
+        channel: 1,
         descriptor: 3,
         shape,
         argument,
@@ -129,10 +132,8 @@ fn iterations_go_on_from_task_to_task_until_the_descriptor_is_written_again() {
     let once = transfer(MemoryToStream, 0, shape);
     let mut writer = stream();
     writer.transfer(&once).unwrap();
-    let push = Instruction::Write {
-        address: tile_address(2, 0, once.channel.task_queue()).into(),
-        value: DmaTask { descriptor: 3, repeat: 1, token: false }.encode(),
-    };
+    let push =
+        Instruction::Write { address: TASKS, value: DmaTask { descriptor: 3, repeat: 1, token: false }.encode() };
     writer.push(&push);
     assert_eq!(of(&writer).unwrap()[0].read, extent(0..768, 768));
     writer.transfer(&once).unwrap();
@@ -177,8 +178,7 @@ fn changes_of_single_words_count() {
     // The packet fields beside the high half of the address leave it alone.
     let fields = Instruction::MaskWrite { address: u64::from(register) + 8, value: 1 << 19, mask: 0x1F << 19 };
     writer.push(&fields);
-    let queue = tile_address(2, 0, whole.channel.task_queue());
-    writer.push(&Instruction::MaskWrite { address: queue.into(), value: 3, mask: u32::MAX });
+    writer.push(&Instruction::MaskWrite { address: TASKS, value: 3, mask: u32::MAX });
     assert_eq!(of(&writer).unwrap()[0].read, extent(0..40, 40));
 }
 

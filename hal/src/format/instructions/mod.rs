@@ -18,8 +18,8 @@ pub use transfer::Transfer;
 pub use writer::InstructionWriter;
 
 use super::MAX_WORDS;
+use super::dma_channel::Direction;
 use super::error::FormatError;
-use super::task_queue::Direction;
 use super::words::{WORD, Words};
 use std::fmt::Display;
 

@@ -1,7 +1,6 @@
 use super::*;
 use crate::format::bd::ShimBd;
 use crate::format::mutation::{mutate, put_word, word};
-use crate::format::task_queue::ShimChannel;
 use crate::format::words::extend;
 use rstest::rstest;
 
@@ -32,7 +31,8 @@ fn stream(count: u32, operations: &[u32]) -> Vec<u8> {
 fn transfer(direction: Direction, descriptor: u8, words: u32, argument: u16, token: bool) -> Transfer {
     Transfer {
         column: 0,
-        channel: ShimChannel { direction, channel: 0 },
+        direction,
+        channel: 0,
         descriptor,
         shape: ShimBd::linear(words, 3),
         argument,
@@ -150,7 +150,7 @@ fn slices_are_written_like_words() {
 fn transfers_on_other_columns_have_their_addresses() {
     let mut output = transfer(Direction::StreamToMemory, 15, 64, 2, true);
     output.column = 3;
-    output.channel.channel = 1;
+    output.channel = 1;
     output.repeat = 4;
     output.offset = 256;
     let mut writer = InstructionWriter::new(Header::aie2p(4));
@@ -170,7 +170,9 @@ fn a_transfer_that_does_not_fit_adds_nothing() {
     let mut wrong = transfer(Direction::MemoryToStream, 0, 1, 0, false);
     wrong.shape.d0_wrap = 5000;
     let mut writer = InstructionWriter::new(Header::aie2p(1));
-    assert_eq!(writer.transfer(&wrong).unwrap_err().field, "d0_wrap");
+    assert_eq!(writer.transfer(&wrong).unwrap_err().what, "shim BD field d0_wrap");
+    let wrong = Transfer { channel: 2, ..transfer(Direction::MemoryToStream, 0, 1, 0, false) };
+    assert_eq!(writer.transfer(&wrong).unwrap_err().what, "DMA channel of a shim tile");
     assert_eq!(writer.finish().unwrap(), stream(0, &[]));
 }
 

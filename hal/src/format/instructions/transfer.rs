@@ -1,8 +1,9 @@
 //! The standard sequence that moves one operand through a shim DMA.
 
 use super::{Instruction, InstructionWriter};
-use crate::format::bd::{BdError, ShimBd};
-use crate::format::task_queue::{DmaTask, ShimChannel};
+use crate::format::bd::ShimBd;
+use crate::format::dma_channel::{ChannelControl, Direction, DmaChannel, DmaTask};
+use crate::format::register::{RegisterError, TileKind};
 use crate::format::tile_address;
 
 /// One run of a shim DMA channel over an argument.
@@ -10,8 +11,10 @@ use crate::format::tile_address;
 pub struct Transfer {
     /// Column, counted from the partition's first.
     pub column: u8,
-    /// Channel and direction.
-    pub channel: ShimChannel,
+    /// Direction of the channel.
+    pub direction: Direction,
+    /// Channel, 0 or 1.
+    pub channel: u8,
     /// Index of the buffer descriptor to use, 0 to 15.
     pub descriptor: u8,
     /// What to move. Its address is overwritten when the stream runs.
@@ -26,20 +29,17 @@ pub struct Transfer {
     pub token: bool,
 }
 
-impl Transfer {
-    /// Field of the control register that holds the packet id of completion tokens.
-    const CONTROLLER_MASK: u32 = 0x1F00;
-    /// Packet id of the shim's controller.
-    const CONTROLLER: u32 = 15 << 8;
-}
+/// Packet id of the shim's controller in completion tokens.
+const CONTROLLER: u8 = 15;
 
 impl InstructionWriter {
     /// Adds the operations that start `transfer`.
     ///
     /// # Errors
-    /// When a field of the buffer descriptor does not fit; nothing is added then.
-    pub fn transfer(&mut self, transfer: &Transfer) -> Result<&mut Self, BdError> {
+    /// When a field of the buffer descriptor does not fit, or there is no such channel; nothing is added then.
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<&mut Self, RegisterError> {
         let words = transfer.shape.encode()?;
+        let channel = DmaChannel::new(TileKind::Shim, transfer.direction, transfer.channel)?;
         let at = |offset| tile_address(transfer.column, 0, offset);
         let register = at(ShimBd::register(transfer.descriptor));
         self.block_write(register, &words);
@@ -50,14 +50,14 @@ impl InstructionWriter {
         });
         if transfer.token {
             self.push(&Instruction::MaskWrite {
-                address: at(transfer.channel.control()).into(),
-                value: Transfer::CONTROLLER,
-                mask: Transfer::CONTROLLER_MASK,
+                address: at(channel.control()).into(),
+                value: ChannelControl { controller: CONTROLLER, ..ChannelControl::default() }.encode(),
+                mask: ChannelControl::CONTROLLER_MASK,
             });
         }
         let Transfer { descriptor, repeat, token, .. } = *transfer;
         self.push(&Instruction::Write {
-            address: at(transfer.channel.task_queue()).into(),
+            address: at(channel.task_queue()).into(),
             value: DmaTask { descriptor, repeat, token }.encode(),
         });
         Ok(self)
@@ -66,12 +66,12 @@ impl InstructionWriter {
     /// Adds the wait for the completion token of `transfer`.
     pub fn wait(&mut self, transfer: &Transfer) -> &mut Self {
         self.push(&Instruction::Sync {
-            direction: transfer.channel.direction,
+            direction: transfer.direction,
             column: transfer.column,
             row: 0,
             columns: 1,
             rows: 1,
-            channel: transfer.channel.channel,
+            channel: transfer.channel,
         })
     }
 }

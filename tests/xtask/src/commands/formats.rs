@@ -13,9 +13,9 @@ use crate::session::Options;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::cdo::{CdoBuilder, CdoCommand};
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, Instruction, InstructionWriter, Transfer};
 use aie_hal::format::pdi;
-use aie_hal::format::task_queue::{Direction, ShimChannel};
 use aie_hal::{Arch, ArchRegistry};
 use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{DataType, F16Policy, Placement, normalise, table};
@@ -185,7 +185,8 @@ fn writers(arch: &Arch) -> Result<Vec<Sample>> {
                 };
                 let transfer = Transfer {
                     column,
-                    channel: ShimChannel { direction, channel },
+                    direction,
+                    channel,
                     descriptor,
                     shape,
                     argument: (2 * index) as u16 + u16::from(channel),

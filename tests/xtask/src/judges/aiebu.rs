@@ -3,8 +3,8 @@
 use crate::process::run_helper;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Instruction, InstructionStream};
-use aie_hal::format::task_queue::Direction;
 use anyhow::{Context, Result, bail, ensure};
 use object::read::elf::ElfFile32;
 use object::{LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget};
@@ -221,13 +221,13 @@ fn compare_elf(ours: &InstructionStream<'_>, stream: &[u8], elf: &[u8]) -> Resul
 mod tests {
     use super::*;
     use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
-    use aie_hal::format::task_queue::ShimChannel;
 
     fn sample() -> Vec<u8> {
         let mut writer = InstructionWriter::new(Header::aie2p(8));
         let transfer = Transfer {
             column: 2,
-            channel: ShimChannel { direction: Direction::StreamToMemory, channel: 1 },
+            direction: Direction::StreamToMemory,
+            channel: 1,
             descriptor: 3,
             shape: ShimBd::linear(64, 3),
             argument: 1,
