@@ -1,9 +1,7 @@
 //! `ggml-hsa cache` as a program: what it prints and its exit codes.
 
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_jit_iron::cache::Wanted;
-use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, ReferenceCompiler};
-use aie_ops::name::kernel_name;
+use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, ReferenceCompiler, Wanted};
 use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
 use std::fs;
 use std::path::Path;
@@ -35,9 +33,7 @@ fn fill(path: &Path, compiler: &dyn KernelCompiler, elements: usize) {
     let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
     let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
     let (op, arch) = (table::lookup("ADD").unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
-    let name = kernel_name(op, &node);
-    let wanted = Wanted { op, node: &node, arch: &arch, name: &name };
-    KernelCache::open(path).unwrap().fetch(compiler, &wanted).unwrap();
+    KernelCache::open(path).unwrap().fetch(compiler, &Wanted::of(op, &node, &arch)).unwrap();
 }
 
 fn run(path: &Path, arguments: &[&str]) -> (Output, String) {

@@ -11,13 +11,13 @@
 
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::failure::FailureRecord;
-use crate::kernel_files::{Content, KernelFiles, check_arguments, kernel_stem};
+use crate::kernel_files::{Content, KernelFiles, assemble};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
-use crate::ownership::{self, Refusal};
+use crate::ownership;
+use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::fit;
-use aie_ops::{Node, Operation};
 use rustix::process::geteuid;
 use std::fs;
 use std::io;
@@ -78,19 +78,6 @@ pub enum Way {
     Compiled,
 }
 
-/// One kernel, and what it has to be made from.
-#[derive(Debug, Clone)]
-pub struct Wanted<'a> {
-    /// Operation of the node.
-    pub op: &'a dyn Operation,
-    /// The normalised node.
-    pub node: &'a Node,
-    /// Generation.
-    pub arch: &'a Arch,
-    /// Kernel name.
-    pub name: &'a str,
-}
-
 impl KernelCache {
     /// Uses `path`, making it when it is not there, for this user alone.
     ///
@@ -111,7 +98,7 @@ impl KernelCache {
         if let Some(reason) = ownership::precious(&root) {
             return Err(refuse(reason));
         }
-        ownership::check(&root).map_err(|Refusal(reason)| refuse(reason))?;
+        ownership::check(&root).map_err(refuse)?;
         let locks = Locks::of(&root);
         // Found out now and once, not with every kernel.
         drop(locks.lock("open").map_err(|error| refuse(format!("it cannot be written: {error}")))?);
@@ -139,8 +126,7 @@ impl KernelCache {
 
     /// Where the kernel is or would be.
     pub fn files(&self, compiler: &dyn KernelCompiler, wanted: &Wanted<'_>) -> KernelFiles {
-        let stem = kernel_stem(wanted.op, wanted.node, wanted.name);
-        KernelFiles::new(self.folder(compiler, wanted.arch), stem)
+        KernelFiles::new(self.folder(compiler, wanted.arch), wanted.stem())
     }
 
     /// Looks for a kernel without waiting for anybody who is writing it. `origin` is what it has to be made from; `None` takes
@@ -163,16 +149,14 @@ impl KernelCache {
         let Some(instructions) = instructions else {
             return Found::Damaged(files.instructions(), "it is not there, but its PDI is".into());
         };
-        let artifact = match files.artifact(wanted.name, wanted.arch, pdi, instructions) {
+        let (described, node) = (Some(&manifest), Some(wanted.node));
+        let artifact = match assemble(&wanted.name, wanted.arch, pdi, instructions, described, node) {
             Ok(artifact) => artifact,
-            Err((path, error)) => return Found::Damaged(path, error.to_string()),
+            Err(fault) => {
+                let (path, reason) = files.fault(fault);
+                return Found::Damaged(path, reason);
+            }
         };
-        if let Err(reason) = manifest.check(&artifact) {
-            return Found::Damaged(files.pdi(), reason);
-        }
-        if let Err(reason) = check_arguments(&artifact, wanted.node) {
-            return Found::Damaged(files.instructions(), format!("it {reason}"));
-        }
         if manifest.arch != wanted.arch.name || manifest.kernel != wanted.name {
             let reason = format!("its manifest is for {} on {}", manifest.kernel, manifest.arch);
             return Found::Damaged(files.manifest(), reason);
@@ -180,7 +164,7 @@ impl KernelCache {
         if let Some(difference) = origin.and_then(|origin| manifest.origin.difference(origin)) {
             return Found::Stale(difference);
         }
-        if !same_kernel(wanted.op, &manifest.node, wanted.node) {
+        if !wanted.is_of(&manifest.node) {
             return Found::Stale("it was made for another node of the same name".into());
         }
         if let Err(misfit) = fit::check(wanted.op, wanted.node, &artifact) {
@@ -200,7 +184,7 @@ impl KernelCache {
         compiler: &dyn KernelCompiler,
         wanted: &Wanted<'_>,
     ) -> Result<(KernelArtifact, Way), CompileError> {
-        let (files, origin) = (self.files(compiler, wanted), origin(compiler, wanted));
+        let (files, origin) = (self.files(compiler, wanted), wanted.origin(compiler));
         if let Found::Kernel(artifact) = self.look(&files, wanted, Some(&origin)) {
             return Ok((artifact, Way::Found));
         }
@@ -313,33 +297,12 @@ impl KernelCache {
     }
 }
 
-/// What `compiler` would make the kernel from.
-pub fn origin(compiler: &dyn KernelCompiler, wanted: &Wanted<'_>) -> Origin {
-    Origin {
-        compiler: compiler.name().into(),
-        toolchain: compiler.identity(),
-        sources: compiler.sources(wanted.op, wanted.node, wanted.arch),
-    }
-}
-
-/// Whether one kernel computes both nodes. Parameters in which they may differ are numbers of functions, which vary with
-/// ggml's version.
-pub(crate) fn same_kernel(op: &dyn Operation, one: &Node, other: &Node) -> bool {
-    if op.params_in_name() {
-        return one == other;
-    }
-    let (first, second) = (op.nameless_params(&one.params), op.nameless_params(&other.params));
-    let tensors = |node: &Node| (node.op.clone(), node.sources.clone(), node.output, node.further_outputs.clone());
-    first == second && tensors(one) == tensors(other)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compiler::ReferenceCompiler;
     use crate::compiler::tests::Double;
     use crate::directory::tests::{arch, sum};
-    use aie_ops::name::kernel_name;
     use rstest::rstest;
     use std::sync::atomic::Ordering::SeqCst;
 
@@ -361,8 +324,7 @@ mod tests {
         fn fetch(&self) -> Result<Way, CompileError> {
             let cache = KernelCache::open(&self.path()).unwrap();
             let ((op, node), arch) = (sum(64), arch("aie2p"));
-            let name = kernel_name(op, &node);
-            let (artifact, way) = cache.fetch(&self.compiler, &Wanted { op, node: &node, arch: &arch, name: &name })?;
+            let (artifact, way) = cache.fetch(&self.compiler, &Wanted::of(op, &node, &arch))?;
             let expected = ReferenceCompiler.compile(op, &node, &arch).unwrap();
             assert_eq!(artifact.identity(), expected.identity());
             Ok(way)

@@ -143,18 +143,17 @@ fn remove_if_empty(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{Wanted, Way};
+    use crate::cache::Way;
     use crate::compiler::tests::Double;
     use crate::compiler::{CompileError, ReferenceCompiler};
     use crate::directory::tests::{arch, sum};
-    use aie_ops::name::kernel_name;
+    use crate::wanted::Wanted;
     use std::os::unix::fs::symlink;
 
     fn fill(path: &Path, compiler: &dyn KernelCompiler, elements: usize) -> Result<Way, CompileError> {
         let ((op, node), arch) = (sum(elements), arch("aie2p"));
-        let name = kernel_name(op, &node);
         let cache = KernelCache::open(path).unwrap();
-        cache.fetch(compiler, &Wanted { op, node: &node, arch: &arch, name: &name }).map(|(_, way)| way)
+        cache.fetch(compiler, &Wanted::of(op, &node, &arch)).map(|(_, way)| way)
     }
 
     fn states(path: &Path, compilers: &[Arc<dyn KernelCompiler>], care: Care) -> Vec<(String, State)> {

@@ -124,17 +124,29 @@ pub(crate) mod tests {
         pub(crate) error: Mutex<Option<CompileError>>,
         /// The output of this many elements is the only one that `error` is for.
         pub(crate) fails_for: Option<usize>,
+        pub(crate) panics_for: Option<usize>,
         pub(crate) takes: Duration,
         /// Kernels that have to be in hand at the same time.
         pub(crate) together: Barrier,
         pub(crate) calls: AtomicUsize,
+        pub(crate) running: AtomicUsize,
+        /// Most kernels in hand at the same time.
+        pub(crate) most: AtomicUsize,
     }
 
     impl Double {
         pub(crate) fn new(identity: &str) -> Self {
-            let (identity, calls) = (Mutex::new(identity.into()), AtomicUsize::new(0));
-            let (error, together) = (Mutex::default(), Barrier::new(1));
-            Self { identity, error, fails_for: None, takes: Duration::ZERO, together, calls }
+            Self {
+                identity: Mutex::new(identity.into()),
+                error: Mutex::default(),
+                fails_for: None,
+                panics_for: None,
+                takes: Duration::ZERO,
+                together: Barrier::new(1),
+                calls: AtomicUsize::new(0),
+                running: AtomicUsize::new(0),
+                most: AtomicUsize::new(0),
+            }
         }
 
         pub(crate) fn failing(elements: usize, error: CompileError) -> Self {
@@ -154,8 +166,11 @@ pub(crate) mod tests {
         }
         fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
             self.calls.fetch_add(1, SeqCst);
+            assert_ne!(self.panics_for, Some(node.output.elements()));
+            self.most.fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
             self.together.wait();
             std::thread::sleep(self.takes);
+            self.running.fetch_sub(1, SeqCst);
             match &*self.error.lock() {
                 Some(error) if self.fails_for.is_none_or(|count| count == node.output.elements()) => Err(error.clone()),
                 _ => ReferenceCompiler.compile(op, node, arch),

@@ -4,13 +4,13 @@
 //! be on its way. Files that are there but damaged are errors: to replace a kernel that somebody put there on purpose by another
 //! one would hide the damage.
 
-use crate::cache::same_kernel;
-use crate::kernel_files::{KernelFiles, LONGEST, check_arguments, kernel_stem};
+use crate::kernel_files::{KernelFiles, assemble};
 use crate::manifest::Manifest;
 use crate::settings::GGML_HSA_KERNEL_DIR;
-use aie_hal::{Arch, KernelArtifact};
+use crate::wanted::{LONGEST, Wanted};
+use aie_hal::KernelArtifact;
+use aie_ops::Tensor;
 use aie_ops::artifact::{DescriptionError, read_description};
-use aie_ops::{Node, Operation, Tensor};
 use std::fs;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -65,7 +65,7 @@ impl KernelDirectory {
         &self.path
     }
 
-    /// The kernel `name` for a normalised node, if there is one.
+    /// The kernel, if there is one.
     ///
     /// A kernel that has a manifest has to fit it. Parameters of some operations are not part of the name: the manifest, the
     /// longer file name of a store, or the description in a reference artifact tell them, and a kernel of other ones is not
@@ -74,82 +74,59 @@ impl KernelDirectory {
     ///
     /// # Errors
     /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
-    pub fn load(
-        &self,
-        op: &dyn Operation,
-        name: &str,
-        node: &Node,
-        arch: &Arch,
-    ) -> Result<Option<KernelArtifact>, DirectoryError> {
-        let folder = self.path.join(&arch.name);
-        let stem = kernel_stem(op, node, name);
-        if let Some(artifact) = load(&KernelFiles::new(&folder, stem.as_str()), op, name, node, arch)? {
+    pub fn load(&self, wanted: &Wanted<'_>) -> Result<Option<KernelArtifact>, DirectoryError> {
+        let folder = self.path.join(&wanted.arch.name);
+        let (stem, name) = (wanted.stem(), wanted.name.as_str());
+        if let Some(artifact) = load(&KernelFiles::new(&folder, stem.as_str()), wanted)? {
             return Ok(Some(artifact));
         }
         // A name that is longer than file names can be has no other.
         if stem == name || name.len() > LONGEST {
             return Ok(None);
         }
-        load(&KernelFiles::new(&folder, name), op, name, node, arch)
+        load(&KernelFiles::new(&folder, name), wanted)
     }
 }
 
-/// The kernel of a node in `files`, which may have any name.
-pub(crate) fn load(
-    files: &KernelFiles,
-    op: &dyn Operation,
-    name: &str,
-    node: &Node,
-    arch: &Arch,
-) -> Result<Option<KernelArtifact>, DirectoryError> {
-    let content = files.read(arch.limits.device_heap_bytes).map_err(|(path, reason)| file(&path, reason))?;
+/// The kernel in `files`, which may have any name.
+pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<KernelArtifact>, DirectoryError> {
+    let Wanted { node, arch, name, .. } = wanted;
+    let fault = |(path, reason)| DirectoryError::File { path, reason };
+    let content = files.read(arch.limits.device_heap_bytes).map_err(fault)?;
     let Some(content) = content else { return Ok(None) };
     let Some(instructions) = content.instructions else {
         let (there, missing) = (files.pdi(), files.instructions());
         tracing::warn!("{} is there but {} is not: the kernel is ignored", there.display(), missing.display());
         return Ok(None);
     };
-    let artifact = files.artifact(name, arch, content.pdi, instructions).map_err(|(path, error)| file(&path, error))?;
-    check_arguments(&artifact, node).map_err(|reason| file(&files.instructions(), format!("it {reason}")))?;
-    let other = |path: &Path| {
-        tracing::warn!("{} is the same operation with other parameters: the kernel is ignored", path.display());
-        Ok(None)
-    };
     // A JSON file that is not a manifest is none of our business.
     let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
-    let described = manifest.is_some();
-    if let Some(manifest) = manifest {
-        manifest.check(&artifact).map_err(|reason| file(&files.pdi(), reason))?;
-        if !same_kernel(op, &manifest.node, node) {
-            return other(&files.pdi());
-        }
-    }
-    match read_description(&artifact) {
-        Ok(description) if !same_kernel(op, &description.node, node) => other(&files.pdi()),
+    let artifact = assemble(name, arch, content.pdi, instructions, manifest.as_ref(), Some(node));
+    let artifact = artifact.map_err(|wrong| fault(files.fault(wrong)))?;
+    let other = manifest.as_ref().is_some_and(|manifest| !wanted.is_of(&manifest.node));
+    let ignored = match read_description(&artifact) {
+        Ok(description) if other || !wanted.is_of(&description.node) => "is the same operation with other parameters",
+        Err(DescriptionError::Compiled { .. }) if other => "is the same operation with other parameters",
         // The name says that a source is not contiguous, and not how; no design of the C++ backend reads such a source.
-        Err(DescriptionError::Compiled { .. }) if !described && node.inputs().any(Tensor::shares_memory) => {
-            let path = files.pdi();
-            tracing::warn!("{} does not tell the strides it was made for: the kernel is ignored", path.display());
-            Ok(None)
+        Err(DescriptionError::Compiled { .. }) if manifest.is_none() && node.inputs().any(Tensor::shares_memory) => {
+            "does not tell the strides it was made for"
         }
-        Ok(_) | Err(DescriptionError::Compiled { .. }) => Ok(Some(artifact)),
-        Err(error) => Err(file(&files.pdi(), error)),
-    }
-}
-
-fn file(path: &Path, reason: impl ToString) -> DirectoryError {
-    DirectoryError::File { path: path.into(), reason: reason.to_string() }
+        Ok(_) | Err(DescriptionError::Compiled { .. }) => return Ok(Some(artifact)),
+        Err(error) => return Err(fault((files.pdi(), error.to_string()))),
+    };
+    tracing::warn!("{} {ignored}: the kernel is ignored", files.pdi().display());
+    Ok(None)
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use aie_hal::ArchRegistry;
     use aie_hal::format::cdo::CdoBuilder;
     use aie_hal::format::pdi;
+    use aie_hal::{Arch, ArchRegistry};
     use aie_ops::artifact::reference_artifact;
     use aie_ops::name::kernel_name;
-    use aie_ops::{DataType, OpParams, Tensor, table};
+    use aie_ops::{DataType, Node, OpParams, Operation, table};
     use rstest::rstest;
     use std::sync::Arc;
 
@@ -174,129 +151,135 @@ pub(crate) mod tests {
         name
     }
 
+    /// A directory with the kernel of the sum of 64 elements.
+    struct Rig {
+        root: tempfile::TempDir,
+        arch: Arc<Arch>,
+        op: &'static dyn Operation,
+        node: Node,
+        name: String,
+    }
+
+    impl Rig {
+        fn new((op, node): (&'static dyn Operation, Node)) -> Self {
+            let (root, arch) = (tempfile::tempdir().unwrap(), arch("aie2"));
+            let name = put(root.path(), op, &node, &arch);
+            Self { root, arch, op, node, name }
+        }
+
+        fn load(&self) -> Result<Option<KernelArtifact>, DirectoryError> {
+            let wanted = Wanted::of(self.op, &self.node, &self.arch);
+            KernelDirectory::open(self.root.path()).unwrap().load(&Wanted { name: self.name.clone(), ..wanted })
+        }
+
+        fn error(&self) -> String {
+            self.load().unwrap_err().to_string()
+        }
+
+        fn path(&self, end: &str) -> PathBuf {
+            self.root.path().join("aie2").join(format!("{}{end}", self.name))
+        }
+
+        /// Replaces the description by code for the array.
+        fn compile(&self) {
+            let mut cdo = CdoBuilder::new();
+            cdo.write(0x0023_2000, 1);
+            fs::write(self.path(".pdi"), pdi::write(&cdo).unwrap()).unwrap();
+        }
+    }
+
     #[test]
     fn both_files_make_a_kernel() {
-        let root = tempfile::tempdir().unwrap();
-        let ((op, node), arch) = (sum(64), arch("aie2"));
-        let directory = KernelDirectory::open(root.path()).unwrap();
-        assert!(directory.load(op, "add-64f32-64f32-64f32", &node, &arch).unwrap().is_none());
-        let name = put(root.path(), op, &node, &arch);
-        let artifact = directory.load(op, &name, &node, &arch).unwrap().unwrap();
+        let mut rig = Rig::new(sum(64));
+        let artifact = rig.load().unwrap().unwrap();
         assert_eq!((artifact.name(), artifact.arch()), ("add-64f32-64f32-64f32", "aie2"));
-        assert_eq!(artifact.identity(), reference_artifact(op, &node, &arch).unwrap().identity());
+        let expected = reference_artifact(rig.op, &rig.node, &rig.arch).unwrap();
+        assert_eq!(artifact.identity(), expected.identity());
+        rig.name = "add-32f32-32f32-32f32".into();
+        assert!(rig.load().unwrap().is_none());
     }
 
     #[rstest]
     #[case(".pdi")]
     #[case("_insts.bin")]
     fn half_a_kernel_is_none(#[case] missing: &str) {
-        let root = tempfile::tempdir().unwrap();
-        let ((op, node), arch) = (sum(64), arch("aie2p"));
-        let name = put(root.path(), op, &node, &arch);
-        fs::remove_file(root.path().join("aie2p").join(format!("{name}{missing}"))).unwrap();
-        assert!(KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap().is_none());
+        let rig = Rig::new(sum(64));
+        fs::remove_file(rig.path(missing)).unwrap();
+        assert!(rig.load().unwrap().is_none());
     }
 
-    /// Every prefix of either file is refused, and the message names the file.
+    /// Every prefix of either file is rejected, and the message names the file.
     #[rstest]
     #[case(".pdi")]
     #[case("_insts.bin")]
     fn truncated_files_are_named(#[case] end: &str) {
-        let root = tempfile::tempdir().unwrap();
-        let ((op, node), arch) = (sum(64), arch("aie2p"));
-        let name = put(root.path(), op, &node, &arch);
-        let directory = KernelDirectory::open(root.path()).unwrap();
-        let path = root.path().join("aie2p").join(format!("{name}{end}"));
+        let rig = Rig::new(sum(64));
+        let path = rig.path(end);
         let whole = fs::read(&path).unwrap();
         for length in (0..whole.len()).step_by(7) {
             fs::write(&path, &whole[..length]).unwrap();
-            let error = directory.load(op, &name, &node, &arch).unwrap_err().to_string();
+            let error = rig.error();
             assert!(error.starts_with(&format!("kernel file {}: ", path.display())), "{length}: {error}");
             assert!(error.ends_with("replace the file or remove it"), "{error}");
         }
     }
 
     #[test]
-    fn kernels_of_another_generation_are_refused() {
-        let root = tempfile::tempdir().unwrap();
-        let (op, node) = sum(64);
-        let name = put(root.path(), op, &node, &arch("aie2"));
-        fs::rename(root.path().join("aie2"), root.path().join("aie2p")).unwrap();
-        let directory = KernelDirectory::open(root.path()).unwrap();
-        let error = directory.load(op, &name, &node, &arch("aie2p")).unwrap_err().to_string();
+    fn kernels_of_another_generation_are_rejected() {
+        let mut rig = Rig::new(sum(64));
+        fs::rename(rig.root.path().join("aie2"), rig.root.path().join("aie2p")).unwrap();
+        rig.arch = arch("aie2p");
+        let error = rig.error();
         assert!(error.contains("_insts.bin") && error.contains("generation"), "{error}");
     }
 
     #[test]
-    fn kernels_with_too_many_arguments_are_refused() {
-        let root = tempfile::tempdir().unwrap();
-        let (op, node) = sum(64);
-        let name = put(root.path(), op, &node, &arch("aie2"));
-        let mut unary = node;
-        unary.sources.pop();
-        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &unary, &arch("aie2")).unwrap_err();
-        assert!(error.to_string().contains("it uses 3 arguments, the operation has 2"), "{error}");
+    fn kernels_with_too_many_arguments_are_rejected() {
+        let mut rig = Rig::new(sum(64));
+        rig.node.sources.pop();
+        assert!(rig.error().contains("it uses 3 arguments, the operation has 2"), "{}", rig.error());
     }
 
     #[test]
     fn a_description_of_other_parameters_is_not_taken_but_compiled_code_is() {
-        let root = tempfile::tempdir().unwrap();
-        let ((op, node), arch) = (sum(64), arch("aie2"));
-        let name = put(root.path(), op, &node, &arch);
-        let directory = KernelDirectory::open(root.path()).unwrap();
-        let mut other = node;
-        other.params.0[0] = 1;
-        assert!(directory.load(op, &name, &other, &arch).unwrap().is_none());
-        let mut cdo = CdoBuilder::new();
-        cdo.write(0x0023_2000, 1);
-        fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
-        assert!(directory.load(op, &name, &other, &arch).unwrap().is_some());
+        let mut rig = Rig::new(sum(64));
+        rig.node.params.0[0] = 1;
+        assert!(rig.load().unwrap().is_none());
+        rig.compile();
+        assert!(rig.load().unwrap().is_some());
     }
 
     #[test]
     fn code_that_does_not_tell_its_strides_is_not_taken_for_shared_memory() {
-        let root = tempfile::tempdir().unwrap();
-        let arch = arch("aie2");
         let shared = Tensor { dtype: DataType::F32, ne: [2, 2, 2, 1], nb: [4, 4, 20, 40] };
         let output = Tensor::contiguous(DataType::F32, [1, 2, 2, 1]);
-        let op = table::lookup("SUM_ROWS").unwrap();
         let node = Node::new("SUM_ROWS", OpParams::default(), output, vec![Some(shared)]);
-        let name = put(root.path(), op, &node, &arch);
-        assert_eq!(name, "sum_rows-1x2x2f32-2x2x2f32n");
-        let directory = KernelDirectory::open(root.path()).unwrap();
-        let load = |node: &Node| directory.load(op, &name, node, &arch).unwrap();
-        assert!(load(&node).is_some());
+        let mut rig = Rig::new((table::lookup("SUM_ROWS").unwrap(), node.clone()));
+        assert_eq!(rig.name, "sum_rows-1x2x2f32-2x2x2f32n");
+        assert!(rig.load().unwrap().is_some());
         // Other strides of the same name.
-        let mut other = node.clone();
-        other.sources = vec![Some(Tensor { nb: [4, 4, 20, 48], ..shared })];
-        assert!(load(&other).is_none());
-        let mut cdo = CdoBuilder::new();
-        cdo.write(0x0023_2000, 1);
-        fs::write(root.path().join("aie2").join(format!("{name}.pdi")), pdi::write(&cdo).unwrap()).unwrap();
-        assert!(load(&node).is_none());
+        rig.node.sources = vec![Some(Tensor { nb: [4, 4, 20, 48], ..shared })];
+        assert!(rig.load().unwrap().is_none());
+        rig.node = node;
+        rig.compile();
+        assert!(rig.load().unwrap().is_none());
     }
 
     #[test]
-    fn what_is_not_a_file_is_refused() {
-        let root = tempfile::tempdir().unwrap();
-        let ((op, node), arch) = (sum(64), arch("aie2"));
-        let name = put(root.path(), op, &node, &arch);
-        let path = root.path().join("aie2").join(format!("{name}.pdi"));
+    fn what_is_not_a_file_is_rejected() {
+        let rig = Rig::new(sum(64));
+        let path = rig.path(".pdi");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap_err();
-        assert_eq!(error, file(&path, "it is not a regular file"));
+        let reason = "it is not a regular file".into();
+        assert_eq!(rig.load().unwrap_err(), DirectoryError::File { path, reason });
     }
 
     #[test]
-    fn files_larger_than_the_heap_are_refused() {
-        let root = tempfile::tempdir().unwrap();
-        let (op, node) = sum(64);
-        let mut arch = Arch::clone(&arch("aie2"));
-        let name = put(root.path(), op, &node, &arch);
-        arch.limits.device_heap_bytes = 100;
-        let error = KernelDirectory::open(root.path()).unwrap().load(op, &name, &node, &arch).unwrap_err();
-        assert!(error.to_string().contains("larger than the device heap of 100 bytes"), "{error}");
+    fn files_larger_than_the_heap_are_rejected() {
+        let mut rig = Rig::new(sum(64));
+        Arc::make_mut(&mut rig.arch).limits.device_heap_bytes = 100;
+        assert!(rig.error().contains("larger than the device heap of 100 bytes"), "{}", rig.error());
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Where an installed library finds what was installed with it.
+//! Where an installed library or program finds what was installed with it.
 //!
 //! An installation has libraries in `PREFIX/lib`, or in folders below it, programs in `PREFIX/bin` and data in
-//! `PREFIX/share/ggml-hsa`. The prefix is taken from the library's own path and not built in, so that a tree may be moved and
+//! `PREFIX/share/ggml-hsa`. The prefix is taken from the path of the library or program itself and not built in, so that a tree may be moved and
 //! one library serves every place. A library below no folder `lib` is not installed: programs are not taken from some folder
 //! just because it lies above.
 
+use procfs::process::{MMapPath, Process};
 use std::path::{Path, PathBuf};
 
 /// How far below `lib` a library may be: Debian's backends of ggml are in `lib/x86_64-linux-gnu/ggml/backends0`.
@@ -15,7 +16,7 @@ pub fn program(directory: &Path, name: &str) -> Option<PathBuf> {
     Some(prefix(directory)?.join("bin").join(name))
 }
 
-/// The folder of data installed with a library in `directory`; it may be missing. None if the library is not installed.
+/// The folder of data installed with a library or program in `directory`; it may be missing. None if that is not installed.
 pub fn data(directory: &Path) -> Option<PathBuf> {
     Some(prefix(directory)?.join("share/ggml-hsa"))
 }
@@ -23,24 +24,18 @@ pub fn data(directory: &Path) -> Option<PathBuf> {
 /// The library or program that this code was linked into, by the process's own map of its memory. None if the system does not
 /// tell.
 pub fn image() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let path = mapped_at(&maps, image as *const () as usize)?;
+    let address = image as *const () as u64;
+    let maps = Process::myself().and_then(|process| process.maps()).ok()?;
+    let map = maps.iter().find(|map| (map.address.0..map.address.1).contains(&address))?;
+    let MMapPath::Path(path) = &map.pathname else { return None };
     path.canonicalize().ok().or_else(|| std::env::current_exe().ok())
 }
 
-/// The file that is mapped at `address`, of the lines of `/proc/PID/maps`.
-fn mapped_at(maps: &str, address: usize) -> Option<PathBuf> {
-    maps.lines().find_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (start, end) = range.split_once('-')?;
-        let bound = |text| usize::from_str_radix(text, 16).ok();
-        let path = &rest[rest.find('/')?..];
-        (bound(start)? <= address && address < bound(end)?).then(|| PathBuf::from(path))
-    })
-}
-
-/// The prefix of an installation, from the folder of one of its libraries.
+/// The prefix of an installation, from the folder of one of its programs or libraries.
 fn prefix(directory: &Path) -> Option<&Path> {
+    if directory.ends_with("bin") {
+        return directory.parent();
+    }
     let is_lib = |path: &&Path| path.file_name().is_some_and(|name| name == "lib" || name == "lib64");
     directory.ancestors().take(DEEPEST + 1).find(is_lib).and_then(Path::parent)
 }
@@ -52,6 +47,7 @@ mod tests {
 
     #[rstest]
     #[case::plain("/p/lib", Some("/p"))]
+    #[case::program("/p/bin", Some("/p"))]
     #[case::lib64("/p/lib64", Some("/p"))]
     #[case::multiarch("/usr/lib/x86_64-linux-gnu", Some("/usr"))]
     #[case::debian("/usr/lib/x86_64-linux-gnu/ggml/backends0", Some("/usr"))]
@@ -66,11 +62,6 @@ mod tests {
     #[test]
     fn this_code_is_in_the_test_program() {
         assert_eq!(image(), Some(std::env::current_exe().unwrap().canonicalize().unwrap()));
-        let maps = "1000-2000 r--p 00000000 fe:00 12  /usr/lib/a b.so\n2000-3000 r-xp 00001000 fe:00 12  /usr/lib/a b.so\n\
-                    3000-4000 rw-p 00000000 00:00 0  [heap]\n4000-5000 rw-p 00000000 00:00 0\n";
-        for (address, expected) in [(0x1000, true), (0x2fff, true), (0xfff, false), (0x3000, false), (0x4000, false)] {
-            assert_eq!(mapped_at(maps, address), expected.then(|| "/usr/lib/a b.so".into()), "{address:x}");
-        }
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! or when it has the name of an unfinished one. Links are not followed, and directories that the store would not have made are
 //! not entered.
 
-use crate::cache::{DAMAGED, Found, KernelCache, Wanted, origin};
+use crate::cache::{DAMAGED, Found, KernelCache};
 use crate::compiler::KernelCompiler;
 use crate::failure::FailureRecord;
 use crate::kernel_files::{KernelFiles, UNFINISHED};
 use crate::lock;
 use crate::manifest::Manifest;
+use crate::wanted::Wanted;
 use aie_hal::ArchRegistry;
 use aie_ops::table;
 use serde::Serialize;
@@ -198,9 +199,9 @@ impl Walk<'_> {
         let Some(arch) = self.arches.get(&manifest.arch) else {
             return State::Stale { reason: format!("generation {} is not known", manifest.arch) };
         };
-        let wanted = Wanted { op, node: &manifest.node, arch: &arch, name: &manifest.kernel };
+        let wanted = Wanted { op, node: &manifest.node, arch: &arch, name: manifest.kernel.clone() };
         let compiler = self.compilers.iter().find(|compiler| compiler.name() == manifest.origin.compiler);
-        let origin = compiler.map(|compiler| origin(&**compiler, &wanted));
+        let origin = compiler.map(|compiler| wanted.origin(&**compiler));
         if self.care == Care::Whole {
             return match self.cache.look(files, &wanted, origin.as_ref()) {
                 Found::Kernel(_) => State::Good,

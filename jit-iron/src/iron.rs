@@ -5,7 +5,7 @@
 //! greeting, under which kernels are kept.
 
 use crate::worker::{WorkerCommand, WorkerCompiler};
-use sha2::{Digest, Sha256};
+use aie_hal::artifact::Digest;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,15 +86,15 @@ fn digest(folders: &[&Path]) -> io::Result<String> {
     }
     files.sort();
     files.dedup();
-    let mut digest = Sha256::new();
+    let mut all = Vec::new();
     for (name, path) in files {
         let text = fs::read(path)?;
         for part in [name.as_os_str().as_encoded_bytes(), &text] {
-            digest.update((part.len() as u64).to_le_bytes());
-            digest.update(part);
+            all.extend((part.len() as u64).to_le_bytes());
+            all.extend_from_slice(part);
         }
     }
-    Ok(digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(Digest::of(&all).to_string())
 }
 
 fn collect(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> io::Result<()> {

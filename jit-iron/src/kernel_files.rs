@@ -1,8 +1,5 @@
 //! The files of one kernel: `<stem>.pdi`, `<stem>_insts.bin` and its manifest `<stem>.json`.
 //!
-//! The stem is the kernel's name, which other backends rely on. Two things need more: operations whose names leave out parameters
-//! that matter get a digest of these behind it, and names of fused operations that no file system takes are cut.
-//!
 //! Three files cannot appear at one moment, so one of them decides: **a kernel is there when its PDI is**. Writers put the PDI
 //! last and take it away first, each file whole or not at all, so that a reader who sees the PDI finds the rest, whichever
 //! backend it belongs to. Whoever writes holds the kernel's lock ([`crate::lock`]); readers need none: a pair that was replaced
@@ -11,8 +8,7 @@
 use crate::manifest::Manifest;
 use aie_hal::artifact::ArtifactError;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::{Node, Operation};
-use sha2::{Digest, Sha256};
+use aie_ops::Node;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -22,34 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Beginning of the names of files that are being written. They are nobody's: what a killed writer leaves is swept up.
 pub const UNFINISHED: &str = ".making-";
 
-/// Longest stem in bytes. File systems take names of 255, of which an ending and a writer's own marks need some.
-pub const LONGEST: usize = 200;
-
-/// The stem of the files of a normalised node's kernel, which `kernel_name` has named `name`.
-pub fn kernel_stem(op: &dyn Operation, node: &Node, name: &str) -> String {
-    let mut stem = name.to_owned();
-    let nameless = op.nameless_params(&node.params);
-    if !nameless.is_empty() {
-        let bytes: Vec<u8> = nameless.iter().flat_map(|word| word.to_le_bytes()).collect();
-        stem.push('~');
-        stem.push_str(&digest(&bytes));
-    }
-    if stem.len() > LONGEST {
-        let digest = digest(stem.as_bytes());
-        stem.truncate(LONGEST - digest.len() - 1);
-        stem.push('~');
-        stem.push_str(&digest);
-    }
-    stem
-}
-
-/// Enough of a SHA-256 to tell kernels of one name apart.
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)[..8].iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// A file that cannot be read, and why.
 pub type Fault = (PathBuf, String);
+/// One of a kernel's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Pdi,
+    Instructions,
+}
 /// A file's content and the user it belongs to.
 pub(crate) type Owned = (Arc<[u8]>, u32);
 
@@ -146,25 +122,33 @@ impl KernelFiles {
         Ok(Some(Content { pdi, instructions: bytes(instructions), manifest: bytes(manifest), owner }))
     }
 
-    /// Puts an artifact together, which validates both files. On an error, says which file it is about.
-    pub(crate) fn artifact(
-        &self,
-        name: &str,
-        arch: &Arch,
-        pdi: Arc<[u8]>,
-        instructions: Arc<[u8]>,
-    ) -> Result<KernelArtifact, (PathBuf, ArtifactError)> {
-        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(|error| {
-            let path = if matches!(error, ArtifactError::Pdi { .. }) { self.pdi() } else { self.instructions() };
-            (path, error)
-        })
+    /// Where a fault of a kernel is.
+    pub(crate) fn fault(&self, (part, reason): (Part, String)) -> Fault {
+        (if part == Part::Pdi { self.pdi() } else { self.instructions() }, reason)
     }
 }
 
-/// Whether a kernel of `node` may use so many arguments.
-pub(crate) fn check_arguments(artifact: &KernelArtifact, node: &Node) -> Result<(), String> {
-    let (found, expected) = (artifact.argument_count(), node.arguments().count());
-    if found <= expected { Ok(()) } else { Err(format!("uses {found} arguments, the operation has {expected}")) }
+/// Puts an artifact together, which validates both files, and compares it with its manifest and the node it is for, as far as
+/// they are known.
+pub(crate) fn assemble(
+    name: &str,
+    arch: &Arch,
+    pdi: Arc<[u8]>,
+    instructions: Arc<[u8]>,
+    manifest: Option<&Manifest>,
+    node: Option<&Node>,
+) -> Result<KernelArtifact, (Part, String)> {
+    let artifact = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(|error| {
+        let part = if matches!(error, ArtifactError::Pdi { .. }) { Part::Pdi } else { Part::Instructions };
+        (part, error.to_string())
+    })?;
+    manifest.map_or(Ok(()), |manifest| manifest.check(&artifact)).map_err(|reason| (Part::Pdi, reason))?;
+    let (found, expected) = (artifact.argument_count(), node.map_or(usize::MAX, |node| node.arguments().count()));
+    if found > expected {
+        let reason = format!("it uses {found} arguments, the operation has {expected}");
+        return Err((Part::Instructions, reason));
+    }
+    Ok(artifact)
 }
 
 /// Writes `bytes` to a file of its own in `folder`, readable by everybody as far as the user's mask allows, as files are.
@@ -223,8 +207,6 @@ mod tests {
     use super::*;
     use crate::directory::tests::arch;
     use crate::manifest::tests::described;
-    use aie_ops::name::kernel_name;
-    use aie_ops::{DataType, OpParams, Tensor, table};
 
     #[test]
     fn what_is_published_is_read_back() {
@@ -236,7 +218,7 @@ mod tests {
         let content = files.read(1 << 20).unwrap().unwrap();
         assert_eq!(content.owner, Some(rustix::process::geteuid().as_raw()));
         let instructions = content.instructions.unwrap();
-        let read = files.artifact(artifact.name(), &arch("aie2p"), content.pdi, instructions).unwrap();
+        let read = assemble(artifact.name(), &arch("aie2p"), content.pdi, instructions, Some(&manifest), None).unwrap();
         assert_eq!(read.identity(), artifact.identity());
         assert_eq!(Manifest::parse(&content.manifest.unwrap()).unwrap(), manifest);
         files.publish(&described(32).0, &described(32).1).unwrap();
@@ -264,36 +246,5 @@ mod tests {
         let files = KernelFiles::new(root.path(), "kernel");
         nix::unistd::mkfifo(&files.pdi(), nix::sys::stat::Mode::S_IRUSR).unwrap();
         assert_eq!(files.read(100).unwrap_err().1, "it is not a regular file");
-    }
-
-    fn unary(op: &str, words: [i32; 5]) -> String {
-        let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
-        let mut params = OpParams::default();
-        params.0[..5].copy_from_slice(&words);
-        let (op, node) = (table::lookup(op).unwrap(), Node::new(op, params, tensor, vec![Some(tensor)]));
-        kernel_stem(op, &node, &kernel_name(op, &node))
-    }
-
-    #[test]
-    fn parameters_outside_the_name_are_added_where_they_matter() {
-        assert_eq!(unary("RELU", [6, 0, 0, 0, 0]), "relu-64f32-64f32");
-        assert_eq!(unary("RELU", [7, 0, 0, 0, 0]), "relu-64f32-64f32");
-        let (gentle, steep) = (unary("LEAKY_RELU", [1, 0, 0, 0, 0]), unary("LEAKY_RELU", [2, 0, 0, 0, 0]));
-        assert!(gentle.starts_with("leaky_relu-64f32-64f32~") && steep.starts_with("leaky_relu-64f32-64f32~"));
-        assert_ne!(gentle, steep);
-        assert_ne!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [9, 1, 2, 3, 5]));
-        assert_eq!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [8, 1, 2, 3, 4]));
-    }
-
-    #[test]
-    fn long_names_are_cut_and_stay_apart() {
-        let op = table::lookup("ADD").unwrap();
-        let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
-        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
-        let (first, second) = ("x".repeat(300), "x".repeat(301));
-        let (first, second) = (kernel_stem(op, &node, &first), kernel_stem(op, &node, &second));
-        assert_eq!((first.len(), second.len()), (LONGEST, LONGEST));
-        assert_ne!(first, second);
-        assert_eq!(kernel_stem(op, &node, &"x".repeat(LONGEST)).len(), LONGEST);
     }
 }

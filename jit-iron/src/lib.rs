@@ -11,7 +11,6 @@
 //! - Ahead of time: [`configuration`] and [`pregeneration`], for `ggml-hsa-gen-kernels`.
 #![forbid(unsafe_code)]
 
-mod background;
 pub mod cache;
 pub mod cache_path;
 pub mod clear;
@@ -34,6 +33,7 @@ pub mod pregeneration;
 pub mod settings;
 mod sources;
 pub mod store;
+pub mod wanted;
 pub mod worker;
 
 pub use cache::{CacheError, KernelCache};
@@ -46,4 +46,5 @@ pub use kernel_source::KernelSource;
 pub use pack::KernelPack;
 pub use sources::StoreError;
 pub use store::{KernelStore, KernelStoreBuilder, Missed};
+pub use wanted::Wanted;
 pub use worker::{WorkerCommand, WorkerCompiler, WorkerLimits};

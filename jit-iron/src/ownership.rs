@@ -9,10 +9,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Why a directory is not fit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal(pub String);
-
 /// Files that say that a directory is somebody's work.
 const PROJECT: &[&str] =
     &[".git", ".hg", ".svn", "Cargo.toml", "CMakeLists.txt", "Makefile", "package.json", "pyproject.toml", ".jj"];
@@ -42,24 +38,24 @@ pub fn precious(path: &Path) -> Option<String> {
 /// the user's that others may write to, the owner of each file tells.
 ///
 /// # Errors
-/// [`Refusal`] with who could put files there.
-pub fn check(path: &Path) -> Result<(), Refusal> {
-    let (user, refuse) = (geteuid().as_raw(), |reason: String| Err(Refusal(reason)));
-    let metadata = fs::metadata(path).map_err(|error| Refusal(error.to_string()))?;
+/// Who could put files there.
+pub fn check(path: &Path) -> Result<(), String> {
+    let user = geteuid().as_raw();
+    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_dir() {
-        return refuse("it is not a directory".into());
+        return Err("it is not a directory".into());
     }
     if metadata.uid() != user {
-        return refuse(format!("it belongs to user {}, who could put any kernel there", metadata.uid()));
+        return Err(format!("it belongs to user {}, who could put any kernel there", metadata.uid()));
     }
     for above in path.ancestors().skip(1) {
-        let metadata = fs::metadata(above).map_err(|error| Refusal(format!("{}: {error}", above.display())))?;
+        let metadata = fs::metadata(above).map_err(|error| format!("{}: {error}", above.display()))?;
         let (sticky, others_write) = (metadata.mode() & 0o1000 != 0, metadata.mode() & 0o002 != 0);
         if metadata.uid() != user && metadata.uid() != 0 {
-            return refuse(format!("{} belongs to user {}, who could replace it", above.display(), metadata.uid()));
+            return Err(format!("{} belongs to user {}, who could replace it", above.display(), metadata.uid()));
         }
         if metadata.uid() != user && others_write && !sticky {
-            return refuse(format!("everybody may write to {}, and so replace it", above.display()));
+            return Err(format!("everybody may write to {}, and so replace it", above.display()));
         }
     }
     Ok(())
@@ -95,14 +91,14 @@ mod tests {
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(check(&own), Ok(()));
         fs::write(own.join("file"), "").unwrap();
-        assert_eq!(check(&own.join("file")), Err(Refusal("it is not a directory".into())));
+        assert_eq!(check(&own.join("file")), Err("it is not a directory".into()));
         if geteuid().is_root() {
             std::os::unix::fs::chown(&own, Some(1), None).unwrap();
-            assert!(check(&own).unwrap_err().0.contains("belongs to user 1"));
+            assert!(check(&own).unwrap_err().contains("belongs to user 1"));
             fs::create_dir(own.join("inner")).unwrap();
-            assert!(check(&own.join("inner")).unwrap_err().0.contains("could replace it"));
+            assert!(check(&own.join("inner")).unwrap_err().contains("could replace it"));
         } else {
-            assert!(check(Path::new("/usr")).unwrap_err().0.contains("belongs to user 0"));
+            assert!(check(Path::new("/usr")).unwrap_err().contains("belongs to user 0"));
         }
     }
 }

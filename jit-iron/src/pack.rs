@@ -10,11 +10,11 @@
 //! `ggml-hsa-gen-kernels --embed` writes `<directory>/<arch>.pack`; a build with `GGML_HSA_EMBED_KERNELS=<directory>` includes
 //! them. The index is read when the library starts, kernels when they are asked for.
 
-use crate::cache::same_kernel;
-use crate::kernel_files::{KernelFiles, check_arguments, kernel_stem};
+use crate::kernel_files::{KernelFiles, assemble};
 use crate::manifest::Manifest;
+use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::{Node, Operation, Tensor};
+use aie_ops::Tensor;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -128,41 +128,32 @@ impl KernelPack {
         self.kernels.values().map(|place| &self.data[place.pdi.clone()])
     }
 
-    /// The kernel `name` of a normalised node, if it is in the pack and was made for this node.
+    /// The kernel, if it is in the pack and was made for this node.
     ///
     /// # Errors
     /// [`PackError::Damaged`] when it is no kernel for the generation.
-    pub fn load(
-        &self,
-        op: &dyn Operation,
-        name: &str,
-        node: &Node,
-        arch: &Arch,
-    ) -> Result<Option<KernelArtifact>, PackError> {
+    pub fn load(&self, wanted: &Wanted<'_>) -> Result<Option<KernelArtifact>, PackError> {
+        let Wanted { node, arch, name, .. } = wanted;
         if arch.name != self.arch {
             return Ok(None);
         }
-        let Some(place) = self.kernels.get(&kernel_stem(op, node, name)).or_else(|| self.kernels.get(name)) else {
+        let Some(place) = self.kernels.get(&wanted.stem()).or_else(|| self.kernels.get(name)) else {
             return Ok(None);
         };
         // Without a manifest a name does not tell the strides of a source that shares memory.
         let same = match &place.manifest {
-            Some(manifest) => same_kernel(op, &manifest.node, node),
+            Some(manifest) => wanted.is_of(&manifest.node),
             None => !node.inputs().any(Tensor::shares_memory),
         };
         if !same {
             return Ok(None);
         }
-        let bytes = |range: &Range<usize>| self.data[range.clone()].to_vec();
+        let bytes = |range: &Range<usize>| self.data[range.clone()].into();
         let (pdi, instructions) = (bytes(&place.pdi), bytes(&place.instructions));
-        let damaged = |reason: String| PackError::Damaged { name: self.arch.clone(), reason };
-        let artifact = KernelArtifact::new(name, self.arch.as_str(), arch.dev_gen, pdi, instructions);
-        let artifact = artifact.map_err(|error| damaged(error.to_string()))?;
-        if let Some(Err(reason)) = place.manifest.as_ref().map(|manifest| manifest.check(&artifact)) {
-            return Err(damaged(format!("{name}: {reason}")));
-        }
-        check_arguments(&artifact, node).map_err(|reason| damaged(format!("{name} {reason}")))?;
-        Ok(Some(artifact))
+        let artifact = assemble(name, arch, pdi, instructions, place.manifest.as_ref(), Some(node));
+        artifact
+            .map(Some)
+            .map_err(|(_, reason)| PackError::Damaged { name: self.arch.clone(), reason: format!("{name}: {reason}") })
     }
 }
 
@@ -172,7 +163,8 @@ impl KernelPack {
 /// # Errors
 /// [`PackError::Folder`]: a kernel cannot be read or is not valid, or they are too large for one pack.
 pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
-    let refuse = |path: &Path, reason: String| PackError::Folder { path: path.into(), reason };
+    let fault = |(path, reason)| PackError::Folder { path, reason };
+    let refuse = |path: &Path, reason: String| fault((path.into(), reason));
     let entries = fs::read_dir(folder).map_err(|error| refuse(folder, error.to_string()))?;
     let mut stems = Vec::new();
     for entry in entries {
@@ -186,17 +178,14 @@ pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
     let (mut data, mut kernels) = (Vec::new(), Vec::new());
     for stem in stems {
         let files = KernelFiles::new(folder, stem.as_str());
-        let content = files.read(FILE_LIMIT).map_err(|(path, reason)| refuse(&path, reason))?;
+        let content = files.read(FILE_LIMIT).map_err(fault)?;
         let Some(content) = content else { continue };
         let Some(instructions) = content.instructions else {
             return Err(refuse(&files.instructions(), "it is not there, but its PDI is".into()));
         };
-        let artifact = files.artifact(&stem, arch, content.pdi, instructions);
-        let artifact = artifact.map_err(|(path, error)| refuse(&path, error.to_string()))?;
         let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
-        if let Some(Err(reason)) = manifest.as_ref().map(|manifest| manifest.check(&artifact)) {
-            return Err(refuse(&files.pdi(), reason));
-        }
+        let artifact = assemble(&stem, arch, content.pdi, instructions, manifest.as_ref(), None);
+        let artifact = artifact.map_err(|wrong| fault(files.fault(wrong)))?;
         let mut add = |bytes: &[u8]| {
             let place = u32::try_from(data.len()).ok().zip(u32::try_from(bytes.len()).ok());
             data.extend_from_slice(bytes);
@@ -235,17 +224,16 @@ mod tests {
         let pack = KernelPack::open("test", bytes).unwrap();
         assert_eq!((count, pack.len(), pack.arch(), pack.is_empty()), (2, 2, "aie2p", false));
         for elements in [64, 32] {
-            let (op, node) = sum(elements);
-            let name = aie_ops::name::kernel_name(op, &node);
-            let artifact = pack.load(op, &name, &node, &arch("aie2p")).unwrap().unwrap();
-            assert_eq!(artifact.name(), name);
-            assert!(pack.load(op, &name, &node, &arch("aie2")).unwrap().is_none());
+            let ((op, node), wide, narrow) = (sum(elements), arch("aie2p"), arch("aie2"));
+            let wanted = Wanted::of(op, &node, &wide);
+            assert_eq!(pack.load(&wanted).unwrap().unwrap().name(), wanted.name);
+            assert!(pack.load(&Wanted::of(op, &node, &narrow)).unwrap().is_none());
         }
-        let (op, mut node) = sum(64);
-        assert!(pack.load(op, "add-65f32-65f32-65f32", &node, &arch("aie2p")).unwrap().is_none());
+        let ((op, mut node), arch) = (sum(64), arch("aie2p"));
+        assert!(pack.load(&Wanted::of(op, &sum(65).1, &arch)).unwrap().is_none());
         // The manifest tells parameters that this name would not.
         node.params.0[0] = 1;
-        assert!(pack.load(op, "add-64f32-64f32-64f32", &node, &arch("aie2p")).unwrap().is_none());
+        assert!(pack.load(&Wanted::of(op, &node, &arch)).unwrap().is_none());
     }
 
     #[test]
@@ -253,8 +241,8 @@ mod tests {
         let root = folder();
         let (bytes, _) = pack(&root.path().join("aie2p"), &arch("aie2p")).unwrap();
         let ((op, node), arch) = (sum(64), arch("aie2p"));
-        let good = KernelPack::open("test", bytes.clone()).unwrap();
-        let good = good.load(op, "add-64f32-64f32-64f32", &node, &arch).unwrap().unwrap();
+        let wanted = Wanted::of(op, &node, &arch);
+        let good = KernelPack::open("test", bytes.clone()).unwrap().load(&wanted).unwrap().unwrap();
         for length in 0..bytes.len() {
             KernelPack::open("test", bytes[..length].to_vec()).unwrap_err();
         }
@@ -262,7 +250,7 @@ mod tests {
             let mut changed = bytes.clone();
             changed[position] ^= 0x20;
             let Ok(pack) = KernelPack::open("test", changed) else { continue };
-            if let Ok(Some(artifact)) = pack.load(op, "add-64f32-64f32-64f32", &node, &arch) {
+            if let Ok(Some(artifact)) = pack.load(&wanted) {
                 assert_eq!(artifact.identity(), good.identity(), "byte {position}");
             }
         }

@@ -4,7 +4,7 @@
 //! error, because another one in its place would hide the damage; in the cache it is moved away and made again. A kernel that
 //! is whole but was made for other tensors ([`aie_ops::fit`]), or is none for the device, is passed over: the search goes on.
 
-use crate::cache::{Found, KernelCache, Wanted, Way, origin};
+use crate::cache::{Found, KernelCache, Way};
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::counters::StoreCounters;
 use crate::directory::{DirectoryError, KernelDirectory};
@@ -12,6 +12,7 @@ use crate::jit_policy::JitPolicy;
 use crate::kernel_files::KernelFiles;
 use crate::pack::KernelPack;
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_PYTHON, GGML_HSA_KERNEL_DIR};
+use crate::wanted::Wanted;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Arch, KernelArtifact};
@@ -90,7 +91,7 @@ pub(crate) struct Sources {
 }
 
 /// A kernel and the name of its source.
-type FoundIn = (KernelArtifact, &'static str);
+pub(crate) type FoundIn = (KernelArtifact, &'static str);
 
 impl Sources {
     /// Names of sources, for statistics.
@@ -112,7 +113,7 @@ impl Sources {
         } else {
             self.compile(wanted, &mut tried)
         };
-        let (name, arch) = (wanted.name.to_owned(), wanted.arch.name.clone());
+        let (name, arch) = (wanted.name.clone(), wanted.arch.name.clone());
         // Compilers that share a folder say the same.
         tried.dedup();
         found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
@@ -135,7 +136,7 @@ impl Sources {
 
     fn search_embedded(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<KernelArtifact> {
         for pack in &self.embedded {
-            match pack.load(wanted.op, wanted.name, wanted.node, wanted.arch) {
+            match pack.load(wanted) {
                 Ok(Some(artifact)) if self.fits(&artifact, wanted, &"the library", tried) => {
                     self.counters.lock().embedded += 1;
                     return Some(artifact);
@@ -159,7 +160,7 @@ impl Sources {
             tried.push(format!("no kernel directory ({GGML_HSA_KERNEL_DIR} is not set)"));
             return Ok(None);
         };
-        let found = directory.load(wanted.op, wanted.name, wanted.node, wanted.arch)?;
+        let found = directory.load(wanted)?;
         let place = directory.path().join(&wanted.arch.name);
         let Some(artifact) = found else {
             tried.push(format!("not in {}", place.display()));
@@ -180,7 +181,7 @@ impl Sources {
         };
         for compiler in &self.compilers {
             let files = cache.files(&**compiler, wanted);
-            match cache.look(&files, wanted, Some(&origin(&**compiler, wanted))) {
+            match cache.look(&files, wanted, Some(&wanted.origin(&**compiler))) {
                 Found::Kernel(artifact) => {
                     // The cache has compared it with the tensors.
                     if self.is_for_device(&artifact, tried) {

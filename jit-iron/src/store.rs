@@ -1,17 +1,17 @@
 //! The store: one answer per kernel, remembered.
 
-use crate::background::Background;
-use crate::cache::{KernelCache, Wanted};
+use crate::cache::KernelCache;
 use crate::compiler::KernelCompiler;
 use crate::counters::StoreCounters;
 use crate::directory::KernelDirectory;
 use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
-use crate::sources::{Sources, StoreError};
+use crate::sources::{FoundIn, Sources, StoreError};
+use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
 use parking_lot::{Mutex, RwLock};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -49,7 +49,8 @@ struct Entry {
 #[derive(Debug)]
 pub struct KernelStore {
     shared: Arc<Shared>,
-    background: Option<Background>,
+    /// Where kernels are compiled in the background.
+    background: Option<ThreadPool>,
     entries: RwLock<HashMap<String, HashMap<Node, Arc<Entry>>>>,
 }
 
@@ -119,7 +120,7 @@ impl KernelStoreBuilder {
     pub fn build(self) -> Result<KernelStore, StoreError> {
         let directory = self.directory.map(KernelDirectory::open).transpose()?;
         let sources = Sources { directory, ..self.sources };
-        let background = (sources.policy == JitPolicy::Background).then(|| Background::new(self.threads.unwrap_or(2)));
+        let background = (sources.policy == JitPolicy::Background).then(|| pool(self.threads.unwrap_or(2))).flatten();
         let shared = Shared { sources, missed: Mutex::default(), arrivals: AtomicU64::new(0) };
         Ok(KernelStore { shared: Arc::new(shared), background, entries: RwLock::default() })
     }
@@ -160,24 +161,26 @@ impl KernelStore {
     /// Looks for the kernel where it can be had at once, and has it compiled elsewhere.
     fn get_in(
         &self,
-        background: &Background,
+        background: &ThreadPool,
         entry: Arc<Entry>,
         op: &dyn Operation,
         node: &Node,
         arch: &Arch,
     ) -> Result<KernelArtifact, StoreError> {
-        let name = kernel_name(op, node);
-        let pending = StoreError::Pending { name: name.clone(), arch: arch.name.clone() };
+        let wanted = Wanted::of(op, node, arch);
+        let pending = StoreError::Pending { name: wanted.name.clone(), arch: arch.name.clone() };
         if entry.requested.swap(true, Ordering::AcqRel) {
             return Err(pending);
         }
-        if let Some(found) = self.shared.sources.find_ready(&Wanted { op, node, arch, name: &name }).transpose() {
-            return entry.answer.get_or_init(|| self.shared.take(&name, node, arch, found)).clone();
+        if let Some(found) = self.shared.sources.find_ready(&wanted).transpose() {
+            return entry.answer.get_or_init(|| self.shared.take(wanted, found)).clone();
         }
         // Operations live in the table, for ever; the one at hand may not.
         let Some(op) = aie_ops::table::lookup(op.name()) else { return self.shared.find(op, node, arch) };
-        let (shared, node, arch) = (Arc::clone(&self.shared), node.clone(), arch.clone());
-        background.run(move || {
+        let (shared, node, arch) = (Arc::downgrade(&self.shared), node.clone(), arch.clone());
+        background.spawn_fifo(move || {
+            // What has not begun when the store is dropped is left out.
+            let Some(shared) = shared.upgrade() else { return };
             entry.answer.get_or_init(|| shared.find(op, &node, &arch));
             shared.arrivals.fetch_add(1, Ordering::AcqRel);
         });
@@ -246,22 +249,25 @@ impl KernelStore {
     }
 }
 
+/// Threads to compile in, at least one. A compilation that panics costs its kernel only. Without threads, whoever asks compiles.
+fn pool(threads: usize) -> Option<ThreadPool> {
+    let builder = ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|_| "ggml-hsa-jit".into());
+    let builder = builder.panic_handler(|_| {
+        tracing::error!("a compilation in the background panicked; its kernel stays missing");
+    });
+    builder.build().inspect_err(|error| tracing::warn!("no thread to compile in: {error}; compiling here")).ok()
+}
+
 impl Shared {
     /// Asks every source.
     fn find(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Answer {
-        let name = kernel_name(op, node);
-        let found = self.sources.find(&Wanted { op, node, arch, name: &name });
-        self.take(&name, node, arch, found)
+        let wanted = Wanted::of(op, node, arch);
+        let found = self.sources.find(&wanted);
+        self.take(wanted, found)
     }
 
     /// Makes an answer of what the sources said, and notes what a pregeneration would have to make.
-    fn take(
-        &self,
-        name: &str,
-        node: &Node,
-        arch: &Arch,
-        found: Result<(KernelArtifact, &'static str), StoreError>,
-    ) -> Answer {
+    fn take(&self, wanted: Wanted<'_>, found: Result<FoundIn, StoreError>) -> Answer {
         let reason = match &found {
             Ok((_, Sources::EMBEDDED | Sources::DIRECTORY)) => None,
             Ok((_, from)) => Some((*from).to_owned()),
@@ -272,7 +278,7 @@ impl Shared {
             }
         };
         if let Some(reason) = reason {
-            let (arch, kernel, node) = (arch.name.clone(), name.to_owned(), node.clone());
+            let (arch, kernel, node) = (wanted.arch.name.clone(), wanted.name, wanted.node.clone());
             self.missed.lock().push(Missed { arch, kernel, node, reason });
         }
         found.map(|(artifact, _)| artifact)
@@ -324,19 +330,6 @@ mod tests {
         let different = store.get(op, &other, &arch("aie2")).unwrap();
         assert_ne!(narrow.digest(), different.digest());
         assert_eq!(store.counters().compiled, 3);
-    }
-
-    #[test]
-    fn the_directory_comes_before_the_compiler() {
-        let root = tempfile::tempdir().unwrap();
-        let (op, node) = sum(64);
-        put(root.path(), op, &node, &arch("aie2p"));
-        let builder = KernelStore::builder().kernel_directory(root.path()).compiler(Arc::new(ReferenceCompiler));
-        let store = builder.build().unwrap();
-        store.get(op, &node, &arch("aie2p")).unwrap();
-        store.get(op, &sum(32).1, &arch("aie2p")).unwrap();
-        let expected = StoreCounters { directory: 1, compiled: 1, ..StoreCounters::default() };
-        assert_eq!(store.counters(), expected);
     }
 
     #[test]
@@ -453,15 +446,31 @@ mod tests {
             let error = store.get(op, &sum(elements).1, &arch).unwrap_err();
             assert!(matches!(error, StoreError::Pending { .. }), "{error}");
         }
-        let start = Instant::now();
-        while store.arrivals() < 2 {
-            assert!(start.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for(&store, 2);
         store.get(op, &node, &arch).unwrap();
         let error = store.get(op, &sum(13).1, &arch).unwrap_err();
         assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
         assert_eq!(compiler.calls.load(SeqCst), 2);
+    }
+
+    fn wait_for(store: &KernelStore, arrivals: u64) {
+        let start = Instant::now();
+        while store.arrivals() < arrivals {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn in_the_background_kernels_are_compiled_side_by_side_and_a_panic_costs_one() {
+        let compiler = Arc::new(Double { panics_for: Some(13), together: Barrier::new(3), ..Double::new("1") });
+        let builder = KernelStore::builder().compiler(Arc::clone(&compiler) as _).policy(JitPolicy::Background);
+        let store = builder.background_threads(3).build().unwrap();
+        for elements in [13, 16, 32, 48, 64, 80, 96] {
+            store.get(sum(elements).0, &sum(elements).1, &arch("aie2p")).unwrap_err();
+        }
+        wait_for(&store, 6);
+        assert_eq!((compiler.calls.load(SeqCst), compiler.most.load(SeqCst)), (7, 3));
     }
 
     #[test]

@@ -3,11 +3,10 @@
 mod rig;
 
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_jit_iron::cache::{Found, Wanted};
+use aie_jit_iron::cache::Found;
 use aie_jit_iron::kernel_files::KernelFiles;
 use aie_jit_iron::manifest::{Manifest, Origin};
-use aie_jit_iron::{KernelCache, KernelCompiler, KernelDirectory, ReferenceCompiler};
-use aie_ops::name::kernel_name;
+use aie_jit_iron::{KernelCache, KernelCompiler, KernelDirectory, ReferenceCompiler, Wanted};
 use aie_ops::{Node, Operation};
 use rig::{arch, sum};
 use std::fs;
@@ -21,7 +20,6 @@ struct Rig {
     directory: KernelDirectory,
     op: &'static dyn Operation,
     node: Node,
-    name: String,
     arch: Arc<Arch>,
     files: KernelFiles,
     artifact: KernelArtifact,
@@ -33,10 +31,9 @@ impl Rig {
         let cache = KernelCache::open(&root.path().join("cache")).unwrap();
         let directory = KernelDirectory::open(cache.root()).unwrap();
         let ((op, node), arch) = (sum(64), arch());
-        let name = kernel_name(op, &node);
         let artifact = ReferenceCompiler.compile(op, &node, &arch).unwrap();
-        let files = KernelFiles::new(cache.root().join("aie2p"), name.as_str());
-        let rig = Self { _root: root, cache, directory, op, node, name, arch, files, artifact };
+        let files = KernelFiles::new(cache.root().join("aie2p"), artifact.name());
+        let rig = Self { _root: root, cache, directory, op, node, arch, files, artifact };
         rig.files.publish(&rig.artifact, &rig.manifest(&rig.artifact, &rig.node)).unwrap();
         rig
     }
@@ -46,10 +43,13 @@ impl Rig {
         Manifest::new(artifact, node, origin, Duration::ZERO)
     }
 
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted::of(self.op, &self.node, &self.arch)
+    }
+
     /// Whether the cache serves the kernel now. If it does, it is the right one.
     fn served(&self) -> bool {
-        let wanted = Wanted { op: self.op, node: &self.node, arch: &self.arch, name: &self.name };
-        match self.cache.look(&self.files, &wanted, None) {
+        match self.cache.look(&self.files, &self.wanted(), None) {
             Found::Kernel(artifact) => {
                 assert_eq!(artifact.identity(), self.artifact.identity(), "a changed kernel was served");
                 true
@@ -60,7 +60,7 @@ impl Rig {
 
     /// Whether the same files serve as a user's directory. Without a manifest a change may go unnoticed there.
     fn served_by_directory(&self) -> bool {
-        self.directory.load(self.op, &self.name, &self.node, &self.arch).is_ok_and(|found| found.is_some())
+        self.directory.load(&self.wanted()).is_ok_and(|found| found.is_some())
     }
 
     fn changed(&self, path: &PathBuf, bytes: &[u8]) -> bool {
@@ -111,11 +111,8 @@ fn every_length() {
 #[test]
 fn random_damage() {
     let rig = Rig::new();
-    let mut state = 7u64;
-    let mut random = |limit: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % limit
-    };
+    let mut generator = fastrand::Rng::with_seed(7);
+    let mut random = |limit: usize| generator.usize(..limit);
     let paths = rig.files.all();
     let whole: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).unwrap()).collect();
     for _ in 0..5_000 {

@@ -4,8 +4,8 @@
 
 use aie_hal::ArchRegistry;
 use aie_jit_iron::settings::GGML_HSA_F16;
-use aie_jit_iron::{KernelDirectory, KernelPack};
-use aie_ops::{DataType, Node, OpParams, Tensor, name::kernel_name, table};
+use aie_jit_iron::{KernelDirectory, KernelPack, Wanted};
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rstest::rstest;
@@ -108,7 +108,7 @@ fn the_example_of_the_cpp_tool_end_to_end() {
     let folder = rig.root.path().join("out/aie2");
     for (exported, looked_for) in FOUR {
         assert!(stderr(&output).contains(&format!("made aie2/{exported}: ")), "{output:?}");
-        for end in [".pdi", "_insts.bin"] {
+        for end in [".pdi", "_insts.bin", ".json"] {
             assert!(fs::symlink_metadata(folder.join(format!("{exported}{end}"))).unwrap().is_file());
             let link = fs::read_link(folder.join(format!("{looked_for}{end}"))).unwrap();
             assert_eq!(link, Path::new(&format!("{exported}{end}")));
@@ -127,8 +127,8 @@ fn the_example_of_the_cpp_tool_end_to_end() {
     ] {
         let (op, tensor) = (table::lookup(op).unwrap(), Tensor::contiguous(dtype, [elements, 1, 1, 1]));
         let node = Node::new(op.name(), OpParams::default(), tensor, vec![Some(tensor); sources]);
-        let name = kernel_name(op, &node);
-        assert!(directory.load(op, &name, &node, &arch).unwrap().is_some(), "{name}");
+        let wanted = Wanted::of(op, &node, &arch);
+        assert!(directory.load(&wanted).unwrap().is_some(), "{}", wanted.name);
     }
 }
 

@@ -6,10 +6,10 @@ mod rig;
 
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::{Arch, KernelArtifact};
-use aie_jit_iron::cache::{Found, Wanted};
+use aie_jit_iron::cache::Found;
 use aie_jit_iron::kernel_files::{KernelFiles, UNFINISHED};
 use aie_jit_iron::manifest::Manifest;
-use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, KernelStore, ReferenceCompiler};
+use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, KernelStore, ReferenceCompiler, Wanted};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
 use rig::{arch, sum};
@@ -181,30 +181,20 @@ fn eight_processes_share_sixty_four_compilations() {
     assert_eq!(names.collect::<BTreeSet<_>>().len(), 3 * 64, "something was left behind");
 }
 
-/// Numbers that look random and are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// Everything that counts as a kernel is one.
 fn nothing_corrupt(root: &Path, kernels: usize) {
     let (cache, arch) = (KernelCache::open(&root.join("cache")).unwrap(), arch());
     for index in 0..kernels {
         let (op, node) = kernel(index);
-        let name = kernel_name(op, &node);
-        let files = KernelFiles::new(cache.root().join("aie2p"), name.as_str());
-        match cache.look(&files, &Wanted { op, node: &node, arch: &arch, name: &name }, None) {
+        let wanted = Wanted::of(op, &node, &arch);
+        let files = KernelFiles::new(cache.root().join("aie2p"), wanted.stem());
+        match cache.look(&files, &wanted, None) {
             Found::Kernel(artifact) => {
                 let expected = ReferenceCompiler.compile(op, &node, &arch).unwrap();
                 assert_eq!(artifact.identity(), expected.identity());
             }
             Found::Absent => {}
-            other => panic!("{name}: {other:?}"),
+            other => panic!("{}: {other:?}", wanted.name),
         }
     }
 }
@@ -214,12 +204,12 @@ fn killed_processes_leave_a_store_that_heals() {
     const ROUNDS: usize = 200;
     const KERNELS: usize = 12;
     let root = tempfile::tempdir().unwrap();
-    let mut random = Random(20_261_121);
+    let mut random = fastrand::Rng::with_seed(20_261_121);
     let mut killed = 0;
     for round in 0..ROUNDS {
         let before = compiled(root.path());
         let mut children: Vec<_> = (0..3)
-            .map(|_| user(root.path(), &round.to_string(), KERNELS, 1, random.below(12) as usize))
+            .map(|_| user(root.path(), &round.to_string(), KERNELS, 1, random.usize(..12)))
             .map(|mut command| command.env(ENDLESS, "1").spawn().unwrap())
             .collect();
         // However long a process takes to start on this machine, the kills come when there is work.
@@ -229,7 +219,7 @@ fn killed_processes_leave_a_store_that_heals() {
             std::thread::sleep(Duration::from_micros(200));
         }
         for child in &mut children {
-            std::thread::sleep(Duration::from_micros(random.below(12_000)));
+            std::thread::sleep(Duration::from_micros(random.u64(..12_000)));
             child.kill().unwrap();
         }
         for child in &mut children {

@@ -327,7 +327,7 @@ fn children_of_a_command_that_is_not_swept_end_with_the_worker() {
 #[case::the_folder_itself("done_with . a", "\".\" is not the name of a file")]
 #[case::more_arguments(
     "cp \"$input\"/* \"$work\" 2>/dev/null; done_with good.pdi four_insts.bin",
-    "the kernel uses 4 arguments, the operation has 3"
+    "it uses 4 arguments, the operation has 3"
 )]
 #[case::other_shapes(
     "cp \"$input\"/* \"$work\" 2>/dev/null; done_with good.pdi small_insts.bin",

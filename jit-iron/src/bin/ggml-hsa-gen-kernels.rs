@@ -193,7 +193,7 @@ fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Ref
     let (mut names, mut problems) = (NameTable::default(), Vec::new());
     if let Some(path) = &arguments.config {
         match configuration::load(path, &rules) {
-            Ok(validated) => names = validated.into(),
+            Ok(found) => names = found,
             Err(found) => problems = found,
         }
     }

@@ -19,7 +19,7 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_QUOTED: usize = 160;
 
 /// A place in a JSON file. Displayed as `file:line:column: path`, which editors turn into a link.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// The file, as the user named it.
     pub file: Arc<str>,
@@ -42,7 +42,7 @@ pub struct Position {
 impl Place {
     /// The file as a whole.
     pub fn file(file: impl Into<Arc<str>>) -> Self {
-        Self { file: file.into(), position: None, path: String::new() }
+        Self { file: file.into(), ..Self::default() }
     }
 }
 

@@ -23,7 +23,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file. Never empty.
-pub fn load(path: &Path, rules: &Rules<'_>) -> Result<Validated, Vec<Problem>> {
+pub fn load(path: &Path, rules: &Rules<'_>) -> Result<NameTable, Vec<Problem>> {
     parse(&Document::read(path).map_err(|problem| vec![problem])?, rules)
 }
 

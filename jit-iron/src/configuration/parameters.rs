@@ -71,13 +71,10 @@ fn hexadecimal(value: &Value<'_>) -> Result<OpParams, Problem> {
         return Err(value.problem(message));
     }
     let mut params = OpParams::default();
-    for (word, digits) in params.0.iter_mut().zip(text.as_bytes().chunks_exact(8)) {
-        let mut bytes = [0; 4];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let nibble = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default() as u8;
-            *byte = nibble(pair[0]) << 4 | nibble(pair[1]);
-        }
-        *word = i32::from_le_bytes(bytes);
+    for (index, word) in params.0.iter_mut().enumerate() {
+        // Digits, as was checked; the first byte is the lowest.
+        let digits = u32::from_str_radix(&text[8 * index..][..8], 16).unwrap_or_default();
+        *word = digits.swap_bytes().cast_signed();
     }
     Ok(params)
 }

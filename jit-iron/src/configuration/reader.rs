@@ -5,7 +5,7 @@
 use super::document::{Document, Member, Problem, Value, quoted};
 use super::nearest::{possible, suggestion};
 use super::parameters::parse_parameters;
-use super::request::{KernelRequest, NameTable, Validated, check};
+use super::request::{KernelRequest, NameTable, check};
 use super::tensor_text;
 use crate::kernel_source::KernelSource;
 use aie_hal::{Arch, ArchRegistry};
@@ -16,9 +16,9 @@ use std::sync::Arc;
 /// Keys of the whole file.
 const FILE_KEYS: [&str; 2] = ["kernels", "description"];
 /// Keys that every kernel must have, in the order in which the C++ tool asks for them.
-const REQUIRED: [&str; 5] = ["kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor"];
+pub(super) const REQUIRED: [&str; 5] = ["kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor"];
 /// Keys that a kernel may have.
-const OPTIONAL: [&str; 3] = ["exported_name", "op_params", "description"];
+pub(super) const OPTIONAL: [&str; 3] = ["exported_name", "op_params", "description"];
 
 /// Longest name of a kernel's files in bytes: file systems allow 255, and the endings `_insts.bin` and those of temporary files
 /// are added.
@@ -39,7 +39,7 @@ pub struct Rules<'a> {
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file. Never empty.
-pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<Validated, Vec<Problem>> {
+pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<NameTable, Vec<Problem>> {
     let mut reader = Reader { rules, problems: Vec::new() };
     let mut names = NameTable::default();
     for kernel in reader.file(document).unwrap_or_default() {
@@ -47,7 +47,7 @@ pub fn parse(document: &Document, rules: &Rules<'_>) -> Result<Validated, Vec<Pr
         reader.keep(added);
     }
     if reader.problems.is_empty() {
-        return Ok(names.finish());
+        return Ok(names);
     }
     reader.problems.sort_by_key(|problem| problem.place.position);
     Err(reader.problems)
@@ -282,6 +282,7 @@ fn check_exported_name(name: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Validated;
     use aie_ops::DataType;
     use rstest::rstest;
 
@@ -289,7 +290,7 @@ mod tests {
         let arches = ArchRegistry::builtin();
         let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None };
         let read = parse(&Document::new("c.json", text), &rules);
-        read.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+        read.map(NameTable::finish).map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 
     fn problems(text: &str) -> Vec<String> {

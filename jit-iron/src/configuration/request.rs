@@ -10,10 +10,8 @@
 
 use super::document::{Place, Problem, quoted};
 use super::tensor_text::describe;
-use crate::cache::same_kernel;
-use crate::kernel_files::kernel_stem;
+use crate::wanted::{Wanted, same_kernel};
 use aie_hal::Arch;
-use aie_ops::name::kernel_name;
 use aie_ops::normalise::normalise;
 use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, table};
 use std::collections::HashMap;
@@ -48,8 +46,8 @@ impl KernelRequest {
 
     /// The kernel of a normalised node that is fit to be made, under the name that is looked for.
     pub(super) fn new(place: Place, op: &'static dyn Operation, node: Node, arch: Arc<Arch>) -> Self {
-        let name = kernel_name(op, &node);
-        let stem = kernel_stem(op, &node, &name);
+        let wanted = Wanted::of(op, &node, &arch);
+        let (stem, name) = (wanted.stem(), wanted.name);
         Self { place, op, node, arch, name, exported_name: stem.clone(), stem }
     }
 }
@@ -198,20 +196,6 @@ impl NameTable {
 
     fn find(&self, names: &HashMap<(String, String), usize>, name: &(String, String)) -> Option<&KernelRequest> {
         names.get(name).and_then(|index| self.result.kernels.get(*index))
-    }
-}
-
-impl From<Validated> for NameTable {
-    /// Continues with the kernels of a configuration.
-    fn from(validated: Validated) -> Self {
-        let mut names = Self::default();
-        names.result.notes = validated.notes;
-        for kernel in validated.kernels {
-            if let Err(problem) = names.add(kernel) {
-                names.note(problem);
-            }
-        }
-        names
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whole configurations: what operations make of entries, the installed examples, and random texts.
 
+use super::reader::{OPTIONAL, REQUIRED};
 use super::request::check;
 use super::*;
 use aie_hal::ArchRegistry;
@@ -25,7 +26,7 @@ fn run_with(kernels: &[String], f16: F16Policy, folder: Option<&Path>) -> Result
     let document = Document::new("c.json", format!("{{\"kernels\": [\n{}\n]}}", kernels.join(",\n")));
     let arches = ArchRegistry::builtin();
     let result = parse(&document, &Rules { arches: &arches, f16, kernels_dir: folder });
-    result.map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    result.map(NameTable::finish).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
 fn run(kernels: &[String]) -> Result<Validated, Vec<String>> {
@@ -227,7 +228,7 @@ fn the_examples_are_valid(#[case] file: &str, #[case] kernels: usize, #[case] ge
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kernels").join(file);
     let arches = ArchRegistry::builtin();
     for f16 in [F16Policy::F32, F16Policy::Bf16] {
-        let found = load(&path, &Rules { arches: &arches, f16, kernels_dir: None }).unwrap();
+        let found = load(&path, &Rules { arches: &arches, f16, kernels_dir: None }).unwrap().finish();
         assert_eq!(found.notes, []);
         assert_eq!(found.kernels.len(), kernels);
         let names: BTreeSet<_> = found.kernels.iter().map(|kernel| kernel.arch.name.as_str()).collect();
@@ -235,56 +236,17 @@ fn the_examples_are_valid(#[case] file: &str, #[case] kernels: usize, #[case] ge
     }
 }
 
-/// xorshift64*: enough for making up texts, and the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
-
-    fn one_of<'a>(&mut self, pieces: &[&'a str]) -> &'a str {
-        pieces[self.below(pieces.len())]
-    }
-}
-
-const PIECES: &[&str] = &[
-    "(",
-    ")",
-    ",",
-    "/",
-    " ",
-    "1",
-    "0",
-    "8",
-    "64",
-    "-1",
-    "4294967296",
-    "18446744073709551616",
-    "f32",
-    "f16",
-    "q4_0",
-    "bf16",
-    "x",
-    "\u{e4}",
-    "\n",
-    "\t",
-    "(8,1,1,1)",
-    "(64,2,1,1)/q4_0/(1,64,128,128)",
-    "/f32",
-    "()",
-];
+const PIECES: &str = "( ) , / 1 0 8 64 -1 4294967296 18446744073709551616 f32 f16 q4_0 bf16 x \u{e4} (8,1,1,1) \
+    (64,2,1,1)/q4_0/(1,64,128,128) /f32 ()";
 
 /// What is accepted is a tensor that makes sense, whose text gives it back.
 #[test]
 fn random_tensor_texts_never_panic() {
-    let mut random = Random(0x5eed_0001);
+    let mut random = fastrand::Rng::with_seed(0x5eed_0001);
+    let pieces: Vec<&str> = PIECES.split(' ').chain([" ", "\n", "\t"]).collect();
     let mut accepted = 0;
     for _ in 0..200_000 {
-        let text: String = (0..random.below(9)).map(|_| random.one_of(PIECES)).collect();
+        let text: String = (0..random.usize(..9)).map(|_| pieces[random.usize(..pieces.len())]).collect();
         match tensor_text::parse(&text) {
             Ok(tensor) => {
                 accepted += 1;
@@ -299,49 +261,19 @@ fn random_tensor_texts_never_panic() {
 
 #[test]
 fn random_configurations_never_panic() {
-    const VALUES: &[&str] = &[
-        "null",
-        "1",
-        "1.5",
-        "-3",
-        "[]",
-        "{}",
-        "true",
-        "\"\"",
-        "\"aie2\"",
-        "\"aie2p\"",
-        "\"ggml_op_add\"",
-        "\"binary_ops.py\"",
-        "\"(8,1,1,1)/f32\"",
-        "[\"(8,1,1,1)/f32\", \"(8,1,1,1)/f32\"]",
-        "[null]",
-        "[1, 1.0]",
-        "\"ggml_op_mul_mat\"",
-        "\"mul_mat.py\"",
-        "[\"(0,1,1,1)/f32\"]",
-        "\"(1048576,1048576,1048576,1)/i8\"",
-        "[\"(64,1,1,1)/q4_0\", null, \"(1,1,1,1)/i64\"]",
-        "\"a\"",
-    ];
-    const KEYS: &[&str] = &[
-        "kernel_name",
-        "kernel_source",
-        "arch",
-        "input_tensors",
-        "output_tensor",
-        "exported_name",
-        "op_params",
-        "description",
-        "x",
-    ];
+    const VALUES: &str = r#"null 1 1.5 -3 [] {} true "" "aie2" "aie2p" "ggml_op_add" "binary_ops.py" "(8,1,1,1)/f32"
+        ["(8,1,1,1)/f32","(8,1,1,1)/f32"] [null] [1,1.0] "ggml_op_mul_mat" "mul_mat.py" ["(0,1,1,1)/f32"]
+        "(1048576,1048576,1048576,1)/i8" ["(64,1,1,1)/q4_0",null,"(1,1,1,1)/i64"] "a""#;
+    let values: Vec<&str> = VALUES.split_whitespace().collect();
+    let keys: Vec<&str> = REQUIRED.into_iter().chain(OPTIONAL).chain(["x"]).collect();
     let arches = ArchRegistry::builtin();
     let rules = Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None };
-    let mut random = Random(0x5eed_0002);
+    let mut random = fastrand::Rng::with_seed(0x5eed_0002);
     for _ in 0..5_000 {
-        let kernels: Vec<String> = (0..random.below(4))
+        let kernels: Vec<String> = (0..random.usize(..4))
             .map(|_| {
-                let members = KEYS.iter().filter(|_| random.below(6) > 0).copied().collect::<Vec<_>>();
-                let member = |key: &str| format!("\"{key}\": {}", random.one_of(VALUES));
+                let members = keys.iter().filter(|_| random.usize(..6) > 0).copied().collect::<Vec<_>>();
+                let member = |key: &str| format!("\"{key}\": {}", values[random.usize(..values.len())]);
                 format!("{{{}}}", members.into_iter().map(member).collect::<Vec<_>>().join(", "))
             })
             .collect();

@@ -7,10 +7,11 @@
 
 use crate::configuration::{KernelRequest, Problem};
 use crate::directory;
-use crate::kernel_files::{KernelFiles, LONGEST, UNFINISHED, unfinished};
+use crate::kernel_files::{KernelFiles, UNFINISHED, unfinished};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
 use crate::pack::{self, pack};
+use crate::wanted::{LONGEST, Wanted};
 use aie_hal::{Arch, KernelArtifact};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -75,11 +76,6 @@ impl OutputDirectory {
         &self.path
     }
 
-    /// Where the kernels of a generation are.
-    pub fn folder(&self, arch: &str) -> PathBuf {
-        self.path.join(arch)
-    }
-
     /// Waits until nobody else makes this kernel.
     ///
     /// # Errors
@@ -88,28 +84,12 @@ impl OutputDirectory {
         self.locks.lock(&format!("{}/{}", kernel.arch.name, kernel.exported_name))
     }
 
-    /// Waits until nobody else makes a pack.
-    ///
-    /// # Errors
-    /// What the file system said.
-    pub fn lock_packs(&self) -> io::Result<Lock> {
-        self.locks.lock(pack::ENDING)
-    }
-
-    /// The kernel that is there, if it is whole and made from `origin`.
-    ///
-    /// # Errors
-    /// Why the kernel has to be made again; empty when there is none.
-    pub fn current(&self, kernel: &KernelRequest, origin: &Origin) -> Result<KernelArtifact, String> {
-        current(&self.folder(&kernel.arch.name), kernel, Some(origin))
-    }
-
     /// Writes a kernel. The caller holds its lock.
     ///
     /// # Errors
     /// What the file system said.
     pub fn write(&self, kernel: &KernelRequest, artifact: &KernelArtifact, manifest: &Manifest) -> Result<(), String> {
-        let files = KernelFiles::new(self.folder(&kernel.arch.name), kernel.exported_name.as_str());
+        let files = kernel.files(&self.path);
         let failed = |error: io::Error| format!("cannot write {}: {error}", files.pdi().display());
         files.publish(artifact, manifest).map_err(failed)
     }
@@ -119,21 +99,28 @@ impl OutputDirectory {
     /// # Errors
     /// What the file system said, or what is in the way.
     pub fn link(&self, kernel: &KernelRequest, names: &[String]) -> Result<(), String> {
-        let folder = self.folder(&kernel.arch.name);
+        let folder = self.path.join(&kernel.arch.name);
         names.iter().try_for_each(|name| make_links(&folder, name, &kernel.exported_name))
     }
 }
 
-/// The kernel in `folder`, if it is whole and was made from `origin` (`None`: from whatever).
+impl KernelRequest {
+    /// Where its files are in the output directory `output`.
+    fn files(&self, output: &Path) -> KernelFiles {
+        KernelFiles::new(output.join(&self.arch.name), self.exported_name.as_str())
+    }
+}
+
+/// The kernel in the output directory `output`, if it is whole and was made from `origin` (`None`: from whatever).
 ///
 /// # Errors
-/// Why not; empty when there is none.
+/// Why it has to be made again; empty when there is none.
 pub(super) fn current(
-    folder: &Path,
+    output: &Path,
     kernel: &KernelRequest,
     origin: Option<&Origin>,
 ) -> Result<KernelArtifact, String> {
-    let files = KernelFiles::new(folder, kernel.exported_name.as_str());
+    let files = kernel.files(output);
     if !files.pdi().exists() {
         return Err(String::new());
     }
@@ -146,7 +133,7 @@ pub(super) fn current(
     if let Some(difference) = origin.and_then(|origin| manifest.origin.difference(origin)) {
         return Err(again(&difference));
     }
-    let loaded = directory::load(&files, kernel.op, &kernel.name, &kernel.node, &kernel.arch);
+    let loaded = directory::load(&files, &Wanted::of(kernel.op, &kernel.node, &kernel.arch));
     match loaded.map_err(|error| again(&error))? {
         Some(artifact) => Ok(artifact),
         None => Err(again(&"the files are not those of this kernel")),
@@ -162,13 +149,14 @@ pub fn write_packs<'a>(
     output: &OutputDirectory,
     arches: impl IntoIterator<Item = &'a Arch>,
 ) -> Result<Vec<PathBuf>, String> {
-    let _lock = output.lock_packs().map_err(|error| format!("cannot lock the output directory: {error}"))?;
+    let _lock =
+        output.locks.lock(pack::ENDING).map_err(|error| format!("cannot lock the output directory: {error}"))?;
     let mut written = Vec::new();
     for arch in arches {
-        let (bytes, _) = pack(&output.folder(&arch.name), arch).map_err(|error| error.to_string())?;
-        let path = output.path().join(format!("{}.{}", arch.name, pack::ENDING));
+        let (bytes, _) = pack(&output.path.join(&arch.name), arch).map_err(|error| error.to_string())?;
+        let path = output.path.join(format!("{}.{}", arch.name, pack::ENDING));
         let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
-        let file = unfinished(output.path(), &bytes).map_err(failed)?;
+        let file = unfinished(&output.path, &bytes).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         written.push(path);
     }

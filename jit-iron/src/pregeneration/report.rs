@@ -7,7 +7,7 @@ use serde::Serialize;
 const VERSION: u32 = 1;
 
 /// What became of one kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// It was made.
@@ -19,11 +19,12 @@ pub enum Status {
     /// It was not asked for (`--arch`), or cannot be made (statistics); the report has the cause.
     Skipped,
     /// It would be made (`--dry-run`).
+    #[default]
     Planned,
 }
 
 /// One kernel's part of the report.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct KernelReport {
     /// Name of the files.
     pub name: String,
@@ -52,7 +53,7 @@ pub struct KernelReport {
 }
 
 /// All kernels of a run. Its JSON form is what `--json` prints.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     version: u32,
     /// Name of the compiler.
@@ -83,16 +84,11 @@ impl Report {
         let count = |wanted: &[Status]| kernels.iter().filter(|kernel| wanted.contains(&kernel.status)).count();
         Self {
             version: VERSION,
-            compiler: String::new(),
-            toolchain: String::new(),
-            output_dir: String::new(),
-            interrupted: false,
-            milliseconds: 0,
             generated: count(&[Status::Made, Status::Kept]),
             total: kernels.len() - count(&[Status::Skipped]),
-            packs: Vec::new(),
             notes,
             kernels,
+            ..Self::default()
         }
     }
 
@@ -120,19 +116,7 @@ mod tests {
     use super::*;
 
     fn kernel(status: Status, milliseconds: u64) -> KernelReport {
-        KernelReport {
-            name: format!("k{milliseconds}"),
-            kernel: "k".into(),
-            links: Vec::new(),
-            arch: "aie2".into(),
-            operation: "ADD".into(),
-            place: Place::file("c.json"),
-            status,
-            milliseconds,
-            bytes: 0,
-            cause: None,
-            output: String::new(),
-        }
+        KernelReport { place: Place::file("c.json"), status, milliseconds, ..KernelReport::default() }
     }
 
     #[test]

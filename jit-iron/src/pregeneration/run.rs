@@ -7,10 +7,11 @@
 use super::output::{self, Links, OutputDirectory, plan_links};
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
-use crate::cache::{Wanted, origin};
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::configuration::{KernelRequest, Validated};
 use crate::manifest::Manifest;
+use crate::wanted::Wanted;
+use aie_hal::KernelArtifact;
 use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;
@@ -161,14 +162,8 @@ pub fn plan(wanted: &Validated, output: Option<&Path>, options: &Options) -> Rep
         }
         let mut report = blank(kernel);
         report.links.clone_from(links);
-        let there = output.map(|output| output::current(&output.join(&kernel.arch.name), kernel, None));
-        match there {
-            Some(Ok(artifact)) if !options.force => {
-                report.status = Status::Kept;
-                report.bytes = artifact.pdi().len() + artifact.instructions().len();
-            }
-            Some(Err(cause)) if !cause.is_empty() => report.cause = Some(cause),
-            _ => {}
+        if let Some(output) = output {
+            report.found(output::current(output, kernel, None), options.force);
         }
         report
     };
@@ -200,16 +195,10 @@ impl Run<'_> {
 
     /// The caller holds the kernel's lock.
     fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
-        let wanted = Wanted { op: kernel.op, node: &kernel.node, arch: &kernel.arch, name: &kernel.name };
-        let origin = origin(self.compiler, &wanted);
-        match self.output.current(kernel, &origin) {
-            Ok(artifact) if !self.force => {
-                report.status = Status::Kept;
-                report.bytes = artifact.pdi().len() + artifact.instructions().len();
-                return Ok(());
-            }
-            Err(cause) if !cause.is_empty() => report.cause = Some(cause),
-            _ => {}
+        let origin = Wanted::of(kernel.op, &kernel.node, &kernel.arch).origin(self.compiler);
+        report.found(output::current(self.output.path(), kernel, Some(&origin)), self.force);
+        if report.status == Status::Kept {
+            return Ok(());
         }
         let start = Instant::now();
         let artifact = self.compiler.compile(kernel.op, &kernel.node, &kernel.arch).map_err(|error| {
@@ -222,9 +211,25 @@ impl Run<'_> {
         })?;
         let manifest = Manifest::new(&artifact, &kernel.node, origin, start.elapsed());
         self.interruption.uninterrupted(|| self.output.write(kernel, &artifact, &manifest))?;
-        report.status = Status::Made;
-        report.bytes = artifact.pdi().len() + artifact.instructions().len();
+        report.has(Status::Made, &artifact);
         Ok(())
+    }
+}
+
+impl KernelReport {
+    /// The kernel is there.
+    fn has(&mut self, status: Status, artifact: &KernelArtifact) {
+        self.status = status;
+        self.bytes = artifact.pdi().len() + artifact.instructions().len();
+    }
+
+    /// What was found in its place: it, or why it has to be made again.
+    fn found(&mut self, found: Result<KernelArtifact, String>, force: bool) {
+        match found {
+            Ok(artifact) if !force => self.has(Status::Kept, &artifact),
+            Err(cause) if !cause.is_empty() => self.cause = Some(cause),
+            _ => {}
+        }
     }
 }
 
@@ -232,15 +237,10 @@ fn blank(kernel: &KernelRequest) -> KernelReport {
     KernelReport {
         name: kernel.exported_name.clone(),
         kernel: kernel.name.clone(),
-        links: Vec::new(),
         arch: kernel.arch.name.clone(),
         operation: kernel.node.op.clone(),
         place: kernel.place.clone(),
-        status: Status::Planned,
-        milliseconds: 0,
-        bytes: 0,
-        cause: None,
-        output: String::new(),
+        ..KernelReport::default()
     }
 }
 

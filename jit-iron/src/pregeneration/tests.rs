@@ -4,7 +4,6 @@ use super::*;
 use crate::compiler::tests::Double;
 use crate::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use crate::configuration::{Document, Rules, Validated, parse};
-use crate::directory::KernelDirectory;
 use aie_hal::ArchRegistry;
 use aie_ops::F16Policy;
 use rstest::rstest;
@@ -31,7 +30,7 @@ fn sums(elements: &[usize], named: bool) -> Validated {
 fn configuration(kernels: &[String]) -> Validated {
     let arches = ArchRegistry::builtin();
     let document = Document::new("c.json", format!("{{\"kernels\": [{}]}}", kernels.join(", ")));
-    parse(&document, &Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None }).unwrap()
+    parse(&document, &Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None }).unwrap().finish()
 }
 
 fn options(jobs: usize) -> Options {
@@ -148,23 +147,6 @@ fn an_interrupted_run_is_taken_up() {
 }
 
 #[test]
-fn links_lead_from_the_name_that_is_looked_for() {
-    let root = TempDir::new().unwrap();
-    let wanted = sums(&[8], true);
-    let report = run(&wanted, root.path());
-    assert_eq!(report.kernels[0].links, ["add-8f32-8f32-8f32"]);
-    let folder = root.path().join("aie2p");
-    for end in [".pdi", "_insts.bin", ".json"] {
-        let target = fs::read_link(folder.join(format!("add-8f32-8f32-8f32{end}"))).unwrap();
-        assert_eq!(target, Path::new(&format!("s8{end}")));
-    }
-    let kernel = &wanted.kernels[0];
-    let directory = KernelDirectory::open(root.path()).unwrap();
-    let found = directory.load(kernel.op, &kernel.name, &kernel.node, &kernel.arch).unwrap();
-    assert!(found.is_some());
-}
-
-#[test]
 fn links_follow_a_new_name_and_give_way_to_files() {
     let root = TempDir::new().unwrap();
     let folder = root.path().join("aie2p");
@@ -233,20 +215,4 @@ fn plans_tell_what_is_there() {
     assert_eq!(statuses(&plan(&wanted, None, &options(1))), [Status::Planned, Status::Planned]);
     let elsewhere = Options { arches: vec!["aie2".into()], ..options(1) };
     assert_eq!(statuses(&plan(&wanted, None, &elsewhere)), [Status::Skipped, Status::Skipped]);
-}
-
-#[test]
-fn packs_hold_what_the_directory_holds() {
-    let root = TempDir::new().unwrap();
-    let wanted = sums(&[8, 16], false);
-    run(&wanted, root.path());
-    let output = OutputDirectory::open(root.path()).unwrap();
-    let kernel = &wanted.kernels[0];
-    let packs = write_packs(&output, [kernel.arch.as_ref()]).unwrap();
-    assert_eq!(packs, [root.path().join("aie2p.pack")]);
-    let pack = crate::KernelPack::open("aie2p", fs::read(&packs[0]).unwrap()).unwrap();
-    assert_eq!(pack.len(), 2);
-    assert!(pack.load(kernel.op, &kernel.name, &kernel.node, &kernel.arch).unwrap().is_some());
-    fs::write(root.path().join("aie2p/add-8f32-8f32-8f32.pdi"), "damaged").unwrap();
-    assert!(write_packs(&output, [kernel.arch.as_ref()]).unwrap_err().contains("add-8f32"));
 }

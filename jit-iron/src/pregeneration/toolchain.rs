@@ -1,6 +1,7 @@
 //! The IRON toolchain, as far as pregeneration needs it.
 
 use crate::compiler::{CompileError, KernelCompiler};
+use crate::installation;
 use crate::iron::IronPlaces;
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use crate::worker::WorkerLimits;
@@ -35,7 +36,7 @@ pub fn iron_compiler(
             "{reason} (--dry-run checks a configuration without IRON, --compiler reference makes kernels for simulated devices)"
         ))
     };
-    let installed = image.and_then(|image| Some(image.parent()?.parent()?.join("share/ggml-hsa/iron")));
+    let installed = image.and_then(Path::parent).and_then(installation::data).map(|data| data.join("iron"));
     let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(installed) else {
         return Err(unavailable(format!(
             "{GGML_HSA_IRON_DIR} is not set, and where this program is installed is not known"

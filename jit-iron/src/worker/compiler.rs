@@ -3,14 +3,14 @@
 use super::ending::{Captured, Ending, Listener};
 use super::folder::JobFolder;
 use super::pool::{self, Pool};
-use super::process::{Watch, WorkerProcess};
-use super::protocol::{self, Reply, Request};
+use super::process::WorkerProcess;
+use super::protocol::{self, NoKernel, Reply, Request};
 use super::{WorkerCommand, WorkerLimits};
 use crate::compiler::{CompileError, Failure, KernelCompiler};
-use crate::kernel_files::check_arguments;
+use crate::kernel_files::assemble;
 use crate::kernel_source::KernelSource;
+use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation, fit};
 use std::fmt;
 use std::path::PathBuf;
@@ -125,7 +125,7 @@ impl KernelCompiler for WorkerCompiler {
             return Err(CompileError::Unavailable(format!("the {} compiler has lost its worker", pool.name)));
         };
         let (compiler, limits, listener) = (pool.name.as_str(), &pool.limits, pool.listener.as_deref());
-        let task = Task { compiler, limits, listener, id: pool.next_job(), op, node, arch };
+        let task = Task { compiler, limits, listener, id: pool.next_job(), wanted: Wanted::of(op, node, arch) };
         let (result, usable) = task.run(worker);
         if usable {
             lease.give_back();
@@ -136,14 +136,9 @@ impl KernelCompiler for WorkerCompiler {
 
 impl fmt::Debug for WorkerCompiler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Pool { name, command, limits, parent, .. } = &self.pool;
-        f.debug_struct("WorkerCompiler")
-            .field("name", name)
-            .field("folder", &self.folder)
-            .field("command", command)
-            .field("limits", limits)
-            .field("work_folder", parent)
-            .finish_non_exhaustive()
+        let Pool { name, command, limits, .. } = &self.pool;
+        let mut shown = f.debug_struct("WorkerCompiler");
+        shown.field("name", name).field("command", command).field("limits", limits).finish_non_exhaustive()
     }
 }
 
@@ -158,9 +153,7 @@ struct Task<'a> {
     listener: Option<&'a Listener>,
     /// Unlike that of any other job of the worker.
     id: u64,
-    op: &'a dyn Operation,
-    node: &'a Node,
-    arch: &'a Arch,
+    wanted: Wanted<'a>,
 }
 
 impl Task<'_> {
@@ -184,34 +177,31 @@ impl Task<'_> {
     }
 
     fn ask(&self, worker: &mut WorkerProcess, folder: &JobFolder) -> Answer {
-        let kernel = kernel_name(self.op, self.node);
-        let request = match self.request(&kernel, folder) {
+        let request = match self.request(folder) {
             Ok(request) => request,
             Err(cause) => return (Err(CompileError::Unavailable(cause)), true),
         };
-        let mut captured = Captured::new(self.limits.output_bytes, &kernel, self.listener);
-        let mut watch =
-            Watch { time: self.limits.time, captured: &mut captured, folder_bytes: self.limits.folder_bytes };
-        let reply = worker.ask(&request, &mut watch).and_then(|line| self.parse(&line));
+        let mut captured = Captured::new(self.limits.output_bytes, &self.wanted.name, self.listener);
+        let reply = worker.ask(&request, self.limits.time, &mut captured).and_then(|line| self.parse(&line));
         let (error, usable) = match reply {
-            Ok(Reply::Done { pdi, instructions, .. }) => match self.artifact(&kernel, folder, &pdi, &instructions) {
+            Ok(Reply::Done { pdi, instructions, .. }) => match self.artifact(folder, &pdi, &instructions) {
                 Ok(artifact) => return (Ok(artifact), true),
                 Err(reason) => {
                     let cause = format!("the {} compiler wrote wrong files: {reason}", self.compiler);
                     (CompileError::Failed(Failure { cause, output: captured.into_bytes() }), false)
                 }
             },
-            Ok(Reply::Failed { cause, .. }) => {
+            Ok(Reply::Failed(NoKernel { cause, .. })) => {
                 (CompileError::Failed(Failure { cause, output: captured.into_bytes() }), true)
             }
-            Ok(Reply::Unsupported { cause, .. }) => (CompileError::Unsupported(cause), true),
-            Ok(Reply::Unavailable { cause, .. }) => (CompileError::Unavailable(pool::with_hint(cause)), true),
+            Ok(Reply::Unsupported(NoKernel { cause, .. })) => (CompileError::Unsupported(cause), true),
+            Ok(Reply::Unavailable(NoKernel { cause, .. })) => (CompileError::Unavailable(pool::with_hint(cause)), true),
             Err(ending) => (ending.of_job(self.compiler, self.limits, captured), false),
         };
         (Err(blame_the_disk(error, folder)), usable)
     }
 
-    fn request(&self, kernel: &str, folder: &JobFolder) -> Result<Vec<u8>, String> {
+    fn request(&self, folder: &JobFolder) -> Result<Vec<u8>, String> {
         let path = folder.path();
         let work_dir = path.to_str().ok_or_else(|| {
             format!(
@@ -219,12 +209,12 @@ impl Task<'_> {
                 path.display()
             )
         })?;
-        let KernelSource { file, function } = KernelSource::of(self.op);
+        let KernelSource { file, function } = KernelSource::of(self.wanted.op);
         let job = protocol::Job {
             id: self.id,
-            kernel: kernel.to_owned(),
-            arch: self.arch.name.clone(),
-            node: self.node.clone(),
+            kernel: self.wanted.name.clone(),
+            arch: self.wanted.arch.name.clone(),
+            node: self.wanted.node.clone(),
             source: file,
             function,
             work_dir: work_dir.to_owned(),
@@ -244,13 +234,12 @@ impl Task<'_> {
         }
     }
 
-    fn artifact(&self, kernel: &str, folder: &JobFolder, pdi: &str, insts: &str) -> Result<KernelArtifact, String> {
-        let limit = self.arch.limits.device_heap_bytes;
+    fn artifact(&self, folder: &JobFolder, pdi: &str, insts: &str) -> Result<KernelArtifact, String> {
+        let Wanted { op, node, arch, name } = &self.wanted;
+        let limit = arch.limits.device_heap_bytes;
         let (pdi, insts) = (folder.read(pdi, limit)?, folder.read(insts, limit)?);
-        let artifact = KernelArtifact::new(kernel, self.arch.name.as_str(), self.arch.dev_gen, pdi, insts)
-            .map_err(|error| error.to_string())?;
-        check_arguments(&artifact, self.node).map_err(|reason| format!("the kernel {reason}"))?;
-        fit::check(self.op, self.node, &artifact).map_err(|misfit| misfit.to_string())?;
+        let artifact = assemble(name, arch, pdi, insts, None, Some(node)).map_err(|(_, reason)| reason)?;
+        fit::check(*op, node, &artifact).map_err(|misfit| misfit.to_string())?;
         Ok(artifact)
     }
 }

@@ -5,12 +5,12 @@
 //! that the worker was started with, and in it a mark that no other process has.
 
 use crate::settings::GGML_HSA_JIT_JOB;
+use procfs::process::{Stat, all_processes};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
-use std::fs;
+use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
-use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -49,37 +49,32 @@ impl Family {
     /// caller. Processes whose environment this user may not read are known by the other signs only.
     pub fn members(&self) -> Vec<Process> {
         let leader = self.leader.as_raw_nonzero().get();
-        let entries = all();
+        let stats: Vec<Stat> =
+            all_processes().into_iter().flatten().flatten().filter_map(|process| process.stat().ok()).collect();
         let mut descendants = HashSet::from([leader]);
         // Numbers wrap around, so a child may come before its parent.
         loop {
             let before = descendants.len();
-            descendants.extend(
-                entries
-                    .iter()
-                    .filter(|entry| descendants.contains(&entry.parent))
-                    .map(|e| e.process.pid)
-                    .collect::<Vec<_>>(),
-            );
+            let children = stats.iter().filter(|stat| descendants.contains(&stat.ppid)).map(|stat| stat.pid);
+            let children: Vec<i32> = children.collect();
+            descendants.extend(children);
             if descendants.len() == before {
                 break;
             }
         }
         let own = getpid().as_raw_nonzero().get();
-        let belongs = |entry: &Entry| {
-            let pid = entry.process.pid;
-            pid != leader
-                && pid != own
-                && !entry.dead
-                && (entry.group == leader || descendants.contains(&pid) || self.marked(pid))
+        let belongs = |stat: &&Stat| {
+            let running = ![leader, own].contains(&stat.pid) && !matches!(stat.state, 'Z' | 'X');
+            running && (stat.pgrp == leader || descendants.contains(&stat.pid) || self.marked(stat.pid))
         };
-        entries.into_iter().filter(belongs).map(|entry| entry.process).collect()
+        stats.iter().filter(belongs).map(Process::of).collect()
     }
 
     fn marked(&self, pid: i32) -> bool {
-        let variable = [GGML_HSA_JIT_JOB.name.as_bytes(), b"=", self.mark.as_bytes()].concat();
-        content(&format!("/proc/{pid}/environ"))
-            .is_some_and(|environment| environment.split(|&byte| byte == 0).any(|entry| entry == variable))
+        let environment = procfs::process::Process::new(pid).and_then(|process| process.environ());
+        environment.is_ok_and(|variables| {
+            variables.get(OsStr::new(GGML_HSA_JIT_JOB.name)).is_some_and(|mark| *mark == *self.mark)
+        })
     }
 
     /// Kills every member that is not in `spared`, and those that they start meanwhile, until there is none. Returns how many
@@ -108,11 +103,20 @@ impl Family {
 }
 
 impl Process {
+    fn of(stat: &Stat) -> Self {
+        Self { pid: stat.pid, started: stat.starttime }
+    }
+
+    /// The process that has the number now.
+    fn with_pid(pid: i32) -> Option<Self> {
+        Some(Self::of(&procfs::process::Process::new(pid).ok()?.stat().ok()?))
+    }
+
     /// Kills this process and no later one with its number.
     pub fn kill(&self) {
         let Some(pid) = Pid::from_raw(self.pid) else { return };
         let open = pidfd_open(pid, PidfdFlags::empty());
-        if entry(self.pid).is_none_or(|entry| entry.process != *self) {
+        if Self::with_pid(self.pid) != Some(*self) {
             return;
         }
         // An error means that it has just ended, or that it is not ours to kill, which the next look shows.
@@ -125,46 +129,10 @@ impl Process {
     }
 }
 
-/// A line of the list of processes.
-#[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    process: Process,
-    parent: i32,
-    group: i32,
-    /// Ended, but not reaped yet.
-    dead: bool,
-}
-
-fn all() -> Vec<Entry> {
-    let Ok(list) = fs::read_dir("/proc") else { return Vec::new() };
-    list.flatten().filter_map(|found| entry(found.file_name().to_str()?.parse().ok()?)).collect()
-}
-
-fn entry(pid: i32) -> Option<Entry> {
-    parse(pid, &content(&format!("/proc/{pid}/stat"))?)
-}
-
-/// A file whose size is not known beforehand, mostly in one call to the system.
-fn content(path: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(8192);
-    fs::File::open(path).ok()?.read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}
-
-/// Reads `/proc/PID/stat` (man 5 proc_pid_stat). The second field is the name in parentheses, and may have anything in it.
-fn parse(pid: i32, stat: &[u8]) -> Option<Entry> {
-    let name_end = stat.iter().rposition(|&byte| byte == b')')?;
-    let mut fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?.split_ascii_whitespace();
-    let state = fields.next()?;
-    let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-    // Field 22; the next one is field 6.
-    let started = fields.nth(22 - 6)?.parse().ok()?;
-    Some(Entry { process: Process { pid, started }, parent, group, dead: matches!(state, "Z" | "X") })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read as _;
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command, Stdio};
 
@@ -193,17 +161,6 @@ mod tests {
     fn marks_differ() {
         let marks: HashSet<String> = (0..100).map(|_| new_mark()).collect();
         assert_eq!(marks.len(), 100);
-    }
-
-    #[test]
-    fn names_of_processes_may_have_anything_in_them() {
-        let stat = b"42 (a) S (b 7) c) R 1 40 40 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 777 9 10";
-        let expected = Entry { process: Process { pid: 42, started: 777 }, parent: 1, group: 40, dead: false };
-        assert_eq!(parse(42, stat), Some(expected));
-        assert!(parse(42, b"42 (zombie) Z 1 40 40 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 777 9").unwrap().dead);
-        for damaged in [&b""[..], b"42", b"42 (a", b"42 (a)", b"42 (a) S 1 40", b"42 (a) S x 40 40"] {
-            assert_eq!(parse(42, damaged), None);
-        }
     }
 
     #[test]
@@ -251,9 +208,12 @@ mod tests {
 
     #[test]
     fn only_the_process_that_was_meant_is_killed() {
-        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        let process = entry(pid).unwrap().process;
+        // The name of a program is in the list of processes, and may have anything in it.
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("a) S (b 7) c");
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(&program).arg0("sleep").arg("1000").spawn().unwrap();
+        let process = Process::with_pid(i32::try_from(child.id()).unwrap()).unwrap();
         Process { started: process.started + 1, ..process }.kill();
         assert!(child.try_wait().unwrap().is_none());
         process.kill();

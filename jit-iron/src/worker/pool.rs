@@ -1,7 +1,7 @@
 //! The workers of a compiler: started when needed, lent one job at a time.
 
 use super::ending::{Captured, Listener};
-use super::process::{Watch, WorkerProcess};
+use super::process::WorkerProcess;
 use super::protocol::{self, Greeting};
 use super::{WorkerCommand, WorkerLimits};
 use crate::compiler::CompileError;
@@ -128,10 +128,8 @@ impl Pool {
         let mut worker =
             WorkerProcess::start(&self.command, &self.limits, &self.parent).map_err(|reason| (reason, false))?;
         let mut captured = Captured::new(self.limits.output_bytes, "", self.listener.as_deref());
-        let mut watch =
-            Watch { time: self.limits.hello, captured: &mut captured, folder_bytes: self.limits.folder_bytes };
         let line = worker
-            .ask(&[], &mut watch)
+            .ask(&[], self.limits.hello, &mut captured)
             .map_err(|ending| (ending.of_start(name, &program, &self.limits, &captured), false))?;
         let wrong = |what: String| (format!("the {name} compiler does not start: {program} {what}"), false);
         match serde_json::from_slice(&line) {

@@ -28,16 +28,6 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long killed processes may take to disappear.
 const KILL_LIMIT: Duration = Duration::from_secs(5);
 
-/// What to watch while waiting for a line.
-pub(super) struct Watch<'a, 'b> {
-    /// From now on.
-    pub time: Duration,
-    /// Takes what is printed.
-    pub captured: &'a mut Captured<'b>,
-    /// Of everything in the worker's folder, in bytes.
-    pub folder_bytes: u64,
-}
-
 /// A running worker, the leader of a process group. Dropping it kills it and everything it started.
 #[derive(Debug)]
 pub(super) struct WorkerProcess {
@@ -54,6 +44,8 @@ pub(super) struct WorkerProcess {
     /// Processes that belong to the worker itself; None when nobody looks after each job.
     spared: Option<Vec<Process>>,
     folder: WorkerFolder,
+    /// Most bytes in the folder.
+    folder_bytes: u64,
 }
 
 impl WorkerProcess {
@@ -86,9 +78,17 @@ impl WorkerProcess {
             let _ = child.kill().and_then(|()| child.wait());
             return Err(fail(io::Error::other("its output cannot be read")));
         };
-        let input = Some(input);
-        let process =
-            Self { family, child: Some(child), input, output, errors, rest: Vec::new(), spared: None, folder };
+        let process = Self {
+            family,
+            child: Some(child),
+            input: Some(input),
+            output,
+            errors,
+            rest: Vec::new(),
+            spared: None,
+            folder,
+            folder_bytes: limits.folder_bytes,
+        };
         // From here on, dropping it ends it.
         process.errors.iter().try_for_each(|errors| ioctl_fionbio(errors, true)).map_err(|error| fail(error.into()))?;
         ioctl_fionbio(&process.output, true).map_err(|error| fail(error.into()))?;
@@ -109,39 +109,40 @@ impl WorkerProcess {
         self.exit().is_none() && self.rest.is_empty() && read(&self.output, &mut byte) == Err(Errno::AGAIN)
     }
 
-    /// Sends `request`, a line, if there is one, and waits for a line, which is returned without its end.
+    /// Sends `request`, a line, if there is one, and waits for a line, no longer than `time`. The line is returned without its
+    /// end, and `captured` takes what is printed meanwhile.
     ///
     /// After an error the worker is of no use any more.
-    pub fn ask(&mut self, request: &[u8], watch: &mut Watch<'_, '_>) -> Result<Vec<u8>, Ending> {
+    pub fn ask(&mut self, request: &[u8], time: Duration, captured: &mut Captured<'_>) -> Result<Vec<u8>, Ending> {
         let start = Instant::now();
         let mut unsent = request;
         let mut look = start + LOOK_INTERVAL;
         loop {
             self.send(&mut unsent)?;
-            let line = self.take_output(watch.captured)?;
-            self.take_errors(watch.captured, CHUNKS)?;
+            let line = self.take_output(captured)?;
+            self.take_errors(captured, CHUNKS)?;
             let now = Instant::now();
             if line.is_some() || now >= look {
-                if disk_usage(self.folder.path(), watch.folder_bytes) > watch.folder_bytes {
+                if disk_usage(self.folder.path(), self.folder_bytes) > self.folder_bytes {
                     return Err(Ending::Folder);
                 }
                 // A program that inherited the output keeps it open when the worker has ended.
                 let exit = if line.is_none() { self.exit() } else { None };
                 if let Some(exit) = exit {
-                    self.take_errors(watch.captured, usize::MAX)?;
+                    self.take_errors(captured, usize::MAX)?;
                     return Err(Ending::Ended(exit));
                 }
                 look = Instant::now() + LOOK_INTERVAL;
             }
             if let Some(line) = line {
                 // It was printed before the line was sent.
-                self.take_errors(watch.captured, usize::MAX)?;
+                self.take_errors(captured, usize::MAX)?;
                 if !unsent.is_empty() {
                     return Err(Ending::Nonsense("it answered before it was asked".into()));
                 }
                 return Ok(line);
             }
-            let left = watch.time.saturating_sub(start.elapsed());
+            let left = time.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(Ending::Time);
             }
@@ -316,7 +317,7 @@ mod tests {
     fn ask(process: &mut WorkerProcess, request: &[u8], seconds: f32) -> (Result<Vec<u8>, Ending>, Vec<u8>) {
         let mut captured = Captured::new(1 << 20, "k", None);
         let time = Duration::from_secs_f32(seconds);
-        let answer = process.ask(request, &mut Watch { time, captured: &mut captured, folder_bytes: 1 << 20 });
+        let answer = process.ask(request, time, &mut captured);
         (answer, captured.into_bytes().to_vec())
     }
 

@@ -76,37 +76,29 @@ pub enum Reply {
         /// The instructions, likewise.
         instructions: String,
     },
-    /// The compiler's verdict on this kernel.
-    Failed {
-        /// Of the job.
-        id: u64,
-        /// What went wrong.
-        cause: String,
-    },
+    /// The compiler's verdict on this kernel: what went wrong.
+    Failed(NoKernel),
     /// There is no design for it.
-    Unsupported {
-        /// Of the job.
-        id: u64,
-        /// Why.
-        cause: String,
-    },
-    /// It could not try.
-    Unavailable {
-        /// Of the job.
-        id: u64,
-        /// What is missing.
-        cause: String,
-    },
+    Unsupported(NoKernel),
+    /// It could not try: something is missing.
+    Unavailable(NoKernel),
+}
+
+/// Why there is no kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoKernel {
+    /// Of the job.
+    pub id: u64,
+    /// Why.
+    pub cause: String,
 }
 
 impl Reply {
     /// Of the job that it answers.
     pub fn id(&self) -> u64 {
         match self {
-            Self::Done { id, .. }
-            | Self::Failed { id, .. }
-            | Self::Unsupported { id, .. }
-            | Self::Unavailable { id, .. } => *id,
+            Self::Done { id, .. } => *id,
+            Self::Failed(no) | Self::Unsupported(no) | Self::Unavailable(no) => no.id,
         }
     }
 }

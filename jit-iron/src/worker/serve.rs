@@ -1,7 +1,7 @@
 //! The worker's side, for compilers written in Rust.
 
 use super::orphans::Family;
-use super::protocol::{self, Greeting, Job, LINE_BYTES, Reply, Request};
+use super::protocol::{self, Greeting, Job, LINE_BYTES, NoKernel, Reply, Request};
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::settings::GGML_HSA_JIT_JOB;
 use aie_hal::{ArchRegistry, Environment};
@@ -113,39 +113,37 @@ fn end(busy: &AtomicBool) {
 
 fn answer(job: &Job, compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> Reply {
     let id = job.id;
+    match compile(job, compiler, archs) {
+        Ok(()) => Reply::Done { id, pdi: PDI.into(), instructions: INSTRUCTIONS.into() },
+        Err(CompileError::Unsupported(cause)) => Reply::Unsupported(NoKernel { id, cause }),
+        Err(CompileError::Unavailable(cause)) => Reply::Unavailable(NoKernel { id, cause }),
+        Err(CompileError::Failed(failure)) => {
+            // The host keeps what this process prints.
+            let _ = io::stderr().write_all(&failure.output);
+            Reply::Failed(NoKernel { id, cause: failure.cause })
+        }
+    }
+}
+
+/// Writes the kernel into the job's folder.
+fn compile(job: &Job, compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> Result<(), CompileError> {
+    let unavailable = |cause| Err(CompileError::Unavailable(cause));
     let Some(arch) = archs.get(&job.arch) else {
         let known = archs.names().collect::<Vec<_>>().join(", ");
-        let cause = format!("this compiler does not know the generation {}; it knows: {known}", job.arch);
-        return Reply::Unavailable { id, cause };
+        return unavailable(format!("this compiler does not know the generation {}; it knows: {known}", job.arch));
     };
     let Some(op) = table::lookup(&job.node.op) else {
-        return Reply::Unsupported { id, cause: format!("there is no operation {}", job.node.op) };
+        return Err(CompileError::Unsupported(format!("there is no operation {}", job.node.op)));
     };
     let name = kernel_name(op, &job.node);
     if name != job.kernel {
         let cause = format!("the host calls this kernel {}, the worker {name}: they are not of one build", job.kernel);
-        return Reply::Unavailable { id, cause };
+        return unavailable(cause);
     }
-    match compiler.compile(op, &job.node, &arch) {
-        Ok(artifact) => {
-            let folder = Path::new(&job.work_dir);
-            let written = fs::write(folder.join(PDI), artifact.pdi())
-                .and_then(|()| fs::write(folder.join(INSTRUCTIONS), artifact.instructions()));
-            match written {
-                Ok(()) => Reply::Done { id, pdi: PDI.into(), instructions: INSTRUCTIONS.into() },
-                Err(error) => {
-                    Reply::Unavailable { id, cause: format!("cannot write the kernel into {}: {error}", job.work_dir) }
-                }
-            }
-        }
-        Err(CompileError::Unsupported(cause)) => Reply::Unsupported { id, cause },
-        Err(CompileError::Unavailable(cause)) => Reply::Unavailable { id, cause },
-        Err(CompileError::Failed(failure)) => {
-            // The host keeps what this process prints.
-            let _ = io::stderr().write_all(&failure.output);
-            Reply::Failed { id, cause: failure.cause }
-        }
-    }
+    let (artifact, folder) = (compiler.compile(op, &job.node, &arch)?, Path::new(&job.work_dir));
+    fs::write(folder.join(PDI), artifact.pdi())
+        .and_then(|()| fs::write(folder.join(INSTRUCTIONS), artifact.instructions()))
+        .or_else(|error| unavailable(format!("cannot write the kernel into {}: {error}", job.work_dir)))
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+//! One kernel that is asked for, and what follows from that: its name, the stem of its files, which nodes it serves.
+//!
+//! The stem is the kernel's name, which other backends rely on. Two things need more: operations whose names leave out parameters
+//! that matter get a digest of these behind it, and names of fused operations that no file system takes are cut.
+
+use crate::compiler::KernelCompiler;
+use crate::manifest::Origin;
+use aie_hal::Arch;
+use aie_hal::artifact::Digest;
+use aie_ops::name::kernel_name;
+use aie_ops::{Node, Operation};
+
+/// Longest stem in bytes. File systems take names of 255, of which an ending and a writer's own marks need some.
+pub const LONGEST: usize = 200;
+
+/// One kernel: the operation and the generation it is for.
+#[derive(Debug, Clone)]
+pub struct Wanted<'a> {
+    /// Operation of the node.
+    pub op: &'a dyn Operation,
+    /// The normalised node.
+    pub node: &'a Node,
+    /// Generation.
+    pub arch: &'a Arch,
+    /// Kernel name.
+    pub name: String,
+}
+
+impl<'a> Wanted<'a> {
+    /// The kernel of a normalised node.
+    pub fn of(op: &'a dyn Operation, node: &'a Node, arch: &'a Arch) -> Self {
+        Self { op, node, arch, name: kernel_name(op, node) }
+    }
+
+    /// The stem of its files.
+    pub fn stem(&self) -> String {
+        let mut stem = self.name.clone();
+        let nameless = self.op.nameless_params(&self.node.params);
+        if !nameless.is_empty() {
+            let bytes: Vec<u8> = nameless.iter().flat_map(|word| word.to_le_bytes()).collect();
+            stem += &format!("~{}", short_digest(&bytes));
+        }
+        if stem.len() > LONGEST {
+            let digest = short_digest(stem.as_bytes());
+            stem.truncate(LONGEST - digest.len() - 1);
+            stem += &format!("~{digest}");
+        }
+        stem
+    }
+
+    /// Whether the kernel of `node`, which has this one's name, is this one.
+    pub fn is_of(&self, node: &Node) -> bool {
+        same_kernel(self.op, node, self.node)
+    }
+
+    /// What `compiler` would make it from.
+    pub fn origin(&self, compiler: &dyn KernelCompiler) -> Origin {
+        Origin {
+            compiler: compiler.name().into(),
+            toolchain: compiler.identity(),
+            sources: compiler.sources(self.op, self.node, self.arch),
+        }
+    }
+}
+
+/// Whether one kernel computes both nodes. Parameters in which they may differ are numbers of functions, which vary with
+/// ggml's version.
+pub(crate) fn same_kernel(op: &dyn Operation, one: &Node, other: &Node) -> bool {
+    if op.params_in_name() {
+        return one == other;
+    }
+    let (first, second) = (op.nameless_params(&one.params), op.nameless_params(&other.params));
+    let tensors = |node: &Node| (node.op.clone(), node.sources.clone(), node.output, node.further_outputs.clone());
+    first == second && tensors(one) == tensors(other)
+}
+
+/// Enough of a SHA-256 to tell kernels of one name apart.
+fn short_digest(bytes: &[u8]) -> String {
+    Digest::of(bytes).to_string()[..16].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::tests::{arch, sum};
+    use aie_ops::{DataType, OpParams, Tensor, table};
+
+    fn unary(op: &str, words: [i32; 5]) -> String {
+        let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let mut params = OpParams::default();
+        params.0[..5].copy_from_slice(&words);
+        let node = Node::new(op, params, tensor, vec![Some(tensor)]);
+        Wanted::of(table::lookup(op).unwrap(), &node, &arch("aie2")).stem()
+    }
+
+    #[test]
+    fn parameters_outside_the_name_are_added_where_they_matter() {
+        assert_eq!(unary("RELU", [6, 0, 0, 0, 0]), "relu-64f32-64f32");
+        assert_eq!(unary("RELU", [7, 0, 0, 0, 0]), "relu-64f32-64f32");
+        let (gentle, steep) = (unary("LEAKY_RELU", [1, 0, 0, 0, 0]), unary("LEAKY_RELU", [2, 0, 0, 0, 0]));
+        assert!(gentle.starts_with("leaky_relu-64f32-64f32~") && steep.starts_with("leaky_relu-64f32-64f32~"));
+        assert_ne!(gentle, steep);
+        assert_ne!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [9, 1, 2, 3, 5]));
+        assert_eq!(unary("XIELU", [9, 1, 2, 3, 4]), unary("XIELU", [8, 1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let ((op, node), arch) = (sum(64), arch("aie2"));
+        let stem = |length| Wanted { name: "x".repeat(length), ..Wanted::of(op, &node, &arch) }.stem();
+        assert_eq!([LONGEST, 300, 301].map(|length| stem(length).len()), [LONGEST; 3]);
+        assert_ne!(stem(300), stem(301));
+    }
+}
