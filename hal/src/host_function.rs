@@ -5,6 +5,7 @@
 //! device from outside, turns the artifact into a kernel, so that drivers need not know any operation.
 
 use crate::artifact::KernelArtifact;
+use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -132,10 +133,12 @@ pub trait KernelExecutor: Send + Sync + Debug {
 pub fn run_guarded(kernel: &dyn HostFunction, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), String> {
     match catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs))) {
         Ok(result) => result.map_err(|cause| cause.to_string()),
-        Err(panic) => {
-            let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-            Err(format!("it panicked: {}", text.as_deref().unwrap_or("no message")))
-        }
+        Err(panic) => Err(format!("it panicked: {}", panic_text(&*panic))),
     }
+}
+
+/// The message of a panic, from what [`catch_unwind`] gives.
+pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

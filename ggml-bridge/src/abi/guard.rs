@@ -4,6 +4,7 @@
 //! understands: "not supported", "failed", null.
 
 use crate::log;
+use aie_hal::host_function::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `body`; on a panic logs it under `function`'s name and returns `fallback`.
@@ -14,11 +15,7 @@ pub fn guard<R>(function: &str, fallback: R, body: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => {
-            let message = payload
-                .downcast_ref::<&str>()
-                .map(|s| (*s).to_owned())
-                .or_else(|| payload.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no message".into());
+            let message = panic_text(&*payload);
             log::error(&format!("{function}: internal error: {message}; the call is reported as failed"));
             fallback
         }

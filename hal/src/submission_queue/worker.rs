@@ -4,7 +4,7 @@ use super::QueueBackend;
 use super::in_flight::InFlight;
 use super::state::{Core, Step};
 use crate::error::DeviceError;
-use std::any::Any;
+use crate::host_function::panic_text;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn run<E: QueueBackend>(backend: &E, scratch: &mut E::Scratch, batch: &mut VecDe
     let result = catch_unwind(AssertUnwindSafe(|| backend.run(scratch, batch)));
     if let Err(panic) = result {
         *scratch = E::Scratch::default();
-        let reason = format!("the driver of {} panicked: {}", backend.name(), text(&*panic));
+        let reason = format!("the driver of {} panicked: {}", backend.name(), panic_text(&*panic));
         tracing::error!("{reason}");
         let cause = Arc::new(DeviceError::Execution(reason));
         batch.drain(..).for_each(|submission| submission.fail(Arc::clone(&cause)));
@@ -41,9 +41,4 @@ fn run<E: QueueBackend>(backend: &E, scratch: &mut E::Scratch, batch: &mut VecDe
         submission.fail(Arc::new(DeviceError::Execution(reason)));
     }
     batch.drain(..).for_each(InFlight::put_back);
-}
-
-fn text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }

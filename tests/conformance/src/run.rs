@@ -4,6 +4,7 @@ use crate::backend::{Backend, Exclusion, Tag};
 use crate::expect;
 use crate::registry::{CASES, Case};
 use crate::rig::Context;
+use aie_hal::host_function::panic_text;
 use libtest_mimic::{Arguments, Completion, Conclusion, Failed, Trial};
 use std::panic::AssertUnwindSafe;
 use std::sync::PoisonError;
@@ -77,10 +78,7 @@ fn attempt(backend: &'static Backend, case: &Case) -> (Result<(), String>, Strin
     }
     match end.recv_timeout(backend.deadline) {
         Ok((Ok(()), log)) => (Ok(()), log),
-        Ok((Err(panic), log)) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-            (Err(text.unwrap_or("a panic without text").to_owned()), log)
-        }
+        Ok((Err(panic), log)) => (Err(panic_text(&*panic).to_owned()), log),
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
             (Err(format!("it did not end within {:?}", backend.deadline)), String::new())
         }
