@@ -18,20 +18,19 @@
 //! buffers as the CPU's. So a device with less than [`FIT_MEMORY`] in all is an accelerator, and the others never report less
 //! than that as free; an allocation that does not fit fails with its own message.
 
-use crate::abi::types::RawDeviceType;
-
 /// Least free memory in bytes that llama.cpp's `--fit` is told of: twice its default margin.
 pub const FIT_MEMORY: u64 = 2 << 30;
 
-/// The types a device can have.
+/// The types a device can have, with ggml's numbers (`enum ggml_backend_dev_type`).
+#[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceType {
-    /// Integrated GPU.
-    Igpu,
     /// Discrete GPU.
-    Gpu,
+    Gpu = 1,
+    /// Integrated GPU, shares host memory.
+    Igpu = 2,
     /// Accelerator beside the CPU.
-    Accel,
+    Accel = 3,
 }
 
 impl DeviceType {
@@ -48,18 +47,9 @@ impl DeviceType {
     /// The type for a machine whose other devices have the types `others` (ggml's numbers), when ours have at least `memory`
     /// bytes.
     pub fn choose(forced: Option<Self>, others: &[i32], memory: u64) -> Self {
-        let is_gpu = |kind: &i32| [RawDeviceType::Gpu as i32, RawDeviceType::Igpu as i32].contains(kind);
+        let is_gpu = |kind: &i32| [Self::Gpu as i32, Self::Igpu as i32].contains(kind);
         let beside = others.iter().any(is_gpu) || memory < FIT_MEMORY;
         forced.unwrap_or(if beside { Self::Accel } else { Self::Igpu })
-    }
-
-    /// ggml's number.
-    pub fn raw(self) -> RawDeviceType {
-        match self {
-            Self::Igpu => RawDeviceType::Igpu,
-            Self::Gpu => RawDeviceType::Gpu,
-            Self::Accel => RawDeviceType::Accel,
-        }
     }
 }
 

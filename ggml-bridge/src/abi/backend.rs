@@ -6,7 +6,7 @@ use super::graph::GraphRef;
 use super::guard::guard;
 use super::layout::Layout;
 use super::registry::{backend_freed, backend_made};
-use super::types::{BackendV2a, BackendV2b, RawBackend, RawGraph, Status};
+use super::types::{BackendHead, BackendI, BackendTail, Inserted2d, RawBackend, RawGraph, Status};
 use crate::log;
 use crate::stream::{ComputeError, Stream};
 use std::ffi::{CStr, c_char, c_void};
@@ -24,34 +24,24 @@ struct Context {
 /// Makes ggml's object for a stream, in the loaded layout.
 pub fn make(layout: Layout, name: &'static CStr, device: *mut c_void, stream: Arc<Stream>) -> *mut c_void {
     let context = Box::into_raw(Box::new(Context { stream, name })).cast();
-    let guid = &raw mut GUID;
     backend_made();
     match layout {
-        Layout::V2a => {
-            let iface = BackendV2a {
-                get_name: Some(get_name),
-                free: Some(free),
-                synchronize: Some(synchronize),
-                graph_compute: Some(graph_compute),
-                event_record: Some(event_record),
-                event_wait: Some(event_wait),
-                ..BackendV2a::default()
-            };
-            Box::into_raw(Box::new(RawBackend { guid, iface, device, context })).cast()
-        }
-        Layout::V2b | Layout::V3 => {
-            let iface = BackendV2b {
-                get_name: Some(get_name),
-                free: Some(free),
-                synchronize: Some(synchronize),
-                graph_compute: Some(graph_compute),
-                event_record: Some(event_record),
-                event_wait: Some(event_wait),
-                ..BackendV2b::default()
-            };
-            Box::into_raw(Box::new(RawBackend { guid, iface, device, context })).cast()
-        }
+        Layout::V2a => object::<()>(device, context),
+        Layout::V2b | Layout::V3 => object::<Inserted2d>(device, context),
     }
+}
+
+fn object<I: Default>(device: *mut c_void, context: *mut c_void) -> *mut c_void {
+    let head = BackendHead { get_name: Some(get_name), free: Some(free), ..BackendHead::default() };
+    let tail = BackendTail {
+        synchronize: Some(synchronize),
+        graph_compute: Some(graph_compute),
+        event_record: Some(event_record),
+        event_wait: Some(event_wait),
+        ..BackendTail::default()
+    };
+    let iface = BackendI { head, inserted: I::default(), tail };
+    Box::into_raw(Box::new(RawBackend { guid: &raw mut GUID, iface, device, context })).cast()
 }
 
 fn layout() -> Layout {
@@ -64,8 +54,8 @@ unsafe fn context<'a>(backend: *mut c_void) -> &'a Context {
     // SAFETY: by the contract of this function; `make` used the same layout.
     unsafe {
         let context = match layout() {
-            Layout::V2a => (*backend.cast::<RawBackend<BackendV2a>>()).context,
-            Layout::V2b | Layout::V3 => (*backend.cast::<RawBackend<BackendV2b>>()).context,
+            Layout::V2a => (*backend.cast::<RawBackend<()>>()).context,
+            Layout::V2b | Layout::V3 => (*backend.cast::<RawBackend<Inserted2d>>()).context,
         };
         &*context.cast::<Context>()
     }
@@ -81,8 +71,8 @@ unsafe extern "C" fn free(backend: *mut c_void) {
         // SAFETY: as above; ggml frees a backend once, and both parts came from `Box::into_raw` in `make`.
         let context = unsafe {
             match layout() {
-                Layout::V2a => Box::from_raw(backend.cast::<RawBackend<BackendV2a>>()).context,
-                Layout::V2b | Layout::V3 => Box::from_raw(backend.cast::<RawBackend<BackendV2b>>()).context,
+                Layout::V2a => Box::from_raw(backend.cast::<RawBackend<()>>()).context,
+                Layout::V2b | Layout::V3 => Box::from_raw(backend.cast::<RawBackend<Inserted2d>>()).context,
             }
         };
         // SAFETY: as above.

@@ -7,7 +7,9 @@ use super::ggml;
 use super::guard::guard;
 use super::layout::Layout;
 use super::registry::backend_device;
-use super::types::{BufferFields, BufferTypeV2, BufferTypeV3, BufferV2a, BufferV2b, RawBufferType, RawTensor};
+use super::types::{
+    BufferFields, BufferHead, BufferI, BufferTail, BufferTypeI, Inserted2d, Null, Omitted, RawBufferType, RawTensor,
+};
 use crate::backend_device::BackendDevice;
 use crate::context::ALIGNMENT;
 use crate::host_memory::HostSpan;
@@ -34,30 +36,22 @@ struct BufferContext {
 pub fn buffer_type(layout: Layout, owner: &Arc<BackendDevice>, device: *mut c_void) -> *mut c_void {
     let name = CString::new(owner.context().name.as_str()).unwrap_or_default();
     let context = Box::into_raw(Box::new(TypeContext { name, device: Arc::clone(owner) })).cast();
-    let v2 = BufferTypeV2 {
+    match layout {
+        Layout::V2a | Layout::V2b => type_object::<()>(device, context),
+        Layout::V3 => type_object::<Null>(device, context),
+    }
+}
+
+fn type_object<N: Omitted>(device: *mut c_void, context: *mut c_void) -> *mut c_void {
+    let iface = BufferTypeI::<N> {
         get_name: Some(type_name),
         alloc_buffer: Some(alloc_buffer),
         get_alignment: Some(get_alignment),
         get_max_size: Some(get_max_size),
-        get_alloc_size: None,
         is_host: Some(is_host),
+        ..BufferTypeI::default()
     };
-    match layout {
-        Layout::V2a | Layout::V2b => Box::into_raw(Box::new(RawBufferType { iface: v2, device, context })).cast(),
-        Layout::V3 => {
-            let iface = BufferTypeV3 {
-                get_name: v2.get_name,
-                alloc_buffer: v2.alloc_buffer,
-                alloc_buffer_n: None,
-                get_alignment: v2.get_alignment,
-                get_max_size: v2.get_max_size,
-                get_alloc_size: None,
-                get_alloc_size_n: None,
-                is_host: v2.is_host,
-            };
-            Box::into_raw(Box::new(RawBufferType { iface, device, context })).cast()
-        }
-    }
+    Box::into_raw(Box::new(RawBufferType { iface, device, context })).cast()
 }
 
 /// The device of any buffer type, and whether its buffers are host memory.
@@ -69,11 +63,11 @@ pub unsafe fn inspect(layout: Layout, buft: *mut c_void) -> (*mut c_void, bool) 
     let (device, is_host) = unsafe {
         match layout {
             Layout::V2a | Layout::V2b => {
-                let buft = &*buft.cast::<RawBufferType<BufferTypeV2>>();
+                let buft = &*buft.cast::<RawBufferType<()>>();
                 (buft.device, buft.iface.is_host)
             }
             Layout::V3 => {
-                let buft = &*buft.cast::<RawBufferType<BufferTypeV3>>();
+                let buft = &*buft.cast::<RawBufferType<Null>>();
                 (buft.device, buft.iface.is_host)
             }
         }
@@ -89,8 +83,8 @@ unsafe fn type_context(buft: *mut c_void) -> &'static TypeContext {
     // SAFETY: by the contract of this function; the context was leaked there.
     unsafe {
         let context = match layout {
-            Layout::V2a | Layout::V2b => (*buft.cast::<RawBufferType<BufferTypeV2>>()).context,
-            Layout::V3 => (*buft.cast::<RawBufferType<BufferTypeV3>>()).context,
+            Layout::V2a | Layout::V2b => (*buft.cast::<RawBufferType<()>>()).context,
+            Layout::V3 => (*buft.cast::<RawBufferType<Null>>()).context,
         };
         &*context.cast::<TypeContext>()
     }
@@ -164,37 +158,21 @@ pub unsafe fn from_host(
 fn wrap(buft: *mut c_void, context: BufferContext, size: usize) -> *mut c_void {
     let Ok(ggml) = ggml() else { return null_mut() };
     let context = Box::into_raw(Box::new(context)).cast();
-    let v2b = BufferV2b {
+    let head = BufferHead {
         free_buffer: Some(free_buffer),
         get_base: Some(get_base),
         init_tensor: None,
         memset_tensor: Some(memset_tensor),
         set_tensor: Some(set_tensor),
         get_tensor: Some(get_tensor),
-        set_tensor_2d: Some(set_tensor_2d),
-        get_tensor_2d: Some(get_tensor_2d),
-        cpy_tensor: Some(cpy_tensor),
-        clear: Some(clear),
-        reset: None,
     };
+    let inserted = Inserted2d { set_tensor_2d: Some(set_tensor_2d), get_tensor_2d: Some(get_tensor_2d) };
+    let tail = BufferTail { cpy_tensor: Some(cpy_tensor), clear: Some(clear), reset: None };
     // SAFETY: the table is the loaded layout's, and its callbacks expect a `BufferContext`.
     unsafe {
         match ggml.symbols.layout {
-            Layout::V2a => {
-                let v2a = BufferV2a {
-                    free_buffer: v2b.free_buffer,
-                    get_base: v2b.get_base,
-                    init_tensor: None,
-                    memset_tensor: v2b.memset_tensor,
-                    set_tensor: v2b.set_tensor,
-                    get_tensor: v2b.get_tensor,
-                    cpy_tensor: v2b.cpy_tensor,
-                    clear: v2b.clear,
-                    reset: None,
-                };
-                ggml.symbols.buffer_init_v2a(buft, v2a, context, size)
-            }
-            Layout::V2b | Layout::V3 => ggml.symbols.buffer_init_v2b(buft, v2b, context, size),
+            Layout::V2a => ggml.symbols.buffer_init(buft, BufferI { head, inserted: (), tail }, context, size),
+            Layout::V2b | Layout::V3 => ggml.symbols.buffer_init(buft, BufferI { head, inserted, tail }, context, size),
         }
     }
 }
@@ -288,14 +266,8 @@ unsafe extern "C" fn set_tensor(
     offset: usize,
     size: usize,
 ) {
-    guard("set_tensor", (), || {
-        if size > 0 {
-            // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` readable bytes.
-            let result =
-                unsafe { context(buffer).write(tensor, offset, std::slice::from_raw_parts(data.cast(), size)) };
-            report("set_tensor", result);
-        }
-    });
+    // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` readable bytes: one piece.
+    unsafe { set_tensor_2d(buffer, tensor, data, offset, size, 1, 0, 0) };
 }
 
 unsafe extern "C" fn get_tensor(
@@ -305,14 +277,8 @@ unsafe extern "C" fn get_tensor(
     offset: usize,
     size: usize,
 ) {
-    guard("get_tensor", (), || {
-        if size > 0 {
-            // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` writable bytes that are its own.
-            let result =
-                unsafe { context(buffer).read(tensor, offset, std::slice::from_raw_parts_mut(data.cast(), size)) };
-            report("get_tensor", result);
-        }
-    });
+    // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `size` writable bytes that are its own: one piece.
+    unsafe { get_tensor_2d(buffer, tensor, data, offset, size, 1, 0, 0) };
 }
 
 unsafe extern "C" fn set_tensor_2d(
@@ -325,14 +291,15 @@ unsafe extern "C" fn set_tensor_2d(
     stride_tensor: usize,
     stride_data: usize,
 ) {
-    guard("set_tensor_2d", (), || {
+    guard("set_tensor", (), || {
         for copy in 0..if size > 0 { copies } else { 0 } {
-            // SAFETY: as in `set_tensor`, for each of `copies` pieces `stride_data` bytes apart.
+            // SAFETY: ggml passes a live buffer of ours, a tensor in it, and `copies` pieces of `size` readable bytes,
+            // `stride_data` bytes apart.
             let result = unsafe {
                 let piece = std::slice::from_raw_parts(data.cast::<u8>().add(copy * stride_data), size);
                 context(buffer).write(tensor, offset + copy * stride_tensor, piece)
             };
-            report("set_tensor_2d", result);
+            report("set_tensor", result);
         }
     });
 }
@@ -347,14 +314,14 @@ unsafe extern "C" fn get_tensor_2d(
     stride_tensor: usize,
     stride_data: usize,
 ) {
-    guard("get_tensor_2d", (), || {
+    guard("get_tensor", (), || {
         for copy in 0..if size > 0 { copies } else { 0 } {
-            // SAFETY: as in `get_tensor`, for each of `copies` pieces `stride_data` bytes apart.
+            // SAFETY: as in `set_tensor_2d`, with writable bytes that are the caller's own.
             let result = unsafe {
                 let piece = std::slice::from_raw_parts_mut(data.cast::<u8>().add(copy * stride_data), size);
                 context(buffer).read(tensor, offset + copy * stride_tensor, piece)
             };
-            report("get_tensor_2d", result);
+            report("get_tensor", result);
         }
     });
 }

@@ -72,9 +72,7 @@ unsafe extern "C" fn get_memory(device: *mut c_void, free: *mut usize, total: *m
 }
 
 unsafe extern "C" fn get_type(_: *mut c_void) -> c_int {
-    guard("get_type", DeviceType::Accel.raw() as c_int, || {
-        registry().map_or(DeviceType::Accel, Registry::device_type).raw() as c_int
-    })
+    guard("get_type", DeviceType::Accel, || registry().map_or(DeviceType::Accel, Registry::device_type)) as c_int
 }
 
 unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) {

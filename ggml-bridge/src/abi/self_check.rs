@@ -6,7 +6,7 @@
 
 use super::layout::Layout;
 use super::symbols::Symbols;
-use super::types::{BufferTypeV3, BufferV2b, RawBuffer, RawBufferType};
+use super::types::{BufferHead, BufferI, BufferTypeI, Inserted2d, Null, RawBuffer, RawBufferType};
 use std::ffi::c_void;
 
 const ALIGNMENT: usize = 4096;
@@ -44,12 +44,12 @@ pub fn check(symbols: &Symbols) -> Result<(), String> {
     let equal = |what: &str, given: usize, expected: usize| {
         if given == expected { Ok(()) } else { Err(format!("{what} is {given:#x} instead of {expected:#x}")) }
     };
-    let iface = BufferTypeV3 {
+    let iface = BufferTypeI::<Null> {
         get_name: Some(name),
         get_alignment: Some(alignment),
         get_max_size: Some(max_size),
         is_host: Some(is_host),
-        ..BufferTypeV3::default()
+        ..BufferTypeI::default()
     };
     let device = std::ptr::without_provenance_mut::<c_void>(0x10);
     // ggml deletes buffers, not buffer types. The buffer is left to it for good: freeing it would use the structures in doubt.
@@ -61,17 +61,18 @@ pub fn check(symbols: &Symbols) -> Result<(), String> {
     equal("a buffer type's device", ask("ggml_backend_buft_get_device", buft)?, device.addr())?;
     equal("whether a buffer type is in host memory", ask("ggml_backend_buft_is_host", buft)? & 0xff, 1)?;
 
-    let iface = BufferV2b { get_base: Some(base), ..BufferV2b::default() };
+    let head = BufferHead { get_base: Some(base), ..BufferHead::default() };
+    let iface = BufferI::<Inserted2d> { head, ..BufferI::default() };
     let context = std::ptr::without_provenance_mut(0x20);
     // SAFETY: the layout is V3; the callbacks use no context.
-    let buffer = unsafe { symbols.buffer_init_v2b(buft, iface, context, 4096) };
+    let buffer = unsafe { symbols.buffer_init(buft, iface, context, 4096) };
     equal("a buffer's size", ask("ggml_backend_buffer_get_size", buffer)?, 4096)?;
     equal("a buffer's type", ask("ggml_backend_buffer_get_type", buffer)?, buft.addr())?;
     equal("a buffer's base", ask("ggml_backend_buffer_get_base", buffer)?, BASE)?;
     equal("a buffer's usage", ask("ggml_backend_buffer_get_usage", buffer)? & 0xffff_ffff, 0)?;
     // SAFETY: ggml returned a buffer whose size and type are where this structure has them.
     let (stored, usage) = unsafe {
-        let buffer = &*buffer.cast::<RawBuffer<BufferV2b>>();
+        let buffer = &*buffer.cast::<RawBuffer<Inserted2d>>();
         (buffer.context, buffer.usage)
     };
     equal("a buffer's context", stored.addr(), context.addr())?;

@@ -5,7 +5,7 @@
 //! in the global scope, then in `libggml-base` if that is loaded, then in every loaded object whose name contains `ggml`.
 
 use super::layout::{Layout, Version};
-use super::types::{BufferV2a, BufferV2b, RawTypeTraits};
+use super::types::{BufferI, RawTypeTraits};
 use libc::{RTLD_DEFAULT, RTLD_LAZY, RTLD_NOLOAD, c_int, c_void, dl_phdr_info, size_t};
 use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
@@ -205,26 +205,14 @@ impl Symbols {
         Ok(unsafe { getter(object) })
     }
 
-    /// `ggml_backend_buffer_init` with the table of the layouts before 0.10.
+    /// `ggml_backend_buffer_init`.
     ///
     /// # Safety
-    /// The layout is [`Layout::V2a`], and `buft` and `context` are what the callbacks in `iface` expect.
-    pub unsafe fn buffer_init_v2a(&self, buft: Ptr, iface: BufferV2a, context: Ptr, size: usize) -> Ptr {
-        type Init = unsafe extern "C" fn(Ptr, BufferV2a, Ptr, usize) -> Ptr;
-        // SAFETY: the symbol is ggml_backend_buffer_init, whose second parameter has this type in this layout.
-        let init = unsafe { std::mem::transmute::<Ptr, Init>(self.buffer_init) };
-        // SAFETY: by the contract of this function.
-        unsafe { init(buft, iface, context, size) }
-    }
-
-    /// `ggml_backend_buffer_init` with the table of the layouts from 0.10 on.
-    ///
-    /// # Safety
-    /// The layout is not [`Layout::V2a`], and `buft` and `context` are what the callbacks in `iface` expect.
-    pub unsafe fn buffer_init_v2b(&self, buft: Ptr, iface: BufferV2b, context: Ptr, size: usize) -> Ptr {
-        type Init = unsafe extern "C" fn(Ptr, BufferV2b, Ptr, usize) -> Ptr;
-        // SAFETY: the symbol is ggml_backend_buffer_init, whose second parameter has this type in these layouts.
-        let init = unsafe { std::mem::transmute::<Ptr, Init>(self.buffer_init) };
+    /// `iface` is the table of the loaded layout, and `buft` and `context` are what its callbacks expect.
+    pub unsafe fn buffer_init<I>(&self, buft: Ptr, iface: BufferI<I>, context: Ptr, size: usize) -> Ptr {
+        type Init<I> = unsafe extern "C" fn(Ptr, BufferI<I>, Ptr, usize) -> Ptr;
+        // SAFETY: the symbol is ggml_backend_buffer_init, whose second parameter has this type in the loaded layout.
+        let init = unsafe { std::mem::transmute::<Ptr, Init<I>>(self.buffer_init) };
         // SAFETY: by the contract of this function.
         unsafe { init(buft, iface, context, size) }
     }

@@ -32,18 +32,6 @@ pub enum Status {
     Success = 0,
 }
 
-/// `enum ggml_backend_dev_type`.
-#[repr(i32)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RawDeviceType {
-    /// Discrete GPU.
-    Gpu = 1,
-    /// Integrated GPU, shares host memory.
-    Igpu = 2,
-    /// Accelerator beside the CPU.
-    Accel = 3,
-}
-
 /// `struct ggml_tensor`.
 #[repr(C)]
 #[allow(missing_docs, reason = "the fields are ggml's, documented in ggml.h")]
@@ -141,58 +129,55 @@ type Ptr = *mut c_void;
 type Tensor = *mut RawTensor;
 type ConstTensor = *const RawTensor;
 
-callbacks! {
-    /// `struct ggml_backend_buffer_type_i` before 0.26.
-    BufferTypeV2 {
-        get_name: fn(Ptr) -> *const c_char;
-        alloc_buffer: fn(Ptr, usize) -> Ptr;
-        get_alignment: fn(Ptr) -> usize;
-        get_max_size: fn(Ptr) -> usize;
-        get_alloc_size: fn(Ptr, ConstTensor) -> usize;
-        is_host: fn(Ptr) -> bool;
-    }
+/// A callback that we leave out, or that no layout in use has: null, or nothing.
+pub trait Omitted: Copy + Default {}
+
+/// Null.
+#[repr(transparent)]
+#[derive(Clone, Copy, Default)]
+pub struct Null(usize);
+
+impl Omitted for () {}
+impl Omitted for Null {}
+
+/// `struct ggml_backend_buffer_type_i`: with `()` before 0.26, with [`Null`] from then on.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+#[allow(missing_docs, reason = "the callbacks are ggml's, documented in ggml-backend-impl.h")]
+pub struct BufferTypeI<N: Omitted> {
+    pub get_name: Option<unsafe extern "C" fn(Ptr) -> *const c_char>,
+    pub alloc_buffer: Option<unsafe extern "C" fn(Ptr, usize) -> Ptr>,
+    pub alloc_buffer_n: N,
+    pub get_alignment: Option<unsafe extern "C" fn(Ptr) -> usize>,
+    pub get_max_size: Option<unsafe extern "C" fn(Ptr) -> usize>,
+    pub get_alloc_size: Option<unsafe extern "C" fn(Ptr, ConstTensor) -> usize>,
+    pub get_alloc_size_n: N,
+    pub is_host: Option<unsafe extern "C" fn(Ptr) -> bool>,
 }
 
 callbacks! {
-    /// `struct ggml_backend_buffer_type_i` from 0.26 on.
-    BufferTypeV3 {
-        get_name: fn(Ptr) -> *const c_char;
-        alloc_buffer: fn(Ptr, usize) -> Ptr;
-        alloc_buffer_n: fn(Ptr, *mut Tensor, c_int) -> Ptr;
-        get_alignment: fn(Ptr) -> usize;
-        get_max_size: fn(Ptr) -> usize;
-        get_alloc_size: fn(Ptr, ConstTensor) -> usize;
-        get_alloc_size_n: fn(Ptr, *mut Tensor, c_int) -> usize;
-        is_host: fn(Ptr) -> bool;
-    }
-}
-
-callbacks! {
-    /// `struct ggml_backend_buffer_i` before 0.10.
-    BufferV2a {
+    /// The beginning of `struct ggml_backend_buffer_i`.
+    BufferHead {
         free_buffer: fn(Ptr);
         get_base: fn(Ptr) -> Ptr;
         init_tensor: fn(Ptr, Tensor) -> Status;
         memset_tensor: fn(Ptr, Tensor, u8, usize, usize);
         set_tensor: fn(Ptr, Tensor, *const c_void, usize, usize);
         get_tensor: fn(Ptr, ConstTensor, Ptr, usize, usize);
-        cpy_tensor: fn(Ptr, ConstTensor, Tensor) -> bool;
-        clear: fn(Ptr, u8);
-        reset: fn(Ptr);
     }
 }
 
 callbacks! {
-    /// `struct ggml_backend_buffer_i` from 0.10 on.
-    BufferV2b {
-        free_buffer: fn(Ptr);
-        get_base: fn(Ptr) -> Ptr;
-        init_tensor: fn(Ptr, Tensor) -> Status;
-        memset_tensor: fn(Ptr, Tensor, u8, usize, usize);
-        set_tensor: fn(Ptr, Tensor, *const c_void, usize, usize);
-        get_tensor: fn(Ptr, ConstTensor, Ptr, usize, usize);
+    /// What 0.10 inserted into `struct ggml_backend_buffer_i`, and likewise into `struct ggml_backend_i`.
+    Inserted2d {
         set_tensor_2d: fn(Ptr, Tensor, *const c_void, usize, usize, usize, usize, usize);
         get_tensor_2d: fn(Ptr, ConstTensor, Ptr, usize, usize, usize, usize, usize);
+    }
+}
+
+callbacks! {
+    /// The end of `struct ggml_backend_buffer_i`.
+    BufferTail {
         cpy_tensor: fn(Ptr, ConstTensor, Tensor) -> bool;
         clear: fn(Ptr, u8);
         reset: fn(Ptr);
@@ -200,12 +185,18 @@ callbacks! {
 }
 
 callbacks! {
-    /// `struct ggml_backend_i` before 0.10.
-    BackendV2a {
+    /// The beginning of `struct ggml_backend_i`.
+    BackendHead {
         get_name: fn(Ptr) -> *const c_char;
         free: fn(Ptr);
         set_tensor_async: fn(Ptr, Tensor, *const c_void, usize, usize);
         get_tensor_async: fn(Ptr, ConstTensor, Ptr, usize, usize);
+    }
+}
+
+callbacks! {
+    /// The end of `struct ggml_backend_i`. `graph_optimize`, which we leave out, takes a third argument from 0.10 on.
+    BackendTail {
         cpy_tensor_async: fn(Ptr, Ptr, ConstTensor, Tensor) -> bool;
         synchronize: fn(Ptr);
         graph_plan_create: fn(Ptr, *const RawGraph) -> Ptr;
@@ -219,27 +210,20 @@ callbacks! {
     }
 }
 
-callbacks! {
-    /// `struct ggml_backend_i` from 0.10 on.
-    BackendV2b {
-        get_name: fn(Ptr) -> *const c_char;
-        free: fn(Ptr);
-        set_tensor_async: fn(Ptr, Tensor, *const c_void, usize, usize);
-        get_tensor_async: fn(Ptr, ConstTensor, Ptr, usize, usize);
-        set_tensor_2d_async: fn(Ptr, Tensor, *const c_void, usize, usize, usize, usize, usize);
-        get_tensor_2d_async: fn(Ptr, ConstTensor, Ptr, usize, usize, usize, usize, usize);
-        cpy_tensor_async: fn(Ptr, Ptr, ConstTensor, Tensor) -> bool;
-        synchronize: fn(Ptr);
-        graph_plan_create: fn(Ptr, *const RawGraph) -> Ptr;
-        graph_plan_free: fn(Ptr, Ptr);
-        graph_plan_update: fn(Ptr, Ptr, *const RawGraph);
-        graph_plan_compute: fn(Ptr, Ptr) -> Status;
-        graph_compute: fn(Ptr, *mut RawGraph) -> Status;
-        event_record: fn(Ptr, Ptr);
-        event_wait: fn(Ptr, Ptr);
-        graph_optimize: fn(Ptr, *mut RawGraph, Ptr);
-    }
+/// A table into which 0.10 inserted callbacks: `I` is `()` before that, [`Inserted2d`] from then on.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+#[allow(missing_docs, reason = "the callbacks are ggml's, documented in ggml-backend-impl.h")]
+pub struct Table<H, I, T> {
+    pub head: H,
+    pub inserted: I,
+    pub tail: T,
 }
+
+/// `struct ggml_backend_buffer_i`.
+pub type BufferI<I> = Table<BufferHead, I, BufferTail>;
+/// `struct ggml_backend_i`.
+pub type BackendI<I> = Table<BackendHead, I, BackendTail>;
 
 callbacks! {
     /// `struct ggml_backend_device_i`.
@@ -275,8 +259,8 @@ callbacks! {
 /// `struct ggml_backend_buffer_type`.
 #[repr(C)]
 #[allow(missing_docs, reason = "the fields are ggml's")]
-pub struct RawBufferType<I> {
-    pub iface: I,
+pub struct RawBufferType<N: Omitted> {
+    pub iface: BufferTypeI<N>,
     pub device: *mut c_void,
     pub context: *mut c_void,
 }
@@ -285,11 +269,18 @@ pub struct RawBufferType<I> {
 #[repr(C)]
 #[allow(missing_docs, reason = "the fields are ggml's")]
 pub struct RawBuffer<I> {
-    pub iface: I,
+    pub iface: BufferI<I>,
     pub buft: *mut c_void,
     pub context: *mut c_void,
     pub size: usize,
     pub usage: c_int,
+}
+
+impl<I> RawBuffer<I> {
+    fn fields(&self) -> BufferFields {
+        let Self { iface, buft, context, size, usage } = self;
+        BufferFields { buft: *buft, context: *context, size: *size, usage: *usage, get_base: iface.head.get_base }
+    }
 }
 
 /// What a buffer has in every layout.
@@ -312,14 +303,8 @@ impl BufferFields {
         // SAFETY: by the contract of this function.
         unsafe {
             match layout {
-                Layout::V2a => {
-                    let RawBuffer { iface, buft, context, size, usage } = &*buffer.cast::<RawBuffer<BufferV2a>>();
-                    Self { buft: *buft, context: *context, size: *size, usage: *usage, get_base: iface.get_base }
-                }
-                Layout::V2b | Layout::V3 => {
-                    let RawBuffer { iface, buft, context, size, usage } = &*buffer.cast::<RawBuffer<BufferV2b>>();
-                    Self { buft: *buft, context: *context, size: *size, usage: *usage, get_base: iface.get_base }
-                }
+                Layout::V2a => (*buffer.cast::<RawBuffer<()>>()).fields(),
+                Layout::V2b | Layout::V3 => (*buffer.cast::<RawBuffer<Inserted2d>>()).fields(),
             }
         }
     }
@@ -330,7 +315,7 @@ impl BufferFields {
 #[allow(missing_docs, reason = "the fields are ggml's")]
 pub struct RawBackend<I> {
     pub guid: *mut [u8; 16],
-    pub iface: I,
+    pub iface: BackendI<I>,
     pub device: *mut c_void,
     pub context: *mut c_void,
 }
@@ -369,16 +354,16 @@ mod tests {
 
     #[rstest]
     #[case("ggml_tensor", size_of::<RawTensor>(), 336)]
-    #[case("ggml_backend_buffer_type_i v2", size_of::<BufferTypeV2>(), 48)]
-    #[case("ggml_backend_buffer_type_i v3", size_of::<BufferTypeV3>(), 64)]
-    #[case("ggml_backend_buffer_type v2", size_of::<RawBufferType<BufferTypeV2>>(), 64)]
-    #[case("ggml_backend_buffer_type v3", size_of::<RawBufferType<BufferTypeV3>>(), 80)]
-    #[case("ggml_backend_buffer_i v2a", size_of::<BufferV2a>(), 72)]
-    #[case("ggml_backend_buffer_i v2b", size_of::<BufferV2b>(), 88)]
-    #[case("ggml_backend_buffer v3", size_of::<RawBuffer<BufferV2b>>(), 120)]
-    #[case("ggml_backend_i v2a", size_of::<BackendV2a>(), 112)]
-    #[case("ggml_backend_i v2b", size_of::<BackendV2b>(), 128)]
-    #[case("ggml_backend v3", size_of::<RawBackend<BackendV2b>>(), 152)]
+    #[case("ggml_backend_buffer_type_i v2", size_of::<BufferTypeI<()>>(), 48)]
+    #[case("ggml_backend_buffer_type_i v3", size_of::<BufferTypeI<Null>>(), 64)]
+    #[case("ggml_backend_buffer_type v2", size_of::<RawBufferType<()>>(), 64)]
+    #[case("ggml_backend_buffer_type v3", size_of::<RawBufferType<Null>>(), 80)]
+    #[case("ggml_backend_buffer_i v2a", size_of::<BufferI<()>>(), 72)]
+    #[case("ggml_backend_buffer_i v2b", size_of::<BufferI<Inserted2d>>(), 88)]
+    #[case("ggml_backend_buffer v3", size_of::<RawBuffer<Inserted2d>>(), 120)]
+    #[case("ggml_backend_i v2a", size_of::<BackendI<()>>(), 112)]
+    #[case("ggml_backend_i v2b", size_of::<BackendI<Inserted2d>>(), 128)]
+    #[case("ggml_backend v3", size_of::<RawBackend<Inserted2d>>(), 152)]
     #[case("ggml_backend_device_i", size_of::<DeviceI>(), 120)]
     #[case("ggml_backend_device", size_of::<RawDevice>(), 136)]
     #[case("ggml_backend_reg", size_of::<RawRegistry>(), 48)]
@@ -401,15 +386,15 @@ mod tests {
     #[case("tensor.name", offset_of!(RawTensor, name), 256)]
     #[case("cgraph.n_nodes", offset_of!(RawGraph, n_nodes), 4)]
     #[case("cgraph.nodes", offset_of!(RawGraph, nodes), 16)]
-    #[case("buft.is_host v2", offset_of!(BufferTypeV2, is_host), 40)]
-    #[case("buft.is_host v3", offset_of!(BufferTypeV3, is_host), 56)]
-    #[case("buft.device v3", offset_of!(RawBufferType<BufferTypeV3>, device), 64)]
-    #[case("buffer.clear v2b", offset_of!(BufferV2b, clear), 72)]
-    #[case("buffer.usage v2a", offset_of!(RawBuffer<BufferV2a>, usage), 96)]
-    #[case("buffer.usage v2b", offset_of!(RawBuffer<BufferV2b>, usage), 112)]
-    #[case("backend.synchronize v2b", 8 + offset_of!(BackendV2b, synchronize), 64)]
-    #[case("backend.graph_compute v2b", 8 + offset_of!(BackendV2b, graph_compute), 104)]
-    #[case("backend.device v2b", offset_of!(RawBackend<BackendV2b>, device), 136)]
+    #[case("buft.is_host v2", offset_of!(BufferTypeI<()>, is_host), 40)]
+    #[case("buft.is_host v3", offset_of!(BufferTypeI<Null>, is_host), 56)]
+    #[case("buft.device v3", offset_of!(RawBufferType<Null>, device), 64)]
+    #[case("buffer.clear v2b", offset_of!(BufferI<Inserted2d>, tail.clear), 72)]
+    #[case("buffer.usage v2a", offset_of!(RawBuffer<()>, usage), 96)]
+    #[case("buffer.usage v2b", offset_of!(RawBuffer<Inserted2d>, usage), 112)]
+    #[case("backend.synchronize v2b", 8 + offset_of!(BackendI<Inserted2d>, tail.synchronize), 64)]
+    #[case("backend.graph_compute v2b", 8 + offset_of!(BackendI<Inserted2d>, tail.graph_compute), 104)]
+    #[case("backend.device v2b", offset_of!(RawBackend<Inserted2d>, device), 136)]
     #[case("device.supports_op", offset_of!(DeviceI, supports_op), 72)]
     #[case("device.reg", offset_of!(RawDevice, reg), 120)]
     #[case("reg.get_proc_address", 8 + offset_of!(RegistryI, get_proc_address), 32)]
