@@ -110,7 +110,9 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aie_jit_iron::WorkerLimits;
     use rstest::rstest;
+    use std::time::Duration;
 
     fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
         Config::read(&Environment::from_pairs(pairs.iter().copied()))
@@ -169,7 +171,10 @@ mod tests {
             reference_kernels: true,
             cache: CachePath::of(&Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", "/cache")])),
             cache_clear: true,
-            jit: JitConfig { time_limit: std::time::Duration::from_secs(7), ..default.jit },
+            jit: JitConfig {
+                limits: WorkerLimits { time: Duration::from_secs(7), ..default.jit.limits },
+                ..default.jit
+            },
             statistics: Some("out.json".into()),
             verbose: true,
         };

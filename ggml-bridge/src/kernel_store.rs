@@ -13,7 +13,7 @@ use aie_jit_iron::iron::{IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{
     KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
-    WorkerCompiler, WorkerLimits,
+    WorkerCompiler,
 };
 use aie_ops::{Node, Operation};
 use std::path::PathBuf;
@@ -83,7 +83,7 @@ impl<'a> KernelStores<'a> {
 
     fn builder(&self) -> KernelStoreBuilder {
         let jit = &self.config.jit;
-        let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.workers.max(1));
+        let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.limits.workers);
         for pack in embedded::packs() {
             match pack {
                 Ok(pack) => builder = builder.embedded(pack),
@@ -102,21 +102,11 @@ impl<'a> KernelStores<'a> {
         }
     }
 
-    fn limits(&self) -> WorkerLimits {
-        let jit = &self.config.jit;
-        WorkerLimits {
-            workers: jit.workers,
-            time: jit.time_limit,
-            memory_bytes: jit.memory_max,
-            ..WorkerLimits::default()
-        }
-    }
-
     /// Makes reference kernels: in workers when their program is there, else here. It is safe code of this library that needs
     /// no tools, so that being without workers is no reason to be without kernels.
     fn reference(&self, builder: KernelStoreBuilder) -> KernelStoreBuilder {
         let here = Arc::new(ReferenceCompiler);
-        if self.config.jit.workers == 0 {
+        if self.config.jit.limits.workers == 0 {
             return builder.compiler(here);
         }
         let places = WorkerPlaces {
@@ -140,7 +130,7 @@ impl<'a> KernelStores<'a> {
         let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program), sources)
             .cache_folder(here.folder())
             .known_identity(here.identity())
-            .limits(self.limits());
+            .limits(self.config.jit.limits.clone());
         // The second one is asked only when no worker starts.
         builder.compiler(Arc::new(verbose::listen(compiler, &self.config.jit))).compiler(here)
     }
@@ -154,7 +144,9 @@ impl<'a> KernelStores<'a> {
         let directory = self.config.jit.iron_directory.clone().or_else(installed)?;
         let places = IronPlaces { directory, kernels: None, python: self.config.jit.python.clone() };
         match places.compiler() {
-            Ok(builder) => Some(Arc::new(verbose::listen(builder.limits(self.limits()), &self.config.jit))),
+            Ok(builder) => {
+                Some(Arc::new(verbose::listen(builder.limits(self.config.jit.limits.clone()), &self.config.jit)))
+            }
             Err(cause) => {
                 log::error(&format!("{cause}; nothing is compiled for the array"));
                 None

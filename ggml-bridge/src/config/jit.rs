@@ -4,22 +4,16 @@ use super::build_defaults::BuildDefaults;
 use super::compiler_output::CompilerOutput;
 use crate::settings::{GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_VERBOSE};
 use aie_hal::environment::Reader;
-use aie_jit_iron::JitPolicy;
 use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
     GGML_HSA_JIT_TIMEOUT, GGML_HSA_JIT_WORKER, GGML_HSA_JIT_WORKERS,
 };
+use aie_jit_iron::{JitPolicy, WorkerLimits};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The limit of one compilation without a setting.
-const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// The longest that can be set: a week. Points in time this far away can always be computed.
 const LONGEST_TIME_LIMIT: u64 = 7 * 24 * 3600;
-/// The memory of one worker without a setting.
-const MEMORY_MAX: u64 = 16 << 30;
-/// The most workers without a setting. A compiler needs several GB.
-const WORKERS: usize = 4;
 /// The most workers that can be set.
 const MOST_WORKERS: usize = 256;
 
@@ -32,12 +26,8 @@ pub struct JitConfig {
     pub verbose: bool,
     /// Where it is shown.
     pub output: CompilerOutput,
-    /// How long one compilation may take; never zero.
-    pub time_limit: Duration,
-    /// Most memory of one worker in bytes; never zero.
-    pub memory_max: u64,
-    /// How many workers there are at most; with 0, reference kernels are made in this process.
-    pub workers: usize,
+    /// Of workers. Without any, reference kernels are made in this process; time and memory are never zero.
+    pub limits: WorkerLimits,
     /// The worker's executable, when it is not to be searched for.
     pub worker: Option<PathBuf>,
     /// The Python of the IRON environment, when it is not the one on `PATH`.
@@ -48,9 +38,14 @@ pub struct JitConfig {
 
 impl JitConfig {
     pub(super) fn read(reader: &mut Reader<'_>, defaults: &BuildDefaults) -> Self {
-        let time_limit = reader.number(&GGML_HSA_JIT_TIMEOUT, 1..=LONGEST_TIME_LIMIT).map(Duration::from_secs);
-        let memory_max = reader.bytes(&GGML_HSA_JIT_MEMORY_MAX, 1);
-        let workers = reader.number(&GGML_HSA_JIT_WORKERS, 0..=MOST_WORKERS);
+        let default = WorkerLimits::default();
+        let time = reader.number(&GGML_HSA_JIT_TIMEOUT, 1..=LONGEST_TIME_LIMIT).map(Duration::from_secs);
+        let limits = WorkerLimits {
+            time: time.unwrap_or(default.time),
+            memory_bytes: reader.bytes(&GGML_HSA_JIT_MEMORY_MAX, 1).unwrap_or(default.memory_bytes),
+            workers: reader.number(&GGML_HSA_JIT_WORKERS, 0..=MOST_WORKERS).unwrap_or(default.workers),
+            ..default
+        };
         Self {
             policy: policy(reader, defaults.policy),
             verbose: reader.switch(&GGML_HSA_JIT_VERBOSE).unwrap_or(false),
@@ -58,10 +53,7 @@ impl JitConfig {
                 .environment
                 .path(&GGML_HSA_JIT_STDOUT_REDIRECT)
                 .map_or_else(|| defaults.output.clone(), CompilerOutput::from_setting),
-            time_limit: time_limit.unwrap_or(TIME_LIMIT),
-            memory_max: memory_max.unwrap_or(MEMORY_MAX),
-            workers: workers
-                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS)),
+            limits,
             worker: reader.environment.path(&GGML_HSA_JIT_WORKER),
             python: reader.environment.path(&GGML_HSA_JIT_PYTHON),
             iron_directory: reader.environment.path(&GGML_HSA_IRON_DIR),
@@ -128,14 +120,11 @@ mod tests {
     #[test]
     fn without_settings_there_are_limits() {
         let (jit, problems) = read(&[], JitPolicy::Eager);
-        assert!((1..=WORKERS).contains(&jit.workers), "{}", jit.workers);
         let expected = JitConfig {
             policy: JitPolicy::Eager,
             verbose: false,
             output: CompilerOutput::StandardError,
-            time_limit: Duration::from_secs(300),
-            memory_max: 16 << 30,
-            workers: jit.workers,
+            limits: WorkerLimits::default(),
             worker: None,
             python: None,
             iron_directory: None,
@@ -159,13 +148,13 @@ mod tests {
             ],
             JitPolicy::Eager,
         );
+        let time = Duration::from_secs(604_800);
+        let limits = WorkerLimits { time, memory_bytes: 3 << 30, workers: 0, ..WorkerLimits::default() };
         let expected = JitConfig {
             policy: JitPolicy::Background,
             verbose: true,
             output: CompilerOutput::File("/var/jit.log".into()),
-            time_limit: Duration::from_secs(604_800),
-            memory_max: 3 << 30,
-            workers: 0,
+            limits,
             worker: Some("/bin/worker".into()),
             python: Some("/iron/bin/python3".into()),
             iron_directory: Some("/iron".into()),
