@@ -174,8 +174,9 @@ mod tests {
     fn a_python_that_is_not_there_is_not_available() {
         let (_root, mut places) = places();
         places.python = Some("/no/python3".into());
-        let (op, node) = sum(64);
-        let error = places.compiler().unwrap().compile(op, &node, &arch("aie2")).unwrap_err();
+        let ((op, node), compiler) = (sum(64), places.compiler().unwrap());
+        assert_eq!(compiler.identity(), "");
+        let error = compiler.compile(op, &node, &arch("aie2")).unwrap_err();
         assert!(matches!(&error, CompileError::Unavailable(reason) if reason.contains("/no/python3")), "{error:?}");
     }
 }

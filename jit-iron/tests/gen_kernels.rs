@@ -446,17 +446,26 @@ fn processes_can_share_an_output_directory() {
 }
 
 #[rstest]
-#[case("minimal-kernel-config.json", 2)]
-#[case("example-kernel-config.json", 8)]
-fn the_installed_examples_are_valid_and_can_be_made(#[case] file: &str, #[case] kernels: usize) {
+#[case("minimal-kernel-config.json", 2, 1)]
+#[case("example-kernel-config.json", 8, 2)]
+fn the_installed_examples_are_valid_and_can_be_made(
+    #[case] file: &str,
+    #[case] kernels: usize,
+    #[case] generations: usize,
+) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kernels").join(file);
     let folder = TempDir::new().unwrap();
     let (path, out) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
-    let output = run(&["--config", path, "--dry-run"]);
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    for f16 in ["f32", "bf16"] {
+        let output = run(&["--config", path, "--dry-run", "--f16", f16]);
+        let expected = format!("No mistakes found: {kernels} kernel(s) to make, 0 to keep\n");
+        assert!(stdout(&output).ends_with(&expected) && output.stderr.is_empty(), "{output:?}");
+    }
     let output = run(&["--config", path, "--output-dir", out, "--compiler", "reference"]);
     let expected = format!("Generated {kernels}/{kernels} kernel(s) successfully");
     assert_eq!(stdout(&output).lines().last(), Some(expected.as_str()), "{output:?}");
+    let folders = fs::read_dir(out).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(folders.count(), generations);
 }
 
 #[test]

@@ -26,9 +26,10 @@ use tempfile::TempDir;
 
 /// The time limit of a compilation that will reach it.
 const TIME: Duration = Duration::from_secs(3);
-/// Beyond the limit: starting, noticing and killing processes on a machine that is busy with other tests. Well below the time
-/// limit of the compilations that are ended for something else.
-const MARGIN: Duration = Duration::from_secs(17);
+/// Beyond the limit: starting, noticing and killing processes on a machine that is busy with other tests.
+const MARGIN: Duration = Duration::from_secs(57);
+/// The time limit of the compilations that are ended for something else: if that went unnoticed, they would end too late.
+const LONG: Duration = Duration::from_secs(240);
 
 /// Before the misbehaviour: `$line` is the request, `$id` and `$work` are from it, `$input` is where the good and the bad files
 /// are. `answer` answers as it should.
@@ -64,8 +65,8 @@ fn good() -> KernelArtifact {
 fn limits() -> WorkerLimits {
     WorkerLimits {
         workers: 2,
-        time: Duration::from_secs(120),
-        hello: Duration::from_secs(60),
+        time: LONG,
+        hello: LONG,
         memory_bytes: 4 << 30,
         output_bytes: 8 << 20,
         file_bytes: 16 << 20,
@@ -168,7 +169,12 @@ fn hanging(#[case] script: &str) {
 
 #[rstest]
 #[case::segfault("kill -SEGV $$", "was killed by SIGSEGV; if it ran out of memory, set GGML_HSA_JIT_MEMORY_MAX")]
-#[case::abort("echo assertion >&2; kill -ABRT $$", "was killed by SIGABRT")]
+#[case::abort(
+    "echo assertion >&2; echo >&2; kill -ABRT $$",
+    "was killed by SIGABRT; if it ran out of memory, set GGML_HSA_JIT_MEMORY_MAX to allow each of its processes more than 4 GiB; \
+     its last words: assertion"
+)]
+#[case::another_signal("kill -63 $$", "was killed by signal 63 instead of answering")]
 #[case::exit("exit 3", "ended with exit status 3 instead of answering")]
 #[case::leaves_its_output_to_a_child("sleep 1000 & exit 4", "ended with exit status 4 instead of answering")]
 #[case::closes_its_output("exec 1>&-; sleep 1000", "closed its output instead of answering")]
@@ -281,7 +287,8 @@ fn answering_again_later() {
 fn leaving_children_behind(#[case] then: &str, #[case] succeeds: bool) {
     // All of them are there at some moment, so that their absence says something.
     let script = format!("{CHILDREN}until [ -e \"$input/seen\" ]; do :; done; {then}");
-    let bench = Bench::misbehaving(&script, WorkerLimits { time: 3 * TIME, ..limits() });
+    let time = if then == "sleep 1000" { 5 * TIME } else { LONG };
+    let bench = Bench::misbehaving(&script, WorkerLimits { time, ..limits() });
     thread::scope(|scope| {
         let job = scope.spawn(|| bench.compile());
         until("the children of the worker", || bench.strays().len() == CHILDREN_COUNT);
@@ -324,6 +331,8 @@ fn children_of_a_command_that_is_not_swept_end_with_the_worker() {
     "\"../a\" is not the name of a file"
 )]
 #[case::absolute("done_with /etc/passwd a", "\"/etc/passwd\" is not the name of a file")]
+#[case::above("done_with .. a", "\"..\" is not the name of a file")]
+#[case::a_nul("done_with 'a\\u0000b' a", "\"a\\0b\" is not the name of a file")]
 #[case::the_folder_itself("done_with . a", "\".\" is not the name of a file")]
 #[case::more_arguments(
     "cp \"$input\"/* \"$work\" 2>/dev/null; done_with good.pdi four_insts.bin",
@@ -391,17 +400,6 @@ fn never_saying_hello() {
     let text = "the double compiler does not start: sh said nothing for 1 s and was ended";
     assert_eq!(error, CompileError::Unavailable(text.into()));
     bench.check_next();
-    bench.end();
-}
-
-#[test]
-fn a_missing_toolchain() {
-    let script = "echo '{\"unavailable\":\"Failed to import kernel build module: No module named 0numpy0\"}'";
-    let bench = Bench::of_script(&script.replace('0', "'\\''"), limits(), true);
-    let text = "Failed to import kernel build module: No module named 'numpy' (the IRON environment is not active: source \
-                env_setup.sh)";
-    assert_eq!(bench.compile().unwrap_err(), CompileError::Unavailable(text.into()));
-    assert_eq!(bench.compiler.identity(), "");
     bench.end();
 }
 

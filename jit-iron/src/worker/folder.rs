@@ -176,9 +176,7 @@ fn remove_abandoned(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rstest::rstest;
     use std::os::unix::fs::symlink;
-    use std::process::Command;
 
     fn entries(path: &Path) -> usize {
         fs::read_dir(path).unwrap().count()
@@ -223,32 +221,6 @@ mod tests {
         for left in [held.path(), &unrelated, &unlocked, &link, &target.path().join(LOCK)] {
             assert!(left.exists(), "{}", left.display());
         }
-    }
-
-    #[rstest]
-    #[case("", "is not the name of a file")]
-    #[case(".", "is not the name of a file")]
-    #[case("..", "is not the name of a file")]
-    #[case("../lock", "is not the name of a file")]
-    #[case("/etc/passwd", "is not the name of a file")]
-    #[case("a\0b", "is not the name of a file")]
-    #[case("absent", "No such file")]
-    #[case("link", "is a symbolic link")]
-    #[case("folder", "is not a regular file")]
-    #[case("pipe", "is not a regular file")]
-    #[case("large", "is larger than the device heap of 4 bytes")]
-    fn other_results_than_files_in_the_folder_are_refused(#[case] name: &str, #[case] reason: &str) {
-        let parent = tempfile::tempdir().unwrap();
-        let folder = WorkerFolder::create(parent.path()).unwrap();
-        let job = folder.job(1).unwrap();
-        symlink("/etc/passwd", job.path().join("link")).unwrap();
-        fs::create_dir(job.path().join("folder")).unwrap();
-        assert!(Command::new("mkfifo").arg(job.path().join("pipe")).status().unwrap().success());
-        fs::write(job.path().join("large"), "12345").unwrap();
-        fs::write(job.path().join("good"), "1234").unwrap();
-        let error = job.read(name, 4).unwrap_err();
-        assert!(error.contains(reason), "{error}");
-        assert_eq!(*job.read("good", 4).unwrap(), *b"1234");
     }
 
     #[test]

@@ -168,18 +168,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_result_is_in_the_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let job = job(folder.path());
-        let reply = answer(&job, &ReferenceCompiler, &ArchRegistry::builtin());
-        assert_eq!(reply, Reply::Done { id: 7, pdi: PDI.into(), instructions: INSTRUCTIONS.into() });
-        let arch = ArchRegistry::builtin().get("aie2").unwrap();
-        let expected = ReferenceCompiler.compile(table::lookup("ADD").unwrap(), &job.node, &arch).unwrap();
-        assert_eq!(fs::read(folder.path().join(PDI)).unwrap(), expected.pdi());
-        assert_eq!(fs::read(folder.path().join(INSTRUCTIONS)).unwrap(), expected.instructions());
-    }
-
     #[rstest]
     #[case(|job: &mut Job| job.arch = "aie9".into(), "unavailable", "does not know the generation aie9; it knows: aie2")]
     #[case(|job: &mut Job| job.node.op = "ADDX".into(), "unsupported", "there is no operation ADDX")]
