@@ -4,8 +4,9 @@ mod chain;
 
 use self::chain::ChainScratch;
 use crate::contexts::NpuContexts;
-use crate::faults::FaultState;
+use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
+use crate::npu::fault_plan::FaultCounter;
 use crate::npu::{Npu, Refusal};
 use crate::options::Options;
 use aie_device_memory::Region;
@@ -34,7 +35,7 @@ pub(crate) struct MockDevice {
     state: DeviceState,
     array: Array<NpuContexts, HeapAllocation>,
     pub(crate) npu: Arc<Npu>,
-    pub(crate) faults: FaultState,
+    pub(crate) faults: FaultCounter<Fault>,
     order: CommandOrder,
     executor: Arc<dyn KernelExecutor>,
     imports: Mutex<Vec<Import>>,
@@ -73,7 +74,7 @@ impl MockDevice {
             state: DeviceState::new(info, Arc::clone(arch), limits, capacity),
             array: Array::new(NpuContexts(Arc::clone(&npu))),
             npu,
-            faults: FaultState::new(options.faults.clone()),
+            faults: FaultCounter::new(options.faults.clone()),
             order: if options.reverse { CommandOrder::Reversed } else { CommandOrder::Recorded },
             executor,
             imports: Mutex::default(),
@@ -109,13 +110,8 @@ impl MockDevice {
                 )));
             }
         }
-        let region =
-            Region::zeroed(length, self.state.limits().granule).map(Arc::new).ok_or(DeviceError::OutOfMemory {
-                pool: MemoryPool::Data.name(),
-                requested: length,
-                available: 0,
-                capacity: self.state.capacity(),
-            })?;
+        let region = Region::zeroed(length, self.state.limits().granule).map(Arc::new);
+        let region = region.ok_or_else(|| self.out_of_memory(length))?;
         if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length)) {
             target.copy_from(source);
         }
@@ -158,7 +154,7 @@ impl DeviceBackend for MockDevice {
     }
 
     fn allocate(&self, params: &BufferParams) -> Result<MockMemory, DeviceError> {
-        if self.faults.allocation() {
+        if self.faults.hits(Fault::Alloc) {
             return Err(self.out_of_memory(params.size));
         }
         let heap = match params.pool {
@@ -189,13 +185,13 @@ impl DeviceBackend for MockDevice {
     }
 
     fn flush(&self, memory: &MockMemory, range: Range<usize>) {
-        if !self.faults.sync() {
+        if !self.faults.hits(Fault::Stale) {
             memory.host_to_device(range);
         }
     }
 
     fn invalidate(&self, memory: &MockMemory, range: Range<usize>) {
-        if !self.faults.sync() {
+        if !self.faults.hits(Fault::Stale) {
             memory.device_to_host(range);
         }
     }

@@ -1,6 +1,6 @@
 //! What the path and the parameters of a `mock` URI mean.
 
-use crate::faults::{self, FaultKind, FaultPlan};
+use crate::faults::{self, Fault, FaultPlan};
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 
@@ -62,8 +62,9 @@ impl Options {
         }
         let coherent = choice("coherent", "true", "false", true)?;
         let reverse = choice("order", "reverse", "recorded", false)?;
-        let faults: FaultPlan = uri.typed_param("fault", faults::ACCEPTED)?.unwrap_or_default();
-        if coherent && faults.contains(FaultKind::Stale) {
+        let faults = uri.param("fault").map(faults::parse).transpose();
+        let faults = faults.map_err(|why| uri.invalid_param("fault", why))?.unwrap_or_default();
+        if coherent && faults.others().any(|fault| *fault == Fault::Stale) {
             return Err(
                 uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory has nothing to go stale")
             );
@@ -110,7 +111,7 @@ mod tests {
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
         assert_eq!((options.coherent, options.reverse), (false, true));
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
-        assert!(options.faults.contains(FaultKind::Stale));
+        assert!(options.faults.others().eq([&Fault::Stale]));
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
     #[case("mock?memory=1", "memory", "from 4096 on")]
     #[case("mock?memory=99999999999G", "memory", "from 4096 on")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
-    #[case("mock?fault=melt@1", "fault", "kinds: alloc, timeout")]
+    #[case("mock?fault=melt@1", "fault", "an entry is timeout@N, abort@N")]
     #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "add the parameter `devices=2`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "available: mock:aie2p")]

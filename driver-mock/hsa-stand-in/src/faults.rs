@@ -7,11 +7,10 @@
 //! | `queue` | queue creations | a queue cannot be made |
 //! | `hang` | doorbells with packets | storing to the doorbell does not return |
 
-use aie_driver_mock::npu::fault_plan::{self, CommandFault};
-use std::sync::atomic::{AtomicU64, Ordering};
+use aie_driver_mock::npu::fault_plan::{self, FaultCounter};
 
 /// What can go wrong beside commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LibraryFault {
     /// A pool has no memory.
     Allocate,
@@ -38,40 +37,17 @@ pub fn parse(text: &str) -> Result<FaultPlan, String> {
 }
 
 /// A plan with the occurrences so far. Thread-safe.
-#[derive(Debug, Default)]
-pub struct Faults {
-    plan: FaultPlan,
-    packets: AtomicU64,
-    /// By [`LibraryFault`].
-    others: [AtomicU64; 3],
-}
-
-impl Faults {
-    /// Starts counting.
-    pub fn new(plan: FaultPlan) -> Self {
-        Self { plan, ..Self::default() }
-    }
-
-    /// Counts one more of what `fault` can happen to; whether it does.
-    pub fn hits(&self, fault: LibraryFault) -> bool {
-        let occurrence = self.others[fault as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        self.plan.other(occurrence, |planned| (*planned == fault).then_some(())).is_some()
-    }
-
-    /// A packet runs; what goes wrong.
-    pub fn packet(&self) -> Option<CommandFault> {
-        self.plan.command(self.packets.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-}
+pub type Faults = FaultCounter<LibraryFault>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aie_driver_mock::npu::fault_plan::CommandFault;
 
     #[test]
     fn faults_hit_the_planned_occurrences_only() {
         let faults = Faults::new(parse("timeout@2,abort@4-5,allocate@1").unwrap());
-        let packets: Vec<_> = (0..6).map(|_| faults.packet()).collect();
+        let packets: Vec<_> = (0..6).map(|_| faults.command()).collect();
         let (timeout, abort) = (Some(CommandFault::Timeout), Some(CommandFault::Abort));
         assert_eq!(packets, [None, timeout, None, abort, abort, None]);
         assert_eq!([(); 2].map(|()| faults.hits(LibraryFault::Allocate)), [true, false]);

@@ -296,18 +296,19 @@ fn execute(
     pdis: &[LoadedPdi],
     command: &Command,
 ) -> Result<(), (hsa_amd_aie_ert_state, String)> {
-    let fault = runtime.faults.packet();
-    if let Some(CommandFault::Abort | CommandFault::Lost | CommandFault::Status(_)) = fault {
-        return Err((HSA_AMD_AIE_ERT_STATE_ABORT, "the fault plan says so".into()));
-    }
+    let fault = runtime.faults.command();
     // As the firmware gets it, except that the addresses of arguments are their indices.
     let head = [TRANSACTION, 0, 0, 0, (command.instructions.len() / 4) as u32];
     let indices = (0..command.arguments.len() as u32).flat_map(|index| [index, 0]);
     let words = head.into_iter().chain(indices).collect();
     let encoded = array::Command { unit: command.pdi, is_elf: false, words };
-    match array.execute(pdis, &encoded, command, fault).0 {
+    match array.run(pdis, &[encoded], command, || fault).outcome {
         Outcome::Completed => Ok(()),
-        Outcome::Failed(_, reason) => Err((HSA_AMD_AIE_ERT_STATE_ERROR, reason)),
+        Outcome::GivenUp(_) => Err((HSA_AMD_AIE_ERT_STATE_ABORT, "the fault plan says so".into())),
+        Outcome::Failed(_, reason) => {
+            let is_planned = matches!(fault, Some(CommandFault::Status(_)));
+            Err((if is_planned { HSA_AMD_AIE_ERT_STATE_ABORT } else { HSA_AMD_AIE_ERT_STATE_ERROR }, reason))
+        }
         Outcome::Silent(reason) => {
             agent.npu.charge_watchdog();
             Err((HSA_AMD_AIE_ERT_STATE_TIMEOUT, format!("never signalled: {reason}")))

@@ -12,9 +12,7 @@ use crate::journal::Journal;
 use crate::mailbox::{MANAGEMENT, Mailbox, Message};
 use crate::model::Register;
 use crate::settings::Settings;
-use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::Array;
-use aie_driver_mock::npu::transaction::WORDS_PER_ARGUMENT;
 use aie_hal::host_function::KernelExecutor;
 use parking_lot::Mutex;
 use std::fs::File;
@@ -276,16 +274,16 @@ impl Device {
     }
 
     fn run(&self, array: &mut Array, job: &Job) {
-        {
-            let state = self.state.lock();
-            if !state.firmware.is_current(job) {
-                return;
-            }
-            charge(&state.firmware, job);
+        if !self.state.lock().firmware.is_current(job) {
+            return;
         }
         let around = JobEnvironment { space: &self.space, faults: &self.settings.faults, journal: &self.journal };
-        let ran = execution::run(array, job, &around, || self.asynchronous_error());
+        let (ran, charged) = execution::run(array, job, &around, || self.asynchronous_error());
         let mut state = self.state.lock();
+        if let Some(context) = state.firmware.context(job) {
+            // Refused only if nothing is to be charged.
+            let _ = state.firmware.npu().submit_encoded(context, &charged, 0);
+        }
         if ran == JobResult::Lost {
             state.mailbox.close_all();
         }
@@ -297,23 +295,6 @@ impl Device {
             self.answer(&mut state, job.channel, Message { id: job.id, opcode: job.opcode, payload });
         }
     }
-}
-
-/// Charges a job's time to the device's clock.
-fn charge(firmware: &Firmware, job: &Job) {
-    let Some(context) = firmware.context(job) else { return };
-    let commands: Vec<ChainCommand> = job
-        .commands
-        .iter()
-        .filter(|command| command.unit < job.units.len())
-        .map(|command| ChainCommand {
-            pdi: command.unit,
-            arguments: command.words.len() / WORDS_PER_ARGUMENT,
-            bytes: 0,
-        })
-        .collect();
-    // Refused only if nothing is to be charged.
-    let _ = firmware.npu().submit_encoded(context, &commands, 0);
 }
 
 /// The array's thread. A context with a command that never signals stays where it is; the others go on.

@@ -5,8 +5,8 @@ use crate::address_space::AddressSpace;
 use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
+use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, LoadedPdi, Outcome};
-use aie_driver_mock::npu::fault_plan::CommandFault;
 use std::sync::Arc;
 
 /// Commands of one message.
@@ -49,33 +49,32 @@ pub struct JobEnvironment<'a> {
     pub journal: &'a Journal,
 }
 
-/// Runs a job. `asynchronous` is called where the plan has an asynchronous error.
-pub fn run(array: &mut Array, job: &Job, around: &JobEnvironment<'_>, mut asynchronous: impl FnMut()) -> JobResult {
-    for (index, command) in job.commands.iter().enumerate() {
-        let number = around.journal.command();
+/// Runs a job; also gives what is to be charged for it. `asynchronous` is called where the plan has an asynchronous error.
+pub fn run(
+    array: &mut Array,
+    job: &Job,
+    around: &JobEnvironment<'_>,
+    mut asynchronous: impl FnMut(),
+) -> (JobResult, Vec<ChainCommand>) {
+    let memory = GuestMemory { space: around.space, heap: &job.heap };
+    let mut number = 0;
+    let ran = array.run(&job.units, &job.commands, &memory, || {
+        number = around.journal.command();
         if around.faults.other(number, |fault| (*fault == Fault::Asynchronous).then_some(())).is_some() {
             asynchronous();
         }
-        let fault = around.faults.command(number);
-        if let Some(CommandFault::Lost | CommandFault::Abort) = fault {
-            around.journal.note(format!("command {number}: the firmware stops, as planned"));
-            return JobResult::Lost;
+        around.faults.command(number)
+    });
+    let (result, note) = match ran.outcome {
+        Outcome::Completed => return (JobResult::Completed, ran.charged),
+        Outcome::GivenUp(_) => (JobResult::Lost, ": the firmware stops, as planned".into()),
+        Outcome::Failed(status, why) => {
+            (JobResult::Failed(ran.last, status), format!(" fails with status {status:#x}: {why}"))
         }
-        let memory = GuestMemory { space: around.space, heap: &job.heap };
-        let (outcome, _) = array.execute(&job.units, command, &memory, fault);
-        match outcome {
-            Outcome::Completed => {}
-            Outcome::Failed(status, why) => {
-                around.journal.note(format!("command {number} fails with status {status:#x}: {why}"));
-                return JobResult::Failed(index, status);
-            }
-            Outcome::Silent(why) => {
-                around.journal.note(format!("command {number} never signals: {why}"));
-                return JobResult::Stuck(index);
-            }
-        }
-    }
-    JobResult::Completed
+        Outcome::Silent(why) => (JobResult::Stuck(ran.last), format!(" never signals: {why}")),
+    };
+    around.journal.note(format!("command {number}{note}"));
+    (result, ran.charged)
 }
 
 /// The guest's memory as the commands of a context address it.

@@ -6,7 +6,7 @@
 //! messages are those of the kernel driver without `MSG_OP_`: `CREATE_CONTEXT@3=0x2000003`.
 
 use crate::message::Kind;
-use aie_driver_mock::npu::fault_plan::{self, number};
+use aie_driver_mock::npu::fault_plan::{self, CommandFault, number};
 
 /// What can be planned beside faults of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,11 +28,8 @@ const SILENT: &str = "silent";
 /// # Errors
 /// Which entry cannot be read and what an entry looks like.
 pub fn parse(text: &str) -> Result<FaultPlan, String> {
-    if text.split(',').any(|entry| entry.trim_start().starts_with("abort@")) {
-        return Err("`abort`: the firmware has no such answer; an entry is status=S@N instead".into());
-    }
     let forms = format!("{ASYNCHRONOUS}@N, MESSAGE@N=S, MESSAGE@N={SILENT}");
-    FaultPlan::parse(text, &forms, |name, outcome| {
+    let plan = FaultPlan::parse(text, &forms, |name, outcome| {
         if (name, outcome) == (ASYNCHRONOUS, None) {
             return Ok(Fault::Asynchronous);
         }
@@ -44,7 +41,11 @@ pub fn parse(text: &str) -> Result<FaultPlan, String> {
                 Ok(Fault::Message(kind.name, Some(status)))
             }
         }
-    })
+    })?;
+    if plan.commands().any(|fault| fault == CommandFault::Abort) {
+        return Err("`abort`: the firmware has no such answer; an entry is status=S@N instead".into());
+    }
+    Ok(plan)
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@
 //!
 //! # Not simulated
 //! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not looked at.
-//! Time: an answer comes when the work is done; the clock in the report counts contexts, switches and commands, not what they move. Debug buffers, profiles and telemetry are accepted and
-//! empty.
+//! Time: an answer comes when the work is done; the clock in the report counts what it would have taken. Debug buffers, profiles and
+//! telemetry are accepted and empty.
 
 #![deny(unsafe_code)]
 

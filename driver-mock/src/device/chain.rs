@@ -1,8 +1,10 @@
 //! Running a chain on the simulated array.
 
 use super::MockDevice;
-use crate::faults::FaultKind;
+use crate::faults::Fault;
 use crate::npu::ChainCommand;
+use crate::npu::array::fill_with_nonsense;
+use crate::npu::fault_plan::CommandFault;
 use aie_device_memory::Snapshots;
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
 use aie_hal::error::DeviceError;
@@ -44,16 +46,16 @@ fn dispatch(
     dispatch: &Dispatch<'_, MockDevice>,
 ) -> Result<(), DeviceError> {
     let what = || format!("dispatch of `{}` (command {})", dispatch.kernel.artifact.name(), dispatch.command);
-    let fault = device.faults.dispatch();
+    let (fault, is_zeroed) = (device.faults.command(), device.faults.hits(Fault::Zero));
     let timeout = |reason: &str| {
         device.npu.charge_watchdog();
         DeviceError::Timeout(format!("{} never signalled: {reason}", what()))
     };
     match fault {
-        Some(FaultKind::Lost) => {
+        Some(CommandFault::Lost) => {
             return Err(device.array().lose(format!("at the {}, as its fault plan says", what())));
         }
-        Some(FaultKind::Timeout) => return Err(timeout("the fault plan says so")),
+        Some(CommandFault::Timeout) => return Err(timeout("the fault plan says so")),
         _ => {}
     }
     let kernel = dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))?;
@@ -69,25 +71,14 @@ fn dispatch(
     let (inputs, outputs) = spans.split_at(spans.len() - expected);
     let called = snapshots.call(inputs, outputs, |inputs, outputs| {
         let result = run_guarded(&**kernel, inputs, outputs);
-        match fault {
-            Some(FaultKind::Zero) => outputs.iter_mut().for_each(|output| output.fill(0)),
-            Some(FaultKind::Garbage) => outputs.iter_mut().for_each(|output| garbage(output)),
-            _ => {}
+        if fault == Some(CommandFault::Garbage) {
+            outputs.iter_mut().for_each(|output| fill_with_nonsense(output));
+        } else if is_zeroed {
+            outputs.iter_mut().for_each(|output| output.fill(0));
         }
         result.map_err(|e| DeviceError::Execution(format!("{}: {e}", what())))
     });
     called.unwrap_or_else(|| Err(DeviceError::InvalidArgument(format!("{}: its outputs overlap", what()))))
-}
-
-/// Repeatable nonsense.
-fn garbage(bytes: &mut [u8]) {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for byte in bytes {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        *byte = (state >> 32) as u8;
-    }
 }
 
 #[cfg(test)]

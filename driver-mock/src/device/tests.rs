@@ -1,8 +1,8 @@
 use crate::MockDriver;
 use aie_conformance::Rig;
-use aie_conformance::kernels::TestExecutor;
+use aie_conformance::kernels::{TestExecutor, TestKernel};
 use aie_conformance::rig::{part, record};
-use aie_hal::buffer::HostMemory;
+use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
 use aie_hal::{DeviceUri, Driver};
 use rstest::rstest;
 use std::sync::Arc;
@@ -75,4 +75,38 @@ fn imports_work_in_place_and_agree_with_each_other(#[values("mock", "mock?cohere
     drop(first);
     assert!(import(4..12).is_ok());
     assert!(import(3..3).is_err());
+}
+
+/// Data memory is charged in granules, the heap by the byte.
+#[rstest]
+#[case(MemoryPool::Data, 8192, (1 << 20) + 1, "1048577 bytes of data memory, 1048576 of 1048576 bytes are free")]
+#[case(MemoryPool::DeviceHeap, 5000, 65537, "65537 bytes of device heap memory, 65536 of 65536 bytes are free")]
+fn memory_is_accounted_and_its_end_is_named(
+    #[case] pool: MemoryPool,
+    #[case] charged: u64,
+    #[case] most: usize,
+    #[case] message: &str,
+) {
+    let device = driver().open(&DeviceUri::parse("mock?memory=1M&heap=64K").unwrap()).unwrap().remove(0);
+    let allocate = |size| device.allocate(&BufferParams { size, alignment: 64, pool });
+    let account = || (device.counters().allocated_bytes, device.counters().peak_bytes, device.memory().free);
+    let buffer = allocate(5000).unwrap();
+    let data = if pool == MemoryPool::Data { charged } else { 0 };
+    assert_eq!((account(), device.counters().allocations), ((charged, charged, (1 << 20) - data), 1));
+    drop(buffer);
+    assert_eq!(account(), (0, charged, 1 << 20));
+    assert_eq!(allocate(most).unwrap_err().to_string(), format!("out of memory: asked for {message}"));
+    assert_eq!(device.counters().allocations, 1);
+}
+
+/// Each distinct kernel takes two pages of the heap; equal ones share them.
+#[test]
+fn kernels_fill_the_heap() {
+    let rig = Rig::new(driver().open(&DeviceUri::parse("mock?heap=20K").unwrap()).unwrap().remove(0));
+    let load = |k| rig.device.load_executable(&TestKernel::Add8(k).artifact(rig.device.arch()));
+    let loaded = [1, 1, 2].map(|k| load(k).unwrap());
+    let error = load(3).unwrap_err().to_string();
+    assert!(error.contains("bytes of device heap memory"), "{error}");
+    drop(loaded);
+    assert!(load(3).is_ok());
 }

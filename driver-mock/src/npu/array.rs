@@ -4,8 +4,8 @@
 //! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
 
 use super::fault_plan::CommandFault;
-use super::status;
-use super::transaction::Transaction;
+use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
+use super::{ChainCommand, status};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::arch::Arch;
 use aie_hal::artifact::{Digest, KernelArtifact};
@@ -83,6 +83,19 @@ pub enum Outcome {
     Failed(u32, String),
     /// It never signals, as a design does that waits for what does not come.
     Silent(String),
+    /// As planned, the firmware gives up ([`CommandFault::Abort`]), or is gone with the device ([`CommandFault::Lost`]).
+    GivenUp(CommandFault),
+}
+
+/// How a list of commands ended.
+#[derive(Debug)]
+pub struct JobOutcome {
+    /// Index of the last command that was begun.
+    pub last: usize,
+    /// How that one ended.
+    pub outcome: Outcome,
+    /// What was begun, for [`Npu::submit_encoded`](super::Npu::submit_encoded).
+    pub charged: Vec<ChainCommand>,
 }
 
 /// A command as the firmware gets it.
@@ -145,22 +158,35 @@ impl Array {
         Self { arch, executor, snapshots: Snapshots::default(), by_place, by_content, instructions: Vec::new() }
     }
 
-    /// Runs a command of a context with these compute units. `fault` is planned for it; that the device is lost or the firmware gives up
-    /// is the caller's. Returns how it ended, and the bytes of its arguments.
-    pub fn execute<M: CommandMemory>(
+    /// Runs commands of a context with these compute units until one does not complete. `fault` is called before each for what is
+    /// planned for it.
+    pub fn run<M: CommandMemory>(
         &mut self,
         units: &[LoadedPdi],
-        command: &Command,
+        commands: &[Command],
         memory: &M,
-        fault: Option<CommandFault>,
-    ) -> (Outcome, u64) {
-        let (mut instructions, mut bytes) = (std::mem::take(&mut self.instructions), 0);
-        let ended = self.try_execute(units, command, memory, fault, &mut instructions, &mut bytes);
+        mut fault: impl FnMut() -> Option<CommandFault>,
+    ) -> JobOutcome {
+        let charged = Vec::with_capacity(commands.len());
+        let mut job = JobOutcome { last: 0, outcome: Outcome::Completed, charged };
+        let mut instructions = std::mem::take(&mut self.instructions);
+        for (index, command) in commands.iter().enumerate() {
+            let mut bytes = 0;
+            let ended = self.execute(units, command, memory, fault(), &mut instructions, &mut bytes);
+            (job.last, job.outcome) = (index, ended.unwrap_or_else(|failed| failed));
+            if command.unit < units.len() {
+                let arguments = command.words.len() / WORDS_PER_ARGUMENT;
+                job.charged.push(ChainCommand { pdi: command.unit, arguments, bytes });
+            }
+            if job.outcome != Outcome::Completed {
+                break;
+            }
+        }
         self.instructions = instructions;
-        (ended.unwrap_or_else(|failed| failed), bytes)
+        job
     }
 
-    fn try_execute<M: CommandMemory>(
+    fn execute<M: CommandMemory>(
         &mut self,
         units: &[LoadedPdi],
         command: &Command,
@@ -172,7 +198,10 @@ impl Array {
         match fault {
             Some(CommandFault::Timeout) => return Err(Outcome::Silent("the fault plan says so".into())),
             Some(CommandFault::Status(status)) => return Err(Outcome::Failed(status, "as planned".into())),
-            _ => {}
+            Some(CommandFault::Abort | CommandFault::Lost) => {
+                return Err(fault.map_or(Outcome::Completed, Outcome::GivenUp));
+            }
+            Some(CommandFault::Garbage) | None => {}
         }
         if command.is_elf {
             let why = "this array runs no control code of an ELF file";
@@ -205,7 +234,7 @@ impl Array {
                 .push(argument.ok_or_else(|| silent(format!("argument {index}: {length} bytes are out of reach")))?);
             *bytes += length as u64;
         }
-        Ok(self.run(&prepared, &arguments, fault == Some(CommandFault::Garbage)))
+        Ok(self.call(&prepared, &arguments, fault == Some(CommandFault::Garbage)))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
@@ -240,7 +269,7 @@ impl Array {
     }
 
     /// Runs a kernel; the last arguments are its outputs. With `garbage` they get nonsense afterwards.
-    fn run(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
+    fn call(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
         let name = &prepared.name;
         let kernel = match &prepared.kernel {
             Ok(kernel) => kernel,
@@ -280,7 +309,7 @@ fn is_empty_stream(instructions: &[u8]) -> bool {
 }
 
 /// Repeatable nonsense.
-fn fill_with_nonsense(bytes: &mut [u8]) {
+pub(crate) fn fill_with_nonsense(bytes: &mut [u8]) {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for byte in bytes {
         state ^= state << 13;

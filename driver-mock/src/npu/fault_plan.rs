@@ -1,7 +1,7 @@
 //! Planned faults of a simulated device: commands that fail at chosen occurrences, and whatever else its interface has.
 //!
-//! A plan is a comma list of `FAULT@N`, with N counted from 1, `N-M` for a range, `*` for all. Faults of commands are the same behind
-//! every interface, counted in the order in which the array starts them:
+//! A plan is a list of `FAULT@N`, joined by `,` or `+`, with N counted from 1, `N-M` for a range, `N:COUNT` for so many from N on, `*`
+//! for all. Faults of commands are the same behind every interface, counted in the order in which the array starts them:
 //!
 //! | fault | what happens |
 //! |---|---|
@@ -13,7 +13,11 @@
 //!
 //! Others have an outcome, `FAULT@N=OUTCOME`, or not, as the interface says.
 
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What goes wrong with a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,11 +80,12 @@ impl<F> FaultPlan<F> {
         other: impl Fn(&str, Option<&str>) -> Result<F, String>,
     ) -> Result<Self, String> {
         let mut plan = Self::default();
-        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let entries = text.split([',', '+']).map(str::trim);
+        for entry in entries.take_while(|_| !text.trim().is_empty()) {
             plan.add(entry, &other).map_err(|why| {
                 format!(
                     "`{entry}`: {why}; an entry is timeout@N, abort@N, garbage@N, lost@N, status=S@N, {forms}, with N from 1, \
-                     N-M or *"
+                     N-M, N:COUNT or *"
                 )
             })?;
         }
@@ -99,6 +104,16 @@ impl<F> FaultPlan<F> {
         Ok(())
     }
 
+    /// The faults of commands.
+    pub fn commands(&self) -> impl Iterator<Item = CommandFault> + '_ {
+        self.commands.iter().map(|(fault, _)| *fault)
+    }
+
+    /// The other faults.
+    pub fn others(&self) -> impl Iterator<Item = &F> {
+        self.others.iter().map(|(fault, _)| fault)
+    }
+
     /// The fault of the `occurrence`-th command, counted from 1.
     pub fn command(&self, occurrence: u64) -> Option<CommandFault> {
         self.commands.iter().find(|(_, when)| when.contains(&occurrence)).map(|(fault, _)| *fault)
@@ -110,18 +125,54 @@ impl<F> FaultPlan<F> {
     }
 }
 
+/// A plan with the occurrences so far. Thread-safe.
+#[derive(Debug)]
+pub struct FaultCounter<F> {
+    plan: FaultPlan<F>,
+    commands: AtomicU64,
+    others: Mutex<HashMap<F, u64>>,
+}
+
+impl<F: Copy + Eq + Hash> FaultCounter<F> {
+    /// Starts counting.
+    pub fn new(plan: FaultPlan<F>) -> Self {
+        Self { plan, commands: AtomicU64::new(0), others: Mutex::default() }
+    }
+
+    /// Counts a command; what goes wrong with it.
+    pub fn command(&self) -> Option<CommandFault> {
+        self.plan.command(self.commands.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Counts one more of what `fault` can happen to; whether it does.
+    pub fn hits(&self, fault: F) -> bool {
+        if self.plan.others.is_empty() {
+            return false;
+        }
+        let mut others = self.others.lock();
+        let occurrence = others.entry(fault).or_default();
+        *occurrence += 1;
+        self.plan.other(*occurrence, |planned| (*planned == fault).then_some(())).is_some()
+    }
+}
+
 /// A number of 32 bits, decimal or with `0x`.
 pub fn number(text: &str) -> Option<u32> {
     text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hexadecimal| u32::from_str_radix(hexadecimal, 16).ok())
 }
 
-/// Occurrences, counted from 1: `N`, `N-M` or `*`.
+/// Occurrences, counted from 1: `N`, `N-M`, `N:COUNT` or `*`.
 fn occurrences(text: &str) -> Option<RangeInclusive<u64>> {
     if text == "*" {
         return Some(1..=u64::MAX);
     }
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    let (first, last): (u64, u64) = if let Some((first, count)) = text.split_once(':') {
+        let (first, count): (u64, u64) = (first.parse().ok()?, count.parse().ok()?);
+        (first, first.saturating_add(count.checked_sub(1)?))
+    } else {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        (first.parse().ok()?, last.parse().ok()?)
+    };
     (first >= 1 && last >= first).then_some(first..=last)
 }
 
@@ -148,12 +199,23 @@ mod tests {
         assert_eq!([5, 6, 8, 9, 10, 11, 12].map(|at| plan.command(at)), expected);
         assert_eq!(parse("garbage@*").unwrap().command(1_000_000), Some(CommandFault::Garbage));
         assert_eq!(parse("").unwrap(), FaultPlan::default());
+        // Counts, the other separator, and no overflow at the end.
+        let plan = parse("timeout@2:2+lost@9:18446744073709551615").unwrap();
+        let (timeout, lost) = (Some(CommandFault::Timeout), Some(CommandFault::Lost));
+        assert_eq!([1, 2, 3, 4, 9, u64::MAX].map(|at| plan.command(at)), [None, timeout, timeout, None, lost, lost]);
     }
 
     #[rstest]
     #[case("CALL", "it has no @")]
+    #[case("timeout@1+", "it has no @")]
     #[case("CALL@0=1", "`0` is no occurrence")]
+    #[case("CALL@=1", "`` is no occurrence")]
+    #[case("CALL@x=1", "`x` is no occurrence")]
+    #[case("CALL@-1=1", "`-1` is no occurrence")]
     #[case("CALL@3-2=1", "`3-2` is no occurrence")]
+    #[case("CALL@1:0=1", "`1:0` is no occurrence")]
+    #[case("CALL@1:=1", "`1:` is no occurrence")]
+    #[case("CALL@0:2=1", "`0:2` is no occurrence")]
     #[case("CALL@1", "the digit is missing")]
     #[case("CALL@1=x", "`x` is no digit")]
     #[case("PING@1=1", "no call is named PING")]

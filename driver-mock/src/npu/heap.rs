@@ -1,54 +1,55 @@
-//! The device heap: the 64 MiB window that PDIs and instruction streams live in.
+//! The device heap as the kernel driver hands it out: ranges of a window of addresses, so fragmentation is real here too.
 //!
-//! First fit over address ranges. The heap really is a window of addresses, so fragmentation is real here too.
+//! The smallest hole that fits is taken, as the kernel's range allocator does.
 
-use super::refusal::Refusal;
 use std::collections::BTreeMap;
 
 /// Device address of the heap's first byte (amdxdna: 64 MiB).
 pub const HEAP_BASE: u64 = 0x0400_0000;
 
+/// What is taken of a device heap, by offsets.
 #[derive(Debug)]
-pub(super) struct Heap {
+pub struct HeapAllocator {
     capacity: usize,
     used: usize,
     /// Offset to length of what is taken.
     taken: BTreeMap<usize, usize>,
 }
 
-impl Heap {
-    pub(super) fn new(capacity: usize) -> Self {
+impl HeapAllocator {
+    /// An empty heap of `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
         Self { capacity, used: 0, taken: BTreeMap::new() }
     }
 
-    pub(super) fn free_bytes(&self) -> usize {
-        self.capacity - self.used
+    /// Bytes that are taken.
+    pub fn used(&self) -> usize {
+        self.used
     }
 
-    pub(super) fn allocate(&mut self, bytes: usize, alignment: usize) -> Result<u64, Refusal> {
-        let bytes = bytes.max(1);
-        let refusal = Refusal::OutOfHeap { requested: bytes, available: self.free_bytes(), capacity: self.capacity };
-        let mut start = 0_usize;
-        let ends = self.taken.iter().map(|(offset, length)| (*offset, offset + length));
-        for (taken_start, taken_end) in ends.chain([(self.capacity, self.capacity)]) {
-            match start.checked_add(bytes) {
-                Some(end) if end <= taken_start => {
-                    self.taken.insert(start, bytes);
-                    self.used += bytes;
-                    return Ok(HEAP_BASE + start as u64);
-                }
-                Some(_) => start = taken_end.next_multiple_of(alignment),
-                None => break,
+    /// Takes `length` bytes at a multiple of `alignment`; `None` when no hole is large enough.
+    pub fn allocate(&mut self, length: usize, alignment: usize) -> Option<usize> {
+        let mut best: Option<(usize, usize)> = None;
+        let mut end = 0_usize;
+        let starts = self.taken.iter().map(|(start, length)| (*start, start + length));
+        for (start, next_end) in starts.chain([(self.capacity, self.capacity)]) {
+            let hole = start.saturating_sub(end);
+            let aligned = end.next_multiple_of(alignment);
+            let fits = aligned.checked_add(length).is_some_and(|last| last <= start);
+            if fits && best.is_none_or(|(smallest, _)| hole < smallest) {
+                best = Some((hole, aligned));
             }
+            end = next_end;
         }
-        Err(refusal)
+        let (_, offset) = best?;
+        self.taken.insert(offset, length);
+        self.used += length;
+        Some(offset)
     }
 
-    pub(super) fn free(&mut self, address: u64) {
-        let offset = address.checked_sub(HEAP_BASE).and_then(|offset| usize::try_from(offset).ok());
-        if let Some(length) = offset.and_then(|offset| self.taken.remove(&offset)) {
-            self.used -= length;
-        }
+    /// Gives back what starts at `offset`; nothing happens when nothing does.
+    pub fn free(&mut self, offset: usize) {
+        self.used -= self.taken.remove(&offset).unwrap_or(0);
     }
 }
 
@@ -56,28 +57,30 @@ impl Heap {
 mod tests {
     use super::*;
 
+    const UNIT: usize = 32 << 10;
+
     #[test]
-    fn fills_completely_and_takes_memory_back() {
-        let mut heap = Heap::new(4096);
-        let first = heap.allocate(1024, 64).unwrap();
-        let second = heap.allocate(3072, 64).unwrap();
-        assert_eq!((first, second), (HEAP_BASE, HEAP_BASE + 1024));
-        assert_eq!(heap.allocate(1, 1).unwrap_err().to_string(), "device heap: asked for 1 bytes, 0 of 4096 are free");
-        heap.free(first);
-        heap.free(first);
-        assert_eq!(heap.free_bytes(), 1024);
-        assert_eq!(heap.allocate(1024, 4096).unwrap(), HEAP_BASE);
+    fn small_parts_take_their_alignment_and_are_given_back_once() {
+        let mut heap = HeapAllocator::new(64 << 20);
+        let offsets: Vec<_> = std::iter::from_fn(|| heap.allocate(4096, UNIT)).collect();
+        assert_eq!(offsets.len(), 2048);
+        assert!(offsets.iter().all(|offset| offset % UNIT == 0));
+        assert_eq!(heap.used(), 2048 * 4096);
+        heap.free(offsets[7]);
+        heap.free(offsets[7]);
+        assert_eq!(heap.used(), 2047 * 4096);
+        assert_eq!(heap.allocate(usize::MAX, 1), None);
+        assert_eq!(heap.allocate(4096, UNIT), Some(offsets[7]));
     }
 
     #[test]
-    fn aligns_and_fragments() {
-        let mut heap = Heap::new(8192);
-        let small = heap.allocate(1, 1).unwrap();
-        let aligned = heap.allocate(16, 4096).unwrap();
-        assert_eq!(aligned % 4096, 0);
-        assert_eq!(aligned, small + 4096);
-        // 8175 bytes are free, but not in one piece.
-        assert!(matches!(heap.allocate(5000, 1), Err(Refusal::OutOfHeap { available: 8175, .. })));
-        assert!(heap.allocate(usize::MAX, 1).is_err());
+    fn the_smallest_hole_is_taken() {
+        let mut heap = HeapAllocator::new(16 * UNIT);
+        let parts: Vec<_> = [4, 1, 2, 1].iter().map(|n| heap.allocate(n * UNIT, UNIT).unwrap()).collect();
+        heap.free(parts[0]);
+        heap.free(parts[2]);
+        assert_eq!(heap.allocate(UNIT, UNIT), Some(parts[2]));
+        assert_eq!(heap.allocate(3 * UNIT, UNIT), Some(parts[0]));
+        assert_eq!(heap.allocate(9 * UNIT, UNIT), None);
     }
 }

@@ -11,7 +11,6 @@
 //! Thread-safe; every call takes one short lock.
 
 pub mod array;
-mod chain;
 mod clock;
 pub mod fault_plan;
 mod heap;
@@ -19,14 +18,13 @@ mod refusal;
 pub mod status;
 pub mod transaction;
 
-pub use chain::ChainCommand;
 pub use clock::VirtualClock;
-pub use heap::HEAP_BASE;
+pub use heap::{HEAP_BASE, HeapAllocator};
 pub use refusal::Refusal;
 
 use aie_hal::arch::{Arch, ArchLimits};
 use aie_hal::artifact::Digest;
-use heap::Heap;
+use aie_hal::device::chain_command_bytes;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -51,6 +49,17 @@ pub struct NpuCounts {
     pub commands: u64,
 }
 
+/// One command of a chain, as far as limits and time are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChainCommand {
+    /// Index of the PDI in the context's configuration.
+    pub pdi: usize,
+    /// Number of arguments.
+    pub arguments: usize,
+    /// Bytes the command reads and writes in DDR.
+    pub bytes: u64,
+}
+
 #[derive(Debug)]
 struct Context {
     columns: usize,
@@ -61,7 +70,7 @@ struct Context {
 #[derive(Debug)]
 struct State {
     clock: VirtualClock,
-    heap: Heap,
+    heap: HeapAllocator,
     contexts: HashMap<ContextId, Context>,
     next_context: u32,
     active: Option<ContextId>,
@@ -83,7 +92,7 @@ impl Npu {
         limits.device_heap_bytes = heap_bytes;
         let state = State {
             clock: VirtualClock::new(arch.cost.clone()),
-            heap: Heap::new(heap_bytes),
+            heap: HeapAllocator::new(heap_bytes),
             contexts: HashMap::new(),
             next_context: 0,
             active: None,
@@ -120,17 +129,22 @@ impl Npu {
         if !alignment.is_power_of_two() || alignment > self.limits.max_alignment {
             return Err(Refusal::Alignment { requested: alignment, limit: self.limits.max_alignment });
         }
-        self.state.lock().heap.allocate(bytes, alignment)
+        let (requested, capacity) = (bytes.max(1), self.limits.device_heap_bytes);
+        let mut state = self.state.lock();
+        let available = capacity - state.heap.used();
+        let offset = state.heap.allocate(requested, alignment);
+        offset.map(|offset| HEAP_BASE + offset as u64).ok_or(Refusal::OutOfHeap { requested, available, capacity })
     }
 
     /// Gives an allocation back. An address that is not one is ignored, as the kernel does with a stale handle.
     pub fn heap_free(&self, address: u64) {
-        self.state.lock().heap.free(address);
+        let offset = address.checked_sub(HEAP_BASE).and_then(|offset| usize::try_from(offset).ok());
+        self.state.lock().heap.free(offset.unwrap_or(usize::MAX));
     }
 
     /// Bytes of the device heap that are free.
     pub fn heap_free_bytes(&self) -> usize {
-        self.state.lock().heap.free_bytes()
+        self.limits.device_heap_bytes - self.state.lock().heap.used()
     }
 
     /// Creates a hardware context on `columns` columns, without PDIs.
@@ -192,8 +206,12 @@ impl Npu {
     /// [`Refusal::EmptyChain`], [`Refusal::Limit`] (commands, bytes of the command buffer, arguments),
     /// [`Refusal::UnknownContext`], [`Refusal::UnknownPdi`]; nothing is charged then.
     pub fn submit_chain(&self, context: ContextId, chain: &[ChainCommand]) -> Result<(), Refusal> {
-        chain::check(chain, &self.limits)?;
-        self.accept(context, chain).map(|_| ())
+        let limit = self.limits.kernel_arguments;
+        if let Some(command) = chain.iter().find(|command| command.arguments > limit) {
+            return Err(Refusal::Limit { what: "kernel arguments", requested: command.arguments, limit });
+        }
+        let bytes = chain.iter().map(|command| chain_command_bytes(command.arguments)).sum();
+        self.submit_encoded(context, chain, bytes).map(drop)
     }
 
     /// As [`Npu::submit_chain`] for a chain whose commands somebody has encoded, into `buffer_bytes` of the chain's command
@@ -208,12 +226,17 @@ impl Npu {
         chain: &[ChainCommand],
         buffer_bytes: usize,
     ) -> Result<u64, Refusal> {
-        chain::check_encoded(chain, buffer_bytes, &self.limits)?;
-        self.accept(context, chain)
-    }
-
-    /// Charges a chain that passed the checks; returns the nanoseconds.
-    fn accept(&self, context: ContextId, chain: &[ChainCommand]) -> Result<u64, Refusal> {
+        let over = |what, requested, limit| Err(Refusal::Limit { what, requested, limit });
+        match &self.limits {
+            _ if chain.is_empty() => return Err(Refusal::EmptyChain),
+            limits if chain.len() > limits.commands_per_chain => {
+                return over("commands per chain", chain.len(), limits.commands_per_chain);
+            }
+            limits if buffer_bytes > limits.chain_buffer_bytes => {
+                return over("bytes of a chain's command buffer", buffer_bytes, limits.chain_buffer_bytes);
+            }
+            _ => {}
+        }
         let mut state = self.state.lock();
         let state = &mut *state;
         let before = state.clock.now_ns();

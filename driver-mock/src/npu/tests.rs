@@ -21,7 +21,7 @@ const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0 };
 
 #[test]
 fn forty_commands_with_two_arguments_fill_a_chain() {
-    assert_eq!(aie_hal::device::chain_command_bytes(2), 100);
+    assert_eq!(chain_command_bytes(2), 100);
     let npu = npu();
     let context = configured(&npu, 1);
     let two = ChainCommand { arguments: 2, ..COMMAND };
@@ -91,7 +91,7 @@ fn chains_need_a_context_that_holds_their_pdis() {
 }
 
 #[test]
-fn heap_refuses_alignment_and_size() {
+fn the_heap_refuses_alignments_and_what_it_has_not_in_one_piece() {
     let npu = npu();
     let address = npu.heap_allocate(npu.limits().device_heap_bytes, 4096).unwrap();
     assert_eq!(address % 4096, 0);
@@ -100,6 +100,10 @@ fn heap_refuses_alignment_and_size() {
     assert_eq!(npu.heap_free_bytes(), 64 << 20);
     assert_eq!(npu.heap_allocate(1, 8192), Err(Refusal::Alignment { requested: 8192, limit: 4096 }));
     assert_eq!(npu.heap_allocate(1, 3), Err(Refusal::Alignment { requested: 3, limit: 4096 }));
+    let small = Npu::new(npu.arch().clone(), 8192);
+    assert_eq!([(1, 1), (16, 4096)].map(|(n, at)| small.heap_allocate(n, at)), [Ok(HEAP_BASE), Ok(HEAP_BASE + 4096)]);
+    let error = small.heap_allocate(5000, 1).unwrap_err().to_string();
+    assert_eq!(error, "device heap: asked for 5000 bytes, 8175 of 8192 are free");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! A BO lives as long as anything refers to it: a handle, a mapping, an exported descriptor, a command that has not completed,
 //! and for the device heap every BO inside it.
 
-use super::heap::HeapAllocator;
 use crate::journal::Journal;
 use crate::memory::Memory;
+use aie_driver_mock::npu::HeapAllocator;
 use amdxdna_sys::{AMDXDNA_INVALID_ADDR, limits};
 use parking_lot::Mutex;
 use std::collections::HashSet;

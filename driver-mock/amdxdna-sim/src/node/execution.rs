@@ -5,10 +5,9 @@ use super::bo::{Bo, Kind};
 use super::chain::{Submission, read};
 use super::completion::CompletionWriter;
 use super::heap::Heaps;
+use aie_driver_mock::npu::ContextId;
 use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
-use aie_driver_mock::npu::transaction::WORDS_PER_ARGUMENT;
-use aie_driver_mock::npu::{ChainCommand, ContextId};
 use amdxdna_sys::limits;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -52,42 +51,16 @@ impl Device {
             written.aborted();
             return JobResult::Ended { ns: 0 };
         }
-        let (mut charged, mut outcome, mut last) = (Vec::with_capacity(commands.list.len()), Outcome::Completed, 0);
-        let mut given_up = None;
-        for (index, command) in commands.list.iter().enumerate() {
-            last = index;
-            let fault = device.journal.command();
+        let memory = CallerMemory { device, submission };
+        let job = array.run(&submission.units, &commands.list, &memory, || {
             counts.commands_run.fetch_add(1, Ordering::Relaxed);
-            given_up = fault.filter(|fault| matches!(fault, CommandFault::Abort | CommandFault::Lost));
-            let mut bytes = 0;
-            if given_up.is_none() {
-                let memory = CallerMemory { device, submission };
-                (outcome, bytes) = array.execute(&submission.units, command, &memory, fault);
-            }
-            if command.unit < submission.units.len() {
-                charged.push(ChainCommand {
-                    pdi: command.unit,
-                    arguments: command.words.len() / WORDS_PER_ARGUMENT,
-                    bytes,
-                });
-            }
-            if given_up.is_some() || outcome != Outcome::Completed {
-                break;
-            }
-        }
+            device.journal.command()
+        });
+        let last = job.last;
         // Refused only if nothing was to be charged.
-        let ns = device.npu.submit_encoded(npu, &charged, commands.buffer_bytes).unwrap_or(0);
+        let ns = device.npu.submit_encoded(npu, &job.charged, commands.buffer_bytes).unwrap_or(0);
         let log = |reason: &str| device.journal.log(|| format!("command {last} of a submission: {reason}"));
-        if let Some(fault) = given_up {
-            counts.commands_aborted.fetch_add(u64::from(fault == CommandFault::Abort), Ordering::Relaxed);
-            log(if fault == CommandFault::Abort { "aborted, as planned" } else { "the device is lost, as planned" });
-            if fault == CommandFault::Lost {
-                device.lose();
-            }
-            written.aborted();
-            return JobResult::Ended { ns };
-        }
-        match outcome {
+        match job.outcome {
             Outcome::Completed if ns > profile.job_limit_ns => {
                 counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
                 let limit = profile.job_limit_ns;
@@ -104,6 +77,16 @@ impl Device {
                 counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
                 log(&format!("never signals: {reason}"));
                 return JobResult::Hung { command: last };
+            }
+            Outcome::GivenUp(CommandFault::Lost) => {
+                log("the device is lost, as planned");
+                device.lose();
+                written.aborted();
+            }
+            Outcome::GivenUp(_) => {
+                counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+                log("aborted, as planned");
+                written.aborted();
             }
         }
         JobResult::Ended { ns }

@@ -1,14 +1,14 @@
 //! The device heaps of one open file: one, or several that follow each other, and which parts are taken.
 //!
 //! Parts start at multiples of 32 KiB, because the firmware takes PDI addresses in that unit; so 64 MiB hold 2,048 BOs at most,
-//! however small. The smallest hole that fits is taken, as the kernel's range allocator does.
+//! however small.
 
 use super::Device;
 use super::bo::{Bo, Kind};
+use aie_driver_mock::npu::HeapAllocator;
 use amdxdna_sys::limits::{DEV_BO_ALIGNMENT, DEV_MEM_SIZE, PAGE};
 use nix::errno::Errno;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Heaps {
         if !profile.heaps_grow && first.user_address().is_none() {
             return Err(unmapped());
         }
-        let start = self.account.lock().allocate(length).ok_or(Errno::ENOSPC)?;
+        let start = self.account.lock().allocate(length, DEV_BO_ALIGNMENT).ok_or(Errno::ENOSPC)?;
         let checked = self.check(device, start..start + length, unmapped);
         let heap = checked.inspect_err(|_| self.account.lock().free(start))?;
         let offset = start - heap.heap_start().unwrap_or(0);
@@ -106,76 +106,5 @@ impl Heaps {
             let offset = start.checked_sub(heap.heap_start()?)?;
             (offset.checked_add(length)? <= heap.length()).then_some((heap, offset))
         })
-    }
-}
-
-/// What is taken of the device heaps.
-#[derive(Debug)]
-pub struct HeapAllocator {
-    capacity: usize,
-    used: usize,
-    taken: BTreeMap<usize, usize>,
-}
-
-impl HeapAllocator {
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, used: 0, taken: BTreeMap::new() }
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.used
-    }
-
-    /// Takes `length` bytes; `None` when no hole is large enough.
-    pub(super) fn allocate(&mut self, length: usize) -> Option<usize> {
-        let mut best: Option<(usize, usize)> = None;
-        let mut end = 0_usize;
-        let starts = self.taken.iter().map(|(start, length)| (*start, start + length));
-        for (start, next_end) in starts.chain([(self.capacity, self.capacity)]) {
-            let hole = start.saturating_sub(end);
-            let aligned = end.next_multiple_of(DEV_BO_ALIGNMENT);
-            if aligned + length <= start && best.is_none_or(|(smallest, _)| hole < smallest) {
-                best = Some((hole, aligned));
-            }
-            end = next_end;
-        }
-        let (_, offset) = best?;
-        self.taken.insert(offset, length);
-        self.used += length;
-        Some(offset)
-    }
-
-    pub(super) fn free(&mut self, offset: usize) {
-        if let Some(length) = self.taken.remove(&offset) {
-            self.used -= length;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn small_parts_take_32_kib_each() {
-        let mut heap = HeapAllocator::new(DEV_MEM_SIZE);
-        let offsets: Vec<_> = std::iter::from_fn(|| heap.allocate(4096)).collect();
-        assert_eq!(offsets.len(), 2048);
-        assert!(offsets.iter().all(|offset| offset % DEV_BO_ALIGNMENT == 0));
-        assert_eq!(heap.used(), 2048 * 4096);
-        heap.free(offsets[7]);
-        heap.free(offsets[7]);
-        assert_eq!(heap.allocate(4096), Some(offsets[7]));
-    }
-
-    #[test]
-    fn the_smallest_hole_is_taken() {
-        let mut heap = HeapAllocator::new(16 * DEV_BO_ALIGNMENT);
-        let parts: Vec<_> = [4, 1, 2, 1].iter().map(|n| heap.allocate(n * DEV_BO_ALIGNMENT).unwrap()).collect();
-        heap.free(parts[0]);
-        heap.free(parts[2]);
-        assert_eq!(heap.allocate(DEV_BO_ALIGNMENT), Some(parts[2]));
-        assert_eq!(heap.allocate(3 * DEV_BO_ALIGNMENT), Some(parts[0]));
-        assert_eq!(heap.allocate(9 * DEV_BO_ALIGNMENT), None);
     }
 }

@@ -2,7 +2,8 @@
 
 use super::ioctl::{address, make, query};
 use super::rig::{Rig, context, create, heap_address, map_at, rig_of};
-use crate::node::File;
+use crate::memory::Memory;
+use crate::node::{File, Kind};
 use amdxdna_sys::ert::{self, opcode, state};
 use amdxdna_sys::limits::*;
 use amdxdna_sys::*;
@@ -129,6 +130,16 @@ fn headers_that_lie_reach_the_firmware_without_words() {
     for opcode in [opcode::START_NPU_PREEMPT, opcode::START_NPU_PREEMPT_ELF] {
         assert_eq!(rig.run(context, header(opcode, 6), &[]), state::NEW);
     }
+}
+
+#[test]
+fn the_kernel_does_not_look_into_memory_of_the_caller() {
+    let rig = newest();
+    let (context, _) = rig.ready("add 1");
+    let bo = rig.file.bo_of(Kind::User { visible: false }, Memory::create(PAGE).unwrap());
+    let command = rig.file.state.lock().insert(bo);
+    rig.ended(context, rig.file.exec_cmd(context, command, &[]).unwrap());
+    assert!(rig.messages().contains("the command BO cannot be read"), "{}", rig.messages());
 }
 
 #[test]
