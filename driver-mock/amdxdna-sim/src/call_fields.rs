@@ -3,9 +3,10 @@
 //! The same for the simulated device and for the host's own, so that their streams can be laid side by side.
 
 use crate::node::ioctl_prefix as prefix;
-use amdxdna_sys::*;
+use amdxdna_sys::{amdxdna_drm_create_bo, drm_syncobj_timeline_wait, layout};
 use bytemuck::Pod;
 use nix::errno::Errno;
+use std::ops::Range;
 
 /// A structure before and after its call, filled up with zeros where the caller's is shorter.
 pub type Seen = (Vec<u8>, Vec<u8>);
@@ -23,88 +24,64 @@ pub fn line<T>(file: u64, name: &str, seen: Option<&Seen>, result: &Result<T, Er
     format!("file={file} {}", fields.unwrap_or_default()).trim_end().to_owned()
 }
 
-/// A field, and what the call has made of it.
-fn changed<T: PartialEq + std::fmt::Display>(before: T, after: T) -> String {
-    if before == after { before.to_string() } else { format!("{before}->{after}") }
+/// What a line says of calls: their names, their structure, and its fields as `LABEL:FIELD` or by their own name; `*` where the call
+/// may change what it was given.
+const FIELDS: [(&str, &str, &str); 22] = [
+    ("CREATE_BO", "amdxdna_drm_create_bo", "type size handle"),
+    ("GET_BO_INFO", "amdxdna_drm_get_bo_info", "handle"),
+    ("SYNC_BO", "amdxdna_drm_sync_bo", "handle direction offset size"),
+    ("GEM_CLOSE", "drm_gem_close", "handle"),
+    ("CREATE_HWCTX", "amdxdna_drm_create_hwctx", "tiles:num_tiles handle"),
+    ("DESTROY_HWCTX", "amdxdna_drm_destroy_hwctx", "handle"),
+    ("CONFIG_HWCTX", "amdxdna_drm_config_hwctx", "handle type:param_type bytes:param_val_size"),
+    ("EXEC_CMD", "amdxdna_drm_exec_cmd", "context:hwctx arguments:arg_count seq"),
+    ("WAIT_CMD", "amdxdna_drm_wait_cmd", "context:hwctx timeout seq"),
+    ("GET_INFO", "amdxdna_drm_get_info", "query:param bytes:buffer_size*"),
+    ("GET_ARRAY", "amdxdna_drm_get_array", "query:param elements:num_element* bytes:element_size*"),
+    ("SET_STATE", "amdxdna_drm_set_state", "what:param"),
+    ("GET_CAP", "drm_get_cap", "capability"),
+    ("PRIME_HANDLE_TO_FD PRIME_FD_TO_HANDLE", "drm_prime_handle", "handle"),
+    ("SYNCOBJ_CREATE SYNCOBJ_DESTROY", "drm_syncobj_create", "handle"),
+    ("SYNCOBJ_HANDLE_TO_FD SYNCOBJ_FD_TO_HANDLE", "drm_syncobj_handle", "handle"),
+    ("SYNCOBJ_WAIT", "drm_syncobj_wait", "objects:count_handles flags"),
+    ("SYNCOBJ_TIMELINE_WAIT", "drm_syncobj_timeline_wait", "flags"),
+    ("SYNCOBJ_RESET SYNCOBJ_SIGNAL", "drm_syncobj_array", "objects:count_handles"),
+    ("SYNCOBJ_TIMELINE_SIGNAL", "drm_syncobj_timeline_array", "objects:count_handles"),
+    ("SYNCOBJ_QUERY", "drm_syncobj_timeline_array", "objects:count_handles flags"),
+    ("SYNCOBJ_TRANSFER", "drm_syncobj_transfer", "from:src_handle to:dst_handle"),
+];
+
+/// Where a field of a structure is.
+fn place(structure: &str, field: &str) -> Option<Range<usize>> {
+    let structure = layout::structs().find(|found| found.name == structure)?;
+    let field = structure.fields.iter().find(|found| found.c_name() == field)?;
+    Some(field.offset..field.offset + field.size)
 }
 
 fn fields(name: &str, before: &[u8], after: &[u8], waited: bool) -> String {
+    let known = FIELDS.iter().find(|(calls, ..)| calls.split(' ').any(|call| call == name));
+    let Some((_, structure, fields)) = known else { return String::new() };
+    let shown = |entry: &str| {
+        let (label, field) = entry.split_once(':').unwrap_or((entry, entry));
+        let place = place(structure, field.trim_end_matches('*'))?;
+        let value = |bytes: &[u8]| bytes.get(place.clone()).map_or(0, prefix::<u64>);
+        let (before, after) = (value(before), value(after));
+        let is_changed = field.ends_with('*') && before != after;
+        Some(if is_changed { format!("{label}={before}->{after}") } else { format!("{label}={after}") })
+    };
+    let mut shown: Vec<String> = fields.split(' ').filter_map(shown).collect();
     match name {
-        "CREATE_BO" => {
-            let a: amdxdna_drm_create_bo = prefix(after);
-            let user = if a.vaddr == 0 { "" } else { " user" };
-            format!("type={} size={} handle={}{user}", a.type_, a.size, a.handle)
-        }
-        "GET_BO_INFO" => format!("handle={}", prefix::<amdxdna_drm_get_bo_info>(after).handle),
-        "SYNC_BO" => {
-            let a: amdxdna_drm_sync_bo = prefix(after);
-            format!("handle={} direction={} offset={} size={}", a.handle, a.direction, a.offset, a.size)
-        }
-        "GEM_CLOSE" => format!("handle={}", prefix::<drm_gem_close>(after).handle),
-        "CREATE_HWCTX" => {
-            let a: amdxdna_drm_create_hwctx = prefix(after);
-            format!("tiles={} handle={}", a.num_tiles, a.handle)
-        }
-        "DESTROY_HWCTX" => format!("handle={}", prefix::<amdxdna_drm_destroy_hwctx>(after).handle),
-        "CONFIG_HWCTX" => {
-            let a: amdxdna_drm_config_hwctx = prefix(after);
-            format!("handle={} type={} bytes={}", a.handle, a.param_type, a.param_val_size)
-        }
-        "EXEC_CMD" => {
-            let a: amdxdna_drm_exec_cmd = prefix(after);
-            format!("context={} arguments={} seq={}", a.hwctx, a.arg_count, a.seq)
-        }
-        "WAIT_CMD" => {
-            let a: amdxdna_drm_wait_cmd = prefix(after);
-            format!("context={} timeout={} seq={}", a.hwctx, a.timeout, a.seq)
-        }
-        "GET_INFO" => {
-            let (a, b): (amdxdna_drm_get_info, amdxdna_drm_get_info) = (prefix(before), prefix(after));
-            format!("query={} bytes={}", a.param, changed(a.buffer_size, b.buffer_size))
-        }
-        "GET_ARRAY" => {
-            let (a, b): (amdxdna_drm_get_array, amdxdna_drm_get_array) = (prefix(before), prefix(after));
-            let (elements, size) = (changed(a.num_element, b.num_element), changed(a.element_size, b.element_size));
-            format!("query={} elements={elements} of {size}", a.param)
-        }
-        "SET_STATE" => format!("what={}", prefix::<amdxdna_drm_set_state>(after).param),
-        "GET_CAP" => format!("capability={}", prefix::<drm_get_cap>(after).capability),
-        "PRIME_HANDLE_TO_FD" | "PRIME_FD_TO_HANDLE" => format!("handle={}", prefix::<drm_prime_handle>(after).handle),
-        _ => syncobj_fields(name, after, waited),
+        "CREATE_BO" if prefix::<amdxdna_drm_create_bo>(after).vaddr != 0 => shown.push("user".into()),
+        "SYNCOBJ_TIMELINE_WAIT" => shown.insert(0, format!("points={}", points(&prefix(after), waited))),
+        _ => {}
     }
+    shown.join(" ")
 }
 
-fn syncobj_fields(name: &str, after: &[u8], waited: bool) -> String {
-    match name {
-        "SYNCOBJ_CREATE" | "SYNCOBJ_DESTROY" => format!("handle={}", prefix::<drm_syncobj_create>(after).handle),
-        "SYNCOBJ_HANDLE_TO_FD" | "SYNCOBJ_FD_TO_HANDLE" => {
-            format!("handle={}", prefix::<drm_syncobj_handle>(after).handle)
-        }
-        "SYNCOBJ_WAIT" => {
-            let a: drm_syncobj_wait = prefix(after);
-            format!("objects={} flags={}", a.count_handles, a.flags)
-        }
-        "SYNCOBJ_TIMELINE_WAIT" => {
-            let a: drm_syncobj_timeline_wait = prefix(after);
-            let count = if waited { (a.count_handles as usize).min(POINTS) } else { 0 };
-            let points = peek::<u64>(a.points, count).unwrap_or_else(|| vec![0; count]);
-            let points: Vec<String> = points.iter().map(ToString::to_string).collect();
-            format!("points={} flags={}", points.join("+"), a.flags)
-        }
-        "SYNCOBJ_RESET" | "SYNCOBJ_SIGNAL" => format!("objects={}", prefix::<drm_syncobj_array>(after).count_handles),
-        "SYNCOBJ_TIMELINE_SIGNAL" => {
-            format!("objects={}", prefix::<drm_syncobj_timeline_array>(after).count_handles)
-        }
-        "SYNCOBJ_QUERY" => {
-            let a: drm_syncobj_timeline_array = prefix(after);
-            format!("objects={} flags={}", a.count_handles, a.flags)
-        }
-        "SYNCOBJ_TRANSFER" => {
-            let a: drm_syncobj_transfer = prefix(after);
-            format!("from={} to={}", a.src_handle, a.dst_handle)
-        }
-        _ => String::new(),
-    }
+fn points(wait: &drm_syncobj_timeline_wait, waited: bool) -> String {
+    let count = if waited { (wait.count_handles as usize).min(POINTS) } else { 0 };
+    let points = peek::<u64>(wait.points, count).unwrap_or_else(|| vec![0; count]);
+    points.iter().map(ToString::to_string).collect::<Vec<_>>().join("+")
 }
 
 /// Values at an address of this process, where there may be nothing.
@@ -124,10 +101,22 @@ pub fn peek<T: Pod>(address: u64, count: usize) -> Option<Vec<T>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use amdxdna_sys::amdxdna_drm_get_info;
     use bytemuck::bytes_of;
 
     fn recorded<T: Pod>(name: &str, before: &T, after: &T, result: Result<(), Errno>) -> String {
         line(2, name, Some(&(bytes_of(before).to_vec(), bytes_of(after).to_vec())), &result)
+    }
+
+    #[test]
+    fn every_call_and_field_is_declared() {
+        for (calls, structure, fields) in FIELDS {
+            assert!(calls.split(' ').all(|call| layout::ioctls().any(|found| found.name == call)), "{calls}");
+            for entry in fields.split(' ') {
+                let field = entry.rsplit(':').next().unwrap().trim_end_matches('*');
+                assert!(place(structure, field).is_some(), "{structure}.{field}");
+            }
+        }
     }
 
     #[test]

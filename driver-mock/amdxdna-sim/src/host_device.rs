@@ -14,6 +14,7 @@ use crate::node::ioctl;
 use amdxdna_sys::RequestCode;
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use rangemap::RangeSet;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,8 +25,8 @@ const NODES: &[u8] = b"/dev/accel/";
 #[derive(Debug, Default)]
 pub struct Host {
     files: AtomicU64,
-    /// Start and end of what is mapped.
-    mapped: Mutex<Vec<(usize, usize)>>,
+    /// What is mapped.
+    mapped: Mutex<RangeSet<usize>>,
 }
 
 impl Host {
@@ -41,26 +42,19 @@ impl Host {
 
     /// Notes a mapping.
     pub fn mapped(&self, start: usize, length: usize) {
-        self.unmapped(start, length);
-        self.mapped.lock().push((start, start + length));
+        self.mapped.lock().insert(start..start + length);
     }
 
     /// Whether anything of a node is mapped in a range.
     pub fn contains(&self, start: usize, length: usize) -> bool {
-        self.mapped.lock().iter().any(|(first, end)| *first < start.saturating_add(length) && start < *end)
+        length > 0 && self.mapped.lock().overlaps(&(start..start.saturating_add(length)))
     }
 
     /// Forgets what is mapped in a range.
     pub fn unmapped(&self, start: usize, length: usize) {
-        let end = start.saturating_add(length);
-        let mut mapped = self.mapped.lock();
-        let parts = mapped.drain(..).flat_map(|(first, last)| {
-            let before = (first, last.min(start));
-            let after = (first.max(end), last);
-            [before, after].into_iter().filter(|(first, last)| first < last)
-        });
-        let parts: Vec<_> = parts.collect();
-        *mapped = parts;
+        if length > 0 {
+            self.mapped.lock().remove(start..start.saturating_add(length));
+        }
     }
 }
 

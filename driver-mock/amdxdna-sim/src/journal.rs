@@ -6,75 +6,45 @@ use crate::settings::Settings;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Most messages in the report.
 const MESSAGES: usize = 200;
 
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Serialize)]
 struct CallCount {
     count: u64,
     errors: BTreeMap<String, u64>,
 }
 
-/// A number that goes up and down, and its highest value.
-#[derive(Debug, Default)]
-pub struct Gauge {
-    now: AtomicI64,
-    peak: AtomicI64,
-}
-
-impl Gauge {
-    /// Adds `change`.
-    pub fn change(&self, change: i64) {
-        let now = self.now.fetch_add(change, Ordering::Relaxed) + change;
-        self.peak.fetch_max(now, Ordering::Relaxed);
-    }
-
-    /// The value now.
-    pub fn now(&self) -> i64 {
-        self.now.load(Ordering::Relaxed)
-    }
-
-    fn peak(&self) -> i64 {
-        self.peak.load(Ordering::Relaxed)
-    }
-}
-
-/// Counts that are not calls.
-#[derive(Debug, Default)]
-#[allow(missing_docs, reason = "the names are those of the report, whose documentation is in the crate's")]
+/// Counts that are not calls, by their names in the report.
+#[derive(Debug, Default, Serialize)]
 pub struct Counts {
-    pub doorbells: AtomicU64,
-    pub commands_run: AtomicU64,
-    pub commands_timed_out: AtomicU64,
-    pub commands_aborted: AtomicU64,
-    pub commands_failed: AtomicU64,
-    pub chains_not_run: AtomicU64,
-    pub bos: Gauge,
-    pub bo_bytes: Gauge,
-    pub mappings: Gauge,
-    pub contexts: Gauge,
-    pub syncobjs: Gauge,
-    pub files: Gauge,
+    pub doorbells: u64,
+    pub commands_run: u64,
+    pub commands_timed_out: u64,
+    pub commands_aborted: u64,
+    pub commands_failed: u64,
+    pub chains_not_run: u64,
 }
 
-impl Counts {
-    fn gauges(&self, value: impl Fn(&Gauge) -> i64) -> Value {
-        let Self { bos, bo_bytes, mappings, contexts, syncobjs, files, .. } = self;
-        json!({
-            "bos": value(bos),
-            "bo_bytes": value(bo_bytes),
-            "mappings": value(mappings),
-            "contexts": value(contexts),
-            "syncobjs": value(syncobjs),
-            "files": value(files),
-        })
-    }
+/// What goes up and down.
+#[derive(Debug, Clone, Copy)]
+pub enum Level {
+    Bos,
+    BoBytes,
+    Mappings,
+    Contexts,
+    Syncobjs,
+    Files,
 }
+
+/// The names of [`Level`]s in the report.
+const LEVELS: [&str; 6] = ["bos", "bo_bytes", "mappings", "contexts", "syncobjs", "files"];
 
 /// The journal of a process. Thread-safe.
 #[derive(Debug)]
@@ -85,8 +55,9 @@ pub struct Journal {
     messages: Mutex<Vec<String>>,
     stream: Option<Stream>,
     commands: AtomicU64,
-    /// Counts that are not calls.
-    pub counts: Counts,
+    counts: Mutex<Counts>,
+    /// Each [`Level`] now, and its highest value.
+    levels: Mutex<[(i64, i64); LEVELS.len()]>,
 }
 
 impl Journal {
@@ -103,7 +74,8 @@ impl Journal {
             messages: Mutex::default(),
             stream,
             commands: AtomicU64::new(0),
-            counts: Counts::default(),
+            counts: Mutex::default(),
+            levels: Mutex::default(),
         })
     }
 
@@ -169,6 +141,30 @@ impl Journal {
         self.settings.faults.command(occurrence)
     }
 
+    /// Changes the counts that are not calls.
+    pub fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.counts.lock());
+    }
+
+    /// Adds `change` to a level.
+    pub fn change(&self, level: Level, change: i64) {
+        let mut levels = self.levels.lock();
+        let (now, peak) = &mut levels[level as usize];
+        *now += change;
+        *peak = (*peak).max(*now);
+    }
+
+    /// A level now.
+    #[cfg(test)]
+    pub fn level(&self, level: Level) -> i64 {
+        self.levels.lock()[level as usize].0
+    }
+
+    /// All levels by name: what `value` takes of each and its highest value.
+    pub fn levels(&self, value: impl Fn(i64, i64) -> i64) -> BTreeMap<&'static str, i64> {
+        LEVELS.into_iter().zip(self.levels.lock().map(|(now, peak)| value(now, peak))).collect()
+    }
+
     /// Counts a BO of a type.
     pub fn bo_created(&self, kind: &'static str) {
         *self.created.lock().entry(kind).or_default() += 1;
@@ -195,47 +191,27 @@ impl Journal {
     }
 
     pub fn report(&self, devices: &[Arc<Device>]) -> Value {
-        let calls = self.calls.lock();
-        let calls =
-            calls.iter().map(|(name, call)| ((*name).to_owned(), json!({"count": call.count, "errors": call.errors})));
-        let calls: serde_json::Map<String, Value> = calls.collect();
-        let counts = &self.counts;
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let npus: Vec<_> = devices.iter().map(|device| device.npu().counts()).collect();
         let describe = |device: &Arc<Device>| {
-            let counts = device.npu().counts();
-            json!({
-                "arch": device.arch().name,
-                "pci": device.address(),
-                "contexts_created": counts.contexts_created,
-                "context_switches": counts.context_switches,
-                "chains": counts.chains,
-                "commands": counts.commands,
-                "virtual_ns": device.npu().elapsed_ns(),
-                "lost": device.is_lost(),
-            })
+            let mut described = json!(device.npu().counts());
+            described["arch"] = json!(device.arch().name);
+            described["pci"] = json!(device.address());
+            described["lost"] = json!(device.is_lost());
+            described
         };
-        json!({
-            "pid": std::process::id(),
-            "kernel": if self.settings.host { "host" } else { self.settings.kernel.name() },
-            "devices": devices.iter().map(describe).collect::<Vec<_>>(),
-            "calls": calls,
-            "contexts_created": npus.iter().map(|c| c.contexts_created).sum::<u64>(),
-            "context_switches": npus.iter().map(|c| c.context_switches).sum::<u64>(),
-            "chains": npus.iter().map(|c| c.chains).sum::<u64>(),
-            "commands": npus.iter().map(|c| c.commands).sum::<u64>(),
-            "commands_run": load(&counts.commands_run),
-            "commands_timed_out": load(&counts.commands_timed_out),
-            "commands_aborted": load(&counts.commands_aborted),
-            "commands_failed": load(&counts.commands_failed),
-            "chains_not_run": load(&counts.chains_not_run),
-            "doorbells": load(&counts.doorbells),
-            "virtual_ns": devices.iter().map(|device| device.npu().elapsed_ns()).sum::<u64>(),
-            "bos_created": *self.created.lock(),
-            "peak": counts.gauges(Gauge::peak),
-            "open_at_exit": counts.gauges(Gauge::now),
-            "messages": *self.messages.lock(),
-        })
+        let devices: Vec<Value> = devices.iter().map(describe).collect();
+        let mut report = json!(*self.counts.lock());
+        for count in ["contexts_created", "context_switches", "chains", "commands", "virtual_ns"] {
+            report[count] = devices.iter().filter_map(|device| device[count].as_u64()).sum::<u64>().into();
+        }
+        report["pid"] = std::process::id().into();
+        report["kernel"] = if self.settings.host { "host" } else { self.settings.kernel.name() }.into();
+        report["devices"] = devices.into();
+        report["calls"] = json!(*self.calls.lock());
+        report["bos_created"] = json!(*self.created.lock());
+        report["peak"] = json!(self.levels(|_, peak| peak));
+        report["open_at_exit"] = json!(self.levels(|now, _| now));
+        report["messages"] = json!(*self.messages.lock());
+        report
     }
 }
 
@@ -259,8 +235,8 @@ mod tests {
             assert_eq!(result, expected);
             journal.leave("CREATE_BO", String::new, &result);
         }
-        journal.counts.bos.change(2);
-        journal.counts.bos.change(-1);
+        journal.change(Level::Bos, 2);
+        journal.change(Level::Bos, -1);
         let report = journal.report(&[]);
         assert_eq!(report["calls"]["CREATE_BO"], json!({"count": 3, "errors": {"ENOMEM": 1}}));
         assert_eq!((&report["peak"]["bos"], &report["open_at_exit"]["bos"]), (&json!(2), &json!(1)));

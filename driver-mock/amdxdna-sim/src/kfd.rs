@@ -4,7 +4,7 @@
 
 use crate::journal::Journal;
 use crate::node::ioctl_prefix as prefix;
-use crate::user_access;
+use crate::user_access::UserMemory;
 use amdxdna_sys::RequestCode;
 use bytemuck::{Pod, Zeroable, bytes_of};
 use nix::errno::Errno;
@@ -85,14 +85,11 @@ impl Kfd {
         Self { events: Mutex::default(), changed: Condvar::new(), journal }
     }
 
-    /// Makes an ioctl.
-    ///
-    /// # Safety
-    /// `address`, and the addresses in the structure, are ones the caller of `ioctl` gave.
+    /// Makes an ioctl of `user`; `address` is that of the caller's structure.
     ///
     /// # Errors
     /// ENOTTY for what is not KFD's, EINVAL for what is not simulated, and those of the call.
-    pub unsafe fn ioctl(&self, request: u64, address: u64) -> Result<(), Errno> {
+    pub fn ioctl(&self, user: UserMemory, request: u64, address: u64) -> Result<(), Errno> {
         let (number, code) = (request as u32 & 0xff, RequestCode(request as u32));
         if request as u32 >> 8 & 0xff != KFD_TYPE {
             return Err(Errno::ENOTTY);
@@ -102,25 +99,18 @@ impl Kfd {
             return Err(Errno::EINVAL);
         };
         let result = self.journal.enter(name).and_then(|()| {
-            // SAFETY: the caller's structure, as long as the request says.
-            let mut bytes = unsafe { user_access::read(address, code.bytes()) }?;
-            // SAFETY: the addresses in it are the caller's.
-            unsafe { self.dispatch(number, &mut bytes) }?;
-            // SAFETY: the caller's structure again.
-            unsafe { user_access::write(address, &bytes) }
+            let mut bytes = user.read(address, code.bytes())?;
+            self.dispatch(user, number, &mut bytes)?;
+            user.write(address, &bytes)
         });
         self.journal.leave_unordered(name, &result);
         result
     }
 
-    /// # Safety
-    /// As for [`Kfd::ioctl`].
-    unsafe fn dispatch(&self, number: u32, bytes: &mut [u8]) -> Result<(), Errno> {
+    fn dispatch(&self, user: UserMemory, number: u32, bytes: &mut [u8]) -> Result<(), Errno> {
         match number {
             0x01 => {
-                let version = [VERSION.0, VERSION.1];
-                let length = bytes.len().min(8);
-                bytes[..length].copy_from_slice(&bytes_of(&version)[..length]);
+                put(bytes, &[VERSION.0, VERSION.1]);
             }
             0x08 => {
                 let mut event: CreateEvent = prefix(bytes);
@@ -128,8 +118,7 @@ impl Kfd {
                 let free = (1..=MOST_EVENTS).find(|id| !events.contains_key(id)).ok_or(Errno::ENOSPC)?;
                 events.insert(free, Event { auto_reset: event.auto_reset != 0, set: false });
                 (event.id, event.slot, event.trigger, event.page_offset) = (free, free, free, 0);
-                let length = bytes.len().min(size_of::<CreateEvent>());
-                bytes[..length].copy_from_slice(&bytes_of(&event)[..length]);
+                put(bytes, &event);
             }
             0x09 => {
                 self.events.lock().remove(&prefix(bytes)).ok_or(Errno::EINVAL)?;
@@ -142,10 +131,8 @@ impl Kfd {
             }
             0x0c => {
                 let mut wait: WaitEvents = prefix(bytes);
-                // SAFETY: the address of the caller's list.
-                wait.result = unsafe { self.wait(&wait) }?;
-                let length = bytes.len().min(size_of::<WaitEvents>());
-                bytes[..length].copy_from_slice(&bytes_of(&wait)[..length]);
+                wait.result = self.wait(user, &wait)?;
+                put(bytes, &wait);
             }
             // No GPU: there is nothing to set or to list.
             _ => {}
@@ -153,14 +140,11 @@ impl Kfd {
         Ok(())
     }
 
-    /// # Safety
-    /// As for [`Kfd::ioctl`].
-    unsafe fn wait(&self, wait: &WaitEvents) -> Result<u32, Errno> {
+    fn wait(&self, user: UserMemory, wait: &WaitEvents) -> Result<u32, Errno> {
         if wait.count > MOST_EVENTS {
             return Err(Errno::EINVAL);
         }
-        // SAFETY: the caller's list of events.
-        let list = unsafe { user_access::read(wait.events, wait.count as usize * EVENT_BYTES) }?;
+        let list = user.read(wait.events, wait.count as usize * EVENT_BYTES)?;
         let ids: Vec<u32> = list.chunks_exact(EVENT_BYTES).map(|event| prefix(&event[EVENT_ID..])).collect();
         let forever = wait.timeout == u32::MAX;
         let deadline = Instant::now() + Duration::from_millis(u64::from(wait.timeout));
@@ -187,6 +171,11 @@ impl Kfd {
     }
 }
 
+/// Puts as much of an answer into the caller's structure as it has room for.
+fn put<T: Pod>(bytes: &mut [u8], answer: &T) {
+    bytes.iter_mut().zip(bytes_of(answer)).for_each(|(target, byte)| *target = *byte);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,8 +191,8 @@ mod tests {
 
     fn make<T: Pod>(kfd: &Kfd, number: u32, value: &mut T) -> Result<(), Errno> {
         let address = std::ptr::from_mut(value).expose_provenance() as u64;
-        // SAFETY: the address of `value`, with its size.
-        unsafe { kfd.ioctl(request(number, size_of::<T>()), address) }
+        // SAFETY: the address of `value`, with its size; addresses in it are those of live objects of the test.
+        kfd.ioctl(unsafe { UserMemory::of_caller() }, request(number, size_of::<T>()), address)
     }
 
     #[test]

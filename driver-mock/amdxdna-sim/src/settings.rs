@@ -38,17 +38,6 @@ pub enum Iommu {
     Passthrough,
 }
 
-/// How a program can wait for a command, when it is not as the kernel has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WaitMode {
-    /// By WAIT_CMD only.
-    Cmd,
-    /// By synchronisation objects only.
-    Syncobj,
-    /// Not at all.
-    None,
-}
-
 /// How the simulated machine differs from one in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
@@ -69,20 +58,16 @@ pub struct Machine {
     pub iova: bool,
     /// Whether the driver has refused the devices: they are on the bus only. Follows from kernel and IOMMU.
     pub unbound: bool,
-    /// The ways to wait, when they are not those of the kernel.
-    pub waiting: Option<WaitMode>,
+    /// Whether a program can wait by WAIT_CMD, and by synchronisation objects, when it is not as the kernel has it.
+    pub waiting: Option<(bool, bool)>,
 }
 
 impl Machine {
     /// What `kernel` does on this machine.
     pub fn profile(&self, kernel: Kernel) -> Profile {
         let profile = *kernel.profile();
-        match self.waiting {
-            None => profile,
-            Some(WaitMode::Cmd) => Profile { wait_cmd: WaitCmd::Works, syncobj: false, ..profile },
-            Some(WaitMode::Syncobj) => Profile { wait_cmd: WaitCmd::Missing, syncobj: true, ..profile },
-            Some(WaitMode::None) => Profile { wait_cmd: WaitCmd::Missing, syncobj: false, ..profile },
-        }
+        let Some((by_cmd, syncobj)) = self.waiting else { return profile };
+        Profile { wait_cmd: if by_cmd { WaitCmd::Works } else { WaitCmd::Missing }, syncobj, ..profile }
     }
 }
 
@@ -236,9 +221,9 @@ fn read_machine(text: &str) -> Result<Machine, String> {
             "addresses" if value == "iova" => machine.iova = true,
             "wait" => {
                 machine.waiting = Some(match value {
-                    "cmd" => WaitMode::Cmd,
-                    "syncobj" => WaitMode::Syncobj,
-                    "none" => WaitMode::None,
+                    "cmd" => (true, false),
+                    "syncobj" => (false, true),
+                    "none" => (false, false),
                     _ => return Err(wrong()),
                 });
             }
@@ -292,7 +277,7 @@ mod tests {
             iommu: Iommu::Off,
             iova: true,
             unbound: true,
-            waiting: Some(WaitMode::None),
+            waiting: Some((false, false)),
         };
         assert_eq!(settings.machine, expected);
         assert!(settings.log);

@@ -148,14 +148,9 @@ impl Device {
 
     /// A report in JSON: counts of the silicon, of messages and accesses.
     pub fn report(&self) -> serde_json::Value {
-        let state = self.state.lock();
-        let (npu, mut report) = (state.firmware.npu(), self.journal.report());
-        let counts = npu.counts();
+        let mut report = serde_json::json!(self.state.lock().firmware.npu().counts());
         report["npu"] = self.settings.model.name.into();
-        report["contexts_created"] = counts.contexts_created.into();
-        report["context_switches"] = counts.context_switches.into();
-        report["chains"] = counts.chains.into();
-        report["virtual_ns"] = npu.elapsed_ns().into();
+        self.journal.report(&mut report);
         report
     }
 

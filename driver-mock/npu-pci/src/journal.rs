@@ -101,17 +101,15 @@ impl Journal {
         self.line(text);
     }
 
-    /// The counts.
-    pub fn report(&self) -> serde_json::Value {
+    /// Puts the counts into a report.
+    pub fn report(&self, report: &mut serde_json::Value) {
         let counts = self.counts.lock();
-        serde_json::json!({
-            "messages": counts.messages,
-            "register_reads": counts.reads,
-            "register_writes": counts.writes,
-            "interrupts": counts.interrupts,
-            "commands": counts.commands,
-            "notes": counts.notes,
-        })
+        report["messages"] = serde_json::json!(counts.messages);
+        report["register_reads"] = counts.reads.into();
+        report["register_writes"] = counts.writes.into();
+        report["interrupts"] = counts.interrupts.into();
+        report["commands"] = counts.commands.into();
+        report["notes"] = counts.notes.clone().into();
     }
 
     /// Writes what is not yet in the file.
@@ -158,7 +156,8 @@ mod tests {
         journal.flush();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains("write  bar 0 +0x00010 00000001\n") && text.contains("SUSPEND id 0x7"), "{text}");
-        let report = journal.report();
+        let mut report = serde_json::Value::Null;
+        journal.report(&mut report);
         assert_eq!((&report["messages"]["SUSPEND"], &report["notes"][0]), (&2.into(), &"odd".into()));
     }
 }

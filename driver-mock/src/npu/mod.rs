@@ -26,6 +26,7 @@ use aie_hal::arch::{Arch, ArchLimits};
 use aie_hal::artifact::Digest;
 use aie_hal::device::chain_command_bytes;
 use parking_lot::Mutex;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ pub const WATCHDOG_NS: u64 = 2_000_000_000;
 pub struct ContextId(u32);
 
 /// What happened since the device was opened.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct NpuCounts {
     /// Contexts created.
     pub contexts_created: u64,
@@ -47,6 +48,8 @@ pub struct NpuCounts {
     pub chains: u64,
     /// Commands in those chains.
     pub commands: u64,
+    /// Nanoseconds of device time.
+    pub virtual_ns: u64,
 }
 
 /// One command of a chain, as far as limits and time are concerned.
@@ -113,7 +116,8 @@ impl Npu {
 
     /// Counts since opening.
     pub fn counts(&self) -> NpuCounts {
-        self.state.lock().counts
+        let state = self.state.lock();
+        NpuCounts { virtual_ns: state.clock.now_ns(), ..state.counts }
     }
 
     /// Nanoseconds of device time since opening.

@@ -6,6 +6,7 @@ use crate::libc_functions;
 use crate::node::Open;
 use crate::node::{self, MapRequest};
 use crate::process::{Process, simulated};
+use crate::user_access::UserMemory;
 use libc::{c_int, c_ulong, c_void, size_t};
 use nix::errno::Errno;
 
@@ -63,11 +64,11 @@ pub unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
 
 pub unsafe fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let address = argument.expose_provenance() as u64;
+    // SAFETY: `address`, and the addresses in the structure there, are the caller's.
+    let user = unsafe { UserMemory::of_caller() };
     let ours = simulated(|process| match process.descriptors.get(fd)? {
-        // SAFETY: the caller's arguments.
-        Open::Accel(file) => Some(unsafe { node::ioctl::ioctl(&file, &process.descriptors, request, address) }),
-        // SAFETY: the caller's arguments.
-        Open::Kfd => Some(unsafe { process.kfd.ioctl(request, address) }),
+        Open::Accel(file) => Some(node::ioctl::ioctl(&file, &process.descriptors, user, request, address)),
+        Open::Kfd => Some(process.kfd.ioctl(user, request, address)),
         Open::Host(file) => Some(host_device::ioctl(&process.journal, file, request, address, || {
             // SAFETY: the caller's arguments.
             if unsafe { libc_functions::ioctl(fd, request, argument) } < 0 { Err(Errno::last()) } else { Ok(()) }

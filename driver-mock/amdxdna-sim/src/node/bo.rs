@@ -3,7 +3,7 @@
 //! A BO lives as long as anything refers to it: a handle, a mapping, an exported descriptor, a command that has not completed,
 //! and for the device heap every BO inside it.
 
-use crate::journal::Journal;
+use crate::journal::{Journal, Level};
 use crate::memory::Memory;
 use aie_driver_mock::npu::HeapAllocator;
 use amdxdna_sys::{AMDXDNA_INVALID_ADDR, limits};
@@ -110,9 +110,9 @@ impl Bo {
         journal: Arc<Journal>,
     ) -> Arc<Self> {
         journal.bo_created(kind.name());
-        journal.counts.bos.change(1);
+        journal.change(Level::Bos, 1);
         if memory.is_some() {
-            journal.counts.bo_bytes.change(length as i64);
+            journal.change(Level::BoBytes, length as i64);
         }
         let (places, debugged) = (Mutex::default(), AtomicU32::new(0));
         Arc::new(Self { kind, length, memory, map_offset, iova, places, debugged, journal })
@@ -236,9 +236,9 @@ impl Bo {
 
 impl Drop for Bo {
     fn drop(&mut self) {
-        self.journal.counts.bos.change(-1);
+        self.journal.change(Level::Bos, -1);
         if self.memory.is_some() {
-            self.journal.counts.bo_bytes.change(-(self.length as i64));
+            self.journal.change(Level::BoBytes, -(self.length as i64));
         }
         if let Kind::Dev { heap, offset, account } = &self.kind {
             let start = heap.heap_start().unwrap_or(0);

@@ -4,6 +4,7 @@ use super::bo::{Bo, Kind};
 use super::file::File;
 use super::user_memory::{self, Table};
 use crate::memory::Memory;
+use crate::user_access::UserMemory;
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, AMDXDNA_BO_DEV, AMDXDNA_BO_DEV_HEAP, AMDXDNA_BO_SHMEM, amdxdna_drm_create_bo, limits,
 };
@@ -16,8 +17,7 @@ const OFFSETS_BYTES: u64 = ((1 << 32) - 4096) << 8;
 /// Bytes of memory the machine has.
 fn machine_memory() -> u64 {
     // SAFETY: asking for a number.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0).saturating_mul(u64::try_from(page).unwrap_or(0))
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0).saturating_mul(limits::PAGE as u64)
 }
 
 impl File {
@@ -83,15 +83,13 @@ impl File {
 
     /// CREATE_BO of memory that the caller has; `import` makes a handle of a descriptor.
     ///
-    /// # Safety
-    /// `arguments.vaddr` is the address of a table that the caller gave for this purpose.
-    ///
     /// # Errors
     /// EINVAL for flags, a type that has no such BOs, a table that cannot be read or ranges that are not whole pages, and where the
     /// kernel has no such BOs; ENOMEM for more than the process may lock; the kernel's error for memory that cannot be pinned.
-    pub unsafe fn create_user_bo(
+    pub fn create_user_bo(
         &self,
         arguments: &mut amdxdna_drm_create_bo,
+        user: UserMemory,
         import: impl FnOnce(i32) -> Result<u32, Errno>,
     ) -> Result<(), Errno> {
         let profile = &self.device.profile;
@@ -107,8 +105,7 @@ impl File {
         if is_heap {
             self.check_heap(arguments.size)?;
         }
-        // SAFETY: the caller's table.
-        arguments.handle = match unsafe { user_memory::table(arguments.vaddr) }? {
+        arguments.handle = match user_memory::table(user, arguments.vaddr)? {
             Table::Descriptor(fd) => import(fd)?,
             Table::Ranges(ranges) => {
                 if ranges.iter().any(|range| self.device.mappings.contains(range.start, range.len())) {
@@ -117,8 +114,7 @@ impl File {
                         .log(|| "CREATE_BO: memory of a BO as the caller's memory is not simulated".into());
                     return Err(rules.unpinnable);
                 }
-                // SAFETY: the ranges of the caller's table.
-                let memory = unsafe { user_memory::adopt(&ranges, rules) }?;
+                let memory = user_memory::adopt(user, &ranges, rules)?;
                 let bo = match is_heap {
                     // As large as the memory is, whatever size was asked for.
                     true => self.add_heap(memory.length() as u64, |kind| Ok(self.bo_of(kind, memory)))?,

@@ -5,10 +5,10 @@ use super::chain::Submission;
 use super::file::File;
 use super::jobs::{ContextQueue, Pending};
 use super::syncobj::{Fence, Syncobj};
+use crate::journal::Level;
 use crate::kernel::{Profile, WaitCmd};
 use nix::errno::Errno;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Whether a command can be in a BO.
 fn is_command(bo: &Bo, profile: &Profile) -> bool {
@@ -25,7 +25,7 @@ impl File {
     /// firmware does not take, where the kernel finds that out now.
     pub fn exec_cmd(&self, context: u32, command: u32, arguments: &[u32]) -> Result<u64, Errno> {
         let profile = &self.device.profile;
-        let (line, timeline, units, heaps, chain, arguments) = {
+        let (line, units, heaps, chain, arguments) = {
             let mut state = self.state.lock();
             let chain = state.bo(command).filter(|bo| is_command(bo, profile)).ok_or(Errno::EINVAL)?.clone();
             let bos = arguments.iter().map(|handle| state.bo(*handle).cloned().ok_or(Errno::ENOENT));
@@ -47,7 +47,7 @@ impl File {
                 return Err(Errno::EALREADY);
             }
             let heaps = state.heaps.list().to_vec();
-            (found.line.clone(), found.timeline.clone(), units, heaps, chain, bos)
+            (found.line.clone(), units, heaps, chain, bos)
         };
         let submission = |sequence| Submission {
             units,
@@ -58,14 +58,11 @@ impl File {
             file: self.state.clone(),
             is_typed: profile.typed_commands,
         };
-        let make = |sequence| Pending { after: Vec::new(), submission: Some(submission(sequence)) };
-        let added = |sequence| {
-            self.device.journal.counts.doorbells.fetch_add(1, Ordering::Relaxed);
-            if let Some(timeline) = timeline {
-                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
-            }
+        let make = |sequence| {
+            self.device.journal.count(|counts| counts.doorbells += 1);
+            Pending { after: Vec::new(), submission: Some(submission(sequence)) }
         };
-        line.add(&self.device, make, added)
+        line.add(&self.device, make)
     }
 
     /// EXEC_CMD of type DEPENDENCY: what is submitted later waits for points of synchronisation objects. Returns the sequence
@@ -77,15 +74,10 @@ impl File {
         if points.is_empty() {
             return Err(Errno::EINVAL);
         }
-        let (line, timeline) = self.line(context)?;
+        let line = self.line(context)?;
         let fence = |(handle, point): &(u32, u64)| self.syncobj(*handle)?.fence(*point).ok_or(Errno::EINVAL);
         let after = points.iter().map(fence).collect::<Result<_, _>>()?;
-        let added = |sequence| {
-            if let Some(timeline) = timeline {
-                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
-            }
-        };
-        line.add(&self.device, |_| Pending { after, submission: None }, added)
+        line.add(&self.device, |_| Pending { after, submission: None })
     }
 
     /// EXEC_CMD of type SIGNAL: a point of a synchronisation object is reached when what was submitted so far has completed. A
@@ -98,7 +90,7 @@ impl File {
         if object.fence(point).is_some() {
             return Ok(());
         }
-        let (line, _) = self.line(context)?;
+        let line = self.line(context)?;
         let fence = match line.counts() {
             (0, _) => Fence::Signaled,
             (submitted, _) => Fence::Job(line, submitted - 1),
@@ -107,11 +99,9 @@ impl File {
         Ok(())
     }
 
-    /// The jobs of a context, and where they complete.
-    pub(super) fn line(&self, context: u32) -> Result<(Arc<ContextQueue>, Option<Arc<Syncobj>>), Errno> {
-        let state = self.state.lock();
-        let found = state.contexts.get(&context).ok_or(Errno::EINVAL)?;
-        Ok((found.line.clone(), found.timeline.clone()))
+    /// The jobs of a context.
+    pub(super) fn line(&self, context: u32) -> Result<Arc<ContextQueue>, Errno> {
+        Ok(self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone())
     }
 
     /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
@@ -125,8 +115,7 @@ impl File {
             WaitCmd::Missing => return Err(Errno::EINVAL),
             WaitCmd::Unsupported => return Err(Errno::EOPNOTSUPP),
         }
-        let line = self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone();
-        line.wait(sequence, timeout)
+        self.line(context)?.wait(sequence, timeout)
     }
 
     /// Makes a handle of a synchronisation object.
@@ -147,7 +136,7 @@ impl File {
         }
         state.syncobjs.remove(&handle).ok_or(Errno::EINVAL)?;
         drop(state);
-        self.device.journal.counts.syncobjs.change(-1);
+        self.device.journal.change(Level::Syncobjs, -1);
         Ok(())
     }
 }

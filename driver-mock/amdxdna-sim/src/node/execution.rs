@@ -10,7 +10,6 @@ use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, Outco
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use amdxdna_sys::limits;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How a job went.
 #[derive(Debug)]
@@ -31,20 +30,20 @@ impl Device {
     /// Runs a job of a context.
     pub(super) fn run(&self, array: &mut Array, npu: ContextId, submission: &Submission) -> JobResult {
         let device = self;
-        let (counts, profile) = (&device.journal.counts, &device.profile);
+        let profile = &device.profile;
         let written = CompletionWriter::new(device, submission);
         written.started();
         let commands = match read(submission, &device.arch, profile) {
             Ok(commands) => commands,
             Err(why) => {
-                counts.chains_not_run.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.chains_not_run += 1);
                 device.journal.log(|| format!("a submission is dropped, its state stays NEW: {why}"));
                 return JobResult::Ended { ns: 0 };
             }
         };
         if let Some(index) = odd_slot(device, &commands.list).filter(|_| commands.in_chain_buffer) {
             let words = commands.list[index].words.len();
-            counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+            device.journal.count(|counts| counts.commands_aborted += 1);
             device.journal.log(|| {
                 format!("command {index} of a submission: {words} words; this firmware wants an even number below 15")
             });
@@ -53,7 +52,7 @@ impl Device {
         }
         let memory = CallerMemory { device, submission };
         let job = array.run(&submission.units, &commands.list, &memory, || {
-            counts.commands_run.fetch_add(1, Ordering::Relaxed);
+            device.journal.count(|counts| counts.commands_run += 1);
             device.journal.command()
         });
         let last = job.last;
@@ -62,19 +61,19 @@ impl Device {
         let log = |reason: &str| device.journal.log(|| format!("command {last} of a submission: {reason}"));
         match job.outcome {
             Outcome::Completed if ns > profile.job_limit_ns => {
-                counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.commands_timed_out += 1);
                 let limit = profile.job_limit_ns;
                 log(&format!("the job takes {ns} ns of device time, the kernel ends it after {limit} ns"));
                 written.overdue(last);
             }
             Outcome::Completed => written.completed(),
             Outcome::Failed(status, reason) => {
-                counts.commands_failed.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.commands_failed += 1);
                 log(&format!("status {status:#x}: {reason}"));
                 written.failed(last, status);
             }
             Outcome::Silent(reason) => {
-                counts.commands_timed_out.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.commands_timed_out += 1);
                 log(&format!("never signals: {reason}"));
                 return JobResult::Hung { command: last };
             }
@@ -84,7 +83,7 @@ impl Device {
                 written.aborted();
             }
             Outcome::GivenUp(_) => {
-                counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.commands_aborted += 1);
                 log("aborted, as planned");
                 written.aborted();
             }

@@ -5,6 +5,7 @@ use super::heap::Heaps;
 use super::jobs::ContextQueue;
 use super::syncobj::Syncobj;
 use super::{Device, FIRST_MAP_OFFSET};
+use crate::journal::Level;
 use crate::memory::{self, Memory};
 use aie_driver_mock::npu::ContextId;
 use aie_driver_mock::npu::array::LoadedPdi;
@@ -33,7 +34,7 @@ pub(super) struct Context {
     /// Its jobs.
     pub(super) line: Arc<ContextQueue>,
     /// Where they complete, when the kernel has that.
-    pub(super) timeline: Option<Arc<Syncobj>>,
+    pub(super) _timeline: Option<Arc<Syncobj>>,
 }
 
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl State {
     }
 
     pub(super) fn add_syncobj(&mut self, device: &Device, object: Arc<Syncobj>) -> u32 {
-        device.journal.counts.syncobjs.change(1);
+        device.journal.change(Level::Syncobjs, 1);
         let mut used = self.syncobjs.keys().copied();
         let handle = (self.first_syncobj..).find(|handle| used.next() != Some(*handle)).unwrap_or(u32::MAX);
         self.syncobjs.insert(handle, object);
@@ -118,7 +119,7 @@ impl File {
             device.journal.log(|| "the device cannot share user addresses: see the machine's IOMMU".into());
             return Err(errno);
         }
-        device.journal.counts.files.change(1);
+        device.journal.change(Level::Files, 1);
         let number = device.next_file.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(Mutex::new(State::new(device)));
         Ok(Arc::new(Self { device: device.clone(), number, state }))
@@ -224,12 +225,12 @@ impl Drop for File {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.contexts), std::mem::take(&mut state.syncobjs))
         };
-        self.device.journal.counts.syncobjs.change(-(syncobjs.len() as i64));
+        self.device.journal.change(Level::Syncobjs, -(syncobjs.len() as i64));
         for context in contexts.into_values() {
             // A context that is in the table exists; an error could not be returned anyway.
             let _ = self.release_hwctx(context);
         }
-        self.device.journal.counts.files.change(-1);
+        self.device.journal.change(Level::Files, -1);
     }
 }
 

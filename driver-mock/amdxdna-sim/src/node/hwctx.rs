@@ -3,6 +3,7 @@
 use super::bo::{Bo, Kind};
 use super::file::{Context, File, State, prefix};
 use super::syncobj::Syncobj;
+use crate::journal::Level;
 use crate::kernel::Queries;
 use aie_driver_mock::npu::array::LoadedPdi;
 use aie_hal::artifact::Digest;
@@ -57,9 +58,10 @@ impl File {
             self.device.journal.log(|| format!("CREATE_HWCTX: {refusal}"));
             profile.contexts_exhausted
         })?;
-        self.device.journal.counts.contexts.change(1);
+        self.device.journal.change(Level::Contexts, 1);
         let shares_in_time = self.device.arch.dev_gen != 3 || profile.queries != Queries::Mainline;
         let start = if shares_in_time { 0 } else { place(array.columns + 1, columns, state.contexts.values()) };
+        let timeline = profile.syncobj.then(|| Syncobj::new(false));
         let context = Context {
             npu,
             columns,
@@ -68,10 +70,10 @@ impl File {
             units: None,
             _chain_buffers: chain_buffers,
             configuration: None,
-            line: self.device.new_line(npu),
-            timeline: profile.syncobj.then(|| Syncobj::new(false)),
+            line: self.device.new_line(npu, timeline.as_ref()),
+            _timeline: timeline.clone(),
         };
-        let syncobj = context.timeline.clone().map(|timeline| state.add_syncobj(&self.device, timeline));
+        let syncobj = timeline.map(|timeline| state.add_syncobj(&self.device, timeline));
         state.contexts.insert(handle, context);
         state.next_context = if handle == limits::CONTEXT_HANDLE { 1 } else { handle + 1 };
         arguments.handle = handle;
@@ -146,7 +148,7 @@ impl File {
 
     pub(super) fn release_hwctx(&self, context: Context) -> Result<(), Errno> {
         context.line.close(&self.device);
-        self.device.journal.counts.contexts.change(-1);
+        self.device.journal.change(Level::Contexts, -1);
         self.device.npu.destroy_context(context.npu).map_err(|_| Errno::EINVAL)
     }
 }

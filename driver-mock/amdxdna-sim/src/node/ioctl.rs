@@ -8,7 +8,7 @@ use super::file::{File, prefix};
 use super::syncobj_ioctl;
 use crate::call_fields;
 use crate::kernel::{Queries, WaitCmd};
-use crate::user_access;
+use crate::user_access::UserMemory;
 use amdxdna_sys::layout::{self, Ioctl};
 use amdxdna_sys::*;
 use bytemuck::bytes_of;
@@ -40,15 +40,18 @@ fn exists(file: &File, name: &str) -> Result<(), Errno> {
     }
 }
 
-/// Makes an ioctl; `address` is that of the caller's structure.
-///
-/// # Safety
-/// `address`, and the addresses in the structure, are ones the caller of `ioctl` gave.
+/// Makes an ioctl of `user`; `address` is that of the caller's structure.
 ///
 /// # Errors
 /// ENOTTY for a request that is none of DRM's, EINVAL for one that is not known; those of the call; ENODEV once the device is
 /// lost.
-pub unsafe fn ioctl(file: &File, descriptors: &Descriptors, request: u64, address: u64) -> Result<(), Errno> {
+pub fn ioctl(
+    file: &File,
+    descriptors: &Descriptors,
+    user: UserMemory,
+    request: u64,
+    address: u64,
+) -> Result<(), Errno> {
     let (device, code) = (file.device(), RequestCode(request as u32));
     if !code.is_drm() {
         return Err(Errno::ENOTTY);
@@ -67,14 +70,11 @@ pub unsafe fn ioctl(file: &File, descriptors: &Descriptors, request: u64, addres
         }
         exists(file, call.name)?;
         let length = code.bytes().min(call.code.bytes());
-        // SAFETY: the caller's structure, as long as the request says.
-        let mut bytes = unsafe { user_access::read(address, length) }?;
+        let mut bytes = user.read(address, length)?;
         bytes.resize(call.code.bytes(), 0);
         let before = bytes.clone();
-        // SAFETY: addresses in the structure are the caller's.
-        let result = unsafe { dispatch(file, descriptors, call.name, &mut bytes) };
-        // SAFETY: as above.
-        unsafe { user_access::write(address, &bytes[..length]) }?;
+        let result = dispatch(file, descriptors, user, call.name, &mut bytes);
+        user.write(address, &bytes[..length])?;
         seen = Some((before, bytes));
         result
     });
@@ -93,16 +93,19 @@ pub(super) fn with<T: bytemuck::Pod>(
     result
 }
 
-/// # Safety
-/// As for [`ioctl`].
-unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &mut [u8]) -> Result<(), Errno> {
+fn dispatch(
+    file: &File,
+    descriptors: &Descriptors,
+    user: UserMemory,
+    name: &str,
+    bytes: &mut [u8],
+) -> Result<(), Errno> {
     match name {
         "CREATE_BO" => with(bytes, |a: &mut amdxdna_drm_create_bo| {
             if a.vaddr == 0 {
                 return file.create_bo(a);
             }
-            // SAFETY: the address of the caller's table.
-            unsafe { file.create_user_bo(a, |fd| import(file, descriptors, fd)) }
+            file.create_user_bo(a, user, |fd| import(file, descriptors, fd))
         }),
         "GET_BO_INFO" => with(bytes, |a: &mut amdxdna_drm_get_bo_info| file.get_bo_info(a)),
         "SYNC_BO" => with(bytes, |a: &mut amdxdna_drm_sync_bo| file.sync_bo(a.handle, a.direction, a.offset, a.size)),
@@ -111,8 +114,7 @@ unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &m
             if a.ext != 0 || a.ext_flags != 0 {
                 return Err(Errno::EINVAL);
             }
-            // SAFETY: the address of the caller's QoS structure.
-            let qos = unsafe { user_access::read(a.qos_p, QOS_BYTES) }?;
+            let qos = user.read(a.qos_p, QOS_BYTES)?;
             file.create_hwctx(a, prefix(&qos[QOS_PRIORITY..]))
         }),
         "DESTROY_HWCTX" => with(bytes, |a: &mut amdxdna_drm_destroy_hwctx| {
@@ -128,33 +130,26 @@ unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &m
             match a.param_type {
                 DRM_AMDXDNA_HWCTX_CONFIG_CU if a.param_val_size > CONFIG_BYTES => Err(Errno::E2BIG),
                 DRM_AMDXDNA_HWCTX_CONFIG_CU => {
-                    // SAFETY: the address of the caller's list.
-                    let list = unsafe { user_access::read(a.param_val, a.param_val_size as usize) }?;
-                    file.config_cu(a.handle, &list)
+                    file.config_cu(a.handle, &user.read(a.param_val, a.param_val_size as usize)?)
                 }
                 DRM_AMDXDNA_HWCTX_ASSIGN_DBG_BUF => file.config_debug_bo(a.handle, a.param_val as u32, true),
                 DRM_AMDXDNA_HWCTX_REMOVE_DBG_BUF => file.config_debug_bo(a.handle, a.param_val as u32, false),
                 _ => Err(Errno::EINVAL),
             }
         }),
-        "EXEC_CMD" => with(bytes, |a: &mut amdxdna_drm_exec_cmd| {
-            // SAFETY: the address of the caller's list.
-            unsafe { exec_cmd(file, a) }
-        }),
+        "EXEC_CMD" => with(bytes, |a: &mut amdxdna_drm_exec_cmd| exec_cmd(file, user, a)),
         "WAIT_CMD" => with(bytes, |a: &mut amdxdna_drm_wait_cmd| file.wait_cmd(a.hwctx, a.seq, a.timeout)),
         "GET_INFO" => with(bytes, |a: &mut amdxdna_drm_get_info| {
             let room = a.buffer_size as usize;
             let is_mainline = file.device().profile.queries == Queries::Mainline;
             if a.param == DRM_AMDXDNA_QUERY_AIE_STATUS && is_mainline {
-                // SAFETY: the caller's structure, and the buffer in it.
-                return unsafe { columns(file, a) };
+                return columns(file, user, a);
             }
             let answer = file.info(a.param, room).map_err(|(errno, needed)| {
                 a.buffer_size = needed as u32;
                 errno
             })?;
-            // SAFETY: the caller's buffer, as long as it says.
-            unsafe { user_access::write(a.buffer, &answer[..answer.len().min(room)]) }?;
+            user.write(a.buffer, &answer[..answer.len().min(room)])?;
             match a.param {
                 // What is left of the room, not what was written.
                 DRM_AMDXDNA_QUERY_HW_CONTEXTS if is_mainline => a.buffer_size -= answer.len() as u32,
@@ -170,16 +165,12 @@ unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &m
                 return Err(Errno::EINVAL);
             }
             if is_mainline && a.param == DRM_AMDXDNA_BO_USAGE && a.num_element == 1 && room > 0 {
-                // SAFETY: the caller's structure says whose memory it is.
-                let asked: amdxdna_drm_bo_usage =
-                    prefix(&unsafe { user_access::read(a.buffer, room.min(USAGE_BYTES)) }?);
+                // The caller's structure says whose memory it is.
+                let room = room.min(USAGE_BYTES);
+                let asked: amdxdna_drm_bo_usage = prefix(&user.read(a.buffer, room)?);
                 return match asked.pid {
                     0 => Err(Errno::EINVAL),
-                    pid => {
-                        let usage = file.usage(pid);
-                        // SAFETY: the structure that was just read.
-                        unsafe { user_access::write(a.buffer, &bytes_of(&usage)[..room.min(USAGE_BYTES)]) }
-                    }
+                    pid => user.write(a.buffer, &bytes_of(&file.usage(pid))[..room]),
                 };
             }
             let (element, answer) = file.array(a.param, room, a.num_element as usize).map_err(|(errno, count)| {
@@ -192,25 +183,18 @@ unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &m
             let room = if is_mainline { room.min(element) } else { room };
             for (index, one) in answer.chunks_exact(element).enumerate() {
                 let target = a.buffer.checked_add((index * room) as u64).ok_or(Errno::EFAULT)?;
-                // SAFETY: the caller's buffer has room for as many elements as there are, of this size.
-                unsafe { user_access::write(target, &one[..element.min(room)]) }?;
+                user.write(target, &one[..element.min(room)])?;
             }
             a.num_element = (answer.len() / element) as u32;
             a.element_size = element.min(room) as u32;
             Ok(())
         }),
         "SET_STATE" => with(bytes, |a: &mut amdxdna_drm_set_state| {
-            // SAFETY: asking for a number.
-            let is_root = unsafe { libc::geteuid() } == 0;
-            file.can_set(a.param, is_root)?;
-            // SAFETY: the caller's buffer; every state has eight bytes.
-            let value = unsafe { user_access::read(a.buffer, (a.buffer_size as usize).min(8)) }?;
-            file.set(a.param, &value)
+            file.can_set(a.param, nix::unistd::geteuid().is_root())?;
+            // Every state has eight bytes.
+            file.set(a.param, &user.read(a.buffer, (a.buffer_size as usize).min(8))?)
         }),
-        "VERSION" => with(bytes, |a: &mut drm_version| {
-            // SAFETY: the caller's buffers, as long as it says.
-            unsafe { version(file, a) }
-        }),
+        "VERSION" => with(bytes, |a: &mut drm_version| version(file, user, a)),
         "GET_CAP" => with(bytes, |a: &mut drm_get_cap| {
             const CAP_TIMESTAMP_MONOTONIC: u64 = 6;
             a.value = match a.capability {
@@ -240,8 +224,7 @@ unsafe fn dispatch(file: &File, descriptors: &Descriptors, name: &str, bytes: &m
             a.handle = import(file, descriptors, a.fd)?;
             Ok(())
         }),
-        // SAFETY: as for this function.
-        _ => unsafe { syncobj_ioctl::dispatch(file, descriptors, name, bytes) },
+        _ => syncobj_ioctl::dispatch(file, descriptors, user, name, bytes),
     }
 }
 
@@ -253,65 +236,43 @@ fn import(file: &File, descriptors: &Descriptors, fd: i32) -> Result<u32, Errno>
     }
 }
 
-/// # Safety
-/// As for [`ioctl`].
-unsafe fn exec_cmd(file: &File, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errno> {
-    if a.ext != 0 || a.ext_flags != 0 {
-        return Err(Errno::EINVAL);
-    }
+fn exec_cmd(file: &File, user: UserMemory, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errno> {
+    let refuse_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
+    refuse_if(a.ext != 0 || a.ext_flags != 0)?;
     let has_dependencies = file.device().profile.dependencies;
     match a.type_ {
-        AMDXDNA_CMD_SUBMIT_EXEC_BUF => {}
+        AMDXDNA_CMD_SUBMIT_EXEC_BUF => {
+            refuse_if(a.arg_count > limits::ARGUMENT_BOS || a.cmd_count != 1 || a.cmd_handles as u32 == 0)?;
+            let arguments: Vec<u32> = user.list(a.args, a.arg_count)?;
+            a.seq = file.exec_cmd(a.hwctx, a.cmd_handles as u32, &arguments)?;
+            Ok(())
+        }
         AMDXDNA_CMD_SUBMIT_DEPENDENCY if has_dependencies => {
-            if a.cmd_count != a.arg_count || a.arg_count > limits::ARGUMENT_BOS {
-                return Err(Errno::EINVAL);
-            }
-            let count = a.arg_count as usize;
-            // SAFETY: the caller's lists of handles and of points.
-            let (handles, points) =
-                unsafe { (user_access::read(a.cmd_handles, 4 * count)?, user_access::read(a.args, 8 * count)?) };
-            let points = handles.chunks_exact(4).map(prefix).zip(points.chunks_exact(8).map(prefix));
-            a.seq = file.exec_dependency(a.hwctx, &points.collect::<Vec<_>>())?;
-            return Ok(());
+            refuse_if(a.cmd_count != a.arg_count || a.arg_count > limits::ARGUMENT_BOS)?;
+            let (handles, points) = (user.list(a.cmd_handles, a.arg_count)?, user.list(a.args, a.arg_count)?);
+            a.seq = file.exec_dependency(a.hwctx, &handles.into_iter().zip(points).collect::<Vec<_>>())?;
+            Ok(())
         }
         AMDXDNA_CMD_SUBMIT_SIGNAL if has_dependencies => {
-            if a.cmd_count != 1 || a.arg_count != 1 {
-                return Err(Errno::EINVAL);
-            }
-            return file.exec_signal(a.hwctx, a.cmd_handles as u32, a.args);
+            refuse_if(a.cmd_count != 1 || a.arg_count != 1)?;
+            file.exec_signal(a.hwctx, a.cmd_handles as u32, a.args)
         }
-        _ => return Err(Errno::EINVAL),
+        _ => Err(Errno::EINVAL),
     }
-    if a.arg_count > limits::ARGUMENT_BOS || a.cmd_count != 1 || a.cmd_handles as u32 == 0 {
-        return Err(Errno::EINVAL);
-    }
-    // SAFETY: the caller's list of handles.
-    let list = unsafe { user_access::read(a.args, a.arg_count as usize * 4) }?;
-    let arguments: Vec<u32> = list.chunks_exact(4).map(prefix).collect();
-    a.seq = file.exec_cmd(a.hwctx, a.cmd_handles as u32, &arguments)?;
-    Ok(())
 }
 
 /// GET_INFO of the state of columns: which ones contexts have, and zeros for what is in them.
-///
-/// # Safety
-/// As for [`ioctl`].
-unsafe fn columns(file: &File, a: &amdxdna_drm_get_info) -> Result<(), Errno> {
+fn columns(file: &File, user: UserMemory, a: &amdxdna_drm_get_info) -> Result<(), Errno> {
     let room = (a.buffer_size as usize).min(size_of::<amdxdna_drm_query_aie_status>());
-    // SAFETY: the caller's structure.
-    let mut status: amdxdna_drm_query_aie_status = prefix(&unsafe { user_access::read(a.buffer, room) }?);
+    let mut status: amdxdna_drm_query_aie_status = prefix(&user.read(a.buffer, room)?);
     let active = file.active_columns();
     let states = vec![0; (active.count_ones() as usize * file.column_bytes()).min(status.buffer_size as usize)];
-    // SAFETY: the caller's buffer, as long as the structure says.
-    unsafe { user_access::write(status.buffer, &states) }?;
+    user.write(status.buffer, &states)?;
     status.cols_filled = active;
-    // SAFETY: as above.
-    unsafe { user_access::write(a.buffer, &bytes_of(&status)[..room]) }
+    user.write(a.buffer, &bytes_of(&status)[..room])
 }
 
-/// # Safety
-/// As for [`ioctl`].
-unsafe fn version(file: &File, a: &mut drm_version) -> Result<(), Errno> {
+fn version(file: &File, user: UserMemory, a: &mut drm_version) -> Result<(), Errno> {
     let (major, minor) = file.device().profile.version;
     (a.version_major, a.version_minor, a.version_patchlevel) = (major, minor, 0);
     let texts = [
@@ -320,11 +281,9 @@ unsafe fn version(file: &File, a: &mut drm_version) -> Result<(), Errno> {
         (&mut a.desc_len, a.desc, "AMD XDNA DRM implementation"),
     ];
     for (length, address, text) in texts {
-        let room = *length as usize;
-        *length = text.len() as u64;
-        if address != 0 && room > 0 {
-            // SAFETY: the caller's buffer, as long as it says.
-            unsafe { user_access::write(address, &text.as_bytes()[..text.len().min(room)]) }?;
+        let room = std::mem::replace(length, text.len() as u64) as usize;
+        if address != 0 {
+            user.write(address, &text.as_bytes()[..text.len().min(room)])?;
         }
     }
     Ok(())

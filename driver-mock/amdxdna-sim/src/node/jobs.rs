@@ -14,7 +14,7 @@ use super::Device;
 use super::chain::Submission;
 use super::completion::CompletionWriter;
 use super::execution::JobResult;
-use super::syncobj::Fence;
+use super::syncobj::{Fence, Syncobj};
 use super::wakeup;
 use aie_driver_mock::npu::ContextId;
 use amdxdna_sys::limits::QUEUED_JOBS;
@@ -22,7 +22,6 @@ use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -150,26 +149,23 @@ pub struct ContextQueue {
     npu: ContextId,
     device: Weak<Device>,
     jobs: Mutex<Jobs>,
-    /// Held while a job is added, so that sequence numbers and points of the timeline have the same order.
-    adding: Mutex<()>,
+    /// Where jobs complete, when the kernel has that; the context keeps it. Held while a job is added, so that sequence numbers and
+    /// points have the same order.
+    timeline: Mutex<Weak<Syncobj>>,
 }
 
 impl ContextQueue {
-    pub(super) fn new(device: &Arc<Device>, npu: ContextId) -> Arc<Self> {
-        Arc::new(Self { npu, device: Arc::downgrade(device), jobs: Mutex::default(), adding: Mutex::default() })
+    pub(super) fn new(device: &Arc<Device>, npu: ContextId, timeline: Option<&Arc<Syncobj>>) -> Arc<Self> {
+        let timeline = Mutex::new(timeline.map(Arc::downgrade).unwrap_or_default());
+        Arc::new(Self { npu, device: Arc::downgrade(device), jobs: Mutex::default(), timeline })
     }
 
-    /// Adds a job, when there is room for one. `make` gets its sequence number, `added` is called before another can be added.
+    /// Adds a job, when there is room for one. `make` gets its sequence number.
     ///
     /// # Errors
     /// EINVAL when the context is gone, ENOMEM without a thread for the array.
-    pub(super) fn add(
-        self: &Arc<Self>,
-        device: &Arc<Device>,
-        make: impl FnOnce(u64) -> Pending,
-        added: impl FnOnce(u64),
-    ) -> Result<u64, Errno> {
-        let _adding = self.adding.lock();
+    pub(super) fn add(self: &Arc<Self>, device: &Arc<Device>, make: impl FnOnce(u64) -> Pending) -> Result<u64, Errno> {
+        let timeline = self.timeline.lock();
         let mut jobs = loop {
             let seen = wakeup::count();
             let mut jobs = self.jobs.lock();
@@ -190,7 +186,9 @@ impl ContextQueue {
         let sequence = jobs.submitted;
         jobs.submitted += 1;
         jobs.waiting.push_back(make(sequence));
-        added(sequence);
+        if let Some(timeline) = timeline.upgrade() {
+            timeline.add_point(sequence, Fence::Job(self.clone(), sequence));
+        }
         drop(jobs);
         device.queue.push(device, self.clone())?;
         wakeup::notify();
@@ -303,7 +301,7 @@ impl ContextQueue {
     fn cancel(&self, device: &Device, jobs: &mut Jobs) {
         for job in std::mem::take(&mut jobs.waiting) {
             if let Some(submission) = job.submission {
-                device.journal.counts.commands_aborted.fetch_add(1, Ordering::Relaxed);
+                device.journal.count(|counts| counts.commands_aborted += 1);
                 CompletionWriter::new(device, &submission).cancelled();
             }
             jobs.ended += 1;

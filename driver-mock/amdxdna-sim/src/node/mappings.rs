@@ -4,7 +4,7 @@
 //! its BO alive, when it goes. Most calls of `munmap` have nothing to do with BOs; they are recognised without a lock.
 
 use super::bo::{Bo, Kind};
-use crate::journal::Journal;
+use crate::journal::{Journal, Level};
 use amdxdna_sys::limits::PAGE;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -95,7 +95,7 @@ impl Mappings {
         self.lowest.fetch_min(address, Ordering::Relaxed);
         self.highest.fetch_max(end, Ordering::Relaxed);
         bo.mapped(address);
-        self.journal.counts.mappings.change(1);
+        self.journal.change(Level::Mappings, 1);
         self.table.lock().insert(address, Mapping { end, bo, offset, writable });
     }
 
@@ -112,10 +112,10 @@ impl Mappings {
         for start in &starts {
             let Some(mapping) = table.remove(start) else { continue };
             mapping.bo.unmapped(*start);
-            self.journal.counts.mappings.change(-1);
+            self.journal.change(Level::Mappings, -1);
             let mut keep = |from: usize, to: usize| {
                 mapping.bo.still_mapped(from);
-                self.journal.counts.mappings.change(1);
+                self.journal.change(Level::Mappings, 1);
                 let offset = mapping.offset + (from - start);
                 table.insert(from, Mapping { end: to, offset, ..mapping.clone() });
             };
@@ -181,10 +181,10 @@ mod tests {
         assert!(mappings.remove(0x10000 + 2 * PAGE, PAGE));
         assert!(mappings.find(0x10000 + 2 * PAGE).is_none());
         assert_eq!(mappings.find(0x10000 + 3 * PAGE).unwrap().offset, 3 * PAGE);
-        assert_eq!(mappings.journal.counts.mappings.now(), 2);
+        assert_eq!(mappings.journal.level(Level::Mappings), 2);
         assert!(!mappings.remove(0x10000 + 2 * PAGE, PAGE));
         assert!(mappings.remove(0, 1 << 40));
-        assert_eq!((mappings.journal.counts.mappings.now(), bo.user_address()), (0, None));
+        assert_eq!((mappings.journal.level(Level::Mappings), bo.user_address()), (0, None));
         assert_eq!(Arc::strong_count(&bo), 1);
     }
 

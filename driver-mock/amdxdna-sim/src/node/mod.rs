@@ -59,6 +59,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
+use syncobj::Syncobj;
 
 /// One simulated NPU.
 #[derive(Debug)]
@@ -186,8 +187,8 @@ impl Device {
     }
 
     /// A place for the jobs of a new context.
-    fn new_line(self: &Arc<Self>, npu: ContextId) -> Arc<jobs::ContextQueue> {
-        let line = jobs::ContextQueue::new(self, npu);
+    fn new_line(self: &Arc<Self>, npu: ContextId, timeline: Option<&Arc<Syncobj>>) -> Arc<jobs::ContextQueue> {
+        let line = jobs::ContextQueue::new(self, npu, timeline);
         let mut lines = self.lines.lock();
         lines.retain(|line| line.strong_count() > 0);
         lines.push(Arc::downgrade(&line));

@@ -5,7 +5,6 @@
 use super::bo::{Bo, Kind};
 use super::file::File;
 use super::jobs::Pending;
-use super::syncobj::Fence;
 use crate::kernel::Sync;
 use amdxdna_sys::SYNC_DIRECT_FROM_DEVICE;
 use nix::errno::Errno;
@@ -64,13 +63,8 @@ impl File {
 
     /// Submits a job of the driver's own and waits for it: it has a sequence number like any other.
     fn exec_nothing(&self, context: u32) -> Result<(), Errno> {
-        let (line, timeline) = self.line(context)?;
-        let added = |sequence| {
-            if let Some(timeline) = timeline {
-                timeline.add_point(sequence, Fence::Job(line.clone(), sequence));
-            }
-        };
-        let sequence = line.add(&self.device, |_| Pending { after: Vec::new(), submission: None }, added)?;
+        let line = self.line(context)?;
+        let sequence = line.add(&self.device, |_| Pending { after: Vec::new(), submission: None })?;
         line.wait(sequence, 0)
     }
 }

@@ -1,10 +1,10 @@
 //! Ioctls of the DRM core on synchronisation objects.
 
 use super::descriptors::{Descriptors, Open};
-use super::file::{File, prefix};
+use super::file::File;
 use super::ioctl::with;
 use super::syncobj::{Fence, Syncobj, Wait};
-use crate::user_access;
+use crate::user_access::UserMemory;
 use amdxdna_sys::*;
 use nix::errno::Errno;
 use std::sync::Arc;
@@ -14,38 +14,15 @@ const WAIT_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL | DRM_SYNCOBJ_WAIT_FLAGS
 /// `DRM_SYNCOBJ_WAIT_FLAGS_WAIT_DEADLINE`: a hint to the fences, without effect here.
 const WAIT_DEADLINE: u32 = 8;
 const EVENTFD_FLAGS: u32 = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE;
-/// Most handles of one call; the kernel has no limit but its memory.
-const MOST_HANDLES: u32 = 1 << 16;
 
-/// # Safety
-/// `address` is that of a list that the caller gave.
-unsafe fn list<T: bytemuck::Pod>(address: u64, count: u32) -> Result<Vec<T>, Errno> {
-    if count > MOST_HANDLES {
-        return Err(Errno::ENOMEM);
-    }
-    // SAFETY: the caller's list.
-    let bytes = unsafe { user_access::read(address, count as usize * size_of::<T>()) }?;
-    Ok(bytes.chunks_exact(size_of::<T>()).map(prefix).collect())
-}
-
-/// # Safety
-/// As for [`list`].
-unsafe fn objects(file: &File, address: u64, count: u32) -> Result<Vec<Arc<Syncobj>>, Errno> {
-    // SAFETY: as for this function.
-    let handles: Vec<u32> = unsafe { list(address, count) }?;
+fn objects(file: &File, user: UserMemory, address: u64, count: u32) -> Result<Vec<Arc<Syncobj>>, Errno> {
+    let handles: Vec<u32> = user.list(address, count)?;
     handles.into_iter().map(|handle| file.syncobj(handle)).collect()
 }
 
 /// The points of a list; zeros without one.
-///
-/// # Safety
-/// As for [`list`].
-unsafe fn points(address: u64, count: u32) -> Result<Vec<u64>, Errno> {
-    if address == 0 {
-        return Ok(vec![0; count as usize]);
-    }
-    // SAFETY: as for this function.
-    unsafe { list(address, count) }
+fn points(user: UserMemory, address: u64, count: u32) -> Result<Vec<u64>, Errno> {
+    if address == 0 { Ok(vec![0; count as usize]) } else { user.list(address, count) }
 }
 
 /// Waits for objects at points; writes which was first.
@@ -64,15 +41,13 @@ fn wait(
 
 /// Makes a call on synchronisation objects.
 ///
-/// # Safety
-/// Addresses in the structure are the caller's.
-///
 /// # Errors
 /// EINVAL for one that is not known, for unknown flags, padding and no handles; ENOENT for an unknown handle; EFAULT; those of
 /// waiting; EOPNOTSUPP for eventfds.
-pub(super) unsafe fn dispatch(
+pub(super) fn dispatch(
     file: &File,
     descriptors: &Descriptors,
+    user: UserMemory,
     name: &str,
     bytes: &mut [u8],
 ) -> Result<(), Errno> {
@@ -92,8 +67,7 @@ pub(super) unsafe fn dispatch(
             if a.count_handles == 0 {
                 return Ok(());
             }
-            // SAFETY: the caller's list.
-            let objects = unsafe { objects(file, a.handles, a.count_handles) }?;
+            let objects = objects(file, user, a.handles, a.count_handles)?;
             let points = vec![0; objects.len()];
             wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
         }),
@@ -102,34 +76,30 @@ pub(super) unsafe fn dispatch(
             if a.count_handles == 0 {
                 return Ok(());
             }
-            // SAFETY: the caller's lists.
-            let (objects, points) =
-                unsafe { (objects(file, a.handles, a.count_handles)?, points(a.points, a.count_handles)?) };
+            let objects = objects(file, user, a.handles, a.count_handles)?;
+            let points = points(user, a.points, a.count_handles)?;
             wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
         }),
         "SYNCOBJ_RESET" | "SYNCOBJ_SIGNAL" => with(bytes, |a: &mut drm_syncobj_array| {
             refuse_if(a.pad != 0 || a.count_handles == 0)?;
             let fence = || (name == "SYNCOBJ_SIGNAL").then_some(Fence::Signaled);
-            // SAFETY: the caller's list.
-            unsafe { objects(file, a.handles, a.count_handles) }?.iter().for_each(|object| object.replace(fence()));
+            let objects = objects(file, user, a.handles, a.count_handles)?;
+            objects.iter().for_each(|object| object.replace(fence()));
             Ok(())
         }),
         "SYNCOBJ_TIMELINE_SIGNAL" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
             refuse_if(a.flags != 0 || a.count_handles == 0)?;
-            // SAFETY: the caller's lists.
-            let (objects, points) =
-                unsafe { (objects(file, a.handles, a.count_handles)?, points(a.points, a.count_handles)?) };
+            let objects = objects(file, user, a.handles, a.count_handles)?;
+            let points = points(user, a.points, a.count_handles)?;
             objects.iter().zip(points).for_each(|(object, point)| object.add_point(point, Fence::Signaled));
             Ok(())
         }),
         "SYNCOBJ_QUERY" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
             refuse_if(a.flags & !DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED != 0 || a.count_handles == 0)?;
-            // SAFETY: the caller's list.
-            let objects = unsafe { objects(file, a.handles, a.count_handles) }?;
+            let objects = objects(file, user, a.handles, a.count_handles)?;
             for (index, object) in objects.iter().enumerate() {
                 let target = a.points.checked_add(8 * index as u64).ok_or(Errno::EFAULT)?;
-                // SAFETY: the caller has room for one point for each handle.
-                unsafe { user_access::write(target, &object.query(a.flags != 0).to_le_bytes()) }?;
+                user.write(target, &object.query(a.flags != 0).to_le_bytes())?;
             }
             Ok(())
         }),

@@ -6,10 +6,12 @@
 
 use crate::kernel::UserPointers;
 use crate::memory::Memory;
-use crate::user_access;
+use crate::user_access::UserMemory;
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::{amdxdna_drm_va_entry, amdxdna_drm_va_tbl};
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit};
+use nix::unistd::geteuid;
 use std::ops::Range;
 
 /// What the caller's table says.
@@ -20,35 +22,22 @@ pub(super) enum Table {
     Ranges(Vec<Range<usize>>),
 }
 
-/// Most entries of a table; the kernel has no limit but its memory.
-const MOST_ENTRIES: usize = 1 << 16;
-
 /// Reads the table at `address`.
-///
-/// # Safety
-/// `address` is the one that the caller of CREATE_BO gave.
 ///
 /// # Errors
 /// EINVAL for a table that cannot be read, and for ranges that are not whole pages; ENOMEM for more pages than there are, EOVERFLOW for
 /// addresses that there are not.
-pub(super) unsafe fn table(address: u64) -> Result<Table, Errno> {
-    // SAFETY: the caller's table.
-    let head = unsafe { user_access::read(address, size_of::<amdxdna_drm_va_tbl>()) }.map_err(|_| Errno::EINVAL)?;
-    let head: amdxdna_drm_va_tbl = super::ioctl_prefix(&head);
-    if head.num_entries == 0 {
-        return Ok(Table::Descriptor(head.dmabuf_fd));
+pub(super) fn table(user: UserMemory, address: u64) -> Result<Table, Errno> {
+    let invalid = |errno| if errno == Errno::EFAULT { Errno::EINVAL } else { errno };
+    let head: Vec<amdxdna_drm_va_tbl> = user.list(address, 1).map_err(invalid)?;
+    match head[..] {
+        [amdxdna_drm_va_tbl { num_entries: 0, dmabuf_fd }] => Ok(Table::Descriptor(dmabuf_fd)),
+        [amdxdna_drm_va_tbl { num_entries, .. }] => {
+            let entries = user.list(address + size_of::<amdxdna_drm_va_tbl>() as u64, num_entries).map_err(invalid)?;
+            ranges(&entries).map(Table::Ranges)
+        }
+        _ => Err(Errno::EINVAL),
     }
-    let count = head.num_entries as usize;
-    if count > MOST_ENTRIES {
-        return Err(Errno::ENOMEM);
-    }
-    let bytes = count * size_of::<amdxdna_drm_va_entry>();
-    let entries = address + size_of::<amdxdna_drm_va_tbl>() as u64;
-    // SAFETY: the entries follow the table.
-    let entries = unsafe { user_access::read(entries, bytes) }.map_err(|_| Errno::EINVAL)?;
-    let entries: Vec<amdxdna_drm_va_entry> =
-        entries.chunks_exact(size_of::<amdxdna_drm_va_entry>()).map(super::ioctl_prefix).collect();
-    ranges(&entries).map(Table::Ranges)
 }
 
 /// What entries say, with the checks of the driver, and then those of the memory management that pins pages.
@@ -98,20 +87,17 @@ fn parts(maps: &str, wanted: &Range<usize>) -> Option<Vec<Part>> {
 
 /// Pages that the process may lock, as far as it has a limit.
 fn lockable() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: writes the limit into the structure; the other call asks for a number.
-    let (asked, is_root) = unsafe { (libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), libc::geteuid() == 0) };
-    if asked != 0 || is_root { usize::MAX } else { usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX) / PAGE }
+    match getrlimit(Resource::RLIMIT_MEMLOCK) {
+        Ok((now, _)) if !geteuid().is_root() => usize::try_from(now).unwrap_or(usize::MAX) / PAGE,
+        _ => usize::MAX,
+    }
 }
 
 /// Moves ranges of the caller's memory into memory of a BO.
 ///
-/// # Safety
-/// The ranges are memory of the caller that it gave for this purpose.
-///
 /// # Errors
 /// ENOMEM for more than the process may lock; the kernel's error for memory that is missing or that may not be written.
-pub(super) unsafe fn adopt(ranges: &[Range<usize>], rules: UserPointers) -> Result<Memory, Errno> {
+pub(super) fn adopt(user: UserMemory, ranges: &[Range<usize>], rules: UserPointers) -> Result<Memory, Errno> {
     let length: usize = ranges.iter().map(ExactSizeIterator::len).sum();
     if length == 0 {
         return Err(Errno::EINVAL);
@@ -129,8 +115,7 @@ pub(super) unsafe fn adopt(ranges: &[Range<usize>], rules: UserPointers) -> Resu
     let memory = Memory::create(length)?;
     let mut offset = 0;
     for Part { range, writable } in parts {
-        // SAFETY: the range is mapped readable, by the table of mappings above.
-        let bytes = unsafe { user_access::read(range.start as u64, range.len()) }?;
+        let bytes = user.read(range.start as u64, range.len())?;
         memory.span(offset, bytes.len()).ok_or(Errno::ENOMEM)?.write(&bytes);
         let prot = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         memory.map(range.start, range.len(), prot, libc::MAP_SHARED | libc::MAP_FIXED, offset)?;

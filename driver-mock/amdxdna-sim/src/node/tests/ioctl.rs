@@ -1,8 +1,10 @@
 //! The layer that reads and writes the caller's memory.
 
 use super::rig::{Rig, create, rig, rig_with};
+use crate::journal::Level;
 use crate::node::ioctl::ioctl;
 use crate::node::{Descriptors, File};
+use crate::user_access::UserMemory;
 use amdxdna_sys::*;
 use bytemuck::{Pod, Zeroable};
 use nix::errno::Errno;
@@ -24,7 +26,8 @@ pub(super) fn make_with<T: Pod>(
 ) -> Result<(), Errno> {
     let number = layout::ioctls().find(|call| call.name == name).unwrap().code.number();
     // SAFETY: the address of `value`, with its size; addresses in it are those of live objects of the test.
-    unsafe { ioctl(file, descriptors, request(number, size_of::<T>()), address(value)) }
+    let user = unsafe { UserMemory::of_caller() };
+    ioctl(file, descriptors, user, request(number, size_of::<T>()), address(value))
 }
 
 pub(super) fn make<T: Pod>(file: &File, name: &str, value: &mut T) -> Result<(), Errno> {
@@ -45,7 +48,8 @@ fn no_more_is_written_back_than_was_given() {
     let handle = create(file, AMDXDNA_BO_SHMEM, 1).unwrap();
     let mut bytes = [handle, 0xffff_ffff];
     // SAFETY: the address of eight bytes, of which four are given.
-    unsafe { ioctl(file, &Descriptors::default(), request(0x09, 4), address(&mut bytes)) }.unwrap();
+    let user = unsafe { UserMemory::of_caller() };
+    ioctl(file, &Descriptors::default(), user, request(0x09, 4), address(&mut bytes)).unwrap();
     assert!(file.bo(handle).is_none());
     assert_eq!(bytes[1], 0xffff_ffff);
 }
@@ -94,7 +98,7 @@ fn power_modes_are_roots() {
 #[case("CREATE_BO@*=EIO", Errno::EIO)]
 fn a_planned_failure_has_no_effect(#[case] plan: &str, #[case] expected: Errno) {
     let Rig { device, file, .. } = &rig_with("", plan);
-    let before = device.journal.counts.bos.now();
+    let before = device.journal.level(Level::Bos);
     let mut results = Vec::new();
     for _ in 0..3 {
         let mut arguments =
@@ -103,7 +107,7 @@ fn a_planned_failure_has_no_effect(#[case] plan: &str, #[case] expected: Errno) 
     }
     assert_eq!(results[2], Err(expected));
     let made = results.iter().filter(|result| result.is_ok()).count() as i64;
-    assert_eq!(device.journal.counts.bos.now(), before + made);
+    assert_eq!(device.journal.level(Level::Bos), before + made);
     assert_eq!(device.journal.report(&[])["calls"]["CREATE_BO"]["count"], 3);
 }
 
