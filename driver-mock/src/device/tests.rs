@@ -56,7 +56,7 @@ fn imports_work_in_place_and_agree_with_each_other(#[values("mock", "mock?cohere
     let whole = import(0..16).unwrap();
     let imported = import(4..8).unwrap();
     // Until the first flush the device sees what was there at the import.
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.fill(&[90], part(&imported, 0, 2))?.barrier();
         list.copy(part(&whole, 4, 4), part(&whole, 0, 4))
     }));

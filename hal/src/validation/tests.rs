@@ -90,7 +90,8 @@ fn record(
 #[case::no_alignment(8, 0, "alignment 0 of an allocation of 8 bytes of data memory is not a power of two")]
 #[case::odd_alignment(8, 48, "alignment 48")]
 #[case::large_alignment(8, 8192, "alignment of a buffer in bytes: asked for 8192, the limit of fake:0 is 4096")]
-#[case::large(usize::MAX, 64, "size of a buffer in bytes")]
+#[case::odd_large_alignment(8, usize::MAX, "alignment 18446744073709551615")]
+#[case::large(usize::MAX, 64, "size of a buffer in bytes: asked for 18446744073709551615, the limit of fake:0 is")]
 fn allocations_are_checked(#[case] size: usize, #[case] alignment: usize, #[case] message: &str) {
     let setup = Setup::new();
     let params = BufferParams { size, alignment, pool: MemoryPool::Data };
@@ -137,7 +138,7 @@ fn host_ranges_are_checked() {
             assert!(matches!(result, Err(DeviceError::InvalidArgument(_))), "{range:?}");
         }
     }
-    for (offset, length) in [(16, 1), (0, 17), (usize::MAX, 2)] {
+    for (offset, length) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2)] {
         assert!(buffer.read(offset, &mut vec![0; length]).is_err());
         assert!(buffer.write(offset, &vec![0; length]).is_err());
     }
@@ -217,6 +218,14 @@ fn signals_are_checked(#[case] values: &[u64], #[case] message: &str) {
 }
 
 #[test]
+fn waits_that_no_value_ends_are_refused() {
+    let setup = Setup::new();
+    let waits = vec![TimelinePoint { semaphore: setup.device.create_semaphore(0).unwrap(), value: u64::MAX }];
+    let error = setup.queue.submit(Submission { waits, ..Submission::default() }).unwrap_err().to_string();
+    assert!(error.contains("wait 0 asks for value"), "{error}");
+}
+
+#[test]
 fn signals_of_a_failed_semaphore_are_left_to_the_semaphore() {
     let setup = Setup::new();
     let semaphore = setup.device.create_semaphore(5).unwrap();
@@ -253,9 +262,15 @@ fn objects_of_other_devices_are_refused() {
     assert!(setup.refused(&list, vec![]).contains("without the validation layer"));
 
     for semaphore in [other.device.create_semaphore(0).unwrap(), Arc::new(TimelineSemaphore::new(0))] {
-        let waits = vec![TimelinePoint { semaphore, value: 1 }];
-        let error = setup.queue.submit(Submission { waits, ..Submission::default() }).unwrap_err().to_string();
-        assert!(error.contains("the semaphore of wait 0 was not made by fake:0"), "{error}");
+        let points = vec![TimelinePoint { semaphore, value: 1 }];
+        let wait = Submission { waits: points.clone(), ..Submission::default() };
+        for (what, submission) in [("wait", wait), ("signal", Submission { signals: points, ..Submission::default() })]
+        {
+            let error = setup.queue.submit(submission).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("the semaphore of {what} 0 was not made by fake:0; wait for it on the host"))
+            );
+        }
     }
 }
 
@@ -320,6 +335,27 @@ fn commands_that_share_written_bytes_need_a_barrier() {
     );
     setup.submit(&list(true, 7..15), vec![]).unwrap();
     setup.submit(&list(false, 8..16), vec![]).unwrap();
+
+    let (kernel, part) = (setup.kernel(), |start, length| BufferRef::direct(&buffer, start, length));
+    let needs = |list: Arc<CommandList>, verbs: [&str; 2]| {
+        let message = setup.refused(&list, vec![]);
+        assert!(message.contains(verbs[0]) && message.contains(verbs[1]), "{message}");
+    };
+    let twice = record(0, |l| l.fill(&[1], part(0, 8))?.fill(&[2], part(7, 1)).map(drop));
+    needs(twice, ["command 1 (fill) writes", "command 0 (fill) writes"]);
+    let source = record(0, |l| l.copy(part(0, 8), part(8, 8))?.fill(&[1], part(0, 1)).map(drop));
+    needs(source, ["command 1 (fill) writes", "command 0 (copy) reads"]);
+    let [a, b, c] = [0, 16, 32].map(|start| part(start, 16));
+    let kernels = record(0, |l| l.dispatch(&kernel, vec![a, b.clone()])?.dispatch(&kernel, vec![b, c]).map(drop));
+    needs(kernels, ["command 1 (dispatch of `add_f32`) reads", "command 0 (dispatch of `add_f32`) writes"]);
+    let behind_a_barrier = record(0, |l| {
+        l.fill(&[1], part(48, 8))?.barrier().fill(&[1], part(0, 8))?;
+        l.fill(&[2], part(8, 8))?.copy(part(7, 2), part(32, 2)).map(drop)
+    });
+    needs(behind_a_barrier, ["command 4 (copy) reads", "no barrier is between them"]);
+    let one_slot =
+        record(1, |l| l.fill(&[1], BufferRef::slot(0, 0, 8))?.fill(&[2], BufferRef::slot(0, 7, 8)).map(drop));
+    assert!(setup.refused(&one_slot, vec![bind(&buffer, 0, 16)]).contains("slot 0 bytes 0x7..0x8"));
 }
 
 #[test]
@@ -405,4 +441,6 @@ fn a_wrapped_driver_opens_wrapped_devices() {
     assert!(device.allocate(&BufferParams::data(0)).is_err());
     let error = driver.open(&DeviceUri::parse("mock").unwrap()).unwrap_err();
     assert!(matches!(error, DriverError::UnknownScheme { .. }));
+    let message = error.to_string();
+    assert!(message.contains("mock") && message.contains("fake"), "{message}");
 }

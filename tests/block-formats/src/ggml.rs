@@ -22,7 +22,6 @@ type Dequantise = unsafe extern "C" fn(*const c_void, *mut f32, i64);
 /// `void quantize_row_*(const float * values, void * blocks, int64_t count)` (ggml-cpu/quants.h), and `_ref` in ggml-quants.h.
 type Quantise = unsafe extern "C" fn(*const f32, *mut c_void, i64);
 
-/// The libraries, open.
 pub struct Ggml {
     reader: Library,
     writer: Library,

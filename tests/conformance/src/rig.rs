@@ -164,7 +164,7 @@ impl Rig {
     /// What the device has in `buffer`: the bytes copied by the device to other memory, read from there.
     pub fn device_view(&self, buffer: &Arc<dyn Buffer>) -> Vec<u8> {
         let copy = self.zeroed(buffer.size());
-        self.run(&record(0, |list| list.copy(whole(buffer), whole(&copy))));
+        self.run(&record(|list| list.copy(whole(buffer), whole(&copy))));
         contents(&copy)
     }
 }
@@ -209,18 +209,15 @@ pub fn at(semaphore: &Arc<dyn Semaphore>, value: u64) -> TimelinePoint {
     TimelinePoint { semaphore: Arc::clone(semaphore), value }
 }
 
-/// Records a list, whose commands use `slots` slots.
+/// Records a list.
 pub fn record(
-    slots: usize,
     commands: impl FnOnce(&mut CommandListBuilder) -> Result<&mut CommandListBuilder, RecordError>,
 ) -> Arc<CommandList> {
     let mut list = CommandList::builder();
     if let Err(e) = commands(&mut list) {
         panic!("expected that the commands can be recorded, found: {e}");
     }
-    let list = list.finish();
-    assert_eq!(list.slots(), slots, "slots the commands use");
-    Arc::new(list)
+    Arc::new(list.finish())
 }
 
 /// All of `buffer`.

@@ -22,7 +22,6 @@ const PAYLOAD_BYTES: usize = 64;
 /// Words of that payload after the PDI's address.
 const WORDS: usize = 11;
 
-/// Runs all rounds.
 pub fn run(library: &Path, rounds: &Rounds) -> Result<Measured> {
     // SAFETY: the file is the HSA runtime the user names; loading it runs its initialisers, as the linker would.
     let opened = unsafe { Library::new(library) }.with_context(|| format!("cannot load {}", library.display()))?;

@@ -10,11 +10,9 @@ pub struct Rounds {
     pub chain: usize,
     /// Rounds that are not timed.
     pub warm_up: u32,
-    /// Rounds that are.
     pub timed: u32,
 }
 
-/// What was seen.
 pub struct Measured {
     total: Duration,
     fastest: Duration,
@@ -44,7 +42,6 @@ impl Rounds {
 }
 
 impl Measured {
-    /// As printed.
     pub fn json(&self, rounds: &Rounds) -> Value {
         let per_dispatch =
             |time: Duration, rounds_in: u32| time.as_nanos() as f64 / f64::from(rounds_in) / rounds.chain as f64;

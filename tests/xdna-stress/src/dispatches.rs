@@ -4,8 +4,9 @@
 //! cells say how often each of them was dispatched to: exactly as often as asked for.
 
 use crate::footprint::Footprints;
-use crate::target::{Target, at, check, reached, record, submit};
+use crate::target::{Target, check, reached, submit};
 use aie_conformance::kernels::TestKernel;
+use aie_conformance::rig::{at, record};
 use aie_hal::{Binding, BindingTable, BufferRef};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
@@ -19,7 +20,6 @@ const PENDING: usize = 48;
 /// Each of this many single dispatches is waited for alone.
 const ALONE: usize = 7;
 
-/// Runs the load.
 pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> Result<()> {
     ensure!(
         dispatches > 0 && dispatches.is_multiple_of(2 * LIST),
@@ -30,11 +30,7 @@ pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> R
     let queue = target.device.create_queue()?;
     let add = target.load(&TestKernel::Add8(1))?;
     let buffer = target.buffer(&vec![0; cells * CELL])?;
-    let single = record(|list| {
-        let cell = || BufferRef::slot(0, 0, CELL);
-        list.dispatch(&add, vec![cell(), cell()])?;
-        Ok(())
-    })?;
+    let single = record(|list| list.dispatch(&add, vec![BufferRef::slot(0, 0, CELL); 2]));
     let done = target.semaphore()?;
     let (mut point, mut sent) = (0, 0);
     let mut asked = vec![0u8; cells];
@@ -57,11 +53,10 @@ pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> R
         }
         let list = record(|list| {
             for number in sent..sent + LIST {
-                let cell = || BufferRef::direct(&buffer, number % cells * CELL, CELL);
-                list.dispatch(&add, vec![cell(), cell()])?;
+                list.dispatch(&add, vec![BufferRef::direct(&buffer, number % cells * CELL, CELL); 2])?;
             }
-            Ok(())
-        })?;
+            Ok(list)
+        });
         for _ in 0..LIST {
             asked[sent % cells] += 1;
             sent += 1;

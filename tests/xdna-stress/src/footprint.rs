@@ -13,14 +13,11 @@ const GROWTH_KIB: u64 = 2 * 1024;
 /// One look at the process.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Footprint {
-    /// Resident memory.
     pub resident_kib: u64,
-    /// Open descriptors.
     pub descriptors: usize,
 }
 
 impl Footprint {
-    /// Now.
     pub fn now() -> Result<Self> {
         let status = fs::read_to_string("/proc/self/status").context("reading the process's status")?;
         let descriptors = fs::read_dir("/proc/self/fd").context("reading the process's descriptors")?.count();

@@ -7,8 +7,9 @@
 //! dispatch which did not run leaves what the repetition before wrote.
 
 use crate::footprint::Footprints;
-use crate::target::{Target, at, check, reached, record, store, submit, whole};
+use crate::target::{Target, check, reached, submit};
 use aie_conformance::kernels::TestKernel;
+use aie_conformance::rig::{at, record, store, whole};
 use aie_hal::{BindingTable, Buffer, BufferRef};
 use anyhow::{Result, ensure};
 use std::sync::Arc;
@@ -33,20 +34,20 @@ pub fn run(target: &Target, pdis: u8, repetitions: u32, footprints: &mut Footpri
             list.dispatch(kernel, vec![from, part(&chained, index)])?;
             list.barrier();
         }
-        Ok(())
-    })?;
+        Ok(list)
+    });
     let independent = record(|list| {
         let stride = limits.pdis_per_context;
         for index in (0..stride).flat_map(|first| (first..count).step_by(stride)) {
             list.dispatch(&kernels[index], vec![whole(&source), part(&spread, index)])?;
         }
-        Ok(())
-    })?;
+        Ok(list)
+    });
     let done = target.semaphore()?;
     let mut first = 0;
     for repetition in 0..repetitions {
         let seed = |byte: usize| (byte as u8).wrapping_mul(31).wrapping_add(repetition as u8).wrapping_mul(7);
-        store(&source, &std::array::from_fn::<u8, BYTES, _>(seed))?;
+        store(&source, 0, &std::array::from_fn::<u8, BYTES, _>(seed));
         let before = target.device.counters();
         for (number, list) in [(1, &dependent), (2, &independent)] {
             let point = u64::from(repetition) * 2 + number;

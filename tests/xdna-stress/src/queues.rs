@@ -10,8 +10,9 @@
 //! What a thread's buffer has to hold is computed beside it and compared after each few rounds.
 
 use crate::footprint::Footprints;
-use crate::target::{Target, at, check, reached, record, submit, whole};
+use crate::target::{Target, check, reached, submit};
 use aie_conformance::kernels::TestKernel;
+use aie_conformance::rig::{at, record, whole};
 use aie_hal::{BindingTable, Buffer, BufferParams, CommandList, DeviceError, Queue, Semaphore};
 use anyhow::{Context, Result, anyhow};
 use std::sync::Arc;
@@ -158,29 +159,12 @@ impl Lists {
         let add = target.load(&TestKernel::Add8(number as u8 + 1))?;
         let triple = target.load(&TestKernel::Mix(2))?;
         let adds = |count: usize| {
-            record(|list| {
-                for _ in 0..count {
-                    list.dispatch(&add, vec![whole(own), whole(own)])?;
-                    list.barrier();
-                }
-                Ok(())
-            })
+            record(|list| (0..count).try_fold(list, |list, _| Ok(list.dispatch(&add, vec![whole(own); 2])?.barrier())))
         };
-        let tripled = |buffer| {
-            record(|list| {
-                list.dispatch(&triple, vec![whole(buffer), whole(buffer), whole(buffer)])?;
-                Ok(())
-            })
-        };
-        let turn = if number.is_multiple_of(2) {
-            record(|list| {
-                list.dispatch(&add, vec![whole(&shared.buffer), whole(&shared.buffer)])?;
-                Ok(())
-            })?
-        } else {
-            tripled(&shared.buffer)?
-        };
-        Ok(Self { add: (1..=6).map(adds).collect::<Result<_>>()?, triple: tripled(own)?, turn })
+        let tripled = |buffer| record(|list| list.dispatch(&triple, vec![whole(buffer); 3]));
+        let added = |buffer| record(|list| list.dispatch(&add, vec![whole(buffer); 2]));
+        let turn = if number.is_multiple_of(2) { added(&shared.buffer) } else { tripled(&shared.buffer) };
+        Ok(Self { add: (1..=6).map(adds).collect(), triple: tripled(own), turn })
     }
 }
 
@@ -232,10 +216,7 @@ impl<'a> Thread<'a> {
     fn passing(&self, round: u64, queue: &Arc<dyn Queue>) -> Result<()> {
         let bytes = 64 << ((round as usize + self.number) % 8);
         let buffer = self.target.device.allocate(&BufferParams::data(bytes))?;
-        let list = record(|list| {
-            list.fill(&[round as u8], whole(&buffer))?;
-            Ok(())
-        })?;
+        let list = record(|list| list.fill(&[round as u8], whole(&buffer)));
         drop(buffer);
         submit(queue, &list, BindingTable::default(), vec![], vec![])
     }

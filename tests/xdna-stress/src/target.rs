@@ -1,10 +1,11 @@
 //! The device under load, and the steps every load repeats.
 
 use aie_conformance::kernels::TestKernel;
+use aie_conformance::rig::store;
 use aie_driver_xdna::XdnaDriver;
 use aie_hal::{
-    ArchRegistry, BindingTable, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, Device, DeviceUri,
-    Driver, Executable, Queue, Semaphore, Submission, TimelinePoint,
+    ArchRegistry, BindingTable, Buffer, BufferParams, CommandList, Device, DeviceUri, Driver, Executable, Queue,
+    Semaphore, Submission, TimelinePoint,
 };
 use anyhow::{Context, Result, bail};
 use std::sync::Arc;
@@ -13,9 +14,7 @@ use std::time::Duration;
 /// Longest wait for work that has to end by itself.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An open device.
 pub struct Target {
-    /// The device.
     pub device: Arc<dyn Device>,
 }
 
@@ -27,7 +26,6 @@ impl Target {
         Ok(Self { device })
     }
 
-    /// Loads a kernel.
     pub fn load(&self, kernel: &TestKernel) -> Result<Arc<dyn Executable>> {
         Ok(self.device.load_executable(&kernel.artifact(self.device.arch()))?)
     }
@@ -35,7 +33,7 @@ impl Target {
     /// Data memory with these bytes.
     pub fn buffer(&self, bytes: &[u8]) -> Result<Arc<dyn Buffer>> {
         let buffer = self.device.allocate(&BufferParams::data(bytes.len()))?;
-        store(&buffer, bytes)?;
+        store(&buffer, 0, bytes);
         Ok(buffer)
     }
 
@@ -43,23 +41,6 @@ impl Target {
     pub fn semaphore(&self) -> Result<Arc<dyn Semaphore>> {
         Ok(self.device.create_semaphore(0)?)
     }
-}
-
-/// Records a list.
-pub fn record(commands: impl FnOnce(&mut CommandListBuilder) -> Result<()>) -> Result<Arc<CommandList>> {
-    let mut list = CommandList::builder();
-    commands(&mut list)?;
-    Ok(Arc::new(list.finish()))
-}
-
-/// All of `buffer`.
-pub fn whole(buffer: &Arc<dyn Buffer>) -> BufferRef {
-    BufferRef::direct(buffer, 0, buffer.size())
-}
-
-/// A point of `semaphore`.
-pub fn at(semaphore: &Arc<dyn Semaphore>, value: u64) -> TimelinePoint {
-    TimelinePoint { semaphore: Arc::clone(semaphore), value }
 }
 
 /// Submits `list`.
@@ -76,12 +57,6 @@ pub fn submit(
 /// Waits until `semaphore` is at `value`.
 pub fn reached(semaphore: &Arc<dyn Semaphore>, value: u64) -> Result<()> {
     semaphore.wait_blocking(value, Some(PATIENCE)).with_context(|| format!("waiting for point {value}"))
-}
-
-/// Writes all of `buffer` and makes it visible to the device.
-pub fn store(buffer: &Arc<dyn Buffer>, bytes: &[u8]) -> Result<()> {
-    buffer.write(0, bytes)?;
-    Ok(buffer.flush(0..bytes.len())?)
 }
 
 /// Errors unless `buffer` holds what `expected` says for each byte.

@@ -30,7 +30,7 @@ fn rig(uri: &str) -> Rig {
 fn chains_end_at_the_limits_and_share_a_doorbell() {
     let rig = rig("mock");
     let (buffer, kernel) = (rig.zeroed(4), rig.load(&TestKernel::Add8(1)));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for _ in 1..100 {
             list.dispatch(&kernel, vec![whole(&buffer), whole(&buffer)])?.barrier();
         }
@@ -51,7 +51,7 @@ fn chains_end_at_the_limits_and_share_a_doorbell() {
 fn host_commands_end_a_doorbell() {
     let rig = rig("mock?coherent=false");
     let (buffer, kernel) = (rig.zeroed(4), rig.load(&TestKernel::Add8(1)));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.dispatch(&kernel, vec![whole(&buffer), whole(&buffer)])?.barrier();
         list.fill(&[7], part(&buffer, 0, 2))?.barrier();
         list.dispatch(&kernel, vec![whole(&buffer), whole(&buffer)])
@@ -66,7 +66,7 @@ fn host_commands_end_a_doorbell() {
 fn unordered_commands_run_backwards_when_asked(#[case] uri: &str, #[case] expected: [u8; 4]) {
     let rig = rig(uri);
     let buffer = rig.zeroed(4);
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.fill(&[1], part(&buffer, 0, 4))?;
         list.fill(&[2], part(&buffer, 1, 2))?.barrier();
         list.fill(&[3], part(&buffer, 2, 1))
@@ -96,7 +96,7 @@ fn failures_name_the_dispatch(#[case] parameters: &str, #[case] description: &st
     let artifact = kernels::artifact(name, rig.device.arch(), pdi, 2).unwrap();
     let kernel = rig.device.load_executable(&artifact).unwrap();
     let before = rig.device.counters().virtual_ns;
-    let failure = rig.run_to_failure(&record(0, |list| list.dispatch(&kernel, vec![whole(&buffer), whole(&buffer)])));
+    let failure = rig.run_to_failure(&record(|list| list.dispatch(&kernel, vec![whole(&buffer), whole(&buffer)])));
     assert_eq!(failure.to_string(), expected);
     let waited = rig.device.counters().virtual_ns - before > WATCHDOG_NS;
     assert_eq!(waited, expected.starts_with("timeout"));

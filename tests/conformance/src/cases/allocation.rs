@@ -1,8 +1,8 @@
 //! Getting memory: what it holds, where it lies, what is refused, and that it comes back.
 
-use crate::expect::{self, expect_match};
+use crate::expect;
 use crate::rig::{Context, contents, host_view, pattern, store};
-use aie_hal::{Buffer, BufferParams, DeviceError, MemoryPool};
+use aie_hal::{Buffer, BufferParams, MemoryPool};
 use std::sync::Arc;
 use std::thread;
 
@@ -59,34 +59,6 @@ pub fn alignment_is_as_asked(context: &Context) {
             expect::equal("host address modulo alignment", host % alignment, 0);
         }
         alignment *= 2;
-    }
-}
-
-/// Size 0 is refused.
-pub fn size_zero_is_refused(context: &Context) {
-    let result = context.shared().device.allocate(&BufferParams::data(0)).map(drop);
-    expect_match!("allocating 0 bytes", result, Err(DeviceError::InvalidArgument(_)));
-}
-
-/// An alignment that is not a power of two is refused, naming it.
-pub fn odd_alignments_are_refused(context: &Context) {
-    for alignment in [0, 3, 6, 48, 1000, usize::MAX] {
-        let params = BufferParams { alignment, ..BufferParams::data(64) };
-        let result = context.shared().device.allocate(&params).map(drop);
-        let error = expect_match!("odd alignment", result, Err(e @ DeviceError::InvalidArgument(_)) => e);
-        expect::mentions(&error, &[&alignment.to_string()]);
-    }
-}
-
-/// An alignment beyond the limit is refused, naming the limit.
-pub fn alignment_beyond_the_limit_is_refused(context: &Context) {
-    let rig = context.shared();
-    let limit = rig.device.limits().max_alignment;
-    for alignment in [limit * 2, 1 << 40] {
-        let params = BufferParams { alignment, ..BufferParams::data(64) };
-        let result = rig.device.allocate(&params).map(drop);
-        let error = expect_match!("alignment", result, Err(e @ DeviceError::LimitExceeded { .. }) => e);
-        expect::mentions(&error, &["alignment", &alignment.to_string(), &limit.to_string()]);
     }
 }
 

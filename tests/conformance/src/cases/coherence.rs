@@ -11,7 +11,7 @@ use std::sync::Arc;
 const HALF: usize = 64 * 1024;
 
 fn fill_on_device(rig: &Rig, buffer: &Arc<dyn Buffer>, byte: u8) {
-    rig.run(&record(0, |list| list.fill(&[byte], whole(buffer))));
+    rig.run(&record(|list| list.fill(&[byte], whole(buffer))));
 }
 
 /// Flushed host writes reach the device, in every mode.
@@ -85,7 +85,7 @@ pub fn invalidate_covers_its_range(context: &Context) {
 pub fn invalidate_leaves_other_host_writes(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(2 * HALF);
-    rig.run(&record(0, |list| list.fill(&[5], part(&buffer, 0, HALF))));
+    rig.run(&record(|list| list.fill(&[5], part(&buffer, 0, HALF))));
     buffer.write(HALF, &vec![6; HALF]).expect("a write inside");
     buffer.invalidate(0..HALF).expect("an invalidate inside");
     let view = host_view(&buffer);
@@ -97,7 +97,7 @@ pub fn invalidate_leaves_other_host_writes(context: &Context) {
 pub fn flush_leaves_other_device_writes(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(2 * HALF);
-    rig.run(&record(0, |list| list.fill(&[5], part(&buffer, 0, HALF))));
+    rig.run(&record(|list| list.fill(&[5], part(&buffer, 0, HALF))));
     store(&buffer, HALF, &vec![6; HALF]);
     let view = rig.device_view(&buffer);
     expect::bytes("half written by the device", &view[..HALF], &vec![5; HALF]);
@@ -126,7 +126,7 @@ pub fn commands_of_a_list_see_each_other(context: &Context) {
     let add = rig.load(&TestKernel::Add8(1));
     let host = TestKernel::Add8(10).kernel();
     let [a, b, c, d] = [0; 4].map(|_| rig.zeroed(HALF));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.fill(&[1], whole(&a))?.barrier();
         list.dispatch(&add, vec![whole(&a), whole(&b)])?.barrier();
         list.host_call(&host, vec![whole(&b)], whole(&c))?.barrier();
@@ -145,8 +145,8 @@ pub fn submissions_see_each_other(context: &Context) {
     let add = rig.load(&TestKernel::Add8(1));
     let host = TestKernel::Add8(10).kernel();
     let [a, b] = [0; 2].map(|_| rig.zeroed(HALF));
-    let on_array = record(0, |list| list.dispatch(&add, vec![whole(&a), whole(&b)]));
-    let on_host = record(0, |list| list.host_call(&host, vec![whole(&b)], whole(&a)));
+    let on_array = record(|list| list.dispatch(&add, vec![whole(&a), whole(&b)]));
+    let on_host = record(|list| list.host_call(&host, vec![whole(&b)], whole(&a)));
     let order = rig.semaphore();
     for step in 0..6 {
         let list = if step % 2 == 0 { &on_array } else { &on_host };

@@ -21,7 +21,7 @@ pub fn fills_cover_their_range(context: &Context) {
         let fits = |&&(offset, length): &&(usize, usize)| offset % width == 0 && length % width == 0;
         for &(offset, length) in RANGES.iter().filter(fits) {
             let buffer = rig.buffer(&pattern(SIZE, 1));
-            rig.run(&record(0, |list| list.fill(pattern_bytes, part(&buffer, offset, length))));
+            rig.run(&record(|list| list.fill(pattern_bytes, part(&buffer, offset, length))));
             let mut expected = pattern(SIZE, 1);
             expected[offset..offset + length].chunks_mut(width).for_each(|c| c.copy_from_slice(pattern_bytes));
             let what = format!("fill of {length} bytes at {offset} with {pattern_bytes:?}");
@@ -34,7 +34,7 @@ pub fn fills_cover_their_range(context: &Context) {
 pub fn fills_can_be_large(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(8 << 20);
-    rig.run(&record(0, |list| list.fill(&[1, 2, 3, 4], whole(&buffer))));
+    rig.run(&record(|list| list.fill(&[1, 2, 3, 4], whole(&buffer))));
     expect::bytes("buffer", &contents(&buffer), &[1, 2, 3, 4].repeat(2 << 20));
 }
 
@@ -43,7 +43,7 @@ pub fn updates_cover_their_range(context: &Context) {
     let rig = context.shared();
     for &(offset, length) in RANGES {
         let buffer = rig.buffer(&pattern(SIZE, 1));
-        rig.run(&record(0, |list| list.update(&pattern(length, 2), part(&buffer, offset, length))));
+        rig.run(&record(|list| list.update(&pattern(length, 2), part(&buffer, offset, length))));
         let mut expected = pattern(SIZE, 1);
         expected[offset..offset + length].copy_from_slice(&pattern(length, 2));
         expect::bytes(&format!("update of {length} bytes at {offset}"), &contents(&buffer), &expected);
@@ -55,7 +55,7 @@ pub fn updates_have_a_largest_size(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(MAX_UPDATE_BYTES + 1);
     let data = pattern(MAX_UPDATE_BYTES + 1, 1);
-    rig.run(&record(0, |list| list.update(&data[1..], part(&buffer, 1, MAX_UPDATE_BYTES))));
+    rig.run(&record(|list| list.update(&data[1..], part(&buffer, 1, MAX_UPDATE_BYTES))));
     expect::bytes("largest update", &contents(&buffer)[1..], &data[1..]);
     let mut list = CommandList::builder();
     let error = expect_match!("one byte more", list.update(&data, whole(&buffer)).map(drop), Err(e @ RecordError::Update(_)) => e);
@@ -69,7 +69,7 @@ pub fn copies_cover_their_range(context: &Context) {
         for to in [0, 1, 2, 64, SIZE - length] {
             let (source, target) = (rig.buffer(&pattern(SIZE, 1)), rig.buffer(&pattern(SIZE, 2)));
             let length = length.min(SIZE - to);
-            rig.run(&record(0, |list| list.copy(part(&source, from, length), part(&target, to, length))));
+            rig.run(&record(|list| list.copy(part(&source, from, length), part(&target, to, length))));
             let mut expected = pattern(SIZE, 2);
             expected[to..to + length].copy_from_slice(&pattern(SIZE, 1)[from..from + length]);
             let what = format!("copy of {length} bytes from {from} to {to}");
@@ -83,7 +83,7 @@ pub fn copies_cover_their_range(context: &Context) {
 pub fn copies_inside_a_buffer(context: &Context) {
     let rig = context.shared();
     let buffer = rig.buffer(&pattern(2000, 1));
-    rig.run(&record(0, |list| list.copy(part(&buffer, 0, 1000), part(&buffer, 1000, 1000))));
+    rig.run(&record(|list| list.copy(part(&buffer, 0, 1000), part(&buffer, 1000, 1000))));
     let half = pattern(2000, 1)[..1000].to_vec();
     expect::bytes("buffer", &contents(&buffer), &[half.clone(), half].concat());
 }
@@ -92,7 +92,7 @@ pub fn copies_inside_a_buffer(context: &Context) {
 pub fn barriers_order_commands(context: &Context) {
     let rig = context.shared();
     let [a, b, c] = [0; 3].map(|_| rig.zeroed(4096));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.fill(&[1], whole(&a))?.barrier();
         list.copy(whole(&a), whole(&b))?.barrier();
         list.fill(&[2], whole(&a))?.barrier();
@@ -108,7 +108,7 @@ pub fn barriers_order_commands(context: &Context) {
 pub fn unordered_commands_all_run(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(200 * 64);
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for i in 0..200 {
             list.fill(&[i as u8 + 1], part(&buffer, i * 64, 64))?;
         }
@@ -123,7 +123,7 @@ pub fn lists_can_be_long(context: &Context) {
     let rig = context.shared();
     let [a, b] = [0; 2].map(|_| rig.zeroed(64));
     let host = TestKernel::Add8(1).kernel();
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for _ in 0..1000 {
             list.host_call(&host, vec![whole(&a)], whole(&b))?.barrier().copy(whole(&b), whole(&a))?.barrier();
         }
@@ -137,7 +137,7 @@ pub fn lists_are_replayed(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(256);
     let host = TestKernel::Add8(3).kernel();
-    let list = record(0, |list| list.host_call(&host, vec![whole(&buffer)], whole(&buffer)));
+    let list = record(|list| list.host_call(&host, vec![whole(&buffer)], whole(&buffer)));
     for round in 1..=30 {
         rig.run(&list);
         expect::bytes("buffer", &contents(&buffer), &[round * 3; 256]);
@@ -148,7 +148,7 @@ pub fn lists_are_replayed(context: &Context) {
 pub fn lists_are_replayed_at_the_same_time(context: &Context) {
     let rig = context.fresh();
     let add = rig.load(&TestKernel::Add8(1));
-    let list = record(2, |list| {
+    let list = record(|list| {
         list.dispatch(&add, vec![BufferRef::slot(0, 0, 256), BufferRef::slot(1, 0, 256)])?.barrier();
         list.dispatch(&add, vec![BufferRef::slot(1, 0, 256), BufferRef::slot(1, 0, 256)])
     });
@@ -172,7 +172,7 @@ pub fn lists_are_replayed_at_the_same_time(context: &Context) {
 /// Slots take other buffers at each submission.
 pub fn slots_are_rebound(context: &Context) {
     let rig = context.shared();
-    let list = record(2, |list| list.copy(BufferRef::slot(0, 0, 64), BufferRef::slot(1, 0, 64)));
+    let list = record(|list| list.copy(BufferRef::slot(0, 0, 64), BufferRef::slot(1, 0, 64)));
     let [a, b, c] = [1, 2, 3].map(|seed| rig.buffer(&pattern(64, seed)));
     rig.run_with(&list, table(&[&a, &b]));
     expect::bytes("b after a to b", &contents(&b), &pattern(64, 1));
@@ -183,11 +183,10 @@ pub fn slots_are_rebound(context: &Context) {
     expect::bytes("b", &contents(&b), &pattern(64, 1));
 }
 
-/// The offset of a binding and the offset of a reference add up.
 pub fn binding_offsets_add_up(context: &Context) {
     let rig = context.shared();
     let (source, target) = (rig.buffer(&pattern(1000, 1)), rig.zeroed(1000));
-    let list = record(2, |list| list.copy(BufferRef::slot(0, 20, 100), BufferRef::slot(1, 40, 100)));
+    let list = record(|list| list.copy(BufferRef::slot(0, 20, 100), BufferRef::slot(1, 40, 100)));
     let bindings = vec![
         Binding { buffer: source, offset: 200, length: 120 },
         Binding { buffer: Arc::clone(&target), offset: 860, length: 140 },
@@ -198,12 +197,11 @@ pub fn binding_offsets_add_up(context: &Context) {
     expect::bytes("target", &contents(&target), &expected);
 }
 
-/// Direct references and slots are mixed in one command.
 pub fn direct_and_slot_references_mix(context: &Context) {
     let rig = context.shared();
     let (fixed, bound, target) = (rig.buffer(&[1; 64]), rig.buffer(&[2; 64]), rig.zeroed(64));
     let mix = rig.load(&TestKernel::Mix(2));
-    let list = record(1, |list| list.dispatch(&mix, vec![whole(&fixed), BufferRef::slot(0, 0, 64), whole(&target)]));
+    let list = record(|list| list.dispatch(&mix, vec![whole(&fixed), BufferRef::slot(0, 0, 64), whole(&target)]));
     rig.run_with(&list, table(&[&bound]));
     expect::bytes("target", &contents(&target), &[5; 64]);
 }
@@ -215,7 +213,7 @@ pub fn lists_hold_their_buffers(context: &Context) {
     let target = rig.zeroed(4096);
     let list = {
         let source = rig.buffer(&pattern(4096, 1));
-        record(0, |list| list.copy(whole(&source), whole(&target)))
+        record(|list| list.copy(whole(&source), whole(&target)))
     };
     let _other = rig.buffer(&pattern(4096, 2));
     rig.run(&list);

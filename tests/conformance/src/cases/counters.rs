@@ -21,7 +21,7 @@ pub fn counters_start_at_zero(context: &Context) {
 pub fn submissions_are_counted(context: &Context) {
     let rig = context.fresh();
     let buffer = rig.zeroed(64);
-    let list = record(0, |list| list.fill(&[1], whole(&buffer)));
+    let list = record(|list| list.fill(&[1], whole(&buffer)));
     for round in 1..=5 {
         rig.run(&list);
         expect::equal("submissions", idle(&rig).submissions, round);
@@ -30,7 +30,6 @@ pub fn submissions_are_counted(context: &Context) {
     expect::equal("submissions with an empty one", idle(&rig).submissions, 6);
 }
 
-/// A submission that fails counts too.
 pub fn failed_submissions_are_counted(context: &Context) {
     let rig = context.fresh();
     let (go, done) = (rig.semaphore(), rig.semaphore());
@@ -42,12 +41,11 @@ pub fn failed_submissions_are_counted(context: &Context) {
     expect::equal("submissions", idle(&rig).submissions, 1);
 }
 
-/// Dispatches and host calls are counted one by one.
 pub fn dispatches_and_host_calls_are_counted(context: &Context) {
     let rig = context.fresh();
     let (add, host) = (rig.load(&TestKernel::Add8(1)), TestKernel::Add8(1).kernel());
     let buffer = rig.zeroed(256);
-    let list = record(0, |list| {
+    let list = record(|list| {
         for i in 0..3 {
             list.dispatch(&add, vec![part(&buffer, i * 64, 64), part(&buffer, i * 64, 64)])?;
         }
@@ -69,11 +67,11 @@ pub fn dispatches_and_host_calls_are_counted(context: &Context) {
 pub fn copied_bytes_are_counted(context: &Context) {
     let rig = context.fresh();
     let (a, b) = (rig.zeroed(1000), rig.zeroed(1000));
-    rig.run(&record(0, |list| list.fill(&[1], part(&a, 3, 101))));
+    rig.run(&record(|list| list.fill(&[1], part(&a, 3, 101))));
     expect::equal("after a fill of 101", idle(&rig).bytes_copied, 101);
-    rig.run(&record(0, |list| list.update(&[1; 77], part(&a, 3, 77))));
+    rig.run(&record(|list| list.update(&[1; 77], part(&a, 3, 77))));
     expect::equal("after an update of 77", idle(&rig).bytes_copied, 178);
-    rig.run(&record(0, |list| list.copy(part(&a, 0, 13), part(&b, 0, 13))));
+    rig.run(&record(|list| list.copy(part(&a, 0, 13), part(&b, 0, 13))));
     expect::equal("after a copy of 13", idle(&rig).bytes_copied, 191);
 }
 
@@ -116,7 +114,7 @@ pub fn dispatches_are_gathered_in_chains(context: &Context) {
     let limits = rig.device.limits();
     let count = limits.commands_per_chain * 2;
     let buffer = rig.zeroed(64);
-    let list = record(0, |list| {
+    let list = record(|list| {
         for _ in 0..count {
             list.dispatch(&add, vec![whole(&buffer), whole(&buffer)])?.barrier();
         }
@@ -138,7 +136,7 @@ pub fn one_pdi_needs_one_context(context: &Context) {
     // One of its own: devices of one NPU share contexts, and another case's PDI might be in one already.
     let add = rig.load(&TestKernel::Copy(0x0c0f_fee0));
     let buffer = rig.zeroed(64);
-    let list = record(0, |list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
+    let list = record(|list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
     for _ in 0..10 {
         rig.run(&list);
     }
@@ -154,7 +152,7 @@ pub fn replayed_lists_create_no_contexts(context: &Context) {
     let executables: Vec<_> =
         (0..limits.pdis_per_context as u32 + 4).map(|id| rig.load(&TestKernel::Copy(id))).collect();
     let buffer = rig.zeroed(64);
-    let list = record(0, |list| {
+    let list = record(|list| {
         for executable in &executables {
             list.dispatch(executable, vec![whole(&buffer), whole(&buffer)])?.barrier();
         }
@@ -177,7 +175,7 @@ pub fn counters_only_grow(context: &Context) {
     let mut before = idle(&rig);
     for size in [64, 4096, 65_536] {
         let buffer = rig.buffer(&vec![1; size]);
-        rig.run(&record(0, |list| {
+        rig.run(&record(|list| {
             list.fill(&[1], whole(&buffer))?.barrier().dispatch(&add, vec![whole(&buffer), whole(&buffer)])
         }));
         let after = idle(&rig);

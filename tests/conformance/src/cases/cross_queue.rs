@@ -14,8 +14,8 @@ pub fn semaphores_order_queues(context: &Context) {
     let buffer = rig.zeroed(1024);
     let add = rig.load(&TestKernel::Add8(1));
     let double = rig.load(&TestKernel::Mix(2));
-    let one = record(0, |list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
-    let two = record(0, |list| list.dispatch(&double, vec![whole(&buffer), whole(&buffer), whole(&buffer)]));
+    let one = record(|list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
+    let two = record(|list| list.dispatch(&double, vec![whole(&buffer), whole(&buffer), whole(&buffer)]));
     let order = rig.semaphore();
     let mut expected = 0u8;
     for step in 0..100 {
@@ -36,18 +36,17 @@ pub fn waiting_before_the_other_queue_signals(context: &Context) {
     let other = rig.device.create_queue().expect("a second queue");
     let [a, b] = [0; 2].map(|_| rig.zeroed(256));
     let (middle, done) = (rig.semaphore(), rig.semaphore());
-    let consume = record(0, |list| list.copy(whole(&a), whole(&b)));
+    let consume = record(|list| list.copy(whole(&a), whole(&b)));
     let waits = vec![at(&middle, 1)];
     other.submit(Submission { waits, ..signalling(&consume, vec![at(&done, 1)]) }).expect("a valid submission");
     thread::sleep(PAUSE);
     expect::equal("consumer before the producer is submitted", done.query(), Ok(0));
-    let produce = record(0, |list| list.fill(&[4], whole(&a)));
+    let produce = record(|list| list.fill(&[4], whole(&a)));
     rig.queue.submit(signalling(&produce, vec![at(&middle, 1)])).expect("a valid submission");
     reached(&at(&done, 1));
     expect::bytes("consumer's target", &contents(&b), &[4; 256]);
 }
 
-/// A failure crosses from queue to queue with its cause.
 pub fn failures_cross_queues(context: &Context) {
     let rig = context.fresh();
     let other = rig.device.create_queue().expect("a second queue");
@@ -68,7 +67,7 @@ pub fn a_waiting_queue_blocks_no_other(context: &Context) {
     let blocked = Submission { waits: vec![at(&go, 1)], signals: vec![at(&done, 1)], ..Submission::default() };
     rig.queue.submit(blocked).expect("a valid submission");
     let buffer = rig.zeroed(256);
-    let list = record(0, |list| list.fill(&[2], whole(&buffer)));
+    let list = record(|list| list.fill(&[2], whole(&buffer)));
     reached(&submit_to(&other, rig.semaphore(), &list, BindingTable::default()));
     expect::equal("waiting for the other queue", other.wait_idle(Some(PATIENCE)), Ok(()));
     expect::equal("the first queue's work", done.query(), Ok(0));
@@ -85,19 +84,19 @@ pub fn fan_out_and_join(context: &Context) {
     let sum = rig.zeroed(512);
     let (start, parts, done) = (rig.semaphore(), [0; 3].map(|_| rig.semaphore()), rig.semaphore());
     let mix = rig.load(&TestKernel::Mix(3));
-    let join = record(0, |list| {
+    let join = record(|list| {
         list.dispatch(&mix, vec![whole(&targets[0]), whole(&targets[1]), whole(&targets[2]), whole(&sum)])
     });
     let waits = parts.iter().map(|part| at(part, 1)).collect();
     rig.queue.submit(Submission { waits, ..signalling(&join, vec![at(&done, 1)]) }).expect("a valid submission");
     for (index, queue) in others.iter().enumerate() {
         let add = rig.load(&TestKernel::Add8(index as u8 + 1));
-        let list = record(0, |list| list.dispatch(&add, vec![whole(&source), whole(&targets[index])]));
+        let list = record(|list| list.dispatch(&add, vec![whole(&source), whole(&targets[index])]));
         let waits = vec![at(&start, 1)];
         let submission = Submission { waits, ..signalling(&list, vec![at(&parts[index], 1)]) };
         queue.submit(submission).expect("a valid submission");
     }
-    let fill = record(0, |list| list.fill(&[10], whole(&source)));
+    let fill = record(|list| list.fill(&[10], whole(&source)));
     rig.queue.submit(signalling(&fill, vec![at(&start, 1)])).expect("a valid submission");
     reached(&at(&done, 1));
     // 1 * 11 + 2 * 12 + 3 * 13
@@ -115,7 +114,7 @@ pub fn all_queues_work_at_once(context: &Context) {
         .zip(0u8..)
         .map(|(queue, seed)| {
             let buffer = rig.buffer(&[seed; 256]);
-            let list = record(0, |list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
+            let list = record(|list| list.dispatch(&add, vec![whole(&buffer), whole(&buffer)]));
             let order = rig.semaphore();
             for step in 0..20 {
                 let waits = if step == 0 { vec![] } else { vec![at(&order, step)] };
@@ -141,7 +140,7 @@ pub fn threads_with_queues_of_their_own(context: &Context) {
             scope.spawn(move || {
                 let queue = rig.device.create_queue().expect("a queue");
                 let buffer = rig.buffer(&[seed; 128]);
-                let list = record(0, |list| list.dispatch(add, vec![whole(&buffer), whole(&buffer)]));
+                let list = record(|list| list.dispatch(add, vec![whole(&buffer), whole(&buffer)]));
                 for _ in 0..40 {
                     reached(&submit_to(&queue, rig.semaphore(), &list, BindingTable::default()));
                 }

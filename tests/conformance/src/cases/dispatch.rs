@@ -29,7 +29,7 @@ pub fn one_dispatch(context: &Context) {
     let add = rig.load(&TestKernel::Add8(7));
     for size in [4, 64, 4096, 4100, 1 << 20] {
         let (source, target) = (rig.buffer(&pattern(size, 1)), rig.zeroed(size));
-        rig.run(&record(0, |list| list.dispatch(&add, vec![whole(&source), whole(&target)])));
+        rig.run(&record(|list| list.dispatch(&add, vec![whole(&source), whole(&target)])));
         expect::bytes("output", &contents(&target), &plus(&pattern(size, 1), 7));
         expect::bytes("source", &contents(&source), &pattern(size, 1));
     }
@@ -40,7 +40,7 @@ pub fn kernels_without_sources(context: &Context) {
     let rig = context.shared();
     let constant = rig.load(&TestKernel::Constant(42));
     let target = rig.zeroed(256);
-    rig.run(&record(0, |list| list.dispatch(&constant, vec![whole(&target)])));
+    rig.run(&record(|list| list.dispatch(&constant, vec![whole(&target)])));
     expect::bytes("output", &contents(&target), &[42; 256]);
 }
 
@@ -49,9 +49,9 @@ pub fn arguments_arrive_in_order(context: &Context) {
     let rig = context.shared();
     let concat = rig.load(&TestKernel::Concat);
     let (a, b, target) = (rig.buffer(&pattern(100, 1)), rig.buffer(&pattern(60, 2)), rig.zeroed(160));
-    rig.run(&record(0, |list| list.dispatch(&concat, vec![whole(&a), whole(&b), whole(&target)])));
+    rig.run(&record(|list| list.dispatch(&concat, vec![whole(&a), whole(&b), whole(&target)])));
     expect::bytes("a then b", &contents(&target), &[pattern(100, 1), pattern(60, 2)].concat());
-    rig.run(&record(0, |list| list.dispatch(&concat, vec![whole(&b), whole(&a), whole(&target)])));
+    rig.run(&record(|list| list.dispatch(&concat, vec![whole(&b), whole(&a), whole(&target)])));
     expect::bytes("b then a", &contents(&target), &[pattern(60, 2), pattern(100, 1)].concat());
 }
 
@@ -63,7 +63,7 @@ pub fn as_many_arguments_as_allowed(context: &Context) {
     let buffers: Vec<Arc<dyn Buffer>> = (0..sources).map(|i| rig.buffer(&[i as u8 * 7 + 1; 64])).collect();
     let target = rig.zeroed(64);
     let bindings = buffers.iter().chain([&target]).map(whole).collect();
-    rig.run(&record(0, |list| list.dispatch(&mix, bindings)));
+    rig.run(&record(|list| list.dispatch(&mix, bindings)));
     let sum: usize = (0..sources).map(|i| (i + 1) * (i * 7 + 1)).sum();
     expect::bytes("output", &contents(&target), &[sum as u8; 64]);
 }
@@ -74,7 +74,7 @@ pub fn arguments_may_repeat(context: &Context) {
     let mix = rig.load(&TestKernel::Mix(3));
     let (source, target) = (rig.buffer(&[5; 64]), rig.zeroed(64));
     let bindings = vec![whole(&source), whole(&source), whole(&source), whole(&target)];
-    rig.run(&record(0, |list| list.dispatch(&mix, bindings)));
+    rig.run(&record(|list| list.dispatch(&mix, bindings)));
     expect::bytes("output", &contents(&target), &[30; 64]);
 }
 
@@ -83,7 +83,7 @@ pub fn arguments_may_be_parts(context: &Context) {
     let rig = context.shared();
     let add = rig.load(&TestKernel::Add8(1));
     let (source, target) = (rig.buffer(&pattern(4096, 1)), rig.buffer(&pattern(4096, 2)));
-    rig.run(&record(0, |list| list.dispatch(&add, vec![part(&source, 100, 260), part(&target, 4, 260)])));
+    rig.run(&record(|list| list.dispatch(&add, vec![part(&source, 100, 260), part(&target, 4, 260)])));
     let mut expected = pattern(4096, 2);
     expected[4..264].copy_from_slice(&plus(&pattern(4096, 1)[100..360], 1));
     expect::bytes("target", &contents(&target), &expected);
@@ -94,7 +94,7 @@ pub fn output_may_be_its_source(context: &Context) {
     let rig = context.shared();
     let reverse = rig.load(&TestKernel::Reverse);
     let buffer = rig.buffer(&pattern(5000, 1));
-    rig.run(&record(0, |list| list.dispatch(&reverse, vec![whole(&buffer), whole(&buffer)])));
+    rig.run(&record(|list| list.dispatch(&reverse, vec![whole(&buffer), whole(&buffer)])));
     let expected: Vec<u8> = pattern(5000, 1).into_iter().rev().collect();
     expect::bytes("buffer", &contents(&buffer), &expected);
 }
@@ -106,7 +106,7 @@ pub fn output_may_overlap_sources(context: &Context) {
     for (a, b, target) in [(0, 64, 32), (64, 0, 32), (32, 96, 0), (0, 32, 96), (128, 0, 64)] {
         let buffer = rig.buffer(&pattern(256, 1));
         let arguments = vec![part(&buffer, a, 64), part(&buffer, b, 64), part(&buffer, target, 128)];
-        rig.run(&record(0, |list| list.dispatch(&concat, arguments)));
+        rig.run(&record(|list| list.dispatch(&concat, arguments)));
         let before = pattern(256, 1);
         let mut expected = before.clone();
         expected[target..target + 64].copy_from_slice(&before[a..a + 64]);
@@ -120,7 +120,7 @@ pub fn unwritten_output_bytes_stay(context: &Context) {
     let rig = context.shared();
     let even = rig.load(&TestKernel::Even);
     let (source, target) = (rig.buffer(&[255; 1000]), rig.buffer(&pattern(1000, 1)));
-    rig.run(&record(0, |list| list.dispatch(&even, vec![whole(&source), whole(&target)])));
+    rig.run(&record(|list| list.dispatch(&even, vec![whole(&source), whole(&target)])));
     let mut expected = pattern(1000, 1);
     expected.iter_mut().step_by(2).for_each(|byte| *byte = 255);
     expect::bytes("target", &contents(&target), &expected);
@@ -132,7 +132,7 @@ pub fn dependent_dispatches_beyond_a_chain(context: &Context) {
     let add = rig.load(&TestKernel::Add8(1));
     let [a, b] = [0; 2].map(|_| rig.zeroed(256));
     let count = rig.device.limits().commands_per_chain * 3 + 2;
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for step in 0..count {
             let (from, to) = if step % 2 == 0 { (&a, &b) } else { (&b, &a) };
             list.dispatch(&add, vec![whole(from), whole(to)])?.barrier();
@@ -149,7 +149,7 @@ pub fn independent_dispatches_beyond_a_chain(context: &Context) {
     let add = rig.load(&TestKernel::Add8(1));
     let count = rig.device.limits().commands_per_chain * 3 + 2;
     let (source, target) = (rig.buffer(&pattern(count * 64, 1)), rig.zeroed(count * 64));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for i in 0..count {
             list.dispatch(&add, vec![part(&source, i * 64, 64), part(&target, i * 64, 64)])?;
         }
@@ -164,7 +164,7 @@ pub fn wide_dispatches_beyond_a_chain_buffer(context: &Context) {
     let sources = rig.device.limits().kernel_arguments - 1;
     let mix = rig.load(&TestKernel::Mix(sources));
     let (source, target) = (rig.buffer(&[1; 64]), rig.zeroed(100 * 64));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for i in 0..100 {
             let mut bindings = vec![whole(&source); sources];
             bindings.push(part(&target, i * 64, 64));
@@ -185,7 +185,7 @@ pub fn more_pdis_than_a_context_in_one_list(context: &Context) {
     let rig = context.shared();
     let executables = distinct(rig, rig.device.limits().pdis_per_context + 8);
     let buffers: Vec<Arc<dyn Buffer>> = (0..=executables.len()).map(|_| rig.zeroed(64)).collect();
-    let list = record(0, |list| {
+    let list = record(|list| {
         for (executable, pair) in executables.iter().zip(buffers.windows(2)) {
             list.dispatch(executable, vec![whole(&pair[0]), whole(&pair[1])])?.barrier();
         }
@@ -196,7 +196,7 @@ pub fn more_pdis_than_a_context_in_one_list(context: &Context) {
         Ok(list)
     });
     for seed in 1..4 {
-        rig.run(&record(0, |list| list.update(&pattern(64, seed), whole(&buffers[0]))));
+        rig.run(&record(|list| list.update(&pattern(64, seed), whole(&buffers[0]))));
         rig.run(&list);
         for buffer in &buffers {
             expect::bytes("every buffer", &contents(buffer), &pattern(64, seed));
@@ -211,12 +211,12 @@ pub fn more_pdis_than_a_context_across_lists(context: &Context) {
     let (source, target) = (rig.zeroed(64), rig.zeroed(64));
     let lists: Vec<_> = executables
         .iter()
-        .map(|executable| record(0, |list| list.dispatch(executable, vec![whole(&source), whole(&target)])))
+        .map(|executable| record(|list| list.dispatch(executable, vec![whole(&source), whole(&target)])))
         .collect();
     for round in 0..3 {
         for (seed, list) in lists.iter().enumerate() {
             let bytes = pattern(64, seed as u8 + round);
-            rig.run(&record(0, |list| list.update(&bytes, whole(&source))));
+            rig.run(&record(|list| list.update(&bytes, whole(&source))));
             rig.run(list);
             expect::bytes("target", &contents(&target), &bytes);
         }
@@ -232,7 +232,7 @@ pub fn more_pdis_than_all_contexts(context: &Context) {
     for _ in 0..2 {
         for executable in &executables {
             let target = rig.zeroed(64);
-            rig.run(&record(0, |list| list.dispatch(executable, vec![whole(&source), whole(&target)])));
+            rig.run(&record(|list| list.dispatch(executable, vec![whole(&source), whole(&target)])));
             assert!(contents(&target) == pattern(64, 1), "{} computed nothing", executable.artifact().name());
         }
     }
@@ -246,7 +246,7 @@ pub fn an_artifact_can_be_loaded_twice(context: &Context) {
     expect::equal("digest", first.artifact().digest(), second.artifact().digest());
     let buffer = rig.zeroed(64);
     let run = |executable: &Arc<dyn Executable>| {
-        rig.run(&record(0, |list| list.dispatch(executable, vec![whole(&buffer), whole(&buffer)])));
+        rig.run(&record(|list| list.dispatch(executable, vec![whole(&buffer), whole(&buffer)])));
     };
     run(&first);
     run(&second);
@@ -259,7 +259,7 @@ pub fn an_artifact_can_be_loaded_twice(context: &Context) {
 pub fn dispatches_take_slots(context: &Context) {
     let rig = context.shared();
     let add = rig.load(&TestKernel::Add8(1));
-    let list = record(2, |list| list.dispatch(&add, vec![BufferRef::slot(0, 4, 64), BufferRef::slot(1, 0, 64)]));
+    let list = record(|list| list.dispatch(&add, vec![BufferRef::slot(0, 4, 64), BufferRef::slot(1, 0, 64)]));
     let (source, target) = (rig.buffer(&pattern(512, 1)), rig.zeroed(512));
     rig.run_with(&list, table(&[&source, &target]));
     let bind = |buffer: &Arc<dyn Buffer>, offset, length| Binding { buffer: Arc::clone(buffer), offset, length };
@@ -277,7 +277,7 @@ pub fn commands_of_all_kinds_in_turn(context: &Context) {
     let add = rig.load(&TestKernel::Add8(1));
     let host = TestKernel::Mix(2).kernel();
     let [a, b, c] = [0; 3].map(|_| rig.zeroed(128));
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         for _ in 0..60 {
             list.dispatch(&add, vec![whole(&a), whole(&b)])?.barrier();
             list.copy(whole(&b), whole(&c))?.barrier();
@@ -294,7 +294,7 @@ pub fn failing_kernels_fail_the_submission(context: &Context) {
     let rig = context.fresh();
     let (fail, add) = (rig.load(&TestKernel::Fail), rig.load(&TestKernel::Add8(1)));
     let (source, target, after) = (rig.zeroed(64), rig.zeroed(64), rig.zeroed(64));
-    let cause = rig.run_to_failure(&record(0, |list| {
+    let cause = rig.run_to_failure(&record(|list| {
         list.dispatch(&fail, vec![whole(&source), whole(&target)])?.barrier();
         list.dispatch(&add, vec![whole(&source), whole(&after)])
     }));
@@ -308,8 +308,8 @@ pub fn work_goes_on_after_a_failure(context: &Context) {
     let rig = context.fresh();
     let (fail, add) = (rig.load(&TestKernel::Fail), rig.load(&TestKernel::Add8(1)));
     let (source, target) = (rig.zeroed(64), rig.zeroed(64));
-    let bad = record(0, |list| list.dispatch(&fail, vec![whole(&source), whole(&target)]));
-    let good = record(0, |list| list.dispatch(&add, vec![whole(&target), whole(&target)]));
+    let bad = record(|list| list.dispatch(&fail, vec![whole(&source), whole(&target)]));
+    let good = record(|list| list.dispatch(&add, vec![whole(&target), whole(&target)]));
     for round in 1..=5 {
         rig.run_to_failure(&bad);
         rig.run(&good);
@@ -322,8 +322,8 @@ pub fn dependents_of_a_failure_fail(context: &Context) {
     let rig = context.fresh();
     let fail = rig.load(&TestKernel::Fail);
     let (source, target) = (rig.zeroed(64), rig.zeroed(64));
-    let bad = record(0, |list| list.dispatch(&fail, vec![whole(&source), whole(&target)]));
-    let fill = record(0, |list| list.fill(&[1], whole(&source)));
+    let bad = record(|list| list.dispatch(&fail, vec![whole(&source), whole(&target)]));
+    let fill = record(|list| list.fill(&[1], whole(&source)));
     let (first, second) = (rig.semaphore(), rig.semaphore());
     let dependent = Submission { waits: vec![at(&first, 1)], ..signalling(&fill, vec![at(&second, 1)]) };
     rig.queue.submit(dependent).expect("a valid submission");
@@ -343,11 +343,11 @@ pub fn unknown_designs_time_out(context: &Context) {
     let artifact = kernels::artifact("compiled_design", rig.device.arch(), pdi, 2).expect("a valid artifact");
     let executable = rig.device.load_executable(&artifact).unwrap_or_else(|e| panic!("loading a design: {e}"));
     let (source, target) = (rig.zeroed(64), rig.zeroed(64));
-    let cause = rig.run_to_failure(&record(0, |list| list.dispatch(&executable, vec![whole(&source), whole(&target)])));
+    let cause = rig.run_to_failure(&record(|list| list.dispatch(&executable, vec![whole(&source), whole(&target)])));
     expect_match!("cause", &*cause, DeviceError::Timeout(_));
     expect::mentions(&cause, &["compiled_design"]);
     let add = rig.load(&TestKernel::Add8(1));
-    rig.run(&record(0, |list| list.dispatch(&add, vec![whole(&source), whole(&target)])));
+    rig.run(&record(|list| list.dispatch(&add, vec![whole(&source), whole(&target)])));
     expect::bytes("later work", &contents(&target), &[1; 64]);
 }
 
@@ -357,7 +357,7 @@ pub fn large_arguments(context: &Context) {
     let size = 16 << 20;
     let reverse = rig.load(&TestKernel::Reverse);
     let (source, target) = (rig.buffer(&pattern(size, 1)), rig.zeroed(size));
-    let list = record(0, |list| list.dispatch(&reverse, vec![whole(&source), whole(&target)]));
+    let list = record(|list| list.dispatch(&reverse, vec![whole(&source), whole(&target)]));
     reached(&rig.submit(&list, BindingTable::default()));
     let expected: Vec<u8> = pattern(size, 1).into_iter().rev().collect();
     expect::bytes("target", &contents(&target), &expected);

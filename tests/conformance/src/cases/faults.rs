@@ -16,7 +16,7 @@ fn planned(
     let rig = context.fresh_with(&[fault]);
     let (source, target) = (rig.buffer(&pattern(64, 1)), rig.zeroed(64));
     let add = rig.load(&TestKernel::Add8(1));
-    let list = record(0, |list| list.dispatch(&add, vec![whole(&source), whole(&target)]));
+    let list = record(|list| list.dispatch(&add, vec![whole(&source), whole(&target)]));
     (rig, list, source, target)
 }
 
@@ -31,7 +31,6 @@ fn lose(rig: &Rig, list: &Arc<CommandList>) -> Failure {
     cause
 }
 
-/// A loss fails the submission that met it.
 pub fn a_loss_fails_the_submission(context: &Context) {
     let (rig, list, ..) = planned(context, "fault=lost@1");
     let cause = lose(&rig, &list);
@@ -69,14 +68,13 @@ pub fn a_loss_fails_pending_work(context: &Context) {
     expect::equal("pending on another queue", finished(&at(&second, 1)), Err(cause));
 }
 
-/// A lost device can be closed and opened again.
 pub fn a_lost_device_can_be_opened_again(context: &Context) {
     let (rig, list, ..) = planned(context, "fault=lost@1");
     lose(&rig, &list);
     drop((rig, list));
     let rig = context.fresh();
     let buffer = rig.zeroed(64);
-    rig.run(&record(0, |list| list.fill(&[1], whole(&buffer))));
+    rig.run(&record(|list| list.fill(&[1], whole(&buffer))));
     expect::bytes("work on a device opened again", &contents(&buffer), &[1; 64]);
 }
 

@@ -13,7 +13,7 @@ pub fn inputs_arrive_in_order(context: &Context) {
     let rig = context.shared();
     let (a, b, target) = (rig.buffer(&pattern(100, 1)), rig.buffer(&pattern(61, 2)), rig.zeroed(161));
     let concat = TestKernel::Concat.kernel();
-    rig.run(&record(0, |list| list.host_call(&concat, vec![whole(&a), whole(&b)], whole(&target))));
+    rig.run(&record(|list| list.host_call(&concat, vec![whole(&a), whole(&b)], whole(&target))));
     expect::bytes("target", &contents(&target), &[pattern(100, 1), pattern(61, 2)].concat());
 }
 
@@ -22,7 +22,7 @@ pub fn functions_without_inputs(context: &Context) {
     let rig = context.shared();
     let target = rig.zeroed(100);
     let constant = TestKernel::Constant(9).kernel();
-    rig.run(&record(0, |list| list.host_call(&constant, vec![], part(&target, 10, 50))));
+    rig.run(&record(|list| list.host_call(&constant, vec![], part(&target, 10, 50))));
     let mut expected = [0; 100];
     expected[10..60].fill(9);
     expect::bytes("target", &contents(&target), &expected);
@@ -33,7 +33,7 @@ pub fn unwritten_output_bytes_stay(context: &Context) {
     let rig = context.shared();
     let (source, target) = (rig.zeroed(1000), rig.zeroed(1000));
     let even = TestKernel::Even.kernel();
-    rig.run(&record(0, |list| {
+    rig.run(&record(|list| {
         list.fill(&[1], whole(&source))?.fill(&[2], whole(&target))?.barrier();
         list.host_call(&even, vec![whole(&source)], whole(&target))
     }));
@@ -48,9 +48,7 @@ pub fn output_may_overlap_inputs(context: &Context) {
     let reverse = TestKernel::Reverse.kernel();
     for (source, target) in [(0, 0), (0, 100), (100, 0), (100, 101)] {
         let buffer = rig.buffer(&pattern(600, 1));
-        rig.run(&record(0, |list| {
-            list.host_call(&reverse, vec![part(&buffer, source, 400)], part(&buffer, target, 400))
-        }));
+        rig.run(&record(|list| list.host_call(&reverse, vec![part(&buffer, source, 400)], part(&buffer, target, 400))));
         let before = pattern(600, 1);
         let mut expected = before.clone();
         let backwards: Vec<u8> = before[source..source + 400].iter().rev().copied().collect();
@@ -59,7 +57,6 @@ pub fn output_may_overlap_inputs(context: &Context) {
     }
 }
 
-/// The function runs once for each submission, and not before its submission.
 pub fn functions_run_once_per_submission(context: &Context) {
     let rig = context.shared();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -69,7 +66,7 @@ pub fn functions_run_once_per_submission(context: &Context) {
         Ok(())
     });
     let target = rig.zeroed(4);
-    let list = record(0, |list| list.host_call(&count, vec![], whole(&target)));
+    let list = record(|list| list.host_call(&count, vec![], whole(&target)));
     expect::equal("calls after recording", calls.load(Ordering::SeqCst), 0);
     for round in 1..=5 {
         rig.run(&list);
@@ -85,14 +82,14 @@ pub fn failing_functions_fail_the_submission(context: &Context) {
         Err(HostFunctionError::Data { kernel: "gather_rows".into(), reason: FAILURE.into() })
     });
     let (target, after) = (rig.zeroed(64), rig.zeroed(64));
-    let list = record(0, |list| list.host_call(&fail, vec![], whole(&target))?.barrier().fill(&[1], whole(&after)));
+    let list = record(|list| list.host_call(&fail, vec![], whole(&target))?.barrier().fill(&[1], whole(&after)));
     for _ in 0..3 {
         let cause = rig.run_to_failure(&list);
         expect_match!("cause", &*cause, DeviceError::Execution(_));
         expect::mentions(&cause, &["gather_rows", FAILURE]);
         expect::bytes("target of a later command", &contents(&after), &[0; 64]);
     }
-    rig.run(&record(0, |list| list.fill(&[2], whole(&after))));
+    rig.run(&record(|list| list.fill(&[2], whole(&after))));
     expect::bytes("target of later work", &contents(&after), &[2; 64]);
 }
 
@@ -101,10 +98,10 @@ pub fn panicking_functions_fail_the_submission(context: &Context) {
     let rig = context.fresh();
     let panicking = from_fn("careless", 0, |_, _| panic!("a panic inside a host function"));
     let target = rig.zeroed(64);
-    let cause = rig.run_to_failure(&record(0, |list| list.host_call(&panicking, vec![], whole(&target))));
+    let cause = rig.run_to_failure(&record(|list| list.host_call(&panicking, vec![], whole(&target))));
     expect_match!("cause", &*cause, DeviceError::Execution(_));
     expect::mentions(&cause, &["careless"]);
-    rig.run(&record(0, |list| list.fill(&[2], whole(&target))));
+    rig.run(&record(|list| list.fill(&[2], whole(&target))));
     expect::bytes("target of later work", &contents(&target), &[2; 64]);
 }
 
@@ -117,11 +114,11 @@ pub fn functions_may_use_the_device(context: &Context) {
         let rig = inner.upgrade().expect("the device, while its work runs");
         let buffer = rig.buffer(&[8; 64]);
         output.copy_from_slice(&host_view(&buffer));
-        let list = record(0, |list| list.fill(&[1], whole(&buffer)));
+        let list = record(|list| list.fill(&[1], whole(&buffer)));
         rig.queue.submit(signalling(&list, vec![at(&signal, 1)])).expect("a valid submission");
         Ok(())
     });
-    rig.run(&record(0, |list| list.host_call(&nested, vec![], whole(&target))));
+    rig.run(&record(|list| list.host_call(&nested, vec![], whole(&target))));
     expect::bytes("target", &contents(&target), &[8; 64]);
     reached(&at(&later, 1));
 }

@@ -60,7 +60,7 @@ pub fn device_works_on_imported_memory(context: &Context) {
     let to = rig.device.import(target.clone()).expect("an import");
     from.flush(0..size).expect("a flush inside");
     let add = rig.load(&TestKernel::Add8(1));
-    rig.run(&record(0, |list| list.dispatch(&add, vec![whole(&from), whole(&to)])));
+    rig.run(&record(|list| list.dispatch(&add, vec![whole(&from), whole(&to)])));
     to.invalidate(0..size).expect("an invalidate inside");
     let expected: Vec<u8> = pattern(size, 1).iter().map(|byte| byte.wrapping_add(1)).collect();
     expect::bytes("the owner's memory", &target.content(), &expected);
@@ -75,7 +75,7 @@ pub fn unwritten_bytes_of_an_import_stay(context: &Context) {
     to.flush(0..size).expect("a flush inside");
     let even = rig.load(&TestKernel::Even);
     let source = rig.buffer(&vec![200; size]);
-    rig.run(&record(0, |list| list.dispatch(&even, vec![whole(&source), whole(&to)])));
+    rig.run(&record(|list| list.dispatch(&even, vec![whole(&source), whole(&to)])));
     to.invalidate(0..size).expect("an invalidate inside");
     let mut expected = pattern(size, 1);
     expected.iter_mut().step_by(2).for_each(|byte| *byte = 200);

@@ -1,25 +1,13 @@
 //! The host's view of a buffer.
 
-use crate::expect::{self, expect_match};
+use crate::expect;
 use crate::rig::{Context, contents, host_view, pattern};
-use aie_hal::{Buffer, DeviceError};
-use std::ops::Range;
+use aie_hal::Buffer;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
 const SIZE: usize = 10_000;
-
-/// Ranges outside a buffer of [`SIZE`] bytes, and one that ends before it starts.
-const OUTSIDE: &[Range<usize>] = &[
-    0..SIZE + 1,
-    SIZE..SIZE + 1,
-    SIZE + 1..SIZE + 1,
-    SIZE - 1..SIZE + 64,
-    0..usize::MAX,
-    usize::MAX - 1..usize::MAX,
-    Range { start: 8, end: 4 },
-];
 
 /// What was written is read, at any offset.
 pub fn written_bytes_are_read(context: &Context) {
@@ -67,48 +55,6 @@ pub fn mappings_do_not_move(context: &Context) {
     expect::equal("address of the mapping", address(&buffer), before);
     let inner = buffer.map(100..200).expect("a part").as_ptr().addr();
     expect::equal("address of byte 100", inner, before + 100);
-}
-
-/// Mapping outside the buffer is refused.
-pub fn mapping_outside_is_refused(context: &Context) {
-    let buffer = context.shared().zeroed(SIZE);
-    for range in OUTSIDE {
-        expect_match!(
-            format!("mapping {range:?} of {SIZE} bytes"),
-            buffer.map(range.clone()).map(<[_]>::len),
-            Err(DeviceError::InvalidArgument(_))
-        );
-    }
-}
-
-/// Reading and writing outside the buffer is refused and changes nothing.
-pub fn transfers_outside_are_refused(context: &Context) {
-    let buffer = context.shared().buffer(&pattern(SIZE, 1));
-    for (offset, length) in
-        [(0, SIZE + 1), (SIZE, 1), (SIZE - 1, 2), (SIZE + 1, 0), (usize::MAX, 1), (usize::MAX - 1, 2)]
-    {
-        let mut bytes = vec![7; length];
-        let what = format!("{length} bytes at {offset} of {SIZE}");
-        let read = buffer.read(offset, &mut bytes);
-        expect_match!(format!("reading {what}"), read, Err(DeviceError::InvalidArgument(_)));
-        expect::bytes("target of the refused read", &bytes, &vec![7; length]);
-        expect_match!(format!("writing {what}"), buffer.write(offset, &bytes), Err(DeviceError::InvalidArgument(_)));
-    }
-    expect::bytes("the buffer after refused writes", &host_view(&buffer), &pattern(SIZE, 1));
-}
-
-/// Flushing and invalidating outside the buffer is refused.
-pub fn maintenance_outside_is_refused(context: &Context) {
-    let buffer = context.shared().zeroed(SIZE);
-    for range in OUTSIDE {
-        let what = format!("{range:?} of {SIZE} bytes");
-        expect_match!(format!("flushing {what}"), buffer.flush(range.clone()), Err(DeviceError::InvalidArgument(_)));
-        expect_match!(
-            format!("invalidating {what}"),
-            buffer.invalidate(range.clone()),
-            Err(DeviceError::InvalidArgument(_))
-        );
-    }
 }
 
 /// Empty ranges inside the buffer are fine everywhere.

@@ -19,7 +19,7 @@ fn noting(rig: &Rig, notes: &Arc<Mutex<Vec<u64>>>, number: u64) -> Arc<CommandLi
         notes.lock().expect("the notes").push(number);
         Ok(())
     });
-    record(0, |list| list.host_call(&note, vec![], whole(&target)))
+    record(|list| list.host_call(&note, vec![], whole(&target)))
 }
 
 fn noted(notes: &Arc<Mutex<Vec<u64>>>) -> Vec<u64> {
@@ -68,7 +68,7 @@ pub fn empty_lists_signal(context: &Context) {
 pub fn waiting_before_the_signal(context: &Context) {
     let rig = context.fresh();
     let (go, done, buffer) = (rig.semaphore(), rig.semaphore(), rig.zeroed(64));
-    submit(&rig, waiting(&record(0, |list| list.fill(&[7], whole(&buffer))), (&go, 3), (&done, 1)));
+    submit(&rig, waiting(&record(|list| list.fill(&[7], whole(&buffer))), (&go, 3), (&done, 1)));
     go.signal(2).expect("an increase");
     thread::sleep(PAUSE);
     expect::equal("done before the value", done.query(), Ok(0));
@@ -83,7 +83,7 @@ pub fn waiting_for_reached_values(context: &Context) {
     let rig = context.shared();
     let (go, done, buffer) = (rig.semaphore(), rig.semaphore(), rig.zeroed(64));
     go.signal(9).expect("an increase");
-    let list = record(0, |list| list.fill(&[7], whole(&buffer)));
+    let list = record(|list| list.fill(&[7], whole(&buffer)));
     submit(
         rig,
         Submission { waits: vec![at(&go, 9), at(&go, 9), at(&go, 1)], ..signalling(&list, vec![at(&done, 1)]) },
@@ -133,7 +133,7 @@ pub fn several_semaphores_are_signalled(context: &Context) {
     let rig = context.shared();
     let all: Vec<Arc<dyn Semaphore>> = (0..10).map(|_| rig.semaphore()).collect();
     let buffer = rig.zeroed(64);
-    let list = record(0, |list| list.fill(&[1], whole(&buffer)));
+    let list = record(|list| list.fill(&[1], whole(&buffer)));
     submit(rig, signalling(&list, all.iter().zip(1..).map(|(s, value)| at(s, value)).collect()));
     for (semaphore, value) in all.iter().zip(1..) {
         reached(&at(semaphore, value));
@@ -147,7 +147,7 @@ pub fn signals_come_after_the_writes(context: &Context) {
     let slow = rig.load(&TestKernel::Pause(20));
     for round in 0..5 {
         let (source, target) = (rig.buffer(&[round + 1; 64]), rig.zeroed(64));
-        let list = record(0, |list| list.dispatch(&slow, vec![whole(&source), whole(&target)]));
+        let list = record(|list| list.dispatch(&slow, vec![whole(&source), whole(&target)]));
         reached(&rig.submit(&list, BindingTable::default()));
         expect::bytes("target", &contents(&target), &[round + 1; 64]);
     }
@@ -157,7 +157,7 @@ pub fn signals_come_after_the_writes(context: &Context) {
 pub fn submitting_does_not_wait(context: &Context) {
     let rig = context.fresh();
     let (go, buffer) = (rig.semaphore(), rig.zeroed(64));
-    let list = record(0, |list| list.fill(&[1], whole(&buffer)));
+    let list = record(|list| list.fill(&[1], whole(&buffer)));
     let all: Vec<Arc<dyn Semaphore>> = (0..100).map(|_| rig.semaphore()).collect();
     all.iter().for_each(|done| submit(&rig, waiting(&list, (&go, 1), (done, 1))));
     expect::bytes("buffer while all wait", &contents(&buffer), &[0; 64]);
@@ -171,11 +171,11 @@ pub fn failed_waits_fail_the_signals(context: &Context) {
     let rig = context.fresh();
     let (go, done, buffer) = (rig.semaphore(), rig.semaphore(), rig.zeroed(64));
     let cause: Failure = Arc::new(DeviceError::Execution("the host gave up".into()));
-    submit(&rig, waiting(&record(0, |list| list.fill(&[7], whole(&buffer))), (&go, 1), (&done, 1)));
+    submit(&rig, waiting(&record(|list| list.fill(&[7], whole(&buffer))), (&go, 1), (&done, 1)));
     go.fail(Arc::clone(&cause));
     expect::equal("signal semaphore", finished(&at(&done, 1)), Err(cause));
     expect::bytes("buffer", &contents(&buffer), &[0; 64]);
-    rig.run(&record(0, |list| list.fill(&[8], whole(&buffer))));
+    rig.run(&record(|list| list.fill(&[8], whole(&buffer))));
     expect::bytes("buffer after later work", &contents(&buffer), &[8; 64]);
 }
 
@@ -197,7 +197,7 @@ pub fn idle_waits_for_the_work(context: &Context) {
     let rig = context.fresh();
     let slow = rig.load(&TestKernel::Pause(30));
     let (source, target) = (rig.buffer(&[5; 64]), rig.zeroed(64));
-    let list = record(0, |list| list.dispatch(&slow, vec![whole(&source), whole(&target)]));
+    let list = record(|list| list.dispatch(&slow, vec![whole(&source), whole(&target)]));
     let blocking = rig.submit(&list, BindingTable::default());
     expect::equal("blocking wait", rig.queue.wait_idle(Some(PATIENCE)), Ok(()));
     expect::equal("its submission", blocking.semaphore.query(), Ok(1));
@@ -237,7 +237,7 @@ pub fn flushing_is_always_allowed(context: &Context) {
     let rig = context.shared();
     expect::equal("flushing an idle queue", rig.queue.flush(), Ok(()));
     let buffer = rig.zeroed(64);
-    let point = rig.submit(&record(0, |list| list.fill(&[3], whole(&buffer))), BindingTable::default());
+    let point = rig.submit(&record(|list| list.fill(&[3], whole(&buffer))), BindingTable::default());
     expect::equal("flushing after a submission", rig.queue.flush(), Ok(()));
     reached(&point);
     expect::bytes("buffer", &contents(&buffer), &[3; 64]);
@@ -267,7 +267,7 @@ pub fn dropping_a_queue_waits_for_running_work(context: &Context) {
         Ok(())
     });
     let done = rig.semaphore();
-    let list = record(0, |list| list.host_call(&slow, vec![whole(&source)], whole(&target)));
+    let list = record(|list| list.host_call(&slow, vec![whole(&source)], whole(&target)));
     let point = submit_to(&rig.queue, done, &list, BindingTable::default());
     reached(&at(&started, 1));
     let Rig { device, queue } = rig;
@@ -284,7 +284,7 @@ pub fn submissions_hold_what_they_use(context: &Context) {
     {
         let source = rig.buffer(&[1; 64]);
         let add = rig.load(&TestKernel::Add8(4));
-        let list = record(0, |list| list.dispatch(&add, vec![whole(&source), whole(&target)]));
+        let list = record(|list| list.dispatch(&add, vec![whole(&source), whole(&target)]));
         submit(&rig, waiting(&list, (&go, 1), (&done, 1)));
     }
     let _others: Vec<_> = (0..16).map(|_| rig.buffer(&[9; 64])).collect();
@@ -302,7 +302,7 @@ pub fn threads_submit_at_the_same_time(context: &Context) {
             let add = &add;
             scope.spawn(move || {
                 let buffer = rig.buffer(&[seed; 256]);
-                let list = record(0, |list| list.dispatch(add, vec![whole(&buffer), whole(&buffer)]));
+                let list = record(|list| list.dispatch(add, vec![whole(&buffer), whole(&buffer)]));
                 for _ in 0..50 {
                     rig.run(&list);
                 }

@@ -65,11 +65,3 @@ pub fn unknown_devices_are_refused(context: &Context) {
         expect::mentions(&error, &[&uri.to_string(), "available", scheme]);
     }
 }
-
-/// A driver does not open URIs of another scheme.
-pub fn other_schemes_are_refused(context: &Context) {
-    let uri = DeviceUri::parse("other-scheme:0").expect("a URI");
-    let result = context.driver().open(&uri).map(drop);
-    let error = expect_match!(uri, result, Err(e @ DriverError::UnknownScheme { .. }) => e);
-    expect::mentions(&error, &["other-scheme", context.driver().scheme()]);
-}

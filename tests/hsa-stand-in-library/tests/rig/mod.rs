@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The built library.
 fn library_file() -> PathBuf {
     let test = std::env::current_exe().expect("a test has a file");
     let folders = test.ancestors().skip(1).take(2);
@@ -47,12 +46,10 @@ pub fn load(settings: &[&str]) -> HsaApi {
     unsafe { HsaApi::load(library) }.unwrap()
 }
 
-/// A started session.
 pub fn session(settings: &[&str]) -> Result<Session, AgentError> {
     Session::start(load(settings), Path::new("libhsa_stand_in.so"))
 }
 
-/// The library's counts.
 pub fn report(session: &Session) -> Value {
     // SAFETY: The function takes a buffer and its length, and returns the length it needs.
     unsafe {
@@ -73,7 +70,6 @@ pub struct Loaded {
     instruction_bytes: usize,
 }
 
-/// An agent.
 pub struct Rig {
     pub session: Arc<Session>,
     pub agent: KernelDispatchAgent,
@@ -131,7 +127,6 @@ impl Rig {
         }
     }
 
-    /// A context for kernels.
     pub fn context(&self, kernels: &[Loaded]) -> Result<ContextId, AgentError> {
         self.agent.create_context(&kernels.iter().map(|kernel| kernel.pdi).collect::<Vec<_>>())
     }
