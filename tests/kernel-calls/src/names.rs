@@ -16,10 +16,8 @@ const HEAP_LIMIT: u64 = DEV_MEM_BASE + 8 * DEV_MEM_SIZE as u64;
 /// Kinds of handles. Each kind has numbers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum HandleKind {
-    /// Buffer objects.
     Bo,
     Context,
-    /// Synchronisation objects.
     Syncobj,
     Descriptor,
 }

@@ -20,7 +20,6 @@ pub struct Command {
     pub transaction: u32,
     /// Device address of the instructions.
     pub instructions: u64,
-    /// Words of instructions.
     pub words: u32,
 }
 

@@ -158,7 +158,6 @@ impl Probe {
         self.with(name, names)
     }
 
-    /// Makes a request.
     pub fn call<T: Request>(&mut self, value: &mut T) -> Result<(), Errno> {
         self.named(T::NAME, value)
     }

@@ -50,11 +50,9 @@ pub struct Context {
 #[derive(Debug)]
 pub struct Setup {
     pub heap: Mapped,
-    /// The PDI's handle.
     pub pdi: u32,
     /// Device address of the instructions.
     pub instructions: u64,
-    /// Their words.
     pub words: u32,
     pub context: Context,
 }
@@ -80,7 +78,6 @@ impl Probe {
         info
     }
 
-    /// GEM_CLOSE.
     pub fn close(&mut self, handle: u32) {
         let _ = self.call(&mut drm_gem_close { handle, pad: 0 });
     }
@@ -144,12 +141,10 @@ impl Probe {
         }
     }
 
-    /// DESTROY_HWCTX.
     pub fn destroy(&mut self, context: Context) {
         let _ = self.call(&mut amdxdna_drm_destroy_hwctx { handle: context.handle, pad: 0 });
     }
 
-    /// CONFIG_HWCTX with PDIs.
     pub fn configure(&mut self, context: Context, pdis: &[u32]) {
         // The head is as long as an entry: the number of PDIs in its first two bytes.
         let head = amdxdna_cu_config { cu_bo: pdis.len() as u32, ..Default::default() };

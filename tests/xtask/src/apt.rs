@@ -17,8 +17,16 @@ const KEYRINGS: [&str; 2] =
 
 /// A private apt state in one folder.
 pub struct PrivateApt {
-    config: PathBuf,
-    archives: PathBuf,
+    dir: PathBuf,
+}
+
+/// A package that was unpacked.
+#[derive(Debug)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    /// Of the package file.
+    pub bytes: u64,
 }
 
 impl PrivateApt {
@@ -27,7 +35,6 @@ impl PrivateApt {
     ///
     /// Debian marks `experimental` so that nothing is taken from it unless a version is asked for.
     pub fn new(dir: &Path, mirror: &str, suites: &[&str], assumed: &[&str]) -> Result<Self> {
-        let archives = dir.join("cache/archives");
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             fs::create_dir_all(dir.join(folder))
                 .with_context(|| format!("cannot make {}", dir.join(folder).display()))?;
@@ -39,57 +46,50 @@ impl PrivateApt {
         let sources: String = suites.iter().map(|suite| format!("deb {options}{mirror} {suite} main\n")).collect();
         fs::write(dir.join("etc/sources.list"), sources)?;
         let machine = run_helper(Command::new("apt-config").arg("dump"), LIMIT)?;
-        let config = dir.join("apt.conf");
-        fs::write(&config, private_config(&machine, dir))?;
-        let apt = Self { config, archives };
-        run_helper(apt.get().args(["update"]), LIMIT).context("apt could not read the package lists")?;
+        let apt = Self { dir: dir.to_owned() };
+        fs::write(apt.config(), private_config(&machine, dir))?;
+        run_helper(apt.command("apt-get").args(["-qq", "update"]), LIMIT)
+            .context("apt could not read the package lists")?;
         Ok(apt)
     }
 
-    /// The versions the sources have of `package`, newest first; none if they do not have it.
-    pub fn versions(&self, package: &str) -> Result<Vec<String>> {
-        Ok(versions_in(&self.madison(package)?, None))
-    }
-
-    /// The newest version `suite` has of `package`; `None` if it does not have it.
-    pub fn version_of_suite(&self, package: &str, suite: &str) -> Result<Option<String>> {
-        Ok(versions_in(&self.madison(package)?, Some(suite)).into_iter().next())
+    /// The versions the sources, or one suite of them, have of `package`, newest first; none if they do not have it.
+    pub fn versions(&self, package: &str, suite: Option<&str>) -> Result<Vec<String>> {
+        let listing = run_helper(self.command("apt-cache").args(["madison", package]), LIMIT);
+        Ok(versions_in(&listing.context("apt could not list versions")?, suite))
     }
 
     /// The packages whose name begins with `prefix`, in no order.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
-        let mut command = Command::new("apt-cache");
-        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["pkgnames", prefix]);
-        let listing = run_helper(&mut command, LIMIT).context("apt could not list packages")?;
-        Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
+        let listing = run_helper(self.command("apt-cache").args(["pkgnames", prefix]), LIMIT);
+        Ok(listing.context("apt could not list packages")?.lines().map(|line| line.trim().to_owned()).collect())
     }
 
-    fn madison(&self, package: &str) -> Result<String> {
-        let mut command = Command::new("apt-cache");
-        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").args(["madison", package]);
-        run_helper(&mut command, LIMIT).context("apt could not list versions")
-    }
-
-    /// Downloads one package without what it depends on into `folder`; returns its file. A version may follow the name
-    /// after `=`.
-    pub fn download_alone(&self, package: &str, folder: &Path) -> Result<PathBuf> {
-        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        run_helper(self.get().args(["download", package]).current_dir(folder), LIMIT)
+    /// Downloads one package without what it depends on, and unpacks it into `root`. A version may follow the name after
+    /// `=`.
+    pub fn unpack_alone(&self, package: &str, root: &Path) -> Result<Package> {
+        let folder = tempfile::tempdir_in(&self.dir)?;
+        run_helper(self.command("apt-get").args(["-qq", "download", package]).current_dir(&folder), LIMIT)
             .with_context(|| format!("apt could not download {package}"))?;
-        package_files(folder)?.pop().with_context(|| format!("apt downloaded no file for {package}"))
+        let file = package_files(folder.path())?.pop();
+        unpack(&file.with_context(|| format!("apt downloaded no file for {package}"))?, root)
     }
 
     /// Downloads `packages` and everything they depend on; returns the package files. A version may follow a name after
     /// `=`.
     pub fn download(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
-        run_helper(self.get().args(["install", "--download-only", "-y"]).args(packages), LIMIT)
+        run_helper(self.command("apt-get").args(["-qq", "install", "--download-only", "-y"]).args(packages), LIMIT)
             .context("apt could not download the packages")?;
-        package_files(&self.archives)
+        package_files(&self.dir.join("cache/archives"))
     }
 
-    fn get(&self) -> Command {
-        let mut command = Command::new("apt-get");
-        command.env("APT_CONFIG", &self.config).env("LC_ALL", "C.UTF-8").arg("-qq");
+    fn config(&self) -> PathBuf {
+        self.dir.join("apt.conf")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", self.config()).env("LC_ALL", "C.UTF-8");
         command
     }
 }
@@ -204,17 +204,21 @@ pub fn architecture() -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// A package file's name and version.
-pub fn identity(package: &Path) -> Result<(String, String)> {
+/// Unpacks a package file into `root`.
+pub fn unpack(package: &Path, root: &Path) -> Result<Package> {
     let show =
         run_helper(Command::new("dpkg-deb").args(["-W", "--showformat=${Package} ${Version}"]).arg(package), LIMIT)?;
     let (name, version) = show.trim().split_once(' ').with_context(|| format!("unexpected answer {show:?}"))?;
-    Ok((name.to_owned(), version.to_owned()))
+    fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+    run_helper(Command::new("dpkg-deb").arg("-x").arg(package).arg(root), LIMIT)
+        .with_context(|| format!("cannot unpack {name} {version}"))?;
+    Ok(Package { name: name.to_owned(), version: version.to_owned(), bytes: fs::metadata(package)?.len() })
 }
 
-/// Unpacks a package file into `root`.
-pub fn unpack(package: &Path, root: &Path) -> Result<()> {
-    run_helper(Command::new("dpkg-deb").arg("-x").arg(package).arg(root), LIMIT).map(drop)
+/// The numbers of a version such as `1:7.2.13+deb14`, which compare as versions do; the epoch is no part of them.
+pub fn numbers(version: &str) -> Vec<u32> {
+    let version = version.split_once(':').map_or(version, |(_, rest)| rest);
+    version.split(|character: char| !character.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -244,6 +248,15 @@ mod tests {
         assert_eq!(versions_in(listing, Some("sid")), ["6.4.3+dfsg-5"]);
         assert!(versions_in(listing, Some("stable")).is_empty());
         assert!(versions_in("", None).is_empty());
+    }
+
+    #[rstest]
+    #[case("7.2.4+dfsg-1~exp1", &[7, 2, 4, 1, 1])]
+    #[case("1:6.4.3-5", &[6, 4, 3, 5])]
+    #[case("0.9.4-dirty", &[0, 9, 4])]
+    #[case("unknown", &[])]
+    fn versions_are_numbers(#[case] version: &str, #[case] expected: &[u32]) {
+        assert_eq!(numbers(version), expected);
     }
 
     #[test]

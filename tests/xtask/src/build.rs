@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// What one build made.
 #[derive(Debug)]
 pub struct Built(Vec<Message>);
 

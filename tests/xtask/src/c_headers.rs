@@ -17,7 +17,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Question {
     /// What kind of value it is, in the plural, for the table.
     pub kind: &'static str,
-    /// What it is of.
     pub name: String,
     /// Statements of C that leave the answer in `value`.
     pub code: String,

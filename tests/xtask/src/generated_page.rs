@@ -15,7 +15,6 @@ pub struct GeneratedPage {
 }
 
 impl GeneratedPage {
-    /// The file's path.
     pub fn path(&self) -> PathBuf {
         workspace::root().join(self.file)
     }

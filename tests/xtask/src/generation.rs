@@ -1,19 +1,22 @@
 //! One run of stock `llama-completion`: a prompt in, text out, greedily, so that two runs can be compared.
 
 use crate::process::{self, Finished};
+use crate::session::Session;
+use crate::simulation::KernelReport;
+use crate::stats::{DeviceStats, Stats};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What to generate.
+const LIMIT: Duration = Duration::from_secs(1800);
+
 #[derive(Debug, Clone)]
 pub struct Request {
     /// GGUF file, absolute.
     pub model: PathBuf,
     /// The prompt, taken as it is (no chat template).
     pub prompt: String,
-    /// Tokens to generate.
     pub tokens: usize,
     /// Threads of the CPU backend and of the reference kernels; by default each chooses.
     pub threads: Option<usize>,
@@ -34,13 +37,26 @@ impl Request {
     /// Runs `command` (an unstarted `llama-completion`); `watch` sees the text as it comes.
     pub fn run(&self, mut command: Command, watch: impl FnMut(&[u8])) -> Result<Finished> {
         self.arguments(&mut command);
-        process::run_watched(&mut command, Duration::from_secs(1800), watch)
+        process::run_watched(&mut command, LIMIT, watch)
     }
 
     /// The text behind the prompt. Errors if the program failed or generated nothing.
     pub fn text(&self, command: Command) -> Result<String> {
         let finished = self.run(command, |_| ())?;
         require_success(&finished)?;
+        self.text_in(&finished)
+    }
+
+    /// Runs it on our device to a good end; `prepare` adds to the command.
+    pub fn on_device(&self, session: &Session, prepare: impl FnOnce(&mut Command)) -> Result<DeviceRun> {
+        session.run("llama-completion", LIMIT, |command| {
+            prepare(command);
+            self.arguments(command);
+        })
+    }
+
+    /// The text behind the prompt. Errors if there is none.
+    pub fn text_in(&self, finished: &Finished) -> Result<String> {
         let text = finished.stdout.trim_start().strip_prefix(self.prompt.trim_start()).map_or("", str::trim_end);
         if text.is_empty() {
             bail!("llama-completion printed nothing after the prompt; it said\n{}", finished.last_words(8));
@@ -83,6 +99,22 @@ pub fn errors(messages: &[String]) -> Vec<&str> {
         .collect()
 }
 
+/// A run of a stock program on our device.
+#[derive(Debug)]
+pub struct DeviceRun {
+    pub finished: Finished,
+    pub stats: Stats,
+    /// What the simulated kernel device saw, if there is one.
+    pub kernel: Option<KernelReport>,
+}
+
+impl DeviceRun {
+    /// The counts of our device; errors if it was not used.
+    pub fn device(&self) -> Result<&DeviceStats> {
+        self.stats.used()
+    }
+}
+
 /// A statistics file in a folder of its own, removed when dropped.
 #[derive(Debug)]
 pub struct StatsFile {
@@ -90,7 +122,6 @@ pub struct StatsFile {
 }
 
 impl StatsFile {
-    /// A fresh one.
     pub fn new() -> Result<Self> {
         Ok(Self { dir: tempfile::Builder::new().prefix("ggml-hsa-stats-").tempdir()? })
     }

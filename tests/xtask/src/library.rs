@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// `libggml-hsa.so`, as cargo names it and as everybody else does.
 const BACKEND: [&str; 2] = ["libggml_hsa.so", "libggml-hsa.so"];
-/// The preload library.
 const PRELOAD: [&str; 2] = ["libamdxdna_preload.so", "libamdxdna-preload.so"];
 /// The program that serves the NPU to a virtual machine.
 const DEVICE_SERVER: &str = "aie-npu-pci";

@@ -6,12 +6,10 @@
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// How a case ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Ran and agreed with the reference; in support mode: supported.
     Passed,
-    /// Ran and differed.
     Failed,
     /// The backend (or the reference) does not claim it.
     Unsupported,
@@ -19,14 +17,12 @@ pub enum Outcome {
     Unfinished,
 }
 
-/// One printed case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// Operation as printed (`MUL_MAT`).
     pub operation: String,
     /// The text between the parentheses.
     pub parameters: String,
-    /// How it ended.
     pub outcome: Outcome,
     /// What was printed after the colon.
     pub detail: String,

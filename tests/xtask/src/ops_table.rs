@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// The table.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -35,7 +34,6 @@ pub struct Table {
 pub struct Counts {
     /// Cases the CPU backend passes, those excluded here counted in.
     pub cpu: usize,
-    /// Cases our device passes.
     pub passing: usize,
     /// The part that `--ci` runs; all of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +53,6 @@ pub struct Part {
 /// How much of the table to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Every case.
     Whole,
     /// Only the parts named under `ci`.
     Ci,
@@ -84,23 +81,19 @@ impl Selection {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exclusion {
-    /// Operation.
     pub operation: String,
     /// ECMAScript and Rust regular expression on the case's parameters.
     pub parameters: String,
     /// How many cases it takes out.
     pub cases: usize,
-    /// Why.
     pub reason: String,
 }
 
-/// Where the table is.
 pub fn path() -> PathBuf {
     workspace::root().join("tests/backend-ops/expected.toml")
 }
 
 impl Table {
-    /// Reads the checked-in table.
     pub fn read() -> Result<Self> {
         let path = path();
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;

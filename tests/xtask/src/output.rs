@@ -50,7 +50,6 @@ impl Report {
         self.field(name, rows)
     }
 
-    /// Lines of the text.
     pub fn line(&mut self, line: impl Display) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.text, "{line}");
@@ -140,12 +139,10 @@ pub fn progress(length: u64) -> Result<ProgressBar> {
     Ok(bar)
 }
 
-/// Seconds with one decimal.
 pub fn seconds(duration: Duration) -> String {
     format!("{:.1}", duration.as_secs_f64())
 }
 
-/// A switch in words.
 pub fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }

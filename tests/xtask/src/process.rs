@@ -197,8 +197,20 @@ fn forward(
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+
+    /// A program that ended with what `wait` returns and printed these.
+    pub fn ended(status: i32, stdout: &str, stderr: &str) -> Finished {
+        Finished {
+            status: ExitStatus::from_raw(status),
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            elapsed: Duration::ZERO,
+            timed_out: false,
+            peak_resident: 0,
+        }
+    }
 
     fn shell(script: &str) -> Command {
         let mut command = Command::new("sh");

@@ -39,16 +39,8 @@ fn wheel() -> Result<PathBuf> {
     }
     fs::create_dir_all(&dir)?;
     let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&dir)?;
-    let packages =
-        PrivateApt::new(&work.path().join("apt"), &apt::machine_mirror()?, &["sid"], &[])?.download(&[PACKAGE])?;
-    let wanted = format!("{PACKAGE}_");
-    let package = packages
-        .iter()
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&wanted)))
-        .with_context(|| format!("apt downloaded no {PACKAGE}"))?;
     let root = work.path().join("root");
-    fs::create_dir(&root)?;
-    apt::unpack(package, &root)?;
+    PrivateApt::new(&work.path().join("apt"), &apt::machine_mirror()?, &["sid"], &[])?.unpack_alone(PACKAGE, &root)?;
     let found = wheel_in(&root.join("usr/share/python-wheels")).with_context(|| format!("{PACKAGE} holds no wheel"))?;
     let place = dir.join(found.file_name().context("a wheel without a name")?);
     fs::rename(&found, &place).with_context(|| format!("cannot put pip at {}", place.display()))?;

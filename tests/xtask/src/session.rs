@@ -1,13 +1,17 @@
 //! What every command that runs stock programs shares: its options, and the programs with our device plugged in.
 
+use crate::generation::{DeviceRun, StatsFile, require_success};
+use crate::process::{self, Finished};
 use crate::settings::AIE_TESTBED;
 use crate::simulation::{KernelReport, Simulation};
+use crate::stats::Stats;
 use crate::testbed::{self, Testbed};
 use crate::{library, model, workspace};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Options of every command that runs a program of the testbed.
 #[derive(Debug, Clone, Args)]
@@ -183,6 +187,27 @@ impl Session {
             command.env("GGML_HSA_STATS", path);
         }
         Ok(command)
+    }
+
+    /// Runs a stock program on our device to its end, which has to be a good one; `prepare` adds to the command.
+    pub fn run(&self, program: &str, limit: Duration, prepare: impl FnOnce(&mut Command)) -> Result<DeviceRun> {
+        let (finished, stats) = self.attempt(program, limit, prepare)?;
+        require_success(&finished)?;
+        Ok(DeviceRun { finished, stats: stats?, kernel: self.kernel_report()? })
+    }
+
+    /// The same, whatever its end is and whatever it left open at the kernel.
+    pub fn attempt(
+        &self,
+        program: &str,
+        limit: Duration,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<(Finished, Result<Stats>)> {
+        let file = StatsFile::new()?;
+        let mut command = self.on_device(program, Some(&file.path()))?;
+        prepare(&mut command);
+        let finished = process::run(&mut command, limit)?;
+        Ok((finished, Stats::read(&file.path())))
     }
 
     /// Settings of the kernel store: a cache of the workspace's own unless the caller has set one, and reference kernels also

@@ -123,13 +123,10 @@ pub fn quoted(word: &str) -> String {
 /// The report of the simulated kernel device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct KernelReport {
-    /// Kernel calls by name.
     pub calls: BTreeMap<String, Calls>,
     /// Submissions of command chains.
     pub doorbells: u64,
-    /// Commands in them.
     pub commands: u64,
-    /// Hardware contexts made.
     pub contexts_created: u64,
     /// Changes of the context the array runs.
     pub context_switches: u64,
@@ -156,29 +153,23 @@ const KEPT_BY_ROCR: Levels = Levels { bos: 2, bo_bytes: (64 << 20) + 4096, mappi
 /// How often a kernel call was made.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Calls {
-    /// All of them.
     pub count: u64,
     /// Those that failed, by error code.
     pub errors: BTreeMap<String, u64>,
 }
 
-/// Objects of the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Levels {
     /// Buffer objects.
     pub bos: i64,
-    /// Bytes in them.
     pub bo_bytes: i64,
-    /// Mappings of them.
     pub mappings: i64,
-    /// Hardware contexts.
     pub contexts: i64,
     /// Open files of the device.
     pub files: i64,
 }
 
 impl KernelReport {
-    /// Reads a report.
     pub fn read(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).with_context(|| {
             format!(
@@ -191,7 +182,6 @@ impl KernelReport {
             .with_context(|| format!("{} is not a report of the simulated device", path.display()))
     }
 
-    /// All kernel calls.
     pub fn total_calls(&self) -> u64 {
         self.calls.values().map(|calls| calls.count).sum()
     }
@@ -203,12 +193,13 @@ impl KernelReport {
 
     /// Errors if the program left more open than `kept` and `more`.
     fn open_within(&self, kept: Levels, more: Levels) -> Result<()> {
+        let parts = |levels: Levels| {
+            let Levels { bos, bo_bytes, mappings, contexts, files } = levels;
+            [bos, bo_bytes, mappings, contexts, files]
+        };
+        let most = parts(kept).into_iter().zip(parts(more)).map(|(kept, more)| kept.saturating_add(more));
+        let within = parts(self.open_at_exit).into_iter().zip(most).all(|(open, most)| open <= most);
         let Levels { bos, bo_bytes, mappings, contexts, files } = self.open_at_exit;
-        let within = bos <= kept.bos.saturating_add(more.bos)
-            && bo_bytes <= kept.bo_bytes.saturating_add(more.bo_bytes)
-            && mappings <= kept.mappings.saturating_add(more.mappings)
-            && contexts <= kept.contexts.saturating_add(more.contexts)
-            && files <= kept.files.saturating_add(more.files);
         if !within {
             bail!(
                 "the program left open on the kernel device: {bos} buffer objects ({bo_bytes} bytes), {mappings} mappings, \

@@ -9,13 +9,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stats {
     version: u32,
     /// One entry per device, used or not.
     pub devices: Vec<DeviceStats>,
-    /// Where kernels came from.
     #[serde(default)]
     pub store: Store,
 }
@@ -34,7 +32,6 @@ pub struct Store {
 }
 
 impl Store {
-    /// One line for people.
     pub fn summary(&self) -> String {
         let sources = [
             (self.compiled, "compiled"),
@@ -50,16 +47,12 @@ impl Store {
     }
 }
 
-/// One device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceStats {
     /// The name ggml knows it by.
     pub name: String,
-    /// Its URI.
     pub uri: String,
-    /// Its generation.
     pub arch: String,
-    /// The device's counters.
     pub counters: Counters,
     /// Graphs by how they were run.
     pub graphs: Graphs,
@@ -111,7 +104,6 @@ pub struct Fusion {
 /// One operation with one shape.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Operation {
-    /// ggml's name.
     pub op: String,
     /// The kernel's name.
     pub shape: String,
@@ -119,7 +111,6 @@ pub struct Operation {
     pub array: u64,
     /// How often on the host.
     pub host: u64,
-    /// Why on the host.
     pub host_reason: Option<String>,
     /// Bytes of its tensors over all runs.
     pub bytes: u64,
@@ -128,11 +119,8 @@ pub struct Operation {
 /// One graph of the log.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct GraphEntry {
-    /// Nodes that compute something.
     pub nodes: u64,
-    /// Submissions it took.
     pub submissions: u64,
-    /// Device allocations it made.
     pub allocations: u64,
     /// Whether a recorded command list was used again.
     pub replayed: bool,
@@ -156,7 +144,7 @@ impl Stats {
 
     /// The one device that was used, judged by its computed graphs.
     pub fn used(&self) -> Result<&DeviceStats> {
-        match self.devices.iter().filter(|device| device.array() + device.host() > 0).collect::<Vec<_>>()[..] {
+        match self.devices.iter().filter(|device| device.operations_run() > 0).collect::<Vec<_>>()[..] {
             [device] => Ok(device),
             [] if self.devices.is_empty() => bail!("the library opened no device; its messages above say why"),
             [] => bail!("no operation ran on the device: llama.cpp kept the whole graph on the CPU"),
@@ -166,12 +154,15 @@ impl Stats {
 }
 
 impl DeviceStats {
-    /// Runs on the array.
+    /// Operations that ran on the device, wherever.
+    pub fn operations_run(&self) -> u64 {
+        self.array() + self.host()
+    }
+
     pub fn array(&self) -> u64 {
         self.operations.iter().map(|operation| operation.array).sum()
     }
 
-    /// Runs on the host.
     pub fn host(&self) -> u64 {
         self.operations.iter().map(|operation| operation.host).sum()
     }

@@ -6,20 +6,20 @@
 //! as it is. ggml looks for its CPU backend in a compiled-in folder, which does not exist outside Debian, and then in
 //! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
 
+mod amd;
 mod kernel_headers;
-mod rocr;
+mod stamped;
 pub mod virtual_machine;
-mod xrt;
 
 pub use kernel_headers::KernelHeaders;
 
 use crate::apt::{self, PrivateApt};
 use crate::{process, workspace};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
+use stamped::Kind;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,11 +27,6 @@ use std::process::Command;
 const PACKAGES: [&str; 6] =
     ["base-files", "libggml0", "libggml0-backend-rpc", "llama.cpp-tools", "llama.cpp-tools-extra", "llama.cpp-tests"];
 const SUITE: &str = "sid";
-/// Where the HSA runtime that knows AI Engines is, until sid has it.
-const NEWER_SUITE: &str = "experimental";
-/// Raised when a testbed made by an older version of this file is not good enough any more.
-const SCHEMA: u32 = 3;
-const STAMP: &str = "stamp.json";
 /// Folder of the Debian root.
 const ROOT: &str = "root";
 /// Folder of the HSA runtime of the generation before.
@@ -39,10 +34,19 @@ const OLD_ROCR: &str = "rocr-old";
 /// Folder of the kernel's headers, with a folder for each suite.
 const KERNEL_HEADERS: &str = "kernel-headers";
 
+const KIND: Kind = Kind {
+    what: "testbed",
+    schema: 3,
+    make: "make it with `cargo xtask testbed` (it downloads about 45 MB of Debian packages)",
+    remake: "remake the testbed with `cargo xtask testbed --force`",
+    suites: &kernel_headers::SUITES,
+    assumed: &amd::ASSUMED,
+    places: &[ROOT, OLD_ROCR, KERNEL_HEADERS],
+};
+
 /// What a testbed holds, as written into its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    schema: u32,
     /// Debian's name of the architecture.
     pub architecture: String,
     /// The Debian suite the packages are from.
@@ -57,7 +61,6 @@ pub struct Stamp {
     pub kernel_headers: BTreeMap<String, String>,
 }
 
-/// A complete testbed.
 #[derive(Debug, Clone)]
 pub struct Testbed {
     dir: PathBuf,
@@ -89,18 +92,8 @@ pub fn default_dir() -> PathBuf {
 impl Testbed {
     /// Opens the testbed in `dir`. Errors if it is missing, incomplete or made by an older version of this program.
     pub fn open(dir: &Path) -> Result<Self> {
-        let path = dir.join(STAMP);
-        let next = "make it with `cargo xtask testbed` (it downloads about 45 MB of Debian packages)";
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("no testbed in {} (no {STAMP}); {next}", dir.display()))?;
-        let stamp: Stamp = serde_json::from_str(&text).with_context(|| {
-            format!("{} is damaged; remake the testbed with `cargo xtask testbed --force`", path.display())
-        })?;
-        if stamp.schema != SCHEMA {
-            bail!("the testbed in {} has format {}, needed is {SCHEMA}; {next}", dir.display(), stamp.schema);
-        }
+        let (dir, stamp): (_, Stamp) = KIND.open(dir)?;
         let platform = Platform::of(&stamp.architecture)?;
-        let dir = fs::canonicalize(dir).with_context(|| format!("cannot resolve {}", dir.display()))?;
         let testbed = Self { dir, stamp, platform };
         testbed.program("test-backend-ops")?;
         testbed.program("llama-completion")?;
@@ -109,85 +102,20 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Makes a testbed in `dir`, replacing what is there. `mirror` overrides the machine's own Debian mirror.
-    pub fn make(dir: &Path, mirror: Option<&str>) -> Result<Self> {
-        let mirror = match mirror {
-            Some(mirror) => mirror.to_owned(),
-            None => apt::machine_mirror()?,
-        };
-        let architecture = apt::architecture()?;
-        Platform::of(&architecture)?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        // Built beside its place and moved there whole, so that a run broken off leaves no half-made root.
-        let building = tempfile::Builder::new()
-            .prefix(".making-")
-            .tempdir_in(dir)
-            .with_context(|| format!("cannot write in {}", dir.display()))?;
-        let work = fs::canonicalize(building.path())?;
-        let root = work.join("root");
-        fs::create_dir(&root)?;
-        let mut suites = vec![SUITE, NEWER_SUITE];
-        suites.extend(kernel_headers::SUITES.into_iter().filter(|suite| ![SUITE, NEWER_SUITE].contains(suite)));
-        let apt = PrivateApt::new(&work.join("apt"), &mirror, &suites, &xrt::ASSUMED)?;
-        let runtimes = rocr::Choice::among(&apt)?;
-        let wanted = runtimes.packages();
-        let xrt = xrt::packages(&apt)?;
-        let wanted: Vec<&str> =
-            PACKAGES.into_iter().chain(wanted.iter().map(String::as_str)).chain(xrt.iter().copied()).collect();
-        let mut files = apt.download(&wanted)?;
-        // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
-        files.sort_by_key(|path| {
-            !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
-        });
-        let mut packages = BTreeMap::new();
-        for file in &files {
-            let (name, version) = apt::identity(file)?;
-            apt::unpack(file, &root).with_context(|| format!("cannot unpack {name} {version}"))?;
-            packages.insert(name, version);
-        }
-        if !xrt.is_empty() {
-            let (name, version) = xrt::unpack_python(&apt, &work.join("alone-xrt"), &root)?;
-            packages.insert(name, version);
-        }
-        let old_rocr = work.join(OLD_ROCR);
-        runtimes.unpack_old(&apt, &work.join("alone"), &old_rocr)?;
-        let headers = work.join(KERNEL_HEADERS);
-        let kernel_headers = kernel_headers::unpack(&apt, &work.join("alone-headers"), &headers)?;
-        let suite = SUITE.to_owned();
-        let stamp = Stamp { schema: SCHEMA, architecture, suite, packages, old_rocr: runtimes.old, kernel_headers };
-        let _ = fs::remove_file(dir.join(STAMP));
-        let places = [(root, ROOT), (old_rocr, OLD_ROCR), (headers, KERNEL_HEADERS)];
-        for (made, place) in places.map(|(made, name)| (made, dir.join(name))) {
-            if place.exists() {
-                let aside = tempfile::Builder::new().prefix("old-").tempdir_in(&work)?.keep();
-                fs::rename(&place, aside.join("old")).with_context(|| format!("cannot replace {}", place.display()))?;
-            }
-            fs::rename(&made, &place).with_context(|| format!("cannot put {} in its place", place.display()))?;
-        }
-        let written = work.join(STAMP);
-        fs::write(&written, serde_json::to_string_pretty(&stamp)?)?;
-        fs::rename(written, dir.join(STAMP))?;
-        Self::open(dir)
-    }
-
     /// Opens the testbed in `dir` or makes it, unless `offline`.
     pub fn ensure(dir: &Path, offline: bool) -> Result<Self> {
-        match Self::open(dir) {
-            Ok(testbed) => Ok(testbed),
-            Err(error) if offline => Err(error.context("the testbed is not usable and --offline forbids making it")),
-            Err(_) => {
-                eprintln!("making the testbed in {} ...", dir.display());
-                Self::make(dir, None)
-            }
-        }
+        Self::prepare(dir, offline, false, None)
     }
 
-    /// Its folder.
+    /// The same; `force` makes it also when it is there, and `mirror` overrides the machine's own Debian mirror.
+    pub fn prepare(dir: &Path, offline: bool, force: bool, mirror: Option<&str>) -> Result<Self> {
+        KIND.ensure(offline, force, || Self::open(dir), || KIND.make(dir, mirror, Stamp::fill))
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What it holds.
     pub fn stamp(&self) -> &Stamp {
         &self.stamp
     }
@@ -231,7 +159,7 @@ impl Testbed {
 
     /// The HSA runtime with support for AI Engines, ROCR 7.2 or newer: the file `libhsa-runtime64.so.1`.
     pub fn rocr(&self) -> Result<PathBuf> {
-        self.library(rocr::FILE)
+        self.library(amd::FILE)
     }
 
     /// The HSA runtime of the generation before, ROCR 6: it finds NPUs and cannot use them.
@@ -239,7 +167,7 @@ impl Testbed {
         if self.stamp.old_rocr.is_none() {
             bail!("Debian had no ROCR older than 7.0 when this testbed was made, so there is none to be refused");
         }
-        existing(self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(rocr::FILE))
+        existing(self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(amd::FILE))
     }
 
     /// The folder with `hsa/hsa.h` and its like, of the same version as [`Testbed::rocr`].
@@ -257,10 +185,10 @@ impl Testbed {
     /// A program of AMD's other software for NPUs (`xrt-smi`, `xclbinutil`, `bootgen`, `aiebu-dump`, `aiebu-asm`), or
     /// `python3` with XRT's Python module.
     pub fn xrt(&self, program: &str) -> Result<PathBuf> {
-        if !self.stamp.packages.contains_key(xrt::DRIVER) {
+        if !self.stamp.packages.contains_key(amd::DRIVER) {
             bail!(
                 "Debian had no {} for {} when this testbed was made, so there is no {program} to judge with",
-                xrt::DRIVER,
+                amd::DRIVER,
                 self.stamp.architecture
             );
         }
@@ -282,7 +210,6 @@ impl Testbed {
         self.root().join("usr/lib").join(self.platform.triplet)
     }
 
-    /// The Debian root.
     pub fn root(&self) -> PathBuf {
         self.dir.join(ROOT)
     }
@@ -314,6 +241,32 @@ impl Testbed {
     }
 }
 
+impl Stamp {
+    /// Puts everything into `folder`.
+    fn fill(apt: &PrivateApt, folder: &Path) -> Result<Self> {
+        let architecture = apt::architecture()?;
+        Platform::of(&architecture)?;
+        let runtimes = amd::Choice::among(apt)?;
+        let (runtime, xrt) = (runtimes.packages(), amd::xrt_packages(apt)?);
+        let runtime = runtime.iter().map(String::as_str);
+        let wanted: Vec<&str> = PACKAGES.into_iter().chain(runtime).chain(xrt.iter().copied()).collect();
+        let mut files = apt.download(&wanted)?;
+        // base-files first: it carries the links (/lib -> usr/lib) the other packages rely on.
+        files.sort_by_key(|path| {
+            !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("base-files_"))
+        });
+        let root = folder.join(ROOT);
+        let mut unpacked = files.iter().map(|file| apt::unpack(file, &root)).collect::<Result<Vec<_>>>()?;
+        if !xrt.is_empty() {
+            unpacked.push(apt.unpack_alone(amd::PYTHON_MODULE, &root)?);
+        }
+        runtimes.unpack_old(apt, &folder.join(OLD_ROCR))?;
+        let kernel_headers = kernel_headers::unpack(apt, &folder.join(KERNEL_HEADERS))?;
+        let packages = unpacked.into_iter().map(|package| (package.name, package.version)).collect();
+        Ok(Self { architecture, suite: SUITE.to_owned(), packages, old_rocr: runtimes.old, kernel_headers })
+    }
+}
+
 /// A file that every testbed has.
 fn existing(path: PathBuf) -> Result<PathBuf> {
     if !path.exists() {
@@ -327,43 +280,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_testbed_says_how_to_make_one() {
+    fn a_missing_or_incomplete_testbed_says_how_to_make_one() {
         let dir = tempfile::tempdir().unwrap();
-        let error = format!("{:#}", Testbed::open(dir.path()).unwrap_err());
-        assert!(error.contains("cargo xtask testbed"), "{error}");
-        let error = format!("{:#}", Testbed::ensure(dir.path(), true).unwrap_err());
-        assert!(error.contains("--offline"), "{error}");
-    }
-
-    #[test]
-    fn a_damaged_or_old_stamp_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(STAMP), "{").unwrap();
-        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("--force"));
-        let old = Stamp {
-            schema: 0,
-            architecture: "amd64".into(),
-            suite: "sid".into(),
-            packages: BTreeMap::new(),
-            old_rocr: None,
-            kernel_headers: BTreeMap::new(),
-        };
-        fs::write(dir.path().join(STAMP), serde_json::to_string(&old).unwrap()).unwrap();
-        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("format 0"));
-    }
-
-    #[test]
-    fn an_incomplete_root_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let stamp = Stamp {
-            schema: SCHEMA,
-            architecture: "amd64".into(),
-            suite: "sid".into(),
-            packages: BTreeMap::new(),
-            old_rocr: None,
-            kernel_headers: BTreeMap::new(),
-        };
-        fs::write(dir.path().join(STAMP), serde_json::to_string(&stamp).unwrap()).unwrap();
-        assert!(format!("{:#}", Testbed::open(dir.path()).unwrap_err()).contains("test-backend-ops"));
+        let error = || format!("{:#}", Testbed::open(dir.path()).unwrap_err());
+        assert!(error().contains("no testbed in") && error().contains("cargo xtask testbed"), "{}", error());
+        let stamp = r#"{"schema":3,"architecture":"amd64","suite":"sid","packages":{}}"#;
+        std::fs::write(dir.path().join(stamped::STAMP), stamp).unwrap();
+        assert!(error().contains("test-backend-ops") && error().contains("--force"), "{}", error());
     }
 }

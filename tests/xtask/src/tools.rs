@@ -129,9 +129,9 @@ fn runs(program: &Path) -> bool {
 }
 
 /// Runs cmake to its end; errors with its last lines if it fails. It writes the compiler's messages on standard output.
-pub fn run_cmake(mut command: Command) -> Result<String> {
-    process::clear_settings(&mut command);
-    let finished = process::run(&mut command, LIMIT)?;
+pub fn run_cmake(command: &mut Command) -> Result<String> {
+    process::clear_settings(command);
+    let finished = process::run(command, LIMIT)?;
     if !finished.success() {
         let lines: Vec<&str> = finished.stdout.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
@@ -162,7 +162,7 @@ mod tests {
     fn a_failing_cmake_gives_both_of_its_outputs() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo 'a compiler message'; echo 'CMake Error' >&2; exit 2"]);
-        let error = run_cmake(command).unwrap_err().to_string();
+        let error = run_cmake(&mut command).unwrap_err().to_string();
         assert!(error.contains("exit code 2") && error.contains("a compiler message"), "{error}");
         assert!(error.contains("CMake Error"), "{error}");
     }

@@ -17,9 +17,6 @@
 
 mod command_line;
 mod control;
-mod failure;
-mod follower;
-mod found_npu;
 mod guest;
 mod initramfs;
 mod logs;
@@ -29,8 +26,7 @@ pub mod script;
 mod server;
 
 pub use command_line::{CARVEOUT, NPU_ADDRESS, module_parameters};
-pub use failure::BootFailure;
-pub use found_npu::FoundNpu;
-pub use guest::{BOOT_LIMIT, Guest, Stream, Times};
+pub use guest::{BOOT_LIMIT, FoundNpu, Guest, Stream, Times};
+pub use logs::BootFailure;
 pub use machine::{Host, Iommu, Machine, Npu};
 pub use rocr::Rocr;

@@ -159,12 +159,10 @@ fn transfer(p: &mut Probe) {
     }
 }
 
-/// SYNCOBJ_HANDLE_TO_FD; the descriptor.
 fn export(p: &mut Probe, mut handle: drm_syncobj_handle) -> i32 {
     p.named("SYNCOBJ_HANDLE_TO_FD", &mut handle).map_or(-1, |()| handle.fd)
 }
 
-/// SYNCOBJ_FD_TO_HANDLE; the handle.
 fn import(p: &mut Probe, mut handle: drm_syncobj_handle) -> u32 {
     p.named("SYNCOBJ_FD_TO_HANDLE", &mut handle).map_or(0, |()| handle.handle)
 }

@@ -70,7 +70,6 @@ pub fn home() -> PathBuf {
     workspace::target().join("abi")
 }
 
-/// One ggml.
 #[derive(Serialize)]
 struct Run {
     /// What `ggml_version()` said, without a suffix.
@@ -87,7 +86,6 @@ struct Run {
     problems: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &AbiArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
     let home = home();
@@ -260,7 +258,6 @@ impl Run {
 mod tests {
     use super::*;
     use std::fmt::Write;
-    use std::os::unix::process::ExitStatusExt;
 
     const V2A: Version = Version(0, 9, 4);
     const V3: Version = Version(0, 27, 0);
@@ -279,15 +276,7 @@ mod tests {
     }
 
     fn problems(status: i32, text: &str, version: Version, wanted: Version) -> Vec<String> {
-        let finished = Finished {
-            status: std::process::ExitStatus::from_raw(status),
-            stdout: text.to_owned(),
-            stderr: String::new(),
-            elapsed: Duration::ZERO,
-            timed_out: false,
-            peak_resident: 0,
-        };
-        judge(&finished, &Listing::parse(text), Some(version), Some(wanted))
+        judge(&process::tests::ended(status, text, ""), &Listing::parse(text), Some(version), Some(wanted))
     }
 
     #[test]

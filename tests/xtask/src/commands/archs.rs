@@ -9,12 +9,10 @@
 mod programs;
 mod rows;
 
-use crate::generation::StatsFile;
 use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
-use crate::stats::Stats;
 use anyhow::Result;
 use clap::Args;
 use programs::Outcome;
@@ -92,7 +90,6 @@ pub struct ArchsArgs {
     driver: DriverOptions,
 }
 
-/// Runs the command.
 pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let started = Instant::now();
@@ -101,26 +98,20 @@ pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
         (None, true) => format!("^({})$", FEW.join("|")),
         (None, false) => everything(),
     };
-    let file = StatsFile::new()?;
-    let mut command = session.on_device("test-llama-archs", Some(&file.path()))?;
-    command.args(["-s", SEED, "-b", DEVICE_NAME, "-a", &pattern]);
-    if args.splits {
-        command.args(["-v", "5"]).env("GGML_SCHED_DEBUG", "2");
-    }
-    let finished = run_quietly(&mut command)?;
+    let (finished, stats) = session.attempt("test-llama-archs", LIMIT, |command| {
+        wait_quietly(command).args(["-s", SEED, "-b", DEVICE_NAME, "-a", &pattern]);
+        if args.splits {
+            command.args(["-v", "5"]).env("GGML_SCHED_DEBUG", "2");
+        }
+    })?;
     session.kernel_report()?;
     let architectures = rows::parse(&finished.stdout)?;
     let mut problems = judge(&finished, &architectures);
-    let (array, host) = match Stats::read(&file.path()).and_then(|stats| {
-        let device = stats.used()?;
-        Ok((device.array(), device.host()))
-    }) {
-        Ok(counts) => counts,
-        Err(error) => {
-            problems.push(format!("test-llama-archs: {error:#}"));
-            (0, 0)
-        }
-    };
+    let counts = stats.and_then(|stats| stats.used().map(|device| (device.array(), device.host())));
+    let (array, host) = counts.unwrap_or_else(|error| {
+        problems.push(format!("test-llama-archs: {error:#}"));
+        (0, 0)
+    });
     let elsewhere = if args.splits { elsewhere(&finished)? } else { BTreeMap::new() };
     let mut programs = Vec::new();
     if args.arch.is_none() {
@@ -187,11 +178,9 @@ fn everything() -> String {
     if names.is_empty() { ".*".to_owned() } else { format!("^(?!({})$).*$", names.join("|")) }
 }
 
-/// Runs a program whose threads wait without spinning: these tests start more threads than there are processors.
-fn run_quietly(command: &mut Command) -> Result<Finished> {
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).to_string();
-    command.env("OMP_WAIT_POLICY", "passive").env("OMP_THREAD_LIMIT", &threads);
-    process::run(command, LIMIT)
+/// Lets threads wait without spinning: these tests start more threads than there are processors.
+fn wait_quietly(command: &mut Command) -> &mut Command {
+    command.env("OMP_WAIT_POLICY", "passive").env("OMP_THREAD_LIMIT", process::processors().to_string())
 }
 
 fn judge(finished: &Finished, rows: &[Row]) -> Vec<String> {

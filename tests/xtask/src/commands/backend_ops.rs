@@ -112,7 +112,6 @@ impl Course<'_> {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let mut table = Table::read()?;
     let session = Session::open_with(options, &args.driver)?;

@@ -3,14 +3,12 @@
 //! Each case calls this program again the way a user would, and looks at its exit code and its words. Devices that fail are
 //! among the cases: llama.cpp must be told, and end by itself.
 
-use crate::generation::{Request, StatsFile};
-use crate::output::{self, Report};
+use crate::generation::Request;
 use crate::process;
 use crate::session::{DeviceOptions, Options, Session};
-use crate::stats::Stats;
-use anyhow::{Context, Result, bail};
+use crate::steps::Steps;
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use serde::Serialize;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -46,38 +44,17 @@ struct Case {
     expected: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    exit: String,
-    message: String,
-    problem: Option<String>,
-}
-
-/// Runs the command.
 pub fn run(args: &BadInputArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
     let dir = tempfile::Builder::new().prefix("ggml-hsa-bad-input-").tempdir()?;
-    let mut rows = Vec::new();
+    let mut steps = Steps::default();
     for case in cases(&session, dir.path())? {
-        rows.push(check(&case, &session)?);
+        steps.check(case.name, || check(&case, &session));
     }
-    rows.push(statistics_do_not_cost_the_text(&session, dir.path())?);
-    let mut report = Report::default();
-    report.rows(
-        "rows",
-        &rows,
-        &[
-            ("mistake", |row| row.name.to_owned()),
-            ("end", |row| row.exit.clone()),
-            ("message", |row| row.message.clone()),
-            ("result", |row| output::verdict(row.problem.is_none())),
-        ],
-    )?;
-    for Row { name, problem, .. } in &rows {
-        report.problems.extend(problem.iter().map(|problem| format!("{name}: {problem}")));
-    }
-    report.finish("bad-input", options)
+    steps.check("the same, in llama.cpp itself: the text is still generated", || {
+        statistics_do_not_cost_the_text(&session, dir.path())
+    });
+    steps.report()?.finish("bad-input", options)
 }
 
 fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
@@ -181,11 +158,9 @@ fn machines(absent: &Path) -> Vec<Case> {
 
 /// Puts broken-off files in place of every kernel the prompt needs for one operation.
 fn truncated_kernels(session: &Session, dir: &Path) -> Result<()> {
-    let file = StatsFile::new()?;
     let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 2, threads: None };
-    request.text(session.on_device("llama-completion", Some(&file.path()))?).context("a run that must work")?;
-    let stats = Stats::read(&file.path())?;
-    let device = stats.used()?;
+    let run = request.on_device(session, |_| ()).context("a run that must work")?;
+    let device = run.device()?;
     let folder = dir.join(&device.arch);
     fs::create_dir_all(&folder)?;
     let names: Vec<_> =
@@ -201,7 +176,8 @@ fn truncated_kernels(session: &Session, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check(case: &Case, session: &Session) -> Result<Row> {
+/// The end and the message, if they are right.
+fn check(case: &Case, session: &Session) -> Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["demo", "-n", "2", "--prompt", PROMPT]);
     let given = |option: &str| case.arguments.iter().any(|argument| argument == option);
@@ -222,35 +198,19 @@ fn check(case: &Case, session: &Session) -> Result<Row> {
     let end = process::run(&mut command, Duration::from_secs(600))?;
     let message = process::meaningful(&end.stderr).collect::<Vec<_>>().join("\n");
     let missing: Vec<&String> = case.expected.iter().filter(|words| !message.contains(words.as_str())).collect();
-    let problem = if end.status.code() != Some(1) {
-        Some(format!("expected exit code 1, got {}", end.describe()))
-    } else if message.contains("ended by signal") {
-        Some(format!("llama.cpp was aborted:\n{message}"))
-    } else if !missing.is_empty() {
-        Some(format!("the message lacks {missing:?}; it is\n{message}"))
-    } else {
-        None
-    };
+    ensure!(end.status.code() == Some(1), "expected exit code 1, got {}", end.describe());
+    ensure!(!message.contains("ended by signal"), "llama.cpp was aborted:\n{message}");
+    ensure!(missing.is_empty(), "the message lacks {missing:?}; it is\n{message}");
     let told = message.lines().find(|line| case.expected.iter().any(|words| line.contains(words.as_str())));
-    Ok(Row { name: case.name, exit: end.describe(), message: told.unwrap_or_default().to_owned(), problem })
+    Ok(format!("{}: {}", end.describe(), told.unwrap_or_default()))
 }
 
 /// An unwritable statistics file must not cost the user the text: llama.cpp itself goes on.
-fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<Row> {
+fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<String> {
     let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 4, threads: None };
     let end = request.run(session.on_device("llama-completion", Some(&dir.join("no/such/folder/s.json")))?, |_| ())?;
-    let generated = end.stdout.trim().len() > PROMPT.len();
-    let told = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS")).unwrap_or_default();
-    let problem = match (end.success(), generated, told.is_empty()) {
-        (true, true, false) => None,
-        (false, ..) => Some(format!("llama.cpp: {}", end.describe())),
-        (_, false, _) => Some("llama.cpp generated nothing".to_owned()),
-        (.., true) => Some("no message about the file".to_owned()),
-    };
-    Ok(Row {
-        name: "the same, in llama.cpp itself: the text is still generated",
-        exit: end.describe(),
-        message: told.to_owned(),
-        problem,
-    })
+    let told = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS"));
+    ensure!(end.success(), "llama.cpp: {}", end.describe());
+    ensure!(end.stdout.trim().len() > PROMPT.len(), "llama.cpp generated nothing");
+    Ok(format!("{}: {}", end.describe(), told.context("no message about the file")?))
 }

@@ -8,8 +8,7 @@ mod machine;
 mod page;
 mod speed;
 
-use crate::output;
-use crate::output::on_or_off;
+use crate::output::{self, Report};
 use crate::per_token::FusionCounts;
 use crate::session::{DriverOptions, Options, Session};
 use crate::stats::DeviceStats;
@@ -17,7 +16,6 @@ use anyhow::Result;
 use clap::Args;
 use kernel::KernelCosts;
 use machine::{Machine, Programs};
-use page::megabytes;
 use serde::Serialize;
 use speed::{Comparison, DECODE};
 use std::path::PathBuf;
@@ -28,7 +26,7 @@ use std::path::PathBuf;
   cargo xtask bench
   cargo xtask bench --threads 1 --repetitions 10
   cargo xtask bench --driver xdna       and what a token and a dispatch cost at the kernel
-  cargo xtask bench --json | jq '.comparisons[].decode.ratio'
+  cargo xtask bench --json | jq '.figures.comparisons[].decode.ratio'
   cargo xtask bench --write             on an idle machine: the figures in docs/performance.md
 
 Times and memory are reported and never asserted; `cargo xtask splits` checks what fusion saves.")]
@@ -53,7 +51,7 @@ pub struct BenchArgs {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct Figures {
     machine: Machine,
     programs: Programs,
     model: String,
@@ -67,13 +65,10 @@ struct Report {
     allocations_per_decoded_token: f64,
     on_array: u64,
     on_host: u64,
-    /// Costs at the kernel, with `--driver xdna`.
-    kernel: Option<KernelCosts>,
     /// Counts of a run without flash attention.
     device: DeviceStats,
 }
 
-/// Runs the command.
 pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
@@ -83,7 +78,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     let tokens = [false, true].map(|flash| FusionCounts::measure(&session, &model, Some(threads), flash));
     let kernel = KernelCosts::measure(&session, &model, threads, options)?;
     let device = off.device;
-    let report = Report {
+    let figures = Figures {
         machine: Machine::read()?,
         programs: Programs::of(session.testbed.stamp()),
         model: model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
@@ -95,21 +90,40 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
         allocations_per_decoded_token: allocations_per_token(&device),
         on_array: device.array(),
         on_host: device.host(),
-        kernel,
         device,
     };
     if args.write {
-        page::write(&report)?;
+        page::write(&figures)?;
     }
-    if options.json {
-        output::json(&report)
-    } else if args.markdown {
-        print!("{}", page::markdown(&report));
-        Ok(())
-    } else {
-        print(&report);
-        Ok(())
+    if args.markdown {
+        print!("{}", page::markdown(&figures));
+        return Ok(());
     }
+    let mut report = Report::default();
+    page::tables(&figures).into_iter().for_each(|table| report.line(table));
+    let mut costs = output::table(&["cost", "#value"]);
+    let (array, host) = (figures.on_array, figures.on_host);
+    let share = 100.0 * array as f64 / (array + host).max(1) as f64;
+    for (name, value) in [
+        ("submissions per graph", format!("{:.2}", figures.submissions_per_graph)),
+        ("device allocations per decoded token", format!("{:.2}", figures.allocations_per_decoded_token)),
+        ("operations on the array", format!("{array} ({share:.1} %)")),
+        ("operations on the host", host.to_string()),
+    ] {
+        costs.add_row([name.to_owned(), value]);
+    }
+    report.line(costs);
+    report.line(figures.device.summary_table());
+    if let Some(kernel) = kernel {
+        kernel.report(&mut report)?;
+    }
+    report.summary(format!("{}; {}", figures.machine.describe(), figures.programs.describe()));
+    report.summary(format!(
+        "{threads} threads on both sides, {} repetitions in turn; simulated device, its kernels run on this CPU",
+        figures.repetitions
+    ));
+    report.field("figures", figures)?;
+    report.finish("bench", options)
 }
 
 /// Mean of the last graphs of the log: llama-bench decodes last.
@@ -119,66 +133,14 @@ fn allocations_per_token(device: &DeviceStats) -> f64 {
     tail.iter().map(|entry| entry.allocations).sum::<u64>() as f64 / tail.len().max(1) as f64
 }
 
-fn print(report: &Report) {
-    let mut table = output::table(&["tokens per second", "flash attention", "#CPU backend", "#our device", "#ratio"]);
-    let mut memory =
-        output::table(&["resident MB at most", "flash attention", "#CPU backend", "#our device", "#ratio"]);
-    for comparison in &report.comparisons {
-        let switch = on_or_off(comparison.flash_attention).to_owned();
-        for (name, pair) in [("prefill", &comparison.prefill), ("decode", &comparison.decode)] {
-            table.add_row([
-                format!("{name} {}", pair.tokens),
-                switch.clone(),
-                page::speed(&pair.cpu),
-                page::speed(&pair.device),
-                format!("{:.2}", pair.ratio),
-            ]);
-        }
-        let peak = &comparison.peak_resident;
-        let ratio = format!("{:.2}", peak.ratio);
-        memory.add_row(["process".to_owned(), switch, megabytes(peak.cpu), megabytes(peak.device), ratio]);
-    }
-    println!("{table}\n{memory}");
-    let mut tokens = output::table(&["a decoded token", "flash attention", "#node by node", "#fused"]);
-    for token in &report.tokens {
-        for ((name, apart), (_, fused)) in token.apart.named().into_iter().zip(token.fused.named()) {
-            let switch = on_or_off(token.flash_attention).to_owned();
-            tokens.add_row([name.to_owned(), switch, format!("{apart:.1}"), format!("{fused:.1}")]);
-        }
-        let (switch, saved) = (on_or_off(token.flash_attention).to_owned(), format!("{:.1} %", 100.0 * token.saved));
-        tokens.add_row(["dispatches saved".to_owned(), switch, String::new(), saved]);
-    }
-    println!("{tokens}");
-    let mut costs = output::table(&["cost", "#value"]);
-    let share = 100.0 * report.on_array as f64 / (report.on_array + report.on_host).max(1) as f64;
-    for (name, value) in [
-        ("submissions per graph", format!("{:.2}", report.submissions_per_graph)),
-        ("device allocations per decoded token", format!("{:.2}", report.allocations_per_decoded_token)),
-        ("operations on the array", format!("{} ({share:.1} %)", report.on_array)),
-        ("operations on the host", report.on_host.to_string()),
-    ] {
-        costs.add_row([name.to_owned(), value]);
-    }
-    println!("{costs}\n{}", report.device.summary_table());
-    if let Some(kernel) = &report.kernel {
-        kernel.print();
-    }
-    println!("{}; {}", report.machine.describe(), report.programs.describe());
-    println!(
-        "{} threads on both sides, {} repetitions in turn; simulated device, its kernels run on this CPU",
-        report.threads, report.repetitions
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stats::Stats;
 
-    /// Made-up figures.
-    pub fn report() -> Report {
+    pub fn figures() -> Figures {
         let stats: Stats = serde_json::from_str(&crate::stats::tests::sample("[]")).unwrap();
-        Report {
+        Figures {
             machine: machine::tests::small(),
             programs: Programs { llama_cpp: "0.7.0".into(), ggml: "0.27.0-1".into() },
             model: "small".into(),
@@ -190,7 +152,6 @@ mod tests {
             allocations_per_decoded_token: 0.0,
             on_array: 8,
             on_host: 1,
-            kernel: None,
             device: stats.devices[0].clone(),
         }
     }

@@ -6,11 +6,11 @@
 //! may round sums otherwise than the reference does, and encoded bytes may differ there.
 
 use crate::build;
-use crate::output;
+use crate::output::{self, Report};
 use crate::process;
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct BlockFormatsArgs {}
 
 /// What the program reports of a type.
 #[derive(Debug, Serialize, Deserialize)]
-struct Report {
+struct Compared {
     dtype: String,
     decoding: Option<Outcome>,
     encoding: Option<Outcome>,
@@ -45,50 +45,46 @@ struct Outcome {
     first: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(_: &BlockFormatsArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let program =
         build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
     let finished = process::run(&mut testbed.command_for(&program), LIMIT)?;
     ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
-    let reports: Vec<Report> = serde_json::from_str(&finished.stdout)
+    let types: Vec<Compared> = serde_json::from_str(&finished.stdout)
         .with_context(|| format!("{PACKAGE} printed no report but {:?}", finished.stdout))?;
-    if options.json {
-        output::json(&reports)?;
-    } else {
-        print(&reports);
-    }
-    judge(&reports)?;
-    if !options.json {
-        println!("every decoded number has ggml's bits, every encoded block ggml's bytes");
-    }
-    Ok(())
-}
-
-fn print(reports: &[Report]) {
+    let mut report = Report::with(problems(&types));
+    let count = |outcome: &Option<Outcome>, count: fn(&Outcome) -> usize| output::count(outcome.as_ref().map(count));
     let mut table = output::table(&["type", "#blocks decoded", "#differ", "#blocks encoded", "#differ"]);
-    for Report { dtype, decoding, encoding } in reports {
-        let cells = [decoding, encoding].into_iter().flat_map(|outcome| match outcome {
-            Some(outcome) => [outcome.blocks.to_string(), outcome.differences.to_string()],
-            None => ["-".to_owned(), "-".to_owned()],
-        });
-        table.add_row(std::iter::once(dtype.clone()).chain(cells));
+    for Compared { dtype, decoding, encoding } in &types {
+        let blocks = [decoding, encoding].map(|outcome| count(outcome, |outcome| outcome.blocks));
+        let differ = [decoding, encoding].map(|outcome| count(outcome, |outcome| outcome.differences));
+        table.add_row([dtype, &blocks[0], &differ[0], &blocks[1], &differ[1]]);
     }
-    println!("{table}");
+    report.line(table);
+    if report.problems.is_empty() {
+        report.summary("every decoded number has ggml's bits, every encoded block ggml's bytes");
+    }
+    report.field("types", types)?;
+    report.finish("block-formats", options)
 }
 
-/// Errors unless all types were compared and nothing differs.
-fn judge(reports: &[Report]) -> Result<()> {
-    let count = |compared: fn(&Report) -> &Option<Outcome>| {
-        reports.iter().filter_map(|report| compared(report).as_ref()).filter(|outcome| outcome.blocks > 0).count()
+/// What is wrong unless all types were compared and nothing differs.
+fn problems(types: &[Compared]) -> Vec<String> {
+    let count = |compared: fn(&Compared) -> &Option<Outcome>| {
+        types
+            .iter()
+            .filter_map(|compared_type| compared(compared_type).as_ref())
+            .filter(|found| found.blocks > 0)
+            .count()
     };
-    let found = (count(|report| &report.decoding), count(|report| &report.encoding));
-    if found != (READ, WRITTEN) {
-        bail!("{} types were decoded and {} encoded; expected are {READ} and {WRITTEN}", found.0, found.1);
-    }
+    let found = (count(|compared| &compared.decoding), count(|compared| &compared.encoding));
     let mut problems = Vec::new();
-    for Report { dtype, decoding, encoding } in reports {
+    if found != (READ, WRITTEN) {
+        problems
+            .push(format!("{} types were decoded and {} encoded; expected are {READ} and {WRITTEN}", found.0, found.1));
+    }
+    for Compared { dtype, decoding, encoding } in types {
         for (what, outcome) in [("decoding", decoding), ("encoding", encoding)] {
             if let Some(Outcome { blocks, differences: differences @ 1.., first }) = outcome {
                 let first = first.as_deref().unwrap_or("(not described)");
@@ -96,20 +92,17 @@ fn judge(reports: &[Report]) -> Result<()> {
             }
         }
     }
-    if !problems.is_empty() {
-        bail!("{}", problems.join("\n"));
-    }
-    Ok(())
+    problems
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reports(differences: usize) -> Vec<Report> {
+    fn types(differences: usize) -> Vec<Compared> {
         let outcome = |differences| Outcome { blocks: 9, differences, first: Some("byte 3".to_owned()) };
         (0..READ)
-            .map(|i| Report {
+            .map(|i| Compared {
                 dtype: format!("t{i}"),
                 decoding: Some(outcome(0)),
                 encoding: (i < WRITTEN).then(|| outcome(if i == 4 { differences } else { 0 })),
@@ -119,12 +112,11 @@ mod tests {
 
     #[test]
     fn differences_and_missing_types_are_errors() {
-        judge(&reports(0)).unwrap();
-        let error = judge(&reports(2)).unwrap_err().to_string();
-        assert_eq!(error, "encoding t4: 2 of 9 blocks differ; the first: byte 3");
-        assert!(judge(&reports(0)[1..]).unwrap_err().to_string().contains("24 types were decoded"));
-        let mut empty = reports(0);
+        assert!(problems(&types(0)).is_empty());
+        assert_eq!(problems(&types(2)), ["encoding t4: 2 of 9 blocks differ; the first: byte 3"]);
+        assert!(problems(&types(0)[1..])[0].contains("24 types were decoded"));
+        let mut empty = types(0);
         empty[0].encoding = Some(Outcome { blocks: 0, differences: 0, first: None });
-        assert!(judge(&empty).unwrap_err().to_string().contains("17 encoded"));
+        assert!(problems(&empty)[0].contains("17 encoded"));
     }
 }

@@ -12,27 +12,25 @@ mod doubles;
 mod installation;
 mod program;
 
-use crate::output::{self, Report};
 use crate::session::{DeviceOptions, Options, Session};
 use crate::settings::CARGO;
+use crate::steps::Steps;
 use crate::{library, tools, workspace};
 use aie_hal::Environment;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use consumer::Consumer;
 use installation::Installation;
-use serde::Serialize;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 /// Build, install and use the backend with CMake.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask cmake
   cargo xtask cmake --keep /tmp/ggml-hsa    the installed tree stays there, to look at
-  cargo xtask cmake --json | jq '.steps[] | select(.ok | not)'
+  cargo xtask cmake --json | jq '.steps[] | select(.problem)'
 
 cmake and pkg-config are the machine's own, or come as Python packages into target/tools.
 Exit code 1 if a step failed.")]
@@ -42,29 +40,15 @@ pub struct CmakeArgs {
     keep: Option<PathBuf>,
 }
 
-/// What every step needs.
 struct Setup {
     cmake: PathBuf,
     pkg_config: PathBuf,
     session: Session,
-    /// cargo's build folder.
     cargo_target: PathBuf,
-    /// For build folders.
     work: tempfile::TempDir,
     offline: bool,
 }
 
-#[derive(Serialize)]
-struct Step {
-    name: &'static str,
-    /// What was seen, in a few words.
-    seen: String,
-    seconds: f64,
-    ok: bool,
-    problem: Option<String>,
-}
-
-/// Runs the command.
 pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
     let setup = Setup::new(options)?;
     let prefix = match &args.keep {
@@ -84,25 +68,10 @@ pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
     steps.check("an old rustc", || doubles::old_rustc(&setup));
     steps.check("no folder to embed", || doubles::missing_kernels(&setup));
 
-    let steps = steps.0;
-    let version = tools::run_cmake(setup.cmake(&["--version"]))?;
+    let version = tools::run_cmake(&mut setup.cmake(&["--version"]))?;
     let cmake = version.lines().next().unwrap_or_default().trim_start_matches("cmake version ").to_owned();
-    let mut report = Report::default();
-    report.rows(
-        "steps",
-        &steps,
-        &[
-            ("step", |step| step.name.to_owned()),
-            ("seen", |step| step.seen.clone()),
-            ("#seconds", |step| format!("{:.1}", step.seconds)),
-            ("result", |step| output::verdict(step.ok)),
-        ],
-    )?;
-    for Step { name, problem, .. } in &steps {
-        report.problems.extend(problem.iter().map(|problem| format!("{name}: {problem}")));
-    }
-    let seconds: f64 = steps.iter().map(|step| step.seconds).sum();
-    report.summary(format!("CMake {cmake}, {} steps in {seconds:.0} s", steps.len()));
+    let mut report = steps.report()?;
+    report.summary(format!("CMake {cmake}"));
     report.field("cmake", cmake)?;
     report.field("prefix", prefix)?;
     report.finish("cmake", options)
@@ -175,40 +144,4 @@ impl Setup {
 /// The folder with the backend's CMakeLists.txt.
 fn sources() -> PathBuf {
     workspace::root().join("ggml-bridge")
-}
-
-/// The steps so far. One that fails does not stop the others.
-#[derive(Default)]
-struct Steps(Vec<Step>);
-
-impl Steps {
-    fn take<T>(&mut self, name: &'static str, step: impl FnOnce() -> Result<(T, String)>) -> Option<T> {
-        let started = Instant::now();
-        let (made, seen, problem) = match step() {
-            Ok((made, seen)) => (Some(made), seen, None),
-            Err(error) => (None, String::new(), Some(format!("{error:#}"))),
-        };
-        let seconds = started.elapsed().as_secs_f64();
-        self.0.push(Step { name, seen, seconds, ok: problem.is_none(), problem });
-        made
-    }
-
-    fn check(&mut self, name: &'static str, step: impl FnOnce() -> Result<String>) {
-        self.take(name, || step().map(|seen| ((), seen)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failed_step_is_kept_with_its_causes_and_the_next_one_runs() {
-        let mut steps = Steps::default();
-        let made: Option<u8> = steps.take("first", || Err(anyhow::anyhow!("cause").context("effect")));
-        steps.check("second", || Ok("fine".to_owned()));
-        assert_eq!(made, None);
-        assert_eq!(steps.0[0].problem.as_deref(), Some("effect: cause"));
-        assert!(!steps.0[0].ok && steps.0[1].ok);
-    }
 }

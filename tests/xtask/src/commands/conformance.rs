@@ -39,7 +39,6 @@ pub struct ConformanceArgs {
     arguments: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     let name = match args.driver {
         DriverName::Mock => "mock",

@@ -56,7 +56,6 @@ struct Report<'a> {
     kernel: Option<KernelReport>,
 }
 
-/// Runs the command.
 pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     if let Some(model) = &args.model {
         crate::model::check(model)?;

@@ -137,7 +137,6 @@ enum Outcome {
 
 #[derive(Debug, Serialize)]
 struct Row {
-    /// The simulated kernel.
     kernel: String,
     fault: String,
     outcome: Outcome,
@@ -147,7 +146,6 @@ struct Row {
     problem: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
     let rows = run_cases(args, options)?;
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
@@ -337,18 +335,7 @@ fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
-
-    fn end(status: i32, stdout: &str, stderr: &str) -> Finished {
-        Finished {
-            status: std::process::ExitStatus::from_raw(status),
-            stdout: stdout.to_owned(),
-            stderr: stderr.to_owned(),
-            elapsed: Duration::ZERO,
-            timed_out: false,
-            peak_resident: 0,
-        }
-    }
+    use crate::process::tests::ended as end;
 
     fn outcome(finished: &Finished, left_open: Option<&str>) -> Outcome {
         judge("EXEC_CMD@1=EIO", finished, "text", left_open.map(str::to_owned), &[]).0

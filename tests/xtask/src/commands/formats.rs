@@ -65,7 +65,6 @@ struct Counts {
     /// PDIs that bootgen makes byte for byte.
     identical: usize,
     streams: usize,
-    /// Lines of disassembly.
     lines: usize,
     /// Bytes of instructions in the ELF files.
     bytes: usize,
@@ -73,7 +72,6 @@ struct Counts {
     relocations: usize,
 }
 
-/// Runs the command.
 pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
     let started = Instant::now();
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;

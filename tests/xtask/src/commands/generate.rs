@@ -26,7 +26,6 @@ enum Page {
     KernelCalls(KernelCallsArgs),
 }
 
-/// Runs the command.
 pub fn run(args: &GenArgs, options: &Options) -> Result<()> {
     match &args.page {
         Some(Page::Operations(args)) => operations::run(args, options),

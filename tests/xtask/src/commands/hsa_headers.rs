@@ -31,7 +31,6 @@ pub struct HsaHeadersArgs {
     include: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
     let include = match &args.include {
         Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,

@@ -22,7 +22,6 @@ pub struct IronArgs {
     shells: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &IronArgs, _: &Options) -> Result<()> {
     let mut command = python();
     command.args(["-m", "unittest", "discover", "-s", "jit-iron/iron/tests"]).current_dir(workspace::root());

@@ -4,18 +4,19 @@
 //! comparison; their answers are checked in. A run on a real kernel, in the virtual machine or on a device, is compared with the simulated kernel of its version;
 //! a difference has to be fixed in the simulation, or be listed as known with its reason. What the runs have exercised becomes a page.
 
-mod guests;
-
 use crate::generated_page::GeneratedPage;
-use crate::output;
+use crate::output::Report;
 use crate::session::{KERNELS, Options};
+use crate::testbed::virtual_machine;
+use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine, Npu};
 use crate::{build, library, process, workspace};
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::Args;
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::{Args, ValueEnum};
 use kernel_calls::answers::{Answers, answers, changes};
 use kernel_calls::compare::{Difference, differences};
 use kernel_calls::known::Known;
-use kernel_calls::record::{self, Record};
+use kernel_calls::record;
+use kernel_calls::record::Record;
 use kernel_calls::seen::{Run, Seen};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,8 +53,8 @@ pub struct KernelCallsArgs {
     real: Vec<Real>,
     /// Boot this kernel with its own driver on an NPU that a program serves, and play the scripts there; `all` for every kernel on
     /// npu4 and npu1. Can be given several times
-    #[arg(long, value_name = "VERSION NPU", value_parser = guests::list)]
-    vm: Vec<guests::GuestRuns>,
+    #[arg(long, value_name = "VERSION NPU", value_parser = list)]
+    vm: Vec<GuestRuns>,
     /// Use this aie-npu-pci and do not build one
     #[arg(long, value_name = "FILE")]
     device_server: Option<PathBuf>,
@@ -126,28 +127,16 @@ fn played(name: &str, play: &mut Play<'_>) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-#[derive(Serialize)]
-struct Report {
-    ok: bool,
-    /// Calls on each simulated kernel.
-    simulated: BTreeMap<String, usize>,
-    real: Vec<Compared>,
-    problems: Vec<String>,
-}
-
-/// A real kernel beside the simulated one.
-#[derive(Serialize)]
+/// A kernel; a real one beside the simulated one.
+#[derive(Default, Serialize)]
 struct Compared {
     kernel: String,
     calls: usize,
-    /// Those with a reason.
     known: usize,
     differences: Vec<Difference>,
-    /// Reasons without a difference.
     stale: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     let preload = match &args.preload {
         Some(file) => std::path::absolute(file).with_context(|| format!("cannot resolve {}", file.display()))?,
@@ -160,7 +149,7 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         })
     };
     let mut seen: Seen = read_json(&checked_in_file("seen.json"))?;
-    let mut report = Report { ok: true, simulated: BTreeMap::new(), real: Vec::new(), problems: Vec::new() };
+    let (mut report, mut rows) = (Report::default(), Vec::new());
     let checked_in: BTreeMap<String, Answers> = read_json(&checked_in_file("answers.json"))?;
     let mut found = BTreeMap::new();
     for machine in Simulated::checked_in()? {
@@ -177,7 +166,11 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         if machine == Simulated::plain(machine.kernel) {
             let varies = differences(&records, &simulated(&machine)?);
             report.problems.extend(varies.iter().map(|varies| format!("{} varies: {varies}", machine.name())));
-            report.simulated.insert(machine.kernel.to_owned(), records.len());
+            rows.push(Compared {
+                kernel: format!("{}, simulated", machine.kernel),
+                calls: records.len(),
+                ..Compared::default()
+            });
             seen.simulated.insert(machine.kernel.to_owned(), Run::of(&for_anybody(&records)));
         }
     }
@@ -191,11 +184,11 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         })?;
         runs.push((real.name.clone(), records));
     }
-    runs.extend(guests::play(&args.vm, &program, args.device_server.as_deref(), options)?);
+    runs.extend(play(&args.vm, &program, args.device_server.as_deref(), options)?);
     for (name, records) in runs {
         report.problems.extend(broken(&records).map(|what| format!("{name}: {what}")));
         let judged = known.judge(&name, differences(&simulated(&Simulated::like(&name)?)?, &records));
-        report.real.push(Compared {
+        rows.push(Compared {
             kernel: name.clone(),
             calls: records.len(),
             known: judged.known.len(),
@@ -209,20 +202,28 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         write_json("answers.json", &found)?;
     }
     let page = PAGE.make(&seen.page(), args.write, !args.write);
-    report.ok = report.problems.is_empty() && report.real.iter().all(Compared::is_good);
-    if options.json {
-        output::json(&report)?;
-    } else {
-        print(&report);
+    report.rows(
+        "kernels",
+        &rows,
+        &[
+            ("kernel", |row| row.kernel.clone()),
+            ("#calls", |row| row.calls.to_string()),
+            ("#known differences", |row| row.known.to_string()),
+            ("#others", |row| row.differences.len().to_string()),
+        ],
+    )?;
+    // Script, step, call: what: simulated | real.
+    for Compared { kernel, differences, stale, .. } in &rows {
+        report.problems.extend(differences.iter().map(|difference| format!("{kernel}: {difference}")));
+        report.problems.extend(stale.iter().map(|name| format!("{kernel}: known, but not so any more: {name}")));
     }
-    page?;
-    if !report.ok {
-        bail!(
-            "kernel-calls: listed above; fix the simulation, or add each difference that stays to \
-             tests/kernel-calls/known.toml, with its reason"
+    if !report.problems.is_empty() {
+        report.summary(
+            "fix the simulation, or add each difference that stays to tests/kernel-calls/known.toml, with its reason",
         );
     }
-    Ok(())
+    report.finish("kernel-calls", options)?;
+    page
 }
 
 /// Runs the program on a simulated kernel.
@@ -270,30 +271,65 @@ fn broken(records: &[Record]) -> impl Iterator<Item = String> + '_ {
     ends.map(|record| format!("the script `{}` {}", record.script, record.result))
 }
 
-impl Compared {
-    fn is_good(&self) -> bool {
-        self.differences.is_empty() && self.stale.is_empty()
+/// The word for all of [`EVERY`].
+const ALL: &str = "all";
+/// NPUs whose drivers differ in what they answer.
+const EVERY: [Npu; 2] = [Npu::Npu4, Npu::Npu1];
+
+/// A kernel and an NPU, by the name of a run: `7.2 npu4`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestRun {
+    kernel: &'static str,
+    npu: Npu,
+}
+
+impl GuestRun {
+    pub fn name(&self) -> String {
+        format!("{} {}", self.kernel, self.npu.name())
     }
 }
 
-fn print(report: &Report) {
-    let mut table = output::table(&["kernel", "#calls", "#known differences", "#others"]);
-    for (kernel, calls) in &report.simulated {
-        table.add_row([format!("{kernel}, simulated"), calls.to_string(), String::new(), String::new()]);
+#[derive(Debug, Clone)]
+pub struct GuestRuns(Vec<GuestRun>);
+
+/// Reads a name, or `all`.
+pub fn list(text: &str) -> Result<GuestRuns, String> {
+    if text == ALL {
+        let every = virtual_machine::KERNELS.into_iter().flat_map(|kernel| EVERY.map(|npu| GuestRun { kernel, npu }));
+        return Ok(GuestRuns(every.collect()));
     }
-    for compared in &report.real {
-        let (calls, known, others) = (compared.calls, compared.known, compared.differences.len());
-        table.add_row([compared.kernel.clone(), calls.to_string(), known.to_string(), others.to_string()]);
+    let (kernel, npu) = text.split_once(' ').ok_or("it has to be like `7.2 npu4`, or `all`")?;
+    let kernel = virtual_machine::KERNELS.into_iter().find(|known| *known == kernel);
+    let kernel = kernel.ok_or_else(|| format!("there are the kernels {}", virtual_machine::KERNELS.join(" and ")))?;
+    Ok(GuestRuns(vec![GuestRun { kernel, npu: Npu::from_str(npu, false)? }]))
+}
+
+/// Plays the scripts in each machine; what the runs are called, with their records.
+pub fn play(
+    lists: &[GuestRuns],
+    program: &Path,
+    server: Option<&Path>,
+    options: &Options,
+) -> Result<Vec<(String, Vec<Record>)>> {
+    if lists.is_empty() {
+        return Ok(Vec::new());
     }
-    println!("{table}");
-    for compared in &report.real {
-        if !compared.differences.is_empty() {
-            println!("\n{}: script, step, call: what: simulated | real", compared.kernel);
-        }
-        compared.differences.iter().for_each(|difference| println!("  {difference}"));
-        compared.stale.iter().for_each(|name| println!("  known, but not so any more: {name}"));
-    }
-    report.problems.iter().for_each(|problem| println!("{} {problem}", output::bad("FAIL")));
+    let host = Host::ensure(options, server)?;
+    lists.iter().flat_map(|list| &list.0).map(|wanted| Ok((wanted.name(), play_in(&host, wanted, program)?))).collect()
+}
+
+fn play_in(host: &Host, wanted: &GuestRun, program: &Path) -> Result<Vec<Record>> {
+    let machine = Machine { kernel: wanted.kernel.to_owned(), npu: wanted.npu, ..Machine::default() };
+    let mut guest = Guest::boot(host, &machine, BOOT_LIMIT)?;
+    guest.npu()?;
+    let mut command = host.testbed.command_for(program);
+    let records = played(&wanted.name(), &mut |arguments| {
+        let finished = guest.run(command.args(arguments), LIMIT)?;
+        ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(8));
+        Ok(finished.stdout)
+    })?;
+    guest.power_off()?;
+    Ok(records)
 }
 
 #[cfg(test)]
@@ -340,5 +376,14 @@ mod tests {
                 .map(Simulated::name)
                 .collect::<BTreeSet<_>>())
         );
+    }
+
+    #[test]
+    fn machines_are_named_as_runs_are() {
+        let names = |text| list(text).map(|list| list.0.iter().map(GuestRun::name).collect::<Vec<_>>());
+        assert_eq!(names("7.2 npu6").unwrap(), ["7.2 npu6"]);
+        assert_eq!(names("all").unwrap(), ["7.2 npu4", "7.2 npu1", "7.3 npu4", "7.3 npu1"]);
+        assert!(names("6.1 npu4").unwrap_err().contains("7.2"));
+        assert!(names("7.2").is_err() && names("7.2 npu9").is_err());
     }
 }

@@ -5,12 +5,13 @@
 //! something it should not, is a difference, and what it rightly lacks is named. The other direction is looked at too: everything
 //! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
 
+use crate::apt::numbers;
 use crate::c_headers::{Question, ask, differences};
 use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::{KernelHeaders, Testbed};
 use amdxdna_sys::layout::{HEADERS, Header, Ioctl, Struct};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use regex::Regex;
 use serde::Serialize;
@@ -54,19 +55,16 @@ pub struct KernelHeadersArgs {
     kernel: Option<String>,
 }
 
-/// One kernel version.
 #[derive(Serialize)]
 struct Compared {
     kernel: String,
     package: String,
-    /// Compared values by kind.
     compared: BTreeMap<&'static str, usize>,
     /// What it does not have yet, by the version that brought it.
     later: BTreeMap<String, Vec<String>>,
     problems: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
     let headers = match (&args.include, &args.kernel) {
         (Some(include), Some(kernel)) => vec![KernelHeaders {
@@ -122,13 +120,11 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
     report.finish("kernel-headers", options)
 }
 
-/// Major and minor number of a version such as `6.12.107`.
-fn release(version: &str) -> Result<(u32, u32)> {
-    let mut numbers = version.split(|character: char| !character.is_ascii_digit()).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
-        _ => bail!("`{version}` is no kernel version such as 6.18"),
-    }
+/// The numbers of a version such as `6.12.107`.
+fn release(version: &str) -> Result<Vec<u32>> {
+    let release = numbers(version);
+    ensure!(release.len() > 1, "`{version}` is no kernel version such as 6.18");
+    Ok(release)
 }
 
 /// A header's text without comments.
@@ -154,7 +150,7 @@ impl Text {
 
 /// What is asked of one kernel's headers.
 struct Inquiry {
-    release: (u32, u32),
+    release: Vec<u32>,
     questions: Vec<Question>,
     later: BTreeMap<String, Vec<String>>,
     problems: Vec<String>,

@@ -4,11 +4,10 @@
 //! matrix products in bf16, so that a greedy choice between two nearly equal tokens may differ; the divergence over
 //! thousands of tokens is the measure, and the bound is the acceptance criterion's.
 
-use crate::generation::{self, Request, StatsFile};
+use crate::generation::{self, Request};
 use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::session::{DriverOptions, Options, Session};
-use crate::stats::Stats;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use regex::Regex;
@@ -64,7 +63,6 @@ struct Greedy {
     words: usize,
 }
 
-/// What llama-perplexity printed.
 #[derive(Debug, PartialEq, Serialize)]
 struct Divergence {
     mean: f64,
@@ -75,7 +73,6 @@ struct Divergence {
     tokens: u64,
 }
 
-/// Runs the command.
 pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
@@ -84,7 +81,9 @@ pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
         let request =
             Request { model: model.clone(), prompt: prompt.to_owned(), tokens: TOKENS, threads: args.threads };
         let cpu = request.text(session.on_cpu("llama-completion")?).context("on the CPU backend")?;
-        let device = device_text(&session, &request)?;
+        let run = request.on_device(&session, |_| ()).context("on our device")?;
+        run.device()?;
+        let device = request.text_in(&run.finished)?;
         let (same_words, words) = same_start(&cpu, &device);
         greedy.push(Greedy { prompt, cpu, device, same_words, words });
     }
@@ -118,14 +117,6 @@ pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
     report.finish("kld", options)
 }
 
-fn device_text(session: &Session, request: &Request) -> Result<String> {
-    let stats = StatsFile::new()?;
-    let text = request.text(session.on_device("llama-completion", Some(&stats.path()))?).context("on our device")?;
-    Stats::read(&stats.path())?.used()?;
-    session.kernel_report()?;
-    Ok(text)
-}
-
 /// How many words two texts share at their start, and how many the first has.
 fn same_start(left: &str, right: &str) -> (usize, usize) {
     let same = left.split_whitespace().zip(right.split_whitespace()).take_while(|(left, right)| left == right).count();
@@ -150,14 +141,13 @@ fn measure(session: &Session, model: &std::path::Path, threads: Option<usize>) -
     if tokens < MIN_TOKENS {
         bail!("{tokens} tokens are compared, needed are {MIN_TOKENS}");
     }
-    let stats = StatsFile::new()?;
-    let mut command = session.on_device("llama-perplexity", Some(&stats.path()))?;
-    arguments(&mut command);
-    command.arg("--kl-divergence");
-    let measured = process::run(&mut command, LIMIT)?;
-    generation::require_success(&measured).context("the comparison on our device")?;
-    Stats::read(&stats.path())?.used()?;
-    session.kernel_report()?;
+    let run = session.run("llama-perplexity", LIMIT, |command| {
+        arguments(command);
+        command.arg("--kl-divergence");
+    });
+    let run = run.context("the comparison on our device")?;
+    run.device()?;
+    let measured = &run.finished;
     parse(&measured.stdout, tokens)
         .or_else(|_| parse(&measured.stderr, tokens))
         .with_context(|| format!("llama-perplexity said\n{}", measured.last_words(10)))

@@ -39,7 +39,6 @@ pub struct OperationsArgs {
 
 const PAGE: GeneratedPage = GeneratedPage { file: "docs/operations.md", command: "operations" };
 
-/// Runs the command.
 pub fn run(args: &OperationsArgs, options: &Options) -> Result<()> {
     let (rows, expected) = (rows()?, Table::read()?);
     if options.json {

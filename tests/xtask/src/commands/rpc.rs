@@ -2,11 +2,10 @@
 //! other end, which knows nothing of our library, generates the same text as it does locally.
 
 use crate::generation::Request;
-use crate::output;
+use crate::output::Report;
 use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde::Serialize;
 use std::fs::{self, File};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -32,15 +31,6 @@ pub struct RpcArgs {
     prompt: String,
     #[command(flatten)]
     device: DeviceOptions,
-}
-
-#[derive(Serialize)]
-struct Report {
-    prompt: String,
-    local: String,
-    remote: String,
-    connections: usize,
-    same: bool,
 }
 
 /// The server; ended when dropped.
@@ -93,7 +83,6 @@ impl Drop for Server {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
     let request = Request {
@@ -121,16 +110,14 @@ pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
     if connections == 0 {
         bail!("llama.cpp never connected to the server; it said\n{said}");
     }
-    let report = Report { prompt: args.prompt.clone(), same: local == remote, local, remote, connections };
-    if options.json {
-        output::json(&report)?;
-    } else {
-        println!("local:  {}{}", report.prompt, report.local);
-        println!("remote: {}{}", report.prompt, report.remote);
-        println!("{}", if report.same { output::good("the same text") } else { output::bad("different texts") });
+    let mut report = Report::default();
+    report.line(format!("local:  {}{local}\nremote: {}{remote}", args.prompt, args.prompt));
+    if local != remote {
+        report.problems.push("the text generated through the server differs from the local one".to_owned());
     }
-    if !report.same {
-        bail!("the text generated through the server differs from the local one");
+    for (name, value) in [("prompt", &args.prompt), ("local", &local), ("remote", &remote)] {
+        report.field(name, value)?;
     }
-    Ok(())
+    report.field("connections", connections)?;
+    report.finish("rpc", options)
 }

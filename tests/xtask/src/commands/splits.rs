@@ -5,12 +5,12 @@
 //! the prefill and the second the first decode. Two prompts are run, because llama.cpp places nodes differently for
 //! batches of 32 tokens and more.
 
-use crate::generation::{self, Request, StatsFile};
+use crate::generation::Request;
 use crate::output::{Report, on_or_off};
 use crate::per_token::FusionCounts;
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
-use crate::stats::{GraphEntry, Stats};
+use crate::stats::GraphEntry;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -52,7 +52,6 @@ struct Run {
 /// The backend of each split of one graph.
 type Graph = Vec<String>;
 
-/// Runs the command.
 pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let model = session.model(args.model.as_deref())?;
@@ -94,8 +93,8 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
             ("dispatches for a decoded token", |counts| {
                 format!("flash attention {}", on_or_off(counts.flash_attention))
             }),
-            ("#node by node", |counts| format!("{:.1}", counts.apart.dispatches)),
-            ("#fused", |counts| format!("{:.1}", counts.fused.dispatches)),
+            ("#node by node", |counts| format!("{:.1}", counts.dispatches()[0])),
+            ("#fused", |counts| format!("{:.1}", counts.dispatches()[1])),
             ("#saved", |counts| format!("{:.1} %", 100.0 * counts.saved)),
         ],
     )?;
@@ -103,22 +102,18 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
 }
 
 fn measure(name: &'static str, session: &Session, request: &Request) -> Result<(Run, Vec<String>)> {
-    let file = StatsFile::new()?;
-    let mut command = session.on_device("llama-completion", Some(&file.path()))?;
-    // Every run decodes the same number of tokens: the end token does not stop it.
-    command.env("GGML_SCHED_DEBUG", "1").args(["-lv", "5", "--ignore-eos"]);
-    let finished = request.run(command, |_| ())?;
-    generation::require_success(&finished)?;
-    let graphs = generated_graphs(&finished.stderr)?;
+    let run = request.on_device(session, |command| {
+        // Every run decodes the same number of tokens: the end token does not stop it.
+        command.env("GGML_SCHED_DEBUG", "1").args(["-lv", "5", "--ignore-eos"]);
+    })?;
+    let graphs = generated_graphs(&run.finished.stderr)?;
     let [prefill, decode, ..] = &graphs[..] else {
         bail!(
             "the scheduler's debug output shows {} graphs after the start of the generation, expected 2",
             graphs.len()
         );
     };
-    let stats = Stats::read(&file.path())?;
-    let device = stats.used()?;
-    session.kernel_report()?;
+    let device = run.device()?;
     let expected = expected_splits(session);
     let mut problems = split_problems("prefill", prefill, expected);
     problems.extend(split_problems("decode", decode, expected));

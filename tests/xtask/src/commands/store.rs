@@ -4,22 +4,20 @@
 //! the statistics say what the store did: compile, find, heal, do without. The text must not depend on it, except where nodes
 //! run elsewhere than on the array, which may round differently.
 
-mod idle;
-
-use crate::generation::{Request, StatsFile, errors, library_messages, require_success};
-use crate::library;
-use crate::output::{self, Report};
+use crate::generation::{DeviceRun, Request, errors, library_messages, require_success};
+use crate::process::Finished;
 use crate::session::{DeviceOptions, Options, Session};
 use crate::stats::{DeviceStats, Stats};
+use crate::steps::Steps;
+use crate::{library, process};
 use aie_hal::KernelArtifact;
-
 use aie_hal::format::extent::ArgumentExtent;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 const TOKENS: usize = 16;
 const PROMPT: &str = "The three states of matter are";
@@ -36,22 +34,20 @@ pub struct StoreArgs {
     device: DeviceOptions,
 }
 
-#[derive(Serialize)]
-struct Row {
-    state: &'static str,
-    /// What the store did.
-    kernels: String,
-    array: u64,
-    host: u64,
-    problem: Option<String>,
-}
-
 /// One run and what it left.
 struct Run {
     text: String,
     stats: Stats,
     device: Option<DeviceStats>,
     messages: Vec<String>,
+}
+
+/// Which cache a run has.
+#[derive(Clone, Copy)]
+enum Cache {
+    /// The one of the other runs.
+    Kept,
+    Fresh,
 }
 
 struct Rig {
@@ -61,14 +57,13 @@ struct Rig {
     offline: bool,
 }
 
-/// Runs the command.
 pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
     let request = Request { model: session.model(None)?, prompt: PROMPT.into(), tokens: TOKENS, threads: None };
     let root = tempfile::Builder::new().prefix("ggml-hsa-store-").tempdir()?;
     let rig = Rig { session, request, root, offline: options.offline };
-    let mut rows = Vec::new();
-    let first = rig.check(&mut rows, "an empty cache", &[], |run| {
+    let mut steps = Steps::default();
+    let first = rig.check(&mut steps, "an empty cache", Cache::Kept, &[], |run| {
         ensure!(run.stats.store.compiled > 0 && run.stats.store.cache == 0, "kernels should have been compiled");
         ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
         Ok(())
@@ -80,81 +75,75 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(run.array() == first.array(), "{} operations ran on the array, {} before", run.array(), first.array());
         Ok(())
     };
-    rig.check(&mut rows, "a full cache", &[], |run| {
+    rig.check(&mut steps, "a full cache", Cache::Kept, &[], |run| {
         ensure!((run.stats.store.compiled, run.stats.store.cache) == (0, kernels), "nothing should be compiled");
         ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
         same(run)
     })?;
     rig.damage()?;
-    rig.check(&mut rows, "two damaged kernels in the cache", &[], |run| {
+    rig.check(&mut steps, "two damaged kernels in the cache", Cache::Kept, &[], |run| {
         ensure!((run.stats.store.compiled, run.stats.store.cache) == (2, kernels - 2), "two should be made again");
         let told = run.messages.iter().filter(|line| line.contains("is damaged")).count();
         ensure!(told == 2, "{told} of 2 damaged kernels were told: {:?}", run.messages);
         same(run)
     })?;
-    rig.check(&mut rows, "a cache to be cleared", &[("GGML_HSA_KERNEL_CACHE_CLEAR", "1")], |run| {
+    rig.check(&mut steps, "a cache to be cleared", Cache::Kept, &[("GGML_HSA_KERNEL_CACHE_CLEAR", "1")], |run| {
         ensure!(run.stats.store.compiled == kernels, "all kernels should be compiled again");
         same(run)
     })?;
     let given = rig.cache().join("reference");
     let off = ("GGML_HSA_JIT", "off");
-    let elsewhere = rig.fresh("empty-1")?;
-    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&given)?), (CACHE, text_of(&elsewhere)?)];
-    rig.check(&mut rows, "a kernel directory, no compiling", &directory, |run| {
+    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&given)?)];
+    rig.check(&mut steps, "a kernel directory, no compiling", Cache::Fresh, &directory, |run| {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         same(run)
     })?;
     let mixed = rig.exchange(&given)?;
-    let empty = rig.fresh("empty-7")?;
-    let directory = [("GGML_HSA_KERNEL_DIR", text_of(&mixed)?), (CACHE, text_of(&empty)?)];
-    rig.check(&mut rows, "kernels for other shapes in the directory", &directory, |run| {
+    let directory = [("GGML_HSA_KERNEL_DIR", text_of(&mixed)?)];
+    rig.check(&mut steps, "kernels for other shapes in the directory", Cache::Fresh, &directory, |run| {
         ensure!((run.stats.store.directory, run.stats.store.compiled) == (kernels - 2, 2), "two should be compiled");
         let refused = |line: &&String| line.contains("is not used: it ") && line.contains("other types or shapes");
         let told = run.messages.iter().filter(refused).count();
         ensure!(told == 2, "{told} of 2 kernels that do not fit were told: {:?}", run.messages);
         same(run)
     })?;
-    let empty = rig.fresh("empty-2")?;
-    let nothing = [off, (CACHE, text_of(&empty)?)];
-    rig.check(&mut rows, "no kernels, no compiling", &nothing, |run| {
+    let nothing = [off];
+    rig.check(&mut steps, "no kernels, no compiling", Cache::Fresh, &nothing, |run| {
         ensure!(run.array() == 0 && run.host() > 0, "everything should run on the host");
         let device = run.device.as_ref().context("there is no device")?;
         let told = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
         ensure!(told.into_iter().any(|reason| reason.contains("compiling is off")), "the reason is not told");
-        idle::once(&run.messages, idle::NOTHING_RAN)
+        once(&run.messages, NOTHING_RAN)
     })?;
-    let empty = rig.fresh("empty-3")?;
-    let background = [("GGML_HSA_JIT", "background"), (CACHE, text_of(&empty)?)];
-    rig.check(&mut rows, "compiling in the background", &background, |run| {
+    let background = [("GGML_HSA_JIT", "background")];
+    rig.check(&mut steps, "compiling in the background", Cache::Fresh, &background, |run| {
         let device = run.device.as_ref().context("there is no device")?;
         let mut reasons = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
         ensure!(reasons.any(|reason| reason.contains("is being compiled")), "no graph went without a kernel");
         ensure!(run.array() > 0, "no kernel was picked up when it was ready");
         Ok(())
     })?;
-    let empty = rig.fresh("empty-4")?;
-    let here = [("GGML_HSA_JIT_WORKERS", "0"), (CACHE, text_of(&empty)?)];
-    rig.check(&mut rows, "compiling without workers", &here, |run| {
+    let here = [("GGML_HSA_JIT_WORKERS", "0")];
+    rig.check(&mut steps, "compiling without workers", Cache::Fresh, &here, |run| {
         ensure!(run.stats.store.compiled == kernels, "all kernels should be compiled");
         same(run)
     })?;
-    rig.check(&mut rows, "no work on the host", &[("GGML_HSA_CPU_FALLBACK", "off")], |run| {
+    rig.check(&mut steps, "no work on the host", Cache::Kept, &[("GGML_HSA_CPU_FALLBACK", "off")], |run| {
         ensure!(run.host() == 0 && run.array() > 0, "{} operations ran on the host", run.host());
         Ok(())
     })?;
-    idle::check(&rig, &mut rows, text)?;
+    array_idle(&rig, &mut steps, text)?;
     let generated = rig.generate(&first.stats)?;
-    let empty = rig.fresh("empty-5")?;
-    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&generated)?), (CACHE, text_of(&empty)?)];
-    rig.check(&mut rows, "kernels made ahead from the statistics", &directory, |run| {
+    let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&generated)?)];
+    rig.check(&mut steps, "kernels made ahead from the statistics", Cache::Fresh, &directory, |run| {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         ensure!(run.stats.store.missed.is_empty(), "{} were missed", run.stats.store.missed.len());
         same(run)
     })?;
     if rig.session.simulation.is_none() && args.device.library.is_none() {
-        rig.embedded(&mut rows, &generated, kernels, &same)?;
+        rig.embedded(&mut steps, &generated, kernels, &same)?;
     }
-    report(&rows, options)
+    steps.report()?.finish("store", options)
 }
 
 /// The generation of the simulated device, and its number in instruction streams.
@@ -162,26 +151,6 @@ const ARCH: &str = "aie2p";
 const GENERATION: u8 = 4;
 /// The variable of the cache, which every run sets.
 const CACHE: &str = "GGML_HSA_KERNEL_CACHE_DIR";
-
-fn report(rows: &[Row], options: &Options) -> Result<()> {
-    let mut report = Report::default();
-    report.rows(
-        "states",
-        rows,
-        &[
-            ("state of the store", |row| row.state.to_owned()),
-            ("kernels", |row| row.kernels.clone()),
-            ("#on the array", |row| row.array.to_string()),
-            ("#on the host", |row| row.host.to_string()),
-            ("result", |row| output::verdict(row.problem.is_none())),
-        ],
-    )?;
-    for Row { state, problem, .. } in rows {
-        report.problems.extend(problem.iter().map(|problem| format!("{state}: {problem}")));
-    }
-    report.summary(format!("store: {} states, {} failed", rows.len(), report.problems.len()));
-    report.finish("store", options)
-}
 
 impl Run {
     fn array(&self) -> u64 {
@@ -198,35 +167,40 @@ impl Rig {
         self.root.path().join("cache")
     }
 
-    /// A directory that is not there yet.
-    fn fresh(&self, name: &str) -> Result<PathBuf> {
-        Ok(self.root.path().join(name))
+    /// The cache for a run in this state.
+    fn cache_for(&self, state: &str, cache: Cache) -> PathBuf {
+        match cache {
+            Cache::Kept => self.cache(),
+            Cache::Fresh => self.root.path().join("fresh").join(state),
+        }
     }
 
     fn check(
         &self,
-        rows: &mut Vec<Row>,
-        state: &'static str,
+        steps: &mut Steps,
+        state: &str,
+        cache: Cache,
         environment: &[(&str, &str)],
         expect: impl Fn(&Run) -> Result<()>,
     ) -> Result<Run> {
-        let run = self.run(&self.session, environment).with_context(|| format!("with {state}"))?;
-        let broken = errors(&run.messages).first().map(|error| format!("the library reported an error: {error}"));
-        let problem = broken.or_else(|| expect(&run).err().map(|problem| problem.to_string()));
-        let (kernels, array, host) = (run.stats.store.summary(), run.array(), run.host());
-        rows.push(Row { state, kernels, array, host, problem });
+        let run = self.run(&self.cache_for(state, cache), environment).with_context(|| format!("with {state}"))?;
+        steps.check(state, || {
+            let kernels = run.stats.store.summary();
+            let seen = format!("{kernels}; {} operations on the array, {} on the host", run.array(), run.host());
+            match errors(&run.messages).first() {
+                Some(error) => bail!("the library reported an error: {error}"),
+                None => expect(&run).with_context(|| seen.clone()).map(|()| seen),
+            }
+        });
         Ok(run)
     }
 
-    fn run(&self, session: &Session, environment: &[(&str, &str)]) -> Result<Run> {
-        let stats = StatsFile::new()?;
-        let mut command = session.on_device("llama-completion", Some(&stats.path()))?;
-        command.env(CACHE, self.cache()).envs(environment.iter().copied());
-        let finished = self.request.run(command, |_| ())?;
-        require_success(&finished)?;
-        let stats = Stats::read(&stats.path())?;
+    fn run(&self, cache: &Path, environment: &[(&str, &str)]) -> Result<Run> {
+        let DeviceRun { finished, stats, .. } = self.request.on_device(&self.session, |command| {
+            command.env(CACHE, cache).envs(environment.iter().copied());
+        })?;
         let device = stats.used().ok().cloned();
-        Ok(Run { text: finished.stdout.clone(), device, stats, messages: library_messages(&finished.stderr) })
+        Ok(Run { messages: library_messages(&finished.stderr), text: finished.stdout, device, stats })
     }
 
     /// Cuts one PDI of the cache, and changes a byte of another.
@@ -298,18 +272,17 @@ impl Rig {
     /// A library with the kernels of aie2p built in: they are all it needs, and another generation is refused.
     fn embedded(
         &self,
-        rows: &mut Vec<Row>,
+        steps: &mut Steps,
         packs: &Path,
         kernels: u64,
         same: &impl Fn(&Run) -> Result<()>,
     ) -> Result<()> {
         let library = library::with_kernels(packs, self.offline).context("GGML_HSA_EMBED_KERNELS")?;
         let session = self.session.with(&library, &self.session.device);
-        let empty = self.fresh("empty-6")?;
-        let only = [("GGML_HSA_JIT", "off"), (CACHE, text_of(&empty)?)];
+        let only = [("GGML_HSA_JIT", "off")];
         let embedding =
             Self { session, request: self.request.clone(), root: tempfile::tempdir()?, offline: self.offline };
-        embedding.check(rows, "kernels built into the library", &only, |run| {
+        embedding.check(steps, "kernels built into the library", Cache::Fresh, &only, |run| {
             ensure!(run.stats.store.embedded == kernels, "all kernels should be the library's");
             same(run)
         })?;
@@ -320,14 +293,10 @@ impl Rig {
         command.envs(only).env(CACHE, &no_cache);
         let finished = self.request.run(command, |_| ())?;
         let expected = "available in this build: [aie2p], device reports: [aie2]";
-        let told = library_messages(&finished.stderr).iter().any(|line| line.contains(expected));
-        rows.push(Row {
-            state: "a generation that is not built in",
-            kernels: "none".into(),
-            array: 0,
-            host: 0,
-            problem: (!told)
-                .then(|| format!("it should say: {expected}; it said {:?}", library_messages(&finished.stderr))),
+        steps.check("a generation that is not built in", || {
+            let said = library_messages(&finished.stderr);
+            ensure!(said.iter().any(|line| line.contains(expected)), "it should say: {expected}; it said {said:?}");
+            Ok(expected.to_owned())
         });
         Ok(())
     }
@@ -335,4 +304,89 @@ impl Rig {
 
 fn text_of(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
+
+/// The beginning of the warning about a device that is not offered.
+const NOT_OFFERED: &str = "not offered, since everything would run on the host";
+/// The beginning of the warning at the end of a run.
+const NOTHING_RAN: &str = "nothing ran on the NPU: dispatches 0, nodes on the host";
+/// What an error names.
+const FORBIDDEN: &str = "which GGML_HSA_REQUIRE_ARRAY forbids";
+
+/// Whether exactly one message has `part`.
+fn once(messages: &[String], part: &str) -> Result<()> {
+    let count = messages.iter().filter(|line| line.contains(part)).count();
+    ensure!(count == 1, "`{part}` was told {count} times and not once: {messages:?}");
+    Ok(())
+}
+
+/// Adds the states. `text` is what a run on the array generates.
+fn array_idle(rig: &Rig, steps: &mut Steps, text: &str) -> Result<()> {
+    let npu = rig.session.on_simulated_npu()?;
+    let finished = run_idle(rig, &npu, &[], "idle-1")?;
+    judge(steps, "an NPU for which no kernel can come", || {
+        require_success(&finished)?;
+        let mut messages = library_messages(&finished.stderr);
+        // About the machine that the test runs on.
+        messages.retain(|line| !line.contains("ulimit -l"));
+        once(&messages, NOT_OFFERED)?;
+        ensure!(messages.len() == 1, "the library said more: {messages:?}");
+        let advice = ["GGML_HSA_KERNEL_DIR", "ggml-hsa-gen-kernels", "GGML_HSA_JIT", "no compiler"];
+        ensure!(advice.iter().all(|part| messages[0].contains(part)), "it should say {advice:?}: {}", messages[0]);
+        Ok(())
+    });
+    let finished = run_idle(rig, &npu, &[("GGML_HSA_REQUIRE_ARRAY", "1")], "idle-2")?;
+    judge(steps, "the same, and the array is required", || forbidden(&finished));
+
+    let required = ("GGML_HSA_REQUIRE_ARRAY", "1");
+    let jit = "GGML_HSA_JIT";
+    let fallback = "GGML_HSA_CPU_FALLBACK";
+    for (state, environment, cache) in [
+        ("the array required, no kernels", vec![required, (jit, "off")], "idle-3"),
+        ("the same without work on the host", vec![required, (jit, "off"), (fallback, "off")], "idle-4"),
+        ("the array required, kernels on their way", vec![required, (jit, "background")], "idle-5"),
+    ] {
+        let finished = run_idle(rig, &rig.session, &environment, cache)?;
+        judge(steps, state, || forbidden(&finished));
+    }
+    rig.check(steps, "the array required, and there", Cache::Kept, &[required], |run| {
+        ensure!(run.text == *text && run.array() > 0, "the text is another: {}", run.text);
+        ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
+        Ok(())
+    })?;
+
+    // llama-bench drops what ggml logs.
+    let mut command = rig.session.on_device("llama-bench", None)?;
+    command.arg("-m").arg(&rig.request.model).args(["-p", "4", "-n", "2", "-r", "1"]);
+    command.env(CACHE, rig.cache_for("idle-6", Cache::Fresh)).env(jit, "off");
+    let finished = process::run_watched(&mut command, Duration::from_secs(1800), |_| ())?;
+    judge(steps, "no kernels, and a program that drops ggml's log", || {
+        require_success(&finished)?;
+        once(&library_messages(&finished.stderr), NOTHING_RAN)
+    });
+    Ok(())
+}
+
+fn run_idle(rig: &Rig, session: &Session, environment: &[(&str, &str)], cache: &str) -> Result<Finished> {
+    let mut command = session.on_device("llama-completion", None)?;
+    command.env_remove("GGML_HSA_REFERENCE_KERNELS");
+    command.env(CACHE, rig.cache_for(cache, Cache::Fresh)).envs(environment.iter().copied());
+    rig.request.run(command, |_| ())
+}
+
+/// The program ends with an error, by itself, and the message names node, operation, types, extents and reason.
+fn forbidden(finished: &Finished) -> Result<()> {
+    let messages = library_messages(&finished.stderr);
+    ensure!(finished.status.code().is_some_and(|code| code > 0), "it ended with {}: {messages:?}", finished.describe());
+    let told = messages.iter().find(|line| line.contains(FORBIDDEN));
+    let complete = told.is_some_and(|line| {
+        let named = ["node \"", " of ", " to f32 ["].iter().all(|part| line.contains(part));
+        named && ["no kernel ", "is being compiled"].iter().any(|part| line.contains(part))
+    });
+    ensure!(complete, "no message names the node and says why: {messages:?}");
+    Ok(())
+}
+
+fn judge(steps: &mut Steps, state: &str, expect: impl FnOnce() -> Result<()>) {
+    steps.check(state, || expect().map(|()| "as it has to be".to_owned()));
 }

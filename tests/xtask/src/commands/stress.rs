@@ -6,7 +6,7 @@
 //! many contexts were made, that no call failed, and that nothing was left open.
 
 use crate::build;
-use crate::output;
+use crate::output::{self, Report};
 use crate::process;
 use crate::session::{DriverName, Options, SimulationOptions};
 use crate::simulation::{KernelReport, Simulation};
@@ -70,7 +70,7 @@ struct Printed {
     footprints: Footprints,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Footprints {
     early: Footprint,
     middle: Footprint,
@@ -90,7 +90,6 @@ struct Row {
     kernel: Option<KernelReport>,
 }
 
-/// Runs the command.
 pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let simulation = Simulation::for_driver(args.driver, &testbed, &args.simulation, options.offline)?
@@ -102,7 +101,34 @@ pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     let rows = loads
         .map(|load| measure(&testbed, &simulation, &program, load, args).with_context(|| format!("load {load:?}")))
         .collect::<Result<Vec<_>>>()?;
-    if options.json { output::json(&rows) } else { print(&rows) }
+    let mut report = Report::default();
+    report.rows(
+        "loads",
+        &rows,
+        &[
+            ("load", |row| format!("{:?}", row.printed.load).to_lowercase()),
+            ("#seconds", |row| format!("{:.1}", row.printed.seconds)),
+            ("#submissions", |row| row.printed.submissions.to_string()),
+            ("#dispatches", |row| row.printed.dispatches.to_string()),
+            ("#doorbells", |row| row.at_kernel(|kernel| kernel.doorbells)),
+            ("#contexts", |row| row.at_kernel(|kernel| kernel.contexts_created)),
+            ("#later", |row| output::count(row.printed.later_contexts)),
+            ("#switches", |row| row.at_kernel(|kernel| kernel.context_switches)),
+            ("#KiB at half", |row| row.printed.footprints.middle.resident_kib.to_string()),
+            ("#KiB more", |row| {
+                let Footprints { middle, end, .. } = row.printed.footprints;
+                (end.resident_kib - middle.resident_kib).to_string()
+            }),
+            ("#descriptors", |row| row.printed.footprints.end.descriptors.to_string()),
+        ],
+    )?;
+    let kernel = if rows.iter().all(|row| row.kernel.is_some()) {
+        "nothing was left open at the kernel"
+    } else {
+        "the runtime does not use the kernel device (-)"
+    };
+    report.summary(format!("every result was right, memory stayed flat, all device memory was given back; {kernel}"));
+    report.finish("stress", options)
 }
 
 fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Load, args: &StressArgs) -> Result<Row> {
@@ -136,6 +162,10 @@ struct Trial {
 }
 
 impl Row {
+    fn at_kernel(&self, count: fn(&KernelReport) -> u64) -> String {
+        output::count(self.kernel.as_ref().map(count))
+    }
+
     /// Errors unless the kernel device did what the driver says it asked for, and has nothing open but what it may.
     fn arrived(&self, trial: Trial, nothing_open: impl FnOnce(&KernelReport) -> Result<()>) -> Result<()> {
         let Self { printed, kernel: Some(kernel) } = self else { return Ok(()) };
@@ -160,47 +190,6 @@ impl Row {
         );
         Ok(())
     }
-}
-
-fn print(rows: &[Row]) -> Result<()> {
-    let mut table = output::table(&[
-        "load",
-        "#seconds",
-        "#submissions",
-        "#dispatches",
-        "#doorbells",
-        "#contexts",
-        "#later",
-        "#switches",
-        "#KiB at half",
-        "#KiB more",
-        "#descriptors",
-    ]);
-    for Row { printed, kernel } in rows {
-        let Footprints { middle, end, .. } = printed.footprints;
-        let at_kernel =
-            |count: fn(&KernelReport) -> u64| kernel.as_ref().map_or("-".to_owned(), |k| count(k).to_string());
-        table.add_row([
-            format!("{:?}", printed.load).to_lowercase(),
-            format!("{:.1}", printed.seconds),
-            printed.submissions.to_string(),
-            printed.dispatches.to_string(),
-            at_kernel(|kernel| kernel.doorbells),
-            at_kernel(|kernel| kernel.contexts_created),
-            printed.later_contexts.map_or_else(String::new, |later| later.to_string()),
-            at_kernel(|kernel| kernel.context_switches),
-            middle.resident_kib.to_string(),
-            (end.resident_kib - middle.resident_kib).to_string(),
-            end.descriptors.to_string(),
-        ]);
-    }
-    let kernel = if rows.iter().all(|row| row.kernel.is_some()) {
-        "nothing was left open at the kernel"
-    } else {
-        "the runtime does not use the kernel device (-)"
-    };
-    println!("{table}\nevery result was right, memory stayed flat, all device memory was given back; {kernel}");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -38,19 +38,8 @@ struct Report<'a> {
     packages: &'a std::collections::BTreeMap<String, String>,
 }
 
-/// Runs the command.
 pub fn run(args: &TestbedArgs, options: &Options) -> Result<()> {
-    let remake = args.force && !options.offline;
-    let testbed = match Testbed::open(&options.testbed) {
-        Ok(testbed) if !remake => testbed,
-        Err(error) if options.offline => {
-            return Err(error.context("the testbed is not usable and --offline forbids making it"));
-        }
-        _ => {
-            eprintln!("making the testbed in {} ...", options.testbed.display());
-            Testbed::make(&options.testbed, args.mirror.as_deref())?
-        }
-    };
+    let testbed = Testbed::prepare(&options.testbed, options.offline, args.force, args.mirror.as_deref())?;
     let model = if args.no_model { None } else { Some(model::locate(None, &testbed, options.offline)?) };
     let stamp = testbed.stamp();
     if options.json {

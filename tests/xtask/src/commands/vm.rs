@@ -63,7 +63,6 @@ struct PrepareArgs {
     mirror: Option<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &VmArgs, options: &Options) -> Result<ExitCode> {
     let result = match &args.action {
         Action::Prepare(args) => prepare(args, options).map(|()| ExitCode::SUCCESS),
@@ -89,15 +88,7 @@ struct Prepared<'a> {
 }
 
 fn prepare(args: &PrepareArgs, options: &Options) -> Result<()> {
-    let parts = if args.force && !options.offline {
-        eprintln!("making the parts of virtual machines in {} ...", options.testbed.join("vm").display());
-        Parts::make(&options.testbed, args.mirror.as_deref())?
-    } else {
-        match (Parts::open(&options.testbed), &args.mirror) {
-            (Err(_), Some(mirror)) if !options.offline => Parts::make(&options.testbed, Some(mirror))?,
-            _ => Parts::ensure(&options.testbed, options.offline)?,
-        }
-    };
+    let parts = Parts::prepare(&options.testbed, options.offline, args.force, args.mirror.as_deref())?;
     let stamp = parts.stamp();
     if options.json {
         return output::json(&Prepared { dir: parts.dir().to_path_buf(), stamp });

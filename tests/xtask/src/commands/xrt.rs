@@ -62,14 +62,12 @@ struct Stage {
     work: tempfile::TempDir,
 }
 
-/// A simulated machine.
 #[derive(Clone)]
 struct Machine {
     generation: String,
     kernel: String,
 }
 
-/// Runs the command.
 pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
     let started = Instant::now();
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;

@@ -29,7 +29,6 @@ const INSTRUCTIONS: &str = ".ctrltext";
 /// What aiebu confirmed of one stream.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Confirmed {
-    /// Lines of its disassembly.
     pub lines: usize,
     /// Relocations of its ELF file: an argument's address, and where it is put.
     pub relocations: usize,
@@ -37,7 +36,6 @@ pub struct Confirmed {
     pub bytes: usize,
 }
 
-/// The programs.
 pub struct Aiebu<'a> {
     testbed: &'a Testbed,
     disassembler: PathBuf,
@@ -45,7 +43,6 @@ pub struct Aiebu<'a> {
 }
 
 impl<'a> Aiebu<'a> {
-    /// Those of the testbed.
     pub fn of(testbed: &'a Testbed) -> Result<Self> {
         Ok(Self { testbed, disassembler: testbed.xrt("aiebu-dump")?, assembler: testbed.xrt("aiebu-asm")? })
     }

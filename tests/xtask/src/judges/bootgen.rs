@@ -28,7 +28,6 @@ const DESCRIPTION: &str = "all:\n{\n  id_code = 0x14ca8093\n  extended_id_code =
 /// What bootgen confirmed of one PDI.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Confirmed {
-    /// Header words it printed.
     pub header_words: usize,
     /// Commands of the CDO it wrote itself.
     pub commands: usize,
@@ -36,14 +35,12 @@ pub struct Confirmed {
     pub identical: bool,
 }
 
-/// The program.
 pub struct Bootgen<'a> {
     testbed: &'a Testbed,
     program: PathBuf,
 }
 
 impl<'a> Bootgen<'a> {
-    /// That of the testbed.
     pub fn of(testbed: &'a Testbed) -> Result<Self> {
         Ok(Self { testbed, program: testbed.xrt("bootgen")? })
     }

@@ -3,6 +3,4 @@
 
 pub mod aiebu;
 pub mod bootgen;
-pub mod calls;
-pub mod xclbin;
 pub mod xrt_job;

@@ -1,9 +1,8 @@
 //! The kernel's own headers (`linux-libc-dev`) of several kernel versions, each in a folder of its own.
 
-use crate::apt::{self, PrivateApt};
-use anyhow::{Context, Result, bail};
+use crate::apt::PrivateApt;
+use anyhow::{Result, bail};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The suites whose headers are taken, from the oldest kernel to the newest.
@@ -13,7 +12,6 @@ const PACKAGE: &str = "linux-libc-dev";
 /// The headers of one kernel version.
 #[derive(Debug, Clone)]
 pub struct KernelHeaders {
-    /// Debian's suite.
     pub suite: String,
     /// Debian's version of the package.
     pub version: String,
@@ -48,14 +46,11 @@ impl KernelHeaders {
 /// Puts the headers of each suite that has them into a folder below `folder`; returns the versions by suite.
 ///
 /// `experimental` has none while sid's kernel is the newest; that is no error.
-pub fn unpack(apt: &PrivateApt, work: &Path, folder: &Path) -> Result<BTreeMap<String, String>> {
+pub fn unpack(apt: &PrivateApt, folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut versions = BTreeMap::new();
     for suite in SUITES {
-        let Some(version) = apt.version_of_suite(PACKAGE, suite)? else { continue };
-        let file = apt.download_alone(&format!("{PACKAGE}={version}"), &work.join(suite))?;
-        let place = folder.join(suite);
-        fs::create_dir_all(&place)?;
-        apt::unpack(&file, &place).with_context(|| format!("cannot unpack {PACKAGE} {version}"))?;
+        let Some(version) = apt.versions(PACKAGE, Some(suite))?.into_iter().next() else { continue };
+        apt.unpack_alone(&format!("{PACKAGE}={version}"), &folder.join(suite))?;
         versions.insert(suite.to_owned(), version);
     }
     Ok(versions)
@@ -64,6 +59,7 @@ pub fn unpack(apt: &PrivateApt, work: &Path, folder: &Path) -> Result<BTreeMap<S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn headers_are_listed_from_the_oldest_on() {

@@ -5,7 +5,6 @@
 //! without, all memory is mapped once, and the driver takes its buffers from a part of it that the kernel leaves alone.
 
 use super::machine::{Iommu, Machine};
-use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The NPU's place on the PCI bus.
@@ -23,18 +22,14 @@ pub const CARVEOUT: &str = "0x8000000@0x30000000";
 pub struct Share {
     /// What the guest asks for.
     pub tag: String,
-    /// The folder.
     pub folder: PathBuf,
     /// Whether the guest may write.
     pub writable: bool,
 }
 
-/// Files of one boot.
 #[derive(Debug)]
 pub struct Files<'a> {
-    /// The kernel's image.
     pub image: &'a Path,
-    /// The first root.
     pub initramfs: &'a Path,
     /// Where the first serial line is written to.
     pub console: &'a Path,
@@ -44,7 +39,6 @@ pub struct Files<'a> {
     pub control: &'a Path,
 }
 
-/// The kernel's command line.
 pub fn kernel(machine: &Machine) -> String {
     let mut words = vec!["console=ttyS0", "panic=-1", "quiet", "intel_iommu=on", "transparent_hugepage_shmem=always"];
     if machine.iommu == Iommu::Passthrough {
@@ -54,7 +48,6 @@ pub fn kernel(machine: &Machine) -> String {
     words.join(" ")
 }
 
-/// The driver's parameters.
 pub fn module_parameters(machine: &Machine) -> String {
     let own = match machine.iommu {
         Iommu::Translated => "force_iova=1",
@@ -64,7 +57,7 @@ pub fn module_parameters(machine: &Machine) -> String {
 }
 
 /// What follows the name of QEMU.
-pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<OsString> {
+pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<String> {
     let memory = format!("{}M", machine.memory_mib);
     let mut line = Line::default();
     line.pair("-machine", "q35,kernel-irqchip=off,memory-backend=memory");
@@ -73,8 +66,9 @@ pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<OsStr
     line.words(&["-nodefaults", "-no-user-config", "-no-reboot"]).pair("-display", "none").pair("-monitor", "none");
     // Whatever ends us ends the machine.
     line.pair("-run-with", "exit-with-parent=on");
-    line.file("-serial", "file:", files.console);
-    line.file("-kernel", "", files.image).file("-initrd", "", files.initramfs).pair("-append", &kernel(machine));
+    line.pair("-serial", &format!("file:{}", files.console.display())).pair("-append", &kernel(machine));
+    line.pair("-kernel", &files.image.display().to_string());
+    line.pair("-initrd", &files.initramfs.display().to_string());
     line.pair(
         "-device",
         match machine.iommu {
@@ -86,12 +80,13 @@ pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<OsStr
     if machine.terminal {
         line.pair("-chardev", "stdio,id=terminal,signal=off").pair("-device", "virtconsole,chardev=terminal");
     }
-    line.option("-chardev", "socket,id=control,path=", files.control, "");
+    line.pair("-chardev", &format!("socket,id=control,path={}", doubled(files.control)));
     line.pair("-device", &format!("virtserialport,chardev=control,name={CONTROL_PORT}"));
     for (index, share) in shares.iter().enumerate() {
         let access = if share.writable { "" } else { ",readonly=on" };
-        let end = format!(",security_model=none,multidevs=remap{access}");
-        line.option("-fsdev", &format!("local,id=share{index},path="), &share.folder, &end);
+        let folder = doubled(&share.folder);
+        let shown = format!("local,id=share{index},path={folder},security_model=none,multidevs=remap{access}");
+        line.pair("-fsdev", &shown);
         let device = format!("virtio-9p-pci,fsdev=share{index},mount_tag={},addr={:#x}", share.tag, 0x10 + index);
         line.pair("-device", &device);
     }
@@ -104,37 +99,22 @@ pub fn qemu(machine: &Machine, files: &Files<'_>, shares: &[Share]) -> Vec<OsStr
     line.0
 }
 
+/// A path among values that commas separate: its own are doubled.
+fn doubled(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
 #[derive(Default)]
-struct Line(Vec<OsString>);
+struct Line(Vec<String>);
 
 impl Line {
     fn words(&mut self, words: &[&str]) -> &mut Self {
-        self.0.extend(words.iter().map(OsString::from));
+        self.0.extend(words.iter().map(|word| (*word).to_owned()));
         self
     }
 
     fn pair(&mut self, option: &str, value: &str) -> &mut Self {
         self.words(&[option, value])
-    }
-
-    /// An option whose value is a path as it is.
-    fn file(&mut self, option: &str, before: &str, path: &Path) -> &mut Self {
-        let mut value = OsString::from(before);
-        value.push(path);
-        self.0.extend([option.into(), value]);
-        self
-    }
-
-    /// An option with a path among values that commas separate: commas of the path are doubled.
-    fn option(&mut self, option: &str, before: &str, path: &Path, after: &str) -> &mut Self {
-        let mut value = OsString::from(before);
-        for (index, piece) in path.to_string_lossy().split(',').enumerate() {
-            value.push(if index > 0 { ",," } else { "" });
-            value.push(OsStr::new(piece));
-        }
-        value.push(after);
-        self.0.extend([option.into(), value]);
-        self
     }
 }
 
@@ -152,7 +132,7 @@ mod tests {
             control: Path::new("/t/control.sock"),
         };
         let shares = [share("root", "/t,b/root", false), share("results", "/l/share", true)];
-        qemu(machine, &files, &shares).into_iter().map(|word| word.into_string().unwrap()).collect()
+        qemu(machine, &files, &shares)
     }
 
     fn place(line: &[String], part: &str) -> usize {

@@ -9,7 +9,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver};
 
-/// What the guest says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// What it does now, on its way up.
@@ -18,12 +17,10 @@ pub enum Message {
     Ready(u64),
     /// A command ended with this exit code.
     Ended {
-        /// The command.
         number: u32,
         /// Its exit code, as a shell has it.
         code: i32,
     },
-    /// It cannot go on.
     Failed(String),
 }
 

@@ -1,19 +1,19 @@
 //! A machine that was booted.
 
-use super::command_line::{self, Files, Share};
+use super::command_line::{Files, Share};
 use super::control::{Control, Message};
-use super::failure::BootFailure;
-use super::follower::Follower;
-use super::found_npu::FoundNpu;
-use super::initramfs::{self, RESULTS_TAG, ROOT_TAG};
-use super::logs::Logs;
+use super::initramfs::{RESULTS_TAG, ROOT_TAG};
+use super::logs::{BootFailure, Logs};
 use super::machine::{Host, Machine};
-use super::script;
-use super::server::{self, Process};
+use super::server::Process;
+use super::{command_line, initramfs, script, server};
 use crate::process::Finished;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -35,9 +35,7 @@ const SIGKILL: i32 = 9;
 /// Which output of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output.
     Output,
-    /// Standard error.
     Error,
 }
 
@@ -308,9 +306,79 @@ fn status(code: i32) -> ExitStatus {
     ExitStatus::from_raw(if (129..=128 + 64).contains(&code) { code - 128 } else { (code & 0xff) << 8 })
 }
 
+/// Reads a file that grows.
+#[derive(Debug)]
+pub struct Follower {
+    path: PathBuf,
+    stream: Stream,
+    file: Option<File>,
+    text: Vec<u8>,
+}
+
+impl Follower {
+    /// The file need not be there yet.
+    pub fn new(path: PathBuf, stream: Stream) -> Self {
+        Self { path, stream, file: None, text: Vec::new() }
+    }
+
+    /// Takes what was added since the last time; a file that is not there yet has nothing.
+    pub fn follow(&mut self, on_output: &mut impl FnMut(Stream, &[u8])) -> Result<()> {
+        if self.file.is_none() {
+            self.file = File::open(&self.path).ok();
+        }
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let before = self.text.len();
+        file.read_to_end(&mut self.text).with_context(|| format!("cannot read {}", self.path.display()))?;
+        if self.text.len() > before {
+            on_output(self.stream, &self.text[before..]);
+        }
+        Ok(())
+    }
+
+    pub fn into_text(self) -> Vec<u8> {
+        self.text
+    }
+}
+
+/// The NPU as the guest's kernel shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoundNpu {
+    /// What the driver calls it.
+    pub name: String,
+    /// PCI vendor, device and revision.
+    pub pci: String,
+    /// The version its firmware tells.
+    pub firmware: String,
+    /// The kernel that found it.
+    pub kernel: String,
+}
+
+impl FoundNpu {
+    /// Prints the driver's files as lines `NAME=VALUE`, in the guest; exit code 1 if there is no NPU.
+    pub const SCRIPT: &str = "cd /sys/class/accel/accel0/device || exit 1\n\
+                              for name in vendor device revision vbnv fw_version; do echo \"$name=$(cat $name)\"; done\n\
+                              echo \"kernel=$(uname -r)\"\n";
+
+    pub fn parse(text: &str) -> Result<Self> {
+        let values: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
+        let value = |name: &str| {
+            let value = values.get(name).map(|value| value.trim()).filter(|value| !value.is_empty());
+            value.with_context(|| format!("the guest's kernel shows an NPU without {name}: {text:?}"))
+        };
+        let number = |name: &str| value(name).map(|value| value.trim_start_matches("0x"));
+        Ok(Self {
+            name: value("vbnv")?.to_owned(),
+            pci: format!("{}:{} revision {}", number("vendor")?, number("device")?, number("revision")?),
+            firmware: value("fw_version")?.to_owned(),
+            kernel: value("kernel")?.to_owned(),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn codes_above_128_are_signals() {
@@ -318,5 +386,30 @@ mod tests {
         assert_eq!((status(139).code(), status(139).signal()), (None, Some(11)));
         assert_eq!(status(255).code(), Some(255));
         assert!(status(0).success());
+    }
+
+    #[test]
+    fn a_growing_file_is_read_piece_by_piece() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("1.out");
+        let mut follower = Follower::new(path.clone(), Stream::Output);
+        let mut seen = Vec::new();
+        for text in ["", "a", "ab", "ab"] {
+            if !text.is_empty() {
+                fs::write(&path, text).unwrap();
+            }
+            follower.follow(&mut |_, bytes| seen.push(String::from_utf8_lossy(bytes).into_owned())).unwrap();
+        }
+        assert_eq!(seen, ["a", "b"]);
+        assert_eq!(follower.text, b"ab");
+    }
+
+    #[test]
+    fn an_npu_is_read_from_the_driver_s_files() {
+        let text = "vendor=0x1022\ndevice=0x17f0\nrevision=0x10\nvbnv=NPU Strix\nfw_version=1.2.3.4\nkernel=7.2.13\n";
+        let npu = FoundNpu::parse(text).unwrap();
+        assert_eq!((npu.name.as_str(), npu.pci.as_str()), ("NPU Strix", "1022:17f0 revision 10"));
+        let error = FoundNpu::parse("vendor=0x1022\nvbnv=\n").unwrap_err().to_string();
+        assert!(error.contains("without vbnv"), "{error}");
     }
 }

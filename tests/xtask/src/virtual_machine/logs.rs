@@ -1,11 +1,13 @@
-//! The folder of one boot: its logs, its command lines, and the files host and guest share. The newest are kept.
+//! The folder of one boot: its logs, its command lines, and the files host and guest share. The newest are kept. And what is known
+//! of a machine that did not come up, or went down.
 
 use crate::workspace;
 use anyhow::{Context, Result};
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fmt, fs};
 
 /// Folder below `target`.
 const FOLDER: &str = "vm-logs";
@@ -36,7 +38,6 @@ impl Logs {
         Ok(Self { dir })
     }
 
-    /// The folder.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -102,6 +103,43 @@ pub fn last_lines(path: &Path, count: usize) -> String {
     let lines: Vec<&str> = text.lines().filter(says_something).collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
+
+/// Lines of each log in a message.
+const LINES: usize = 15;
+
+/// A machine that did not come up, or went down while it was used.
+///
+/// It is an error of its own, apart from programs that fail in a machine that works.
+#[derive(Debug)]
+pub struct BootFailure {
+    reason: String,
+    /// The last lines of each log that has any, with what it is.
+    last: Vec<(&'static str, String)>,
+    /// The folder with the complete logs.
+    logs: PathBuf,
+}
+
+impl BootFailure {
+    /// Collects what the logs say.
+    pub fn new(reason: impl Into<String>, logs: &Logs) -> Self {
+        let last = logs.kinds().map(|(name, path)| (name, last_lines(&path, LINES)));
+        let last = last.filter(|(_, lines)| !lines.is_empty()).collect();
+        Self { reason: reason.into(), last, logs: logs.dir().to_path_buf() }
+    }
+}
+
+impl fmt::Display for BootFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "the virtual machine failed: {}", self.reason)?;
+        for (name, lines) in &self.last {
+            writeln!(f, "--- last lines of {name}")?;
+            writeln!(f, "{lines}")?;
+        }
+        write!(f, "--- complete logs and command lines: {}", self.logs.display())
+    }
+}
+
+impl std::error::Error for BootFailure {}
 
 #[cfg(test)]
 mod tests {

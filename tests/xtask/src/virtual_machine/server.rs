@@ -18,14 +18,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it.
     pub fn start(command: &mut Command, name: &'static str) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("cannot start {name} ({program})"))?;
         Ok(Self { child, name })
     }
 
-    /// How it ended, if it has.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("cannot ask how {} is", self.name))
     }

@@ -60,10 +60,10 @@ impl Build {
         let mut configure = Command::new(&cmake);
         configure.arg("-S").arg(workspace::root().join("tests/xtask/abi")).arg("-B").arg(&build);
         configure.arg("-DCMAKE_BUILD_TYPE=Release").arg(argument("-DGGML_SOURCE=", &sources.folder));
-        run_cmake(configure).context(COMPILE_WITH)?;
+        run_cmake(&mut configure).context(COMPILE_WITH)?;
         let mut compile = Command::new(&cmake);
         compile.arg("--build").arg(&build).args(["--target", "ggml", "--parallel", &jobs.to_string()]);
-        run_cmake(compile).with_context(|| format!("ggml {} does not build", sources.ggml))?;
+        run_cmake(&mut compile).with_context(|| format!("ggml {} does not build", sources.ggml))?;
         let seconds = started.elapsed().as_secs_f64();
         let made =
             Stamp { ggml: sources.ggml.to_string(), cmake_file: CMAKE_FILE.to_owned(), seconds: seconds.round() };

@@ -3,6 +3,7 @@
 //! ggml is released in source form only, and distributions carry one version each. The crate `llama-cpp-sys-2` ships the
 //! whole source of the ggml of its day, so that its older versions are an archive of ggml that cargo can download.
 
+use crate::apt::numbers;
 use crate::process::{self, run_helper};
 use crate::workspace;
 use anyhow::{Context, Result, bail};
@@ -30,9 +31,8 @@ impl fmt::Display for Version {
 impl Version {
     /// Reads what `ggml_version()` gives, which may have a suffix (`0.9.4-dirty`).
     pub fn parse(text: &str) -> Option<Self> {
-        let plain = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
-        let mut parts = plain.split('.').map(|part| part.parse().ok());
-        Some(Self(parts.next()??, parts.next()??, parts.next()??))
+        let [major, minor, patch, ..] = numbers(text)[..] else { return None };
+        Some(Self(major, minor, patch))
     }
 }
 
@@ -73,7 +73,6 @@ impl Layout {
 /// The unpacked sources of one release.
 #[derive(Debug, Clone)]
 pub struct Sources {
-    /// Version of the crate.
     pub crate_version: String,
     /// Version of the ggml inside.
     pub ggml: Version,

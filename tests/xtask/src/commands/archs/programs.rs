@@ -1,15 +1,12 @@
 //! llama.cpp's test programs that are given a model, and the ones that are left out.
 
 use crate::commands::models::making;
-use crate::generation::StatsFile;
 use crate::process::Finished;
 use crate::session::Session;
-use crate::stats::Stats;
+use crate::stats::DeviceStats;
 use anyhow::{Context, Result};
 use regex::Regex;
 use serde::Serialize;
-use std::path::Path;
-use std::time::Instant;
 
 /// Programs of Debian's llama.cpp-tests that could use a device and are not run, with the reason. The others there have
 /// no device at all: they test tokenizers, grammars, templates, argument parsers.
@@ -43,7 +40,6 @@ pub struct Program {
     expected: &'static str,
 }
 
-/// All that are run.
 pub fn all() -> &'static [Program] {
     const THREADS: &[&str] =
         &["-p", "the quick brown fox", "-n", "16", "-np", "2", "-c", "256", "-ngl", "99", "--temp", "0", "--seed", "1"];
@@ -60,7 +56,6 @@ pub fn all() -> &'static [Program] {
 
 const PASSED: &str = r"passed   : (\d+)\n(?:.*\n)?failed   : 0\b";
 
-/// How a program ended.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub name: &'static str,
@@ -78,13 +73,11 @@ impl Program {
     pub fn run(&self, session: &Session, offline: bool) -> Result<Outcome> {
         let files = making::ensure(&[self.model], &session.testbed, offline)?;
         let model = files.first().context("no model was made")?;
-        let file = StatsFile::new()?;
-        let mut command = session.on_device(self.name, Some(&file.path()))?;
-        command.arg("-m").arg(model).args(self.arguments);
-        let started = Instant::now();
-        let finished = super::run_quietly(&mut command)?;
+        let (finished, stats) = session.attempt(self.name, super::LIMIT, |command| {
+            super::wait_quietly(command).arg("-m").arg(model).args(self.arguments);
+        })?;
         session.kernel_report()?;
-        let used = operations(&file.path());
+        let used = stats.and_then(|stats| stats.used().map(DeviceStats::operations_run));
         let says = self.says(&finished);
         let problem = match (&says, &used) {
             _ if !finished.success() => Some(format!("{}; it said\n{}", finished.describe(), finished.last_words(6))),
@@ -97,7 +90,7 @@ impl Program {
             model: self.model,
             says: format!("{}: {}", self.model, says.unwrap_or_else(|| "-".to_owned())),
             operations: used.unwrap_or(0),
-            seconds: started.elapsed().as_secs_f64(),
+            seconds: finished.elapsed.as_secs_f64(),
             problem,
         })
     }
@@ -111,12 +104,6 @@ impl Program {
         }
         Some(found[0].split_whitespace().collect::<Vec<_>>().join(" "))
     }
-}
-
-fn operations(stats: &Path) -> Result<u64> {
-    let stats = Stats::read(stats)?;
-    let device = stats.used()?;
-    Ok(device.array() + device.host())
 }
 
 #[cfg(test)]

@@ -8,9 +8,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Passed.
     Ok,
-    /// Failed.
     Failed,
     /// The program has no such test for this model.
     Skipped,
@@ -46,7 +44,6 @@ pub struct Row {
     pub arch: String,
     /// What the device is called there; also a way to use it ("Host experts").
     pub device: String,
-    /// "Dense" or "MoE".
     pub config: String,
     /// Logits against the CPU backend.
     pub logits: Verdict,

@@ -77,22 +77,10 @@ fn missing_cases<'a>(listing: &Listing, wanted: &'a [String]) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
-    use std::time::Duration;
-
-    fn finished(code: i32, stdout: &str) -> Finished {
-        Finished {
-            status: std::process::ExitStatus::from_raw(code << 8),
-            stdout: stdout.to_owned(),
-            stderr: String::new(),
-            elapsed: Duration::ZERO,
-            timed_out: false,
-            peak_resident: 0,
-        }
-    }
+    use crate::process::tests::ended;
 
     fn problems(stdout: &str, wanted: &[&str], expected: usize) -> Vec<String> {
-        let end = finished(0, stdout);
+        let end = ended(0, stdout, "");
         let wanted: Vec<String> = wanted.iter().map(|text| (*text).to_owned()).collect();
         judge("ADD", "HSA0", &end, &Listing::parse(stdout), &wanted, Some(expected))
     }
@@ -128,9 +116,7 @@ mod tests {
     fn a_failed_case_and_a_crash_are_problems() {
         let text = "  ADD(a=1): [ADD] NMSE = 1 > 0.1 FAIL\n  0/1 tests passed\n  Backend HSA0: FAIL\n";
         assert!(problems(text, &["a=1"], 1).iter().any(|problem| problem.contains("NMSE")));
-        let mut end = finished(0, GOOD);
-        end.status = std::process::ExitStatus::from_raw(11);
-        let found = judge("ADD", "HSA0", &end, &Listing::parse(GOOD), &[], None);
+        let found = judge("ADD", "HSA0", &ended(11, GOOD, ""), &Listing::parse(GOOD), &[], None);
         assert!(found[0].contains("SIGSEGV"));
     }
 }

@@ -1,17 +1,16 @@
 //! What a token and a dispatch cost at the kernel, measured on the simulated kernel device.
 //!
-//! For a token two runs are compared that differ only in the number of tokens they decode: what they share, from loading
-//! the model to warming up, cancels out, and what is left is the steady state. For a dispatch a small program is run
+//! For a token two runs are compared that differ only in the number of tokens they decode. For a dispatch a small program is run
 //! through the HAL, and where there is a runtime below twice with its own functions: with as many dispatches for a doorbell, and
 //! with one.
 
 use crate::build;
-use crate::generation::{self, Request, StatsFile};
-use crate::output;
+use crate::difference::per_piece;
+use crate::generation::{DeviceRun, Request};
+use crate::output::{self, Report};
 use crate::process;
 use crate::session::{Options, Session};
 use crate::simulation::KernelReport;
-use crate::stats::Stats;
 use aie_hal::Counters;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -34,48 +33,40 @@ const WAYS: [(&str, &str, u32); 3] = [
 /// The only kernel on which ROCR 7.2.4 dispatches by itself: it waits with WAIT_CMD.
 const KERNEL_OF_ROCR: &str = "legacy";
 
-/// Both.
+type Count = fn(&Decoded) -> f64;
+
+/// What is counted of a run, beside kernel calls and buffer objects.
+const COUNTS: [(&str, Count); 7] = [
+    (DOORBELLS, |run| run.kernel.doorbells as f64),
+    (COMMANDS, |run| run.kernel.commands as f64),
+    (CONTEXTS, |run| run.kernel.contexts_created as f64),
+    ("context switches", |run| run.kernel.context_switches as f64),
+    ("bytes written back", |run| run.counters.bytes_flushed as f64),
+    ("bytes invalidated", |run| run.counters.bytes_invalidated as f64),
+    (DEVICE_MS, |run| run.kernel.virtual_ns as f64 / 1e6),
+];
+const DOORBELLS: &str = "doorbells";
+const COMMANDS: &str = "commands in them";
+const CONTEXTS: &str = "contexts made";
+const DEVICE_MS: &str = "ms of the device's own time";
+const CALLS: &str = "kernel calls";
+
 #[derive(Debug, Serialize)]
 pub struct KernelCosts {
-    /// Per decoded token.
-    pub token: TokenCosts,
-    /// Per dispatch, by way.
+    /// Per decoded token after the warm-up, by name.
+    pub token: BTreeMap<String, f64>,
+    /// The least doorbells the limits allow for one: a chain ends at a limit of the generation, and where the host has to
+    /// compute in between. Counted on the simulated device without ROCR, which has the same limits.
+    pub least_doorbells: f64,
     pub dispatch: Vec<DispatchCosts>,
     /// Host time of a dispatch through the HAL, as a multiple of the runtime's functions with the same chains; `None` without a
     /// runtime.
     pub hal_to_plain: Option<f64>,
 }
 
-/// A decoded token, after the warm-up.
-#[derive(Debug, Serialize)]
-pub struct TokenCosts {
-    /// Kernel calls by name.
-    pub calls: BTreeMap<String, f64>,
-    /// Doorbells: submissions of a chain to the kernel.
-    pub doorbells: f64,
-    /// The least doorbells the limits allow: a chain ends at a limit of the generation, and where the host has to compute
-    /// in between. Counted on the simulated device without ROCR, which has the same limits.
-    pub least_doorbells: f64,
-    /// Commands in them.
-    pub commands: f64,
-    /// Hardware contexts made.
-    pub contexts_created: f64,
-    /// Changes of context.
-    pub context_switches: f64,
-    /// Bytes whose cache lines were written back.
-    pub bytes_written_back: f64,
-    /// Bytes whose cache lines were invalidated.
-    pub bytes_invalidated: f64,
-    /// Buffer objects made, by type.
-    pub bos_created: BTreeMap<String, f64>,
-    /// Milliseconds of the device's own time.
-    pub virtual_ms: f64,
-}
-
 /// One way to dispatch.
 #[derive(Debug, Serialize)]
 pub struct DispatchCosts {
-    /// Which.
     pub way: &'static str,
     /// Dispatches for a doorbell.
     pub chain: u32,
@@ -91,7 +82,6 @@ pub struct DispatchCosts {
     pub virtual_us: f64,
 }
 
-/// What the program prints.
 #[derive(Deserialize)]
 struct Printed {
     ns_per_dispatch: f64,
@@ -102,11 +92,19 @@ impl KernelCosts {
     /// Measures on the simulated kernel device of `session`; `None` if it has none.
     pub fn measure(session: &Session, model: &Path, threads: usize, options: &Options) -> Result<Option<Self>> {
         let Some(simulation) = &session.simulation else { return Ok(None) };
-        let run = |tokens| decode(session, model, threads, tokens);
-        let chains = |tokens| least_chains(session, model, threads, tokens);
+        let run = |tokens| -> Result<Decoded> {
+            let run = decode(session, model, threads, tokens)?;
+            let counters = run.device()?.counters;
+            Ok(Decoded { counters, kernel: run.kernel.context("the session has a simulated kernel device")? })
+        };
+        // What the simulated device without ROCR takes for the same run.
+        let chains = |tokens| -> Result<f64> {
+            Ok(decode(&session.on_mock(), model, threads, tokens)?.device()?.counters.chains as f64)
+        };
         let tokens = TOKENS.1 - TOKENS.0;
-        let least = (chains(TOKENS.1)? - chains(TOKENS.0)?) / tokens as f64;
-        let token = TokenCosts::between(&run(TOKENS.0)?, &run(TOKENS.1)?, tokens, least);
+        let least_doorbells = (chains(TOKENS.1)? - chains(TOKENS.0)?) / tokens as f64;
+        let mut token = per_piece(&run(TOKENS.0)?.counts(), &run(TOKENS.1)?.counts(), tokens);
+        token.retain(|_, count| *count != 0.0);
         let program =
             build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
         let ways = if simulation.has_runtime() { &WAYS[..] } else { &WAYS[..1] };
@@ -115,131 +113,74 @@ impl KernelCosts {
             .map(|way| DispatchCosts::measure(session, &program, way).with_context(|| way.0))
             .collect::<Result<Vec<_>>>()?;
         let hal_to_plain = dispatch.get(1).map(|plain| dispatch[0].ns / plain.ns);
-        Ok(Some(Self { token, dispatch, hal_to_plain }))
+        Ok(Some(Self { token, least_doorbells, dispatch, hal_to_plain }))
     }
 
-    /// Prints the tables.
-    pub fn print(&self) {
-        let token = &self.token;
+    /// Adds the tables.
+    pub fn report(&self, report: &mut Report) -> Result<()> {
+        let count = |name: &str| self.token.get(name).copied().unwrap_or_default();
         let mut table = output::table(&["at the kernel, for a decoded token", "#number"]);
-        let numbers = [
-            ("doorbells", token.doorbells),
-            ("the least the limits allow", token.least_doorbells),
-            ("commands in them", token.commands),
-            ("contexts made", token.contexts_created),
-            ("context switches", token.context_switches),
-            ("bytes written back", token.bytes_written_back),
-            ("bytes invalidated", token.bytes_invalidated),
-            ("ms of the device's own time", token.virtual_ms),
-        ];
-        let bos = token.bos_created.iter().map(|(kind, count)| (format!("buffer objects made: {kind}"), *count));
-        let calls = token.calls.iter().map(|(name, count)| (format!("kernel calls: {name}"), *count));
-        for (name, number) in
-            numbers.map(|(name, number)| (name.to_owned(), number)).into_iter().chain(bos).chain(calls)
-        {
-            table.add_row([name, format!("{number:.2}")]);
+        table.add_row(["doorbells, at least", &format!("{:.2}", self.least_doorbells)]);
+        for (name, number) in &self.token {
+            table.add_row([name, &format!("{number:.2}")]);
         }
-        println!("{table}");
-        let mut table = output::table(&[
-            "a dispatch",
-            "#host ns",
-            "#fastest",
-            "#kernel calls",
-            "#contexts per doorbell",
-            "#device us",
-        ]);
-        for way in &self.dispatch {
-            table.add_row([
-                way.way.to_owned(),
-                format!("{:.0}", way.ns),
-                format!("{:.0}", way.fastest_ns),
-                format!("{:.2}", way.calls),
-                format!("{:.2}", way.contexts_per_doorbell),
-                format!("{:.1}", way.virtual_us),
-            ]);
-        }
-        println!("{table}");
+        report.line(table);
+        report.rows(
+            "dispatch",
+            &self.dispatch,
+            &[
+                ("a dispatch", |way| way.way.to_owned()),
+                ("#host ns", |way| format!("{:.0}", way.ns)),
+                ("#fastest", |way| format!("{:.0}", way.fastest_ns)),
+                ("#kernel calls", |way| format!("{:.2}", way.calls)),
+                ("#contexts per doorbell", |way| format!("{:.2}", way.contexts_per_doorbell)),
+                ("#device us", |way| format!("{:.1}", way.virtual_us)),
+            ],
+        )?;
         let mut table = output::table(&["a decoded token", "#doorbells", "#contexts", "#kernel calls", "#device ms"]);
-        let row = |name: &str, numbers: [f64; 4]| {
-            std::iter::once(name.to_owned()).chain(numbers.map(|number| format!("{number:.1}"))).collect::<Vec<_>>()
+        let mut row = |name: &str, numbers: [f64; 4]| {
+            table.add_row([name.to_owned()].into_iter().chain(numbers.map(|number| format!("{number:.1}"))));
         };
-        let calls: f64 = token.calls.values().sum();
-        table.add_row(row("HAL", [token.doorbells, token.contexts_created, calls, token.virtual_ms]));
+        row("HAL", [DOORBELLS, CONTEXTS, CALLS, DEVICE_MS].map(count));
         if let Some(each) = self.dispatch.iter().find(|way| way.chain == 1) {
             // The model cannot be run this way: after 255 contexts ROCR 7.2.4 takes wrong PDIs. So it is what its dispatches
             // cost above.
-            let times = token.commands;
-            let numbers =
-                [times, each.contexts_per_doorbell * times, each.calls * times, each.virtual_us * times / 1000.0];
-            table.add_row(row("its dispatches with a doorbell each, at the cost above", numbers));
+            let costs = [1.0, each.contexts_per_doorbell, each.calls, each.virtual_us / 1000.0];
+            row("its dispatches with a doorbell each, at the cost above", costs.map(|cost| cost * count(COMMANDS)));
         }
-        println!("{table}");
+        report.line(table);
         if let Some(ratio) = self.hal_to_plain {
-            println!(
+            report.line(format!(
                 "host time of a dispatch through the HAL: {ratio:.2} times that of the runtime's functions, chains of 32 on both \
                  sides on kernel {KERNEL_OF_ROCR}, the simulated kernel device's share included"
-            );
+            ));
         }
+        report.field("kernel", self)
     }
 }
 
 /// Decodes so many tokens, whatever the model says of the end.
-fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<Decoded> {
-    let file = StatsFile::new()?;
-    generate(session, model, threads, tokens, Some(&file.path()))?;
-    let kernel = session.kernel_report()?.context("the session has a simulated kernel device")?;
-    Ok(Decoded { kernel, counters: Stats::read(&file.path())?.used()?.counters })
+fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<DeviceRun> {
+    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
+    request.on_device(session, |command| {
+        command.arg("--ignore-eos");
+    })
 }
 
 /// A run, as the kernel saw it and as the driver counted it.
-#[derive(Clone)]
 struct Decoded {
     kernel: KernelReport,
     counters: Counters,
 }
 
-/// Chains the simulated device without ROCR takes for the same run.
-fn least_chains(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<f64> {
-    let file = StatsFile::new()?;
-    generate(&session.on_mock(), model, threads, tokens, Some(&file.path()))?;
-    Ok(Stats::read(&file.path())?.used()?.counters.chains as f64)
-}
-
-fn generate(session: &Session, model: &Path, threads: usize, tokens: usize, stats: Option<&Path>) -> Result<()> {
-    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
-    let mut command = session.on_device("llama-completion", stats)?;
-    command.arg("--ignore-eos");
-    generation::require_success(&request.run(command, |_| ())?)
-}
-
-impl TokenCosts {
-    /// What `longer` did more than `shorter`, for each of `tokens`.
-    fn between(shorter: &Decoded, longer: &Decoded, tokens: usize, least_doorbells: f64) -> Self {
-        let counted = |count: fn(&Counters) -> u64| {
-            (count(&longer.counters) as f64 - count(&shorter.counters) as f64) / tokens as f64
-        };
-        let (bytes_written_back, bytes_invalidated) = (counted(|c| c.bytes_flushed), counted(|c| c.bytes_invalidated));
-        let (shorter, longer) = (&shorter.kernel, &longer.kernel);
-        let each = |shorter: u64, longer: u64| (longer as f64 - shorter as f64) / tokens as f64;
-        let calls = longer.calls.iter().map(|(name, calls)| {
-            let before = shorter.calls.get(name).map_or(0, |calls| calls.count);
-            (name.clone(), each(before, calls.count))
-        });
-        let bos = longer.bos_created.iter().map(|(kind, count)| {
-            (kind.clone(), each(shorter.bos_created.get(kind).copied().unwrap_or_default(), *count))
-        });
-        Self {
-            calls: calls.filter(|(_, count)| *count != 0.0).collect(),
-            doorbells: each(shorter.doorbells, longer.doorbells),
-            least_doorbells,
-            commands: each(shorter.commands, longer.commands),
-            contexts_created: each(shorter.contexts_created, longer.contexts_created),
-            context_switches: each(shorter.context_switches, longer.context_switches),
-            bytes_written_back,
-            bytes_invalidated,
-            bos_created: bos.collect(),
-            virtual_ms: each(shorter.virtual_ns, longer.virtual_ns) / 1e6,
-        }
+impl Decoded {
+    fn counts(&self) -> BTreeMap<String, f64> {
+        let counts = COUNTS.iter().map(|(name, count)| ((*name).to_owned(), count(self)));
+        let calls = self.kernel.calls.iter().map(|(name, calls)| (format!("{CALLS}: {name}"), calls.count as f64));
+        let bos =
+            self.kernel.bos_created.iter().map(|(kind, count)| (format!("buffer objects made: {kind}"), *count as f64));
+        let all = [(CALLS.to_owned(), self.kernel.total_calls() as f64)];
+        counts.chain(calls).chain(bos).chain(all).collect()
     }
 }
 
@@ -277,18 +218,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_two_runs_share_cancels_out() {
+    fn every_count_of_a_run_has_a_name() {
         let kernel: KernelReport = serde_json::from_str(&crate::simulation::tests::sample(0)).unwrap();
-        let shorter = Decoded { kernel, counters: Counters::default() };
-        let mut longer = shorter.clone();
-        longer.kernel.doorbells += 8;
-        longer.kernel.virtual_ns += 12_000_000;
-        longer.kernel.calls.get_mut("EXEC_CMD").unwrap().count += 8;
-        longer.counters.bytes_flushed = 4096;
-        let costs = TokenCosts::between(&shorter, &longer, 4, 2.0);
-        assert_eq!((costs.doorbells, costs.contexts_created, costs.virtual_ms), (2.0, 0.0, 3.0));
-        assert_eq!(costs.calls, BTreeMap::from([("EXEC_CMD".to_owned(), 2.0)]));
-        assert_eq!((costs.bytes_written_back, costs.bytes_invalidated), (1024.0, 0.0));
-        assert_eq!(costs.bos_created["CMD"], 0.0);
+        let counters = Counters { bytes_flushed: 4096, ..Counters::default() };
+        let counts = Decoded { kernel, counters }.counts();
+        assert_eq!((counts[DOORBELLS], counts[CONTEXTS], counts[DEVICE_MS]), (3.0, 1.0, 7.0));
+        assert_eq!((counts["kernel calls: EXEC_CMD"], counts["buffer objects made: CMD"]), (3.0, 3.0));
+        assert_eq!((counts[CALLS], counts["bytes written back"]), (7.0, 4096.0));
     }
 }

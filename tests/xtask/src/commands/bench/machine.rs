@@ -5,7 +5,6 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use std::fs;
 
-/// The machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Its CPU's name, as `/proc/cpuinfo` has it.
@@ -18,17 +17,13 @@ pub struct Machine {
     pub memory: u64,
 }
 
-/// The programs measured with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Programs {
-    /// Debian's version of llama.cpp.
     pub llama_cpp: String,
-    /// Debian's version of ggml.
     pub ggml: String,
 }
 
 impl Machine {
-    /// This one.
     pub fn read() -> Result<Self> {
         let read = |path: &str| fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -51,7 +46,6 @@ impl Machine {
         Self { processor, vectors, cores, memory: kilobytes.unwrap_or(0) * 1024 }
     }
 
-    /// In a line.
     pub fn describe(&self) -> String {
         let Self { processor, vectors, cores, memory } = self;
         format!("{processor}, {cores} cores, {vectors}, {:.0} GiB of memory", *memory as f64 / (1_u64 << 30) as f64)
@@ -59,13 +53,11 @@ impl Machine {
 }
 
 impl Programs {
-    /// Those of the testbed.
     pub fn of(stamp: &Stamp) -> Self {
         let version = |name: &str| stamp.packages.get(name).cloned().unwrap_or_else(|| "unknown".to_owned());
         Self { llama_cpp: version("llama.cpp-tools"), ggml: version("libggml0") }
     }
 
-    /// In a line.
     pub fn describe(&self) -> String {
         format!("Debian's llama.cpp {}, ggml {}", self.llama_cpp, self.ggml)
     }

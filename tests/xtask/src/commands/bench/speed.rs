@@ -3,10 +3,10 @@
 //! The sides take turns with every repetition (CPU backend, ours, CPU backend, ours), each time in a process of its own, so that
 //! whatever else the machine does meets both. The ratio is that of the means.
 
-use crate::generation::{self, StatsFile};
-use crate::process;
+use crate::generation;
+use crate::process::{self, Finished};
 use crate::session::Session;
-use crate::stats::{DeviceStats, Stats};
+use crate::stats::DeviceStats;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -15,7 +15,6 @@ use std::time::Duration;
 
 /// Tokens of the prompt.
 pub const PREFILL: u64 = 128;
-/// Tokens decoded.
 pub const DECODE: u64 = 32;
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -32,23 +31,20 @@ struct Measurement {
 pub struct Comparison {
     /// Whether attention was one operation.
     pub flash_attention: bool,
-    /// The prompt.
-    pub prefill: Pair,
-    /// Tokens one by one.
-    pub decode: Pair,
-    /// The most resident memory of a process, of all repetitions.
-    pub peak_resident: Memory,
+    /// Tokens per second of the prompt.
+    pub prefill: Pair<Speed>,
+    /// Tokens per second, one by one.
+    pub decode: Pair<Speed>,
+    /// The most resident memory of a process of all repetitions in bytes, pages of mapped files (the weights) counted on both
+    /// sides.
+    pub peak_resident: Pair<u64>,
 }
 
 /// One measurement on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Pair {
-    /// How many tokens.
-    pub tokens: u64,
-    /// The CPU backend.
-    pub cpu: Speed,
-    /// Ours.
-    pub device: Speed,
+pub struct Pair<T> {
+    pub cpu: T,
+    pub device: T,
     /// Ours by the CPU backend's.
     pub ratio: f64,
 }
@@ -56,39 +52,23 @@ pub struct Pair {
 /// Mean and standard deviation over the repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Speed {
-    /// Mean.
     pub tokens_per_second: f64,
     /// Of a sample; 0 with one repetition.
     pub deviation: f64,
 }
 
-/// Resident memory of both sides in bytes, pages of mapped files (the weights) counted on both.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Memory {
-    /// The CPU backend.
-    pub cpu: u64,
-    /// Ours.
-    pub device: u64,
-    /// Ours by the CPU backend's.
-    pub ratio: f64,
-}
-
-/// One process.
 struct Sample {
     prefill: f64,
     decode: f64,
     peak_resident: u64,
 }
 
-/// What a comparison found.
 pub struct Found {
-    /// Both sides.
     pub comparison: Comparison,
     /// Our device's counts in the last repetition.
     pub device: DeviceStats,
 }
 
-/// Compares.
 pub fn compare(
     session: &Session,
     model: &Path,
@@ -97,13 +77,20 @@ pub fn compare(
     flash_attention: bool,
 ) -> Result<Found> {
     let (mut cpu, mut ours, mut last) = (Vec::new(), Vec::new(), None);
-    let sample = |command| sample(command, model, threads, flash_attention);
+    let prepare = |command: &mut Command| {
+        command.arg("-m").arg(model).args(["-r", "1", "-o", "json", "-fa", if flash_attention { "1" } else { "0" }]);
+        command.args(["-p", &PREFILL.to_string(), "-n", &DECODE.to_string()]);
+        generation::set_threads(command, Some(threads));
+    };
     for _ in 0..repetitions {
-        cpu.push(sample(session.on_cpu("llama-bench")?).context("on the CPU backend")?);
-        let file = StatsFile::new()?;
-        ours.push(sample(session.on_device("llama-bench", Some(&file.path()))?).context("on our device")?);
-        last = Some(Stats::read(&file.path())?.used()?.clone());
-        session.kernel_report()?;
+        let mut command = session.on_cpu("llama-bench")?;
+        prepare(&mut command);
+        let finished = process::run(&mut command, LIMIT)?;
+        generation::require_success(&finished).context("on the CPU backend")?;
+        cpu.push(Sample::of(&finished)?);
+        let run = session.run("llama-bench", LIMIT, prepare).context("on our device")?;
+        ours.push(Sample::of(&run.finished)?);
+        last = Some(run.device()?.clone());
     }
     let device = last.context("there was no repetition; pass --repetitions 1 or more")?;
     Ok(Found { comparison: Comparison::of(flash_attention, &cpu, &ours), device })
@@ -111,18 +98,17 @@ pub fn compare(
 
 impl Comparison {
     fn of(flash_attention: bool, cpu: &[Sample], device: &[Sample]) -> Self {
-        let pair = |tokens, value: fn(&Sample) -> f64| {
+        let pair = |value: fn(&Sample) -> f64| {
             let [cpu, device] = [cpu, device].map(|samples| Speed::of(&samples.iter().map(value).collect::<Vec<_>>()));
-            Pair { tokens, cpu, device, ratio: device.tokens_per_second / cpu.tokens_per_second }
+            Pair { cpu, device, ratio: device.tokens_per_second / cpu.tokens_per_second }
         };
         let peak = |samples: &[Sample]| samples.iter().map(|sample| sample.peak_resident).max().unwrap_or(0);
-        let (cpu_peak, device_peak) = (peak(cpu), peak(device));
-        let ratio = device_peak as f64 / cpu_peak as f64;
+        let [cpu_peak, device_peak] = [cpu, device].map(peak);
         Self {
             flash_attention,
-            prefill: pair(PREFILL, |sample| sample.prefill),
-            decode: pair(DECODE, |sample| sample.decode),
-            peak_resident: Memory { cpu: cpu_peak, device: device_peak, ratio },
+            prefill: pair(|sample| sample.prefill),
+            decode: pair(|sample| sample.decode),
+            peak_resident: Pair { cpu: cpu_peak, device: device_peak, ratio: device_peak as f64 / cpu_peak as f64 },
         }
     }
 }
@@ -136,14 +122,11 @@ impl Speed {
     }
 }
 
-fn sample(mut command: Command, model: &Path, threads: usize, flash_attention: bool) -> Result<Sample> {
-    command.arg("-m").arg(model).args(["-r", "1", "-o", "json", "-fa", if flash_attention { "1" } else { "0" }]);
-    command.args(["-p", &PREFILL.to_string(), "-n", &DECODE.to_string()]);
-    generation::set_threads(&mut command, Some(threads));
-    let finished = process::run(&mut command, LIMIT)?;
-    generation::require_success(&finished)?;
-    let (prefill, decode) = parse(&finished.stdout)?;
-    Ok(Sample { prefill, decode, peak_resident: finished.peak_resident })
+impl Sample {
+    fn of(finished: &Finished) -> Result<Self> {
+        let (prefill, decode) = parse(&finished.stdout)?;
+        Ok(Self { prefill, decode, peak_resident: finished.peak_resident })
+    }
 }
 
 fn parse(text: &str) -> Result<(f64, f64)> {

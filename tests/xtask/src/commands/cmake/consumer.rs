@@ -16,7 +16,6 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The project, configured.
 pub struct Consumer {
     build: PathBuf,
 }
@@ -26,12 +25,8 @@ impl Consumer {
     pub fn of_package(setup: &Setup, installation: &Installation) -> Result<Self> {
         let build = setup.work.path().join("with-package");
         let wants = format!("-DCONSUMER_WANTS={}", env!("CARGO_PKG_VERSION"));
-        let mut command = configure(setup, &build)?;
-        run_cmake({
-            command.arg(argument("-DCMAKE_PREFIX_PATH=", &installation.prefix)).arg(wants);
-            command
-        })
-        .context("find_package(ggml-hsa) fails")?;
+        let prefix = argument("-DCMAKE_PREFIX_PATH=", &installation.prefix);
+        run_cmake(configure(setup, &build)?.arg(prefix).arg(wants)).context("find_package(ggml-hsa) fails")?;
         let said = fs::read_to_string(build.join("package.txt")).context("the project wrote no package.txt")?;
         check_variables(&said, installation)?;
         Ok(Self { build })
@@ -40,15 +35,15 @@ impl Consumer {
     /// It has the sources as a part of itself.
     pub fn of_sources(setup: &Setup) -> Result<Self> {
         let build = setup.work.path().join("with-sources");
-        let mut command = configure(setup, &build)?;
-        command.arg(argument("-DCONSUMER_SOURCES=", &sources())).args(setup.cargo_settings());
-        run_cmake(command).context("add_subdirectory fails")?;
+        let sources = argument("-DCONSUMER_SOURCES=", &sources());
+        run_cmake(configure(setup, &build)?.arg(sources).args(setup.cargo_settings()))
+            .context("add_subdirectory fails")?;
         Ok(Self { build })
     }
 
     /// Its programs are built, open the library and are linked with it.
     pub fn check(&self, setup: &Setup) -> Result<String> {
-        run_cmake(setup.build(&self.build)).context("the project does not build")?;
+        run_cmake(&mut setup.build(&self.build)).context("the project does not build")?;
         let mut open = Command::new(self.build.join("open"));
         process::clear_settings(&mut open);
         let opened = run_helper(&mut open, LIMIT).context("a program that opens the library fails")?;
@@ -68,7 +63,7 @@ impl Consumer {
 pub fn wrong_version(setup: &Setup, installation: &Installation) -> Result<String> {
     let mut command = configure(setup, &setup.work.path().join("wrong-version"))?;
     command.arg(argument("-DCMAKE_PREFIX_PATH=", &installation.prefix)).arg("-DCONSUMER_WANTS=99.0");
-    match run_cmake(command) {
+    match run_cmake(&mut command) {
         Ok(_) => bail!("find_package(ggml-hsa 99.0) took version {}", env!("CARGO_PKG_VERSION")),
         Err(error) => {
             let text = error.to_string();

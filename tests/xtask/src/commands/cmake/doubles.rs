@@ -22,7 +22,6 @@ const DEFAULTS: [&str; 4] = [
     "GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT",
     "GGML_HSA_EMBED_KERNELS",
 ];
-/// Files cargo makes.
 const MADE: [&str; 4] = ["libggml_hsa.so", "ggml-hsa-gen-kernels", "ggml-hsa-jit-worker", "ggml-hsa"];
 
 /// A folder with doubles of cargo and rustc.
@@ -48,8 +47,8 @@ impl Doubles {
         }
         let log = quoted(&dir.to_string_lossy());
         let record = format!("env > {log}/environment; printf '%s\\n' \"$@\" > {log}/arguments");
-        script(&dir.join("cargo"), &version("cargo", "99.0.0"), &record)?;
-        script(&dir.join("rustc"), &version("rustc", "99.0.0"), "exit 9")?;
+        script(&dir.join("cargo"), "cargo 99.0.0", &record)?;
+        script(&dir.join("rustc"), "rustc 99.0.0", "exit 9")?;
         Ok(Self { dir })
     }
 
@@ -70,7 +69,7 @@ impl Doubles {
             command.env(name, "of-the-caller");
         }
         command.env("CARGO_BUILD_TARGET", "of-the-caller");
-        run_cmake(command)?;
+        run_cmake(&mut command)?;
         let read = |name: &str| -> Result<Vec<String>> {
             let text = fs::read_to_string(self.dir.join(name)).context("cargo was not started")?;
             Ok(text.lines().map(str::to_owned).collect())
@@ -112,10 +111,7 @@ pub fn options_reach_cargo(setup: &Setup) -> Result<String> {
     let mut configure = doubles.configure(setup);
     configure.args(["-DGGML_HSA_JIT_COMPILE=OFF", "-DGGML_HSA_CPU_FALLBACK=OFF", "-DGGML_HSA_JIT_STDOUT_REDIRECT=ON"]);
     configure.args(["-DGGML_HSA_OFFLINE=ON", "-DCMAKE_BUILD_TYPE=Debug", "-DGGML_HSA_BACKEND_DIR=lib/ggml/backends0"]);
-    run_cmake({
-        configure.arg(argument("-DGGML_HSA_EMBED_KERNELS=", &kernels));
-        configure
-    })?;
+    run_cmake(configure.arg(argument("-DGGML_HSA_EMBED_KERNELS=", &kernels)))?;
     let call = doubles.build(setup)?;
     call.has_defaults(&[
         ("GGML_HSA_DEFAULT_JIT", "off"),
@@ -125,11 +121,7 @@ pub fn options_reach_cargo(setup: &Setup) -> Result<String> {
     ])?;
     call.has_words(&["--offline"])?;
     call.has_words(&["--profile", "dev"])?;
-    let mut install = setup.cmake(&["--install"]);
-    run_cmake({
-        install.arg(doubles.dir.join("build"));
-        install
-    })?;
+    run_cmake(setup.cmake(&["--install"]).arg(doubles.dir.join("build")))?;
     let library = doubles.dir.join("prefix/lib/ggml/backends0/libggml-hsa.so");
     let text = fs::read_to_string(&library).with_context(|| format!("{} is missing", library.display()))?;
     if text != "debug libggml_hsa.so\n" {
@@ -141,7 +133,7 @@ pub fn options_reach_cargo(setup: &Setup) -> Result<String> {
 /// Without options, cargo gets the one variable whose default CMake states, and none that the caller has set.
 pub fn defaults_reach_cargo(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "defaults")?;
-    run_cmake(doubles.configure(setup))?;
+    run_cmake(&mut doubles.configure(setup))?;
     let call = doubles.build(setup)?;
     call.has_defaults(&[("GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT", "off")])?;
     let target = doubles.dir.join("target");
@@ -156,17 +148,9 @@ pub fn defaults_reach_cargo(setup: &Setup) -> Result<String> {
 /// `GGML_HSA=OFF` needs no cargo and installs nothing.
 pub fn off_installs_nothing(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "off")?;
-    let mut configure = doubles.configure(setup);
-    let said = run_cmake({
-        configure.args(["-DGGML_HSA=OFF", "-DGGML_HSA_CARGO=/nonexistent/cargo"]);
-        configure
-    })?;
-    run_cmake(setup.build(&doubles.dir.join("build")))?;
-    let mut install = setup.cmake(&["--install"]);
-    run_cmake({
-        install.arg(doubles.dir.join("build"));
-        install
-    })?;
+    let said = run_cmake(doubles.configure(setup).args(["-DGGML_HSA=OFF", "-DGGML_HSA_CARGO=/nonexistent/cargo"]))?;
+    run_cmake(&mut setup.build(&doubles.dir.join("build")))?;
+    run_cmake(setup.cmake(&["--install"]).arg(doubles.dir.join("build")))?;
     if doubles.dir.join("prefix").exists() || doubles.dir.join("arguments").exists() {
         bail!("something was built or installed");
     }
@@ -184,31 +168,32 @@ pub fn missing_cargo(setup: &Setup) -> Result<String> {
     configure.args(["-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-G", "Unix Makefiles", "-DCMAKE_MAKE_PROGRAM=make"]);
     configure.env("PATH", "/nonexistent").env("HOME", &doubles.dir).env_remove("CARGO_HOME");
     configure.env_remove("CARGO");
-    refused(configure, &["there is no cargo in PATH", "rustup.rs", "-DGGML_HSA_CARGO=PATH", "-DGGML_HSA=OFF"])
+    refused(&mut configure, &["there is no cargo in PATH", "rustup.rs", "-DGGML_HSA_CARGO=PATH", "-DGGML_HSA=OFF"])
 }
 
 /// rustc is too old: which version it is, which is needed, what to do.
 pub fn old_rustc(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "old-rustc")?;
     let rustc = doubles.dir.join("rustc");
-    script(&rustc, &version("rustc", "1.63.0"), "exit 9")?;
-    let needed = env!("CARGO_PKG_RUST_VERSION");
-    let needed = format!("{needed} or newer is needed");
-    refused(doubles.configure(setup), &["1.63.0", &needed, &rustc.to_string_lossy(), "rustup.rs"])
+    script(&rustc, "rustc 1.63.0", "exit 9")?;
+    let needed = concat!(env!("CARGO_PKG_RUST_VERSION"), " or newer is needed");
+    refused(&mut doubles.configure(setup), &["1.63.0", needed, &rustc.to_string_lossy(), "rustup.rs"])
 }
 
 /// A folder of kernels that is not there.
 pub fn missing_kernels(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "no-kernels")?;
     let mut configure = doubles.configure(setup);
-    configure.arg("-DGGML_HSA_EMBED_KERNELS=/nonexistent/kernels");
-    refused(configure, &["GGML_HSA_EMBED_KERNELS names /nonexistent/kernels", "ggml-hsa-gen-kernels", "--embed"])
+    refused(
+        configure.arg("-DGGML_HSA_EMBED_KERNELS=/nonexistent/kernels"),
+        &["GGML_HSA_EMBED_KERNELS names /nonexistent/kernels", "ggml-hsa-gen-kernels", "--embed"],
+    )
 }
 
 /// Configuring must fail with a message that has all these words.
-fn refused(mut command: Command, words: &[&str]) -> Result<String> {
-    process::clear_settings(&mut command);
-    let finished = process::run(&mut command, LIMIT)?;
+fn refused(command: &mut Command, words: &[&str]) -> Result<String> {
+    process::clear_settings(command);
+    let finished = process::run(command, LIMIT)?;
     if finished.success() {
         bail!("CMake configured; it should have said {words:?}");
     }
@@ -226,13 +211,10 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn version(program: &str, version: &str) -> String {
-    format!("{program} {version} (double)")
-}
-
 /// A program that answers `--version` and else does `otherwise`.
 fn script(path: &Path, version: &str, otherwise: &str) -> Result<()> {
-    let text = format!("#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; exit 0; fi\n{otherwise}\n");
+    let text =
+        format!("#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version} (double)'; exit 0; fi\n{otherwise}\n");
     fs::write(path, text)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
     Ok(())

@@ -31,7 +31,6 @@ const EXAMPLES: &str = "jit-iron/examples/kernels";
 const FOLDERS: [&str; 4] = ["bin", "include", "lib", "share/ggml-hsa"];
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// An installed tree.
 pub struct Installation {
     /// Its prefix, to which it was moved after it was installed.
     pub prefix: PathBuf,
@@ -48,11 +47,9 @@ impl Installation {
         let mut configure = setup.configure(&sources(), &build);
         configure.arg(argument("-DCMAKE_INSTALL_PREFIX=", &first)).arg("-DCMAKE_INSTALL_LIBDIR=lib");
         configure.args(setup.cargo_settings());
-        run_cmake(configure).context("cannot configure")?;
-        run_cmake(setup.build(&build)).context("cannot build")?;
-        let mut install = setup.cmake(&["--install"]);
-        install.arg(&build);
-        run_cmake(install).context("cannot install")?;
+        run_cmake(&mut configure).context("cannot configure")?;
+        run_cmake(&mut setup.build(&build)).context("cannot build")?;
+        run_cmake(setup.cmake(&["--install"]).arg(&build)).context("cannot install")?;
         fs::rename(&first, prefix).with_context(|| format!("cannot move the tree to {}", prefix.display()))?;
         let seen = format!("moved to {}", prefix.display());
         Ok((Self { prefix: prefix.to_path_buf(), build }, seen))
@@ -64,12 +61,10 @@ impl Installation {
         Self { prefix: prefix.into(), build: PathBuf::new() }
     }
 
-    /// The library.
     pub fn library(&self) -> PathBuf {
         self.prefix.join("lib/libggml-hsa.so")
     }
 
-    /// One of the programs.
     pub fn program(&self, name: &str) -> PathBuf {
         self.prefix.join("bin").join(name)
     }
@@ -139,7 +134,7 @@ impl Installation {
         let library = self.build.join("lib/libggml-hsa.so");
         let written = || fs::metadata(&library)?.modified().with_context(|| format!("{}", library.display()));
         let before = written()?;
-        run_cmake(setup.build(&self.build))?;
+        run_cmake(&mut setup.build(&self.build))?;
         if written()? != before {
             bail!("{} was written again though nothing had changed", library.display());
         }

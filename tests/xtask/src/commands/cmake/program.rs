@@ -2,11 +2,10 @@
 
 use super::Setup;
 use super::installation::Installation;
-use crate::generation::{Request, StatsFile};
+use crate::generation::Request;
 use crate::process::run_helper;
 use crate::session::{DEVICE_NAME, Session};
 use crate::simulation::quoted;
-use crate::stats::Stats;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -43,13 +42,11 @@ pub fn generates(setup: &Setup, installation: &Installation) -> Result<String> {
     let detour = Detour::new(setup, installation, WORKER)?;
     let model = session.model(None)?;
     let request = Request { model, prompt: "The three states of matter are".to_owned(), tokens: 6, threads: None };
-    let file = StatsFile::new()?;
-    let mut command = session.on_device("llama-completion", Some(&file.path()))?;
-    command.env("GGML_HSA_KERNEL_CACHE_DIR", setup.work.path().join("kernel-cache"));
-    command.env("PATH", NOWHERE).env_remove("GGML_HSA_KERNEL_DIR").env_remove("GGML_HSA_JIT_WORKER");
-    let text = request.text(command)?;
-    let stats = Stats::read(&file.path())?;
-    let array = stats.used()?.array();
+    let run = request.on_device(&session, |command| {
+        command.env("GGML_HSA_KERNEL_CACHE_DIR", setup.work.path().join("kernel-cache"));
+        command.env("PATH", NOWHERE).env_remove("GGML_HSA_KERNEL_DIR").env_remove("GGML_HSA_JIT_WORKER");
+    })?;
+    let (text, array) = (request.text_in(&run.finished)?, run.device()?.array());
     if array == 0 {
         bail!("llama.cpp generated {text:?}, and no operation ran on the array");
     }

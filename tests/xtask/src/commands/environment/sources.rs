@@ -1,6 +1,6 @@
 //! What the sources and the pages say of environment variables, for the tests of the table.
 
-use super::declarations::{self, Declaration};
+use super::{Declaration, all};
 use crate::workspace;
 use regex::Regex;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ fn is_home(file: &Path) -> bool {
 
 /// The names of all variables.
 fn declared() -> BTreeSet<String> {
-    declarations::all().unwrap().into_iter().map(|declaration| declaration.name).collect()
+    all().unwrap().into_iter().map(|declaration| declaration.name).collect()
 }
 
 fn sources(folder: &str) -> impl Iterator<Item = (PathBuf, String)> {
@@ -84,7 +84,7 @@ fn whoever_is_said_to_read_a_variable_names_it() {
         READERS.map(|(package, folder)| (package, sources(folder).map(|(_, text)| text).collect())).into();
     // Of others' programs there are no sources here; what a build is given need not be named in Rust.
     let foreign = ["Of others, not read by us", "While building"];
-    let all = declarations::all().unwrap();
+    let all = all().unwrap();
     let ours = all.iter().filter(|declaration| !foreign.contains(&declaration.group.as_str()));
     for Declaration { name: variable, read_by, .. } in ours.filter(|declaration| declaration.replaced_by.is_none()) {
         let word = Regex::new(&format!(r"\b{variable}\b")).unwrap();

@@ -32,7 +32,6 @@ struct Boot {
     logs: PathBuf,
 }
 
-/// Runs the command.
 pub fn run(args: &BootArgs, options: &Options) -> Result<ExitCode> {
     let host = Host::ensure(options, args.machine.device_server.as_deref())?;
     let machines = args.machine.machines();

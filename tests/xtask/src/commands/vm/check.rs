@@ -4,11 +4,8 @@
 //! figure; whatever is not as it should be is a problem, and the parts after it go on.
 
 mod faults;
-mod model;
 mod power;
-mod rocr;
-mod suites;
-mod xrt;
+mod programs;
 
 use super::options::MachineArgs;
 use crate::build;
@@ -93,7 +90,6 @@ struct Checks {
     problems: Vec<String>,
 }
 
-/// Runs the command.
 pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
     let started = Instant::now();
     let wanted = |part: Part| args.part.is_empty() || args.part.contains(&part);

@@ -43,7 +43,6 @@ pub struct RunArgs {
     line: Vec<OsString>,
 }
 
-/// Runs the command.
 pub fn run(args: &RunArgs, options: &Options) -> Result<ExitCode> {
     let machine = args.machine.one()?;
     let (program, arguments) = args.line.split_first().context("clap asks for a program")?;
@@ -101,14 +100,12 @@ struct Report<'a> {
     times: Times,
     exit_code: u8,
     end: String,
-    /// Of the program.
     seconds: f64,
     stdout: &'a str,
     stderr: &'a str,
     logs: &'a Path,
 }
 
-/// Output as it arrives.
 fn show(stream: Stream, bytes: &[u8]) {
     // Nobody may be reading it any more, and then the program goes on.
     let _ = match stream {
@@ -169,14 +166,7 @@ mod tests {
 
     #[test]
     fn a_program_s_end_becomes_ours() {
-        let finished = |status: i32, timed_out| Finished {
-            status: std::process::ExitStatus::from_raw(status),
-            stdout: String::new(),
-            stderr: String::new(),
-            elapsed: Duration::ZERO,
-            timed_out,
-            peak_resident: 0,
-        };
+        let finished = |status, timed_out| Finished { timed_out, ..crate::process::tests::ended(status, "", "") };
         assert_eq!(exit_code(&finished(3 << 8, false)), 3);
         assert_eq!(exit_code(&finished(11, false)), 139);
         assert_eq!(exit_code(&finished(9, true)), TIME_LIMIT);

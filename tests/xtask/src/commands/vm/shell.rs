@@ -23,7 +23,6 @@ pub struct ShellArgs {
     timeout: Option<u64>,
 }
 
-/// Runs the command.
 pub fn run(args: &ShellArgs, options: &Options) -> Result<ExitCode> {
     let machine = Machine { terminal: true, ..args.machine.one()? };
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {

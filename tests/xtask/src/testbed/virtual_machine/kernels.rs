@@ -2,7 +2,7 @@
 
 use super::modules::{self, About, WANTED};
 use super::qemu;
-use crate::apt::{self, PrivateApt};
+use crate::apt::{PrivateApt, numbers};
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -14,13 +14,11 @@ use std::time::Duration;
 
 /// The kernels, oldest first.
 pub const KERNELS: [&str; 2] = ["7.2", "7.3"];
-/// Folder of the kernels, with a folder for each.
 pub const FOLDER: &str = "kernels";
 /// A kernel's image in its folder.
 pub const IMAGE: &str = "vmlinuz";
 /// Folder of a kernel's modules.
 pub const MODULES: &str = "modules";
-/// A kernel's configuration.
 const CONFIGURATION: &str = "config";
 /// What the packages of one kernel begin with: the image, its modules, and what is common to both.
 const PACKAGES: [&str; 3] = ["linux-binary-", "linux-modules-", "linux-base-"];
@@ -32,7 +30,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A kernel that was downloaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
-    /// What it calls itself.
     pub release: String,
     /// Debian's version of its packages.
     pub version: String,
@@ -74,13 +71,9 @@ pub fn make(apt: &PrivateApt, work: &Path, made: &Path) -> Result<(BTreeMap<Stri
 fn make_one(apt: &PrivateApt, release: &str, work: &Path, made: &Path, series: &str) -> Result<(Kernel, u64)> {
     let (root, mut bytes) = (work.join("root"), 0);
     let first = format!("{}{release}{ENDING}", PACKAGES[0]);
-    let version = apt.versions(&first)?.into_iter().next().with_context(|| format!("no source has {first}"))?;
-    fs::create_dir_all(&root)?;
+    let version = apt.versions(&first, None)?.into_iter().next().with_context(|| format!("no source has {first}"))?;
     for prefix in PACKAGES {
-        let package = format!("{prefix}{release}{ENDING}={version}");
-        let file = apt.download_alone(&package, &work.join(prefix))?;
-        apt::unpack(&file, &root).with_context(|| format!("cannot unpack {package}"))?;
-        bytes += fs::metadata(&file)?.len();
+        bytes += apt.unpack_alone(&format!("{prefix}{release}{ENDING}={version}"), &root)?.bytes;
     }
     let source = root.join("usr/lib/modules").join(format!("{release}{ENDING}"));
     let place = made.join(FOLDER).join(series);
@@ -134,7 +127,6 @@ impl Kernel {
     }
 }
 
-/// Copies a module, uncompressed.
 fn uncompress(file: &Path, target: &Path, busybox: &Path) -> Result<()> {
     let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let program = match extension {
@@ -162,11 +154,6 @@ fn newest(names: &[String], series: &str) -> Option<String> {
         (same && !FLAVOURS.iter().any(|flavour| release.ends_with(flavour))).then_some(release)
     });
     releases.max_by_key(|release| numbers(release)).map(str::to_owned)
-}
-
-/// The numbers in a release such as `7.2.13+deb14`.
-fn numbers(release: &str) -> Vec<u64> {
-    release.split(|character: char| !character.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ pub const WANTED: [&str; 6] = ["virtio_pci", "virtio_console", "9pnet_virtio", "
 /// What a module says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
-    /// The modules it needs.
     pub needs: Vec<String>,
     /// The firmware it may ask for, below `/lib/firmware`.
     pub firmware: Vec<String>,

@@ -14,9 +14,9 @@ const PACKAGES: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 pub const ASSUMED: [&str; 3] = ["systemd", "systemd-standalone-sysusers", "ipxe-qemu"];
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The static busybox.
 pub const BUSYBOX: &str = "busybox";
-/// QEMU.
+/// Folder of QEMU with its libraries and firmware.
+pub const FOLDER: &str = "qemu";
 pub const PROGRAM: &str = "qemu/qemu-system-x86_64";
 /// What QEMU is linked to.
 pub const LIBRARIES: &str = "qemu/lib";
@@ -41,12 +41,10 @@ const FIRMWARE_FILES: [&str; 3] = [
 pub fn make(apt: &PrivateApt, root: &Path, made: &Path) -> Result<(BTreeMap<String, String>, u64)> {
     let mut packages = BTreeMap::new();
     let mut bytes = 0;
-    fs::create_dir_all(root)?;
     for file in apt.download(&PACKAGES)? {
-        let (name, version) = apt::identity(&file)?;
-        apt::unpack(&file, root).with_context(|| format!("cannot unpack {name} {version}"))?;
-        packages.insert(name, version);
-        bytes += fs::metadata(&file)?.len();
+        let package = apt::unpack(&file, root)?;
+        packages.insert(package.name, package.version);
+        bytes += package.bytes;
     }
     let (libraries, firmware) = (made.join(LIBRARIES), made.join(FIRMWARE));
     fs::create_dir_all(&libraries)?;

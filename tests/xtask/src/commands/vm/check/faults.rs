@@ -11,11 +11,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// A machine with a fault, and what has to come of it.
 struct Fault {
     what: &'static str,
-    /// For the device server.
     options: &'static [&'static str],
     /// What the error says; `None` when the load has to go well.
     error: Option<&'static str>,
-    /// What the kernel says.
     kernel: Option<&'static str>,
     /// Whether the next program works.
     recovers: bool,

@@ -1,8 +1,10 @@
-//! Which versions of AMD's HSA runtime (ROCR) the testbed gets: the newest that serves AI Engines, with its headers, and
-//! one of the generation before, which a driver has to recognise and refuse.
+//! Which of AMD's software the testbed gets: of the HSA runtime (ROCR) the newest version that serves AI Engines, with its headers,
+//! and one of the generation before, which a driver has to recognise and refuse; and its other software for NPUs: XRT with its driver
+//! for amdxdna and its Python module, and the tools for its file formats. None of the latter shares code with this project or with
+//! ROCR, so it can judge both.
 
-use crate::apt::{self, PrivateApt};
-use anyhow::{Context, Result, bail};
+use crate::apt::{PrivateApt, numbers};
+use anyhow::{Result, bail};
 use std::path::Path;
 
 /// The runtime's file, by the name of its binary interface.
@@ -10,9 +12,9 @@ pub const FILE: &str = "libhsa-runtime64.so.1";
 const LIBRARY: &str = "libhsa-runtime64-1";
 const DEVELOPMENT: &str = "libhsa-runtime-dev";
 /// ROCR 7.2 is the first whose packages run dispatches on an AI Engine.
-const FIRST_GOOD: (u32, u32) = (7, 2);
+const FIRST_GOOD: [u32; 2] = [7, 2];
 /// From ROCR 7.0 on the interface for AI Engines differs.
-const FIRST_NEW: (u32, u32) = (7, 0);
+const FIRST_NEW: [u32; 2] = [7, 0];
 
 /// The versions to install, as Debian writes them.
 pub struct Choice {
@@ -25,21 +27,19 @@ pub struct Choice {
 impl Choice {
     /// Chooses among what the sources have.
     pub fn among(apt: &PrivateApt) -> Result<Self> {
-        Self::of(&apt.versions(LIBRARY)?)
+        Self::of(&apt.versions(LIBRARY, None)?)
     }
 
     fn of(versions: &[String]) -> Result<Self> {
-        let find = |good: &dyn Fn((u32, u32)) -> bool| {
-            versions.iter().find(|version| release(version).is_some_and(good)).cloned()
-        };
-        let Some(new) = find(&|release| release >= FIRST_GOOD) else {
+        let find = |good: fn(&[u32]) -> bool| versions.iter().find(|version| good(&numbers(version))).cloned();
+        let Some(new) = find(|numbers| *numbers >= FIRST_GOOD[..]) else {
             let found = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
             bail!(
                 "the testbed needs {LIBRARY} 7.2 or newer, and Debian's suites sid and experimental have: {found}; pass a \
                  mirror that has it with `cargo xtask testbed --mirror URI`"
             )
         };
-        Ok(Self { new, old: find(&|release| release < FIRST_NEW) })
+        Ok(Self { new, old: find(|numbers| *numbers < FIRST_NEW[..] && !numbers.is_empty()) })
     }
 
     /// What to install together with everything it depends on.
@@ -49,19 +49,26 @@ impl Choice {
 
     /// Puts the older runtime into `folder`, without what it depends on: that is in the testbed's root for the newer one.
     /// The folder stays empty if there is none.
-    pub fn unpack_old(&self, apt: &PrivateApt, work: &Path, folder: &Path) -> Result<()> {
+    pub fn unpack_old(&self, apt: &PrivateApt, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder)?;
         let Some(version) = &self.old else { return Ok(()) };
-        let file = apt.download_alone(&format!("{LIBRARY}={version}"), work)?;
-        apt::unpack(&file, folder).with_context(|| format!("cannot unpack {LIBRARY} {version}"))
+        apt.unpack_alone(&format!("{LIBRARY}={version}"), folder).map(drop)
     }
 }
 
-/// Major and minor number of a Debian version such as `7.2.4+dfsg-1~exp1`.
-fn release(version: &str) -> Option<(u32, u32)> {
-    let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
-    let mut numbers = upstream.split(|character: char| !character.is_ascii_digit()).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+/// XRT's driver for amdxdna.
+pub const DRIVER: &str = "libxrt-npu2";
+/// What is installed. `libxrt-utils` has xrt-smi and xclbinutil, `libxrt-utils-npu` has aiebu-asm and aiebu-dump.
+const XRT: [&str; 6] = [DRIVER, "libxrt2", "libxrt-utils", "libxrt-utils-npu", "xilinx-bootgen", "python3-minimal"];
+/// XRT's Python module, unpacked without what it depends on.
+pub const PYTHON_MODULE: &str = "python3-xrt";
+/// What depends on all of Python gets python3-minimal: the rest is 6 MB more, of which our programs need nothing.
+pub const ASSUMED: [&str; 1] = ["python3"];
+
+/// The packages to install; none where Debian has no driver for this architecture.
+pub fn xrt_packages(apt: &PrivateApt) -> Result<Vec<&'static str>> {
+    let absent = apt.versions(DRIVER, None)?.is_empty();
+    Ok(if absent { Vec::new() } else { XRT.to_vec() })
 }
 
 #[cfg(test)]
@@ -85,12 +92,5 @@ mod tests {
         assert!(error.contains("7.2 or newer") && error.contains("7.1.0-1, 6.4.3-5"), "{error}");
         assert_eq!(choose(&["7.2.4-1"]).unwrap().old, None, "a runtime to refuse is no condition");
         assert!(choose(&[]).err().unwrap().to_string().contains("have: none"));
-    }
-
-    #[test]
-    fn releases_are_read_from_debian_s_versions() {
-        assert_eq!(release("7.2.4+dfsg-1~exp1"), Some((7, 2)));
-        assert_eq!(release("1:6.4.3-5"), Some((6, 4)));
-        assert_eq!(release("unknown"), None);
     }
 }
