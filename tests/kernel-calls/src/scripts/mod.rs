@@ -23,9 +23,11 @@ use crate::setup::{Mapped, Setup};
 /// A list of calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Script {
+    /// Its name.
     pub name: &'static str,
     /// What it looks at.
     pub about: &'static str,
+    /// Makes the calls.
     calls: Calls,
     /// Whether a kernel that is known breaks at it.
     pub breaks: bool,
@@ -42,6 +44,7 @@ enum Calls {
 }
 
 impl Script {
+    /// Makes the calls.
     pub fn run(&self, p: &mut Probe) {
         match self.calls {
             Calls::Plain(calls) => calls(p),
@@ -78,6 +81,7 @@ const fn breaking(name: &'static str, about: &'static str, calls: fn(&mut Probe)
     Script { breaks: true, ..script(name, about, calls) }
 }
 
+/// All scripts.
 pub fn all() -> impl Iterator<Item = &'static Script> {
     let files = [files::SCRIPTS, bos::SCRIPTS, user_memory::SCRIPTS, mappings::SCRIPTS, heap::SCRIPTS];
     let contexts = [contexts::SCRIPTS, commands::SCRIPTS, chains::SCRIPTS];
