@@ -186,24 +186,24 @@ fn find(queue: *const hsa_queue_t) -> Option<Arc<Queue>> {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hsa_queue_load_read_index_scacquire(queue: *const hsa_queue_t) -> u64 {
-    find(queue).map_or(0, |queue| queue.read_index().load(Ordering::Acquire))
+    find(queue).map_or(0, |queue| queue.read.load(Ordering::Acquire))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hsa_queue_load_write_index_relaxed(queue: *const hsa_queue_t) -> u64 {
-    find(queue).map_or(0, |queue| queue.write_index().load(Ordering::Acquire))
+    find(queue).map_or(0, |queue| queue.write.load(Ordering::Acquire))
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hsa_queue_store_write_index_screlease(queue: *const hsa_queue_t, value: u64) {
     if let Some(queue) = find(queue) {
-        queue.write_index().store(value, Ordering::Release);
+        queue.write.store(value, Ordering::Release);
     }
 }
 
 #[unsafe(no_mangle)]
 pub extern "C" fn hsa_queue_add_write_index_screlease(queue: *const hsa_queue_t, value: u64) -> u64 {
-    find(queue).map_or(0, |queue| queue.write_index().fetch_add(value, Ordering::AcqRel))
+    find(queue).map_or(0, |queue| queue.write.fetch_add(value, Ordering::AcqRel))
 }
 
 #[unsafe(no_mangle)]
@@ -242,7 +242,7 @@ pub extern "C" fn hsa_signal_store_screlease(signal: hsa_signal_t, value: hsa_si
     let Some(runtime) = process::runtime() else { return };
     let Some(signal) = runtime.signal(signal) else { return };
     signal.update(|_| value);
-    let queue = signal.doorbell_of().and_then(Weak::upgrade);
+    let queue = signal.doorbell_of.as_ref().and_then(Weak::upgrade);
     if let Some(queue) = queue
         && let Some(agent) = runtime.agents.get(queue.agent)
     {

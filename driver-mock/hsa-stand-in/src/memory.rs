@@ -29,21 +29,11 @@ pub enum Pool {
 /// One allocation. Memory goes back when the last reference goes.
 #[derive(Debug)]
 pub struct Allocation {
-    pool: Pool,
-    region: Region,
-    heap_address: Option<(Arc<Npu>, u64)>,
-}
-
-impl Allocation {
     /// The pool it is from.
-    pub fn pool(&self) -> Pool {
-        self.pool
-    }
-
+    pub pool: Pool,
     /// Its bytes: as many as were asked for.
-    pub fn region(&self) -> &Region {
-        &self.region
-    }
+    pub region: Region,
+    heap_address: Option<(Arc<Npu>, u64)>,
 }
 
 impl Drop for Allocation {
@@ -186,10 +176,10 @@ mod tests {
             let address = memory.allocate(pool, 100).unwrap();
             assert_eq!(address % 4096, 0);
             let range = memory.find(address + 10, 90).unwrap();
-            assert_eq!((range.offset, range.allocation.pool()), (10, pool));
+            assert_eq!((range.offset, range.allocation.pool), (10, pool));
             assert!(memory.find(address + 10, 91).is_none());
             let mut bytes = [1; 90];
-            range.allocation.region().span(10, 90).unwrap().read(&mut bytes);
+            range.allocation.region.span(10, 90).unwrap().read(&mut bytes);
             assert_eq!(bytes, [0; 90]);
             assert!(memory.free(address) && !memory.free(address));
             assert!(memory.find(address, 1).is_none());

@@ -67,7 +67,7 @@ type Packet = hsa_amd_aie_kernel_dispatch_packet_t;
 /// Processes what is pending on `queue`.
 pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
     let mut progress = queue.progress.lock();
-    let (first, last) = (queue.read_index().load(Ordering::Relaxed), queue.write_index().load(Ordering::Acquire));
+    let (first, last) = (queue.read.load(Ordering::Relaxed), queue.write.load(Ordering::Acquire));
     if progress.failed || last <= first {
         return;
     }
@@ -85,7 +85,7 @@ pub fn ring(runtime: &Runtime, agent: &Agent, queue: &Queue) {
     for index in first..last {
         queue.release(index);
     }
-    queue.advance(last);
+    queue.read.store(last, Ordering::Release);
     runtime.counts.packets.fetch_add(completed, Ordering::Relaxed);
     let Err((status, reason)) = ended else { return };
     runtime.log(&reason);
@@ -157,8 +157,8 @@ fn prepare(
     last: u64,
 ) -> Result<Vec<Command>, Refused> {
     let count = usize::try_from(last - first).unwrap_or(usize::MAX);
-    if last - first > queue.size() {
-        return Err(Refused::format(format!("{count} packets are pending in a ring of {}", queue.size())));
+    if last - first > u64::from(queue.public.size) {
+        return Err(Refused::format(format!("{count} packets are pending in a ring of {}", queue.public.size)));
     }
     if count > FIRMWARE_CHAIN {
         let reason = format!("{count} packets at one doorbell; firmware takes {FIRMWARE_CHAIN}");
@@ -227,7 +227,7 @@ fn check(agent: &Agent, progress: &mut Progress, packet: &Packet) -> Result<Comm
     if size == 0 || !size.is_multiple_of(4) {
         return Err(Refused::format(format!("{size} bytes of instructions are no whole number of words")));
     }
-    let instructions = agent.memory.find(address(instructions), size).filter(|r| r.allocation.pool() == Pool::Heap);
+    let instructions = agent.memory.find(address(instructions), size).filter(|r| r.allocation.pool == Pool::Heap);
     let instructions = instructions.ok_or_else(|| Refused::format("its instructions are not in the device heap"))?;
     let arguments = arguments(agent, packet.num_kernargs, packet.kernarg_address.addr())?;
     Ok(Command { signal: packet.completion_signal, pdi, instructions: bytes(&instructions, size), arguments })
@@ -247,7 +247,7 @@ fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<us
     if let Some(index) = progress.addresses.iter().position(|known| *known == address) {
         return Ok(index);
     }
-    let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool() == Pool::Heap && r.offset == 0);
+    let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool == Pool::Heap && r.offset == 0);
     let range = range.ok_or_else(|| Refused::format("its PDI is not the start of an allocation of the device heap"))?;
     let limit = agent.npu.limits().pdis_per_context;
     if progress.pdis.len() >= limit {
@@ -256,7 +256,7 @@ fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<us
             reason: format!("no compute unit for another PDI; a queue has {limit}"),
         });
     }
-    progress.pdis.push(LoadedPdi::new(bytes(&range, range.allocation.region().length())));
+    progress.pdis.push(LoadedPdi::new(bytes(&range, range.allocation.region.length())));
     progress.addresses.push(address);
     Ok(progress.pdis.len() - 1)
 }
@@ -271,7 +271,7 @@ fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, us
         return Ok(Vec::new());
     }
     let length = count * 2 * size_of::<u64>();
-    let buffer = agent.memory.find(address, length).filter(|r| r.allocation.pool() == Pool::Kernarg);
+    let buffer = agent.memory.find(address, length).filter(|r| r.allocation.pool == Pool::Kernarg);
     let buffer = buffer.ok_or_else(|| Refused::format("its kernarg buffer is not in the kernarg pool"))?;
     let words: Vec<usize> = bytes(&buffer, length)
         .chunks_exact(size_of::<u64>())
@@ -280,7 +280,7 @@ fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, us
         .collect();
     let (addresses, sizes) = words.split_at(count);
     let find = |(index, (address, size)): (usize, (&usize, &usize))| {
-        let range = agent.memory.find(*address, *size).filter(|r| r.allocation.pool() == Pool::Data);
+        let range = agent.memory.find(*address, *size).filter(|r| r.allocation.pool == Pool::Data);
         let missing =
             || Refused::format(format!("argument {index} ({size} bytes at {address:#x}) is not in data memory"));
         range.map(|range| (range, *size)).ok_or_else(missing)

@@ -6,7 +6,7 @@ use aie_driver_mock::npu::array::LoadedPdi;
 use hsa_sys::*;
 use parking_lot::Mutex;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 /// Bytes of a packet.
 pub const PACKET_BYTES: usize = size_of::<hsa_amd_aie_kernel_dispatch_packet_t>();
@@ -30,10 +30,13 @@ pub struct Progress {
 /// A queue. The program sees the structure inside, so a queue does not move.
 #[derive(Debug)]
 pub struct Queue {
-    public: hsa_queue_t,
+    /// What the program sees of it.
+    pub public: hsa_queue_t,
     ring: Region,
-    read: AtomicU64,
-    write: AtomicU64,
+    /// The index behind the last packet that was processed.
+    pub read: AtomicU64,
+    /// The index of the next packet to write.
+    pub write: AtomicU64,
     callback: Option<ErrorCallback>,
     callback_data: *mut c_void,
     /// Which of the agents it belongs to.
@@ -86,29 +89,9 @@ impl Queue {
         (&raw const self.public).cast_mut()
     }
 
-    /// Its doorbell.
-    pub fn doorbell(&self) -> hsa_signal_t {
-        self.public.doorbell_signal
-    }
-
-    /// Packets the ring holds.
-    pub fn size(&self) -> u64 {
-        u64::from(self.public.size)
-    }
-
-    /// The index behind the last packet that was processed.
-    pub fn read_index(&self) -> &AtomicU64 {
-        &self.read
-    }
-
-    /// The index of the next packet to write.
-    pub fn write_index(&self) -> &AtomicU64 {
-        &self.write
-    }
-
     fn slot(&self, index: u64) -> usize {
         // The size fits a usize, since the ring does, and so does the remainder.
-        (index % self.size()) as usize * PACKET_BYTES
+        (index % u64::from(self.public.size)) as usize * PACKET_BYTES
     }
 
     /// A copy of the packet at `index`.
@@ -127,11 +110,6 @@ impl Queue {
         if let Some(span) = self.ring.span(self.slot(index), header.len()) {
             span.write(&header);
         }
-    }
-
-    /// Lets the read index pass `index`.
-    pub fn advance(&self, index: u64) {
-        self.read.store(index, Ordering::Release);
     }
 
     /// Tells the program of an error. No lock is held.

@@ -137,7 +137,7 @@ impl Runtime {
     /// Destroys a signal; `false` when the program has none by this handle.
     pub fn destroy_signal(&self, signal: hsa_signal_t) -> bool {
         let mut signals = self.signals.lock();
-        let destructible = signals.get(&signal.handle).is_some_and(|signal| signal.doorbell_of().is_none());
+        let destructible = signals.get(&signal.handle).is_some_and(|signal| signal.doorbell_of.is_none());
         destructible && signals.remove(&signal.handle).is_some()
     }
 
@@ -187,7 +187,7 @@ impl Runtime {
     /// Destroys a queue and its context; `false` when there is none.
     pub fn destroy_queue(&self, handle: *const hsa_queue_t) -> bool {
         let Some(queue) = self.queues.lock().remove(&handle.addr()) else { return false };
-        self.signals.lock().remove(&queue.doorbell().handle);
+        self.signals.lock().remove(&queue.public.doorbell_signal.handle);
         self.inactivate(&queue);
         true
     }
@@ -204,7 +204,7 @@ impl Runtime {
 
     /// Counts, and what exists now, `users` uses of the runtime among it.
     pub fn report(&self, users: usize) -> Value {
-        let signals = self.signals.lock().values().filter(|signal| signal.doorbell_of().is_none()).count();
+        let signals = self.signals.lock().values().filter(|signal| signal.doorbell_of.is_none()).count();
         json!({
             "doorbells": self.counts.doorbells,
             "packets": self.counts.packets,

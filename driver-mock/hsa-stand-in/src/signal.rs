@@ -12,7 +12,7 @@ pub struct Signal {
     value: Mutex<hsa_signal_value_t>,
     changed: Condvar,
     /// The queue whose doorbell this is.
-    doorbell_of: Option<Weak<Queue>>,
+    pub doorbell_of: Option<Weak<Queue>>,
 }
 
 impl Signal {
@@ -24,11 +24,6 @@ impl Signal {
     /// The doorbell of `queue`.
     pub fn doorbell(queue: Weak<Queue>) -> Self {
         Self { doorbell_of: Some(queue), ..Self::new(0) }
-    }
-
-    /// The queue whose doorbell this is.
-    pub fn doorbell_of(&self) -> Option<&Weak<Queue>> {
-        self.doorbell_of.as_ref()
     }
 
     /// The value now.
