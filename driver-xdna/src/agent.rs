@@ -3,7 +3,7 @@
 //! Everything above this trait (pools, contexts, queues, the HAL objects) is the same for every runtime. Below it are the
 //! packet interfaces that ROCR has had. The trait is small and blocking on purpose: ROCR's own doorbell is synchronous.
 //!
-//! The driver above never calls [`Agent::submit`], [`Agent::create_context`] and [`Agent::destroy_context`] from two threads
+//! The driver above never calls [`Agent::start`], [`Agent::create_context`] and [`Agent::destroy_context`] from two threads
 //! at a time; the memory functions may be called from any thread at any time.
 
 use aie_device_memory::Span;
@@ -19,6 +19,9 @@ use thiserror::Error;
 
 /// How long the end of the process waits for a call that is under way.
 pub(crate) const AT_EXIT_LIMIT: Duration = Duration::from_secs(2);
+
+/// PDIs that the mask of a command can name.
+const COMPUTE_UNITS: usize = 32;
 
 /// How a runtime takes its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,20 +152,27 @@ impl Chain {
         self.arguments.clear();
     }
 
+    /// Whether a command can be written for each packet, in one chain of at most `limit`.
+    pub(crate) fn check(&self, limit: usize) -> Result<(), AgentError> {
+        let count = self.packets.len();
+        if count == 0 || count > limit {
+            return Err(AgentError::failed(format!(
+                "a chain of {count} dispatches; at least 1 and at most {limit} are possible"
+            )));
+        }
+        match self.packets.iter().find(|packet| packet.pdi_index >= COMPUTE_UNITS) {
+            Some(Packet { pdi_index, .. }) => {
+                Err(AgentError::failed(format!("PDI number {pdi_index} of a context; {COMPUTE_UNITS} are possible")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The arguments of one packet.
     pub fn arguments_of(&self, packet: &Packet) -> &[Argument] {
         let (start, count) = packet.arguments;
         &self.arguments[start..start + count]
     }
-}
-
-/// A chain that was started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
-    /// The context it runs in.
-    pub context: ContextId,
-    /// Its number among the chains of the agent.
-    pub number: u64,
 }
 
 /// Why the runtime or the kernel driver below did not do what was asked.
@@ -196,6 +206,13 @@ pub enum AgentError {
     /// The runtime does not offer this.
     #[error("{0}")]
     Unsupported(String),
+}
+
+impl AgentError {
+    /// A failure of no command in particular.
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self::Failed { command: None, reason: reason.into() }
+    }
 }
 
 /// What every agent remembers of itself: who it is, whether it is lost, and how many contexts were created. Thread-safe.
@@ -272,33 +289,25 @@ pub trait Agent: Send + Sync + Debug {
     fn create_context(&self, pdis: &[PdiRef]) -> Result<ContextId, AgentError>;
     /// Destroys a context. Problems are logged.
     fn destroy_context(&self, context: ContextId);
-    /// Runs `chain` in `context` with one doorbell; returns when it has ended. Caches are maintained by the runtime for every
-    /// argument, before and after.
-    ///
-    /// # Errors
-    /// [`AgentError::Timeout`] and [`AgentError::Failed`] (commands before the named one have run, those behind it have
-    /// not), [`AgentError::OutOfMemory`], [`AgentError::Lost`].
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError>;
     /// How many chains of one context can be under way. With 1 a chain has ended when [`Agent::start`] returns.
     fn chains_ahead(&self) -> usize {
         1
     }
-    /// Starts `chain` in `context`. Chains of one context run in the order in which they were started. Every ticket has to be
-    /// handed to [`Agent::finish`], in that order.
+    /// Starts `chain` in `context` with one doorbell; returns its number. Chains of one context run in the order in which they were
+    /// started. Every number has to be handed to [`Agent::finish`], in that order.
     ///
     /// # Errors
-    /// As [`Agent::submit`]; the chain was not started then, except where it has ended when this returns.
-    fn start(&self, context: ContextId, chain: &Chain) -> Result<Ticket, AgentError> {
-        self.submit(context, chain)?;
-        Ok(Ticket { context, number: 0 })
-    }
-    /// Waits until a chain has ended. May be called by several threads.
+    /// [`AgentError::Timeout`] and [`AgentError::Failed`] (commands before the named one have run, those behind it have
+    /// not), [`AgentError::OutOfMemory`], [`AgentError::Lost`]; the chain was not started then, except where it has ended when
+    /// this returns.
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError>;
+    /// Waits until the chain with this number has ended. May be called by several threads.
     ///
     /// # Errors
-    /// As [`Agent::submit`]. The context is to be destroyed then, before memory that the chain uses is given to anybody: the
+    /// As [`Agent::start`]. The context is to be destroyed then, before memory that the chain uses is given to anybody: the
     /// device may still be running.
-    fn finish(&self, ticket: Ticket) -> Result<(), AgentError> {
-        let _ = ticket;
+    fn finish(&self, context: ContextId, number: u64) -> Result<(), AgentError> {
+        let _ = (context, number);
         Ok(())
     }
     /// How the driver above maintains cache lines of data memory; `None` where the runtime does so itself, for every argument around

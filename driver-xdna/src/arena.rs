@@ -4,19 +4,20 @@
 //! process. So all data buffers are mapped inside one stretch of addresses that is reserved beforehand, and a last buffer at
 //! its end stays there: every other one has it above. What is not in use is reserved without access and without memory.
 
+use crate::accel::node::Mapping;
 use parking_lot::Mutex;
 use range_alloc::RangeAllocator;
 use std::io;
 use std::ops::Range;
+use std::ptr::NonNull;
 
 /// Granule of the arena in bytes.
 const PAGE: usize = 4096;
 
 /// A stretch of reserved addresses. Given back when dropped; nothing in it may be in use then.
 #[derive(Debug)]
-pub struct Arena {
-    base: usize,
-    bytes: usize,
+pub(crate) struct Arena {
+    reserved: Mapping,
     pages: Mutex<RangeAllocator<usize>>,
 }
 
@@ -25,66 +26,61 @@ impl Arena {
     ///
     /// # Errors
     /// The system's, when even `least` is refused.
-    pub fn reserve(bytes: usize, least: usize) -> io::Result<Self> {
+    pub(crate) fn reserve(bytes: usize, least: usize) -> io::Result<Self> {
         let mut bytes = bytes.max(least).next_multiple_of(PAGE);
         loop {
-            match map(None, bytes) {
-                Ok(base) => return Ok(Self { base, bytes, pages: Mutex::new(RangeAllocator::new(0..bytes / PAGE)) }),
+            match Mapping::reserve(bytes) {
+                Ok(reserved) => return Ok(Self { reserved, pages: Mutex::new(RangeAllocator::new(0..bytes / PAGE)) }),
                 Err(cause) if bytes / 2 < least => return Err(cause),
                 Err(_) => bytes = (bytes / 2).next_multiple_of(PAGE),
             }
         }
     }
 
+    /// The addresses of pages.
+    fn addresses(&self, pages: Range<usize>) -> Range<usize> {
+        let base = self.reserved.number() as usize;
+        base + pages.start * PAGE..base + pages.end * PAGE
+    }
+
     /// Addresses for `bytes` bytes.
-    pub fn take(&self, bytes: usize) -> Option<Range<usize>> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Range<usize>> {
         let pages = self.pages.lock().allocate_range(bytes.div_ceil(PAGE).max(1)).ok()?;
-        Some(self.base + pages.start * PAGE..self.base + pages.end * PAGE)
+        Some(self.addresses(pages))
     }
 
     /// The last page, for the last buffer. Once.
-    pub fn take_last(&self) -> Option<Range<usize>> {
+    pub(crate) fn take_last(&self) -> Option<Range<usize>> {
         let mut pages = self.pages.lock();
-        let last = self.bytes / PAGE - 1;
+        let last = self.reserved.length() / PAGE - 1;
         // The allocator hands out the lowest range, so everything below is taken and given back.
         let below = (last > 0).then(|| pages.allocate_range(last)).transpose().ok()?;
         let taken = pages.allocate_range(1).ok();
         if let Some(below) = below {
             pages.free_range(below);
         }
-        taken.map(|range| self.base + range.start * PAGE..self.base + range.end * PAGE)
+        taken.map(|pages| self.addresses(pages))
     }
 
     /// Gives addresses back. What was mapped there is unmapped.
     ///
     /// # Safety
     /// The range is from [`Arena::take`], and nothing refers to memory in it any more.
-    pub unsafe fn give_back(&self, range: Range<usize>) {
-        if let Err(cause) = map(Some(range.start), range.len()) {
+    pub(crate) unsafe fn give_back(&self, range: Range<usize>) {
+        // SAFETY: as the caller promises.
+        match unsafe {
+            Mapping::reserve_at(NonNull::new(std::ptr::with_exposed_provenance_mut(range.start)), range.len())
+        } {
+            Ok(again) => {
+                // It is a part of what is reserved.
+                again.leak();
+                let base = self.reserved.number() as usize;
+                self.pages.lock().free_range((range.start - base) / PAGE..(range.end - base) / PAGE);
+            }
             // The addresses stay taken: what is there now is unknown.
-            tracing::warn!("addresses of a buffer could not be reserved again: {cause}");
-            return;
+            Err(cause) => tracing::warn!("addresses of a buffer could not be reserved again: {cause}"),
         }
-        let (start, end) = ((range.start - self.base) / PAGE, (range.end - self.base) / PAGE);
-        self.pages.lock().free_range(start..end);
     }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // SAFETY: the addresses were reserved by this object, and nothing in them is in use.
-        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(self.base), self.bytes) };
-    }
-}
-
-/// Reserves addresses without access: anywhere, or at `place`, over what is there.
-fn map(place: Option<usize>, bytes: usize) -> io::Result<usize> {
-    let fixed = if place.is_some() { libc::MAP_FIXED } else { 0 };
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
-    let address = std::ptr::with_exposed_provenance_mut(place.unwrap_or(0));
-    // SAFETY: without a place the kernel chooses free addresses; a place is inside an arena and no longer in use.
-    let address = unsafe { libc::mmap(address, bytes, libc::PROT_NONE, flags, -1, 0) };
-    if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(address.expose_provenance()) }
 }
 
 #[cfg(test)]
@@ -95,7 +91,7 @@ mod tests {
     fn the_last_page_lies_above_everything_else() {
         let arena = Arena::reserve(1 << 20, PAGE).unwrap();
         let last = arena.take_last().unwrap();
-        assert_eq!(last.end, arena.base + arena.bytes);
+        assert_eq!(last.end, arena.addresses(0..(1 << 20) / PAGE).end);
         let mut taken = Vec::new();
         while let Some(range) = arena.take(PAGE) {
             assert!(range.end <= last.start);
@@ -112,7 +108,7 @@ mod tests {
     #[test]
     fn more_than_there_is_becomes_less() {
         let arena = Arena::reserve(usize::MAX / 4, 1 << 20).unwrap();
-        assert!(arena.bytes >= 1 << 20);
+        assert!(arena.reserved.length() >= 1 << 20);
         assert!(Arena::reserve(usize::MAX / 4, usize::MAX / 4).is_err());
     }
 }

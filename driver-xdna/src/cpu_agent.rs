@@ -259,7 +259,7 @@ impl CpuAgent {
 
     fn refuse(&self, what: String) -> AgentError {
         self.refused.lock().push(what.clone());
-        AgentError::Failed { command: None, reason: what }
+        AgentError::failed(what)
     }
 
     /// Guards a call that only one thread at a time may make.
@@ -424,7 +424,7 @@ impl Agent for CpuAgent {
         }
     }
 
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError> {
         let _occupied = self.occupy("submit");
         let (steps, fault) = {
             let mut state = self.state.lock();
@@ -443,7 +443,7 @@ impl Agent for CpuAgent {
             }
         }
         self.state.lock().in_flight.clear();
-        fault.map_or(Ok(()), |fault| Err(fault.error))
+        fault.map_or(Ok(0), |fault| Err(fault.error))
     }
 }
 

@@ -108,13 +108,13 @@ fn kfd_obstacles(machine: &Machine) -> Vec<Obstacle> {
     let cpus = sysfs::kfd_cpu_nodes(&machine.sysfs);
     let mut obstacles = Vec::new();
     match node_obstacle(machine, &node) {
-        Some(Obstacle::NodeMissing { node }) if cpus.is_some() => obstacles.push(Obstacle::KfdNodeMissing { node }),
+        Some(Obstacle::NodeMissing(node)) if cpus.is_some() => obstacles.push(Obstacle::KfdNodeMissing(node)),
         // Without a node, the missing topology is no second cause.
-        Some(Obstacle::NodeMissing { node }) => return vec![Obstacle::KfdAbsent { node }],
+        Some(Obstacle::NodeMissing(node)) => return vec![Obstacle::KfdAbsent(node)],
         other => obstacles.extend(other),
     }
     if cpus.unwrap_or(0) == 0 {
-        obstacles.push(Obstacle::KfdWithoutCpu { topology: sysfs::kfd_topology(&machine.sysfs) });
+        obstacles.push(Obstacle::KfdWithoutCpu(sysfs::kfd_topology(&machine.sysfs)));
     }
     obstacles
 }
@@ -124,7 +124,7 @@ fn node_obstacle(machine: &Machine, node: &Path) -> Option<Obstacle> {
     let error = machine.process.may_use(node).err()?;
     let unusable = |error: io::Error| Obstacle::NodeUnusable { node: node.to_owned(), reason: error.to_string() };
     Some(match error.kind() {
-        io::ErrorKind::NotFound => Obstacle::NodeMissing { node: node.to_owned() },
+        io::ErrorKind::NotFound => Obstacle::NodeMissing(node.to_owned()),
         io::ErrorKind::PermissionDenied => match machine.process.owner(node) {
             Ok(owner) => Obstacle::Forbidden { node: node.to_owned(), owner, who: machine.process.identity() },
             Err(_) => unusable(error),
@@ -135,11 +135,7 @@ fn node_obstacle(machine: &Machine, node: &Path) -> Option<Obstacle> {
 
 /// What is in common to an NPU with and without an accel node: name, generation, and obstacles from its ids.
 fn npu_of(pci: &PciDevice, arches: &ArchRegistry) -> FoundNpu {
-    let mut obstacles: Vec<Obstacle> = [pci.device.as_ref().err(), pci.revision.as_ref().err()]
-        .into_iter()
-        .flatten()
-        .map(|attribute| Obstacle::AttributeUnreadable { attribute: attribute.clone() })
-        .collect();
+    let mut obstacles: Vec<Obstacle> = unreadable(&pci.device).into_iter().chain(unreadable(&pci.revision)).collect();
     let mut arch = None;
     let mut name = "unknown NPU".to_owned();
     if let (&Ok(device), &Ok(revision)) = (&pci.device, &pci.revision) {
@@ -160,7 +156,7 @@ fn npu_of(pci: &PciDevice, arches: &ArchRegistry) -> FoundNpu {
 }
 
 fn unreadable<T>(value: &Result<T, Unreadable>) -> Option<Obstacle> {
-    value.as_ref().err().map(|attribute| Obstacle::AttributeUnreadable { attribute: attribute.clone() })
+    value.as_ref().err().map(|attribute| Obstacle::AttributeUnreadable(attribute.clone()))
 }
 
 /// An NPU with an accel node.
@@ -202,10 +198,10 @@ fn unserved(pci: &PciDevice, module: Option<&Module>, arches: &ArchRegistry) -> 
     let mut npu = npu_of(pci, arches);
     let address = pci.address.clone();
     match (pci.driver.as_deref(), module) {
-        (Some(AMDXDNA), _) => npu.obstacles.push(Obstacle::NoAccelNode { address }),
+        (Some(AMDXDNA), _) => npu.obstacles.push(Obstacle::NoAccelNode(address)),
         // Its own obstacle already.
         (Some(_), _) => {}
-        (None, None) => npu.obstacles.push(Obstacle::ModuleNotLoaded { address }),
+        (None, None) => npu.obstacles.push(Obstacle::ModuleNotLoaded(address)),
         (None, Some(module)) => npu.obstacles.push(Obstacle::NotProbed { address, module: module.version.clone() }),
     }
     npu
@@ -231,7 +227,7 @@ fn bar_all_but_the_first(npus: &mut [FoundNpu]) {
         !npu.obstacles.iter().any(|obstacle| {
             matches!(
                 obstacle,
-                Obstacle::NodeMissing { .. }
+                Obstacle::NodeMissing(_)
                     | Obstacle::Forbidden { .. }
                     | Obstacle::NodeUnusable { .. }
                     | Obstacle::BoundElsewhere { .. }

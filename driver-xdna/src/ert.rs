@@ -13,7 +13,7 @@ mod packet_queue;
 use crate::accel::bo::device_address_of;
 use crate::accel::completion::WaitMethod;
 use crate::accel::context::HardwareContext;
-use crate::accel::device::{AccelDevice, COMPUTE_UNITS};
+use crate::accel::device::AccelDevice;
 use crate::accel::node::CallError;
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method};
 use crate::agent::{
@@ -105,7 +105,7 @@ impl ErtAgent {
             return Err(unsupported(format!("queues have {} packets, expected {PACKETS}", discovered.queue_packets)));
         }
         let interposer = Interposer::install(session.api()).map_err(|cause| unsupported(cause.to_string()))?;
-        let data_bytes = usize::try_from(discovered.data_bytes).unwrap_or(usize::MAX / ARENA_FACTOR);
+        let data_bytes = usize::try_from(discovered.info.data_bytes).unwrap_or(usize::MAX / ARENA_FACTOR);
         let arena =
             Arena::reserve(data_bytes.saturating_mul(ARENA_FACTOR), data_bytes.min(1 << 30)).map_err(|cause| {
                 AgentError::OutOfMemory(format!("addresses for data buffers: {cause} (see `ulimit -v`)"))
@@ -143,7 +143,7 @@ impl ErtAgent {
             data: DataBuffers::default(),
             closed: false,
         };
-        let accel = AccelDevice { node, status: AgentStatus::new(session.describe(&discovered)), tiles: 0, limit };
+        let accel = AccelDevice { node, status: AgentStatus::new(discovered.info.clone()), tiles: 0, limit };
         let mut agent = Self { accel, discovered, interposer, arena, ring: Mutex::new(ring), session };
         // From here on an error gives back what there is.
         let tiles = agent.accel.node.core_tiles(columns);
@@ -336,21 +336,14 @@ impl Agent for ErtAgent {
         }
     }
 
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError> {
         self.accel.status.alive()?;
         let mut ring = self.lock()?;
         let ring = &mut *ring;
         let Some(context) = ring.contexts.get(&context).copied() else {
-            return Err(AgentError::Failed { command: None, reason: format!("context {} does not exist", context.0) });
+            return Err(AgentError::failed(format!("context {} does not exist", context.0)));
         };
-        if chain.packets.is_empty() || chain.packets.len() > PACKETS {
-            let reason = format!("a chain of {} packets; 1 to {PACKETS} are possible", chain.packets.len());
-            return Err(AgentError::Failed { command: None, reason });
-        }
-        if let Some(packet) = chain.packets.iter().find(|packet| packet.pdi_index >= COMPUTE_UNITS) {
-            let reason = format!("PDI number {} of a context; {COMPUTE_UNITS} are possible", packet.pdi_index);
-            return Err(AgentError::Failed { command: None, reason });
-        }
+        chain.check(PACKETS)?;
         let count = chain.packets.len();
         let reserved = ring.buffers.reserve(count);
         reserved.map_err(|cause| self.accel.memory_error(&cause, &format!("command buffers for {count} packets")))?;
@@ -365,7 +358,7 @@ impl Agent for ErtAgent {
         let context = Some((context, ring.wait_method));
         let outcome = self.interposer.ring(&mut ring.buffers, context, dispatches, self.accel.limit, bell);
         packets.rewind(api);
-        outcome.map_err(|cause| self.accel.chain_error(cause))
+        outcome.map(|()| 0).map_err(|cause| self.accel.chain_error(cause))
     }
 
     fn caches(&self) -> Option<&dyn Caches> {

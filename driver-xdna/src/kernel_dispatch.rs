@@ -114,7 +114,7 @@ impl KernelDispatchAgent {
             Err(error) => Some(error),
         });
         let agent = Self {
-            status: AgentStatus::new(session.describe(&discovered)),
+            status: AgentStatus::new(discovered.info.clone()),
             discovered,
             limit,
             packets_per_doorbell,
@@ -154,7 +154,7 @@ impl KernelDispatchAgent {
     ) -> Result<(), AgentError> {
         let State { contexts, kernargs, signals, doorbell, .. } = state;
         let Some(Context { queue, pdis, seen }) = contexts.get_mut(&context) else {
-            return Err(AgentError::Failed { command: None, reason: format!("there is no context {}", context.0) });
+            return Err(AgentError::failed(format!("there is no context {}", context.0)));
         };
         if let Some(at) = packets.iter().position(|packet| packet.pdi_index >= pdis.len()) {
             let (asked, held) = (packets[at].pdi_index, pdis.len());
@@ -319,7 +319,7 @@ impl Agent for KernelDispatchAgent {
                 if status == HSA_STATUS_ERROR_OUT_OF_RESOURCES || !state.contexts.is_empty() {
                     AgentError::ContextsExhausted(reason)
                 } else {
-                    AgentError::Failed { command: None, reason }
+                    AgentError::failed(reason)
                 }
             })?;
         let id = ContextId(state.next);
@@ -337,7 +337,7 @@ impl Agent for KernelDispatchAgent {
         }
     }
 
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError> {
         let mut state = self.lock()?;
         if let Some(at) = chain.packets.iter().position(|packet| packet.arguments.1 > ARGUMENTS) {
             let reason =
@@ -349,7 +349,7 @@ impl Agent for KernelDispatchAgent {
             self.send(&mut state, context, chain, packets, first)?;
             first += packets.len();
         }
-        Ok(())
+        Ok(0)
     }
 }
 

@@ -17,6 +17,7 @@ use range_alloc::RangeAllocator;
 use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Bytes of a slab of data memory.
@@ -79,7 +80,9 @@ impl Drop for Piece {
             Some(units) => {
                 self.slab.cuts.lock().free.free_range(units);
                 if let Some(pool) = self.pool.upgrade() {
-                    pool.trim(self.kind);
+                    // One of data is for the next small piece.
+                    let keep = self.kind == PieceKind::Data && !pool.closed.load(Ordering::Relaxed);
+                    pool.trim(self.kind, keep.into());
                 }
             }
             None => {
@@ -124,6 +127,7 @@ pub(crate) struct Pool {
     agent: Arc<dyn Agent>,
     heap_capacity: usize,
     state: Mutex<State>,
+    closed: AtomicBool,
 }
 
 impl Pool {
@@ -131,7 +135,7 @@ impl Pool {
     pub(crate) fn new(agent: Arc<dyn Agent>, contexts: usize) -> Arc<Self> {
         let kept = contexts.saturating_mul(CONTEXT_BYTES).saturating_add(RUNTIME_BYTES);
         let heap_capacity = agent.info().heap_bytes.saturating_sub(kept);
-        Arc::new(Self { agent, heap_capacity, state: Mutex::default() })
+        Arc::new(Self { agent, heap_capacity, state: Mutex::default(), closed: AtomicBool::new(false) })
     }
 
     /// Bytes of the device heap that can be handed out.
@@ -243,22 +247,15 @@ impl Pool {
         Ok(Block { region, device_address: base + offset as u64 })
     }
 
-    /// Gives empty slabs back, but one, for the next small piece.
-    fn trim(&self, kind: PieceKind) {
-        let empty = |slab: &Arc<Slab>| slab.cuts.lock().free.is_empty();
+    /// Gives empty slabs back; of those of data, all but `keep`.
+    fn trim(&self, kind: PieceKind, keep: usize) {
         let mut state = self.state.lock();
-        let slabs = state.slabs(kind);
-        let mut kept = kind == PieceKind::Instructions;
-        let mut gone = Vec::new();
-        if slabs.iter().filter(|slab| empty(slab)).count() > usize::from(!kept) {
-            slabs.retain(|slab| {
-                let stays = !empty(slab) || !std::mem::replace(&mut kept, true);
-                if !stays {
-                    gone.push(Arc::clone(slab));
-                }
-                stays
-            });
-        }
+        let mut empty = 0;
+        let is_surplus = |slab: &mut Arc<Slab>| {
+            empty += usize::from(slab.cuts.lock().free.is_empty());
+            slab.cuts.lock().free.is_empty() && empty > keep
+        };
+        let gone: Vec<Arc<Slab>> = state.slabs(kind).extract_if(.., is_surplus).collect();
         if kind == PieceKind::Instructions {
             state.heap_used -= gone.len() * INSTRUCTION_SLAB_BYTES;
         }
@@ -267,21 +264,11 @@ impl Pool {
         drop(gone);
     }
 
-    /// Gives all empty slabs back.
+    /// Gives all empty slabs back, now and from now on.
     pub(crate) fn close(&self) {
-        let mut gone = Vec::new();
-        let mut state = self.state.lock();
-        for kind in [PieceKind::Data, PieceKind::Instructions] {
-            state.slabs(kind).retain(|slab| {
-                let empty = slab.cuts.lock().free.is_empty();
-                if empty {
-                    gone.push(Arc::clone(slab));
-                }
-                !empty
-            });
-        }
-        drop(state);
-        drop(gone);
+        self.closed.store(true, Ordering::Relaxed);
+        self.trim(PieceKind::Data, 0);
+        self.trim(PieceKind::Instructions, 0);
     }
 
     fn refused(&self, params: &BufferParams, cause: AgentError) -> DeviceError {

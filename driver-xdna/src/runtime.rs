@@ -12,6 +12,7 @@ use crate::library::{self, LibraryError, Named};
 use crate::npu::Npu;
 use crate::session::Session;
 use crate::settings::AIE_HAL_TIME_LIMIT_MS;
+use aie_hal::environment::Reader;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
@@ -145,15 +146,10 @@ impl Drop for Runtime {
 
 /// How long a doorbell may take.
 pub(crate) fn time_limit() -> Duration {
-    let text = Environment::process().text(&AIE_HAL_TIME_LIMIT_MS).unwrap_or_default();
-    match text.trim().parse::<u64>() {
-        Ok(ms) if ms > 0 => Duration::from_millis(ms),
-        _ if text.trim().is_empty() => TIME_LIMIT,
-        _ => {
-            tracing::warn!("{AIE_HAL_TIME_LIMIT_MS}: `{text}` is not a number of milliseconds; {TIME_LIMIT:?} it is");
-            TIME_LIMIT
-        }
-    }
+    let mut reader = Reader::new(Environment::process());
+    let limit = reader.number(&AIE_HAL_TIME_LIMIT_MS, 1..=u64::MAX).map_or(TIME_LIMIT, Duration::from_millis);
+    reader.problems.iter().for_each(|problem| tracing::warn!("{problem}"));
+    limit
 }
 
 /// Finds and starts the library.
@@ -173,7 +169,7 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
         let session = Arc::clone(&session);
         agents.push(match session.interface() {
             PacketInterface::Ert => {
-                let columns = arches.get(&discovered.name).map(|arch| arch.array.columns);
+                let columns = arches.get(&discovered.info.name).map(|arch| arch.array.columns);
                 Arc::new(ErtAgent::open(session, discovered, columns, limit)?)
             }
             PacketInterface::KernelDispatch => Arc::new(KernelDispatchAgent::open(session, discovered, limit)?),

@@ -16,6 +16,7 @@ use crate::discovery::{FoundNpu, SCHEME};
 use crate::route::{ROUTES, Route};
 use crate::settings::AIE_HAL_VISIBLE_DEVICES;
 use crate::settings::NO_HELPER;
+use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceListing, DeviceUri, DriverError};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -56,13 +57,7 @@ impl FromStr for Bytes {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (digits, shift) = match text.as_bytes().last() {
-            Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-            Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-            Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
-            _ => (text, 0),
-        };
-        let bytes = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(1 << shift));
+        let bytes = parse_bytes(text).and_then(|bytes| usize::try_from(bytes).ok());
         bytes.filter(|bytes| *bytes >= 4096).map(Self).ok_or(())
     }
 }
@@ -298,7 +293,7 @@ mod tests {
             arch: None,
             node: None,
             firmware: None,
-            obstacles: if disabled { vec![Obstacle::NoAccelNode { address }] } else { vec![] },
+            obstacles: if disabled { vec![Obstacle::NoAccelNode(address)] } else { vec![] },
         }
     }
 

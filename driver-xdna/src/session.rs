@@ -21,20 +21,14 @@ pub struct Session {
 pub struct Discovered {
     /// The agent.
     pub agent: hsa_agent_t,
-    /// `aie2`, `aie2p`.
-    pub name: String,
+    /// Who it is.
+    pub info: AgentInfo,
     /// For kernel arguments.
     pub kernarg: hsa_amd_memory_pool_t,
     /// For PDIs and instructions.
     pub heap: hsa_amd_memory_pool_t,
     /// For tensors.
     pub data: hsa_amd_memory_pool_t,
-    /// Size of the data pool in bytes.
-    pub data_bytes: u64,
-    /// Allocation granule of the data pool in bytes.
-    pub data_granule: usize,
-    /// Size of the device heap in bytes.
-    pub heap_bytes: usize,
     /// Packets of a queue.
     pub queue_packets: u32,
 }
@@ -118,7 +112,7 @@ impl Session {
         match status {
             HSA_STATUS_SUCCESS | HSA_STATUS_INFO_BREAK => Ok(()),
             HSA_STATUS_ERROR_OUT_OF_RESOURCES => Err(AgentError::OutOfMemory(text())),
-            _ => Err(AgentError::Failed { command: None, reason: text() }),
+            _ => Err(AgentError::failed(text())),
         }
     }
 
@@ -146,19 +140,6 @@ impl Session {
         // SAFETY: as the caller promises.
         let status = unsafe { (self.api.hsa_amd_memory_pool_free)(address) };
         self.check("hsa_amd_memory_pool_free", status)
-    }
-
-    /// What an agent of this session says of itself to the driver above.
-    pub(crate) fn describe(&self, agent: &Discovered) -> AgentInfo {
-        AgentInfo {
-            name: agent.name.clone(),
-            library: self.library.clone(),
-            runtime: self.version.to_string(),
-            interface: Some(self.interface),
-            data_bytes: agent.data_bytes,
-            data_granule: agent.data_granule,
-            heap_bytes: agent.heap_bytes,
-        }
     }
 
     fn discover(&self, agent: hsa_agent_t) -> Result<Discovered, AgentError> {
@@ -196,8 +177,16 @@ impl Session {
         let (kernarg, ..) = kernarg.ok_or_else(|| missing("kernel argument"))?;
         let (heap, heap_bytes, _) = heap.ok_or_else(|| missing("device heap"))?;
         let (data, data_bytes, data_granule) = data.ok_or_else(|| missing("data"))?;
-        let data_bytes = data_bytes as u64;
-        Ok(Discovered { agent, name, kernarg, heap, data, data_bytes, data_granule, heap_bytes, queue_packets })
+        let info = AgentInfo {
+            name,
+            library: self.library.clone(),
+            runtime: self.version.to_string(),
+            interface: Some(self.interface),
+            data_bytes: data_bytes as u64,
+            data_granule,
+            heap_bytes,
+        };
+        Ok(Discovered { agent, info, kernarg, heap, data, queue_packets })
     }
 
     /// Reads an attribute of an agent into `value`, whose type is the attribute's.

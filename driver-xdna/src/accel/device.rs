@@ -9,9 +9,6 @@ use amdxdna_sys::{Request, amdxdna_drm_exec_cmd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// PDIs that the mask of a command can name.
-pub(crate) const COMPUTE_UNITS: usize = 32;
-
 /// An NPU behind an accel node. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct AccelDevice {
@@ -87,7 +84,7 @@ impl AccelDevice {
         match cause {
             cause if self.node.is_gone(cause) => self.status.lose(reason),
             cause if cause.is_no_memory() => AgentError::OutOfMemory(reason),
-            _ => AgentError::Failed { command: None, reason },
+            _ => AgentError::failed(reason),
         }
     }
 
@@ -112,7 +109,7 @@ impl AccelDevice {
                 AgentError::OutOfMemory(reason)
             }
             // Also EIO: kernel drivers that connect a context when it is first used say so there.
-            ChainError::Call(_) => AgentError::Failed { command: None, reason },
+            ChainError::Call(_) => AgentError::failed(reason),
         }
     }
 
@@ -126,10 +123,8 @@ impl AccelDevice {
         pdis: impl IntoIterator<Item = Option<u32>>,
         held: usize,
     ) -> Result<HardwareContext, AgentError> {
-        let pdis = pdis.into_iter().collect::<Option<Vec<u32>>>().ok_or_else(|| AgentError::Failed {
-            command: None,
-            reason: "a PDI that is not in the device heap of this NPU".into(),
-        })?;
+        let pdis: Option<Vec<u32>> = pdis.into_iter().collect();
+        let pdis = pdis.ok_or_else(|| AgentError::failed("a PDI that is not in the device heap of this NPU"))?;
         HardwareContext::create(&self.node, self.tiles, &pdis).map_err(|cause| {
             if is_exhausted(&cause) && !self.node.is_gone(&cause) {
                 return AgentError::ContextsExhausted(format!(

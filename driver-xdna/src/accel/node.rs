@@ -7,7 +7,7 @@ use amdxdna_sys::{
     amdxdna_drm_create_hwctx, amdxdna_drm_get_info, amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version,
 };
 use bytemuck::Pod;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -162,19 +162,36 @@ impl Node {
     /// # Errors
     /// The kernel's.
     pub(crate) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
-        let failed = |cause| CallError { call: "mmap", cause };
-        let offset =
-            libc::off_t::try_from(offset).map_err(|_| failed(io::Error::from_raw_os_error(libc::EOVERFLOW)))?;
-        let flags = libc::MAP_SHARED | if place.is_some() { libc::MAP_FIXED } else { 0 };
-        let wanted = place.map_or(std::ptr::null_mut(), |place| place.as_ptr().cast());
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW));
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: without a place the kernel chooses free addresses, and a place is the caller's to replace.
-        let found =
-            unsafe { libc::mmap(wanted, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, self.descriptor, offset) };
-        match NonNull::new(found.cast::<u8>()) {
-            Some(address) if found != libc::MAP_FAILED => Ok(Mapping { address, bytes }),
-            _ => Err(failed(io::Error::last_os_error())),
-        }
+        let mapped =
+            offset.and_then(|offset| unsafe { mmap(place, bytes, protection, flags, self.descriptor, offset) });
+        mapped.map(|address| Mapping { address, bytes }).map_err(|cause| CallError { call: "mmap", cause })
     }
+}
+
+/// Maps pages: anywhere, or at `place`, over what is there.
+///
+/// # Errors
+/// The system's.
+///
+/// # Safety
+/// Nobody uses what is mapped at `place`.
+unsafe fn mmap(
+    place: Option<NonNull<u8>>,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    descriptor: RawFd,
+    offset: libc::off_t,
+) -> io::Result<NonNull<u8>> {
+    let flags = flags | if place.is_some() { libc::MAP_FIXED } else { 0 };
+    let wanted = place.map_or(std::ptr::null_mut(), |place| place.as_ptr().cast());
+    // SAFETY: the kernel chooses free addresses, or the place is the caller's to replace.
+    let found = unsafe { libc::mmap(wanted, bytes, protection, flags, descriptor, offset) };
+    let address = NonNull::new(found.cast()).filter(|_| found != libc::MAP_FAILED);
+    address.ok_or_else(io::Error::last_os_error)
 }
 
 /// Pages of this process. Unmapped when dropped.
@@ -190,18 +207,27 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Reserves addresses without memory.
+    /// Reserves addresses without memory and without access.
     ///
     /// # Errors
     /// The system's.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: the kernel chooses free addresses.
-        let found = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
-        match NonNull::new(found.cast::<u8>()) {
-            Some(address) if found != libc::MAP_FAILED => Ok(Self { address, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        unsafe { Self::reserve_at(None, bytes) }
+    }
+
+    /// As [`Mapping::reserve`]; at `place`, over what is there.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// Nobody uses what is mapped at `place`.
+    pub(crate) unsafe fn reserve_at(place: Option<NonNull<u8>>, bytes: usize) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: as the caller promises.
+        let address = unsafe { mmap(place, bytes, libc::PROT_NONE, flags, -1, 0) }?;
+        Ok(Self { address, bytes })
     }
 
     /// Maps the first `bytes` bytes of a file for reading.
@@ -210,12 +236,8 @@ impl Mapping {
     /// The system's.
     pub(crate) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses free addresses.
-        let found =
-            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
-        match NonNull::new(found.cast::<u8>()) {
-            Some(address) if found != libc::MAP_FAILED => Ok(Self { address, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let address = unsafe { mmap(None, bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) }?;
+        Ok(Self { address, bytes })
     }
 
     /// The first byte.
@@ -226,6 +248,11 @@ impl Mapping {
     /// Its number, for the kernel.
     pub(crate) fn number(&self) -> u64 {
         self.address.as_ptr().expose_provenance() as u64
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes
     }
 
     /// Leaves it mapped for the rest of the process.

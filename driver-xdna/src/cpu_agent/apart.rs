@@ -4,7 +4,7 @@
 //! when somebody waits for them, and not before: what the host does too early, or forgets, gives wrong bytes.
 
 use super::CpuAgent;
-use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef, Ticket};
+use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef};
 use aie_device_memory::Span;
 use aie_hal::MemoryPool;
 use parking_lot::Mutex;
@@ -27,7 +27,7 @@ pub(crate) struct ApartAgent {
 struct State {
     /// The device's view of data memory, by the address of its first byte in this process.
     views: BTreeMap<usize, Vec<u8>>,
-    pending: VecDeque<(Ticket, Chain)>,
+    pending: VecDeque<(ContextId, u64, Chain)>,
     ended: HashMap<u64, Result<(), AgentError>>,
     next: u64,
     /// The most chains that were under way at one time.
@@ -46,16 +46,16 @@ impl ApartAgent {
 
     /// Runs the oldest chain on the device's view.
     fn run_oldest(&self, state: &mut State) {
-        let Some((ticket, chain)) = state.pending.pop_front() else { return };
+        let Some((context, number, chain)) = state.pending.pop_front() else { return };
         let mut host = Vec::new();
         for (address, view) in &mut state.views {
             host.push(self.inner.exchange(*address, view));
         }
-        let result = self.inner.submit(ticket.context, &chain);
+        let result = self.inner.start(context, &chain).map(drop);
         for ((address, view), host) in state.views.iter_mut().zip(host) {
             *view = self.inner.exchange(*address, &host);
         }
-        state.ended.insert(ticket.number, result);
+        state.ended.insert(number, result);
     }
 }
 
@@ -103,36 +103,32 @@ impl Agent for ApartAgent {
 
     fn destroy_context(&self, context: ContextId) {
         let mut state = self.state.lock();
-        while state.pending.iter().any(|(ticket, _)| ticket.context == context) {
+        while state.pending.iter().any(|(of, ..)| *of == context) {
             self.run_oldest(&mut state);
         }
         self.inner.destroy_context(context);
-    }
-
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
-        self.finish(self.start(context, chain)?)
     }
 
     fn chains_ahead(&self) -> usize {
         AHEAD
     }
 
-    fn start(&self, context: ContextId, chain: &Chain) -> Result<Ticket, AgentError> {
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError> {
         let mut state = self.state.lock();
-        let ticket = Ticket { context, number: state.next };
+        let number = state.next;
         state.next += 1;
-        state.pending.push_back((ticket, chain.clone()));
+        state.pending.push_back((context, number, chain.clone()));
         state.most = state.most.max(state.pending.len());
         assert!(state.pending.len() <= AHEAD, "more chains than this device queues");
-        Ok(ticket)
+        Ok(number)
     }
 
-    fn finish(&self, ticket: Ticket) -> Result<(), AgentError> {
+    fn finish(&self, _: ContextId, number: u64) -> Result<(), AgentError> {
         let mut state = self.state.lock();
-        while !state.ended.contains_key(&ticket.number) {
+        while !state.ended.contains_key(&number) {
             self.run_oldest(&mut state);
         }
-        state.ended.remove(&ticket.number).expect("it was just there")
+        state.ended.remove(&number).expect("it was just there")
     }
 
     fn caches(&self) -> Option<&dyn Caches> {

@@ -45,7 +45,7 @@ fn first_byte(setup: &Setup) -> u8 {
 #[test]
 fn a_chain_runs_and_everything_can_be_given_back() {
     let Setup { agent, memory, context, chain } = setup();
-    agent.submit(context, &chain).unwrap();
+    agent.start(context, &chain).unwrap();
     agent.destroy_context(context);
     memory.into_iter().for_each(|allocation| agent.free(allocation));
     agent.assert_clean();
@@ -64,7 +64,7 @@ fn a_chain_runs_and_everything_can_be_given_back() {
 fn what_must_never_be_submitted_is_refused(#[case] change: fn(&mut Chain), #[case] reason: &str) {
     let mut setup = setup();
     change(&mut setup.chain);
-    let error = setup.agent.submit(setup.context, &setup.chain).unwrap_err().to_string();
+    let error = setup.agent.start(setup.context, &setup.chain).unwrap_err().to_string();
     assert!(error.contains(reason), "{error}");
     assert_eq!(setup.agent.refused(), [error]);
     assert_eq!(first_byte(&setup), 0);
@@ -78,13 +78,13 @@ fn repeat(chain: &mut Chain, count: usize) {
 #[test]
 fn unknown_contexts_and_memory_that_is_in_use_are_refused() {
     let Setup { agent, mut memory, context, chain } = setup();
-    assert!(agent.submit(ContextId(99), &chain).is_err());
+    assert!(agent.start(ContextId(99), &chain).is_err());
     agent.destroy_context(ContextId(99));
     let pdi = memory.remove(0);
     let again = Allocation { ..pdi };
     agent.free(pdi);
     agent.free(again);
-    assert!(agent.submit(context, &chain).is_err());
+    assert!(agent.start(context, &chain).is_err());
     let pdis: Vec<_> = (0..33).map(|_| chain.packets[0].pdi).collect();
     assert!(agent.create_context(&pdis).is_err());
     assert!(agent.create_context(&pdis[..1]).is_err());
@@ -105,7 +105,7 @@ fn unknown_contexts_and_memory_that_is_in_use_are_refused() {
 fn a_call_from_two_threads_at_once_is_noticed() {
     let setup = setup();
     let _occupied = setup.agent.occupy("a call");
-    setup.agent.submit(setup.context, &setup.chain).unwrap();
+    setup.agent.start(setup.context, &setup.chain).unwrap();
     assert_eq!(setup.agent.refused(), ["submit while another thread is in a call of its kind"]);
 }
 
@@ -115,8 +115,8 @@ fn a_planned_failure_comes_once_and_after_what_has_run() {
     repeat(&mut setup.chain, 3);
     let error = AgentError::Timeout { command: Some(2), reason: "as planned".into() };
     setup.agent.fail(Call::Submit, 2, error.clone(), 2);
-    let results: Vec<_> = (0..3).map(|_| setup.agent.submit(setup.context, &setup.chain)).collect();
-    assert_eq!(results, [Ok(()), Err(error), Ok(())]);
+    let results: Vec<_> = (0..3).map(|_| setup.agent.start(setup.context, &setup.chain)).collect();
+    assert_eq!(results, [Ok(0), Err(error), Ok(0)]);
     assert_eq!(first_byte(&setup), 3 + 2 + 3);
 }
 

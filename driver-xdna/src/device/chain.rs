@@ -1,11 +1,11 @@
 //! Chains of dispatches, as an agent takes them.
 
 use super::XdnaDevice;
-use crate::agent::{AgentError, Argument, Chain, Packet, Ticket};
+use crate::agent::{AgentError, Argument, Chain, Packet};
 use crate::contexts::pdi_reference;
 use aie_hal::backend::{ChainFailure, ChainView};
 
-/// Starts a chain; returns the number of its ticket.
+/// Starts a chain; returns its number.
 pub(crate) fn start(
     device: &XdnaDevice,
     packed: &mut Chain,
@@ -29,13 +29,12 @@ pub(crate) fn start(
         packed.arguments.extend(dispatch.arguments.iter().map(argument));
     }
     let started = device.npu().agent.start(chain.context(), packed);
-    started.map(|ticket| ticket.number).map_err(|cause| failure(device, chain, cause))
+    started.map_err(|cause| failure(device, chain, cause))
 }
 
 /// Waits for the chain with that number.
 pub(crate) fn finish(device: &XdnaDevice, number: u64, chain: &ChainView<'_, XdnaDevice>) -> Result<(), ChainFailure> {
-    let ticket = Ticket { context: chain.context(), number };
-    device.npu().agent.finish(ticket).map_err(|cause| failure(device, chain, cause))
+    device.npu().agent.finish(chain.context(), number).map_err(|cause| failure(device, chain, cause))
 }
 
 fn failure(device: &XdnaDevice, chain: &ChainView<'_, XdnaDevice>, cause: AgentError) -> ChainFailure {

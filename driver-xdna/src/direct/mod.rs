@@ -24,10 +24,9 @@ pub use open::open;
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::completion::{WaitError, WaitMethod};
-use crate::accel::device::{AccelDevice, COMPUTE_UNITS, ChainError};
+use crate::accel::device::{AccelDevice, ChainError};
 use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Argument, Caches, Chain, ContextId, CpuCaches, PdiRef,
-    Ticket,
 };
 use aie_hal::MemoryPool;
 use amdxdna_sys::limits::QUEUED_JOBS;
@@ -63,14 +62,15 @@ struct State {
     /// Parts of the heap by device address.
     parts: BTreeMap<u64, Bo>,
     heap: Bo,
+    /// The process is ending, and no context is left: nothing runs any more.
     closed: bool,
 }
 
 impl DirectAgent {
     fn open_state(&self) -> Result<MutexGuard<'_, State>, AgentError> {
-        self.accel.status.alive()?;
         let state = self.state.lock();
-        if state.closed { Err(AgentError::Lost("the process is ending".into())) } else { Ok(state) }
+        self.accel.status.alive()?;
+        Ok(state)
     }
 
     /// Command buffers for one chain: one for each dispatch, and its own.
@@ -90,17 +90,14 @@ impl DirectAgent {
         context: ContextId,
         chain: &Chain,
         buffers: Vec<CommandBuffer>,
-    ) -> Result<Ticket, AgentError> {
+    ) -> Result<u64, AgentError> {
         let State { contexts, handles, data, .. } = state;
         handles.clear();
         for argument in &chain.arguments {
-            handles.push(data_handle(data, argument).ok_or_else(|| AgentError::Failed {
-                command: None,
-                reason: format!(
-                    "an argument of {} bytes at {:#x}, where no buffer is",
-                    argument.bytes, argument.address
-                ),
-            })?);
+            let Argument { address, bytes } = *argument;
+            let missing =
+                || AgentError::failed(format!("an argument of {bytes} bytes at {address:#x}, where no buffer is"));
+            handles.push(data_handle(data, argument).ok_or_else(missing)?);
         }
         handles.sort_unstable();
         handles.dedup();
@@ -110,14 +107,14 @@ impl DirectAgent {
         }
         own[0].words().write_chain(commands.iter().map(CommandBuffer::handle));
         let Some(found) = contexts.get_mut(&context) else {
-            return Err(AgentError::Failed { command: None, reason: format!("context {} does not exist", context.0) });
+            return Err(AgentError::failed(format!("context {} does not exist", context.0)));
         };
         match own[0].submit(&self.accel.node, found.hardware, handles) {
             Ok(sequence) => {
                 let number = state.next_chain;
                 state.next_chain += 1;
                 found.in_flight.push_back(InFlight { number, sequence, since: Instant::now(), buffers });
-                Ok(Ticket { context, number })
+                Ok(number)
             }
             Err(cause) => {
                 state.free.extend(buffers);
@@ -160,8 +157,8 @@ impl DirectAgent {
         }
         let destroyed = context.hardware.destroy(&self.accel.node);
         for chain in &context.in_flight {
-            let reason = "the context of this chain was ended before it completed".to_owned();
-            state.ended.remember_first(chain.number, Err(AgentError::Failed { command: None, reason }));
+            let cause = AgentError::failed("the context of this chain was ended before it completed");
+            state.ended.remember_first(chain.number, Err(cause));
         }
         let buffers = context.in_flight.into_iter().flat_map(|chain| chain.buffers);
         match destroyed {
@@ -236,11 +233,11 @@ impl Agent for DirectAgent {
             MemoryPool::Data => (state.data.remove(&allocation.device_address), None),
             MemoryPool::DeviceHeap => (None, state.parts.remove(&allocation.device_address)),
         };
-        drop(state);
-        let bo = data.map(|(bo, _)| bo).or(part);
         // A lost device may still be running what was submitted.
-        match bo {
-            Some(bo) if self.accel.status.is_lost() => bo.leak(),
+        let stays = self.accel.status.is_lost() && !state.closed;
+        drop(state);
+        match data.map(|(bo, _)| bo).or(part) {
+            Some(bo) if stays => bo.leak(),
             bo => drop(bo),
         }
     }
@@ -260,55 +257,45 @@ impl Agent for DirectAgent {
         self.end_context(&mut self.state.lock(), context);
     }
 
-    fn submit(&self, context: ContextId, chain: &Chain) -> Result<(), AgentError> {
-        self.finish(self.start(context, chain)?)
-    }
-
     fn chains_ahead(&self) -> usize {
         QUEUED_JOBS
     }
 
-    fn start(&self, context: ContextId, chain: &Chain) -> Result<Ticket, AgentError> {
+    fn start(&self, context: ContextId, chain: &Chain) -> Result<u64, AgentError> {
         let mut state = self.open_state()?;
-        let failed = |reason| Err(AgentError::Failed { command: None, reason });
-        if chain.packets.is_empty() {
-            return failed("a chain without dispatches".to_owned());
-        }
-        if let Some(packet) = chain.packets.iter().find(|packet| packet.pdi_index >= COMPUTE_UNITS) {
-            return failed(format!("PDI number {} of a context; {COMPUTE_UNITS} are possible", packet.pdi_index));
-        }
+        chain.check(usize::MAX)?;
         let buffers = self.command_buffers(&mut state, chain.packets.len())?;
         self.execute(&mut state, context, chain, buffers)
     }
 
-    fn finish(&self, ticket: Ticket) -> Result<(), AgentError> {
+    fn finish(&self, id: ContextId, number: u64) -> Result<(), AgentError> {
         let mut guard = self.state.lock();
         loop {
-            if let Some(result) = guard.ended.take(ticket.number) {
+            if let Some(result) = guard.ended.take(number) {
                 return result;
             }
-            let Some((number, submitted, left)) =
-                guard.contexts.get(&ticket.context).and_then(|context| context.oldest(self.accel.limit))
+            let Some((oldest, submitted, left)) =
+                guard.contexts.get(&id).and_then(|context| context.oldest(self.accel.limit))
             else {
                 break;
             };
             // Memory can be had while this waits.
             let waited = MutexGuard::unlocked(&mut guard, || self.wait_method.wait(&self.accel.node, submitted, left));
             let state = &mut *guard;
-            let Some(context) = state.contexts.get_mut(&ticket.context) else { continue };
-            if context.in_flight.front().is_none_or(|chain| chain.number != number) {
+            let Some(context) = state.contexts.get_mut(&id) else { continue };
+            if context.in_flight.front().is_none_or(|chain| chain.number != oldest) {
                 continue;
             }
             let stuck = waited.is_err();
             let result = self.complete_oldest(context, &mut state.free, waited);
-            if number == ticket.number || stuck {
+            if oldest == number || stuck {
                 // Behind one that does not end nothing does; the caller ends the context.
                 return result;
             }
-            state.ended.remember(number, result);
+            state.ended.remember(oldest, result);
         }
         self.accel.status.alive()?;
-        Err(AgentError::Failed { command: None, reason: format!("chain {} is not under way", ticket.number) })
+        Err(AgentError::failed(format!("chain {number} is not under way")))
     }
 
     fn caches(&self) -> Option<&dyn Caches> {
@@ -317,19 +304,17 @@ impl Agent for DirectAgent {
 
     fn close(&self) {
         let Some(mut state) = self.state.try_lock_for(AT_EXIT_LIMIT) else { return };
-        let contexts: Vec<ContextId> = state.contexts.keys().copied().collect();
-        for context in contexts {
-            // What is under way is not waited for.
-            if let Some(context) = state.contexts.remove(&context) {
-                if let Err(cause) = context.hardware.destroy(&self.accel.node) {
-                    tracing::debug!("{cause}");
-                }
-                let buffers = context.in_flight.into_iter().flat_map(|chain| chain.buffers);
-                buffers.for_each(CommandBuffer::leak);
+        // What is under way is not waited for.
+        state.closed = true;
+        for (_, context) in std::mem::take(&mut state.contexts) {
+            if let Err(cause) = context.hardware.destroy(&self.accel.node) {
+                tracing::debug!("{cause}");
+                state.closed = false;
             }
+            let buffers = context.in_flight.into_iter().flat_map(|chain| chain.buffers);
+            buffers.for_each(CommandBuffer::leak);
         }
         state.free.clear();
-        state.closed = true;
         self.accel.status.lose("the process is ending".to_owned());
     }
 }

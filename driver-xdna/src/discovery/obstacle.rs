@@ -11,15 +11,12 @@ use thiserror::Error;
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// A PCI device with an NPU's id is there, and no kernel module that serves it.
+    /// The PCI device at this address has an NPU's id, and there is no kernel module that serves it.
     #[error(
-        "the kernel module amdxdna is not loaded, so PCI device {address} has no accel node; load it with \
+        "the kernel module amdxdna is not loaded, so PCI device {0} has no accel node; load it with \
          `sudo modprobe amdxdna` (Linux 6.14 or newer has it, for older ones AMD publishes it)"
     )]
-    ModuleNotLoaded {
-        /// The PCI address.
-        address: String,
-    },
+    ModuleNotLoaded(String),
     /// The module is loaded and has left the device alone, or has given it up.
     #[error(
         "the kernel module amdxdna is loaded{}, but did not take PCI device {address}; most often its firmware \
@@ -45,15 +42,12 @@ pub enum Obstacle {
         /// The driver.
         driver: String,
     },
-    /// amdxdna has the device and shows no accel node for it.
+    /// amdxdna has the PCI device at this address and shows no accel node for it.
     #[error(
-        "amdxdna serves PCI device {address}, but shows no accel node for it; in a container, share the host's /sys; \
+        "amdxdna serves PCI device {0}, but shows no accel node for it; in a container, share the host's /sys; \
          otherwise `sudo dmesg | grep -e amdxdna -e accel` tells why"
     )]
-    NoAccelNode {
-        /// The PCI address.
-        address: String,
-    },
+    NoAccelNode(String),
     /// No arch file names the device.
     #[error(
         "unknown generation: no arch file names PCI device {device:#06x} revision {revision:#04x}; known generations: {known}; \
@@ -70,12 +64,9 @@ pub enum Obstacle {
     /// An attribute is missing or malformed. ROCR reads some of them without checking, and then ends the process.
     #[error(
         "cannot read {}: {}; update the kernel driver amdxdna; in a container, share the host's /sys",
-        attribute.path.display(), attribute.reason
+        .0.path.display(), .0.reason
     )]
-    AttributeUnreadable {
-        /// The attribute.
-        attribute: Unreadable,
-    },
+    AttributeUnreadable(Unreadable),
     /// The firmware is older than the arch file allows.
     #[error(
         "firmware {found} is older than {required}, the oldest for generation `{arch}`; update linux-firmware, then load the \
@@ -89,16 +80,13 @@ pub enum Obstacle {
         /// The generation.
         arch: String,
     },
-    /// Sysfs lists a node that does not exist.
+    /// Sysfs lists this accel node, which does not exist.
     #[error(
         "{} does not exist although the kernel has such a device; in a container, pass it in \
          (`--device={}`); otherwise udev has not made it: `sudo udevadm trigger`",
-        node.display(), node.display()
+        .0.display(), .0.display()
     )]
-    NodeMissing {
-        /// The accel node.
-        node: PathBuf,
-    },
+    NodeMissing(PathBuf),
     /// This process may not read and write a node.
     #[error("no permission to read and write {}: {}; {}", node.display(), situation(owner, who), permission_fix(node, owner, who))]
     Forbidden {
@@ -117,36 +105,27 @@ pub enum Obstacle {
         /// The system's message.
         reason: String,
     },
-    /// The kernel offers no KFD.
+    /// The kernel offers no KFD, whose node would be this.
     #[error(
         "{} does not exist, so the kernel offers no KFD; ROCR ends the process in an assert without it, so it is not opened; \
          load the module that has the KFD with `sudo modprobe amdgpu` (it needs AMD graphics, also integrated ones)",
-        node.display()
+        .0.display()
     )]
-    KfdAbsent {
-        /// The KFD's node.
-        node: PathBuf,
-    },
-    /// The kernel has a KFD, but its node is not here.
+    KfdAbsent(PathBuf),
+    /// The kernel has a KFD, but this, its node, is not here.
     #[error(
         "{} does not exist although the kernel has a KFD; ROCR ends the process in an assert without it, so it is not opened; \
          in a container, pass it in (`--device={}`); otherwise udev has not made it: `sudo udevadm trigger`",
-        node.display(), node.display()
+        .0.display(), .0.display()
     )]
-    KfdNodeMissing {
-        /// The KFD's node.
-        node: PathBuf,
-    },
-    /// The KFD's topology has no CPU, so ROCR would have no CPU agent.
+    KfdNodeMissing(PathBuf),
+    /// The KFD's topology, in this folder, has no CPU, so ROCR would have no CPU agent.
     #[error(
         "the KFD's topology in {} names no node with CPU cores; ROCR ends the process in an assert without one, so it is not \
          opened; in a container, share the host's /sys; otherwise load the kernel module amdgpu again",
-        topology.display()
+        .0.display()
     )]
-    KfdWithoutCpu {
-        /// The folder of its nodes.
-        topology: PathBuf,
-    },
+    KfdWithoutCpu(PathBuf),
     /// ROCR uses one NPU only, and another comes first.
     #[error(
         "ROCR 7 opens only the lowest accel node that answers, which is {}, so it does not see {}; use that device, or unbind \

@@ -4,35 +4,31 @@
 //! kernel driver that gives out device addresses of its own (amdxdna's `force_iova`) tells them by `GET_BO_INFO`. ROCR is told the
 //! process's address, by which it finds the buffer for the kernel driver, and the interposer puts the device's into the command.
 
-use std::collections::BTreeMap;
+use rangemap::RangeMap;
 use std::ops::Range;
 
-/// The data buffers, by their first address in this process.
+/// The data buffers: the addresses they take in this process, with the first of these and where the device sees it.
 #[derive(Debug, Default)]
-pub(super) struct DataBuffers(BTreeMap<usize, DataBuffer>);
-
-#[derive(Debug)]
-struct DataBuffer {
-    /// Addresses it takes.
-    length: usize,
-    /// Where the device sees its first byte.
-    device: u64,
-}
+pub(super) struct DataBuffers(RangeMap<usize, (usize, u64)>);
 
 impl DataBuffers {
     /// Adds one that takes `place` and that the device sees at `device`.
     pub(super) fn insert(&mut self, place: Range<usize>, device: u64) {
-        self.0.insert(place.start, DataBuffer { length: place.len(), device });
+        let start = place.start;
+        self.0.insert(place, (start, device));
     }
 
     /// Takes out the one that begins at `start`; the addresses it takes.
     pub(super) fn remove(&mut self, start: usize) -> Option<Range<usize>> {
-        self.0.remove(&start).map(|buffer| start..start + buffer.length)
+        let (place, _) = self.0.get_key_value(&start).filter(|(place, _)| place.start == start)?;
+        let place = place.clone();
+        self.0.remove(place.clone());
+        Some(place)
     }
 
     /// Takes out all.
     pub(super) fn drain(&mut self) -> Vec<Range<usize>> {
-        std::mem::take(&mut self.0).into_iter().map(|(start, buffer)| start..start + buffer.length).collect()
+        std::mem::take(&mut self.0).into_iter().map(|(place, _)| place).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -41,12 +37,8 @@ impl DataBuffers {
 
     /// Where the device sees what this process has at `address`. What is in none of these buffers is seen at its own address.
     pub(super) fn seen_by_device(&self, address: u64) -> u64 {
-        let found = self.0.range(..=address as usize).next_back();
-        let offset = found.map(|(start, buffer)| (address - *start as u64, buffer));
-        match offset {
-            Some((offset, buffer)) if offset < buffer.length as u64 => buffer.device + offset,
-            _ => address,
-        }
+        let found = self.0.get(&(address as usize));
+        found.map_or(address, |(start, device)| device + (address - *start as u64))
     }
 }
 

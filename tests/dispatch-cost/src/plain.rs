@@ -76,7 +76,7 @@ struct Queue<'a> {
 
 impl<'a> Queue<'a> {
     fn open(runtime: &'a Runtime, chain: usize) -> Result<Self> {
-        let artifact = kernel(&*generation(&runtime.agent.name)?);
+        let artifact = kernel(&*generation(&runtime.agent.info.name)?);
         let pdi = runtime.place(runtime.agent.heap, artifact.pdi())?;
         let instructions = runtime.place(runtime.agent.heap, artifact.instructions())?;
         let data = [runtime.allocate(runtime.agent.data, BYTES)?, runtime.allocate(runtime.agent.data, BYTES)?];

@@ -242,7 +242,7 @@ fn nothing_is_left_open() {
 #[test]
 fn several_agents_work_at_once() {
     let session = std::sync::Arc::new(session(&["AGENTS=aie2p,aie2"]).unwrap());
-    let names: Vec<String> = session.agents().unwrap().into_iter().map(|agent| agent.name).collect();
+    let names: Vec<String> = session.agents().unwrap().into_iter().map(|agent| agent.info.name).collect();
     assert_eq!(names, ["aie2p", "aie2"]);
     std::thread::scope(|scope| {
         for discovered in session.agents().unwrap() {

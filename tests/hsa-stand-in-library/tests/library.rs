@@ -46,7 +46,7 @@ impl Program {
     fn new(settings: &[&str]) -> Self {
         let session = rig::session(settings).unwrap();
         let agent = session.agents().unwrap().remove(0);
-        let kernel = TestKernel::Add8(1).artifact(&ArchRegistry::builtin().get(&agent.name).unwrap());
+        let kernel = TestKernel::Add8(1).artifact(&ArchRegistry::builtin().get(&agent.info.name).unwrap());
         let error = Box::new(AtomicU32::new(0));
         let mut queue: *mut hsa_queue_t = std::ptr::null_mut();
         let mut signal = hsa_signal_t { handle: 0 };

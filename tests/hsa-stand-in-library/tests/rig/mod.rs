@@ -93,7 +93,7 @@ impl Rig {
 
     /// With one agent of a session.
     pub fn of(session: Arc<Session>, discovered: Discovered, limit: Duration) -> Self {
-        let arch = ArchRegistry::builtin().get(&discovered.name).unwrap();
+        let arch = ArchRegistry::builtin().get(&discovered.info.name).unwrap();
         let agent = KernelDispatchAgent::open(Arc::clone(&session), discovered, limit).unwrap();
         Self { session, agent, arch }
     }
@@ -152,7 +152,7 @@ impl Rig {
                 arguments: (start, 2),
             });
         }
-        self.agent.submit(context, &chain)
+        self.agent.start(context, &chain).map(drop)
     }
 
     /// As [`Rig::run_of`] in a context that holds nothing but the first of `kernels`.
