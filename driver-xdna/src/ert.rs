@@ -7,7 +7,7 @@
 //!
 //! Contexts are made on ROCR's own descriptor, when they are asked for, and the interposer puts commands into them.
 
-mod data_buffers;
+mod data_memory;
 mod packet_queue;
 
 use crate::accel::bo::device_address_of;
@@ -20,12 +20,11 @@ use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
     PdiRef,
 };
-use crate::arena::Arena;
 use crate::ioctl_interposer::{CommandBuffers, Interposer};
 use crate::session::{Discovered, Session};
 use aie_device_memory::Region;
 use aie_hal::MemoryPool;
-use data_buffers::DataBuffers;
+use data_memory::DataMemory;
 use hsa_sys::*;
 use packet_queue::{PACKETS, PAYLOAD_BYTES, PacketQueue, device_address};
 use parking_lot::{Mutex, MutexGuard};
@@ -46,7 +45,6 @@ pub struct ErtAgent {
     session: Arc<Session>,
     discovered: Discovered,
     interposer: &'static Interposer,
-    arena: Arena,
     /// Also the lock for all calls into ROCR's XDNA driver, whose tables have none.
     ring: Mutex<Ring>,
 }
@@ -62,8 +60,7 @@ struct Ring {
     next_context: u64,
     /// Handles of the buffer objects of the device heap, by address.
     heap: BTreeMap<u64, u32>,
-    /// Data buffers, which are in the arena.
-    data: DataBuffers,
+    data: DataMemory,
     /// Nothing is left but perhaps data memory.
     closed: bool,
 }
@@ -106,8 +103,8 @@ impl ErtAgent {
         }
         let interposer = Interposer::install(session.api()).map_err(|cause| unsupported(cause.to_string()))?;
         let data_bytes = usize::try_from(discovered.info.data_bytes).unwrap_or(usize::MAX / ARENA_FACTOR);
-        let arena =
-            Arena::reserve(data_bytes.saturating_mul(ARENA_FACTOR), data_bytes.min(1 << 30)).map_err(|cause| {
+        let data =
+            DataMemory::reserve(data_bytes.saturating_mul(ARENA_FACTOR), data_bytes.min(1 << 30)).map_err(|cause| {
                 AgentError::OutOfMemory(format!("addresses for data buffers: {cause} (see `ulimit -v`)"))
             })?;
         // The first of these is seen by the interposer, which needs ROCR's descriptor.
@@ -140,11 +137,11 @@ impl ErtAgent {
             wait_method: WaitMethod::WaitCmd,
             next_context: 0,
             heap: BTreeMap::new(),
-            data: DataBuffers::default(),
+            data,
             closed: false,
         };
         let accel = AccelDevice { node, status: AgentStatus::new(discovered.info.clone()), tiles: 0, limit };
-        let mut agent = Self { accel, discovered, interposer, arena, ring: Mutex::new(ring), session };
+        let mut agent = Self { accel, discovered, interposer, ring: Mutex::new(ring), session };
         // From here on an error gives back what there is.
         let tiles = agent.accel.node.core_tiles(columns);
         agent.accel.tiles = tiles.map_err(|cause| AgentError::Lost(cause.to_string()))?;
@@ -169,11 +166,10 @@ impl ErtAgent {
         ring.ok_or_else(|| status.lose(format!("a call into ROCR has not returned for {patience:?}")))
     }
 
-    /// The buffer that lies above all others in the arena.
+    /// The data buffer that lies above all others.
     fn place_last_buffer(&self) -> Result<(), AgentError> {
         let mut ring = self.lock()?;
-        let place =
-            self.arena.take_last().ok_or_else(|| AgentError::OutOfMemory("no addresses for a last buffer".into()))?;
+        let place = ring.data.last();
         self.map_data(&mut ring, place, 4096).map(drop)
     }
 
@@ -188,11 +184,12 @@ impl ErtAgent {
             self.interposer.observe(Some(place.clone()), || self.session.allocate(self.discovered.data, bytes));
         let address = allocated.inspect_err(|_| {
             // SAFETY: nothing came to lie there, or nothing refers to it.
-            unsafe { self.arena.give_back(place.clone()) };
+            unsafe { ring.data.give_back(place.clone()) };
         })?;
         let host = address.cast::<u8>();
         if host.addr().get() != place.start {
             // It stays where it is and is never used; its place stays taken, because it may be mapped there all the same.
+            ring.data.insert(place, 0);
             return Err(AgentError::Unsupported(format!(
                 "{}: memory came to lie at {host:p}, not where it was mapped",
                 self.info().library.display()
@@ -212,12 +209,12 @@ impl ErtAgent {
         })
     }
 
-    /// Gives memory back to ROCR, and its addresses to the arena when it is data.
+    /// Gives memory back to ROCR, and its addresses when it is data.
     ///
     /// # Safety
     /// It begins at `host`, was allocated by this agent, and nobody uses it any more.
     unsafe fn give_back(&self, ring: &mut Ring, host: NonNull<u8>) {
-        let place = ring.data.remove(host.addr().get());
+        let place = ring.data.place(host.addr().get());
         let (freed, _) = self.interposer.observe(place.clone(), || {
             // SAFETY: as the caller promises.
             unsafe { self.session.free(host.as_ptr().cast()) }
@@ -226,8 +223,8 @@ impl ErtAgent {
             // ROCR still has it, so its addresses stay taken.
             tracing::warn!("{cause}");
         } else if let Some(place) = place {
-            // SAFETY: the range came from the arena, and the owner has given up what was there.
-            unsafe { self.arena.give_back(place) };
+            // SAFETY: the range was found there, and the owner has given up what was in it.
+            unsafe { ring.data.give_back(place) };
         }
     }
 
@@ -273,7 +270,7 @@ impl Agent for ErtAgent {
         let host = match pool {
             MemoryPool::Data => {
                 let granule = self.info().data_granule.max(1);
-                let place = bytes.checked_next_multiple_of(granule).and_then(|bytes| self.arena.take(bytes));
+                let place = bytes.checked_next_multiple_of(granule).and_then(|bytes| ring.data.find(bytes));
                 let place =
                     place.ok_or_else(|| AgentError::OutOfMemory(format!("no addresses for {bytes} bytes of data")))?;
                 self.map_data(&mut ring, place, bytes)?
@@ -475,14 +472,15 @@ impl ErtAgent {
         for (address, _) in std::mem::take(&mut ring.heap) {
             free(std::ptr::with_exposed_provenance_mut(address as usize));
         }
-        // One is the last buffer of the arena.
-        if data || ring.data.len() <= 1 {
-            for place in ring.data.drain() {
+        // One is the last buffer.
+        let places = ring.data.places();
+        if data || places.len() <= 1 {
+            for place in places {
                 // With its place, or the addresses would be anybody's until they are reserved again.
                 self.interposer
                     .observe(Some(place.clone()), || free(std::ptr::with_exposed_provenance_mut(place.start)));
-                // SAFETY: the range came from the arena, and nobody has the memory.
-                unsafe { self.arena.give_back(place) };
+                // SAFETY: the range was found there, and nobody has the memory.
+                unsafe { ring.data.give_back(place) };
             }
         }
         ring.closed = true;

@@ -15,7 +15,6 @@
 
 mod accel;
 pub mod agent;
-mod arena;
 mod coherence;
 mod contexts;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
-use super::data_buffers::DataBuffers;
+use super::data_memory::DataMemory;
 use crate::agent::{Argument, Packet};
 use crate::ioctl_interposer::Dispatch;
 use amdxdna_sys::ert::TRANSACTION;
@@ -50,7 +50,7 @@ impl PacketQueue {
         buffer: u64,
         packet: &Packet,
         arguments: &[Argument],
-        data: &DataBuffers,
+        data: &DataMemory,
     ) -> Dispatch {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
         // The opcode's two words are not counted.

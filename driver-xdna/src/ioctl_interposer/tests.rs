@@ -351,7 +351,7 @@ fn is_mapped(address: *mut c_void) -> bool {
     unsafe { libc::mincore(address, PAGE, &raw mut residency) == 0 }
 }
 
-/// Addresses of four pages without access, as an arena keeps them.
+/// Addresses of four pages without access, as for data memory.
 fn reserve() -> Range<usize> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses free addresses.
