@@ -10,6 +10,19 @@
 //!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `ioctl_interposer` that keeps it off their defects, and
 //!   [`kernel_dispatch`] to later ones. [`interface`] tells which a library speaks, [`library`] finds it.
 //!
+//! ```no_run
+//! use aie_driver_xdna::XdnaDriver;
+//! use aie_hal::{ArchRegistry, DeviceUri, Driver};
+//!
+//! let driver = XdnaDriver::new(ArchRegistry::builtin());
+//! for listing in driver.enumerate()? {
+//!     println!("{}: {}", listing.uri, listing.disabled.unwrap_or_else(|| "usable".into()));
+//! }
+//! let device = driver.open(&DeviceUri::parse("xdna:0")?)?.remove(0);
+//! println!("{} bytes are free", device.memory().free);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What this has run on
 //! A simulated kernel device, directly and through AMD's unmodified ROCR 7.2.4; never on an NPU.
 

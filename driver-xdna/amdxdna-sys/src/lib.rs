@@ -12,6 +12,14 @@
 //! - [`limits`]: numbers that kernel driver and firmware count in.
 //! - [`layout`]: all declarations as tables, for a comparison with the real headers (`cargo xtask kernel-headers`).
 //!
+//! ```
+//! use amdxdna_sys::{AMDXDNA_BO_SHMEM, Request, amdxdna_drm_create_bo};
+//!
+//! let request = amdxdna_drm_create_bo { size: 4096, type_: AMDXDNA_BO_SHMEM, ..Default::default() };
+//! assert_eq!(amdxdna_drm_create_bo::CODE.bytes(), bytemuck::bytes_of(&request).len());
+//! assert_eq!(amdxdna_drm_create_bo::CODE.0, 0xc020_6443);
+//! ```
+//!
 //! All structures are plain integers without padding ([`bytemuck::Pod`]), so any bytes are a valid value and they can be read from
 //! and written to the memory of a caller. Structures have grown at their ends over the kernel's versions: the DRM core fills up what a
 //! caller's structure does not have with zeros, and a request is recognised by its [number](Request::NUMBER) alone.

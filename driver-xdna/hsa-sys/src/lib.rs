@@ -8,6 +8,14 @@
 //! C enumerations are newtypes around `u32`, not Rust enums: a newer runtime may answer with a value this crate has no
 //! name for, and that must be a number without a name, not undefined behaviour.
 //!
+//! ```
+//! use hsa_sys::{HSA_STATUS_ERROR_INVALID_AGENT, hsa_status_t};
+//!
+//! assert_eq!(HSA_STATUS_ERROR_INVALID_AGENT.to_string(), "HSA_STATUS_ERROR_INVALID_AGENT");
+//! assert_eq!(hsa_status_t(0x7777).to_string(), "hsa_status_t(0x7777)");
+//! assert_eq!(hsa_status_t(0x7777).name(), None);
+//! ```
+//!
 //! Every declaration is also an entry of a table in [`layout`], made by the same macro. `cargo xtask hsa-headers`
 //! compares the tables with the real headers.
 //!
