@@ -15,7 +15,7 @@ use aie_hal::backend::{
     Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceState, HeapContent, OpenDevice,
 };
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
-use aie_hal::device::{DeviceInfo, Limits};
+use aie_hal::device::DeviceInfo;
 use aie_hal::error::DeviceError;
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
 use aie_hal::{Arch, DeviceUri};
@@ -59,7 +59,7 @@ impl MockDevice {
         capacity: usize,
         executor: Arc<dyn KernelExecutor>,
     ) -> OpenDevice<Self> {
-        let mut limits = Limits::from_arch(arch);
+        let mut limits = arch.limits;
         limits.device_heap_bytes = options.heap.unwrap_or(limits.device_heap_bytes);
         let npu = Arc::new(Npu::new(Arc::clone(arch), limits.device_heap_bytes));
         let info = DeviceInfo {

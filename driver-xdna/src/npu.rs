@@ -41,7 +41,7 @@ impl Npu {
         arch: Arc<Arch>,
         runtime: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Arc<Self> {
-        let mut limits = Limits::from_arch(&arch);
+        let mut limits = arch.limits;
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
         let array = Array::new(AgentContexts::new(Arc::clone(&agent), limits));

@@ -61,29 +61,29 @@ pub struct Array {
     pub core_rows: usize,
 }
 
-/// What the kernel driver and firmware refuse to exceed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a device does not exceed: what its generation's kernel driver and firmware reject beyond, perhaps narrowed by a driver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ArchLimits {
-    /// Distinct PDIs (compute units) of one hardware context.
+pub struct Limits {
+    /// Distinct PDIs (compute units) that one hardware context can hold.
     pub pdis_per_context: usize,
     /// Commands in one chain.
     pub commands_per_chain: usize,
     /// Bytes of a chain's command buffer.
     pub chain_buffer_bytes: usize,
-    /// Hardware contexts.
+    /// Hardware contexts of one process.
     pub contexts: usize,
     /// Bytes of the device heap.
     pub device_heap_bytes: usize,
-    /// Largest alignment of an allocation.
+    /// Largest alignment of an allocation in bytes.
     pub max_alignment: usize,
-    /// Allocation granule of data memory.
+    /// Allocation granule of data memory in bytes.
     pub granule: usize,
     /// Largest single allocation in bytes.
     pub max_buffer_bytes: usize,
     /// Packets a queue's ring holds.
     pub queue_packets: usize,
-    /// Queues.
+    /// Queues of one device.
     pub queues: usize,
     /// Arguments of one kernel.
     pub kernel_arguments: usize,
@@ -158,7 +158,7 @@ pub struct Arch {
     /// A shim tile.
     pub shim: Tile,
     /// Limits.
-    pub limits: ArchLimits,
+    pub limits: Limits,
     /// Costs.
     pub cost: CostModel,
     /// Matrix shapes; of several for the same types, the first is to be preferred.

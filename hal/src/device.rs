@@ -1,6 +1,7 @@
 //! A logical device: one NPU, opened.
 
 use crate::arch::Arch;
+pub use crate::arch::Limits;
 use crate::artifact::KernelArtifact;
 use crate::buffer::{Buffer, BufferParams, HostMemory};
 use crate::counters::Counters;
@@ -27,50 +28,6 @@ pub struct DeviceInfo {
     pub coherent: bool,
     /// Whether it can use host memory of others in place ([`Device::import`]).
     pub host_import: bool,
-}
-
-/// What a device refuses to exceed. Taken from its arch file, possibly narrowed by the driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Largest alignment of a buffer in bytes.
-    pub max_alignment: usize,
-    /// Allocation granule of data memory in bytes.
-    pub granule: usize,
-    /// Largest buffer in bytes.
-    pub max_buffer_bytes: usize,
-    /// Bytes of the device heap.
-    pub device_heap_bytes: usize,
-    /// Distinct PDIs one hardware context can hold.
-    pub pdis_per_context: usize,
-    /// Hardware contexts of one process.
-    pub contexts: usize,
-    /// Commands in one chain.
-    pub commands_per_chain: usize,
-    /// Bytes of one chain's command buffer.
-    pub chain_buffer_bytes: usize,
-    /// Queues of one device.
-    pub queues: usize,
-    /// Arguments of one kernel.
-    pub kernel_arguments: usize,
-}
-
-impl Limits {
-    /// The limits that an arch file states; drivers may narrow them.
-    pub fn from_arch(arch: &Arch) -> Self {
-        let limits = &arch.limits;
-        Self {
-            max_alignment: limits.max_alignment,
-            granule: limits.granule,
-            max_buffer_bytes: limits.max_buffer_bytes,
-            device_heap_bytes: limits.device_heap_bytes,
-            pdis_per_context: limits.pdis_per_context,
-            contexts: limits.contexts,
-            commands_per_chain: limits.commands_per_chain,
-            chain_buffer_bytes: limits.chain_buffer_bytes,
-            queues: limits.queues,
-            kernel_arguments: limits.kernel_arguments,
-        }
-    }
 }
 
 /// Words of a dispatch's payload: opcode and instruction address (two words each), instruction size, and three words for each

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 /// A kernel could not be prepared or run.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HostFunctionError {
     /// The artifact holds nothing this executor can execute, for instance compiled AIE code.
     #[error("cannot execute: {0}")]

@@ -165,7 +165,7 @@ impl MockDevice {
         let arch = ArchRegistry::builtin().get("aie2p").expect("a built-in generation");
         let uri = DeviceUri::parse(uri).expect("a device URI");
         let mut device = Self::new();
-        device.expect_limits().return_const(Limits::from_arch(&arch));
+        device.expect_limits().return_const(arch.limits);
         device.expect_info().return_const(DeviceInfo {
             name: "Double".into(),
             driver: "double",

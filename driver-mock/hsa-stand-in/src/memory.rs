@@ -5,7 +5,7 @@
 
 use aie_device_memory::{Region, Span};
 use aie_driver_mock::npu::{HEAP_BASE, Npu};
-use aie_hal::arch::ArchLimits;
+use aie_hal::arch::Limits;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -94,7 +94,7 @@ impl Memory {
     }
 
     /// What the generation allows.
-    pub fn limits(&self) -> &ArchLimits {
+    pub fn limits(&self) -> &Limits {
         self.npu.limits()
     }
 

@@ -5,7 +5,7 @@
 //! moves no data and knows no traits of the HAL, so that the same core can stand behind other interfaces, such as the
 //! ioctls of the kernel driver.
 //!
-//! What it enforces comes from [`ArchLimits`]: distinct PDIs of a context, contexts, commands of a chain, bytes of a chain's
+//! What it enforces comes from [`Limits`]: distinct PDIs of a context, contexts, commands of a chain, bytes of a chain's
 //! command buffer, size and alignment in the device heap.
 //!
 //! Thread-safe; every call takes one short lock.
@@ -22,7 +22,7 @@ pub use clock::VirtualClock;
 pub use heap::{HEAP_BASE, HeapAllocator};
 pub use refusal::Refusal;
 
-use aie_hal::arch::{Arch, ArchLimits};
+use aie_hal::arch::{Arch, Limits};
 use aie_hal::artifact::Digest;
 use aie_hal::device::chain_command_bytes;
 use parking_lot::Mutex;
@@ -84,14 +84,14 @@ struct State {
 #[derive(Debug)]
 pub struct Npu {
     arch: Arc<Arch>,
-    limits: ArchLimits,
+    limits: Limits,
     state: Mutex<State>,
 }
 
 impl Npu {
     /// A powered-up NPU of generation `arch` with a device heap of `heap_bytes`.
     pub fn new(arch: Arc<Arch>, heap_bytes: usize) -> Self {
-        let mut limits = arch.limits.clone();
+        let mut limits = arch.limits;
         limits.device_heap_bytes = heap_bytes;
         let state = State {
             clock: VirtualClock::new(arch.cost.clone()),
@@ -110,7 +110,7 @@ impl Npu {
     }
 
     /// What it refuses to exceed.
-    pub fn limits(&self) -> &ArchLimits {
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 

@@ -8,7 +8,7 @@ use crate::npu::Npu;
 use aie_conformance::kernels;
 use aie_conformance::rig::{at, finished, signalling};
 pub(crate) use aie_conformance::rig::{host_view as bytes, whole};
-use aie_hal::arch::ArchLimits;
+use aie_hal::arch::Limits;
 use aie_hal::backend::OpenDevice;
 use aie_hal::format::reference;
 use aie_hal::host_function;
@@ -68,7 +68,7 @@ impl Rig {
 
     /// With other limits of the generation, and another agent.
     pub(crate) fn with(
-        limits: impl FnOnce(&mut ArchLimits),
+        limits: impl FnOnce(&mut Limits),
         info: impl FnOnce(&mut AgentInfo),
         chain: Option<usize>,
     ) -> Self {

@@ -127,7 +127,7 @@ fn allocating_notices_a_loss(#[case] call: Call, #[case] pool: MemoryPool) {
 /// lost in the middle. Every work before has its result, every later one the first cause.
 #[test]
 fn a_loss_among_eight_threads_reaches_all_of_them() {
-    let limits = |limits: &mut aie_hal::arch::ArchLimits| (limits.contexts, limits.pdis_per_context) = (2, 2);
+    let limits = |limits: &mut aie_hal::arch::Limits| (limits.contexts, limits.pdis_per_context) = (2, 2);
     let rig = Rig::with(limits, |_| {}, None);
     rig.agent.fail(Call::Submit, 200, AgentError::Lost("first".into()), 0);
     rig.agent.fail(Call::Submit, 201, AgentError::Lost("second".into()), 0);
