@@ -1,31 +1,31 @@
 //! The smallest driver: the template for a new one.
 //!
-//! Its device `null` has the host's memory and no array: transfers and host calls run, and loading a kernel is an error. A
-//! driver of an NPU replaces what is marked *here*; the machinery of queues and semaphores is that of `aie-hal`. Callers put the
-//! validation layer in front of a driver ([`aie_hal::validation`]), so a driver trusts its arguments.
+//! Its device `null` has the host's memory and no array: transfers and host calls run, and loading a kernel is an error. What
+//! all drivers share is in [`aie_hal::backend`]: buffers, queues, semaphores, accounts, the packing of chains. A driver of an NPU
+//! replaces what is marked *here*. Callers put the validation layer in front of a driver ([`aie_hal::validation`]), so a driver
+//! trusts its arguments.
 //!
 //! `cargo run -p aie-hal-examples --example null_driver` fills a buffer. The tests run the cases of the conformance suite that
 //! need no array; those of a driver that has one are the whole suite (`tests/conformance/README.md`).
 #![forbid(unsafe_code)]
 
-use aie_hal::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
-use aie_hal::command_list::{BindingTable, Command, CommandList};
-use aie_hal::host_function::run_guarded;
-use aie_hal::submission_queue::{InFlight, QueueBackend, QueueDevice, SubmissionQueue};
+use aie_device_memory::{HostMemory, Region};
+use aie_hal::backend::{
+    Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceMemory, DeviceState, HeapContent, LoadedPdi,
+    OpenDevice,
+};
+use aie_hal::context_planner::ContextHost;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{
-    Arch, ArchRegistry, BufferRef, Counters, Device, DeviceError, DeviceInfo, DeviceListing, DeviceUri, Driver,
-    DriverError, Executable, KernelArtifact, Limits, Queue, Semaphore, Submission, TimelinePoint, TimelineSemaphore,
+    Arch, ArchRegistry, BufferParams, BufferRef, CommandList, Device, DeviceError, DeviceInfo, DeviceListing,
+    DeviceUri, Driver, DriverError, KernelArtifact, Submission, TimelinePoint,
 };
-use parking_lot::Mutex;
-use std::collections::VecDeque;
 use std::error::Error;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Bytes of data memory that a device has.
-const MEMORY: u64 = 1 << 30;
+const MEMORY: usize = 1 << 30;
 
 /// The driver. *Here*: what it needs to find devices.
 #[derive(Debug)]
@@ -65,206 +65,132 @@ impl Driver for NullDriver {
             coherent: true,
             host_import: false,
         };
-        let backend = Arc::new(NullBackend { name: info.uri.to_string(), counters: Mutex::default() });
-        let limits = Limits::from_arch(&self.arch);
-        Ok(vec![Arc::new(NullDevice { info, arch: Arc::clone(&self.arch), limits, backend })])
+        let state = DeviceState::new(info, Arc::clone(&self.arch), self.arch.limits, MEMORY);
+        Ok(vec![Arc::new(OpenDevice::new(NullDevice { state, array: Array::new(NoContexts) }))])
+    }
+}
+
+/// *Here*: how hardware contexts are created.
+#[derive(Debug)]
+struct NoContexts;
+
+impl ContextHost for NoContexts {
+    type Pdi = LoadedPdi<()>;
+    type Context = u32;
+    type Error = DeviceError;
+
+    fn pdis_per_context(&self) -> usize {
+        1
+    }
+
+    fn contexts(&self) -> usize {
+        1
+    }
+
+    fn create(&self, _: &[Arc<LoadedPdi<()>>]) -> Result<u32, DeviceError> {
+        Err(no_array())
+    }
+
+    fn destroy(&self, _: u32) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn is_exhausted(&self, _: &DeviceError) -> bool {
+        false
+    }
+}
+
+fn no_array() -> DeviceError {
+    DeviceError::Unsupported("kernels on a device without an array".into())
+}
+
+/// *Here*: memory that the array reaches too.
+#[derive(Debug)]
+struct NullMemory(Region);
+
+impl DeviceMemory for NullMemory {
+    fn host(&self) -> &Region {
+        &self.0
+    }
+
+    fn device_address(&self) -> u64 {
+        self.0.address() as u64
     }
 }
 
 #[derive(Debug)]
 struct NullDevice {
-    info: DeviceInfo,
-    arch: Arc<Arch>,
-    limits: Limits,
-    backend: Arc<NullBackend>,
+    state: DeviceState,
+    array: Array<NoContexts, ()>,
 }
 
-impl Device for NullDevice {
-    fn info(&self) -> &DeviceInfo {
-        &self.info
+impl DeviceBackend for NullDevice {
+    type Memory = NullMemory;
+    type Heap = ();
+    type Kernel = ();
+    type Contexts = NoContexts;
+    type ChainScratch = ();
+
+    const TRANSFERS_ON_HOST: bool = true;
+    const CHAINS_SHARE_DOORBELL: bool = false;
+    const BATCH: usize = 1;
+
+    fn state(&self) -> &DeviceState {
+        &self.state
     }
 
-    fn arch(&self) -> &Arc<Arch> {
-        &self.arch
+    fn array(&self) -> &Array<NoContexts, ()> {
+        &self.array
     }
 
-    fn limits(&self) -> &Limits {
-        &self.limits
+    fn order(&self) -> CommandOrder {
+        CommandOrder::Recorded
     }
 
-    fn memory(&self) -> aie_hal::MemoryReport {
-        let used = self.backend.counters.lock().allocated_bytes;
-        aie_hal::MemoryReport { total: MEMORY, free: MEMORY - used }
+    fn allocate(&self, params: &BufferParams) -> Result<NullMemory, DeviceError> {
+        let full = || DeviceError::OutOfMemory {
+            pool: params.pool.name(),
+            requested: params.size,
+            available: 0,
+            capacity: MEMORY,
+        };
+        Region::zeroed(params.size, params.alignment).map(NullMemory).ok_or_else(full)
     }
 
-    fn counters(&self) -> Counters {
-        *self.backend.counters.lock()
-    }
-
-    /// *Here*: memory that the array reaches.
-    fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {
-        let size = params.size as u64;
-        let mut counters = self.backend.counters.lock();
-        let free = MEMORY - counters.allocated_bytes;
-        if size > free {
-            return Err(DeviceError::OutOfMemory {
-                pool: params.pool.name(),
-                requested: params.size,
-                available: free as usize,
-                capacity: MEMORY as usize,
-            });
-        }
-        counters.allocations += 1;
-        counters.allocated_bytes += size;
-        counters.peak_bytes = counters.peak_bytes.max(counters.allocated_bytes);
-        let bytes: Box<[AtomicU8]> = (0..params.size + params.alignment).map(|_| AtomicU8::new(0)).collect();
-        let start = bytes.as_ptr().addr().next_multiple_of(params.alignment) - bytes.as_ptr().addr();
-        let (size, pool, backend) = (params.size, params.pool, Arc::clone(&self.backend));
-        Ok(Arc::new(NullBuffer { bytes, start, size, pool, backend }))
-    }
-
-    fn import(&self, _: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError> {
+    fn import(&self, _: Arc<dyn HostMemory>) -> Result<NullMemory, DeviceError> {
         Err(DeviceError::Unsupported("memory of others; allocate and copy".into()))
     }
 
-    /// *Here*: put the PDI and the instructions into the device heap.
-    fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError> {
-        let reason = "this device has no array".to_owned();
-        Err(DeviceError::InvalidArtifact { name: artifact.name().to_owned(), reason })
+    /// *Here*: put the PDI or the instructions into the device heap.
+    fn upload(&self, _: &[u8], _: HeapContent) -> Result<(), DeviceError> {
+        Err(no_array())
     }
 
-    fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {
-        Ok(Arc::new(SubmissionQueue::new(&self.backend)?))
+    fn prepare(&self, _: &KernelArtifact) {}
+
+    /// *Here*, and below: what makes writes visible to the other side on a device that is not coherent.
+    fn flush(&self, _: &NullMemory, _: Range<usize>) {}
+
+    fn invalidate(&self, _: &NullMemory, _: Range<usize>) {}
+
+    fn invalidate_written(&self, _: &NullMemory, _: Range<usize>) -> u64 {
+        0
     }
 
-    fn create_semaphore(&self, initial: u64) -> Result<Arc<dyn Semaphore>, DeviceError> {
-        Ok(Arc::new(TimelineSemaphore::new(initial)))
-    }
-}
+    fn flush_written(&self, _: &NullMemory, _: Range<usize>) {}
 
-#[derive(Debug)]
-struct NullBuffer {
-    bytes: Box<[AtomicU8]>,
-    start: usize,
-    size: usize,
-    pool: MemoryPool,
-    backend: Arc<NullBackend>,
-}
-
-impl Buffer for NullBuffer {
-    fn size(&self) -> usize {
-        self.size
+    fn contexts_created(&self) -> u64 {
+        0
     }
 
-    fn pool(&self) -> MemoryPool {
-        self.pool
+    fn context_error(&self, cause: DeviceError) -> DeviceError {
+        cause
     }
 
-    fn device_address(&self) -> u64 {
-        (self.bytes.as_ptr().addr() + self.start) as u64
+    /// *Here*: hand the kernels of the chain and the addresses of their arguments to the array.
+    fn start(&self, (): &mut (), _: &ChainView<'_, Self>) -> Result<u64, ChainFailure> {
+        Err(ChainFailure { command: None, discard_context: false, cause: no_array() })
     }
-
-    fn map(&self, range: Range<usize>) -> Result<&[AtomicU8], DeviceError> {
-        Ok(&self.bytes[self.start..][..self.size][range])
-    }
-
-    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
-        let source = self.map(offset..offset + target.len())?;
-        target.iter_mut().zip(source).for_each(|(to, from)| *to = from.load(Ordering::Relaxed));
-        Ok(())
-    }
-
-    fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
-        let target = self.map(offset..offset + source.len())?;
-        target.iter().zip(source).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
-        Ok(())
-    }
-
-    /// *Here*: what makes the host's writes visible to a device that is not coherent.
-    fn flush(&self, _: Range<usize>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-
-    fn invalidate(&self, _: Range<usize>) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
-
-impl Drop for NullBuffer {
-    fn drop(&mut self) {
-        self.backend.counters.lock().allocated_bytes -= self.size as u64;
-    }
-}
-
-/// Runs what is submitted to the queues of a device.
-#[derive(Debug)]
-struct NullBackend {
-    name: String,
-    counters: Mutex<Counters>,
-}
-
-impl QueueDevice for NullBackend {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn lost(&self) -> Option<DeviceError> {
-        None
-    }
-
-    fn count_submission(&self) {
-        self.counters.lock().submissions += 1;
-    }
-}
-
-impl QueueBackend for NullBackend {
-    type Scratch = ();
-
-    /// Submissions arrive when what they wait for is reached. Commands run in order, so that barriers need nothing.
-    fn run(&self, (): &mut (), batch: &mut VecDeque<InFlight>) {
-        for submission in batch.drain(..) {
-            let result =
-                submission.commands().iter().try_for_each(|command| self.run_command(command, submission.bindings()));
-            submission.finish(result);
-        }
-    }
-}
-
-impl NullBackend {
-    fn run_command(&self, command: &Command, table: &BindingTable) -> Result<(), DeviceError> {
-        let transfer = |bytes: &[u8], target: &BufferRef| {
-            self.counters.lock().bytes_copied += bytes.len() as u64;
-            write(bytes, target, table)
-        };
-        match command {
-            Command::Fill { pattern, target } => transfer(&pattern.repeat(target.length() / pattern.len()), target),
-            Command::Update { data, target } => transfer(data, target),
-            Command::Copy { source, target } => transfer(&read(source, table)?, target),
-            Command::HostCall { function, inputs, output } => {
-                self.counters.lock().host_calls += 1;
-                let inputs = inputs.iter().map(|input| read(input, table)).collect::<Result<Vec<_>, _>>()?;
-                let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
-                let mut bytes = read(output, table)?;
-                run_guarded(&**function, &inputs, &mut [&mut bytes])
-                    .map_err(|reason| DeviceError::Execution(format!("`{}`: {reason}", function.name())))?;
-                write(&bytes, output, table)
-            }
-            // *Here*: hand the kernel and the addresses of its arguments to the array. There is no loaded kernel now.
-            Command::Dispatch { .. } => Err(DeviceError::Unsupported("kernels on a device without an array".into())),
-            Command::Barrier => Ok(()),
-        }
-    }
-}
-
-fn read(source: &BufferRef, table: &BindingTable) -> Result<Vec<u8>, DeviceError> {
-    let (buffer, offset, length) = source.locate(table).map_err(|e| DeviceError::Execution(e.to_string()))?;
-    let mut bytes = vec![0; length];
-    buffer.read(offset, &mut bytes).map(|()| bytes)
-}
-
-fn write(bytes: &[u8], target: &BufferRef, table: &BindingTable) -> Result<(), DeviceError> {
-    let (buffer, offset, _) = target.locate(table).map_err(|e| DeviceError::Execution(e.to_string()))?;
-    buffer.write(offset, bytes)
 }
 
 fn driver() -> Option<Arc<dyn Driver>> {
