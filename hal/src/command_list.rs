@@ -78,6 +78,7 @@ pub struct BindingTable {
 
 /// A [`BufferRef`] does not resolve.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ResolveError {
     /// The table is too short.
     #[error("slot {slot} is not bound; the table has {bound} bindings")]
@@ -237,6 +238,7 @@ pub struct CommandListBuilder {
 
 /// A command cannot be recorded.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RecordError {
     /// A slot that no binding table has.
     #[error("slot {0}; a command list has at most {MAX_SLOTS} slots")]
@@ -253,44 +255,12 @@ pub enum RecordError {
     /// Source and target of a copy differ in length or overlap.
     #[error("copy: {0}")]
     Copy(String),
-    /// The number of bindings is not what the kernel takes.
-    #[error("dispatch of `{kernel}`: {given} bindings given, the kernel takes {expected}")]
-    Arguments {
-        /// Kernel name.
-        kernel: String,
-        /// Bindings given.
-        given: usize,
-        /// Bindings expected.
-        expected: usize,
-    },
-    /// A dispatch without outputs, or with more than arguments.
-    #[error("dispatch of `{kernel}`: {outputs} outputs among {arguments} arguments; there must be 1 to {arguments}")]
-    Outputs {
-        /// Kernel name.
-        kernel: String,
-        /// Outputs given.
-        outputs: usize,
-        /// Bindings given.
-        arguments: usize,
-    },
-    /// The number of outputs is not what the host function has.
-    #[error("host call of `{function}`: it has {expected} outputs, a host call has one")]
-    HostOutputs {
-        /// Function name.
-        function: String,
-        /// Its outputs.
-        expected: usize,
-    },
-    /// The number of inputs is not what the host function takes.
-    #[error("host call of `{function}`: {given} inputs given, it takes {expected}")]
-    Inputs {
-        /// Function name.
-        function: String,
-        /// Inputs given.
-        given: usize,
-        /// Inputs expected.
-        expected: usize,
-    },
+    /// Not as many bindings as the kernel takes, or no outputs among them.
+    #[error("dispatch of {0}")]
+    Dispatch(String),
+    /// Not as many inputs as the host function takes, or one with several outputs.
+    #[error("host call of {0}")]
+    HostCall(String),
 }
 
 impl CommandListBuilder {
@@ -369,7 +339,7 @@ impl CommandListBuilder {
     /// Records [`Command::Dispatch`]: sources in order, then the output.
     ///
     /// # Errors
-    /// [`RecordError::Arguments`] when the number of bindings is not the artifact's argument count.
+    /// [`RecordError::Dispatch`] when the number of bindings is not the artifact's argument count; slot and range errors.
     pub fn dispatch(
         &mut self,
         executable: &Arc<dyn Executable>,
@@ -381,24 +351,22 @@ impl CommandListBuilder {
     /// Records [`Command::Dispatch`] of a kernel with several outputs: sources in order, then `outputs` outputs in order.
     ///
     /// # Errors
-    /// As [`CommandListBuilder::dispatch`]; [`RecordError::Outputs`] when there are no outputs, or more than bindings.
+    /// As [`CommandListBuilder::dispatch`], and when there are no outputs, or more than bindings.
     pub fn dispatch_outputs(
         &mut self,
         executable: &Arc<dyn Executable>,
         bindings: Vec<BufferRef>,
         outputs: usize,
     ) -> Result<&mut Self, RecordError> {
-        let artifact = executable.artifact();
-        if outputs == 0 || outputs > bindings.len().max(1) {
-            let (kernel, arguments) = (artifact.name().to_owned(), bindings.len());
-            return Err(RecordError::Outputs { kernel, outputs, arguments });
+        let (kernel, given) = (executable.artifact().name(), bindings.len());
+        if outputs == 0 || outputs > given.max(1) {
+            let reason = format!("`{kernel}`: {outputs} outputs among {given} arguments; there must be 1 to {given}");
+            return Err(RecordError::Dispatch(reason));
         }
-        if bindings.len() != artifact.argument_count() {
-            return Err(RecordError::Arguments {
-                kernel: artifact.name().to_owned(),
-                given: bindings.len(),
-                expected: artifact.argument_count(),
-            });
+        let expected = executable.artifact().argument_count();
+        if given != expected {
+            let reason = format!("`{kernel}`: {given} bindings given, the kernel takes {expected}");
+            return Err(RecordError::Dispatch(reason));
         }
         self.push(Command::Dispatch { executable: Arc::clone(executable), bindings, outputs })
     }
@@ -406,24 +374,21 @@ impl CommandListBuilder {
     /// Records [`Command::HostCall`].
     ///
     /// # Errors
-    /// [`RecordError::Inputs`] when the number of inputs is not what the function takes, [`RecordError::HostOutputs`] when it
-    /// has several outputs.
+    /// [`RecordError::HostCall`] when the number of inputs is not what the function takes, or it has several outputs; slot and
+    /// range errors.
     pub fn host_call(
         &mut self,
         function: &Arc<dyn HostFunction>,
         inputs: Vec<BufferRef>,
         output: BufferRef,
     ) -> Result<&mut Self, RecordError> {
-        if inputs.len() != function.input_count() {
-            return Err(RecordError::Inputs {
-                function: function.name().to_owned(),
-                given: inputs.len(),
-                expected: function.input_count(),
-            });
+        let (name, given, expected) = (function.name(), inputs.len(), function.input_count());
+        if given != expected {
+            return Err(RecordError::HostCall(format!("`{name}`: {given} inputs given, it takes {expected}")));
         }
         if function.output_count() != 1 {
-            let (function, expected) = (function.name().to_owned(), function.output_count());
-            return Err(RecordError::HostOutputs { function, expected });
+            let reason = format!("`{name}`: it has {} outputs, a host call has one", function.output_count());
+            return Err(RecordError::HostCall(reason));
         }
         self.push(Command::HostCall { function: Arc::clone(function), inputs, output })
     }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// Listing or opening a device failed.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DriverError {
     /// The device URI cannot be parsed.
     #[error("invalid device URI `{uri}`: {reason}")]
@@ -66,6 +67,7 @@ pub enum DriverError {
         /// What was asked for.
         uri: String,
         /// Why it failed.
+        #[source]
         cause: Box<DriverError>,
     },
 }
@@ -82,6 +84,7 @@ impl DriverError {
 
 /// A device could not do what was asked of it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceError {
     /// Not enough memory in a pool.
     #[error("out of memory: asked for {requested} bytes of {pool} memory, {available} of {capacity} bytes are free")]
@@ -134,6 +137,7 @@ pub enum DeviceError {
 
 /// A submission was refused before anything of it ran.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SubmitError {
     /// The command list itself is wrong: objects of another device, a missing barrier, a misaligned range.
     #[error("command list: {0}")]

@@ -23,6 +23,7 @@ pub const MAX_VALUE: u64 = u64::MAX - 1;
 
 /// A wait or signal did not succeed.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitError {
     /// The time limit passed; the semaphore is unchanged.
     #[error("semaphore value {value} was not reached in {timeout:?}; it is at {current}")]
@@ -36,7 +37,7 @@ pub enum WaitError {
     },
     /// The semaphore failed before the value was reached.
     #[error("semaphore failed: {0}")]
-    Failed(Failure),
+    Failed(#[source] Failure),
     /// A signal that would not increase the value, or is above [`MAX_VALUE`].
     #[error("semaphore is at {current}; a signal to {value} is not an increase below the maximum")]
     NotMonotone {
@@ -209,25 +210,16 @@ impl Semaphore for TimelineSemaphore {
     }
 
     fn wait_blocking(&self, value: u64, timeout: Option<Duration>) -> Result<(), WaitError> {
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.state.lock();
-        loop {
-            if state.value >= value {
-                return Ok(());
-            }
-            if let Some(cause) = &state.failure {
-                return Err(WaitError::Failed(Arc::clone(cause)));
-            }
-            match deadline {
-                None => self.changed.wait(&mut state),
-                Some(deadline) => {
-                    let timed_out = self.changed.wait_until(&mut state, deadline).timed_out();
-                    if timed_out && state.value < value && state.failure.is_none() {
-                        let timeout = timeout.unwrap_or_default();
-                        return Err(WaitError::Timeout { value, current: state.value, timeout });
-                    }
-                }
-            }
+        let pending = |state: &mut State| !state.resolved(value);
+        match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
+            Some(deadline) => _ = self.changed.wait_while_until(&mut state, pending, deadline),
+            None => self.changed.wait_while(&mut state, pending),
+        }
+        match &state.failure {
+            _ if state.value >= value => Ok(()),
+            Some(cause) => Err(WaitError::Failed(Arc::clone(cause))),
+            None => Err(WaitError::Timeout { value, current: state.value, timeout: timeout.unwrap_or_default() }),
         }
     }
 

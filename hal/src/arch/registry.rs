@@ -17,6 +17,7 @@ const BUILTIN: [(&str, &str); 2] =
 
 /// An arch file cannot be used.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ArchError {
     /// A file or directory cannot be read.
     #[error("cannot read arch file or directory {path}: {reason}; directories come from {AIE_HAL_ARCH_PATH}", path = path.display())]

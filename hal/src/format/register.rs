@@ -4,11 +4,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TileKind {
     /// A tile with a core and 64 KiB of data memory.
-    Core,
+    Core = 0,
     /// A tile with 512 KiB of memory and no core.
-    Mem,
+    Mem = 1,
     /// A tile of row 0, which reaches the host's memory.
-    Shim,
+    Shim = 2,
 }
 
 impl TileKind {

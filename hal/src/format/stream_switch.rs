@@ -31,50 +31,30 @@ pub enum Port {
     Trace(u8),
 }
 
-/// Groups of ports in the order of their registers, with how many of each there are.
-type Ports = &'static [(fn(u8) -> Port, u8)];
+/// Which end of the switch a port is at: the words go out of it at a master, and into it at a slave.
+#[derive(Clone, Copy)]
+enum Role {
+    Master,
+    Slave,
+}
 
-const CORE: fn(u8) -> Port = |_| Port::Core;
-const TILE_CONTROL: fn(u8) -> Port = |_| Port::TileControl;
-const FIFO: fn(u8) -> Port = |_| Port::Fifo;
-
-const CORE_MASTERS: Ports = &[
-    (CORE, 1),
-    (Port::Dma, 2),
-    (TILE_CONTROL, 1),
-    (FIFO, 1),
-    (Port::South, 4),
-    (Port::West, 4),
-    (Port::North, 6),
-    (Port::East, 4),
-];
-const CORE_SLAVES: Ports = &[
-    (CORE, 1),
-    (Port::Dma, 2),
-    (TILE_CONTROL, 1),
-    (FIFO, 1),
-    (Port::South, 6),
-    (Port::West, 4),
-    (Port::North, 4),
-    (Port::East, 4),
-    (Port::Trace, 2),
-];
-const MEM_MASTERS: Ports = &[(Port::Dma, 6), (TILE_CONTROL, 1), (Port::South, 4), (Port::North, 6)];
-const MEM_SLAVES: Ports = &[(Port::Dma, 6), (TILE_CONTROL, 1), (Port::South, 6), (Port::North, 4), (Port::Trace, 1)];
-const SHIM_MASTERS: Ports =
-    &[(TILE_CONTROL, 1), (FIFO, 1), (Port::South, 6), (Port::West, 4), (Port::North, 6), (Port::East, 4)];
-const SHIM_SLAVES: Ports = &[
-    (TILE_CONTROL, 1),
-    (FIFO, 1),
-    (Port::South, 8),
-    (Port::West, 4),
-    (Port::North, 4),
-    (Port::East, 4),
-    (Port::Trace, 1),
+/// Groups of ports in the order of their registers, with how many masters and slaves of them a core, a mem and a shim
+/// tile have.
+const PORTS: [(fn(u8) -> Port, [[u8; 2]; 3]); 9] = [
+    (|_| Port::Core, [[1, 1], [0, 0], [0, 0]]),
+    (Port::Dma, [[2, 2], [6, 6], [0, 0]]),
+    (|_| Port::TileControl, [[1, 1], [1, 1], [1, 1]]),
+    (|_| Port::Fifo, [[1, 1], [0, 0], [1, 1]]),
+    (Port::South, [[4, 6], [4, 6], [6, 8]]),
+    (Port::West, [[4, 4], [0, 0], [4, 4]]),
+    (Port::North, [[6, 4], [6, 4], [6, 4]]),
+    (Port::East, [[4, 4], [0, 0], [4, 4]]),
+    (Port::Trace, [[0, 2], [0, 1], [0, 1]]),
 ];
 
 /// A tile has no such port, or a field of its configuration does not fit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PortError {
     /// The port.
     #[error("a {tile:?} tile's stream switch has no {role} port {port:?}")]
@@ -121,12 +101,7 @@ impl StreamSwitch {
     /// # Errors
     /// [`PortError::Missing`].
     pub fn master_index(self, port: Port) -> Result<u32, PortError> {
-        let ports = match self.0 {
-            TileKind::Core => CORE_MASTERS,
-            TileKind::Mem => MEM_MASTERS,
-            TileKind::Shim => SHIM_MASTERS,
-        };
-        self.index(ports, "master", port)
+        self.index(Role::Master, port)
     }
 
     /// Index of a slave port, by which masters name it.
@@ -134,12 +109,7 @@ impl StreamSwitch {
     /// # Errors
     /// [`PortError::Missing`].
     pub fn slave_index(self, port: Port) -> Result<u32, PortError> {
-        let ports = match self.0 {
-            TileKind::Core => CORE_SLAVES,
-            TileKind::Mem => MEM_SLAVES,
-            TileKind::Shim => SHIM_SLAVES,
-        };
-        self.index(ports, "slave", port)
+        self.index(Role::Slave, port)
     }
 
     /// Connects `slave` with `master` for ever: what is written to the master and to the slave. A slave can feed
@@ -205,10 +175,11 @@ impl StreamSwitch {
         }
     }
 
-    fn index(self, ports: Ports, role: &'static str, port: Port) -> Result<u32, PortError> {
-        let all = ports.iter().flat_map(|(group, count)| (0..*count).map(group));
+    fn index(self, role: Role, port: Port) -> Result<u32, PortError> {
+        let (tile, role_name) = (self.0, if matches!(role, Role::Master) { "master" } else { "slave" });
+        let all = PORTS.iter().flat_map(|(group, counts)| (0..counts[tile as usize][role as usize]).map(group));
         let found = all.zip(0u32..).find(|(there, _)| *there == port);
-        found.map(|(_, index)| index).ok_or(PortError::Missing { tile: self.0, role, port })
+        found.map(|(_, index)| index).ok_or(PortError::Missing { tile, role: role_name, port })
     }
 }
 

@@ -22,11 +22,15 @@ fn listeners(semaphore: &TimelineSemaphore) -> usize {
     semaphore.state.lock().subscribers.len()
 }
 
-/// Runs `signal` on another thread once a waiter is subscribed or blocked.
-fn later(signal: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+/// Takes a step on another thread once a waiter is subscribed or blocked.
+fn later(
+    semaphore: &Arc<TimelineSemaphore>,
+    step: impl FnOnce(&TimelineSemaphore) + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let semaphore = Arc::clone(semaphore);
     thread::spawn(move || {
         thread::sleep(Duration::from_millis(10));
-        signal();
+        step(&semaphore);
     })
 }
 
@@ -74,13 +78,7 @@ fn what_was_reached_before_a_failure_stays_reached() {
 #[test]
 fn a_blocked_wait_ends_with_the_signal() {
     let semaphore = semaphore(0);
-    let signaller = later({
-        let semaphore = Arc::clone(&semaphore);
-        move || {
-            semaphore.signal(1).unwrap();
-            semaphore.signal(3).unwrap();
-        }
-    });
+    let signaller = later(&semaphore, |semaphore| [1, 3].iter().for_each(|value| semaphore.signal(*value).unwrap()));
     semaphore.wait_blocking(2, LONG).unwrap();
     signaller.join().unwrap();
 }
@@ -88,10 +86,7 @@ fn a_blocked_wait_ends_with_the_signal() {
 #[test]
 fn a_blocked_wait_ends_with_the_failure() {
     let semaphore = semaphore(0);
-    let signaller = later({
-        let semaphore = Arc::clone(&semaphore);
-        move || semaphore.fail(cause("x"))
-    });
+    let signaller = later(&semaphore, |semaphore| semaphore.fail(cause("x")));
     assert_eq!(semaphore.wait_blocking(2, LONG), Err(WaitError::Failed(cause("x"))));
     signaller.join().unwrap();
 }
@@ -119,10 +114,7 @@ fn no_time_at_all_is_a_poll() {
 fn a_limit_beyond_the_clock_is_none() {
     let semaphore = semaphore(1);
     semaphore.wait_blocking(1, Some(Duration::MAX)).unwrap();
-    let signaller = later({
-        let semaphore = Arc::clone(&semaphore);
-        move || semaphore.signal(2).unwrap()
-    });
+    let signaller = later(&semaphore, |semaphore| semaphore.signal(2).unwrap());
     semaphore.wait_blocking(2, Some(Duration::MAX)).unwrap();
     signaller.join().unwrap();
 }
@@ -130,10 +122,7 @@ fn a_limit_beyond_the_clock_is_none() {
 #[test]
 fn async_waits_resolve() {
     let semaphore = semaphore(0);
-    let signaller = later({
-        let semaphore = Arc::clone(&semaphore);
-        move || (1..=3).for_each(|value| semaphore.signal(value).unwrap())
-    });
+    let signaller = later(&semaphore, |semaphore| (1..=3).for_each(|value| semaphore.signal(value).unwrap()));
     let waits = (1..=3).map(|value| semaphore.wait(value));
     assert_eq!(block_on(future::join_all(waits)), [Ok(()), Ok(()), Ok(())]);
     signaller.join().unwrap();
@@ -143,10 +132,7 @@ fn async_waits_resolve() {
 #[test]
 fn async_waits_fail() {
     let semaphore = semaphore(0);
-    let signaller = later({
-        let semaphore = Arc::clone(&semaphore);
-        move || semaphore.fail(cause("x"))
-    });
+    let signaller = later(&semaphore, |semaphore| semaphore.fail(cause("x")));
     assert_eq!(block_on(semaphore.wait(1)), Err(WaitError::Failed(cause("x"))));
     signaller.join().unwrap();
 }

@@ -1,10 +1,10 @@
 //! A submission that a backend runs.
 
-use super::state::{Core, Job, Readiness};
+use super::state::{Core, Job};
 use crate::command_list::{BindingTable, Command, CommandList};
 use crate::error::DeviceError;
 use crate::queue::{Submission, TimelinePoint};
-use crate::semaphore::{Failure, ListenerId, WaitError};
+use crate::semaphore::{Failure, WaitError};
 use std::fmt::{Debug, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,11 +14,8 @@ use std::sync::Arc;
 /// Dropping one that was not finished fails its signals.
 pub struct InFlight {
     core: Arc<Core>,
-    sequence: u64,
-    submission: Submission,
-    /// Waits that were not reached when the batch was made, by index.
-    chained: Vec<usize>,
-    listeners: Vec<(usize, ListenerId)>,
+    /// Its waits that are not reached are those that were not when the batch was made.
+    job: Job,
     /// Whether there is nothing to do for this value any more.
     ended: bool,
 }
@@ -27,7 +24,7 @@ impl Debug for InFlight {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InFlight")
             .field("device", &self.core.name())
-            .field("sequence", &self.sequence)
+            .field("sequence", &self.job.sequence)
             .field("commands", &self.commands().len())
             .finish_non_exhaustive()
     }
@@ -35,27 +32,22 @@ impl Debug for InFlight {
 
 impl InFlight {
     pub(super) fn new(core: Arc<Core>, job: Job) -> Self {
-        let Job { sequence, readiness, submission, listeners } = job;
-        let chained = match readiness {
-            Readiness::Waiting(left) => left,
-            Readiness::Ready | Readiness::Failed(_) => Vec::new(),
-        };
-        Self { core, sequence, submission, chained, listeners, ended: false }
+        Self { core, job, ended: false }
     }
 
     /// The commands; none for a barrier between semaphores.
     pub fn commands(&self) -> &[Command] {
-        self.submission.commands.as_ref().map_or(&[], |list| list.commands())
+        self.job.submission.commands.as_ref().map_or(&[], |list| list.commands())
     }
 
     /// The command list, for what is cached with it ([`CommandList::derived`]).
     pub fn list(&self) -> Option<&Arc<CommandList>> {
-        self.submission.commands.as_ref()
+        self.job.submission.commands.as_ref()
     }
 
     /// Fills the list's slots.
     pub fn bindings(&self) -> &BindingTable {
-        &self.submission.bindings
+        &self.job.submission.bindings
     }
 
     /// Ends the submission: releases its command list and bindings, then signals, or fails its signals.
@@ -72,23 +64,17 @@ impl InFlight {
     /// Gives the submission back to the queue, not started.
     pub(super) fn put_back(mut self) {
         self.ended = true;
-        let readiness = match std::mem::take(&mut self.chained) {
-            left if left.is_empty() => Readiness::Ready,
-            left => Readiness::Waiting(left),
-        };
-        let submission = std::mem::take(&mut self.submission);
-        let listeners = std::mem::take(&mut self.listeners);
-        self.core.put_back(Job { sequence: self.sequence, readiness, submission, listeners });
+        self.core.put_back(std::mem::take(&mut self.job));
     }
 
     /// Whether what it waits for in its batch was reached.
     fn followed(&self) -> Result<(), Failure> {
-        for index in &self.chained {
-            let TimelinePoint { semaphore, value } = &self.submission.waits[*index];
+        for index in self.job.waiting() {
+            let TimelinePoint { semaphore, value } = &self.job.submission.waits[*index];
             if !semaphore.poll(*value)? {
                 return Err(Arc::new(DeviceError::Execution(format!(
                     "submission {} was finished before the submission it waits for",
-                    self.sequence
+                    self.job.sequence
                 ))));
             }
         }
@@ -98,27 +84,28 @@ impl InFlight {
     fn end(&mut self, result: Result<(), Failure>) {
         self.ended = true;
         let result = result.and_then(|()| self.followed());
-        let Submission { waits, commands, bindings, signals } = std::mem::take(&mut self.submission);
-        for (index, id) in self.listeners.drain(..) {
+        let Job { sequence, submission, listeners, .. } = std::mem::take(&mut self.job);
+        let Submission { waits, commands, bindings, signals } = submission;
+        for (index, id) in listeners {
             waits[index].semaphore.unsubscribe(id);
         }
         self.core.count_submission();
         // Whoever waits for the signal may expect that the submission holds nothing any more.
-        self.guarded(|| drop((waits, commands, bindings)));
+        guarded(sequence, || drop((waits, commands, bindings)));
         if let Err(cause) = &result {
-            tracing::warn!("submission {} on {} failed: {cause}", self.sequence, self.core.name());
+            tracing::warn!("submission {sequence} on {} failed: {cause}", self.core.name());
         }
         for point in &signals {
-            self.guarded(|| resolve(point, &result));
+            guarded(sequence, || resolve(point, &result));
         }
-        self.core.end(self.sequence);
+        self.core.end(sequence);
     }
+}
 
-    /// Runs what may call code of the queue's users: listeners, destructors. One that panics must not keep others waiting.
-    fn guarded(&self, step: impl FnOnce()) {
-        if catch_unwind(AssertUnwindSafe(step)).is_err() {
-            tracing::error!("a listener or destructor panicked when submission {} ended", self.sequence);
-        }
+/// Runs what may call code of the queue's users: listeners, destructors. One that panics must not keep others waiting.
+fn guarded(sequence: u64, step: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(step)).is_err() {
+        tracing::error!("a listener or destructor panicked when submission {sequence} ended");
     }
 }
 

@@ -12,20 +12,30 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+#[derive(Default)]
 pub(super) enum Readiness {
     /// Waits that are not reached, by index. Never empty.
     Waiting(Vec<usize>),
+    #[default]
     Ready,
     Failed(Failure),
 }
 
-/// A submission that is not with the backend.
+/// A submission that has not ended.
+#[derive(Default)]
 pub(super) struct Job {
     pub(super) sequence: u64,
     pub(super) readiness: Readiness,
     pub(super) submission: Submission,
     /// By index of the wait. An entry may be of a point that is reached or failed.
     pub(super) listeners: Vec<(usize, ListenerId)>,
+}
+
+impl Job {
+    /// Waits that are not reached, by index.
+    pub(super) fn waiting(&self) -> &[usize] {
+        if let Readiness::Waiting(left) = &self.readiness { left } else { &[] }
+    }
 }
 
 #[derive(Default)]
@@ -254,10 +264,7 @@ impl Core {
     /// Takes a submission back that the backend did not start.
     pub(super) fn put_back(&self, job: Job) {
         let sequence = job.sequence;
-        let waiting = match &job.readiness {
-            Readiness::Waiting(left) => left.clone(),
-            _ => Vec::new(),
-        };
+        let waiting = job.waiting().to_vec();
         {
             let mut state = self.state.lock();
             state.stop_running(sequence);
@@ -289,26 +296,21 @@ impl Core {
 
     /// Blocks until everything submitted before has ended.
     pub(super) fn wait_idle(&self, timeout: Option<Duration>) -> Result<(), DeviceError> {
-        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.state.lock();
         let sequence = state.next;
-        while !state.idle_before(sequence) {
-            let late = match deadline {
-                None => {
-                    self.ended.wait(&mut state);
-                    false
-                }
-                Some(deadline) => self.ended.wait_until(&mut state, deadline).timed_out(),
-            };
-            if late && !state.idle_before(sequence) {
-                return Err(DeviceError::Timeout(format!(
-                    "the queue was not idle after {:?}; {} submissions are pending",
-                    timeout.unwrap_or_default(),
-                    state.jobs.len() + state.running.len()
-                )));
-            }
+        let busy = |state: &mut State| !state.idle_before(sequence);
+        match timeout.and_then(|timeout| Instant::now().checked_add(timeout)) {
+            Some(deadline) => _ = self.ended.wait_while_until(&mut state, busy, deadline),
+            None => self.ended.wait_while(&mut state, busy),
         }
-        Ok(())
+        if state.idle_before(sequence) {
+            return Ok(());
+        }
+        Err(DeviceError::Timeout(format!(
+            "the queue was not idle after {:?}; {} submissions are pending",
+            timeout.unwrap_or_default(),
+            state.jobs.len() + state.running.len()
+        )))
     }
 
     /// Resolves when everything submitted before has ended; `None` when it has already.
