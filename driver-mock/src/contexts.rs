@@ -3,8 +3,8 @@
 use crate::memory::HeapAllocation;
 use crate::npu::{ContextId, Npu, Refusal};
 use aie_hal::artifact::Digest;
-use aie_hal::backend::LoadedPdi;
 use aie_hal::context_planner::ContextHost;
+use aie_hal::loaded_pdi::LoadedPdi;
 use std::sync::Arc;
 
 /// Makes the contexts of one NPU.
@@ -12,17 +12,9 @@ use std::sync::Arc;
 pub(crate) struct NpuContexts(pub(crate) Arc<Npu>);
 
 impl ContextHost for NpuContexts {
-    type Pdi = LoadedPdi<HeapAllocation>;
+    type Memory = HeapAllocation;
     type Context = ContextId;
     type Error = Refusal;
-
-    fn pdis_per_context(&self) -> usize {
-        self.0.limits().pdis_per_context
-    }
-
-    fn contexts(&self) -> usize {
-        self.0.limits().contexts
-    }
 
     fn create(&self, pdis: &[Arc<LoadedPdi<HeapAllocation>>]) -> Result<ContextId, Refusal> {
         let id = self.0.create_context(self.0.arch().array.columns)?;
@@ -50,8 +42,8 @@ mod tests {
     use super::*;
     use aie_conformance::kernels::TestKernel;
     use aie_hal::ArchRegistry;
-    use aie_hal::backend::PdiTable;
-    use aie_hal::context_planner::{ContextPlanner, PlannedPdi as _};
+    use aie_hal::context_planner::ContextPlanner;
+    use aie_hal::loaded_pdi::PdiTable;
 
     fn host() -> NpuContexts {
         let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
@@ -72,13 +64,14 @@ mod tests {
     /// Contexts of somebody else leave fewer for the planner; it must never see the refusal.
     #[test]
     fn the_planner_does_with_the_contexts_that_are_left() {
-        let (host, mut planner) = (host(), ContextPlanner::<NpuContexts>::default());
+        let host = host();
+        let mut planner = ContextPlanner::new(host.0.limits());
         let pdis = load(&host.0, 11);
         let other = host.0.create_context(1).unwrap();
         planner.prepare(&host, &pdis.iter().collect::<Vec<_>>()).unwrap();
         for pdi in pdis.iter().chain(&pdis) {
             let at = planner.require(&host, pdi).unwrap();
-            assert_eq!(planner.locate(pdi.number()), Some(at));
+            assert_eq!(planner.locate(pdi.number), Some(at));
             assert_eq!(planner.contexts().count(), 1);
         }
         host.0.destroy_context(other).unwrap();
@@ -97,12 +90,13 @@ mod tests {
 
     #[test]
     fn planned_slots_are_the_ones_of_the_npu() {
-        let (host, mut planner) = (host(), ContextPlanner::<NpuContexts>::default());
+        let host = host();
+        let mut planner = ContextPlanner::new(host.0.limits());
         let pdis = load(&host.0, 3);
         for pdi in &pdis {
             planner.require(&host, pdi).unwrap();
         }
-        let slots: Vec<_> = pdis.iter().map(|pdi| planner.locate(pdi.number()).unwrap().slot).collect();
+        let slots: Vec<_> = pdis.iter().map(|pdi| planner.locate(pdi.number).unwrap().slot).collect();
         assert_eq!(slots, [0, 1, 2]);
         assert_eq!(host.0.counts().contexts_created, 3);
     }

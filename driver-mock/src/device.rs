@@ -33,7 +33,7 @@ type Import = (usize, Weak<Region>);
 /// What everything made by one device refers to.
 pub(crate) struct MockDevice {
     state: DeviceState,
-    array: Array<NpuContexts, HeapAllocation>,
+    array: Array<NpuContexts>,
     pub(crate) npu: Arc<Npu>,
     pub(crate) faults: FaultCounter<Fault>,
     order: CommandOrder,
@@ -43,10 +43,7 @@ pub(crate) struct MockDevice {
 
 impl Debug for MockDevice {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MockDevice")
-            .field("uri", &self.state.name())
-            .field("array", &self.array)
-            .finish_non_exhaustive()
+        f.debug_struct("MockDevice").field("uri", &self.state.name).field("array", &self.array).finish_non_exhaustive()
     }
 }
 
@@ -72,7 +69,7 @@ impl MockDevice {
         };
         OpenDevice::new(Self {
             state: DeviceState::new(info, Arc::clone(arch), limits, capacity),
-            array: Array::new(NpuContexts(Arc::clone(&npu))),
+            array: Array::new(NpuContexts(Arc::clone(&npu)), npu.limits()),
             npu,
             faults: FaultCounter::new(options.faults.clone()),
             order: if options.reverse { CommandOrder::Reversed } else { CommandOrder::Recorded },
@@ -82,7 +79,7 @@ impl MockDevice {
     }
 
     fn out_of_memory(&self, requested: usize) -> DeviceError {
-        let (pool, capacity) = (MemoryPool::Data.name(), self.state.capacity());
+        let (pool, capacity) = (MemoryPool::Data.name(), self.state.capacity);
         DeviceError::OutOfMemory { pool, requested, available: 0, capacity }
     }
 
@@ -110,7 +107,7 @@ impl MockDevice {
                 )));
             }
         }
-        let region = Region::zeroed(length, self.state.limits().granule).map(Arc::new);
+        let region = Region::zeroed(length, self.state.limits.granule).map(Arc::new);
         let region = region.ok_or_else(|| self.out_of_memory(length))?;
         if let (Some(target), Some(source)) = (region.span(0, length), host.span(0, length)) {
             target.copy_from(source);
@@ -141,7 +138,7 @@ impl DeviceBackend for MockDevice {
         &self.state
     }
 
-    fn array(&self) -> &Array<NpuContexts, HeapAllocation> {
+    fn array(&self) -> &Array<NpuContexts> {
         &self.array
     }
 
@@ -162,13 +159,13 @@ impl DeviceBackend for MockDevice {
             MemoryPool::DeviceHeap => Some(self.heap(params.size, params.alignment)?),
         };
         let region = || Region::zeroed(params.size, params.alignment).ok_or_else(|| self.out_of_memory(params.size));
-        let view = if self.state.info().coherent { None } else { Some(DeviceView::of(region()?)) };
+        let view = if self.state.info.coherent { None } else { Some(DeviceView::of(region()?)) };
         Ok(MockMemory { host: region()?, view, heap })
     }
 
     fn import(&self, memory: Arc<dyn HostMemory>) -> Result<MockMemory, DeviceError> {
         let host = Region::borrowed(memory);
-        let view = if self.state.info().coherent { None } else { Some(self.import_view(&host)?) };
+        let view = if self.state.info.coherent { None } else { Some(self.import_view(&host)?) };
         Ok(MockMemory { host, view, heap: None })
     }
 
@@ -215,7 +212,7 @@ impl DeviceBackend for MockDevice {
     }
 
     fn context_error(&self, cause: Refusal) -> DeviceError {
-        cause.into_device_error(self.state.name())
+        cause.into_device_error(&self.state.name)
     }
 
     fn start(&self, scratch: &mut ChainScratch, chain: &ChainView<'_, Self>) -> Result<u64, ChainFailure> {

@@ -2,9 +2,8 @@
 
 use crate::agent::{Agent, AgentError, ContextId, PdiRef};
 use crate::pool::Block;
-use aie_hal::Limits;
-use aie_hal::backend::LoadedPdi;
 use aie_hal::context_planner::ContextHost;
+use aie_hal::loaded_pdi::LoadedPdi;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,13 +12,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct AgentContexts {
     agent: Arc<dyn Agent>,
-    limits: Limits,
     held: Mutex<HashMap<ContextId, Vec<Arc<Block>>>>,
 }
 
 impl AgentContexts {
-    pub(crate) fn new(agent: Arc<dyn Agent>, limits: Limits) -> Self {
-        Self { agent, limits, held: Mutex::default() }
+    pub(crate) fn new(agent: Arc<dyn Agent>) -> Self {
+        Self { agent, held: Mutex::default() }
     }
 }
 
@@ -29,19 +27,11 @@ pub(crate) fn pdi_reference(pdi: &LoadedPdi<Arc<Block>>) -> PdiRef {
 }
 
 impl ContextHost for AgentContexts {
-    type Pdi = LoadedPdi<Arc<Block>>;
+    type Memory = Arc<Block>;
     type Context = ContextId;
     type Error = AgentError;
 
-    fn pdis_per_context(&self) -> usize {
-        self.limits.pdis_per_context
-    }
-
-    fn contexts(&self) -> usize {
-        self.limits.contexts
-    }
-
-    fn create(&self, pdis: &[Arc<Self::Pdi>]) -> Result<ContextId, AgentError> {
+    fn create(&self, pdis: &[Arc<LoadedPdi<Arc<Block>>>]) -> Result<ContextId, AgentError> {
         let references: Vec<PdiRef> = pdis.iter().map(|pdi| pdi_reference(pdi)).collect();
         let context = self.agent.create_context(&references)?;
         self.held.lock().insert(context, pdis.iter().map(|pdi| Arc::clone(&pdi.memory)).collect());

@@ -86,7 +86,7 @@ impl DeviceBackend for XdnaDevice {
         &self.state
     }
 
-    fn array(&self) -> &Array<AgentContexts, Arc<Block>> {
+    fn array(&self) -> &Array<AgentContexts> {
         &self.npu.array
     }
 
@@ -108,7 +108,7 @@ impl DeviceBackend for XdnaDevice {
             AgentError::Lost(cause) => self.npu.array.lose(cause),
             other => DeviceError::Unsupported(format!(
                 "import of {bytes} bytes: {other}; copy them into a buffer of {}",
-                self.state.name()
+                self.state.name
             )),
         })?;
         Ok(self.memory(block))

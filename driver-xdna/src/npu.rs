@@ -21,7 +21,7 @@ pub(crate) struct Npu {
     pub(crate) arch: Arc<Arch>,
     pub(crate) limits: Limits,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) array: Array<AgentContexts, Arc<Block>>,
+    pub(crate) array: Array<AgentContexts>,
     /// What the NPU has written and the host may have stale copies of; unused where the runtime maintains caches.
     pub(crate) written: Written,
     /// What has to stay open below, if anything; the last field, so that everything of it is gone before.
@@ -44,7 +44,7 @@ impl Npu {
         let mut limits = arch.limits;
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
         limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
-        let array = Array::new(AgentContexts::new(Arc::clone(&agent), limits));
+        let array = Array::new(AgentContexts::new(Arc::clone(&agent)), &limits);
         let npu = Arc::new(Self { agent, arch, limits, pool, array, written: Written::default(), _runtime: runtime });
         close_at_exit(&npu);
         npu

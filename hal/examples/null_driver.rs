@@ -11,10 +11,10 @@
 
 use aie_device_memory::{HostMemory, Region};
 use aie_hal::backend::{
-    Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceMemory, DeviceState, HeapContent, LoadedPdi,
-    OpenDevice,
+    Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceMemory, DeviceState, HeapContent, OpenDevice,
 };
 use aie_hal::context_planner::ContextHost;
+use aie_hal::loaded_pdi::LoadedPdi;
 use aie_hal::validation::wrap_driver;
 use aie_hal::{
     Arch, ArchRegistry, BufferParams, BufferRef, CommandList, Device, DeviceError, DeviceInfo, DeviceListing,
@@ -66,7 +66,7 @@ impl Driver for NullDriver {
             host_import: false,
         };
         let state = DeviceState::new(info, Arc::clone(&self.arch), self.arch.limits, MEMORY);
-        Ok(vec![Arc::new(OpenDevice::new(NullDevice { state, array: Array::new(NoContexts) }))])
+        Ok(vec![Arc::new(OpenDevice::new(NullDevice { state, array: Array::new(NoContexts, &self.arch.limits) }))])
     }
 }
 
@@ -75,17 +75,9 @@ impl Driver for NullDriver {
 struct NoContexts;
 
 impl ContextHost for NoContexts {
-    type Pdi = LoadedPdi<()>;
+    type Memory = ();
     type Context = u32;
     type Error = DeviceError;
-
-    fn pdis_per_context(&self) -> usize {
-        1
-    }
-
-    fn contexts(&self) -> usize {
-        1
-    }
 
     fn create(&self, _: &[Arc<LoadedPdi<()>>]) -> Result<u32, DeviceError> {
         Err(no_array())
@@ -121,7 +113,7 @@ impl DeviceMemory for NullMemory {
 #[derive(Debug)]
 struct NullDevice {
     state: DeviceState,
-    array: Array<NoContexts, ()>,
+    array: Array<NoContexts>,
 }
 
 impl DeviceBackend for NullDevice {
@@ -139,7 +131,7 @@ impl DeviceBackend for NullDevice {
         &self.state
     }
 
-    fn array(&self) -> &Array<NoContexts, ()> {
+    fn array(&self) -> &Array<NoContexts> {
         &self.array
     }
 

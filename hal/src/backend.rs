@@ -20,7 +20,7 @@ pub use array::Array;
 pub use buffer::DeviceBuffer;
 pub use chain::{ChainFailure, ChainView, Dispatch};
 pub use device::{DeviceState, OpenDevice};
-pub use executable::{LoadedKernel, LoadedPdi, PdiTable};
+pub use executable::LoadedKernel;
 pub use executor::Scratch;
 
 use crate::artifact::KernelArtifact;
@@ -76,7 +76,7 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// What [`DeviceBackend::prepare`] makes of a kernel.
     type Kernel: Debug + Send + Sync;
     /// Makes hardware contexts.
-    type Contexts: ContextHost<Pdi = LoadedPdi<Self::Heap>>;
+    type Contexts: ContextHost<Memory = Self::Heap>;
     /// What [`DeviceBackend::start`] keeps between chains, so that starting one seldom allocates.
     type ChainScratch: Default + Send;
 
@@ -94,7 +94,7 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// Identity, limits and accounts of the device.
     fn state(&self) -> &DeviceState;
     /// The array of its NPU.
-    fn array(&self) -> &Array<Self::Contexts, Self::Heap>;
+    fn array(&self) -> &Array<Self::Contexts>;
     /// The order of the commands between two barriers.
     fn order(&self) -> CommandOrder;
     /// Time on the virtual clock in nanoseconds; 0 on hardware.

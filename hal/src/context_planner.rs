@@ -9,35 +9,26 @@
 //! The planner keeps books and calls a [`ContextHost`] for the rest. It does not outlive a context: whoever drops a
 //! planner calls [`ContextPlanner::clear`] first, unless the device destroys its contexts by itself.
 
+use crate::device::Limits;
+use crate::loaded_pdi::LoadedPdi;
 use std::fmt::{Debug, Display, Formatter};
 use std::sync::{Arc, Weak};
 
-/// A PDI that contexts can hold. It is loaded as long as somebody has an [`Arc`] of it; the planner has none except during a
+/// What makes contexts of PDIs. One is loaded as long as somebody has an [`Arc`] of it; the planner has none except during a
 /// call, so the last one may be dropped inside the planner.
-pub trait PlannedPdi: Send + Sync {
-    /// Small and dense. PDIs with the same number are interchangeable: a context that holds one of them serves the others,
-    /// also after all of them were unloaded and one was loaded again.
-    fn number(&self) -> usize;
-}
-
-/// What makes contexts.
 pub trait ContextHost {
-    /// A PDI.
-    type Pdi: PlannedPdi;
+    /// Memory that a PDI is loaded into.
+    type Memory: Send + Sync;
     /// Names a context.
     type Context: Copy + Ord + Debug + Send;
     /// Why a context could not be made or destroyed.
     type Error: Display;
-    /// Distinct PDIs of one context.
-    fn pdis_per_context(&self) -> usize;
-    /// Contexts at one time.
-    fn contexts(&self) -> usize;
     /// Creates a context in which PDIs have the indices that they have in `pdis`. A host whose contexts need the PDIs' memory
     /// keeps it until it destroys the context: the planner does not keep PDIs loaded.
     ///
     /// # Errors
     /// The host's. Then there is no context.
-    fn create(&self, pdis: &[Arc<Self::Pdi>]) -> Result<Self::Context, Self::Error>;
+    fn create(&self, pdis: &[Arc<LoadedPdi<Self::Memory>>]) -> Result<Self::Context, Self::Error>;
     /// Destroys a context. Whatever happens, the planner does not name it again.
     ///
     /// # Errors
@@ -46,6 +37,9 @@ pub trait ContextHost {
     /// Whether `create` may succeed when one of the planner's contexts is destroyed.
     fn is_exhausted(&self, error: &Self::Error) -> bool;
 }
+
+/// A PDI that is loaded for a host.
+pub type PdiOf<H> = Arc<LoadedPdi<<H as ContextHost>::Memory>>;
 
 /// Where a PDI is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,31 +51,28 @@ pub struct Residence<C> {
 }
 
 /// A PDI in a context. It may have been unloaded since.
-struct Member<P> {
+struct Member<M> {
     number: usize,
-    loaded: Weak<P>,
+    loaded: Weak<LoadedPdi<M>>,
 }
 
-struct Planned<C, P> {
+struct Planned<C, M> {
     id: C,
     /// By slot.
-    pdis: Vec<Member<P>>,
+    pdis: Vec<Member<M>>,
     last_used: u64,
 }
 
 /// The contexts of one device.
 pub struct ContextPlanner<H: ContextHost> {
-    contexts: Vec<Planned<H::Context, H::Pdi>>,
+    /// Distinct PDIs that one can hold, and how many there can be.
+    capacity: usize,
+    most: usize,
+    contexts: Vec<Planned<H::Context, H::Memory>>,
     /// By PDI number.
     residences: Vec<Option<Residence<H::Context>>>,
     /// Rounds so far: a context that was used in this one has its `last_used`.
     round: u64,
-}
-
-impl<H: ContextHost> Default for ContextPlanner<H> {
-    fn default() -> Self {
-        Self { contexts: Vec::new(), residences: Vec::new(), round: 0 }
-    }
 }
 
 impl<H: ContextHost> Debug for ContextPlanner<H> {
@@ -92,6 +83,12 @@ impl<H: ContextHost> Debug for ContextPlanner<H> {
 }
 
 impl<H: ContextHost> ContextPlanner<H> {
+    /// A planner that keeps within [`Limits::pdis_per_context`] and [`Limits::contexts`].
+    pub fn new(limits: &Limits) -> Self {
+        let (capacity, most) = (limits.pdis_per_context.max(1), limits.contexts.max(1));
+        Self { capacity, most, contexts: Vec::new(), residences: Vec::new(), round: 0 }
+    }
+
     /// Where the PDI with this number is, when it is in a context.
     pub fn locate(&self, number: usize) -> Option<Residence<H::Context>> {
         self.residences.get(number).copied().flatten()
@@ -107,17 +104,17 @@ impl<H: ContextHost> ContextPlanner<H> {
     ///
     /// # Errors
     /// The host's, when not one context could be made for `wanted`, or one could not be destroyed.
-    pub fn prepare(&mut self, host: &H, wanted: &[&Arc<H::Pdi>]) -> Result<(), H::Error> {
+    pub fn prepare(&mut self, host: &H, wanted: &[&PdiOf<H>]) -> Result<(), H::Error> {
         self.round += 1;
-        let mut missing: Vec<Arc<H::Pdi>> = Vec::new();
+        let mut missing: Vec<PdiOf<H>> = Vec::new();
         for pdi in wanted {
-            match self.locate(pdi.number()) {
+            match self.locate(pdi.number) {
                 Some(at) => self.refresh(at, pdi),
-                None if missing.iter().all(|m| m.number() != pdi.number()) => missing.push(Arc::clone(pdi)),
+                None if missing.iter().all(|m| m.number != pdi.number) => missing.push(Arc::clone(pdi)),
                 None => {}
             }
         }
-        missing.truncate(capacity(host).saturating_mul(host.contexts().max(1)));
+        missing.truncate(self.capacity.saturating_mul(self.most));
         while !missing.is_empty() {
             if let Err(error) = self.place(host, &mut missing, Evict::Earlier) {
                 // The contexts of this round have what fits.
@@ -132,9 +129,9 @@ impl<H: ContextHost> ContextPlanner<H> {
     ///
     /// # Errors
     /// The host's.
-    pub fn require(&mut self, host: &H, pdi: &Arc<H::Pdi>) -> Result<Residence<H::Context>, H::Error> {
+    pub fn require(&mut self, host: &H, pdi: &PdiOf<H>) -> Result<Residence<H::Context>, H::Error> {
         self.round += 1;
-        match self.locate(pdi.number()) {
+        match self.locate(pdi.number) {
             Some(at) => {
                 self.refresh(at, pdi);
                 Ok(at)
@@ -175,7 +172,7 @@ impl<H: ContextHost> ContextPlanner<H> {
     }
 
     /// Marks the context as used, and the PDI in it as loaded.
-    fn refresh(&mut self, at: Residence<H::Context>, pdi: &Arc<H::Pdi>) {
+    fn refresh(&mut self, at: Residence<H::Context>, pdi: &PdiOf<H>) {
         let round = self.round;
         if let Some(planned) = self.contexts.iter_mut().find(|c| c.id == at.context) {
             planned.last_used = round;
@@ -190,18 +187,18 @@ impl<H: ContextHost> ContextPlanner<H> {
     fn place(
         &mut self,
         host: &H,
-        missing: &mut Vec<Arc<H::Pdi>>,
+        missing: &mut Vec<PdiOf<H>>,
         evict: Evict,
     ) -> Result<Residence<H::Context>, H::Error> {
-        let capacity = capacity(host);
-        let live = |c: &Planned<_, H::Pdi>| c.pdis.iter().filter(|m| m.loaded.strong_count() > 0).count();
+        let capacity = self.capacity;
+        let live = |c: &Planned<_, H::Memory>| c.pdis.iter().filter(|m| m.loaded.strong_count() > 0).count();
         let room = |c: &&Planned<_, _>| live(c) + missing.len() <= capacity;
         // The context used last is the one these PDIs will alternate with.
         let with_room = self.contexts.iter().filter(room).max_by_key(|c| c.last_used).map(|c| c.id);
         let mut pdis = match with_room {
             Some(context) => self.retire(host, context)?,
             None => {
-                if self.contexts.len() >= host.contexts().max(1)
+                if self.contexts.len() >= self.most
                     && let Some(oldest) = self.oldest(Evict::Any)
                 {
                     self.retire(host, oldest)?;
@@ -230,11 +227,11 @@ impl<H: ContextHost> ContextPlanner<H> {
         self.contexts.iter().filter(may_go).min_by_key(|c| c.last_used).map(|c| c.id)
     }
 
-    fn create(&mut self, host: &H, pdis: &[Arc<H::Pdi>]) -> Result<H::Context, H::Error> {
+    fn create(&mut self, host: &H, pdis: &[PdiOf<H>]) -> Result<H::Context, H::Error> {
         let id = host.create(pdis)?;
         let mut members = Vec::with_capacity(pdis.len());
         for (slot, pdi) in pdis.iter().enumerate() {
-            let number = pdi.number();
+            let number = pdi.number;
             if self.residences.len() <= number {
                 self.residences.resize(number + 1, None);
             }
@@ -246,7 +243,7 @@ impl<H: ContextHost> ContextPlanner<H> {
     }
 
     /// Destroys a context; returns the PDIs that were in it and are still loaded.
-    fn retire(&mut self, host: &H, context: H::Context) -> Result<Vec<Arc<H::Pdi>>, H::Error> {
+    fn retire(&mut self, host: &H, context: H::Context) -> Result<Vec<PdiOf<H>>, H::Error> {
         let Some(index) = self.contexts.iter().position(|c| c.id == context) else { return Ok(Vec::new()) };
         let planned = self.contexts.swap_remove(index);
         for member in &planned.pdis {
@@ -263,10 +260,6 @@ enum Evict {
     /// Those that were not used in this round.
     Earlier,
     Any,
-}
-
-fn capacity<H: ContextHost>(host: &H) -> usize {
-    host.pdis_per_context().max(1)
 }
 
 #[cfg(test)]

@@ -58,6 +58,7 @@ pub mod error;
 pub mod executable;
 pub mod format;
 pub mod host_function;
+pub mod loaded_pdi;
 #[cfg(any(test, feature = "mock"))]
 pub mod mock;
 pub mod queue;

@@ -102,57 +102,17 @@ mock! {
 mock! {
     /// Double of [`crate::Buffer`].
     #[derive(Debug)]
-    pub Buffer {
-        /// See [`crate::Buffer::size`].
-        pub fn size(&self) -> usize;
-        /// See [`crate::Buffer::pool`].
-        pub fn pool(&self) -> MemoryPool;
-        /// See [`crate::Buffer::device_address`].
-        pub fn device_address(&self) -> u64;
-        /// See [`crate::Buffer::map`].
-        pub fn map(&self, range: Range<usize>) -> Result<&'static [AtomicU8], DeviceError>;
-        /// See [`crate::Buffer::read`].
-        pub fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError>;
-        /// See [`crate::Buffer::write`].
-        pub fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError>;
-        /// See [`crate::Buffer::flush`].
-        pub fn flush(&self, range: Range<usize>) -> Result<(), DeviceError>;
-        /// See [`crate::Buffer::invalidate`].
-        pub fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError>;
-    }
-}
+    pub Buffer {}
 
-impl Buffer for MockBuffer {
-    fn size(&self) -> usize {
-        MockBuffer::size(self)
-    }
-
-    fn pool(&self) -> MemoryPool {
-        MockBuffer::pool(self)
-    }
-
-    fn device_address(&self) -> u64 {
-        MockBuffer::device_address(self)
-    }
-
-    fn map(&self, range: Range<usize>) -> Result<&[AtomicU8], DeviceError> {
-        MockBuffer::map(self, range)
-    }
-
-    fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError> {
-        MockBuffer::read(self, offset, target)
-    }
-
-    fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError> {
-        MockBuffer::write(self, offset, source)
-    }
-
-    fn flush(&self, range: Range<usize>) -> Result<(), DeviceError> {
-        MockBuffer::flush(self, range)
-    }
-
-    fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError> {
-        MockBuffer::invalidate(self, range)
+    impl Buffer for Buffer {
+        fn size(&self) -> usize;
+        fn pool(&self) -> MemoryPool;
+        fn device_address(&self) -> u64;
+        fn map(&self, range: Range<usize>) -> Result<&'static [AtomicU8], DeviceError>;
+        fn read(&self, offset: usize, target: &mut [u8]) -> Result<(), DeviceError>;
+        fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError>;
+        fn flush(&self, range: Range<usize>) -> Result<(), DeviceError>;
+        fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError>;
     }
 }
 

@@ -55,18 +55,10 @@ fn what_the_runtime_refuses_is_given_back_to_the_account() {
     assert_eq!(rig.device.counters().allocations, 0);
 }
 
-struct Bytes(Vec<AtomicU8>);
-
-impl HostMemory for Bytes {
-    fn bytes(&self) -> &[AtomicU8] {
-        &self.0
-    }
-}
-
 #[test]
 fn memory_of_others_is_refused_with_what_to_do() {
     let rig = Rig::new();
-    let memory = Arc::new(Bytes(vec![AtomicU8::new(0), AtomicU8::new(0)]));
+    let memory = Arc::new(vec![AtomicU8::new(0), AtomicU8::new(0)]);
     let error = rig.device.import(memory).unwrap_err().to_string();
     assert!(error.contains("import of 2 bytes") && error.contains("copy them into a buffer of xdna:0"), "{error}");
 }
@@ -97,7 +89,7 @@ fn a_lost_device_says_why() {
     assert_eq!(device.create_queue().unwrap_err(), lost);
     assert_eq!(device.create_semaphore(0).unwrap_err(), lost);
     assert_eq!(device.load_executable(kernel.artifact()).unwrap_err(), lost);
-    assert_eq!(device.import(Arc::new(Bytes(Vec::new()))).unwrap_err(), lost);
+    assert_eq!(device.import(Arc::new(Vec::new())).unwrap_err(), lost);
     assert_eq!(rig.second_device().allocate(&BufferParams::data(1)).unwrap_err(), lost);
     let refused = queue.submit(Submission { commands, ..Submission::default() });
     assert_eq!(refused, Err(SubmitError::Device(lost.clone())));
@@ -127,7 +119,7 @@ fn allocating_notices_a_loss(#[case] call: Call, #[case] pool: MemoryPool) {
 /// lost in the middle. Every work before has its result, every later one the first cause.
 #[test]
 fn a_loss_among_eight_threads_reaches_all_of_them() {
-    let limits = |limits: &mut aie_hal::arch::Limits| (limits.contexts, limits.pdis_per_context) = (2, 2);
+    let limits = |limits: &mut Limits| (limits.contexts, limits.pdis_per_context) = (2, 2);
     let rig = Rig::with(limits, |_| {}, None);
     rig.agent.fail(Call::Submit, 200, AgentError::Lost("first".into()), 0);
     rig.agent.fail(Call::Submit, 201, AgentError::Lost("second".into()), 0);

@@ -5,6 +5,18 @@
 //! by a driver. A [`Span`] is a range of a region whose bounds were checked when it was made. The functions on spans read and
 //! write plain bytes, at full speed.
 //!
+//! ```
+//! use aie_device_memory::Region;
+//!
+//! let region = Region::zeroed(8, 64).expect("8 bytes");
+//! let span = region.span(2, 4).expect("a range inside");
+//! span.fill(&[1, 2]);
+//! let mut bytes = [0; 4];
+//! span.read(&mut bytes);
+//! assert_eq!(bytes, [1, 2, 1, 2]);
+//! assert!(region.span(6, 4).is_none());
+//! ```
+//!
 //! # What makes the plain accesses sound
 //! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. It is the
 //! contract of `aie_hal::Buffer` and `aie_hal::queue` that nobody accesses a range that a command in flight writes, or
@@ -27,6 +39,12 @@ use std::sync::atomic::AtomicU8;
 pub trait HostMemory: Send + Sync {
     /// The bytes.
     fn bytes(&self) -> &[AtomicU8];
+}
+
+impl HostMemory for Vec<AtomicU8> {
+    fn bytes(&self) -> &[AtomicU8] {
+        self
+    }
 }
 
 /// Where a region's bytes come from.

@@ -1,8 +1,9 @@
 //! The array of one NPU, as the logical devices that are opened on it share it.
 
-use super::PdiTable;
 use crate::context_planner::{ContextHost, ContextPlanner};
+use crate::device::Limits;
 use crate::error::DeviceError;
+use crate::loaded_pdi::PdiTable;
 use crate::submission_queue::QueueHandle;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt::{Debug, Formatter};
@@ -16,27 +17,27 @@ pub(super) struct Schedule<C: ContextHost> {
     pub(super) active: Option<C::Context>,
 }
 
-/// Contexts, PDIs loaded into memory `H`, and whether the NPU is lost. Destroys the contexts when dropped.
-pub struct Array<C: ContextHost, H> {
+/// Contexts, loaded PDIs, and whether the NPU is lost. Destroys the contexts when dropped.
+pub struct Array<C: ContextHost> {
     /// Makes the contexts.
     pub contexts: C,
     /// The execution lock.
     schedule: Mutex<Schedule<C>>,
-    pub(super) pdis: Mutex<PdiTable<H>>,
+    pub(super) pdis: Mutex<PdiTable<C::Memory>>,
     lost: OnceLock<DeviceError>,
     queues: Mutex<Vec<QueueHandle>>,
 }
 
-impl<C: ContextHost, H> Debug for Array<C, H> {
+impl<C: ContextHost> Debug for Array<C> {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Array").field("lost", &self.lost.get()).finish_non_exhaustive()
     }
 }
 
-impl<C: ContextHost, H> Array<C, H> {
-    /// An array without contexts.
-    pub fn new(contexts: C) -> Self {
-        let schedule = Mutex::new(Schedule { planner: ContextPlanner::default(), active: None });
+impl<C: ContextHost> Array<C> {
+    /// An array without contexts. Of `limits` those of contexts and their PDIs count.
+    pub fn new(contexts: C, limits: &Limits) -> Self {
+        let schedule = Mutex::new(Schedule { planner: ContextPlanner::new(limits), active: None });
         Self { contexts, schedule, pdis: Mutex::default(), lost: OnceLock::new(), queues: Mutex::default() }
     }
 
@@ -93,7 +94,7 @@ impl<C: ContextHost, H> Array<C, H> {
     }
 }
 
-impl<C: ContextHost, H> Drop for Array<C, H> {
+impl<C: ContextHost> Drop for Array<C> {
     fn drop(&mut self) {
         Self::destroy_contexts(self.schedule.get_mut(), &self.contexts);
     }

@@ -113,7 +113,7 @@ pub(super) struct ChainInFlight<C> {
 /// All of them, oldest first. They are of one context.
 #[derive(Debug)]
 pub(super) struct ChainsInFlight<C> {
-    list: VecDeque<ChainInFlight<C>>,
+    pub(super) list: VecDeque<ChainInFlight<C>>,
     spare: Vec<Chain>,
 }
 
@@ -124,22 +124,9 @@ impl<C> Default for ChainsInFlight<C> {
 }
 
 impl<C: Copy> ChainsInFlight<C> {
-    pub(super) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     /// Their context.
     pub(super) fn context(&self) -> Option<C> {
         self.list.front().map(|flight| flight.context)
-    }
-
-    pub(super) fn push(&mut self, context: C, number: u64, chain: Chain) {
-        self.list.push_back(ChainInFlight { context, number, chain });
-    }
-
-    /// Takes the oldest.
-    pub(super) fn pop(&mut self) -> Option<ChainInFlight<C>> {
-        self.list.pop_front()
     }
 
     /// An empty chain, with the memory of one that has ended.
@@ -260,7 +247,7 @@ mod tests {
             let mut chain = flights.empty();
             let origin = Origin { submission: 0, command: 0 };
             chain.push(origin, 0, [reads, writes].into_iter().cloned().map(Ok), 1).unwrap();
-            flights.push(1, number, chain);
+            flights.list.push_back(ChainInFlight { context: 1, number, chain });
         }
         flights
     }
@@ -284,12 +271,12 @@ mod tests {
     #[test]
     fn chains_end_in_their_order() {
         let mut flights = in_flight(&[(0..1, 1..2), (2..3, 3..4)]);
-        assert_eq!((flights.len(), flights.context()), (2, Some(1)));
-        let first = flights.pop().unwrap();
+        assert_eq!((flights.list.len(), flights.context()), (2, Some(1)));
+        let first = flights.list.pop_front().unwrap();
         assert_eq!(first.number, 0);
         flights.recycle(first.chain);
         assert_eq!(flights.empty().len(), 0);
-        assert_eq!(flights.pop().map(|flight| flight.number), Some(1));
-        assert!(flights.pop().is_none() && flights.context().is_none());
+        assert_eq!(flights.list.pop_front().map(|flight| flight.number), Some(1));
+        assert!(flights.list.pop_front().is_none() && flights.context().is_none());
     }
 }

@@ -17,13 +17,16 @@ use std::sync::Arc;
 /// Identity, limits and accounts of a logical device.
 #[derive(Debug)]
 pub struct DeviceState {
-    info: DeviceInfo,
-    /// The URI, for messages.
-    name: String,
-    arch: Arc<Arch>,
-    limits: Limits,
+    /// Who the device is.
+    pub info: DeviceInfo,
+    /// Its URI, for messages.
+    pub name: String,
+    /// Its generation.
+    pub arch: Arc<Arch>,
+    /// What it does not exceed.
+    pub limits: Limits,
     /// Bytes of data memory.
-    capacity: usize,
+    pub capacity: usize,
     account: Mutex<Account>,
     queues: Mutex<Vec<QueueHandle>>,
 }
@@ -40,31 +43,6 @@ impl DeviceState {
     pub fn new(info: DeviceInfo, arch: Arc<Arch>, limits: Limits, capacity: usize) -> Self {
         let name = info.uri.to_string();
         Self { info, name, arch, limits, capacity, account: Mutex::default(), queues: Mutex::default() }
-    }
-
-    /// Who the device is.
-    pub fn info(&self) -> &DeviceInfo {
-        &self.info
-    }
-
-    /// Its URI, for messages.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its generation.
-    pub fn arch(&self) -> &Arc<Arch> {
-        &self.arch
-    }
-
-    /// What it refuses to exceed.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// Bytes of data memory.
-    pub fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// Changes the counters.
@@ -119,15 +97,15 @@ impl<B: DeviceBackend> OpenDevice<B> {
 
 impl<B: DeviceBackend> Device for OpenDevice<B> {
     fn info(&self) -> &DeviceInfo {
-        self.backend.state().info()
+        &self.backend.state().info
     }
 
     fn arch(&self) -> &Arc<Arch> {
-        self.backend.state().arch()
+        &self.backend.state().arch
     }
 
     fn limits(&self) -> &Limits {
-        self.backend.state().limits()
+        &self.backend.state().limits
     }
 
     fn memory(&self) -> MemoryReport {

@@ -1,64 +1,10 @@
-//! Loaded kernels. Equal PDIs share one upload, one number, and so one place in a context.
+//! Loaded kernels.
 
 use super::DeviceBackend;
-use crate::artifact::{Digest, KernelArtifact};
-use crate::context_planner::PlannedPdi;
-use crate::error::DeviceError;
+use crate::artifact::KernelArtifact;
 use crate::executable::Executable;
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
-
-/// A PDI in the device heap, in memory `H`.
-#[derive(Debug)]
-pub struct LoadedPdi<H> {
-    number: usize,
-    /// What it is.
-    pub digest: Digest,
-    /// Its length in bytes.
-    pub bytes: usize,
-    /// Where it is.
-    pub memory: H,
-}
-
-impl<H: Send + Sync> PlannedPdi for LoadedPdi<H> {
-    fn number(&self) -> usize {
-        self.number
-    }
-}
-
-/// The PDIs of an NPU by digest. Numbers are dense, and a digest has the same one for ever.
-#[derive(Debug)]
-pub struct PdiTable<H> {
-    known: HashMap<Digest, (usize, Weak<LoadedPdi<H>>)>,
-}
-
-impl<H> Default for PdiTable<H> {
-    fn default() -> Self {
-        Self { known: HashMap::new() }
-    }
-}
-
-impl<H> PdiTable<H> {
-    /// The loaded PDI of `artifact`; `upload` puts its bytes into the device heap when it is not loaded.
-    ///
-    /// # Errors
-    /// Those of `upload`; the table is unchanged then.
-    pub fn load(
-        &mut self,
-        artifact: &KernelArtifact,
-        upload: impl FnOnce(&[u8]) -> Result<H, DeviceError>,
-    ) -> Result<Arc<LoadedPdi<H>>, DeviceError> {
-        let (next, digest) = (self.known.len(), *artifact.digest());
-        let (number, loaded) = self.known.get(&digest).map_or((next, None), |(n, weak)| (*n, weak.upgrade()));
-        if let Some(loaded) = loaded {
-            return Ok(loaded);
-        }
-        let (memory, bytes) = (upload(artifact.pdi())?, artifact.pdi().len());
-        let pdi = Arc::new(LoadedPdi { number, digest, bytes, memory });
-        self.known.insert(digest, (number, Arc::downgrade(&pdi)));
-        Ok(pdi)
-    }
-}
+use crate::loaded_pdi::LoadedPdi;
+use std::sync::Arc;
 
 /// A kernel that the device `B` has loaded.
 #[derive(Debug)]
@@ -77,46 +23,5 @@ pub struct LoadedKernel<B: DeviceBackend> {
 impl<B: DeviceBackend> Executable for LoadedKernel<B> {
     fn artifact(&self) -> &KernelArtifact {
         &self.artifact
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::artifact::example;
-    use std::cell::Cell;
-
-    fn artifact(name: &str) -> KernelArtifact {
-        example("aie2p", name, [])
-    }
-
-    #[test]
-    fn numbers_are_dense_and_belong_to_a_digest_for_ever() {
-        let (mut table, uploads) = (PdiTable::default(), Cell::new(0));
-        let mut load = |name: &str| {
-            let upload = |_: &[u8]| {
-                uploads.set(uploads.get() + 1);
-                Ok(())
-            };
-            table.load(&artifact(name), upload).unwrap()
-        };
-        let (a, b) = (load("a"), load("b"));
-        assert_eq!((a.number(), b.number()), (0, 1));
-        assert!(Arc::ptr_eq(&a, &load("a")));
-        assert_eq!(uploads.get(), 2);
-        drop(a);
-        let (c, a) = (load("c"), load("a"));
-        assert_eq!((a.number(), c.number()), (0, 2));
-        assert_eq!(uploads.get(), 4, "a was unloaded and is uploaded again");
-    }
-
-    #[test]
-    fn a_failed_upload_leaves_nothing() {
-        let mut table = PdiTable::default();
-        let refused = DeviceError::Lost("as planned".into());
-        let error = table.load(&artifact("a"), |_| Err(refused.clone())).unwrap_err();
-        assert_eq!(error, refused);
-        assert_eq!(table.load(&artifact("b"), |_| Ok(())).unwrap().number(), 0);
-        assert_eq!(table.load(&artifact("a"), |_| Ok(())).unwrap().number(), 1);
     }
 }

@@ -17,12 +17,13 @@ use self::host_command::HostScratch;
 use super::array::Schedule;
 use super::chain::{Chain, ChainInFlight, ChainView, ChainsInFlight, Origin};
 use super::objects::{buffer_range, kernel};
-use super::{ChainFailure, CommandOrder, ContextOf, DeviceBackend, LoadedKernel, LoadedPdi};
+use super::{ChainFailure, CommandOrder, ContextOf, DeviceBackend, LoadedKernel};
 use crate::command_list::{BufferRef, Command};
-use crate::context_planner::{ContextHost, PlannedPdi as _, Residence};
+use crate::context_planner::{ContextHost, Residence};
 use crate::device::chain_command_bytes;
 use crate::error::DeviceError;
 use crate::executable::Executable;
+use crate::loaded_pdi::LoadedPdi;
 use crate::submission_queue::{InFlight, QueueBackend, QueueDevice};
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
@@ -53,7 +54,7 @@ impl<B: DeviceBackend> Default for Scratch<B> {
 
 impl<B: DeviceBackend> QueueDevice for B {
     fn name(&self) -> &str {
-        self.state().name()
+        &self.state().name
     }
 
     fn lost(&self) -> Option<DeviceError> {
@@ -179,7 +180,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                 Command::Dispatch { executable, .. } => kernel(self.device, *command, executable).ok().map(|k| &k.pdi),
                 _ => None,
             };
-            match pdi.and_then(|pdi| self.schedule.planner.locate(pdi.number())).map(|at| at.context) {
+            match pdi.and_then(|pdi| self.schedule.planner.locate(pdi.number)).map(|at| at.context) {
                 // Not dispatches, and PDIs that have to be placed on the way: last.
                 None => (2, None),
                 // The context that is being packed, or that ran last, goes on.
@@ -200,7 +201,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         for (position, command) in submission.commands().iter().enumerate() {
             if let Command::Dispatch { executable, .. } = command {
                 let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
-                match self.schedule.planner.locate(pdi.number()) {
+                match self.schedule.planner.locate(pdi.number) {
                     // This notes that the context is used now and the PDI loaded; it cannot fail.
                     Some(_) => drop(self.schedule.planner.require(&device.array().contexts, pdi)),
                     None => all_placed = false,
@@ -218,7 +219,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         for command in self.batch.range(index..).flat_map(InFlight::commands) {
             if let Command::Dispatch { executable, .. } = command
                 && let Ok(LoadedKernel { pdi, .. }) = kernel(device, 0, executable)
-                && wanted.iter().all(|other| other.number() != pdi.number())
+                && wanted.iter().all(|other| other.number != pdi.number)
             {
                 wanted.push(pdi);
             }
@@ -269,9 +270,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         bindings: &'a [BufferRef],
         outputs: usize,
     ) -> Result<(), Stop> {
-        let (device, limits) = (self.device, self.device.state().limits());
+        let (device, limits) = (self.device, &self.device.state().limits);
         let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
-        let Residence { context, slot } = match self.schedule.planner.locate(pdi.number()) {
+        let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
             Some(at) => at,
             None => {
                 self.send()?;
@@ -312,7 +313,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Expected time of a dispatch in nanoseconds, by the generation's costs: its own, and moving its arguments.
     fn expected_ns(&self, bindings: &[BufferRef]) -> u64 {
-        let cost = &self.device.state().arch().cost;
+        let cost = &self.device.state().arch.cost;
         let bytes: u64 = bindings.iter().map(|reference| reference.length() as u64).sum();
         let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
         cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
@@ -325,7 +326,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             self.drain()?;
         }
         let ahead = self.device.chains_ahead().max(1);
-        while self.scratch.in_flight.len() >= ahead {
+        while self.scratch.in_flight.list.len() >= ahead {
             self.wait_for_oldest()?;
         }
         let empty = self.scratch.in_flight.empty();
@@ -346,7 +347,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         });
         match started {
             Ok(number) => {
-                self.scratch.in_flight.push(context, number, chain);
+                self.scratch.in_flight.list.push_back(ChainInFlight { context, number, chain });
                 if ahead == 1 { self.wait_for_oldest() } else { Ok(()) }
             }
             Err(failure) => {
@@ -367,7 +368,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Waits for all chains in flight.
     fn drain(&mut self) -> Result<(), Stop> {
-        while self.scratch.in_flight.len() > 0 {
+        while !self.scratch.in_flight.list.is_empty() {
             self.wait_for_oldest()?;
         }
         Ok(())
@@ -375,7 +376,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Waits for the oldest chain in flight.
     fn wait_for_oldest(&mut self) -> Result<(), Stop> {
-        let Some(ChainInFlight { context, number, chain }) = self.scratch.in_flight.pop() else { return Ok(()) };
+        let Some(ChainInFlight { context, number, chain }) = self.scratch.in_flight.list.pop_front() else {
+            return Ok(());
+        };
         let (device, batch) = (self.device, self.batch);
         match device.finish(number, &ChainView { device, context, chain: &chain, batch }) {
             Ok(()) => {
@@ -399,8 +402,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         device.note_written(chain.writes());
         let origin = chain.origin(culprit.unwrap_or(0));
         let mut last = chain.origin(culprit.unwrap_or(count - 1)).submission;
-        let ahead = self.scratch.in_flight.len() > 0;
-        while let Some(ChainInFlight { chain: behind, .. }) = self.scratch.in_flight.pop() {
+        let ahead = !self.scratch.in_flight.list.is_empty();
+        while let Some(ChainInFlight { chain: behind, .. }) = self.scratch.in_flight.list.pop_front() {
             device.note_written(behind.writes());
             last = last.max(behind.origin(behind.len() - 1).submission);
             self.scratch.in_flight.recycle(behind);

@@ -37,7 +37,7 @@ pub(super) fn buffer_range<'a, B: DeviceBackend>(
     let (buffer, offset, length) = reference.locate(table).map_err(|cause| invalid(cause.to_string()))?;
     match (&**buffer as &dyn Any).downcast_ref::<DeviceBuffer<B>>() {
         Some(buffer) if std::ptr::eq(&*buffer.device, device) => Ok(BufferRange { buffer, offset, length }),
-        _ => Err(invalid(format!("a buffer of another device than {}", device.state().name()))),
+        _ => Err(invalid(format!("a buffer of another device than {}", device.state().name))),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn kernel<'a, B: DeviceBackend>(
         _ => Err(DeviceError::InvalidArgument(format!(
             "command {command}: kernel `{}` was loaded on another device than {}",
             executable.artifact().name(),
-            device.state().name()
+            device.state().name
         ))),
     }
 }

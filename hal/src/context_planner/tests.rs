@@ -1,14 +1,9 @@
 use super::*;
+use crate::arch::ArchRegistry;
+use crate::artifact::Digest;
 use std::cell::{Cell, RefCell};
 
-#[derive(Debug)]
-struct Pdi(usize);
-
-impl PlannedPdi for Pdi {
-    fn number(&self) -> usize {
-        self.0
-    }
-}
+type Pdi = LoadedPdi<()>;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 enum Refusal {
@@ -28,17 +23,9 @@ struct Host {
 }
 
 impl ContextHost for Host {
-    type Pdi = Pdi;
+    type Memory = ();
     type Context = u32;
     type Error = Refusal;
-
-    fn pdis_per_context(&self) -> usize {
-        4
-    }
-
-    fn contexts(&self) -> usize {
-        2
-    }
 
     fn create(&self, pdis: &[Arc<Pdi>]) -> Result<u32, Refusal> {
         assert!((1..=4).contains(&pdis.len()), "{pdis:?}");
@@ -49,7 +36,7 @@ impl ContextHost for Host {
             return Err(Refusal::Exhausted);
         }
         self.created.set(self.created.get() + 1);
-        self.live.borrow_mut().push((self.created.get(), pdis.iter().map(|pdi| pdi.0).collect()));
+        self.live.borrow_mut().push((self.created.get(), pdis.iter().map(|pdi| pdi.number).collect()));
         Ok(self.created.get())
     }
 
@@ -65,10 +52,17 @@ impl ContextHost for Host {
     }
 }
 
-#[derive(Default)]
 struct Rig {
     host: Host,
     planner: ContextPlanner<Host>,
+}
+
+impl Default for Rig {
+    fn default() -> Self {
+        let limits = ArchRegistry::builtin().get("aie2p").unwrap().limits;
+        let planner = ContextPlanner::new(&Limits { pdis_per_context: 4, contexts: 2, ..limits });
+        Self { host: Host::default(), planner }
+    }
 }
 
 impl Rig {
@@ -81,7 +75,7 @@ impl Rig {
     }
 
     fn context(&self, pdi: &Pdi) -> Option<u32> {
-        self.planner.locate(pdi.0).map(|at| at.context)
+        self.planner.locate(pdi.number).map(|at| at.context)
     }
 
     /// What the planner says is what the host has.
@@ -89,16 +83,17 @@ impl Rig {
         let live = self.host.live.borrow();
         assert_eq!(self.planner.contexts().count(), live.len());
         for pdi in pdis {
-            if let Some(at) = self.planner.locate(pdi.0) {
+            if let Some(at) = self.planner.locate(pdi.number) {
                 let (_, slots) = live.iter().find(|(id, _)| *id == at.context).unwrap();
-                assert_eq!(slots[at.slot], pdi.0);
+                assert_eq!(slots[at.slot], pdi.number);
             }
         }
     }
 }
 
 fn pdis(count: usize) -> Vec<Arc<Pdi>> {
-    (0..count).map(|number| Arc::new(Pdi(number))).collect()
+    let pdi = |number| Pdi { number, digest: Digest::of(&[]), bytes: 0, memory: () };
+    (0..count).map(|number| Arc::new(pdi(number))).collect()
 }
 
 #[test]
@@ -167,7 +162,7 @@ fn too_many_for_all_contexts_are_found_one_by_one() {
     assert_eq!(rig.prepare(&pdis), 2);
     for pdi in pdis.iter().chain(&pdis) {
         let at = rig.planner.require(&rig.host, pdi).unwrap();
-        assert_eq!(rig.planner.locate(pdi.0), Some(at));
+        assert_eq!(rig.planner.locate(pdi.number), Some(at));
         rig.check(&pdis);
     }
 }

@@ -39,7 +39,7 @@ mod corpus;
 #[cfg(test)]
 mod fixtures;
 #[cfg(test)]
-mod mutation;
+pub(crate) mod mutation;
 
 pub use error::FormatError;
 pub use words::Words;

@@ -38,9 +38,11 @@ enum Role {
     Slave,
 }
 
-/// Groups of ports in the order of their registers, with how many masters and slaves of them a core, a mem and a shim
-/// tile have.
-const PORTS: [(fn(u8) -> Port, [[u8; 2]; 3]); 9] = [
+/// A group of ports: how many masters and slaves of it a core, a mem and a shim tile have.
+type Group = (fn(u8) -> Port, [[u8; 2]; 3]);
+
+/// The groups in the order of their registers.
+const PORTS: [Group; 9] = [
     (|_| Port::Core, [[1, 1], [0, 0], [0, 0]]),
     (Port::Dma, [[2, 2], [6, 6], [0, 0]]),
     (|_| Port::TileControl, [[1, 1], [1, 1], [1, 1]]),

@@ -65,6 +65,7 @@ pub(super) fn find_hazard(touches: &mut Vec<Touch>) -> Option<(Touch, Touch)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::mutation::Random;
 
     fn touch(start: u64, end: u64, command: usize, write: bool) -> Touch {
         Touch { space: 0, start, end, command, write }
@@ -100,22 +101,16 @@ mod tests {
 
     #[test]
     fn agrees_with_the_definition_on_many_small_cases() {
-        let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        let mut next = |bound: u64| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state % bound
-        };
+        let mut random = Random::new(3);
+        let mut next = |limit: usize| random.below(limit);
         let mut hazards = 0;
         for _ in 0..20_000 {
             let count = 1 + next(7);
             let mut touches: Vec<Touch> = (0..count)
                 .map(|_| {
-                    let start = next(12);
-                    let command = usize::try_from(next(4)).expect("small");
-                    let space = usize::try_from(next(2)).expect("small");
-                    Touch { space, start, end: start + next(6), command, write: next(3) == 0 }
+                    let start = next(12) as u64;
+                    let end = start + next(6) as u64;
+                    Touch { space: next(2), start, end, command: next(4), write: next(3) == 0 }
                 })
                 .collect();
             let expected = has_hazard(&touches);

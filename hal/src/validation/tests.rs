@@ -16,16 +16,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::atomic::AtomicU8;
 
-struct Memory(Vec<AtomicU8>);
-
-impl HostMemory for Memory {
-    fn bytes(&self) -> &[AtomicU8] {
-        &self.0
-    }
-}
-
 fn memory(size: usize) -> Arc<dyn HostMemory> {
-    Arc::new(Memory((0..size).map(|_| AtomicU8::new(0)).collect()))
+    Arc::new((0..size).map(|_| AtomicU8::new(0)).collect::<Vec<_>>())
 }
 
 /// A wrapped device with its queue, the double behind it, and what reached that.

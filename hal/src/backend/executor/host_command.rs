@@ -54,7 +54,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
     ) -> Result<(), DeviceError> {
         let (device, table) = (self.device, submission.bindings());
         let host_call = matches!(command, Command::HostCall { .. });
-        if device.state().info().coherent || !(host_call || B::TRANSFERS_ON_HOST) {
+        if device.state().info.coherent || !(host_call || B::TRANSFERS_ON_HOST) {
             return self.run_on_host(table, position, command);
         }
         for (reference, _) in command.references() {
@@ -142,7 +142,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let call = || {
             snapshots.call(&inputs, &[output], |inputs, outputs| {
                 let result = run_guarded(function, inputs, outputs);
-                if !state.info().coherent && result.is_ok() {
+                if !state.info.coherent && result.is_ok() {
                     let mut parts = Vec::new();
                     *written = function.written(inputs, &mut |part| parts.push(part)).then_some(parts);
                 }
