@@ -53,7 +53,7 @@ pub fn view(context: &DeviceContext, buffer: Arc<dyn Buffer>, dtype: DataType, n
     context.buffers.insert(base, buffer);
     // SAFETY: the buffer's memory is as long and lives for ever.
     let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
-    TensorView { id: base, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+    TensorView::plain(base, tensor, span)
 }
 
 /// A graph with one node.
@@ -76,8 +76,7 @@ impl OneNode {
 
     fn new(op: &'static str, output: TensorView, sources: &[TensorView]) -> Self {
         let sources = sources.iter().copied().map(Some).collect();
-        let (name, params) = (String::new(), OpParams::default());
-        Self(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources })
+        Self(GraphNode::new(op, OpParams::default(), output, sources))
     }
 }
 

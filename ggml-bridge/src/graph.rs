@@ -24,6 +24,13 @@ pub struct TensorView {
     pub read_once: bool,
 }
 
+impl TensorView {
+    /// A tensor of which nothing is known but its memory, a buffer of its own.
+    pub fn plain(id: usize, tensor: Tensor, span: HostSpan) -> Self {
+        Self { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+    }
+}
+
 /// A node that computes something.
 #[derive(Debug, Clone)]
 pub struct GraphNode {
@@ -42,6 +49,11 @@ pub struct GraphNode {
 }
 
 impl GraphNode {
+    /// A node without a name, with one result.
+    pub fn new(op: &'static str, params: OpParams, output: TensorView, sources: Vec<Option<TensorView>>) -> Self {
+        Self { name: String::new(), op, params, output, further_outputs: Vec::new(), sources }
+    }
+
     /// The node without its memory.
     pub fn node(&self) -> Node {
         let sources = self.sources.iter().map(|s| s.map(|s| s.tensor)).collect();

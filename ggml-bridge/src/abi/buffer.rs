@@ -114,16 +114,8 @@ unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void
     guard("alloc_buffer", null_mut(), || {
         // SAFETY: as in `type_name`.
         let device = &unsafe { type_context(buft) }.device;
-        match device.context().allocate(size.max(1)) {
-            Ok((base, buffer)) => wrap(buft, BufferContext { device: Arc::clone(device), buffer, base }, size),
-            Err(cause) => {
-                log::error(&format!(
-                    "{}: a buffer of {size} bytes cannot be allocated: {cause}",
-                    device.context().name
-                ));
-                null_mut()
-            }
-        }
+        let allocated = device.context().allocate(size.max(1));
+        wrap(buft, device, allocated, size, || format!("a buffer of {size} bytes cannot be allocated"))
     })
 }
 
@@ -142,22 +134,27 @@ pub unsafe fn from_host(
     let base = pointer.expose_provenance();
     // SAFETY: by the contract of this function, for longer than any graph can name the span.
     let span = unsafe { HostSpan::new(base, size) };
-    match device.context().import(span) {
-        Ok(buffer) => wrap(buft, BufferContext { device: Arc::clone(device), buffer, base }, size),
-        Err(cause) => {
-            log::error(&format!(
-                "{}: {size} bytes at {base:#x} cannot be used in place: {cause}",
-                device.context().name
-            ));
-            null_mut()
-        }
-    }
+    let imported = device.context().import(span).map(|buffer| (base, buffer));
+    wrap(buft, device, imported, size, || format!("{size} bytes at {base:#x} cannot be used in place"))
 }
 
-/// Has ggml make its buffer object, which it deletes itself.
-fn wrap(buft: *mut c_void, context: BufferContext, size: usize) -> *mut c_void {
+/// Has ggml make its buffer object, which it deletes itself, for a buffer at an address. Null, with a message, if there is none.
+fn wrap(
+    buft: *mut c_void,
+    device: &Arc<BackendDevice>,
+    buffer: Result<(usize, Arc<dyn Buffer>), DeviceError>,
+    size: usize,
+    failure: impl FnOnce() -> String,
+) -> *mut c_void {
+    let (base, buffer) = match buffer {
+        Ok(buffer) => buffer,
+        Err(cause) => {
+            log::error(&format!("{}: {}: {cause}", device.context().name, failure()));
+            return null_mut();
+        }
+    };
     let Ok(ggml) = ggml() else { return null_mut() };
-    let context = Box::into_raw(Box::new(context)).cast();
+    let context = Box::into_raw(Box::new(BufferContext { device: Arc::clone(device), buffer, base })).cast();
     let head = BufferHead {
         free_buffer: Some(free_buffer),
         get_base: Some(get_base),

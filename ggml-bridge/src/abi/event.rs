@@ -28,13 +28,10 @@ impl EventContext {
     }
 
     fn synchronize(&self) {
-        let recorded = self.recorded.lock().clone();
-        if let Some((point, stream)) = recorded {
-            match stream.upgrade() {
-                Some(stream) => stream.synchronize(),
-                // The stream synchronized when it was dropped.
-                None => drop(point),
-            }
+        // A stream that is gone synchronized when it was dropped.
+        let stream = self.recorded.lock().as_ref().and_then(|(_, stream)| stream.upgrade());
+        if let Some(stream) = stream {
+            stream.synchronize();
         }
     }
 }

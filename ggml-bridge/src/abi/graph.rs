@@ -219,8 +219,7 @@ impl GraphSource for GraphRef<'_> {
                 sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
             }
             let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
-            let (name, params) = (name(raw), OpParams(raw.op_params));
-            Ok(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources })
+            Ok(GraphNode { name: name(raw), ..GraphNode::new(op, OpParams(raw.op_params), output, sources) })
         });
         Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
     }

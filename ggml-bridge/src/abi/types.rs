@@ -24,8 +24,6 @@ pub const USAGE_WEIGHTS: c_int = 1;
 #[repr(i32)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// `GGML_STATUS_ALLOC_FAILED`.
-    AllocFailed = -2,
     /// `GGML_STATUS_FAILED`.
     Failed = -1,
     /// `GGML_STATUS_SUCCESS`.

@@ -93,13 +93,9 @@ fn group(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> Optio
         let plain = !found.output.view && source.tensor.is_contiguous() && source.tensor.dtype == DataType::F32;
         (plain && found.output.read_once && free(index)).then_some(index)
     };
-    let fused = |op, params, sources: &[TensorView]| GraphNode {
-        name: last.name.clone(),
-        op,
-        params,
-        output: last.output,
-        further_outputs: Vec::new(),
-        sources: sources.iter().copied().map(Some).collect(),
+    let fused = |op, params, sources: &[TensorView]| {
+        let sources = sources.iter().copied().map(Some).collect();
+        GraphNode { name: last.name.clone(), ..GraphNode::new(op, params, last.output, sources) }
     };
     if last.op == "MUL" {
         let norm = maker(0)?;
@@ -172,11 +168,8 @@ fn attention(nodes: &[GraphNode], at: usize, free: &impl Fn(usize) -> bool) -> O
     sources.extend(&nodes[q].sources[1..]);
     let fused = GraphNode {
         name: nodes[q].name.clone(),
-        op: "MUL_MAT_QKV_ROPE",
-        params: nodes[q].params,
-        output: nodes[q].output,
         further_outputs: vec![nodes[k].output, nodes[value].output],
-        sources,
+        ..GraphNode::new("MUL_MAT_QKV_ROPE", nodes[q].params, nodes[q].output, sources)
     };
     let mut members = vec![query, q, key, k, value];
     members.retain(|member| *member != at);
@@ -247,8 +240,8 @@ mod tests {
             let tensor = Tensor::contiguous(dtype, ne);
             // SAFETY: the memory is never accessed.
             let span = unsafe { HostSpan::new(self.tensors << 24, tensor.span_bytes()) };
-            let (id, weights) = (self.tensors, dtype.is_quantised());
-            TensorView { id, tensor, span, buffer: span, weights, input: false, view: false, read_once: true }
+            let weights = dtype.is_quantised();
+            TensorView { weights, read_once: true, ..TensorView::plain(self.tensors, tensor, span) }
         }
 
         fn weights(&mut self, columns: usize, rows: usize) -> TensorView {
@@ -258,9 +251,7 @@ mod tests {
         fn node(&mut self, op: &'static str, ne: [usize; 4], sources: &[TensorView]) -> TensorView {
             let output = self.tensor(DataType::F32, ne);
             let sources = sources.iter().copied().map(Some).collect();
-            let params = OpParams::default();
-            let name = String::new();
-            self.nodes.push(GraphNode { name, op, params, output, further_outputs: Vec::new(), sources });
+            self.nodes.push(GraphNode::new(op, OpParams::default(), output, sources));
             output
         }
 

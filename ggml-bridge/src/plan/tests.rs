@@ -26,15 +26,15 @@ fn view(context: &DeviceContext, id: usize, dtype: DataType, ne: [usize; 4]) -> 
     let (base, _) = context.allocate(tensor.span_bytes()).unwrap();
     // SAFETY: the buffer has these bytes, and lives as long as the NPU.
     let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
-    TensorView { id, tensor, span, buffer: span, weights: false, input: false, view: false, read_once: false }
+    TensorView::plain(id, tensor, span)
 }
 
 /// A sum, which belongs on the array, or a copy, which belongs on the host.
 fn graph(context: &DeviceContext, op: &'static str, sources: usize) -> Graph {
     let view = |id| view(context, id, DataType::F32, [64, 2, 1, 1]);
     let sources: Vec<_> = (0..sources).map(|id| Some(view(id))).collect();
-    let (name, params, output) = ("ffn_out-3".into(), OpParams::default(), view(9));
-    Graph { nodes: vec![GraphNode { name, op, params, output, further_outputs: Vec::new(), sources }] }
+    let node = GraphNode::new(op, OpParams::default(), view(9), sources);
+    Graph { nodes: vec![GraphNode { name: "ffn_out-3".into(), ..node }] }
 }
 
 fn warning(context: &DeviceContext) -> Option<String> {
@@ -52,8 +52,7 @@ fn of_a_cache_only_what_others_may_have_written_is_flushed() {
     let output = TensorView { id: 3, view: true, ..cache };
     let flushed = |cache: TensorView| {
         let sources = vec![Some(rows), Some(places), Some(cache)];
-        let (name, params) = (String::new(), OpParams::default());
-        let node = GraphNode { name, op: "SET_ROWS", params, output, further_outputs: Vec::new(), sources };
+        let node = GraphNode::new("SET_ROWS", OpParams::default(), output, sources);
         let plan = Plan::build(&context, &Graph { nodes: vec![node] }).unwrap();
         plan.flush.iter().map(|part| part.length).sum::<usize>()
     };
