@@ -6,16 +6,15 @@
 use crate::config::Config;
 use crate::settings::PATH;
 use crate::{embedded, log, verbose};
-use aie_hal::{Arch, Device, Environment};
+use aie_hal::{Device, Environment};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::installation;
-use aie_jit_iron::iron::{IronPlaces, WORKER};
+use aie_jit_iron::iron::{self, IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{
     KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
     WorkerCompiler,
 };
-use aie_ops::{Node, Operation};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -58,14 +57,12 @@ impl<'a> KernelStores<'a> {
     pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
         let mock = device.info().driver == aie_driver_mock::SCHEME;
         let store = if mock || self.config.reference_kernels {
-            self.simulated.get_or_init(|| self.with(self.reference(self.builder())))
+            self.simulated.get_or_init(|| self.reference(self.builder()).build().map(Arc::new))
         } else {
             self.silicon.get_or_init(|| {
                 let builder = self.builder().for_silicon();
-                self.with(match self.iron() {
-                    Some(compiler) => builder.compiler(compiler),
-                    None => builder,
-                })
+                let builder = self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler);
+                builder.build().map(Arc::new)
             })
         };
         let store = store.clone()?;
@@ -75,10 +72,6 @@ impl<'a> KernelStores<'a> {
             false => store.supplies(device.arch())?,
         }
         Ok(store)
-    }
-
-    fn with(&self, builder: KernelStoreBuilder) -> Result<Arc<KernelStore>, StoreError> {
-        builder.build().map(Arc::new)
     }
 
     fn builder(&self) -> KernelStoreBuilder {
@@ -126,8 +119,7 @@ impl<'a> KernelStores<'a> {
                 return builder.compiler(here);
             }
         };
-        let sources = |op: &dyn Operation, node: &Node, arch: &Arch| ReferenceCompiler.sources(op, node, arch);
-        let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program), sources)
+        let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program), here.sources())
             .cache_folder(here.folder())
             .known_identity(here.identity())
             .limits(self.config.jit.limits.clone());
@@ -137,10 +129,7 @@ impl<'a> KernelStores<'a> {
 
     /// Makes kernels for the array, when its designs are installed.
     fn iron(&self) -> Option<Arc<dyn KernelCompiler>> {
-        let installed = || {
-            let directory = installation::data(installation::image()?.parent()?)?.join("iron");
-            directory.join(WORKER).is_file().then_some(directory)
-        };
+        let installed = || iron::installed(&installation::image()?).filter(|folder| folder.join(WORKER).is_file());
         let directory = self.config.jit.iron_directory.clone().or_else(installed)?;
         let places = IronPlaces { directory, kernels: None, python: self.config.jit.python.clone() };
         match places.compiler() {

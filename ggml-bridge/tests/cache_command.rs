@@ -21,8 +21,8 @@ impl KernelCompiler for Older {
     fn identity(&self) -> String {
         "reference 0.0".into()
     }
-    fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String {
-        ReferenceCompiler.sources(op, node, arch)
+    fn sources(&self) -> String {
+        ReferenceCompiler.sources()
     }
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         ReferenceCompiler.compile(op, node, arch)

@@ -184,7 +184,7 @@ impl KernelCache {
         compiler: &dyn KernelCompiler,
         wanted: &Wanted<'_>,
     ) -> Result<(KernelArtifact, Way), CompileError> {
-        let (files, origin) = (self.files(compiler, wanted), wanted.origin(compiler));
+        let (files, origin) = (self.files(compiler, wanted), Origin::of(compiler));
         if let Found::Kernel(artifact) = self.look(&files, wanted, Some(&origin)) {
             return Ok((artifact, Way::Found));
         }
@@ -355,41 +355,32 @@ mod tests {
         assert!(rig.path().join("CACHEDIR.TAG").is_file());
     }
 
-    #[test]
-    fn kernels_of_another_toolchain_are_made_again() {
-        let rig = Rig::new();
-        rig.fetch().unwrap();
-        *rig.compiler.identity.lock() = "2".into();
-        assert_eq!(rig.fetch(), Ok(Way::Compiled));
-        assert_eq!(rig.fetch(), Ok(Way::Found));
-        assert_eq!((rig.calls(), rig.aside()), (2, 0));
-    }
-
-    #[rstest]
-    #[case::pdi(".pdi", 0)]
-    #[case::cut("_insts.bin", 5)]
-    #[case::manifest(".json", 20)]
-    fn damaged_kernels_are_moved_away_and_made_again(#[case] end: &str, #[case] length: usize) {
-        let rig = Rig::new();
-        rig.fetch().unwrap();
+    fn cut(rig: &Rig, end: &str, length: usize) {
         let whole = fs::read(rig.file(end)).unwrap();
         fs::write(rig.file(end), &whole[..length]).unwrap();
-        assert_eq!(rig.fetch(), Ok(Way::Compiled));
-        assert!(fs::metadata(rig.file(end)).unwrap().len() > length as u64);
-        assert_eq!(rig.fetch(), Ok(Way::Found));
-        assert_eq!((rig.calls(), rig.aside()), (2, 1));
     }
 
-    #[test]
-    fn a_kernel_that_is_not_all_there_is_completed() {
+    /// What is moved away is what is damaged. A killed writer leaves no PDI.
+    #[rstest]
+    #[case::toolchain(|rig: &Rig| *rig.compiler.identity.lock() = "2".into(), 0)]
+    #[case::empty(|rig: &Rig| cut(rig, ".pdi", 0), 1)]
+    #[case::cut(|rig: &Rig| cut(rig, "_insts.bin", 5), 1)]
+    #[case::manifest(|rig: &Rig| cut(rig, ".json", 20), 1)]
+    #[case::killed_writer(|rig: &Rig| fs::remove_file(rig.file(".pdi")).unwrap(), 0)]
+    #[case::missing(|rig: &Rig| fs::remove_file(rig.file("_insts.bin")).unwrap(), 1)]
+    #[case::directory(|rig: &Rig| {
+        fs::remove_file(rig.file(".pdi")).unwrap();
+        fs::create_dir(rig.file(".pdi")).unwrap();
+    }, 1)]
+    fn stale_and_damaged_kernels_are_rebuilt(#[case] spoil: impl Fn(&Rig), #[case] moved: usize) {
         let rig = Rig::new();
         rig.fetch().unwrap();
-        // As a writer leaves it that was killed before its last step.
-        fs::remove_file(rig.file(".pdi")).unwrap();
-        assert_eq!(rig.fetch(), Ok(Way::Compiled));
-        fs::remove_file(rig.file("_insts.bin")).unwrap();
+        let sizes = || [".pdi", "_insts.bin"].map(|end| fs::metadata(rig.file(end)).unwrap().len());
+        let before = sizes();
+        spoil(&rig);
         assert_eq!(rig.fetch(), Ok(Way::Compiled));
         assert_eq!(rig.fetch(), Ok(Way::Found));
+        assert_eq!((rig.calls(), rig.aside(), sizes()), (2, moved, before));
     }
 
     #[test]
@@ -402,16 +393,6 @@ mod tests {
         assert_eq!(rig.fetch(), Ok(Way::Compiled));
         assert_eq!(fs::read(rig.file(".pdi")).unwrap(), before);
         assert!(!rig.file(".json").exists());
-    }
-
-    #[test]
-    fn directories_in_a_files_place_are_moved_away() {
-        let rig = Rig::new();
-        rig.fetch().unwrap();
-        fs::remove_file(rig.file(".pdi")).unwrap();
-        fs::create_dir(rig.file(".pdi")).unwrap();
-        assert_eq!(rig.fetch(), Ok(Way::Compiled));
-        assert_eq!(rig.fetch(), Ok(Way::Found));
     }
 
     #[test]

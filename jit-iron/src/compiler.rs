@@ -57,8 +57,8 @@ pub trait KernelCompiler: Send + Sync + Debug {
     /// the versions of the tools and their options. Kernels that are kept longer than a process are kept under it. Empty when it
     /// cannot be told because the toolchain does not start: kernels that any version of it has made are taken then.
     fn identity(&self) -> String;
-    /// A digest, in hexadecimal, of the sources that the kernel of this node is made from.
-    fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String;
+    /// A digest, in hexadecimal, of the sources that kernels are made from.
+    fn sources(&self) -> String;
     /// Whether it could make any kernel at all: its toolchain starts and it has designs. May start the toolchain, which takes
     /// seconds the first time.
     ///
@@ -94,7 +94,7 @@ impl KernelCompiler for ReferenceCompiler {
         format!("reference {} ({})", env!("CARGO_PKG_VERSION"), &aie_ops::SOURCE_DIGEST[..12])
     }
 
-    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+    fn sources(&self) -> String {
         aie_ops::SOURCE_DIGEST.into()
     }
 
@@ -161,7 +161,7 @@ pub(crate) mod tests {
         fn identity(&self) -> String {
             self.identity.lock().clone()
         }
-        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+        fn sources(&self) -> String {
             "sources".into()
         }
         fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {

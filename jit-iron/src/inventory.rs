@@ -9,7 +9,7 @@ use crate::compiler::KernelCompiler;
 use crate::failure::FailureRecord;
 use crate::kernel_files::{KernelFiles, UNFINISHED};
 use crate::lock;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Origin};
 use crate::wanted::Wanted;
 use aie_hal::ArchRegistry;
 use aie_ops::table;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 const NOTE_LIMIT: u64 = 1 << 20;
 
 /// State of something the store wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum State {
     /// A kernel that is used when it is asked for.
@@ -46,13 +46,14 @@ pub enum State {
         cause: String,
     },
     /// A file whose writer is not done, or was killed.
+    #[default]
     Unfinished,
     /// A damaged kernel that was moved away.
     Aside,
 }
 
 /// Something the store wrote.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Item {
     /// Kernel name, or the file's name where no kernel is known.
     pub kernel: String,
@@ -71,6 +72,15 @@ pub struct Item {
     /// State.
     #[serde(flatten)]
     pub state: State,
+}
+
+impl Item {
+    /// Those of `files` that are there.
+    fn of(files: impl IntoIterator<Item = PathBuf>, state: State) -> Self {
+        let there = |path: PathBuf| Some((path.symlink_metadata().ok()?.len(), path));
+        let (bytes, files): (Vec<u64>, Vec<PathBuf>) = files.into_iter().filter_map(there).unzip();
+        Self { files, bytes: bytes.iter().sum(), state, ..Self::default() }
+    }
 }
 
 /// The content of a cache.
@@ -158,7 +168,7 @@ impl Walk<'_> {
         let mut own = BTreeSet::new();
         for name in names.keys() {
             let item = if name.starts_with(UNFINISHED) {
-                Some(remains(folder, [name.as_str()], State::Unfinished))
+                Some(Item { kernel: name.clone(), ..Item::of([folder.join(name)], State::Unfinished) })
             } else if let Some(stem) = name.strip_suffix(".failed.json") {
                 failure(&KernelFiles::new(folder, stem))
             } else if let Some(stem) = name.strip_suffix(".json") {
@@ -177,17 +187,14 @@ impl Walk<'_> {
     /// The kernel that a manifest describes; `None` when the file is not a manifest of ours.
     fn kernel(&self, files: &KernelFiles) -> Option<Item> {
         let manifest = Manifest::parse(&note(&files.manifest())?).ok()?;
-        let files_there: Vec<_> = files.all().into_iter().filter(|path| path.symlink_metadata().is_ok()).collect();
         let state = self.state(files, &manifest);
         Some(Item {
             kernel: manifest.kernel,
             arch: manifest.arch,
             compiler: manifest.origin.compiler,
-            bytes: bytes(&files_there),
-            files: files_there,
             made: manifest.made,
             milliseconds: manifest.milliseconds,
-            state,
+            ..Item::of(files.all(), state)
         })
     }
 
@@ -201,7 +208,7 @@ impl Walk<'_> {
         };
         let wanted = Wanted { op, node: &manifest.node, arch: &arch, name: manifest.kernel.clone() };
         let compiler = self.compilers.iter().find(|compiler| compiler.name() == manifest.origin.compiler);
-        let origin = compiler.map(|compiler| wanted.origin(&**compiler));
+        let origin = compiler.map(|compiler| Origin::of(&**compiler));
         if self.care == Care::Whole {
             return match self.cache.look(files, &wanted, origin.as_ref()) {
                 Found::Kernel(_) => State::Good,
@@ -231,18 +238,16 @@ impl Walk<'_> {
                 inventory.foreign.push(path);
                 continue;
             }
-            let (mut own, mut other) = (Vec::new(), Vec::new());
+            let mut own = Vec::new();
             for inner in sorted(&path)? {
                 let name = inner.file_name().into_string().unwrap_or_default();
                 let kernel = [".pdi", "_insts.bin", ".json"].iter().any(|ending| name.ends_with(ending));
                 // A link in a kernel's place was moved as a link, and goes as one.
                 let ours = kernel && !inner.file_type()?.is_dir();
-                if ours { own.push(name) } else { other.push(inner.path()) }
+                if ours { own.push(inner.path()) } else { inventory.foreign.push(inner.path()) }
             }
-            let mut item = remains(&path, own.iter().map(String::as_str), State::Aside);
-            item.kernel = entry.file_name().to_string_lossy().into_owned();
-            inventory.items.push(item);
-            inventory.foreign.append(&mut other);
+            let kernel = entry.file_name().to_string_lossy().into_owned();
+            inventory.items.push(Item { kernel, ..Item::of(own, State::Aside) });
         }
         Ok(())
     }
@@ -251,34 +256,19 @@ impl Walk<'_> {
 fn failure(files: &KernelFiles) -> Option<Item> {
     let record = FailureRecord::parse(&note(&FailureRecord::path(files))?)?;
     let paths = [FailureRecord::path(files), FailureRecord::output_path(files)];
-    let files_there: Vec<_> = paths.into_iter().filter(|path| path.symlink_metadata().is_ok()).collect();
     Some(Item {
         kernel: files.stem().into(),
         arch: files.folder().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
         compiler: record.origin.compiler,
-        bytes: bytes(&files_there),
-        files: files_there,
         made: record.failed,
-        milliseconds: 0,
-        state: State::Failed { cause: record.cause },
+        ..Item::of(paths, State::Failed { cause: record.cause })
     })
-}
-
-fn remains<'a>(folder: &Path, names: impl IntoIterator<Item = &'a str>, state: State) -> Item {
-    let files: Vec<_> = names.into_iter().map(|name| folder.join(name)).collect();
-    let kernel = files.first().and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy().into_owned();
-    let (arch, compiler, bytes) = (String::new(), String::new(), bytes(&files));
-    Item { kernel, arch, compiler, bytes, files, made: 0, milliseconds: 0, state }
 }
 
 /// A small regular file; `None` when it is none.
 fn note(path: &Path) -> Option<Vec<u8>> {
     let metadata = path.symlink_metadata().ok()?;
     (metadata.is_file() && metadata.len() <= NOTE_LIMIT).then(|| fs::read(path).ok())?
-}
-
-fn bytes(files: &[PathBuf]) -> u64 {
-    files.iter().filter_map(|path| path.symlink_metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 fn sorted(folder: &Path) -> io::Result<Vec<DirEntry>> {

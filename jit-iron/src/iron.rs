@@ -4,6 +4,7 @@
 //! does. Designs are in `kernels/` beside it. Nothing here knows a version of IRON: the worker finds out, and says it in its
 //! greeting, under which kernels are kept.
 
+use crate::installation;
 use crate::worker::{WorkerCommand, WorkerCompiler};
 use aie_hal::artifact::Digest;
 use std::fs;
@@ -42,6 +43,11 @@ pub struct IronPlaces {
     pub python: Option<PathBuf>,
 }
 
+/// The IRON folder that was installed with the library or program `image`; it may be missing.
+pub fn installed(image: &Path) -> Option<PathBuf> {
+    Some(installation::data(image.parent()?)?.join("iron"))
+}
+
 impl IronPlaces {
     /// A compiler of what the designs make, to which limits can be added. Starts nothing: whether the toolchain is there shows
     /// when it is asked for a kernel.
@@ -62,7 +68,7 @@ impl IronPlaces {
             .argument(&kernels)
             .sweep_after_each(true);
         // A design may use any other file there, so all of them count.
-        let builder = WorkerCompiler::new("iron", command, move |_, _, _| digest.clone());
+        let builder = WorkerCompiler::new("iron", command, digest);
         Ok(builder.requirement(move || has_designs(&kernels)))
     }
 }
@@ -129,8 +135,7 @@ mod tests {
     }
 
     fn sources(places: &IronPlaces) -> String {
-        let (op, node) = sum(64);
-        places.compiler().unwrap().sources(op, &node, &arch("aie2"))
+        places.compiler().unwrap().sources()
     }
 
     #[test]

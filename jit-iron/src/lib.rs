@@ -9,6 +9,24 @@
 //! - Compiling: [`compiler`] is the trait. The [`ReferenceCompiler`] makes artifacts that describe their computation, for
 //!   simulated devices; [`iron`] makes code for the array. Both run in the processes of [`worker`].
 //! - Ahead of time: [`configuration`] and [`pregeneration`], for `ggml-hsa-gen-kernels`.
+//!
+//! ```
+//! use aie_jit_iron::{KernelCache, KernelStore, ReferenceCompiler};
+//! use aie_ops::{DataType, Node, OpParams, Tensor, table};
+//! use std::sync::Arc;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let cache = KernelCache::open(&folder.path().join("cache"))?;
+//! let store = KernelStore::builder().cache(cache).compiler(Arc::new(ReferenceCompiler)).build()?;
+//!
+//! let op = table::lookup("ADD").ok_or("no such operation")?;
+//! let tensor = Tensor::contiguous(DataType::F32, [1024, 1, 1, 1]);
+//! let node = Node::new(op.name(), OpParams::default(), tensor, vec![Some(tensor); 2]);
+//! let arch = aie_hal::ArchRegistry::builtin().get("aie2p").ok_or("no such generation")?;
+//! assert_eq!(store.get(op, &node, &arch)?.name(), "add-1024f32-1024f32-1024f32");
+//! assert_eq!(store.counters().compiled, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod cache;

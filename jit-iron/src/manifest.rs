@@ -4,6 +4,7 @@
 //! another toolchain is recognised as stale, and a file that was changed as damaged. It is a JSON file, `<name>.json`, for
 //! people too. Directories of the C++ backend have none.
 
+use crate::compiler::KernelCompiler;
 use aie_hal::KernelArtifact;
 use aie_ops::Node;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,11 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// That of the kernels `compiler` would make now.
+    pub fn of(compiler: &dyn KernelCompiler) -> Self {
+        Self { compiler: compiler.name().into(), toolchain: compiler.identity(), sources: compiler.sources() }
+    }
+
     /// Says where this origin differs from the one that is wanted; `None` when it does not. A toolchain that is not known is any.
     pub fn difference(&self, wanted: &Self) -> Option<String> {
         let parts = [
@@ -140,7 +146,7 @@ impl Manifest {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::compiler::{KernelCompiler, ReferenceCompiler};
+    use crate::compiler::ReferenceCompiler;
     use crate::directory::tests::{arch, sum};
 
     pub(crate) fn described(elements: usize) -> (KernelArtifact, Manifest) {

@@ -10,6 +10,7 @@ use crate::counters::StoreCounters;
 use crate::directory::{DirectoryError, KernelDirectory};
 use crate::jit_policy::JitPolicy;
 use crate::kernel_files::KernelFiles;
+use crate::manifest::Origin;
 use crate::pack::KernelPack;
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_PYTHON, GGML_HSA_KERNEL_DIR};
 use crate::wanted::Wanted;
@@ -181,7 +182,7 @@ impl Sources {
         };
         for compiler in &self.compilers {
             let files = cache.files(&**compiler, wanted);
-            match cache.look(&files, wanted, Some(&wanted.origin(&**compiler))) {
+            match cache.look(&files, wanted, Some(&Origin::of(&**compiler))) {
                 Found::Kernel(artifact) => {
                     // The cache has compared it with the tensors.
                     if self.is_for_device(&artifact, tried) {
@@ -403,7 +404,7 @@ mod tests {
         fn identity(&self) -> String {
             String::new()
         }
-        fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+        fn sources(&self) -> String {
             String::new()
         }
         fn available(&self) -> Result<(), CompileError> {

@@ -3,8 +3,6 @@
 //! The stem is the kernel's name, which other backends rely on. Two things need more: operations whose names leave out parameters
 //! that matter get a digest of these behind it, and names of fused operations that no file system takes are cut.
 
-use crate::compiler::KernelCompiler;
-use crate::manifest::Origin;
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;
 use aie_ops::name::kernel_name;
@@ -51,15 +49,6 @@ impl<'a> Wanted<'a> {
     /// Whether the kernel of `node`, which has this one's name, is this one.
     pub fn is_of(&self, node: &Node) -> bool {
         same_kernel(self.op, node, self.node)
-    }
-
-    /// What `compiler` would make it from.
-    pub fn origin(&self, compiler: &dyn KernelCompiler) -> Origin {
-        Origin {
-            compiler: compiler.name().into(),
-            toolchain: compiler.identity(),
-            sources: compiler.sources(self.op, self.node, self.arch),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -61,6 +61,19 @@ impl Rig {
 
     fn run(&self, more: &[&str]) -> Output {
         self.command(more).output().unwrap()
+    }
+
+    /// Starts it, and waits until it has made so many kernels or has ended.
+    fn start_until(&self, kernels: usize) -> Child {
+        let folder = self.root.path().join("out/aie2");
+        let goal = pdis(&folder) + kernels;
+        let mut child = self.command(&["--jobs", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while pdis(&folder) < goal && child.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "no kernel in a minute");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child
     }
 }
 
@@ -353,14 +366,8 @@ fn an_interrupted_run_leaves_whole_kernels_and_is_taken_up(#[case] signal: Signa
     let folder = rig.root.path().join("out/aie2");
     let (mut interrupted, mut rounds) = (0, 0);
     loop {
-        let mut child = rig.command(&["--jobs", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = rig.start_until(20);
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-        let before = pdis(&folder);
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while pdis(&folder) < before + 20 && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no kernel in a minute");
-            std::thread::sleep(Duration::from_millis(1));
-        }
         if rounds < 4 {
             // It may have ended just now, which is no error.
             let _ = kill(pid, signal);
@@ -412,13 +419,7 @@ fn a_killed_run_is_taken_up() {
     let rig = Rig::new(&many(200));
     let folder = rig.root.path().join("out/aie2");
     for round in 0..10 {
-        let mut child = rig.command(&["--jobs", "2"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let goal = pdis(&folder) + 1 + 7 * round;
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while pdis(&folder) < goal && child.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no kernel in a minute");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        let mut child = rig.start_until(1 + 7 * round);
         child.kill().unwrap();
         child.wait().unwrap();
         check_kernels(&folder);

@@ -21,12 +21,12 @@ const WORKER: &str = env!("CARGO_BIN_EXE_ggml-hsa-jit-worker");
 fn the_reference_worker_makes_reference_kernels() {
     let work = tempfile::tempdir().unwrap();
     let command = WorkerCommand::new(WORKER);
-    let compiler = WorkerCompiler::new("reference", command, |_, _, _| aie_ops::SOURCE_DIGEST.into())
+    let compiler = WorkerCompiler::new("reference", command, aie_ops::SOURCE_DIGEST)
         .cache_folder("reference")
         .work_folder(work.path());
     let (op, node) = sum(1024);
     assert_eq!(compiler.identity(), ReferenceCompiler.identity());
-    assert_eq!(compiler.sources(op, &node, &arch()), ReferenceCompiler.sources(op, &node, &arch()));
+    assert_eq!(compiler.sources(), ReferenceCompiler.sources());
     assert_eq!((compiler.name(), compiler.folder()), ("reference", "reference"));
     let expected = ReferenceCompiler.compile(op, &node, &arch()).unwrap();
     let artifact = compiler.compile(op, &node, &arch()).unwrap();
@@ -113,7 +113,7 @@ impl KernelCompiler for Stuck {
         "stuck".into()
     }
 
-    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+    fn sources(&self) -> String {
         String::new()
     }
 
@@ -147,7 +147,7 @@ fn a_host_that_is_killed() {
             let script = format!("exec \"$0\" --exact {TEST} --nocapture 3>&1 1>&2");
             let command = WorkerCommand::new("sh").argument("-c").argument(script);
             let command = command.argument(std::env::current_exe().unwrap()).variable(ROLE, "worker");
-            let compiler = WorkerCompiler::new("stuck", command, |_, _, _| String::new())
+            let compiler = WorkerCompiler::new("stuck", command, "")
                 .work_folder(Path::new(&std::env::var_os("input").unwrap()).join("work"));
             let (op, node) = sum(1024);
             panic!("{:?}", compiler.compile(op, &node, &arch()));
@@ -170,8 +170,7 @@ fn a_host_that_is_killed() {
             until("the end of the processes", || marked(&variable).is_empty());
             // The next host removes what the killed one could not.
             let command = WorkerCommand::new(WORKER);
-            let next = WorkerCompiler::new("reference", command, |_, _, _| String::new())
-                .work_folder(folder.path().join("work"));
+            let next = WorkerCompiler::new("reference", command, "").work_folder(folder.path().join("work"));
             let (op, node) = sum(1024);
             next.compile(op, &node, &arch()).unwrap();
             assert_eq!(work(), 1);

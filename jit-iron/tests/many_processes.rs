@@ -13,6 +13,7 @@ use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, KernelStore, Refer
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
 use rig::{arch, sum};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -23,12 +24,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-const ROOT: &str = "STORE_TEST_ROOT";
-const TOOLCHAIN: &str = "STORE_TEST_TOOLCHAIN";
-const KERNELS: &str = "STORE_TEST_KERNELS";
-const MILLISECONDS: &str = "STORE_TEST_MILLISECONDS";
-const FIRST: &str = "STORE_TEST_FIRST";
-const ENDLESS: &str = "STORE_TEST_ENDLESS";
+/// Kernels of a user that is killed.
+const KERNELS: usize = 12;
+/// A [`User`] as JSON, for a process that is one.
+const USER: &str = "STORE_TEST_USER";
+
+/// A process that uses the store.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct User {
+    root: PathBuf,
+    toolchain: String,
+    kernels: usize,
+    /// How long a compilation takes.
+    milliseconds: u64,
+    /// Index of the kernel it begins with.
+    first: usize,
+    /// Whether it goes on until it is killed.
+    endless: bool,
+}
 
 /// Makes reference artifacts slowly, and writes a line for each.
 #[derive(Debug)]
@@ -45,7 +58,7 @@ impl KernelCompiler for Slow {
     fn identity(&self) -> String {
         self.toolchain.clone()
     }
-    fn sources(&self, _: &dyn Operation, _: &Node, _: &Arch) -> String {
+    fn sources(&self) -> String {
         "none".into()
     }
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
@@ -60,62 +73,58 @@ fn kernel(index: usize) -> (&'static dyn Operation, Node) {
     sum(16 * (index + 1))
 }
 
-fn setting(name: &str) -> usize {
-    std::env::var(name).unwrap().parse().unwrap()
-}
-
 /// Not a test of its own: the user of the store, when there are settings.
 #[test]
 fn process() {
-    let Some(root) = std::env::var_os(ROOT).map(PathBuf::from) else { return };
-    let toolchain = std::env::var(TOOLCHAIN).unwrap();
-    if std::env::var_os(ENDLESS).is_none() {
-        let served = serve(&root, toolchain);
-        fs::write(root.join(format!("served-{}", std::process::id())), served.to_string()).unwrap();
+    let Ok(user) = std::env::var(USER) else { return };
+    let user: User = serde_json::from_str(&user).unwrap();
+    if !user.endless {
+        let served = user.serve();
+        fs::write(user.root.join(format!("served-{}", std::process::id())), served.to_string()).unwrap();
         return;
     }
     // One that is to be killed is always at work: each time with another toolchain, so that kernels are replaced.
     for step in 0usize.. {
-        serve(&root, format!("{toolchain}.{step}"));
+        User { toolchain: format!("{}.{step}", user.toolchain), ..user.clone() }.serve();
     }
 }
 
-/// Asks for all kernels in four threads; returns how many there were.
-fn serve(root: &Path, toolchain: String) -> usize {
-    let takes = Duration::from_millis(setting(MILLISECONDS) as u64);
-    let compiler = Slow { root: root.to_owned(), toolchain, takes };
-    let cache = KernelCache::open(&root.join("cache")).unwrap();
-    let store = KernelStore::builder().cache(cache).compiler(Arc::new(compiler)).build().unwrap();
-    let (count, first, arch) = (setting(KERNELS), setting(FIRST), arch());
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (store, arch) = (&store, &arch);
-            scope.spawn(move || {
-                for step in (thread..count).step_by(4) {
-                    let (op, node) = kernel((first + step) % count);
-                    let artifact = store.get(op, &node, arch).unwrap();
-                    let expected = ReferenceCompiler.compile(op, &node, arch).unwrap();
-                    assert_eq!(artifact.identity(), expected.identity(), "a wrong kernel was served");
-                }
-            });
-        }
-    });
-    let counters = store.counters();
-    assert_eq!(counters.cache + counters.compiled, count as u64, "{counters:?}");
-    count
+impl User {
+    fn start(&self) -> Child {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process", "--test-threads=1", "-q"]).stdout(Stdio::null());
+        command.env(USER, serde_json::to_string(self).unwrap()).spawn().unwrap()
+    }
+
+    /// Asks for all kernels in four threads; returns how many there were.
+    fn serve(&self) -> usize {
+        let takes = Duration::from_millis(self.milliseconds);
+        let compiler = Slow { root: self.root.clone(), toolchain: self.toolchain.clone(), takes };
+        let cache = KernelCache::open(&self.root.join("cache")).unwrap();
+        let store = KernelStore::builder().cache(cache).compiler(Arc::new(compiler)).build().unwrap();
+        let (count, first, arch) = (self.kernels, self.first, arch());
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (store, arch) = (&store, &arch);
+                scope.spawn(move || {
+                    for step in (thread..count).step_by(4) {
+                        let (op, node) = kernel((first + step) % count);
+                        let artifact = store.get(op, &node, arch).unwrap();
+                        let expected = ReferenceCompiler.compile(op, &node, arch).unwrap();
+                        assert_eq!(artifact.identity(), expected.identity(), "a wrong kernel was served");
+                    }
+                });
+            }
+        });
+        let counters = store.counters();
+        assert_eq!(counters.cache + counters.compiled, count as u64, "{counters:?}");
+        count
+    }
 }
 
-fn start(root: &Path, toolchain: &str, kernels: usize, milliseconds: usize, first: usize) -> Child {
-    user(root, toolchain, kernels, milliseconds, first).spawn().unwrap()
-}
-
-/// A process that uses the store, not started.
-fn user(root: &Path, toolchain: &str, kernels: usize, milliseconds: usize, first: usize) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "process", "--test-threads=1", "-q"]).env(ROOT, root).env(TOOLCHAIN, toolchain);
-    command.env(KERNELS, kernels.to_string()).env(MILLISECONDS, milliseconds.to_string());
-    command.env(FIRST, first.to_string()).stdout(Stdio::null());
-    command
+/// One that asks for [`KERNELS`], each of which takes a millisecond.
+fn user(root: &Path, toolchain: &str) -> User {
+    User { root: root.into(), toolchain: toolchain.into(), kernels: KERNELS, milliseconds: 1, ..User::default() }
 }
 
 fn compiled(root: &Path) -> usize {
@@ -169,7 +178,9 @@ fn eight_processes_share_sixty_four_compilations() {
             }
             looks
         });
-        let children: Vec<_> = (0..8).map(|index| start(root.path(), "1", 64, 10, 8 * index)).collect();
+        let children: Vec<_> = (0..8)
+            .map(|index| User { kernels: 64, milliseconds: 10, first: 8 * index, ..user(root.path(), "1") }.start())
+            .collect();
         let ends: Vec<_> = children.into_iter().map(|mut child| child.wait().unwrap()).collect();
         done.store(true, SeqCst);
         println!("the watcher looked {} times", watcher.join().unwrap());
@@ -202,15 +213,13 @@ fn nothing_corrupt(root: &Path, kernels: usize) {
 #[test]
 fn killed_processes_leave_a_store_that_heals() {
     const ROUNDS: usize = 200;
-    const KERNELS: usize = 12;
     let root = tempfile::tempdir().unwrap();
     let mut random = fastrand::Rng::with_seed(20_261_121);
     let mut killed = 0;
     for round in 0..ROUNDS {
         let before = compiled(root.path());
         let mut children: Vec<_> = (0..3)
-            .map(|_| user(root.path(), &round.to_string(), KERNELS, 1, random.usize(..12)))
-            .map(|mut command| command.env(ENDLESS, "1").spawn().unwrap())
+            .map(|_| User { first: random.usize(..12), endless: true, ..user(root.path(), &round.to_string()) }.start())
             .collect();
         // However long a process takes to start on this machine, the kills come when there is work.
         let start = Instant::now();
@@ -229,7 +238,7 @@ fn killed_processes_leave_a_store_that_heals() {
     }
     println!("{killed} of {} processes were killed at work, {} kernels compiled", 3 * ROUNDS, compiled(root.path()));
     assert_eq!(killed, 3 * ROUNDS, "a process ended by itself");
-    let last = start(root.path(), "last", KERNELS, 1, 0).wait().unwrap();
+    let last = user(root.path(), "last").start().wait().unwrap();
     assert!(last.success());
     nothing_corrupt(root.path(), KERNELS);
     let aside = fs::read_dir(root.path().join("cache/damaged")).map_or(0, |entries| entries.count());

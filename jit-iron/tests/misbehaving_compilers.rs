@@ -101,7 +101,7 @@ impl Bench {
         }
         let command = WorkerCommand::new("sh").argument("-c").argument(script).sweep_after_each(sweep);
         let command = command.variable("input", input.path());
-        let builder = WorkerCompiler::new("double", command, |_, _, _| String::new());
+        let builder = WorkerCompiler::new("double", command, "");
         let compiler = builder.limits(limits).work_folder(work.path());
         Self { compiler, work, input }
     }
@@ -239,14 +239,13 @@ fn all_that_is_printed_is_kept_and_shown() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
     let command = WorkerCommand::new("sh").argument("-c").argument(format!("{PROLOGUE}{script}{EPILOGUE}"));
-    bench.compiler =
-        WorkerCompiler::new("double", command.variable("input", bench.input.path()), |_, _, _| String::new())
-            .limits(limits())
-            .work_folder(bench.work.path())
-            .verbose(move |kernel, bytes| {
-                assert_eq!(kernel, "add-1024f32-1024f32-1024f32");
-                sink.lock().unwrap().extend_from_slice(bytes);
-            });
+    bench.compiler = WorkerCompiler::new("double", command.variable("input", bench.input.path()), "")
+        .limits(limits())
+        .work_folder(bench.work.path())
+        .verbose(move |kernel, bytes| {
+            assert_eq!(kernel, "add-1024f32-1024f32-1024f32");
+            sink.lock().unwrap().extend_from_slice(bytes);
+        });
     bench.failure();
     assert_eq!(std::str::from_utf8(&heard.lock().unwrap()), Ok(expected.as_str()));
     bench.end();

@@ -4,10 +4,10 @@
 
 use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
-use aie_jit_iron::configuration::{self, Document, NameTable, Problem, Rules, Validated};
+use aie_jit_iron::configuration::{self, Document, KernelSet, Problem, Rules};
 use aie_jit_iron::pregeneration::{
-    Interruption, IronOptions, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
-    stats_file, write_packs,
+    Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan, stats_file,
+    write_packs,
 };
 use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_iron::{KernelCompiler, ReferenceCompiler};
@@ -94,13 +94,19 @@ enum CompilerName {
 }
 
 /// Why nothing was made.
-enum Refusal {
-    /// The files are wrong: exit code 2.
-    Wrong(Vec<Problem>),
-    /// The options are wrong: exit code 2.
-    Usage(String),
-    /// Exit code 3.
-    NoToolchain(String),
+struct Refusal {
+    /// The program's exit code.
+    code: u8,
+    /// What is wrong with the files.
+    problems: Vec<Problem>,
+    message: String,
+}
+
+impl Refusal {
+    /// The options are wrong.
+    fn usage(message: impl Into<String>) -> Self {
+        Self { code: 2, problems: Vec::new(), message: message.into() }
+    }
 }
 
 fn main() -> ExitCode {
@@ -139,13 +145,13 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
         return Ok((0, plan(&wanted, arguments.output_dir.as_deref(), &options)));
     }
     let Some(path) = &arguments.output_dir else {
-        return Err(Refusal::Usage("--output-dir is missing".into()));
+        return Err(Refusal::usage("--output-dir is missing"));
     };
     // Before any other thread is there: threads inherit which signals are blocked.
     let interruption =
-        Interruption::watch().map_err(|error| Refusal::Usage(format!("cannot watch signals: {error}")))?;
+        Interruption::watch().map_err(|error| Refusal::usage(format!("cannot watch signals: {error}")))?;
     let compiler = compiler(arguments, jobs)?;
-    let output = OutputDirectory::open(path).map_err(|error| Refusal::Usage(error.to_string()))?;
+    let output = OutputDirectory::open(path).map_err(|error| Refusal::usage(error.to_string()))?;
     let progress = Progress::new(wanted.kernels.len(), arguments.verbose);
     let (mut report, nothing_tried) = generate(&wanted, &*compiler, &output, &options, &progress, &interruption);
     let failed = report.with(Status::Failed).count();
@@ -170,27 +176,27 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
 }
 
 /// The kernels to make.
-fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Refusal> {
+fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Refusal> {
     for name in &arguments.arch {
         if arches.get(name).is_none() {
             let known = arches.names().collect::<Vec<_>>().join(", ");
-            return Err(Refusal::Usage(format!("--arch {name}: no such generation; possible: {known}")));
+            return Err(Refusal::usage(format!("--arch {name}: no such generation; possible: {known}")));
         }
     }
     if let Some(folder) = arguments.kernels_dir.as_ref().filter(|folder| !folder.is_dir()) {
         let message =
             format!("Kernels directory not found: {}; correct --kernels-dir or leave it out", folder.display());
-        return Err(Refusal::Usage(message));
+        return Err(Refusal::usage(message));
     }
     let f16 = match (arguments.f16, Environment::process().text(&GGML_HSA_F16)) {
         (Some(policy), _) => policy,
         (None, Some(text)) => {
-            F16Policy::parse(&text).map_err(|error| Refusal::Usage(format!("{GGML_HSA_F16}: {error}")))?
+            F16Policy::parse(&text).map_err(|error| Refusal::usage(format!("{GGML_HSA_F16}: {error}")))?
         }
         (None, None) => F16Policy::default(),
     };
     let rules = Rules { arches, f16, kernels_dir: arguments.kernels_dir.as_deref() };
-    let (mut names, mut problems) = (NameTable::default(), Vec::new());
+    let (mut names, mut problems) = (KernelSet::default(), Vec::new());
     if let Some(path) = &arguments.config {
         match configuration::load(path, &rules) {
             Ok(found) => names = found,
@@ -203,11 +209,15 @@ fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<Validated, Ref
             problems.extend(found);
         }
     }
-    if problems.is_empty() { Ok(names.finish()) } else { Err(Refusal::Wrong(problems)) }
+    if problems.is_empty() {
+        return Ok(names);
+    }
+    let message = format!("{} mistake(s); nothing was made", problems.len());
+    Err(Refusal { code: 2, problems, message })
 }
 
 /// A report without kernels, when a run missed none; with any other request that comes to nothing something is wrong.
-fn nothing_to_make(arguments: &Arguments, wanted: &Validated) -> Result<Option<Report>, Refusal> {
+fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<Report>, Refusal> {
     let (kernels, asked) = (&wanted.kernels, &arguments.arch);
     let cause = if kernels.is_empty() && arguments.config.is_some() {
         "the configuration lists no kernels".to_owned()
@@ -221,7 +231,7 @@ fn nothing_to_make(arguments: &Arguments, wanted: &Validated) -> Result<Option<R
     } else {
         return Ok(None);
     };
-    Err(Refusal::Usage(format!("there is no kernel to make: {cause}")))
+    Err(Refusal::usage(format!("there is no kernel to make: {cause}")))
 }
 
 fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Refusal> {
@@ -234,10 +244,9 @@ fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler
             Ok(Arc::new(ReferenceCompiler))
         }
         CompilerName::Iron => {
-            let options = IronOptions { kernels_dir: arguments.kernels_dir.clone(), jobs, verbose: arguments.verbose };
-            let image = std::env::current_exe().ok();
-            iron_compiler(&options, Environment::process(), image.as_deref())
-                .map_err(|error| Refusal::NoToolchain(error.to_string()))
+            let (kernels, image) = (arguments.kernels_dir.clone(), std::env::current_exe().ok());
+            iron_compiler(kernels, jobs, arguments.verbose, Environment::process(), image.as_deref())
+                .map_err(|error| Refusal { code: 3, problems: Vec::new(), message: error.to_string() })
         }
     }
 }
@@ -247,7 +256,7 @@ fn processors() -> usize {
 }
 
 /// The generations of kernels that are there now.
-fn generations<'a>(wanted: &'a Validated, report: &Report) -> Vec<&'a Arch> {
+fn generations<'a>(wanted: &'a KernelSet, report: &Report) -> Vec<&'a Arch> {
     let mut arches: Vec<&Arch> = Vec::new();
     for (kernel, report) in wanted.kernels.iter().zip(&report.kernels) {
         if report.status != Status::Skipped && !arches.iter().any(|arch| arch.name == kernel.arch.name) {
@@ -259,14 +268,7 @@ fn generations<'a>(wanted: &'a Validated, report: &Report) -> Vec<&'a Arch> {
 
 /// Tells why nothing was made.
 fn refuse(arguments: &Arguments, refusal: Refusal) -> (u8, io::Result<()>) {
-    let (code, problems, message) = match refusal {
-        Refusal::Wrong(problems) => {
-            let message = format!("{} mistake(s); nothing was made", problems.len());
-            (2, problems, message)
-        }
-        Refusal::Usage(message) => (2, Vec::new(), message),
-        Refusal::NoToolchain(message) => (3, Vec::new(), message),
-    };
+    let Refusal { code, problems, message } = refusal;
     for problem in &problems {
         eprintln!("error: {problem}");
     }

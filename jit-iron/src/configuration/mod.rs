@@ -15,7 +15,7 @@ pub mod tensor_text;
 pub use document::{Document, Place, Problem, Value};
 pub use parameters::parse_parameters;
 pub use reader::{Rules, parse};
-pub use request::{KernelRequest, NameTable, Validated, check_request};
+pub use request::{KernelRequest, KernelSet, check_request};
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the file. Never empty.
-pub fn load(path: &Path, rules: &Rules<'_>) -> Result<NameTable, Vec<Problem>> {
+pub fn load(path: &Path, rules: &Rules<'_>) -> Result<KernelSet, Vec<Problem>> {
     parse(&Document::read(path).map_err(|problem| vec![problem])?, rules)
 }
 

@@ -52,15 +52,6 @@ impl KernelRequest {
     }
 }
 
-/// A configuration without mistakes.
-#[derive(Debug, Clone, Default)]
-pub struct Validated {
-    /// The kernels, in the order of the file, each once.
-    pub kernels: Vec<KernelRequest>,
-    /// What is worth knowing.
-    pub notes: Vec<Problem>,
-}
-
 /// The kernel of a node that is normalised already, as a run of the backend has recorded it.
 ///
 /// # Errors
@@ -129,17 +120,20 @@ fn product(a: &Tensor, b: &Tensor, out: &Tensor) -> Option<String> {
     Some(format!("in a product {}; write the result as {shape}/f32", broken.join("; ")))
 }
 
-/// Collects kernels and keeps their names apart.
+/// Kernels to make, with distinct names.
 #[derive(Debug, Default)]
-pub struct NameTable {
-    result: Validated,
+pub struct KernelSet {
+    /// The kernels, in the order in which they were added, each once.
+    pub kernels: Vec<KernelRequest>,
+    /// What is worth knowing.
+    pub notes: Vec<Problem>,
     /// Kernel by generation and name of the files.
     exported: HashMap<(String, String), usize>,
     /// First kernel by generation and name that a backend looks for.
     looked_for: HashMap<(String, String), usize>,
 }
 
-impl NameTable {
+impl KernelSet {
     /// Adds a kernel. One that is there already is noted and left out.
     ///
     /// # Errors
@@ -150,7 +144,7 @@ impl NameTable {
         if let Some(other) = self.find(&self.exported, &exported) {
             if other.same_kernel(&kernel) {
                 let message = format!("the same kernel as {}; it is made once", other.place);
-                self.result.notes.push(Problem::new(&kernel.place, message));
+                self.notes.push(Problem::new(&kernel.place, message));
                 return Ok(());
             }
             let message = format!(
@@ -169,12 +163,12 @@ impl NameTable {
             );
             return Err(Problem::new(&kernel.place, message));
         }
-        let index = self.result.kernels.len();
+        let index = self.kernels.len();
         self.exported.insert(exported, index);
         for name in looked_for {
             self.looked_for.entry(name).or_insert(index);
         }
-        self.result.kernels.push(kernel);
+        self.kernels.push(kernel);
         Ok(())
     }
 
@@ -184,18 +178,8 @@ impl NameTable {
         self.find(&self.looked_for, &key).filter(|other| other.same_kernel(kernel))
     }
 
-    /// Says something about what was added.
-    pub fn note(&mut self, note: Problem) {
-        self.result.notes.push(note);
-    }
-
-    /// All kernels, in the order in which they were added.
-    pub fn finish(self) -> Validated {
-        self.result
-    }
-
     fn find(&self, names: &HashMap<(String, String), usize>, name: &(String, String)) -> Option<&KernelRequest> {
-        names.get(name).and_then(|index| self.result.kernels.get(*index))
+        names.get(name).and_then(|index| self.kernels.get(*index))
     }
 }
 

@@ -8,12 +8,6 @@
 use super::document::quoted;
 use super::nearest::possible;
 use aie_ops::{DataType, Tensor};
-use thiserror::Error;
-
-/// A text is not a tensor: what is wrong with it, in the words of the C++ tool, and what is possible.
-#[derive(Debug, Clone, Error, PartialEq, Eq)]
-#[error("{0}")]
-pub struct TensorTextError(String);
 
 /// The four numbers of a `shape` or `stride`.
 fn numbers(part: &str, list: &str, text: &str) -> Result<[usize; 4], String> {
@@ -42,12 +36,9 @@ fn parse_number(text: &str) -> Result<usize, String> {
 /// Reads a tensor.
 ///
 /// # Errors
-/// The first thing that is wrong with the text.
-pub fn parse(text: &str) -> Result<Tensor, TensorTextError> {
-    read(text, &quoted(text)).map_err(TensorTextError)
-}
-
-fn read(text: &str, shown: &str) -> Result<Tensor, String> {
+/// The first thing that is wrong with the text, in the words of the C++ tool, and what is possible.
+pub fn parse(text: &str) -> Result<Tensor, String> {
+    let shown = &quoted(text);
     let descriptor =
         |reason: String| format!("Invalid tensor descriptor: {shown} ({reason}); for example (1024,1,1,1)/f32");
     let parts: Vec<&str> = text.split('/').map(str::trim).collect();
@@ -181,7 +172,7 @@ mod tests {
     #[case("(64,2,1,1)/q4_0/(0,64,128,128)", "stride 0 is 0")]
     #[case("(64,2,1,1)/q4_0/(1,0,128,128)", "stride 1 is 0")]
     fn mistakes_are_told_in_the_words_of_the_cpp_tool(#[case] text: &str, #[case] expected: &str) {
-        let message = parse(text).unwrap_err().to_string();
+        let message = parse(text).unwrap_err();
         assert!(message.contains(expected), "{message}");
     }
 

@@ -22,14 +22,14 @@ fn sum(extents: &str, more: &str) -> String {
     kernel("ggml_op_add", "binary_ops.py", &[&tensor, &tensor], &tensor, more)
 }
 
-fn run_with(kernels: &[String], f16: F16Policy, folder: Option<&Path>) -> Result<Validated, Vec<String>> {
+fn run_with(kernels: &[String], f16: F16Policy, folder: Option<&Path>) -> Result<KernelSet, Vec<String>> {
     let document = Document::new("c.json", format!("{{\"kernels\": [\n{}\n]}}", kernels.join(",\n")));
     let arches = ArchRegistry::builtin();
     let result = parse(&document, &Rules { arches: &arches, f16, kernels_dir: folder });
-    result.map(NameTable::finish).map_err(|problems| problems.iter().map(ToString::to_string).collect())
+    result.map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
-fn run(kernels: &[String]) -> Result<Validated, Vec<String>> {
+fn run(kernels: &[String]) -> Result<KernelSet, Vec<String>> {
     run_with(kernels, F16Policy::F32, None)
 }
 
@@ -234,7 +234,7 @@ fn random_tensor_texts_never_panic() {
                 tensor.validate().unwrap();
                 assert_eq!(tensor_text::parse(&tensor_text::describe(&tensor)).map(|again| again.ne), Ok(tensor.ne));
             }
-            Err(error) => assert!(!error.to_string().contains('\n'), "{error:?}"),
+            Err(error) => assert!(!error.contains('\n'), "{error:?}"),
         }
     }
     assert!(accepted > 100, "{accepted} of the texts are tensors");

@@ -16,7 +16,7 @@ pub use output::{Links, OutputDirectory, OutputError, plan_links, write_packs};
 pub use progress::Progress;
 pub use report::{KernelReport, Report, Status};
 pub use run::{Interruption, Options, generate, plan};
-pub use toolchain::{IronOptions, iron_compiler};
+pub use toolchain::iron_compiler;
 
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@
 
 use crate::configuration::{KernelRequest, Problem};
 use crate::directory;
-use crate::kernel_files::{KernelFiles, UNFINISHED, unfinished};
+use crate::kernel_files::{KernelFiles, UNFINISHED, read, unfinished};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
 use crate::pack::{self, pack};
@@ -111,33 +111,34 @@ impl KernelRequest {
     }
 }
 
-/// The kernel in the output directory `output`, if it is whole and was made from `origin` (`None`: from whatever).
-///
-/// # Errors
-/// Why it has to be made again; empty when there is none.
-pub(super) fn current(
-    output: &Path,
-    kernel: &KernelRequest,
-    origin: Option<&Origin>,
-) -> Result<KernelArtifact, String> {
+/// What is in the place of a kernel.
+#[derive(Debug)]
+pub(super) enum Existing {
+    /// The kernel, whole and of the origin that was asked for.
+    Current(KernelArtifact),
+    /// Something else, and what is wrong with it.
+    Stale(String),
+    /// Nothing.
+    Absent,
+}
+
+/// What the output directory `output` has of a kernel that has to be made from `origin` (`None`: from whatever).
+pub(super) fn existing(output: &Path, kernel: &KernelRequest, origin: Option<&Origin>) -> Existing {
     let files = kernel.files(output);
     if !files.pdi().exists() {
-        return Err(String::new());
+        return Existing::Absent;
     }
-    let again = |reason: &dyn ToString| format!("made again: {}", reason.to_string());
-    let read = crate::kernel_files::read(&files.manifest(), MANIFEST_LIMIT);
-    let manifest = match read.map_err(|(_, reason)| again(&reason))? {
-        Some((text, _)) => Manifest::parse(&text).map_err(|reason| again(&reason))?,
-        None => return Err(again(&"it has no manifest")),
+    let manifest = match read(&files.manifest(), MANIFEST_LIMIT) {
+        Ok(Some((text, _))) => Manifest::parse(&text),
+        Ok(None) => Err("it has no manifest".into()),
+        Err((_, reason)) => Err(reason),
     };
-    if let Some(difference) = origin.and_then(|origin| manifest.origin.difference(origin)) {
-        return Err(again(&difference));
-    }
-    let loaded = directory::load(&files, &Wanted::of(kernel.op, &kernel.node, &kernel.arch));
-    match loaded.map_err(|error| again(&error))? {
-        Some(artifact) => Ok(artifact),
-        None => Err(again(&"the files are not those of this kernel")),
-    }
+    let difference = |manifest: Manifest| origin.and_then(|origin| manifest.origin.difference(origin));
+    let current = manifest.and_then(|manifest| difference(manifest).map_or(Ok(()), Err)).and_then(|()| {
+        let loaded = directory::load(&files, &Wanted::of(kernel.op, &kernel.node, &kernel.arch));
+        loaded.map_err(|error| error.to_string())?.ok_or_else(|| "the files are not those of this kernel".into())
+    });
+    current.map_or_else(Existing::Stale, Existing::Current)
 }
 
 /// Writes `<output directory>/<generation>.pack` for each of `arches`, with every kernel in its folder. Each file appears whole or

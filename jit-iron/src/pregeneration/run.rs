@@ -4,13 +4,12 @@
 //! while the files of a kernel are being put in place. Signals are blocked in every thread and taken by one that waits for
 //! them, which needs no handler and so no unsafe code.
 
-use super::output::{self, Links, OutputDirectory, plan_links};
+use super::output::{Existing, Links, OutputDirectory, existing, plan_links};
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
 use crate::compiler::{CompileError, KernelCompiler};
-use crate::configuration::{KernelRequest, Validated};
-use crate::manifest::Manifest;
-use crate::wanted::Wanted;
+use crate::configuration::{KernelRequest, KernelSet};
+use crate::manifest::{Manifest, Origin};
 use aie_hal::KernelArtifact;
 use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock};
@@ -103,7 +102,7 @@ struct Run<'a> {
 
 /// Makes the kernels, and whether every attempt ended in [`CompileError::Unavailable`], so that nothing is known of the kernels.
 pub fn generate(
-    wanted: &Validated,
+    wanted: &KernelSet,
     compiler: &dyn KernelCompiler,
     output: &OutputDirectory,
     options: &Options,
@@ -154,7 +153,7 @@ pub fn generate(
 }
 
 /// What [`generate`] would do, without a compiler: kernels that are there and whole count as kept, whatever they were made from.
-pub fn plan(wanted: &Validated, output: Option<&Path>, options: &Options) -> Report {
+pub fn plan(wanted: &KernelSet, output: Option<&Path>, options: &Options) -> Report {
     let Links { names, notes } = plan_links(&wanted.kernels);
     let report = |(kernel, links): (&KernelRequest, &Vec<String>)| {
         if !options.wants(kernel) {
@@ -163,7 +162,7 @@ pub fn plan(wanted: &Validated, output: Option<&Path>, options: &Options) -> Rep
         let mut report = blank(kernel);
         report.links.clone_from(links);
         if let Some(output) = output {
-            report.found(output::current(output, kernel, None), options.force);
+            report.found(existing(output, kernel, None), options.force);
         }
         report
     };
@@ -195,8 +194,8 @@ impl Run<'_> {
 
     /// The caller holds the kernel's lock.
     fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
-        let origin = Wanted::of(kernel.op, &kernel.node, &kernel.arch).origin(self.compiler);
-        report.found(output::current(self.output.path(), kernel, Some(&origin)), self.force);
+        let origin = Origin::of(self.compiler);
+        report.found(existing(self.output.path(), kernel, Some(&origin)), self.force);
         if report.status == Status::Kept {
             return Ok(());
         }
@@ -224,11 +223,11 @@ impl KernelReport {
     }
 
     /// What was found in its place: it, or why it has to be made again.
-    fn found(&mut self, found: Result<KernelArtifact, String>, force: bool) {
+    fn found(&mut self, found: Existing, force: bool) {
         match found {
-            Ok(artifact) if !force => self.has(Status::Kept, &artifact),
-            Err(cause) if !cause.is_empty() => self.cause = Some(cause),
-            _ => {}
+            Existing::Current(artifact) if !force => self.has(Status::Kept, &artifact),
+            Existing::Stale(reason) => self.cause = Some(format!("made again: {reason}")),
+            Existing::Current(_) | Existing::Absent => {}
         }
     }
 }

@@ -4,7 +4,7 @@
 //! for, so their names do not depend on options of this tool. A machine wrote the list: a kernel in it that cannot be made (it
 //! may have been missed for that very reason) is left out with a note and does not keep the others from being made.
 
-use crate::configuration::{Document, NameTable, Problem, Value};
+use crate::configuration::{Document, KernelSet, Problem, Value};
 use crate::configuration::{KernelRequest, check_request};
 use aie_hal::ArchRegistry;
 use aie_ops::Node;
@@ -16,20 +16,20 @@ const VERSION: u64 = 1;
 ///
 /// # Errors
 /// Everything that shows that the file is not one of statistics.
-pub fn read(document: &Document, arches: &ArchRegistry, names: &mut NameTable) -> Result<(), Vec<Problem>> {
+pub fn read(document: &Document, arches: &ArchRegistry, names: &mut KernelSet) -> Result<(), Vec<Problem>> {
     let missed = missed(document).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
     for entry in &missed {
         match request(entry, arches) {
             Ok(Ok(kernel)) => match names.same_as(&kernel).map(|other| other.place.clone()) {
-                Some(other) => names.note(entry.problem(format!("the same kernel as {other}; it is made once"))),
+                Some(other) => names.notes.push(entry.problem(format!("the same kernel as {other}; it is made once"))),
                 None => {
                     if let Err(problem) = names.add(kernel) {
-                        names.note(problem);
+                        names.notes.push(problem);
                     }
                 }
             },
-            Ok(Err(reason)) => names.note(entry.problem(format!("left out: {reason}"))),
+            Ok(Err(reason)) => names.notes.push(entry.problem(format!("left out: {reason}"))),
             Err(problem) => problems.push(problem),
         }
     }
@@ -74,7 +74,6 @@ fn request(entry: &Value<'_>, arches: &ArchRegistry) -> Result<Result<KernelRequ
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::configuration::Validated;
     use aie_ops::{DataType, OpParams, Tensor};
     use rstest::rstest;
     use serde_json::{Value as Json, json};
@@ -89,11 +88,11 @@ mod tests {
         json!({"arch": "aie2p", "kernel": name, "node": node(elements), "reason": "not in the directory"})
     }
 
-    fn run(file: &Json) -> Result<Validated, Vec<String>> {
-        let mut names = NameTable::default();
+    fn run(file: &Json) -> Result<KernelSet, Vec<String>> {
+        let mut names = KernelSet::default();
         let document = Document::new("s.json", file.to_string());
         read(&document, &ArchRegistry::builtin(), &mut names)
-            .map(|()| names.finish())
+            .map(|()| names)
             .map_err(|problems| problems.iter().map(ToString::to_string).collect())
     }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::compiler::tests::Double;
 use crate::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
-use crate::configuration::{Document, Rules, Validated, parse};
+use crate::configuration::{Document, KernelSet, Rules, parse};
 use aie_hal::ArchRegistry;
 use aie_ops::F16Policy;
 use rstest::rstest;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use tempfile::TempDir;
 
 /// Sums of so many floats, under names `s<elements>` or, for 0, under the name that is looked for.
-fn sums(elements: &[usize], named: bool) -> Validated {
+fn sums(elements: &[usize], named: bool) -> KernelSet {
     let kernel = |elements: &usize| {
         let tensor = format!("({elements},1,1,1)/f32");
         let name = if named { format!(r#", "exported_name": "s{elements}""#) } else { String::new() };
@@ -27,22 +27,22 @@ fn sums(elements: &[usize], named: bool) -> Validated {
     configuration(&elements.iter().map(kernel).collect::<Vec<_>>())
 }
 
-fn configuration(kernels: &[String]) -> Validated {
+fn configuration(kernels: &[String]) -> KernelSet {
     let arches = ArchRegistry::builtin();
     let document = Document::new("c.json", format!("{{\"kernels\": [{}]}}", kernels.join(", ")));
-    parse(&document, &Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None }).unwrap().finish()
+    parse(&document, &Rules { arches: &arches, f16: F16Policy::F32, kernels_dir: None }).unwrap()
 }
 
 fn options(jobs: usize) -> Options {
     Options { jobs, force: false, arches: Vec::new() }
 }
 
-fn run_with(wanted: &Validated, compiler: &dyn KernelCompiler, path: &Path, options: &Options) -> (Report, bool) {
+fn run_with(wanted: &KernelSet, compiler: &dyn KernelCompiler, path: &Path, options: &Options) -> (Report, bool) {
     let output = OutputDirectory::open(path).unwrap();
     generate(wanted, compiler, &output, options, &Progress::silent(), &Interruption::default())
 }
 
-fn run(wanted: &Validated, path: &Path) -> Report {
+fn run(wanted: &KernelSet, path: &Path) -> Report {
     run_with(wanted, &ReferenceCompiler, path, &options(2)).0
 }
 

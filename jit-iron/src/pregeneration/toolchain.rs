@@ -1,8 +1,7 @@
 //! The IRON toolchain, as far as pregeneration needs it.
 
 use crate::compiler::{CompileError, KernelCompiler};
-use crate::installation;
-use crate::iron::IronPlaces;
+use crate::iron::{self, IronPlaces};
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use crate::worker::WorkerLimits;
 use aie_hal::Environment;
@@ -10,24 +9,16 @@ use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What the tool was told about compiling.
-#[derive(Debug, Clone)]
-pub struct IronOptions {
-    /// The folder of the designs; `None` for those of this build.
-    pub kernels_dir: Option<PathBuf>,
-    /// Compilations at a time.
-    pub jobs: usize,
-    /// Whether the toolchain's output is shown while it runs.
-    pub verbose: bool,
-}
-
-/// The compiler that makes code for the array, with one worker started. The designs' worker is in the folder that
-/// `GGML_HSA_IRON_DIR` names, else in the installation of the program `image`.
+/// The compiler that makes code for the array, of `jobs` kernels at a time, with one worker started. The designs' worker is in
+/// the folder that `GGML_HSA_IRON_DIR` names, else in the installation of the program `image`; the designs are in `kernels`, else
+/// beside it. With `verbose` the toolchain's output is shown while it runs.
 ///
 /// # Errors
 /// [`CompileError::Unavailable`] when IRON is not installed or its environment is not active.
 pub fn iron_compiler(
-    options: &IronOptions,
+    kernels: Option<PathBuf>,
+    jobs: usize,
+    verbose: bool,
     environment: &Environment,
     image: Option<&Path>,
 ) -> Result<Arc<dyn KernelCompiler>, CompileError> {
@@ -36,17 +27,17 @@ pub fn iron_compiler(
             "{reason} (--dry-run checks a configuration without IRON, --compiler reference makes kernels for simulated devices)"
         ))
     };
-    let installed = image.and_then(Path::parent).and_then(installation::data).map(|data| data.join("iron"));
+    let installed = image.and_then(iron::installed);
     let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(installed) else {
         return Err(unavailable(format!(
             "{GGML_HSA_IRON_DIR} is not set, and where this program is installed is not known"
         )));
     };
     let python = environment.path(&GGML_HSA_JIT_PYTHON);
-    let places = IronPlaces { directory, kernels: options.kernels_dir.clone(), python };
+    let places = IronPlaces { directory, kernels, python };
     let builder = places.compiler().map_err(|error| unavailable(error.to_string()))?;
-    let builder = builder.limits(WorkerLimits { workers: options.jobs, ..WorkerLimits::default() });
-    let compiler = if options.verbose { builder.verbose(|_, bytes| drop(stderr().write_all(bytes))) } else { builder };
+    let builder = builder.limits(WorkerLimits { workers: jobs, ..WorkerLimits::default() });
+    let compiler = if verbose { builder.verbose(|_, bytes| drop(stderr().write_all(bytes))) } else { builder };
     compiler.start().map_err(|error| unavailable(error.to_string()))?;
     Ok(Arc::new(compiler))
 }
@@ -58,8 +49,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn refusal(environment: &Environment, image: Option<&Path>) -> String {
-        let options = IronOptions { kernels_dir: None, jobs: 1, verbose: false };
-        match iron_compiler(&options, environment, image) {
+        match iron_compiler(None, 1, false, environment, image) {
             Err(CompileError::Unavailable(message)) => message,
             other => panic!("{other:?}"),
         }

@@ -17,7 +17,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 type Requirement = dyn Fn() -> Result<(), String> + Send + Sync;
-type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
 
 /// Compiles in worker processes; see the [module](super).
 ///
@@ -25,21 +24,17 @@ type Sources = dyn Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync;
 /// worker. Dropping it closes the workers' input, waits half a second, and kills what is left of them.
 pub struct WorkerCompiler {
     folder: String,
-    sources: Box<Sources>,
+    sources: String,
     requirement: Option<Box<Requirement>>,
     pool: Pool,
 }
 
 impl WorkerCompiler {
-    /// A compiler with a name, the command of its workers, and the digest of what a kernel is made from
+    /// A compiler with a name, the command of its workers, and the digest of what kernels are made from
     /// ([`KernelCompiler::sources`]). Nothing is started yet.
-    pub fn new(
-        name: impl Into<String>,
-        command: WorkerCommand,
-        sources: impl Fn(&dyn Operation, &Node, &Arch) -> String + Send + Sync + 'static,
-    ) -> Self {
+    pub fn new(name: impl Into<String>, command: WorkerCommand, sources: impl Into<String>) -> Self {
         let pool = Pool::new(name.into(), command);
-        Self { folder: String::new(), sources: Box::new(sources), requirement: None, pool }
+        Self { folder: String::new(), sources: sources.into(), requirement: None, pool }
     }
 
     /// The folder of its kernels in a cache ([`KernelCompiler::folder`]). Empty unless set.
@@ -105,8 +100,8 @@ impl KernelCompiler for WorkerCompiler {
         self.pool.identity().unwrap_or_default()
     }
 
-    fn sources(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> String {
-        (self.sources)(op, node, arch)
+    fn sources(&self) -> String {
+        self.sources.clone()
     }
 
     /// Starts a worker, if none has been.
@@ -159,7 +154,7 @@ struct Task<'a> {
 impl Task<'_> {
     /// Has `worker` do it. Its folder is gone when this returns.
     fn run(&self, worker: &mut WorkerProcess) -> Answer {
-        let folder = match worker.folder().job(self.id) {
+        let folder = match worker.folder().job() {
             Ok(folder) => folder,
             Err(error) => {
                 let cause = format!("cannot make a work folder in {}: {error}", worker.folder().path().display());
@@ -173,6 +168,7 @@ impl Task<'_> {
         } else {
             worker.sweep();
         }
+        folder.close();
         answer
     }
 

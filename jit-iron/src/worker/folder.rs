@@ -57,7 +57,7 @@ impl WorkerFolder {
     }
 
     /// A new folder for a job. What earlier jobs left in the temporary folder is removed.
-    pub fn job(&self, id: u64) -> io::Result<JobFolder> {
+    pub fn job(&self) -> io::Result<JobFolder> {
         for entry in fs::read_dir(self.temporary())? {
             let entry = entry?;
             let removed = if entry.file_type()?.is_dir() {
@@ -67,25 +67,30 @@ impl WorkerFolder {
             };
             warn_if_left(&entry.path(), removed);
         }
-        let path = self.path().join(format!("job-{id}"));
-        fs::create_dir(&path)?;
-        let handle =
-            open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(JobFolder { path, handle })
+        let folder = tempfile::Builder::new().prefix("job-").tempdir_in(self.path())?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = open(folder.path(), flags, Mode::empty())?;
+        Ok(JobFolder { folder, handle })
     }
 }
 
 /// The folder of one job. Removed with everything in it when dropped.
 #[derive(Debug)]
 pub(super) struct JobFolder {
-    path: PathBuf,
+    folder: TempDir,
     handle: OwnedFd,
 }
 
 impl JobFolder {
     /// The folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.folder.path()
+    }
+
+    /// Removes it; what is left is reported.
+    pub fn close(self) {
+        let path = self.path().to_owned();
+        warn_if_left(&path, self.folder.close());
     }
 
     /// Whether the file system has no space left.
@@ -117,12 +122,6 @@ impl JobFolder {
             return Err(format!("{name:?} is larger than the device heap of {limit} bytes"));
         }
         Ok(bytes.into())
-    }
-}
-
-impl Drop for JobFolder {
-    fn drop(&mut self) {
-        warn_if_left(&self.path, fs::remove_dir_all(&self.path));
     }
 }
 
@@ -186,14 +185,14 @@ mod tests {
     fn folders_are_removed_with_what_is_in_them() {
         let parent = tempfile::tempdir().unwrap();
         let folder = WorkerFolder::create(&parent.path().join("made/too")).unwrap();
-        let job = folder.job(1).unwrap();
+        let job = folder.job().unwrap();
         fs::create_dir(job.path().join("deep")).unwrap();
         fs::write(job.path().join("deep/file"), "x").unwrap();
         fs::write(folder.temporary().join("left"), "x").unwrap();
         let path = job.path().to_owned();
         drop(job);
         assert!(!path.exists());
-        folder.job(2).unwrap();
+        folder.job().unwrap();
         assert_eq!(entries(&folder.temporary()), 0);
         assert_eq!(fs::metadata(folder.path()).unwrap().permissions().mode() & 0o777, 0o700);
         drop(folder);
@@ -241,6 +240,6 @@ mod tests {
     fn a_file_system_with_space_is_not_full() {
         let parent = tempfile::tempdir().unwrap();
         let folder = WorkerFolder::create(parent.path()).unwrap();
-        assert!(!folder.job(1).unwrap().is_full());
+        assert!(!folder.job().unwrap().is_full());
     }
 }

@@ -41,29 +41,26 @@ impl WorkerPlaces {
     /// # Errors
     /// [`LocateError`] with every place that was tried.
     pub fn find(self) -> Result<PathBuf, LocateError> {
-        if let Some(path) = self.variable.filter(|value| !value.is_empty()).map(PathBuf::from) {
-            return match refusal(&path) {
-                // The worker is started in another folder.
-                None => Ok(std::path::absolute(&path).unwrap_or(path)),
-                Some(reason) => Err(LocateError {
-                    attempts: format!("{} (named by {GGML_HSA_JIT_WORKER}): {reason}", path.display()),
-                }),
-            };
-        }
-        let mut attempts = Vec::new();
-        match self.image.as_deref().and_then(Path::parent) {
-            Some(directory) => {
-                let beside = Some((directory.join(WORKER_NAME), "beside this library"));
+        let named = self.variable.filter(|value| !value.is_empty()).map(PathBuf::from);
+        let (mut places, mut attempts) = (Vec::new(), Vec::new());
+        match (&named, self.image.as_deref().and_then(Path::parent)) {
+            (Some(path), _) => places.push((path.clone(), format!("named by {GGML_HSA_JIT_WORKER}"))),
+            (None, Some(directory)) => {
+                places.push((directory.join(WORKER_NAME), "beside this library".to_owned()));
                 let installed = installation::program(directory, WORKER_NAME);
-                let installed = installed.map(|path| (path, "installed with this library"));
-                for (path, place) in beside.into_iter().chain(installed) {
-                    match refusal(&path) {
-                        None => return Ok(std::path::absolute(&path).unwrap_or(path)),
-                        Some(reason) => attempts.push(format!("{} ({place}): {reason}", path.display())),
-                    }
-                }
+                places.extend(installed.map(|path| (path, "installed with this library".to_owned())));
             }
-            None => attempts.push("beside this library: its own path is unknown".to_owned()),
+            (None, None) => attempts.push("beside this library: its own path is unknown".to_owned()),
+        }
+        for (path, place) in places {
+            match refusal(&path) {
+                // The worker is started in another folder.
+                None => return Ok(std::path::absolute(&path).unwrap_or(path)),
+                Some(reason) => attempts.push(format!("{} ({place}): {reason}", path.display())),
+            }
+        }
+        if named.is_some() {
+            return Err(LocateError { attempts: attempts.join("; ") });
         }
         let path = self.path.unwrap_or_default();
         let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());

@@ -50,6 +50,14 @@ pub(super) struct Lease<'a> {
     usable: bool,
 }
 
+/// Why a worker did not start.
+enum StartError {
+    /// The next one may.
+    Failed(String),
+    /// It says that its toolchain is missing; so would every other.
+    NoToolchain(String),
+}
+
 impl Pool {
     /// A pool without workers.
     pub fn new(name: String, command: WorkerCommand) -> Self {
@@ -108,8 +116,8 @@ impl Pool {
                 state.failed_starts = 0;
                 return Ok(worker);
             }
-            Err((reason, true)) => state.given_up = Some(reason),
-            Err((reason, false)) => {
+            Err(StartError::NoToolchain(reason)) => state.given_up = Some(reason),
+            Err(StartError::Failed(reason)) => {
                 state.failed_starts += 1;
                 if state.failed_starts < MOST_FAILED_STARTS {
                     return Err(CompileError::Unavailable(reason));
@@ -122,16 +130,16 @@ impl Pool {
         Err(CompileError::Unavailable(state.given_up.clone().unwrap_or_default()))
     }
 
-    /// Starts a worker and hears its greeting. The error is the reason, and whether it is final.
-    fn try_start(&self) -> Result<WorkerProcess, (String, bool)> {
+    /// Starts a worker and hears its greeting.
+    fn try_start(&self) -> Result<WorkerProcess, StartError> {
         let (name, program) = (&self.name, self.command.program.display().to_string());
-        let mut worker =
-            WorkerProcess::start(&self.command, &self.limits, &self.parent).map_err(|reason| (reason, false))?;
+        let started = WorkerProcess::start(&self.command, &self.limits, &self.parent);
+        let mut worker = started.map_err(StartError::Failed)?;
         let mut captured = Captured::new(self.limits.output_bytes, "", self.listener.as_deref());
         let line = worker
             .ask(&[], self.limits.hello, &mut captured)
-            .map_err(|ending| (ending.of_start(name, &program, &self.limits, &captured), false))?;
-        let wrong = |what: String| (format!("the {name} compiler does not start: {program} {what}"), false);
+            .map_err(|ending| StartError::Failed(ending.of_start(name, &program, &self.limits, &captured)))?;
+        let wrong = |what| StartError::Failed(format!("the {name} compiler does not start: {program} {what}"));
         match serde_json::from_slice(&line) {
             Ok(Greeting::Hello { protocol: protocol::VERSION, identity, .. }) => {
                 let first = self.identity.get_or_init(|| identity.clone());
@@ -149,7 +157,7 @@ impl Pool {
                     "speaks version {other} of the protocol, this library version {expected}; install both from one build"
                 )));
             }
-            Ok(Greeting::Unavailable(reason)) => return Err((with_hint(reason), true)),
+            Ok(Greeting::Unavailable(reason)) => return Err(StartError::NoToolchain(with_hint(reason))),
             Err(error) => {
                 return Err(wrong(format!("said {} instead of a greeting: {error}", protocol::quote(&line))));
             }
