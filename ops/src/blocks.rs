@@ -22,6 +22,7 @@ mod simple;
 mod ternary;
 
 use crate::tensor::DataType;
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use pulp::Arch;
 
 pub use fp4::{MXFP4, NVFP4};
@@ -40,21 +41,10 @@ pub trait Block: Copy + Send + Sync + 'static {
     const ELEMENTS: usize;
     /// Bytes of a block.
     const BYTES: usize;
-    /// A block's bytes: `[u8; BYTES]`.
-    type Bytes: Copy + AsRef<[u8]> + AsMut<[u8]> + Send + Sync + 'static;
+    /// A block's bytes: `[u8; BYTES]`. Rows of whole blocks are cast to them.
+    type Bytes: Pod + AsRef<[u8]>;
     /// A block's numbers, in the order of the row: `[f32; ELEMENTS]`.
-    type Values: Copy + AsRef<[f32]> + AsMut<[f32]> + Send + Sync + 'static;
-    /// All zero, to decode into.
-    const ZERO: Self::Values;
-
-    /// The whole blocks of `bytes`; what is left over at its end is not among them.
-    fn blocks(bytes: &[u8]) -> &[Self::Bytes];
-    /// As [`Block::blocks`], to write to.
-    fn blocks_mut(bytes: &mut [u8]) -> &mut [Self::Bytes];
-    /// The runs of [`Block::ELEMENTS`] numbers in `values`; what is left over at its end is not among them.
-    fn values(values: &[f32]) -> &[Self::Values];
-    /// As [`Block::values`], to write to.
-    fn values_mut(values: &mut [f32]) -> &mut [Self::Values];
+    type Values: Pod + AsRef<[f32]>;
 
     /// Decodes a block. Always inlined and free of branches in the formats that matter: within
     /// `pulp`'s dispatch it becomes straight vector code.
@@ -83,24 +73,6 @@ macro_rules! layout {
         const BYTES: usize = $bytes;
         type Bytes = [u8; $bytes];
         type Values = [f32; $elements];
-        const ZERO: Self::Values = [0.0; $elements];
-
-        #[inline(always)]
-        fn blocks(bytes: &[u8]) -> &[Self::Bytes] {
-            bytes.as_chunks().0
-        }
-        #[inline(always)]
-        fn blocks_mut(bytes: &mut [u8]) -> &mut [Self::Bytes] {
-            bytes.as_chunks_mut().0
-        }
-        #[inline(always)]
-        fn values(values: &[f32]) -> &[Self::Values] {
-            values.as_chunks().0
-        }
-        #[inline(always)]
-        fn values_mut(values: &mut [f32]) -> &mut [Self::Values] {
-            values.as_chunks_mut().0
-        }
     };
 }
 use layout;
@@ -173,7 +145,7 @@ pub fn decode(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
                 Arch::new().dispatch(
                     #[inline(always)]
                     || {
-                        for (bytes, values) in F::blocks(self.0).iter().zip(F::values_mut(self.1)) {
+                        for (bytes, values) in cast_slice(self.0).iter().zip(cast_slice_mut(self.1)) {
                             F::decode(bytes, values);
                         }
                     },
@@ -196,7 +168,7 @@ pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
                 Arch::new().dispatch(
                     #[inline(always)]
                     || {
-                        for (values, bytes) in F::values(self.0).iter().zip(F::blocks_mut(self.1)) {
+                        for (values, bytes) in cast_slice(self.0).iter().zip(cast_slice_mut(self.1)) {
                             F::encode(values, bytes);
                         }
                     },
@@ -211,6 +183,7 @@ pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable as _;
 
     fn quantised() -> impl Iterator<Item = DataType> {
         DataType::ALL.iter().copied().filter(|dtype| dtype.is_quantised())
@@ -222,8 +195,8 @@ mod tests {
         impl Visitor for Sizes {
             type Output = (DataType, usize, usize, usize, usize);
             fn visit<F: Block>(self) -> Self::Output {
-                let bytes = F::blocks(&[0; 1000])[0].as_ref().len();
-                (F::TYPE, F::ELEMENTS, F::BYTES, F::ZERO.as_ref().len(), bytes)
+                let (bytes, values) = (F::Bytes::zeroed(), F::Values::zeroed());
+                (F::TYPE, F::ELEMENTS, F::BYTES, values.as_ref().len(), bytes.as_ref().len())
             }
         }
         for dtype in quantised() {

@@ -225,6 +225,7 @@ impl Block for IQ1M {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytemuck::Zeroable as _;
 
     #[test]
     fn levels() {
@@ -259,13 +260,13 @@ mod tests {
     #[test]
     fn first_points() {
         fn first<F: Block>(step: f32, expected: [f32; 8]) {
-            let mut out = F::ZERO;
+            let mut out = F::Values::zeroed();
             let mut bytes = vec![0; F::BYTES];
             bytes[1] = 0x40;
             if F::TYPE == crate::tensor::DataType::IQ1_M {
                 (bytes[1], bytes[55]) = (0, 0x40);
             }
-            F::decode(&F::blocks(&bytes)[0], &mut out);
+            F::decode(bytemuck::from_bytes(&bytes), &mut out);
             assert_eq!(out.as_ref()[..8], expected.map(|value| value * step), "{}", F::TYPE);
         }
         first::<IQ2XXS>(0.25, [8.0; 8]);

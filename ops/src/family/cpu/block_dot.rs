@@ -8,6 +8,7 @@
 
 use super::dot::put;
 use crate::blocks::{Block, Visitor};
+use bytemuck::{Zeroable as _, cast_slice};
 use pulp::{Simd, WithSimd};
 
 /// From this number of columns on, rows are better decoded once and multiplied by [`super::dot`].
@@ -62,15 +63,11 @@ impl<F: Block> WithSimd for InFormat<'_, '_, F> {
 /// The dot products of a row with columns.
 #[inline(always)]
 fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&[f32]; C]) -> [[f32; 1]; C] {
+    let row: &[F::Bytes] = cast_slice(row);
+    let count = row.len();
     let columns: [&[F::Values]; C] = columns.map(
         #[inline(always)]
-        |column| F::values(column),
-    );
-    let count = columns[0].len();
-    let row = &F::blocks(row)[..count];
-    let columns = columns.map(
-        #[inline(always)]
-        |column| &column[..count],
+        |column| &cast_slice(column)[..count],
     );
     // Four sums for a column, because an addition takes longer than the next product. Which one a product joins is known at
     // compile time only within a pair of blocks.
@@ -109,7 +106,7 @@ fn block_times<S: Simd, F: Block, const C: usize>(
     columns: [&F::Values; C],
     sums: &mut [[S::f32s; 2]; C],
 ) {
-    let mut values = F::ZERO;
+    let mut values = F::Values::zeroed();
     F::decode(block, &mut values);
     let left = S::as_simd_f32s(values.as_ref()).0.as_chunks::<2>().0;
     for j in 0..C {
