@@ -89,16 +89,18 @@ mod tests {
     use crate::tensor::DataType::{self, BF16, F16, F32, I32};
     use rstest::rstest;
 
-    fn tensor(dtype: DataType, extents: &[usize]) -> Tensor {
-        let mut ne = [1; 4];
-        ne[..extents.len()].copy_from_slice(extents);
-        Tensor::contiguous(dtype, ne)
-    }
+    const BF16_POLICY: Option<F16Policy> = Some(F16Policy::Bf16);
 
-    fn node(op: &str, params: &[i32], output: Tensor, sources: &[Option<Tensor>]) -> Node {
+    /// The name of a node as it is, or of what a policy makes of it.
+    fn name(op: &str, params: &[i32], policy: Option<F16Policy>, output: Tensor, sources: &[Option<Tensor>]) -> String {
         let mut words = [0; 16];
         words[..params.len()].copy_from_slice(params);
-        Node::new(op, OpParams(words), output, sources.to_vec())
+        let mut node = Node::new(op, OpParams(words), output, sources.to_vec());
+        let op = lookup(op).unwrap();
+        if let Some(policy) = policy {
+            node = normalise(op, &node, policy).unwrap().node;
+        }
+        kernel_name(op, &node)
     }
 
     /// Both values were computed by g++ with libstdc++ on x86-64.
@@ -116,76 +118,58 @@ mod tests {
 
     /// The C++ backend's own names; its f16 policy applies.
     #[rstest]
-    #[case::flattened("ADD", F32, &[32, 32], &[[32, 32, 1, 1]; 2], "add-1024f32-1024f32-1024f32")]
-    #[case::broadcast(
-        "ADD", F32, &[10, 5, 4, 3], &[[10, 5, 4, 3], [10, 1, 1, 1]], "add-10x5x4x3f32-10x5x4x3f32-10f32"
-    )]
-    #[case::unary_half("RELU", F16, &[64, 64], &[[64, 64, 1, 1]], "relu-4096bf16-4096bf16")]
-    #[case::one_element("ADD", F32, &[1], &[[1; 4]; 2], "add-1f32-1f32-1f32")]
-    #[case::leading_ones("RELU", F32, &[1, 1, 3], &[[1, 1, 3, 1]], "relu-3f32-3f32")]
+    #[case::flattened("ADD", F32, &[[32, 32, 1, 1]; 3], "add-1024f32-1024f32-1024f32")]
+    #[case::broadcast("ADD", F32, &[[10, 5, 4, 3], [10, 5, 4, 3], [10, 1, 1, 1]], "add-10x5x4x3f32-10x5x4x3f32-10f32")]
+    #[case::unary_half("RELU", F16, &[[64, 64, 1, 1]; 2], "relu-4096bf16-4096bf16")]
+    #[case::one_element("ADD", F32, &[[1; 4]; 3], "add-1f32-1f32-1f32")]
+    #[case::leading_ones("RELU", F32, &[[1, 1, 3, 1]; 2], "relu-3f32-3f32")]
     fn names_of_the_cpp_backend(
         #[case] op: &str,
         #[case] dtype: DataType,
-        #[case] output: &[usize],
-        #[case] sources: &[[usize; 4]],
+        #[case] tensors: &[[usize; 4]],
         #[case] expected: &str,
     ) {
-        let sources: Vec<_> = sources.iter().map(|ne| Some(Tensor::contiguous(dtype, *ne))).collect();
-        let node = node(op, &[], tensor(dtype, output), &sources);
-        let op = lookup(op).unwrap();
-        let normalised = normalise(op, &node, F16Policy::Bf16).unwrap();
-        assert_eq!(kernel_name(op, &normalised.node), expected);
+        let tensors: Vec<_> = tensors.iter().map(|ne| Some(Tensor::contiguous(dtype, *ne))).collect();
+        assert_eq!(name(op, &[], BF16_POLICY, tensors[0].unwrap(), &tensors[1..]), expected);
     }
 
     /// The C++ backend packs what is permuted or has gaps, and leaves what counts as contiguously allocated.
     #[rstest]
-    #[case::shared(F32, [2, 2, 2, 1], [4, 4, 20, 40], "sum_rows-1x2x2f32-2x2x2f32n")]
-    #[case::shared_halves(F16, [2, 2, 2, 1], [2, 2, 10, 20], "sum_rows-1x2x2bf16-2x2x2bf16n")]
-    #[case::gaps(F32, [2, 2, 2, 1], [4, 16, 32, 64], "sum_rows-1x2x2f32-2x2x2f32")]
-    #[case::permuted(F32, [2, 2, 2, 1], [8, 4, 16, 32], "sum_rows-1x2x2f32-2x2x2f32")]
-    fn layouts_in_names_of_the_cpp_backend(
-        #[case] dtype: DataType,
+    #[case::shared(F32, [4, 4, 20, 40], "sum_rows-1x2x2f32-2x2x2f32n")]
+    #[case::shared_halves(F16, [2, 2, 10, 20], "sum_rows-1x2x2bf16-2x2x2bf16n")]
+    #[case::gaps(F32, [4, 16, 32, 64], "sum_rows-1x2x2f32-2x2x2f32")]
+    #[case::permuted(F32, [8, 4, 16, 32], "sum_rows-1x2x2f32-2x2x2f32")]
+    fn layouts_in_names_of_the_cpp_backend(#[case] dtype: DataType, #[case] nb: [usize; 4], #[case] expected: &str) {
+        let (output, source) = (Tensor::contiguous(dtype, [1, 2, 2, 1]), Tensor { dtype, ne: [2, 2, 2, 1], nb });
+        assert_eq!(name("SUM_ROWS", &[], BF16_POLICY, output, &[Some(source)]), expected);
+    }
+
+    #[rstest]
+    fn a_product_names_its_output_first(#[values(F16Policy::Bf16, F16Policy::F32)] policy: F16Policy) {
+        let [half, output] = [F16, F32].map(|dtype| Tensor::contiguous(dtype, [64, 64, 1, 1]));
+        let name = name("MUL_MAT", &[], Some(policy), output, &[Some(half); 2]);
+        assert_eq!(name, "mul_mat-64x64f32-64x64bf16-64x64bf16");
+    }
+
+    #[rstest]
+    #[case("SCALE", 1.5f32.to_bits().cast_signed(), [256, 1, 1, 1], "scale-256f32-256f32-925a34a8500216b0")]
+    #[case("SILU", 10, [256, 1, 1, 1], "silu-256f32-256f32")]
+    #[case("SOFT_MAX", 1.5f32.to_bits().cast_signed(), [32, 32, 1, 1], "soft_max-32x32f32-32x32f32-925a34a8500216b0")]
+    fn parameters_are_hashed_unless_the_operation_is_unary(
+        #[case] op: &str,
+        #[case] word: i32,
         #[case] ne: [usize; 4],
-        #[case] nb: [usize; 4],
         #[case] expected: &str,
     ) {
-        let (op, output) = (lookup("SUM_ROWS").unwrap(), tensor(dtype, &[1, ne[1], ne[2], ne[3]]));
-        let node = node("SUM_ROWS", &[], output, &[Some(Tensor { dtype, ne, nb })]);
-        assert_eq!(kernel_name(op, &normalise(op, &node, F16Policy::Bf16).unwrap().node), expected);
-    }
-
-    #[test]
-    fn a_product_names_its_output_first() {
-        let half = tensor(F16, &[64, 64]);
-        let node = node("MUL_MAT", &[], tensor(F32, &[64, 64]), &[Some(half), Some(half)]);
-        let op = lookup("MUL_MAT").unwrap();
-        for policy in [F16Policy::Bf16, F16Policy::F32] {
-            let normalised = normalise(op, &node, policy).unwrap();
-            assert_eq!(kernel_name(op, &normalised.node), "mul_mat-64x64f32-64x64bf16-64x64bf16");
-        }
-    }
-
-    #[test]
-    fn parameters_are_hashed_unless_the_operation_is_unary() {
-        let words = [1.5f32.to_bits().cast_signed()];
-        let flat = tensor(F32, &[256]);
-        let scale = node("SCALE", &words, flat, &[Some(flat)]);
-        assert_eq!(kernel_name(lookup("SCALE").unwrap(), &scale), "scale-256f32-256f32-925a34a8500216b0");
-        let silu = node("SILU", &[10], flat, &[Some(flat)]);
-        assert_eq!(kernel_name(lookup("SILU").unwrap(), &silu), "silu-256f32-256f32");
-        let square = tensor(F32, &[32, 32]);
-        let soft_max = node("SOFT_MAX", &words, square, &[Some(square)]);
-        let name = kernel_name(lookup("SOFT_MAX").unwrap(), &soft_max);
-        assert_eq!(name, "soft_max-32x32f32-32x32f32-925a34a8500216b0");
+        let tensor = Tensor::contiguous(F32, ne);
+        assert_eq!(name(op, &[word], None, tensor, &[Some(tensor)]), expected);
     }
 
     #[test]
     fn holes_and_gaps_are_marked() {
-        let op = lookup("ROPE").unwrap();
-        let heads = tensor(BF16, &[64, 8, 4]);
-        let mut gaps = heads;
-        gaps.nb = [2, 256, 2048, 8192];
-        let holes = node("ROPE", &[], heads, &[Some(gaps), None, Some(tensor(I32, &[4])), None]);
-        assert_eq!(kernel_name(op, &holes), "rope-64x8x4bf16-64x8x4bf16n-null-4i32");
+        let heads = Tensor::contiguous(BF16, [64, 8, 4, 1]);
+        let gaps = Tensor { nb: [2, 256, 2048, 8192], ..heads };
+        let sources = [Some(gaps), None, Some(Tensor::contiguous(I32, [4, 1, 1, 1])), None];
+        assert_eq!(name("ROPE", &[], None, heads, &sources), "rope-64x8x4bf16-64x8x4bf16n-null-4i32");
     }
 }

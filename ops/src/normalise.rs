@@ -195,8 +195,13 @@ mod tests {
     use crate::tensor::DataType::{BF16, F16, F32, I32, Q4_1};
     use rstest::rstest;
 
-    fn node(op: &str, output: Tensor, sources: Vec<Option<Tensor>>) -> Node {
-        Node::new(op, OpParams::default(), output, sources)
+    fn normal(
+        op: &str,
+        policy: F16Policy,
+        output: Tensor,
+        sources: &[Option<Tensor>],
+    ) -> Result<Normalised, Unsupported> {
+        normalise(lookup(op).unwrap(), &Node::new(op, OpParams::default(), output, sources.to_vec()), policy)
     }
 
     fn flags(normalised: &Normalised) -> Vec<(Role, DataType, bool)> {
@@ -208,7 +213,7 @@ mod tests {
     #[case(F16Policy::Bf16, BF16)]
     fn half_precision_follows_the_policy(#[case] policy: F16Policy, #[case] dtype: DataType) {
         let half = Tensor::contiguous(F16, [8, 4, 1, 1]);
-        let normalised = normalise(lookup("SILU").unwrap(), &node("SILU", half, vec![Some(half)]), policy).unwrap();
+        let normalised = normal("SILU", policy, half, &[Some(half)]).unwrap();
         assert_eq!(flags(&normalised), [(Role::Source(0), dtype, true), (Role::Output, dtype, true)]);
         let flat = Tensor::contiguous(dtype, [32, 1, 1, 1]);
         assert_eq!((normalised.node.output, normalised.node.source(0)), (flat, Some(&flat)));
@@ -222,8 +227,7 @@ mod tests {
         let weights = Tensor::contiguous(weights, [256, 16, 1, 1]);
         let input = Tensor::contiguous(F32, [256, 4, 1, 1]);
         let product = Tensor::contiguous(F32, [16, 4, 1, 1]);
-        let node = node("MUL_MAT", product, vec![Some(weights), Some(input)]);
-        let normalised = normalise(lookup("MUL_MAT").unwrap(), &node, F16Policy::F32).unwrap();
+        let normalised = normal("MUL_MAT", F16Policy::F32, product, &[Some(weights), Some(input)]).unwrap();
         assert_eq!(normalised.arguments[0].array, Tensor::contiguous(array, weights.ne));
         assert_eq!(normalised.arguments[0].conversion, array == BF16);
         assert_eq!(normalised.arguments[2].array, product);
@@ -235,8 +239,7 @@ mod tests {
         let output = Tensor { dtype: F32, ne: [4, 3, 2, 1], nb: [4, 32, 96, 192] };
         let permuted = Tensor { dtype: F32, ne: [4, 3, 2, 1], nb: [4, 32, 16, 96] };
         let plain = Tensor::contiguous(F32, [4, 1, 1, 1]);
-        let node = node("ADD", output, vec![Some(permuted), Some(plain)]);
-        let normalised = normalise(lookup("ADD").unwrap(), &node, F16Policy::F32).unwrap();
+        let normalised = normal("ADD", F16Policy::F32, output, &[Some(permuted), Some(plain)]).unwrap();
         let trivial = Tensor::contiguous(F32, [4, 3, 2, 1]);
         assert_eq!(normalised.node.sources, [Some(trivial), Some(plain)]);
         assert_eq!(normalised.node.output, trivial);
@@ -255,12 +258,11 @@ mod tests {
     fn a_source_that_shares_memory_keeps_its_layout() {
         let (source, output) = (overlapping(F32), Tensor::contiguous(F32, [2, 2, 2, 1]));
         assert!(source.is_contiguously_allocated() && !source.is_contiguous());
-        let shared = node("SUM_ROWS", Tensor::contiguous(F32, [1, 2, 2, 1]), vec![Some(source)]);
-        let normalised = normalise(lookup("SUM_ROWS").unwrap(), &shared, F16Policy::F32).unwrap();
+        let sums = Tensor::contiguous(F32, [1, 2, 2, 1]);
+        let normalised = normal("SUM_ROWS", F16Policy::F32, sums, &[Some(source)]).unwrap();
         assert_eq!((normalised.node.source(0), normalised.needs_conversion()), (Some(&source), false));
         // Flattened, its elements have to follow each other.
-        let shared = node("SILU", output, vec![Some(source)]);
-        let normalised = normalise(lookup("SILU").unwrap(), &shared, F16Policy::F32).unwrap();
+        let normalised = normal("SILU", F16Policy::F32, output, &[Some(source)]).unwrap();
         assert_eq!(normalised.node.source(0), Some(&Tensor::contiguous(F32, [8, 1, 1, 1])));
         assert_eq!(flags(&normalised), [(Role::Source(0), F32, true), (Role::Output, F32, false)]);
         assert_eq!(normalised.arguments[0].converted(), (source, Tensor::contiguous(F32, [8, 1, 1, 1])));
@@ -268,33 +270,31 @@ mod tests {
 
     #[test]
     fn a_conversion_between_shared_layouts_is_one_from_end_to_end() {
-        let op = lookup("SUM_ROWS").unwrap();
-        let half = node("SUM_ROWS", Tensor::contiguous(F16, [1, 2, 2, 1]), vec![Some(overlapping(F16))]);
-        let argument = normalise(op, &half, F16Policy::Bf16).unwrap().arguments[0];
-        assert_eq!((argument.array, argument.conversion), (overlapping(BF16), true));
+        let sums = Tensor::contiguous(F16, [1, 2, 2, 1]);
+        let argument = |policy| normal("SUM_ROWS", policy, sums, &[Some(overlapping(F16))]).unwrap().arguments[0];
+        let found = argument(F16Policy::Bf16);
+        assert_eq!((found.array, found.conversion), (overlapping(BF16), true));
         let whole = |dtype| Tensor::contiguous(dtype, [8, 1, 1, 1]);
-        assert_eq!(argument.converted(), (whole(F16), whole(BF16)));
+        assert_eq!(found.converted(), (whole(F16), whole(BF16)));
         // f32 has another size: the layout cannot stay, and the name is not the C++ backend's anyway.
-        let argument = normalise(op, &half, F16Policy::F32).unwrap().arguments[0];
-        assert_eq!(argument.converted(), (overlapping(F16), Tensor::contiguous(F32, [2, 2, 2, 1])));
+        let expected = (overlapping(F16), Tensor::contiguous(F32, [2, 2, 2, 1]));
+        assert_eq!(argument(F16Policy::F32).converted(), expected);
     }
 
     #[test]
     fn strides_of_single_elements_do_not_matter() {
         let odd = Tensor { dtype: F32, ne: [4, 1, 2, 1], nb: [4, 99, 16, 7] };
         let plain = Tensor::contiguous(F32, [4, 1, 2, 1]);
-        let normalised = normalise(lookup("SILU").unwrap(), &node("SILU", plain, vec![Some(odd)]), F16Policy::F32);
-        assert!(!normalised.unwrap().needs_conversion());
+        assert!(!normal("SILU", F16Policy::F32, plain, &[Some(odd)]).unwrap().needs_conversion());
     }
 
     #[test]
     fn broadcasts_keep_their_shape_and_equal_shapes_do_not() {
         let plane = Tensor::contiguous(F32, [4, 3, 1, 1]);
         let row = Tensor::contiguous(F32, [4, 1, 1, 1]);
-        let op = lookup("MUL").unwrap();
-        let broadcast = normalise(op, &node("MUL", plane, vec![Some(plane), Some(row)]), F16Policy::F32).unwrap();
+        let broadcast = normal("MUL", F16Policy::F32, plane, &[Some(plane), Some(row)]).unwrap();
         assert_eq!(broadcast.node.output, plane);
-        let same = normalise(op, &node("MUL", plane, vec![Some(plane), Some(plane)]), F16Policy::F32).unwrap();
+        let same = normal("MUL", F16Policy::F32, plane, &[Some(plane); 2]).unwrap();
         assert!(same.node.arguments().all(|t| t.ne == [12, 1, 1, 1]));
     }
 
@@ -302,25 +302,22 @@ mod tests {
     fn holes_stay_and_trailing_ones_go() {
         let x = Tensor::contiguous(F32, [64, 2, 3, 1]);
         let positions = Tensor::contiguous(I32, [3, 1, 1, 1]);
-        let rope = node("ROPE", x, vec![Some(x), Some(positions), None, None]);
-        let normalised = normalise(lookup("ROPE").unwrap(), &rope, F16Policy::F32).unwrap();
+        let normalised = normal("ROPE", F16Policy::F32, x, &[Some(x), Some(positions), None, None]).unwrap();
         assert_eq!(normalised.node.sources, [Some(x), Some(positions)]);
-        let masked = node("SOFT_MAX", x, vec![Some(x), None, Some(Tensor::contiguous(F32, [2, 1, 1, 1]))]);
-        let normalised = normalise(lookup("SOFT_MAX").unwrap(), &masked, F16Policy::F32).unwrap();
+        let sinks = Tensor::contiguous(F32, [2, 1, 1, 1]);
+        let normalised = normal("SOFT_MAX", F16Policy::F32, x, &[Some(x), None, Some(sinks)]).unwrap();
         assert_eq!(normalised.node.sources.len(), 3);
         let roles: Vec<_> = normalised.arguments.iter().map(|a| a.role).collect();
         assert_eq!(roles, [Role::Source(0), Role::Source(2), Role::Output]);
     }
 
-    #[test]
-    fn empty_and_malformed_tensors_are_refused() {
-        let op = lookup("SILU").unwrap();
-        let empty = Tensor::contiguous(F32, [0, 1, 1, 1]);
-        let message = normalise(op, &node("SILU", empty, vec![Some(empty)]), F16Policy::F32).unwrap_err().to_string();
-        assert_eq!(message, "SILU: source 0 has no elements, so there is nothing to compute: skip the node");
-        let huge = Tensor { dtype: F32, ne: [usize::MAX; 4], nb: [4; 4] };
-        let message = normalise(op, &node("SILU", huge, vec![Some(huge)]), F16Policy::F32).unwrap_err().to_string();
-        assert!(message.contains("source 0 is not well formed"), "{message}");
+    #[rstest]
+    #[case([0, 1, 1, 1], "SILU: source 0 has no elements, so there is nothing to compute: skip the node")]
+    #[case([usize::MAX; 4], "SILU: source 0 is not well formed")]
+    fn empty_and_malformed_tensors_are_refused(#[case] ne: [usize; 4], #[case] expected: &str) {
+        let tensor = Tensor { dtype: F32, ne, nb: [4; 4] };
+        let message = normal("SILU", F16Policy::F32, tensor, &[Some(tensor)]).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[rstest]
