@@ -316,6 +316,9 @@ mod tests {
     #[case(strided([1 << 40, 1 << 40, 1, 1], [4; 4]), Some("exceed any memory"))]
     #[case(strided([2, 2, 2, 2], [4, usize::MAX, 4, 4]), Some("exceed any memory"))]
     #[case(strided([0, 1 << 40, 1 << 40, 1], [4; 4]), Some("exceed any memory"))]
+    #[case(strided([usize::MAX, 1, 1, 1], [4; 4]), Some("exceed any memory"))]
+    #[case(strided([1 << 20, 1 << 20, 1 << 20, 1 << 20], [4; 4]), Some("exceed any memory"))]
+    #[case(strided([4, 1, 2, 1], [4, usize::MAX, usize::MAX, 4]), Some("exceed any memory"))]
     fn nonsense_is_found(#[case] tensor: Tensor, #[case] expected: Option<&str>) {
         match (tensor.validate(), expected) {
             (Ok(()), None) => {}

@@ -104,45 +104,11 @@ pub fn alike<'n, const N: usize>(
     Ok(sources)
 }
 
-/// At most `count` sources, and every tensor has extents and strides that can be addressed: the product of the extents and
-/// the span fit an object of this machine, quantised rows are whole blocks.
+/// At most `count` sources, and every tensor is well formed ([`Tensor::validate`]).
 pub fn addressable(op: &'static str, node: &Node, count: usize) -> Result<(), Unsupported> {
     let given = node.sources.len();
     require(op, given <= count, || format!("{given} sources given, at most {count} possible"))?;
-    for tensor in node.arguments() {
-        let Tensor { dtype, ne, nb } = tensor;
-        require(op, span(tensor).is_some(), || {
-            format!("{dtype} tensor with extents {ne:?} and strides {nb:?} cannot be addressed")
-        })?;
-    }
-    Ok(())
-}
-
-/// The span of a tensor, computed without overflow.
-fn span(tensor: &Tensor) -> Option<usize> {
-    let limit = |value: usize| isize::try_from(value).ok().map(|_| value);
-    let mut elements = 1_usize;
-    // Empty tensors count as if they had one element here: their other extents still take part in products.
-    for extent in tensor.ne {
-        elements = limit(elements.checked_mul(extent.max(1))?)?;
-    }
-    limit(elements.checked_mul(tensor.dtype.block_bytes())?)?;
-    if !tensor.ne[0].is_multiple_of(tensor.dtype.block_elements()) {
-        return None;
-    }
-    let mut span = if tensor.dtype.is_quantised() {
-        (tensor.ne[0] / tensor.dtype.block_elements()).checked_mul(tensor.dtype.block_bytes())?
-    } else {
-        tensor.nb[0].checked_mul(tensor.ne[0].saturating_sub(1))?.checked_add(tensor.dtype.block_bytes())?
-    };
-    for d in 1..4 {
-        span = span.checked_add(tensor.nb[d].checked_mul(tensor.ne[d].saturating_sub(1))?)?;
-    }
-    // Strides of dimensions with a single element are multiplied too, by zero, but contiguity checks scale them by one.
-    for d in 0..4 {
-        limit(tensor.nb[d].checked_mul(tensor.ne[d].max(1))?)?;
-    }
-    limit(span)
+    node.arguments().try_for_each(Tensor::validate).or_else(|reason| shape(op, reason))
 }
 
 /// The result's rows have no gaps.
@@ -202,30 +168,14 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn node(tensor: Tensor) -> Node {
-        Node::new("DUP", OpParams::default(), tensor, vec![Some(tensor)])
-    }
-
     #[rstest]
-    #[case::huge_extent([usize::MAX, 1, 1, 1], [4, 4, 4, 4])]
-    #[case::huge_product([1 << 20, 1 << 20, 1 << 20, 1 << 20], [4, 4, 4, 4])]
-    #[case::huge_product_beside_zero([0, 1 << 40, 1 << 40, 1], [4, 4, 4, 4])]
-    #[case::huge_stride([4, 2, 1, 1], [4, usize::MAX, 4, 4])]
-    #[case::huge_unused_stride([4, 1, 2, 1], [4, usize::MAX, usize::MAX, 4])]
-    fn overflowing_layouts_are_refused(#[case] ne: [usize; 4], #[case] nb: [usize; 4]) {
-        assert!(addressable("DUP", &node(Tensor { dtype: DataType::F32, ne, nb }), 1).is_err());
-    }
-
-    #[test]
-    fn broken_blocks_are_refused() {
-        let tensor = Tensor { dtype: DataType::Q4_0, ne: [33, 1, 1, 1], nb: [18, 18, 18, 18] };
-        assert!(addressable("DUP", &node(tensor), 1).is_err());
-    }
-
-    #[test]
-    fn ordinary_and_empty_tensors_pass() {
-        assert!(addressable("DUP", &node(Tensor::contiguous(DataType::F16, [5, 4, 3, 2])), 1).is_ok());
-        assert!(addressable("DUP", &node(Tensor::contiguous(DataType::F16, [5, 0, 3, 2])), 1).is_ok());
-        assert!(addressable("DUP", &node(Tensor::contiguous(DataType::F16, [5, 0, 3, 2])), 0).is_err());
+    #[case::ordinary(Tensor::contiguous(DataType::F16, [5, 4, 3, 2]), 1, true)]
+    #[case::empty(Tensor::contiguous(DataType::F16, [5, 0, 3, 2]), 1, true)]
+    #[case::too_many_sources(Tensor::contiguous(DataType::F16, [5, 0, 3, 2]), 0, false)]
+    #[case::huge(Tensor { dtype: DataType::F32, ne: [4, 2, 1, 1], nb: [4, usize::MAX, 4, 4] }, 1, false)]
+    #[case::broken_blocks(Tensor { dtype: DataType::Q4_0, ne: [33, 1, 1, 1], nb: [18; 4] }, 1, false)]
+    fn sources_are_counted_and_well_formed(#[case] tensor: Tensor, #[case] most: usize, #[case] accepted: bool) {
+        let node = Node::new("DUP", OpParams::default(), tensor, vec![Some(tensor)]);
+        assert_eq!(addressable("DUP", &node, most).is_ok(), accepted);
     }
 }
