@@ -150,9 +150,7 @@ mod tests {
     /// For every operation of the array, on every generation: the artifact of the normalised node, executed, gives exactly what
     /// the reference kernel of the original node gives.
     #[rstest]
-    #[case("aie2")]
-    #[case("aie2p")]
-    fn every_array_operation_runs_as_an_artifact(#[case] generation: &str) {
+    fn every_array_operation_runs_as_an_artifact(#[values("aie2", "aie2p")] generation: &str) {
         let arch = arch(generation);
         let mut compared = std::collections::BTreeSet::new();
         for op in table::all() {

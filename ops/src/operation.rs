@@ -1,10 +1,10 @@
 //! What an operation has to state.
 
-use crate::design::{Design, unreadable};
+use crate::design::{Design, rowwise, unreadable};
 use crate::node::{Node, OpParams};
 use crate::tensor::{DataType, Tensor};
 use aie_hal::{Arch, HostFunction};
-use std::fmt::Debug;
+use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
 pub use crate::node::Unsupported;
@@ -30,7 +30,7 @@ pub enum Flatten {
 }
 
 /// One operation. Implementations are unit-like constants in a family file, listed once in [`crate::table`].
-pub trait Operation: Sync + Send + Debug {
+pub trait Operation: Sync + Send {
     /// ggml's description in upper case.
     fn name(&self) -> &'static str;
     /// Whether type and shape rules allow `node` (its original tensors).
@@ -39,8 +39,7 @@ pub trait Operation: Sync + Send + Debug {
     /// [`Unsupported`] with the rule that is broken.
     fn check(&self, node: &Node) -> Result<(), Unsupported>;
     /// Where it runs.
-    fn placement(&self, node: &Node) -> Placement {
-        let _ = node;
+    fn placement(&self, _node: &Node) -> Placement {
         Placement::Array
     }
     /// How tensors may be reshaped.
@@ -53,27 +52,23 @@ pub trait Operation: Sync + Send + Debug {
     }
     /// The parameters that the result depends on although they are not part of the name: kernels that differ in them share a
     /// name. Where kernels are kept by name, these have to be added to it.
-    fn nameless_params<'a>(&self, params: &'a OpParams) -> &'a [i32] {
-        let _ = params;
+    fn nameless_params<'a>(&self, _params: &'a OpParams) -> &'a [i32] {
         &[]
     }
     /// The element type on the array for source `index` (`None`: the output) given its original type. `default` is what
     /// the general rules give: f32 for f16 (or bf16, by policy), the type itself otherwise.
-    fn array_type(&self, node: &Node, index: Option<usize>, default: DataType) -> DataType {
-        let _ = (node, index);
+    fn array_type(&self, _node: &Node, _index: Option<usize>, default: DataType) -> DataType {
         default
     }
     /// Whether the kernel reads source `index` with the strides it has, as a shim DMA can, so that no packed copy is made.
     /// Only for types that stay as they are. The strides are then part of the kernel's name.
-    fn keeps_strides(&self, node: &Node, index: usize) -> bool {
-        let _ = (node, index);
+    fn keeps_strides(&self, _node: &Node, _index: usize) -> bool {
         false
     }
     /// Whether a kernel of `node` has to read all of source `index` (`None`: write all of every output). One that touches
     /// less was made for other types or shapes, and is refused. Operations that choose among rows, skip elements or take
     /// sources larger than they need say no.
-    fn needs_all(&self, node: &Node, index: Option<usize>) -> bool {
-        let _ = (node, index);
+    fn needs_all(&self, _node: &Node, _index: Option<usize>) -> bool {
         true
     }
     /// The source that is the memory of the result and is never read, if there is one: what the operation leaves alone stays as
@@ -90,12 +85,14 @@ pub trait Operation: Sync + Send + Debug {
     fn stands_for(&self) -> Vec<&'static str> {
         Vec::new()
     }
-    /// Tiles, buffers and channels for a normalised node, checked against the generation's resources. Callers ask
-    /// [`Operation::plan`].
+    /// Tiles, buffers and channels for a normalised node, checked against the generation's resources; by default the rows of the
+    /// result are dealt out to the columns. Callers ask [`Operation::plan`].
     ///
     /// # Errors
     /// [`Unsupported::Resources`].
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported>;
+    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
+        Ok(rowwise(node.output.rows(), arch))
+    }
     /// [`Operation::design`], for a node whose sources the array can read: one whose elements share memory
     /// ([`Tensor::shares_memory`]) is read with its strides, which have to be whole words then.
     ///
@@ -121,6 +118,12 @@ pub trait Operation: Sync + Send + Debug {
     /// # Errors
     /// As [`Operation::check`].
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported>;
+}
+
+impl Debug for dyn Operation + '_ {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Nodes of the forms that operations have, with `dtype` for source 0. An operation accepts those that suit it.

@@ -6,7 +6,6 @@
 use super::cpu::attention::{Attention, Sources};
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&FlashAttention];
 
 const NAME: &str = "FLASH_ATTN_EXT";
@@ -16,7 +15,6 @@ const PRECISIONS: [i32; 2] = [0, 10];
 /// Sources: queries f32 `[dk, tokens, heads, batch]`, keys `[dk, keys, k heads, k batch]`, values `[dv, keys, v heads, v batch]`,
 /// mask f16 `[>= keys, >= tokens, m2, m3]` and sinks f32 `[heads]`, the last two optional. Result: f32
 /// `[dv, heads, tokens, batch]`. Parameters: scale, ALiBi's largest bias, soft cap, precision.
-#[derive(Debug)]
 struct FlashAttention;
 
 impl Operation for FlashAttention {

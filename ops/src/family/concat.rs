@@ -4,12 +4,10 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Concat];
 
 const NAME: &str = "CONCAT";
 
-#[derive(Debug)]
 struct Concat;
 
 /// The dimension along which is joined.
@@ -130,16 +128,13 @@ mod tests {
         let mut ne = a.tensor.ne;
         ne[dimension] += b.tensor.ne[dimension];
         let out = Tensor::contiguous(a.tensor.dtype, ne);
-        let result = run(NAME, words([dimension as i32]), out, &[Some(a), Some(b)]).unwrap();
-        let (x, y) = (a.values(), b.values());
-        let exact = indices(ne).map(|mut index| {
+        assert_formula(NAME, words([dimension as i32]), out, &[a, b], 0.0, |mut index, get| {
             if index[dimension] < a.tensor.ne[dimension] {
-                return a.get(&x, index);
+                return get(0, index);
             }
             index[dimension] -= a.tensor.ne[dimension];
-            b.get(&y, index)
+            get(1, index)
         });
-        assert_close(&result.values(), exact, 0.0);
     }
 
     #[rstest]
@@ -203,8 +198,7 @@ mod tests {
     #[case::other_extent(1, [4, 2, 1, 1], [5, 2, 1, 1], [4, 4, 1, 1])]
     #[case::result(1, [4, 2, 1, 1], [4, 2, 1, 1], [4, 5, 1, 1])]
     fn refuses(#[case] dimension: i32, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
-        let tensor = f32s;
-        let node = node(NAME, words([dimension]), tensor(out), &[Some(tensor(a)), Some(tensor(b))]);
+        let node = node(NAME, words([dimension]), f32s(out), &[Some(f32s(a)), Some(f32s(b))]);
         assert!(find(NAME).check(&node).is_err());
         let _ = find(NAME).placement(&node);
     }

@@ -14,7 +14,6 @@ pub static OPERATIONS: &[&dyn Operation] =
 /// A conversion that is not a node of a graph, as the kernels made by [`convert`] call themselves.
 const CONVERT: &str = "CONVERT";
 
-#[derive(Debug)]
 struct Copy {
     name: &'static str,
     /// Sources a node has; the second is the memory of the result.

@@ -9,12 +9,10 @@ use super::cpu::exp::exp;
 use super::cpu::states::{Block, States, update};
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&GatedDeltaNet];
 
 const NAME: &str = "GATED_DELTA_NET";
 
-#[derive(Debug)]
 struct GatedDeltaNet;
 
 impl Operation for GatedDeltaNet {
@@ -106,14 +104,8 @@ impl DeltaRule {
         let [size, _, tokens, sequences] = self.v.ne;
         let (sequence, first, rows) = (block.sequence, block.first, block.rows);
         let scale = 1.0 / (size as f32).sqrt();
-        let [mut q_scratch, mut k_scratch, mut gate_scratch, mut row_scratch] = [const { Vec::new() }; 4];
-        let mut decay = Vec::new();
-
-        let mut state = Vec::with_capacity(rows * size);
-        for row in first..first + rows {
-            let offset = row % size * self.state.nb[1] + row / size * self.state.nb[2] + sequence * self.state.nb[3];
-            state.extend_from_slice(read(&self.state, inputs[5], offset, 0, size, &mut row_scratch));
-        }
+        let [mut q_scratch, mut k_scratch, mut gate_scratch, mut decay] = [const { Vec::new() }; 4];
+        let mut state = block.start(&self.state, inputs[5], sequence);
         for token in 0..tokens {
             let outputs = block.outputs(token);
             let mut row = first;

@@ -2,12 +2,10 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Diag];
 
 const NAME: &str = "DIAG";
 
-#[derive(Debug)]
 struct Diag;
 
 impl Operation for Diag {
@@ -63,10 +61,16 @@ mod tests {
     fn rows_become_diagonals(#[case] tensor: Tensor) {
         let a = Data::random(tensor, &mut Random(21));
         let out = f32s([tensor.ne[0], tensor.ne[0], tensor.ne[2], tensor.ne[3]]);
-        let result = run(NAME, OpParams::default(), out, &[Some(&a)]).unwrap();
-        let values = a.values();
-        let exact = indices(out.ne).map(|[i, j, c, d]| if i == j { a.get(&values, [i, 0, c, d]) } else { 0.0 });
-        assert_close(&result.values(), exact, 0.0);
+        assert_formula(
+            NAME,
+            OpParams::default(),
+            out,
+            &[&a],
+            0.0,
+            |[i, j, c, d], get| {
+                if i == j { get(0, [i, 0, c, d]) } else { 0.0 }
+            },
+        );
     }
 
     #[rstest]
@@ -74,7 +78,7 @@ mod tests {
     #[case([4, 1, 1, 1], [4, 3, 1, 1], DataType::F32)]
     #[case([4, 1, 1, 1], [4, 4, 1, 1], DataType::F16)]
     fn refuses(#[case] from: [usize; 4], #[case] to: [usize; 4], #[case] dtype: DataType) {
-        let (a, out) = (Tensor::contiguous(dtype, from), Tensor::contiguous(dtype, to));
-        assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a)])).is_err());
+        let [a, out] = [from, to].map(|ne| Tensor::contiguous(dtype, ne));
+        assert!(!accepts(NAME, OpParams::default(), out, &[a]));
     }
 }

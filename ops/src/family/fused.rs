@@ -13,9 +13,8 @@
 //! rotation or the gate. Intermediate values are f32.
 
 use super::prelude::*;
-use crate::table;
+use super::{binary, glu, mul_mat, norm, rope};
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
     &Fused { name: "RMS_NORM_MUL", form: Form::NormMul { norm: "RMS_NORM" } },
     &Fused { name: "NORM_MUL", form: Form::NormMul { norm: "NORM" } },
@@ -27,6 +26,10 @@ pub static OPERATIONS: &[&dyn Operation] = &[
     &Fused { name: "MUL_MAT_GEGLU_ERF", form: Form::MulMatGlu { gate: "GEGLU_ERF" } },
     &Fused { name: "MUL_MAT_GEGLU_QUICK", form: Form::MulMatGlu { gate: "GEGLU_QUICK" } },
 ];
+
+/// The families of the operations that are fused.
+static PARTS: &[&[&dyn Operation]] =
+    &[norm::OPERATIONS, binary::OPERATIONS, mul_mat::OPERATIONS, rope::OPERATIONS, glu::OPERATIONS];
 
 /// Which of the projections is not rotated.
 const VALUES: usize = 2;
@@ -55,7 +58,6 @@ struct Part {
     from: Vec<From>,
 }
 
-#[derive(Debug)]
 struct Fused {
     name: &'static str,
     form: Form,
@@ -138,7 +140,9 @@ impl Fused {
     }
 
     fn operation(&self, part: &Part) -> Result<&'static dyn Operation, Unsupported> {
-        table::lookup(&part.node.op).ok_or_else(|| Unsupported::Operation { op: part.node.op.clone() })
+        let mut operations = PARTS.iter().copied().flatten();
+        let found = operations.find(|op| op.name() == part.node.op);
+        found.copied().ok_or_else(|| Unsupported::Operation { op: part.node.op.clone() })
     }
 }
 
@@ -172,7 +176,7 @@ impl Operation for Fused {
             Form::Projections => 0..4,
         };
         match index.and_then(|slot| node.source(slot).filter(|_| products.contains(&slot))) {
-            Some(tensor) => super::mul_mat::array_type(tensor.dtype, default),
+            Some(tensor) => mul_mat::array_type(tensor.dtype, default),
             None => default,
         }
     }

@@ -6,7 +6,6 @@ use super::cpu::exp::sigmoid;
 use super::prelude::*;
 use super::unary::{gelu, gelu_erf, gelu_quick, relu, silu};
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
     &Glu { name: "REGLU", kernel: |node| gated(node, 1, |x, g| relu(x) * g) },
     &Glu { name: "GEGLU", kernel: |node| gated(node, 8, |x, g| gelu(x) * g) },
@@ -17,7 +16,6 @@ pub static OPERATIONS: &[&dyn Operation] = &[
     &Glu { name: "SWIGLU_CLAMP", kernel: swiglu_clamp },
 ];
 
-#[derive(Debug)]
 struct Glu {
     name: &'static str,
     kernel: fn(&Node) -> Arc<dyn HostFunction>,
@@ -43,10 +41,6 @@ impl Operation for Glu {
         }
         has_shape(self.name, "the result", out, expected)?;
         dense_rows(self.name, out)
-    }
-
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -108,9 +102,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use super::super::prelude::*;
     use super::super::testing::*;
-    use crate::node::OpParams;
-    use crate::tensor::{DataType, Tensor};
 
     const ALPHA: f32 = 1.702;
     const LIMIT: f32 = 2.0;
@@ -156,20 +149,15 @@ mod tests {
             Data::new(tensor, &values)
         };
         let (a, b) = (scaled(out, &mut random), scaled(out, &mut random));
-        let result = run(op, parameters(false), out, &[Some(&a), Some(&b)]).unwrap();
-        let pairs = a.values().into_iter().zip(b.values());
-        assert_close(&result.values(), pairs.map(|(x, g)| exact(op, x.into(), g.into())), tolerance(dtype));
-
+        assert_formula(op, parameters(false), out, &[&a, &b], tolerance(dtype), |index, get| {
+            exact(op, get(0, index), get(1, index))
+        });
         let wide = scaled(Tensor::contiguous(dtype, [ne[0] * 2, ne[1], ne[2], ne[3]]), &mut random);
         for swapped in [false, true] {
-            let result = run(op, parameters(swapped), out, &[Some(&wide)]).unwrap();
-            let values = wide.values();
-            let exact = values.chunks(ne[0] * 2).flat_map(|row| {
-                let (first, second) = row.split_at(ne[0]);
-                let (x, g) = if swapped { (second, first) } else { (first, second) };
-                x.iter().zip(g).map(|(x, g)| exact(op, (*x).into(), (*g).into())).collect::<Vec<_>>()
+            assert_formula(op, parameters(swapped), out, &[&wide], tolerance(dtype), |index, get| {
+                let (first, second) = (get(0, index), get(0, [index[0] + ne[0], index[1], index[2], index[3]]));
+                if swapped { exact(op, second, first) } else { exact(op, first, second) }
             });
-            assert_close(&result.values(), exact, tolerance(dtype));
         }
     }
 

@@ -6,12 +6,10 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Im2Col];
 
 const NAME: &str = "IM2COL";
 
-#[derive(Debug)]
 struct Im2Col;
 
 /// One direction of a convolution: where element `k` of the kernel lies for position `o`.
@@ -203,18 +201,16 @@ mod tests {
             ((extent + 2 * steps[2 + d] - steps[4 + d] * (kernel - 1) - 1) / steps[d] + 1) as usize
         };
         let out = Tensor::contiguous(types.1, [18, positions(12, 3, 0), positions(10, 2, 1), 2]);
-        let values = image.values();
-        let exact = indices(out.ne).map(|[i, x, y, n]| {
+        let tolerance = if types.0 == types.1 { 0.0 } else { 1.0 / 2048.0 };
+        assert_formula(NAME, words(steps), out, &[&weights, &image], tolerance, |[i, x, y, n], get| {
             let (kx, ky, channel) = (i % 3, i / 3 % 2, i / 6);
             let column = x as i32 * steps[0] + kx as i32 * steps[4] - steps[2];
             let row = y as i32 * steps[1] + ky as i32 * steps[5] - steps[3];
             if !(0..12).contains(&column) || !(0..10).contains(&row) {
                 return 0.0;
             }
-            image.get(&values, [column as usize, row as usize, channel, n])
+            get(1, [column as usize, row as usize, channel, n])
         });
-        let result = run(NAME, words(steps), out, &[Some(&weights), Some(&image)]).unwrap();
-        assert_close(&result.values(), exact, if types.0 == types.1 { 0.0 } else { 1.0 / 2048.0 });
     }
 
     #[test]
@@ -231,9 +227,7 @@ mod tests {
     #[case::row([3, 3, 3, 4], [26, 6, 6, 1])]
     #[case::images([3, 3, 3, 4], [27, 6, 6, 2])]
     fn refuses(#[case] weights: [usize; 4], #[case] out: [usize; 4]) {
-        let tensor = f32s;
-        let image = tensor([8, 8, 3, 1]);
-        let node = node(NAME, words([1, 1, 0, 0, 1, 1, 1]), tensor(out), &[Some(tensor(weights)), Some(image)]);
-        assert!(find(NAME).check(&node).is_err());
+        let sources = [weights, [8, 8, 3, 1]].map(f32s);
+        assert!(!accepts(NAME, words([1, 1, 0, 0, 1, 1, 1]), f32s(out), &sources));
     }
 }

@@ -7,12 +7,10 @@ use super::cpu::exp::exp;
 use super::cpu::fold::{Unit, fold, sum};
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&CrossEntropyLoss];
 
 const NAME: &str = "CROSS_ENTROPY_LOSS";
 
-#[derive(Debug)]
 struct CrossEntropyLoss;
 
 impl Operation for CrossEntropyLoss {

@@ -10,16 +10,13 @@ mod experts;
 use super::prelude::*;
 use experts::Experts;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&MulMatId, &AddId];
 
 const MUL_MAT_ID: &str = "MUL_MAT_ID";
 const ADD_ID: &str = "ADD_ID";
 
-#[derive(Debug)]
 struct MulMatId;
 
-#[derive(Debug)]
 struct AddId;
 
 /// The id at `place` of the ids' bytes, below `end`.

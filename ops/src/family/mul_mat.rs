@@ -8,7 +8,6 @@ use super::cpu::weights::{WeightRows, columns};
 use super::prelude::*;
 use rayon::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&MulMat];
 
 const NAME: &str = "MUL_MAT";
@@ -16,7 +15,6 @@ const NAME: &str = "MUL_MAT";
 /// ggml's hint, in the second parameter, that source 0 is a Hadamard matrix.
 const HINT_HADAMARD: i32 = 1;
 
-#[derive(Debug)]
 struct MulMat;
 
 impl Operation for MulMat {

@@ -1,19 +1,16 @@
 //! Products against the definition in double precision.
 
 use super::super::testing::*;
-use super::{HINT_HADAMARD, NAME};
-use crate::node::OpParams;
-use crate::tensor::{DataType, Tensor};
+use super::*;
 
 fn compare(a: &Data, b: &Data, output: Tensor) {
-    let result = run(NAME, OpParams::default(), output, &[Some(a), Some(b)]).unwrap();
-    let (x, y) = (a.values(), b.values());
     let [ka, _, a2, a3] = a.tensor.ne;
     let (r2, r3) = (output.ne[2] / a2, output.ne[3] / a3);
-    let exact = indices(output.ne)
-        .map(|[m, n, c, d]| (0..ka).map(|k| a.get(&x, [k, m, c / r2, d / r3]) * b.get(&y, [k, n, c, d])).sum::<f64>());
     // Rounding errors grow with the root of the number of products.
-    assert_close(&result.values(), exact, 3e-7 * (ka as f64).sqrt().max(4.0));
+    let tolerance = 3e-7 * (ka as f64).sqrt().max(4.0);
+    assert_formula(NAME, OpParams::default(), output, &[a, b], tolerance, |[m, n, c, d], get| {
+        (0..ka).map(|k| get(0, [k, m, c / r2, d / r3]) * get(1, [k, n, c, d])).sum()
+    });
 }
 
 #[rstest]
@@ -102,8 +99,7 @@ fn accepts_the_types_of_the_cpu_backend(
     let (a, b) = (Tensor::contiguous(a, [64, 4, 1, 1]), Tensor::contiguous(b, [64, 2, 1, 1]));
     let mut params = OpParams::default();
     params.0[1] = hint;
-    let output = f32s([4, 2, 1, 1]);
-    assert_eq!(find(NAME).check(&node(NAME, params, output, &[Some(a), Some(b)])).is_ok(), possible);
+    assert_eq!(accepts(NAME, params, f32s([4, 2, 1, 1]), &[a, b]), possible);
 }
 
 #[rstest]
@@ -112,14 +108,12 @@ fn accepts_the_types_of_the_cpu_backend(
 #[case::repeat([64, 4, 2, 1], [64, 2, 3, 1], [4, 2, 3, 1])]
 #[case::more_weights([64, 4, 4, 1], [64, 2, 2, 1], [4, 2, 2, 1])]
 fn refuses_shapes(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
-    let [a, b, out] = [a, b, out].map(f32s);
-    assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
+    assert!(!accepts(NAME, OpParams::default(), f32s(out), &[f32s(a), f32s(b)]));
 }
 
 #[test]
 fn overlapping_rows_of_the_result_are_refused() {
-    let (a, b) = (f32s([8, 4, 1, 1]), f32s([8, 2, 1, 1]));
     let mut out = f32s([4, 2, 1, 1]);
     out.nb[1] = 8;
-    assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(a), Some(b)])).is_err());
+    assert!(!accepts(NAME, OpParams::default(), out, &[f32s([8, 4, 1, 1]), f32s([8, 2, 1, 1])]));
 }

@@ -7,7 +7,6 @@
 use super::cpu::states::{Block, States, update};
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[
     &LinearAttention { name: "RWKV_WKV6", rule: Rule::Wkv6, sources: 6 },
     &LinearAttention { name: "RWKV_WKV7", rule: Rule::Wkv7, sources: 7 },
@@ -24,7 +23,6 @@ enum Rule {
     Gated,
 }
 
-#[derive(Debug)]
 struct LinearAttention {
     name: &'static str,
     rule: Rule,
@@ -310,7 +308,6 @@ mod tests {
     ) {
         let [size, heads, tokens, sequences] = extents;
         let mut random = Random(61);
-        let f32s = |ne| f32s(ne);
         let count = match op {
             "RWKV_WKV6" => 6,
             "RWKV_WKV7" => 7,

@@ -2,12 +2,10 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Scale];
 
 const NAME: &str = "SCALE";
 
-#[derive(Debug)]
 struct Scale;
 
 impl Operation for Scale {
@@ -49,8 +47,10 @@ mod tests {
     ) {
         let tensor = Tensor::contiguous(dtype, ne);
         let source = Data::random(tensor, &mut Random(31));
-        let result = run("SCALE", params(&[(0, -2.5), (1, bias)]), tensor, &[Some(&source)]).unwrap();
-        let exact = source.values().into_iter().map(|x| f64::from(x) * -2.5 + f64::from(bias));
-        assert_close(&result.values(), exact, if dtype == DataType::F32 { 1e-6 } else { 1.0 / 256.0 });
+        let (params, tolerance) =
+            (params(&[(0, -2.5), (1, bias)]), if dtype == DataType::F32 { 1e-6 } else { 1.0 / 256.0 });
+        assert_formula("SCALE", params, tensor, &[&source], tolerance, |index, get| {
+            get(0, index) * -2.5 + f64::from(bias)
+        });
     }
 }

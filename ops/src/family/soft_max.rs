@@ -3,16 +3,15 @@
 //! `softmax(x * scale + slope(head) * mask)`, where the mask repeats over heads and batches, the slope is 1 without ALiBi,
 //! and a sink is one more element per head that takes part in the maximum and the sum only.
 
+use super::cpu::attention::alibi_slope;
 use super::cpu::exp::exp;
 use super::cpu::fold::sum;
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&SoftMax];
 
 const NAME: &str = "SOFT_MAX";
 
-#[derive(Debug)]
 struct SoftMax;
 
 impl Operation for SoftMax {
@@ -53,15 +52,12 @@ impl Operation for SoftMax {
         index != Some(1) || rows(0) == rows(1)
     }
 
-    fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
-        Ok(rowwise(node.output.rows(), arch))
-    }
-
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
         let (mask, sinks) = (Argument::of(node, 1), Argument::of(node, 2));
         let (out, scale) = (node.output, node.params.float(0));
-        let slopes = slopes(node.params.float(1), out.ne[2]);
+        let (max_bias, heads) = (node.params.float(1), out.ne[2]);
+        let slopes: Vec<f32> = (0..heads).map(|head| alibi_slope(max_bias, heads, head)).collect();
         Ok(kernel(node, None, move |inputs, output| {
             // Sinks are few; they are read once.
             let mut sink_scratch = Vec::new();
@@ -89,21 +85,6 @@ impl Operation for SoftMax {
             )
         }))
     }
-}
-
-/// ALiBi's slope of each head; 1 when `max_bias` is 0.
-fn slopes(max_bias: f32, heads: usize) -> Vec<f32> {
-    if max_bias <= 0.0 || heads == 0 {
-        return vec![1.0; heads];
-    }
-    let power = 1_usize << heads.ilog2();
-    let slope = |exponent: f32| (-max_bias * exponent / power as f32).exp2();
-    let base = slope(1.0);
-    let between = slope(0.5);
-    let head = |h: usize| {
-        if h < power { base.powf((h + 1) as f32) } else { between.powf((2 * (h - power) + 1) as f32) }
-    };
-    (0..heads).map(head).collect()
 }
 
 #[inline(always)]

@@ -8,7 +8,6 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&ArgSort, &TopK];
 
 const ARGSORT: &str = "ARGSORT";
@@ -20,10 +19,8 @@ const LONG_ROW: usize = 2048;
 /// Bits of a digit: three make up the 32 bits of a value.
 const DIGIT_BITS: u32 = 11;
 
-#[derive(Debug)]
 struct ArgSort;
 
-#[derive(Debug)]
 struct TopK;
 
 fn check_types(op: &'static str, a: &Tensor, out: &Tensor) -> Result<(), Unsupported> {
@@ -342,6 +339,6 @@ mod tests {
         #[case] ne: [usize; 4],
     ) {
         let (a, out) = (Tensor::contiguous(from, [8, 2, 1, 1]), Tensor::contiguous(to, ne));
-        assert!(find(op).check(&node(op, words([direction]), out, &[Some(a)])).is_err());
+        assert!(!accepts(op, words([direction]), out, &[a]));
     }
 }

@@ -12,16 +12,13 @@ use super::prelude::*;
 use convolution::Convolution;
 use scan::Scan;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&SsmConv, &SsmScan];
 
 const CONV: &str = "SSM_CONV";
 const SCAN: &str = "SSM_SCAN";
 
-#[derive(Debug)]
 struct SsmConv;
 
-#[derive(Debug)]
 struct SsmScan;
 
 impl Operation for SsmConv {

@@ -89,6 +89,7 @@ impl Data {
                     DataType::BF16 => half::bf16::from_le_bytes([at[0], at[1]]).to_f32(),
                     DataType::I16 => f32::from(i16::from_le_bytes([at[0], at[1]])),
                     DataType::I32 => i32::from_le_bytes([at[0], at[1], at[2], at[3]]) as f32,
+                    DataType::I64 => i64::from_le_bytes(*at.first_chunk().unwrap()) as f32,
                     other => panic!("no test values of {other}"),
                 }
             })
@@ -170,6 +171,12 @@ pub fn node(op: &str, params: OpParams, output: Tensor, sources: &[Option<Tensor
     Node::new(op, params, output, sources.to_vec())
 }
 
+/// Whether the rules accept a node.
+pub fn accepts(op: &str, params: OpParams, output: Tensor, sources: &[Tensor]) -> bool {
+    let sources: Vec<_> = sources.iter().copied().map(Some).collect();
+    find(op).check(&node(op, params, output, &sources)).is_ok()
+}
+
 /// Asserts that the rules accept `node`, but no longer after `change`.
 pub fn assert_refused(mut node: Node, change: fn(&mut Node)) {
     let op = find(&node.op);
@@ -231,12 +238,30 @@ pub fn run_into(
     Ok(Data { tensor: output.tensor, bytes })
 }
 
-/// Asserts that every element is within `tolerance`, relative to the larger of 1 and the expected value.
+/// Runs a node and asserts that every element of its result is what `formula` gives in double precision: of the element's index, and
+/// of the elements of the sources by slot and index.
+pub fn assert_formula(
+    op: &str,
+    params: OpParams,
+    output: Tensor,
+    sources: &[&Data],
+    tolerance: f64,
+    formula: impl Fn([usize; 4], &dyn Fn(usize, [usize; 4]) -> f64) -> f64,
+) {
+    let given: Vec<_> = sources.iter().copied().map(Some).collect();
+    let result = run(op, params, output, &given).unwrap();
+    let values: Vec<_> = sources.iter().map(|source| source.values()).collect();
+    let get = |slot: usize, index| sources[slot].get(&values[slot], index);
+    assert_close(&result.values(), indices(output.ne).map(|index| formula(index, &get)), tolerance);
+}
+
+/// Asserts that every element is as expected or within `tolerance`, relative to the larger of 1 and the expected value.
 pub fn assert_close(actual: &[f32], expected: impl IntoIterator<Item = f64>, tolerance: f64) {
     let mut count = 0;
     for (i, expected) in expected.into_iter().enumerate() {
-        let error = (f64::from(actual[i]) - expected).abs();
-        assert!(error <= tolerance * expected.abs().max(1.0), "element {i} is {}, expected {expected}", actual[i]);
+        let found = f64::from(actual[i]);
+        let close = found == expected || (found - expected).abs() <= tolerance * expected.abs().max(1.0);
+        assert!(close, "element {i} is {found}, expected {expected}");
         count += 1;
     }
     assert_eq!(count, actual.len());

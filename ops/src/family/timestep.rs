@@ -2,12 +2,10 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Timestep];
 
 const NAME: &str = "TIMESTEP_EMBEDDING";
 
-#[derive(Debug)]
 struct Timestep;
 
 impl Operation for Timestep {
@@ -61,22 +59,17 @@ mod tests {
 
     #[rstest]
     fn is_the_definition(#[values(1, 2, 7, 320)] length: usize) {
-        let times = [0.0, 12.0, 0.5];
-        let a = Data::contiguous(DataType::F32, [3, 1, 1, 1], &times);
+        let a = Data::contiguous(DataType::F32, [3, 1, 1, 1], &[0.0, 12.0, 0.5]);
         let out = f32s([length, 3, 1, 1]);
-        let result = run(NAME, words([length as i32, 10_000]), out, &[Some(&a)]).unwrap();
         let half = length / 2;
-        let exact = times.iter().flat_map(|time| {
-            (0..length).map(move |i| {
-                let angle = f64::from(*time) * 10_000_f64.powf(-((i % half.max(1)) as f64) / half as f64);
-                match i {
-                    i if i < half => angle.cos(),
-                    i if i < 2 * half => angle.sin(),
-                    _ => 0.0,
-                }
-            })
+        assert_formula(NAME, words([length as i32, 10_000]), out, &[&a], 1e-5, |[i, row, ..], get| {
+            let angle = get(0, [row, 0, 0, 0]) * 10_000_f64.powf(-((i % half.max(1)) as f64) / half as f64);
+            match i {
+                i if i < half => angle.cos(),
+                i if i < 2 * half => angle.sin(),
+                _ => 0.0,
+            }
         });
-        assert_close(&result.values(), exact, 1e-5);
     }
 
     #[rstest]
@@ -84,7 +77,6 @@ mod tests {
     #[case(5, 100, [4, 3, 1, 1])]
     #[case(4, 100, [4, 2, 1, 1])]
     fn refuses(#[case] length: i32, #[case] period: i32, #[case] ne: [usize; 4]) {
-        let (a, out) = (f32s([3, 1, 1, 1]), f32s(ne));
-        assert!(find(NAME).check(&node(NAME, words([length, period]), out, &[Some(a)])).is_err());
+        assert!(!accepts(NAME, words([length, period]), f32s(ne), &[f32s([3, 1, 1, 1])]));
     }
 }

@@ -6,14 +6,12 @@
 
 use super::prelude::*;
 
-/// The operations of this family.
 pub static OPERATIONS: &[&dyn Operation] = &[&Upscale];
 
 const NAME: &str = "UPSCALE";
 const ALIGN_CORNERS: i32 = 1 << 8;
 const ANTI_ALIAS: i32 = 1 << 9;
 
-#[derive(Debug)]
 struct Upscale;
 
 /// How an element of the result is made from those of the source.
@@ -191,9 +189,7 @@ mod tests {
         for word in [0, 1, 2, 1 | ALIGN_CORNERS, 2 | ALIGN_CORNERS, 1 | ANTI_ALIAS] {
             let a = Data::contiguous(DataType::F32, [5, 7, 2, 1], &[[2.5; 35], [-1.0; 35]].concat());
             let out = f32s([12, 3, 4, 2]);
-            let found = run(NAME, words([word]), out, &[Some(&a)]).unwrap();
-            let exact = indices(out.ne).map(|[_, _, c, _]| if c < 2 { 2.5 } else { -1.0 });
-            assert_close(&found.values(), exact, 1e-5);
+            assert_formula(NAME, words([word]), out, &[&a], 1e-5, |[_, _, c, _], _| if c < 2 { 2.5 } else { -1.0 });
         }
     }
 
@@ -232,7 +228,7 @@ mod tests {
     #[case::aliased_cubic(2 | ANTI_ALIAS, DataType::F32)]
     #[case::halves(0, DataType::F16)]
     fn refuses(#[case] word: i32, #[case] dtype: DataType) {
-        let (a, out) = (Tensor::contiguous(dtype, [4, 4, 1, 1]), Tensor::contiguous(dtype, [8, 8, 1, 1]));
-        assert!(find(NAME).check(&node(NAME, words([word]), out, &[Some(a)])).is_err());
+        let [a, out] = [4, 8].map(|size| Tensor::contiguous(dtype, [size, size, 1, 1]));
+        assert!(!accepts(NAME, words([word]), out, &[a]));
     }
 }

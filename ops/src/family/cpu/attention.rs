@@ -80,15 +80,8 @@ pub struct Sources<'a> {
 }
 
 impl Attention {
-    /// ALiBi's slope of a head.
     fn slope(&self, head: usize) -> f32 {
-        if self.max_bias <= 0.0 {
-            return 1.0;
-        }
-        // Heads beyond a power of two take the odd places of a series twice as dense.
-        let power = 1_usize << self.q.ne[2].ilog2();
-        let steps = if head < power { (head + 1) as f32 } else { (head - power) as f32 + 0.5 };
-        (-self.max_bias * steps / power as f32).exp2()
+        alibi_slope(self.max_bias, self.q.ne[2], head)
     }
 
     /// Query heads that follow each other and share the heads of both keys and values.
@@ -197,6 +190,17 @@ impl Attention {
         let bytes = sources.sinks?.as_chunks::<4>().0;
         Some(f32::from_le_bytes(bytes[head]))
     }
+}
+
+/// ALiBi's slope of one of `heads` heads; 1 when `max_bias` is 0.
+pub fn alibi_slope(max_bias: f32, heads: usize, head: usize) -> f32 {
+    if max_bias <= 0.0 {
+        return 1.0;
+    }
+    // Heads beyond a power of two take the odd places of a series twice as dense. The powers are rounded as in ggml.
+    let power = 1_usize << heads.ilog2();
+    let base = |exponent: f32| (-max_bias * exponent / power as f32).exp2();
+    if head < power { base(1.0).powf((head + 1) as f32) } else { base(0.5).powf((2 * (head - power) + 1) as f32) }
 }
 
 /// Merges what the parts of a cache gave for a row: the values' sums go to `values`, maximum and sum are returned.

@@ -3,7 +3,9 @@
 //! Recurrent operations have one result: the outputs of all tokens, then the states that are kept. A row of state has a course of
 //! its own, so blocks of rows run side by side, each over all tokens, and stay in the first-level cache meanwhile.
 
-use super::rows::{PARALLEL_WORK, vectorised};
+use super::element::read;
+use super::rows::{PARALLEL_WORK, Row, vectorised};
+use crate::tensor::Tensor;
 use rayon::prelude::*;
 
 /// Bytes of state in a block: what a first-level cache holds beside the vectors of a token.
@@ -45,6 +47,17 @@ pub struct Block<'o> {
 }
 
 impl Block<'_> {
+    /// The states of the block's rows before the first token, of sequence `from` of the f32 tensor `state`: elements of a row, rows
+    /// of a head, heads, sequences.
+    pub fn start(&self, state: &Tensor, bytes: &[u8], from: usize) -> Vec<f32> {
+        let [length, rows, ..] = state.ne;
+        let mut scratch = Vec::new();
+        let rows = (self.first..self.first + self.rows).map(|row| Row([row % rows, row / rows, from]).offset(state));
+        let mut states = Vec::with_capacity(self.rows * length);
+        rows.for_each(|offset| states.extend_from_slice(read(state, bytes, offset, 0, length, &mut scratch)));
+        states
+    }
+
     /// The outputs of the block's rows for a token.
     #[inline(always)]
     pub fn outputs(&mut self, token: usize) -> &mut [[u8; 4]] {

@@ -149,9 +149,7 @@ fn networks_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
 }
 
 #[rstest]
-#[case("aie2")]
-#[case("aie2p")]
-fn they_are_planned_for_the_array(#[case] generation: &str) {
+fn they_are_planned_for_the_array(#[values("aie2", "aie2p")] generation: &str) {
     let arch = arch(generation);
     assert_planned(OPERATIONS, &[DataType::F32]);
     let design = find(NAME).design(&Shape { size: 128, heads: 32, ..SMALL }.node(), &arch).unwrap();

@@ -5,11 +5,9 @@
 //! cores busy.
 
 use super::super::cpu::dot::ROWS;
-use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows};
 use super::super::cpu::weights::{WeightRows, columns};
+use super::super::prelude::*;
 use super::{MUL_MAT_ID, chosen};
-use crate::tensor::Tensor;
-use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 
 /// Fewest rows of a task.

@@ -4,11 +4,8 @@
 //! along the tokens, where loads are contiguous, and turned over when they are written; with few, channel by channel, where a
 //! window of a common size is a small vector of its own.
 
-use super::super::cpu::element::{load_one, read, write};
-use super::super::cpu::rows::{PARALLEL_WORK, Row, disjoint_rows, vectorised};
+use super::super::prelude::*;
 use super::CONV;
-use crate::tensor::{DataType, Tensor};
-use aie_hal::HostFunctionError;
 use rayon::prelude::*;
 
 /// Channels and tokens of a tile.

@@ -2,13 +2,10 @@
 //!
 //! A block of rows may be a part of a head (Mamba-2) or many heads of one row (Mamba-1). Within a row the state is a vector.
 
-use super::super::cpu::element::{load_one, read};
 use super::super::cpu::exp::exp;
-use super::super::cpu::kernel::out_of_range;
 use super::super::cpu::states::{Block, States, update};
+use super::super::prelude::*;
 use super::SCAN;
-use crate::tensor::{DataType, Tensor};
-use aie_hal::HostFunctionError;
 
 /// The layouts of a scan that passed the rules.
 pub struct Scan {
@@ -61,13 +58,8 @@ impl Scan {
         let [length, dim, heads, _] = self.state.ne;
         let (tokens, groups) = (self.x.ne[2], self.b.ne[1]);
         let (sequence, first, rows) = (block.sequence, block.first, block.rows);
-        let [mut row_scratch, mut a_scratch, mut b_scratch, mut c_scratch] = [const { Vec::new() }; 4];
-
-        let mut state = Vec::with_capacity(rows * length);
-        for row in first..first + rows {
-            let offset = row % dim * self.state.nb[1] + row / dim * self.state.nb[2] + start * self.state.nb[3];
-            state.extend_from_slice(read(&self.state, inputs[0], offset, 0, length, &mut row_scratch));
-        }
+        let [mut a_scratch, mut b_scratch, mut c_scratch] = [const { Vec::new() }; 3];
+        let mut state = block.start(&self.state, inputs[0], start);
         for token in 0..tokens {
             let y = block.outputs(token);
             let mut row = first;
