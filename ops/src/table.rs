@@ -16,7 +16,6 @@ use std::sync::LazyLock;
 /// The families, in the order of the documentation.
 static FAMILIES: &[&[&dyn Operation]] = &[
     family::binary::OPERATIONS,
-    family::scale::OPERATIONS,
     family::unary::OPERATIONS,
     family::silu_back::OPERATIONS,
     family::glu::OPERATIONS,
@@ -26,7 +25,6 @@ static FAMILIES: &[&[&dyn Operation]] = &[
     family::mul_mat::OPERATIONS,
     family::rows::OPERATIONS,
     family::copy::OPERATIONS,
-    family::clamp::OPERATIONS,
     family::reduce::OPERATIONS,
     family::loss::OPERATIONS,
     family::attention::OPERATIONS,

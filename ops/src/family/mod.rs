@@ -21,7 +21,6 @@
 
 pub(crate) mod attention;
 pub(crate) mod binary;
-pub(crate) mod clamp;
 pub(crate) mod concat;
 pub mod copy;
 pub(crate) mod delta_net;
@@ -44,7 +43,6 @@ pub(crate) mod repeat;
 pub(crate) mod roll;
 pub(crate) mod rope;
 pub(crate) mod rows;
-pub(crate) mod scale;
 pub(crate) mod silu_back;
 pub(crate) mod soft_max;
 pub(crate) mod solve;

@@ -1,8 +1,12 @@
-//! Functions of one element: activations, rounding, roots, exponentials.
+//! Functions of one element: scaling, activations, rounding, roots, exponentials, bounds.
 //!
-//! Most are ggml's `GGML_OP_UNARY`, named by their function; SQR, SQRT, LOG, SIN, COS and LEAKY_RELU are operations of their own
-//! in ggml and no different here. Two have parameters: LEAKY_RELU its slope, XIELU its four coefficients. As in the C++ backend
-//! they are not part of the kernel's name.
+//! Most are ggml's `GGML_OP_UNARY`, named by their function; SCALE, CLAMP, SQR, SQRT, LOG, SIN, COS and LEAKY_RELU are operations of
+//! their own in ggml and no different here. Four have parameters: SCALE a factor and what is added, CLAMP two bounds, LEAKY_RELU
+//! its slope, XIELU its four coefficients. As in the C++ backend only those of SCALE and CLAMP are part of the kernel's name.
+//!
+//! ggml has CLAMP as an operation with a result of its own and as one on a view of its source (`ggml_clamp_inplace`). The second
+//! differs by where the result lies, which is not a matter of the node. The source may be a view with gaps, which the CPU backend
+//! reads right since ggml 0.27 (seen in test-backend-ops).
 
 use super::cpu::erf::normal_distribution;
 use super::cpu::exp::{exp, expm1, sigmoid, sigmoid_rounded, tanh};
@@ -11,6 +15,7 @@ use super::cpu::trigonometry;
 use super::prelude::*;
 
 pub static OPERATIONS: &[&dyn Operation] = &[
+    &Unary { name: SCALE, types: Types::Alike, kernel: scale },
     &Unary { name: "SQR", types: Types::Widening, kernel: |node| map(node, 1, |x| x * x) },
     &Unary { name: "SQRT", types: Types::Widening, kernel: |node| map(node, 2, f32::sqrt) },
     &Unary { name: "LOG", types: Types::Widening, kernel: |node| map(node, 16, |x| log(x.into()) as f32) },
@@ -39,7 +44,11 @@ pub static OPERATIONS: &[&dyn Operation] = &[
     &Unary { name: "CEIL", types: Types::Widening, kernel: |node| map(node, 1, f32::ceil) },
     &Unary { name: "ROUND", types: Types::Widening, kernel: |node| map(node, 1, f32::round) },
     &Unary { name: "TRUNC", types: Types::Widening, kernel: |node| map(node, 1, f32::trunc) },
+    &Unary { name: CLAMP, types: Types::Alike, kernel: clamp },
 ];
+
+const SCALE: &str = "SCALE";
+const CLAMP: &str = "CLAMP";
 
 /// Which results a source may have, by the type switches of ggml's CPU functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +139,23 @@ fn xielu(node: &Node) -> Arc<dyn HostFunction> {
     })
 }
 
+/// `x * scale + bias`.
+fn scale(node: &Node) -> Arc<dyn HostFunction> {
+    let (scale, bias) = (node.params.float(0), node.params.float(1));
+    // Without a bias ggml only multiplies, which keeps the sign of zero.
+    if bias == 0.0 { map(node, 1, move |x| x * scale) } else { map(node, 1, move |x| x * scale + bias) }
+}
+
+/// Elements held between two bounds.
+fn clamp(node: &Node) -> Arc<dyn HostFunction> {
+    let (min, max) = (node.params.float(0), node.params.float(1));
+    // The upper bound first, as in ggml: NaN becomes it, and of bounds that contradict each other the lower holds.
+    map(node, 1, move |x| {
+        let x = if x < max { x } else { max };
+        if x > min { x } else { min }
+    })
+}
+
 /// `x` if positive, else the first parameter times it.
 fn leaky_relu(node: &Node) -> Arc<dyn HostFunction> {
     let slope = node.params.float(0);
@@ -160,6 +186,7 @@ impl Operation for Unary {
         use DataType::{BF16, F16, F32};
         let [a] = sources(self.name, node)?;
         match (a.dtype, node.output.dtype) {
+            (F16, _) if self.name == SCALE => return wrong_type(self.name, "source 0", F16, "f32, bf16"),
             (F32, F32) | (F16, F16) | (BF16, BF16) => {}
             (F16 | BF16, F32) if self.types == Types::Widening => {}
             (F32 | F16 | BF16, y) => return wrong_type(self.name, "the result", y, "the type of source 0"),
@@ -174,11 +201,11 @@ impl Operation for Unary {
     }
 
     fn flatten(&self) -> Flatten {
-        Flatten::Always
+        if self.name == CLAMP { Flatten::Never } else { Flatten::Always }
     }
 
     fn params_in_name(&self) -> bool {
-        false
+        matches!(self.name, SCALE | CLAMP)
     }
 
     fn nameless_params<'a>(&self, params: &'a OpParams) -> &'a [i32] {
@@ -203,6 +230,8 @@ impl Operation for Unary {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::name::kernel_name;
+    use crate::normalise::{F16Policy, normalise};
 
     /// LEAKY_RELU reads the first word, XIELU the others.
     fn parameters() -> OpParams {
@@ -253,7 +282,7 @@ mod tests {
         #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
         #[values([128, 2, 3, 2], [5, 7, 1, 1], [1, 1, 1, 1], [50_000, 1, 1, 1])] ne: [usize; 4],
     ) {
-        for op in OPERATIONS.iter().map(|op| op.name()) {
+        for op in OPERATIONS.iter().map(|op| op.name()).filter(|op| !matches!(*op, SCALE | CLAMP)) {
             let tensor = Tensor::contiguous(dtype, ne);
             // Exponentials stay in the range of f16.
             let range = if op.starts_with("EXP") { 10.0 } else { 30.0 };
@@ -313,5 +342,68 @@ mod tests {
     fn some_widen(#[case] op: &str, #[case] widens: bool) {
         let a = Tensor::contiguous(DataType::F16, [8, 1, 1, 1]);
         assert_eq!(accepts(op, OpParams::default(), f32s([8, 1, 1, 1]), &[a]), widens);
+    }
+
+    #[rstest]
+    fn multiplies_and_adds(
+        #[values(DataType::F32, DataType::BF16)] dtype: DataType,
+        #[values(0.0, 0.5)] bias: f32,
+        #[values([10, 10, 3, 2], [100_000, 1, 1, 1])] ne: [usize; 4],
+    ) {
+        let tensor = Tensor::contiguous(dtype, ne);
+        let source = Data::random(tensor, &mut Random(31));
+        let (params, tolerance) =
+            (params(&[(0, -2.5), (1, bias)]), if dtype == DataType::F32 { 1e-6 } else { 1.0 / 256.0 });
+        assert_formula("SCALE", params, tensor, &[&source], tolerance, |index, get| {
+            get(0, index) * -2.5 + f64::from(bias)
+        });
+    }
+
+    #[rstest]
+    #[case::contiguous([10, 5, 4, 3], [0, 1, 2, 3])]
+    #[case::permuted([10, 5, 4, 3], [2, 0, 1, 3])]
+    #[case::long([100_000, 1, 1, 1], [0, 1, 2, 3])]
+    fn elements_are_held(
+        #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+        #[case] ne: [usize; 4],
+        #[case] order: [usize; 4],
+    ) {
+        let tensor = permuted(&Tensor::contiguous(dtype, ne), order);
+        let source = Data::random(tensor, &mut Random(81));
+        let (bounds, out) = (params(&[(0, -0.5), (1, 0.25)]), Tensor::contiguous(dtype, tensor.ne));
+        assert_formula("CLAMP", bounds, out, &[&source], 0.0, |index, get| get(0, index).clamp(-0.5, 0.25));
+    }
+
+    #[test]
+    fn odd_numbers_and_bounds() {
+        let tensor = f32s([4, 1, 1, 1]);
+        let source = Data::new(tensor, &[f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0]);
+        let result = |min, max| run("CLAMP", params(&[(0, min), (1, max)]), tensor, &[Some(&source)]).unwrap().values();
+        assert_eq!(result(-1.0, 2.0), [2.0, 2.0, -1.0, 0.0]);
+        assert_eq!(result(f32::NEG_INFINITY, 2.0), [2.0, 2.0, f32::NEG_INFINITY, 0.0]);
+        assert_eq!(result(3.0, 1.0), [3.0; 4]);
+    }
+
+    /// The C++ backend keeps the shape: CLAMP is none of the operations it flattens. Its bounds are in the hash.
+    #[test]
+    fn has_the_name_of_the_cpp_backend() {
+        let tensor = Tensor::contiguous(DataType::F16, [10, 5, 4, 3]);
+        let op = find("CLAMP");
+        let node = node("CLAMP", params(&[(0, 1.5)]), tensor, &[Some(tensor)]);
+        for (policy, dtype) in [(F16Policy::F32, "f32"), (F16Policy::Bf16, "bf16")] {
+            let normalised = normalise(op, &node, policy).unwrap();
+            op.check(&normalised.node).unwrap();
+            let expected = format!("clamp-10x5x4x3{dtype}-10x5x4x3{dtype}-925a34a8500216b0");
+            assert_eq!(kernel_name(op, &normalised.node), expected);
+        }
+    }
+
+    #[rstest]
+    #[case(DataType::I32, DataType::I32, [8, 2, 1, 1])]
+    #[case(DataType::F16, DataType::F32, [8, 2, 1, 1])]
+    #[case(DataType::F32, DataType::F32, [8, 1, 1, 1])]
+    fn clamp_refuses(#[case] source: DataType, #[case] result: DataType, #[case] ne: [usize; 4]) {
+        let source = Tensor::contiguous(source, [8, 2, 1, 1]);
+        assert!(!accepts("CLAMP", params(&[(1, 1.0)]), Tensor::contiguous(result, ne), &[source]));
     }
 }
