@@ -2,24 +2,26 @@
 //!
 //! The PDI carries a [`Description`] where loaders skip it, and the instruction stream is a real one: it moves every argument
 //! through a shim DMA and waits for the output. So a reference artifact takes the same way through stores, loaders, packets
-//! and queues as a compiled kernel; only a simulated device looks inside and computes. On silicon it would configure nothing.
+//! and queues as a compiled kernel; only a simulated device looks inside and computes, with the [`ReferenceExecutor`]. On silicon it
+//! would configure nothing. How a PDI carries bytes that loaders skip is [`aie_hal::format::reference`]'s.
+
+mod executor;
+
+pub use executor::ReferenceExecutor;
 
 use crate::design::Design;
 use crate::name::kernel_name;
 use crate::node::Node;
 use crate::operation::{Operation, Unsupported};
 use crate::table;
-use aie_hal::artifact::ArtifactError;
-use aie_hal::format::FormatError;
 use aie_hal::format::bd::ShimBd;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, InstructionWriter, Transfer};
 use aie_hal::format::pdi::Pdi;
-use aie_hal::format::reference::{self, ReferenceError};
-use aie_hal::format::register::RegisterError;
+use aie_hal::format::reference;
 use aie_hal::{Arch, KernelArtifact};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use std::error::Error;
 
 /// Version of [`Description`]. Readers accept this one only.
 const VERSION: u32 = 2;
@@ -44,7 +46,8 @@ pub struct Description {
 }
 
 /// A reference artifact cannot be made.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// The node has no design on this generation.
     #[error(transparent)]
@@ -57,22 +60,14 @@ pub enum BuildError {
         /// Bytes of the argument.
         bytes: usize,
     },
-    /// The description cannot be written.
-    #[error("kernel description: {0}")]
-    Description(#[from] serde_json::Error),
-    /// The PDI or the instruction stream cannot be written.
+    /// A file format cannot hold it.
     #[error(transparent)]
-    Format(#[from] FormatError),
-    /// A buffer descriptor cannot be written.
-    #[error(transparent)]
-    BufferDescriptor(#[from] RegisterError),
-    /// The parts do not make an artifact.
-    #[error(transparent)]
-    Artifact(#[from] ArtifactError),
+    Format(Box<dyn Error + Send + Sync>),
 }
 
 /// An artifact holds no usable description.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DescriptionError {
     /// It is a kernel for the array.
     #[error(
@@ -83,29 +78,13 @@ pub enum DescriptionError {
         /// Kernel name.
         kernel: String,
     },
-    /// The PDI cannot be read.
-    #[error("kernel {kernel}: {source}")]
-    Pdi {
+    /// The PDI or the description in it is damaged, or contradicts itself or its artifact.
+    #[error("kernel {kernel}: its description cannot be used: {source}; rebuild the kernel with this version")]
+    Damaged {
         /// Kernel name.
         kernel: String,
         /// Why.
-        source: FormatError,
-    },
-    /// The description's container is damaged.
-    #[error("kernel {kernel}: {source}")]
-    Container {
-        /// Kernel name.
-        kernel: String,
-        /// Why.
-        source: ReferenceError,
-    },
-    /// The description itself cannot be read or contradicts itself or its artifact.
-    #[error("kernel {kernel}: its description cannot be used: {reason}; make the kernel again with this version")]
-    Content {
-        /// Kernel name.
-        kernel: String,
-        /// Why.
-        reason: String,
+        source: Box<dyn Error + Send + Sync>,
     },
 }
 
@@ -118,8 +97,12 @@ pub fn reference_artifact(op: &dyn Operation, node: &Node, arch: &Arch) -> Resul
     let kernel = kernel_name(op, node);
     let instructions = instructions(&kernel, node, &design, arch)?;
     let description = Description { version: VERSION, kernel, arch: arch.name.clone(), node: node.clone(), design };
-    let pdi = reference::wrap(&serde_json::to_vec(&description)?)?;
-    Ok(KernelArtifact::new(description.kernel, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+    let pdi = reference::wrap(&serde_json::to_vec(&description).map_err(format_error)?).map_err(format_error)?;
+    KernelArtifact::new(description.kernel, arch.name.as_str(), arch.dev_gen, pdi, instructions).map_err(format_error)
+}
+
+fn format_error(error: impl Error + Send + Sync + 'static) -> BuildError {
+    BuildError::Format(Box::new(error))
 }
 
 /// Moves every source in and the outputs out, each with one buffer descriptor, and waits for the outputs.
@@ -161,7 +144,7 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
             token: output,
         };
         next_descriptor[column] += 1;
-        writer.transfer(&transfer)?;
+        writer.transfer(&transfer).map_err(format_error)?;
         if output {
             outputs.push(transfer);
         }
@@ -170,23 +153,22 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
     for transfer in &outputs {
         writer.wait(transfer);
     }
-    Ok(writer.finish()?)
+    writer.finish().map_err(format_error)
 }
 
 /// The description in an artifact, checked: its tensors are well formed, it agrees with itself and with the artifact's name,
 /// generation and number of arguments.
 ///
 /// # Errors
-/// [`DescriptionError::Compiled`] for an artifact without one; the others for a damaged one.
+/// [`DescriptionError::Compiled`] for an artifact without one, [`DescriptionError::Damaged`] for a damaged one.
 pub fn read_description(artifact: &KernelArtifact) -> Result<Description, DescriptionError> {
     let kernel = || artifact.name().to_owned();
-    let pdi = Pdi::parse(artifact.pdi()).map_err(|source| DescriptionError::Pdi { kernel: kernel(), source })?;
-    let bytes = reference::extract(&pdi.cdo())
-        .map_err(|source| DescriptionError::Container { kernel: kernel(), source })?
-        .ok_or_else(|| DescriptionError::Compiled { kernel: kernel() })?;
-    let content = |reason: String| DescriptionError::Content { kernel: kernel(), reason };
-    let description: Description = serde_json::from_slice(&bytes).map_err(|error| content(error.to_string()))?;
-    check(&description, artifact).map_err(content)?;
+    let damaged = |source| DescriptionError::Damaged { kernel: kernel(), source };
+    let pdi = Pdi::parse(artifact.pdi()).map_err(|error| damaged(error.into()))?;
+    let bytes = reference::extract(&pdi.cdo()).map_err(|error| damaged(error.into()))?;
+    let bytes = bytes.ok_or_else(|| DescriptionError::Compiled { kernel: kernel() })?;
+    let description: Description = serde_json::from_slice(&bytes).map_err(|error| damaged(error.into()))?;
+    check(&description, artifact).map_err(|reason| damaged(reason.into()))?;
     Ok(description)
 }
 
@@ -219,12 +201,12 @@ mod tests {
     use aie_hal::format::pdi;
     use rstest::rstest;
 
-    fn sum() -> Node {
-        let tensor = Tensor::contiguous(F32, [576, 1, 1, 1]);
+    pub(super) fn sum(elements: usize) -> Node {
+        let tensor = Tensor::contiguous(F32, [elements, 1, 1, 1]);
         Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2])
     }
 
-    fn artifact(node: &Node, generation: &str) -> KernelArtifact {
+    pub(super) fn artifact(node: &Node, generation: &str) -> KernelArtifact {
         reference_artifact(table::lookup(&node.op).unwrap(), node, &arch(generation)).unwrap()
     }
 
@@ -237,7 +219,7 @@ mod tests {
         #[case] shape: u32,
         #[case] burst: u32,
     ) {
-        let artifact = artifact(&sum(), generation);
+        let artifact = artifact(&sum(576), generation);
         let word =
             |index: usize| u32::from_le_bytes(artifact.instructions()[4 * index..4 * index + 4].try_into().unwrap());
         assert_eq!((word(0), word(1)), (version, shape));
@@ -280,7 +262,7 @@ mod tests {
 
     #[test]
     fn descriptions_come_back() {
-        let node = sum();
+        let node = sum(576);
         let description = read_description(&artifact(&node, "aie2")).unwrap();
         assert_eq!(description.node, node);
         assert_eq!(description.kernel, "add-576f32-576f32-576f32");
@@ -289,21 +271,26 @@ mod tests {
 
     #[test]
     fn different_parameters_make_different_pdis() {
-        let mut other = sum();
+        let mut other = sum(576);
         other.params.0[3] = 1;
-        assert_ne!(artifact(&sum(), "aie2p").digest(), artifact(&other, "aie2p").digest());
+        assert_ne!(artifact(&sum(576), "aie2p").digest(), artifact(&other, "aie2p").digest());
     }
 
-    fn with_pdi(pdi: Vec<u8>) -> KernelArtifact {
-        let good = artifact(&sum(), "aie2p");
+    /// The artifact of a sum with a PDI of compiled code.
+    pub(super) fn compiled(elements: usize) -> KernelArtifact {
+        let mut cdo = CdoBuilder::new();
+        cdo.write(0x0023_2000, 1);
+        with_pdi(elements, pdi::write(&cdo).unwrap())
+    }
+
+    fn with_pdi(elements: usize, pdi: Vec<u8>) -> KernelArtifact {
+        let good = artifact(&sum(elements), "aie2p");
         KernelArtifact::new(good.name(), "aie2p", 4, pdi, good.instructions()).unwrap()
     }
 
     #[test]
     fn compiled_code_is_told_apart() {
-        let mut cdo = CdoBuilder::new();
-        cdo.write(0x0023_2000, 1);
-        let error = read_description(&with_pdi(pdi::write(&cdo).unwrap())).unwrap_err();
+        let error = read_description(&compiled(576)).unwrap_err();
         assert!(matches!(error, DescriptionError::Compiled { .. }));
         assert!(error.to_string().contains("holds compiled AIE code"), "{error}");
     }
@@ -322,21 +309,21 @@ mod tests {
         #[case] expected: &str,
         #[case] cut: bool,
     ) {
-        let mut description = read_description(&artifact(&sum(), "aie2p")).unwrap();
+        let mut description = read_description(&artifact(&sum(576), "aie2p")).unwrap();
         change(&mut description);
         let mut json = serde_json::to_vec(&description).unwrap();
         if cut {
             json.truncate(json.len() / 2);
         }
-        let error = read_description(&with_pdi(reference::wrap(&json).unwrap())).unwrap_err().to_string();
+        let error = read_description(&with_pdi(576, reference::wrap(&json).unwrap())).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 
     #[test]
     fn arguments_beyond_a_descriptor_are_refused() {
-        let mut node = sum();
+        let mut node = sum(576);
         node.output.ne[0] = 1 << 33;
-        let design = table::lookup("ADD").unwrap().design(&sum(), &arch("aie2p")).unwrap();
+        let design = table::lookup("ADD").unwrap().design(&sum(576), &arch("aie2p")).unwrap();
         let error = instructions("add", &node, &design, &arch("aie2p")).unwrap_err();
         assert!(matches!(error, BuildError::TooLarge { bytes, .. } if bytes == 1 << 35), "{error}");
     }

@@ -12,7 +12,6 @@
 pub mod artifact;
 pub mod blocks;
 pub mod design;
-pub mod executor;
 pub mod family;
 pub mod fit;
 pub mod name;
@@ -25,8 +24,8 @@ pub mod tensor;
 /// SHA-256 of this crate's sources in hexadecimal. What was derived from other sources may differ.
 pub const SOURCE_DIGEST: &str = env!("AIE_OPS_SOURCE_DIGEST");
 
+pub use artifact::ReferenceExecutor;
 pub use design::Design;
-pub use executor::ReferenceExecutor;
 pub use node::{Node, OpParams};
 pub use normalise::{F16Policy, Normalised};
 pub use operation::{Operation, Placement, Unsupported};

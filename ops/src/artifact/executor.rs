@@ -1,10 +1,11 @@
 //! Running reference artifacts on the CPU.
 //!
 //! A simulated device is given this executor and so needs to know no operation. What an artifact computes is read from its
-//! description; sizes are checked on every run, because they come from whoever recorded the dispatch.
+//! description; its kernel checks sizes on every run, because they come from whoever recorded the dispatch.
 
-use crate::artifact::read_description;
+use super::read_description;
 use crate::table;
+use crate::tensor::Tensor;
 use aie_hal::{HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
 use std::sync::Arc;
 
@@ -19,93 +20,65 @@ impl KernelExecutor for ReferenceExecutor {
         let node = &description.node;
         let op = table::lookup(&node.op).ok_or_else(|| refuse(format!("operation {} is not in the table", node.op)))?;
         let kernel = op.reference(node).map_err(|error| refuse(error.to_string()))?;
-        Ok(Arc::new(Checked {
-            name: description.kernel,
-            inputs: node.inputs().map(|tensor| tensor.span_bytes()).collect(),
-            outputs: node.outputs().map(|tensor| tensor.span_bytes()).collect(),
-            kernel,
-        }))
+        let bytes = node.arguments().map(Tensor::span_bytes).collect();
+        Ok(Arc::new(Named { name: description.kernel, bytes, kernel }))
     }
 }
 
-/// A reference kernel behind a check of its arguments. Ranges may be longer than their tensors, as real buffers are.
+/// A reference kernel with the name of its artifact.
 #[derive(Debug)]
-struct Checked {
+struct Named {
     name: String,
-    inputs: Vec<usize>,
-    outputs: Vec<usize>,
+    /// Bytes of each argument.
+    bytes: Vec<usize>,
     kernel: Arc<dyn HostFunction>,
 }
 
-impl Checked {
-    fn refuse(&self, reason: String) -> HostFunctionError {
-        HostFunctionError::Arguments { kernel: self.name.clone(), reason }
-    }
-}
-
-impl HostFunction for Checked {
+impl HostFunction for Named {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn input_count(&self) -> usize {
-        self.inputs.len()
+        self.kernel.input_count()
+    }
+
+    fn output_count(&self) -> usize {
+        self.kernel.output_count()
+    }
+
+    fn argument_bytes(&self, index: usize) -> Option<usize> {
+        self.bytes.get(index).copied()
     }
 
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError> {
         self.run_all(inputs, &mut [output])
     }
 
-    fn argument_bytes(&self, index: usize) -> Option<usize> {
-        self.inputs.iter().chain(&self.outputs).nth(index).copied()
-    }
-
-    fn output_count(&self) -> usize {
-        self.outputs.len()
-    }
-
     fn run_all(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), HostFunctionError> {
-        for (what, expected, found) in
-            [("inputs", self.inputs.len(), inputs.len()), ("outputs", self.outputs.len(), outputs.len())]
-        {
-            if expected != found {
-                return Err(self.refuse(format!("expected {expected} {what}, found {found}")));
+        self.kernel.run_all(inputs, outputs).map_err(|error| match error {
+            HostFunctionError::Arguments { reason, .. } => {
+                HostFunctionError::Arguments { kernel: self.name.clone(), reason }
             }
-        }
-        let short = |what: &str, index: usize, expected: usize, found: usize| {
-            self.refuse(format!("{what} {index}: expected {expected} bytes, found {found}"))
-        };
-        let inputs =
-            inputs.iter().zip(&self.inputs).enumerate().map(|(index, (input, size))| {
-                input.get(..*size).ok_or_else(|| short("input", index, *size, input.len()))
-            });
-        let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-        let outputs = outputs.iter_mut().zip(&self.outputs).enumerate().map(|(index, (output, size))| {
-            let found = output.len();
-            output.get_mut(..*size).ok_or_else(|| short("output", index, *size, found))
-        });
-        let mut outputs = outputs.collect::<Result<Vec<_>, _>>()?;
-        self.kernel.run_all(&inputs, &mut outputs)
+            other => other,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::reference_artifact;
+    use super::super::tests::{artifact, compiled};
     use super::*;
-    use crate::artifact::reference_artifact;
     use crate::design::tests::arch;
     use crate::node::{Node, OpParams};
     use crate::normalise::{F16Policy, normalise};
     use crate::operation::Placement;
-    use crate::tensor::{DataType, Tensor};
-    use aie_hal::format::cdo::CdoBuilder;
-    use aie_hal::format::pdi;
+    use crate::tensor::DataType;
     use rstest::rstest;
 
     fn sum() -> KernelArtifact {
-        let tensor = Tensor::contiguous(DataType::F32, [4, 1, 1, 1]);
-        let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
-        reference_artifact(table::lookup("ADD").unwrap(), &node, &arch("aie2p")).unwrap()
+        artifact(&super::super::tests::sum(4), "aie2p")
     }
 
     fn bytes(values: [f32; 4]) -> Vec<u8> {
@@ -125,9 +98,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&[16], 16, "expected 2 inputs, found 1")]
-    #[case(&[16, 15], 16, "input 1: expected 16 bytes, found 15")]
-    #[case(&[16, 16], 12, "output 0: expected 16 bytes, found 12")]
+    #[case(&[16], 16, "expected [2, 1] inputs and outputs, given [1, 1]")]
+    #[case(&[16, 15], 16, "source 1 needs 16 bytes, given 15")]
+    #[case(&[16, 16], 12, "the result needs 16 bytes, given 12")]
     fn wrong_arguments_are_refused(#[case] inputs: &[usize], #[case] output: usize, #[case] expected: &str) {
         let kernel = ReferenceExecutor.prepare(&sum()).unwrap();
         let inputs: Vec<_> = inputs.iter().map(|size| vec![0; *size]).collect();
@@ -138,12 +111,7 @@ mod tests {
 
     #[test]
     fn compiled_code_is_not_executable() {
-        let good = sum();
-        let mut cdo = CdoBuilder::new();
-        cdo.write(0x0023_2000, 1);
-        let pdi = pdi::write(&cdo).unwrap();
-        let compiled = KernelArtifact::new(good.name(), "aie2p", 4, pdi, good.instructions()).unwrap();
-        let error = ReferenceExecutor.prepare(&compiled).unwrap_err().to_string();
+        let error = ReferenceExecutor.prepare(&compiled(4)).unwrap_err().to_string();
         assert!(error.starts_with("cannot execute: kernel add-4f32-4f32-4f32 holds compiled AIE code"), "{error}");
     }
 
