@@ -1,9 +1,10 @@
 //! Speed of the reference kernels on this machine: `cargo run --release -p aie-ops --example kernel_speed`.
 //!
 //! Products of the shapes a small language model has are reported in bytes of weights per second (few columns) or floating
-//! point operations per second (many columns), the other kernels in bytes touched per second. The best of several runs counts,
-//! because other processes can only slow a run down.
+//! point operations per second (many columns), the other kernels in bytes touched per second, and blocks, with rows that stay in the
+//! cache, in elements per second. The best of several runs counts, because other processes can only slow a run down.
 
+use aie_ops::blocks::{can_decode, can_encode, decode, encode};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,6 +12,18 @@ use std::time::Instant;
 /// Bytes that are sane numbers in every float type: bf16 and f32 values around 1.
 fn numbers(bytes: usize) -> Vec<u8> {
     [0x80, 0x3f, 0x00, 0x3f].into_iter().cycle().take(bytes).collect()
+}
+
+/// The shortest run of `work` in seconds.
+fn best(mut work: impl FnMut()) -> f64 {
+    let (mut best, mut runs, end) = (f64::MAX, 0, Instant::now());
+    while runs < 5 || end.elapsed().as_millis() < 400 {
+        let start = Instant::now();
+        work();
+        best = best.min(start.elapsed().as_secs_f64());
+        runs += 1;
+    }
+    best
 }
 
 fn seconds(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]) -> (f64, usize) {
@@ -27,16 +40,8 @@ fn seconds(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut result = vec![0; output.span_bytes()];
     let bytes = node.arguments().map(Tensor::span_bytes).sum();
-    let mut best = f64::MAX;
-    let end = Instant::now();
-    let mut runs = 0;
-    while runs < 5 || end.elapsed().as_millis() < 400 {
-        let start = Instant::now();
-        kernel.run(black_box(&inputs), black_box(&mut result)).expect("the kernel runs");
-        best = best.min(start.elapsed().as_secs_f64());
-        runs += 1;
-    }
-    (best, bytes)
+    let run = || kernel.run(black_box(&inputs), black_box(&mut result)).expect("the kernel runs");
+    (best(run), bytes)
 }
 
 fn product(dtype: DataType, m: usize, k: usize, n: usize, batch: [usize; 2]) {
@@ -58,6 +63,18 @@ fn product(dtype: DataType, m: usize, k: usize, n: usize, batch: [usize; 2]) {
 fn other(op: &str, params: [i32; 16], output: Tensor, sources: &[Option<Tensor>]) {
     let (time, bytes) = seconds(op, params, output, sources);
     println!("{op:<12} {:<33?} {:>9.1} us {:>7.1} GB/s", output.ne, time * 1e6, bytes as f64 / time / 1e9);
+}
+
+/// Blocks of a type read and written.
+fn blocks(dtype: DataType) {
+    const ELEMENTS: usize = 4096;
+    let mut values: Vec<f32> = (0..ELEMENTS).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
+    let mut bytes: Vec<u8> = (0..dtype.row_bytes(ELEMENTS)).map(|i| (i * i / 7 % 97) as u8).collect();
+    let rate = |seconds: f64| 16.0 * ELEMENTS as f64 / seconds / 1e9;
+    let encode = || (0..16).for_each(|_| assert!(encode(dtype, black_box(&values), black_box(&mut bytes))));
+    let written = if can_encode(dtype) { rate(best(encode)) } else { 0.0 };
+    let read = rate(best(|| (0..16).for_each(|_| assert!(decode(dtype, black_box(&bytes), black_box(&mut values))))));
+    println!("{:<12} {read:>9.2} G elements/s decoded {written:>8.3} encoded", dtype.name());
 }
 
 fn main() {
@@ -115,4 +132,5 @@ fn main() {
         let indices = Tensor::contiguous(I64, [192 * n, 1, 1, 1]);
         other("SET_ROWS", [0; 16], transposed, &[Some(f32s([1, 192 * n, 1, 1])), Some(indices), Some(transposed)]);
     }
+    DataType::ALL.iter().copied().filter(|dtype| can_decode(*dtype)).for_each(blocks);
 }

@@ -140,6 +140,8 @@ mod tests {
 
     const READ: Direction = Direction::MemoryToStream;
     const WRITE: Direction = Direction::StreamToMemory;
+    const NEEDED: &str = " and is needed whole";
+    const WRITTEN: &str = " and has to be written whole";
 
     /// A kernel that moves `words` words of an argument from a byte on, each as given.
     fn kernel(transfers: &[(u16, Direction, u64, u32)]) -> KernelArtifact {
@@ -206,51 +208,37 @@ mod tests {
         assert_eq!(found(&sum(F32, 64), &kernel(transfers)), Ok(Fit::Fits));
     }
 
+    /// What the kernel does with which argument, and the rule that this breaks.
     #[rstest]
-    #[case::half_an_input(
-        &[(0, READ, 0, 64), (1, READ, 0, 32), (2, WRITE, 0, 64)],
-        "it reads 128 bytes of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
-    )]
+    #[case::half_an_input(&[(0, READ, 0, 64), (1, READ, 0, 32), (2, WRITE, 0, 64)], "reads 128 bytes", 1, NEEDED)]
     #[case::input_from_the_middle(
-        &[(0, READ, 4, 63), (1, READ, 0, 64), (2, WRITE, 0, 64)],
-        "it reads 252 bytes between 4 and 256 of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+        &[(0, READ, 4, 63), (1, READ, 0, 64), (2, WRITE, 0, 64)], "reads 252 bytes between 4 and 256", 0, NEEDED
     )]
     #[case::input_with_a_gap(
         &[(0, READ, 0, 16), (0, READ, 192, 16), (1, READ, 0, 64), (2, WRITE, 0, 64)],
-        "it reads 128 bytes between 0 and 256 of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
+        "reads 128 bytes between 0 and 256", 0, NEEDED
     )]
-    #[case::input_unread(
-        &[(0, READ, 0, 64), (2, WRITE, 0, 64)],
-        "it reads nothing of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is needed whole"
-    )]
-    #[case::beyond_an_input(
-        &[(0, READ, 0, 65), (1, READ, 0, 64), (2, WRITE, 0, 64)],
-        "it reads 260 bytes of argument 0 (source 0, f32 [64, 1, 1, 1]), which has 256"
-    )]
+    #[case::input_unread(&[(0, READ, 0, 64), (2, WRITE, 0, 64)], "reads nothing", 1, NEEDED)]
+    #[case::beyond_an_input(&[(0, READ, 0, 65), (1, READ, 0, 64), (2, WRITE, 0, 64)], "reads 260 bytes", 0, "")]
     #[case::input_written(
-        &[(0, READ, 0, 64), (1, READ, 0, 64), (1, WRITE, 0, 64), (2, WRITE, 0, 64)],
-        "it writes 256 bytes of argument 1 (source 1, f32 [64, 1, 1, 1]), which has 256 and is an input"
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (1, WRITE, 0, 64), (2, WRITE, 0, 64)], "writes 256 bytes", 1, " and is an input"
     )]
-    #[case::half_an_output(
-        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 32)],
-        "it writes 128 bytes of argument 2 (output, f32 [64, 1, 1, 1]), which has 256 and has to be written whole"
-    )]
-    #[case::beyond_an_output(
-        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 128)],
-        "it writes 512 bytes of argument 2 (output, f32 [64, 1, 1, 1]), which has 256"
-    )]
-    #[case::no_output(
-        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, READ, 0, 64)],
-        "it writes nothing of argument 2 (output, f32 [64, 1, 1, 1]), which has 256 and has to be written whole"
-    )]
+    #[case::half_an_output(&[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 32)], "writes 128 bytes", 2, WRITTEN)]
+    #[case::beyond_an_output(&[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 128)], "writes 512 bytes", 2, "")]
+    #[case::no_output(&[(0, READ, 0, 64), (1, READ, 0, 64), (2, READ, 0, 64)], "writes nothing", 2, WRITTEN)]
     #[case::other_argument(
-        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64), (3, WRITE, 0, 1)],
-        "it writes 4 bytes of argument 3 (no tensor), which has 0"
+        &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64), (3, WRITE, 0, 1)], "writes 4 bytes", 3, ""
     )]
     fn what_does_not_is_told_with_both_numbers(
         #[case] transfers: &[(u16, Direction, u64, u32)],
-        #[case] expected: &str,
+        #[case] access: &str,
+        #[case] argument: usize,
+        #[case] rule: &str,
     ) {
+        let tensor =
+            ["source 0, f32 [64, 1, 1, 1]", "source 1, f32 [64, 1, 1, 1]", "output, f32 [64, 1, 1, 1]", "no tensor"];
+        let (tensor, bytes) = (tensor[argument], if argument < 3 { 256 } else { 0 });
+        let expected = format!("it {access} of argument {argument} ({tensor}), which has {bytes}{rule}");
         let message = found(&sum(F32, 64), &kernel(transfers)).unwrap_err();
         assert_eq!(message, format!("{expected}: it is a kernel for other types or shapes"));
     }

@@ -205,9 +205,9 @@ impl Tensor {
         self.contiguous_from(0)
     }
 
-    /// Whether each row has no gaps (`ggml_is_contiguous_rows`, type size as inner stride).
+    /// Whether each row has no gaps (`ggml_is_contiguous_rows`, type size as inner stride); empty rows have none.
     pub fn has_contiguous_rows(&self) -> bool {
-        self.ne[0] == self.dtype.block_elements() || self.nb[0] == self.dtype.block_bytes()
+        self.ne[0] <= self.dtype.block_elements() || self.nb[0] == self.dtype.block_bytes()
     }
 
     /// As `ggml_is_contiguous_n`: strides of dimensions up to `n` are free.

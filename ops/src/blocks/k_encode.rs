@@ -227,49 +227,34 @@ impl Encode for Q6K {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocks::Block;
+    use crate::blocks::{Block, decode, encode};
+    use crate::tensor::DataType;
+    use rstest::rstest;
 
     /// Waves of all sub-blocks' sizes, not about zero.
     fn waves() -> [f32; 256] {
         std::array::from_fn(|i| ((i * i) as f32 * 0.11).sin() * (1.0 + (i / 32) as f32) + 0.25)
     }
 
-    /// The largest error in parts of the values' range, which is about 16.
-    fn worst<F: Encode<Values = [f32; 256]>>(empty: F::Bytes) -> f32 {
-        let (mut bytes, mut back) = (empty, [0.0; 256]);
-        F::encode(&waves(), &mut bytes);
-        F::decode(&bytes, &mut back);
-        waves().iter().zip(back).map(|(a, b)| (a - b).abs() / 16.0).fold(0.0, f32::max)
+    /// A block after encoding and decoding.
+    fn returned(dtype: DataType, values: &[f32; 256]) -> Vec<f32> {
+        let (mut bytes, mut back) = (vec![0xaa; dtype.block_bytes()], vec![1.0; 256]);
+        assert!(encode(dtype, values, &mut bytes) && decode(dtype, &bytes, &mut back));
+        back
     }
 
-    /// Half a step of each format, and what rounding the scales adds.
-    #[test]
-    fn waves_return_within_a_step() {
-        let found = [
-            worst::<Q2K>([0; 84]),
-            worst::<Q3K>([0; 110]),
-            worst::<Q4K>([0; 144]),
-            worst::<Q5K>([0; 176]),
-            worst::<Q6K>([0; 210]),
-        ];
-        for (found, limit) in found.into_iter().zip([0.25, 0.15, 0.045, 0.022, 0.02]) {
-            assert!(found < limit, "{found} of {limit}");
-        }
-    }
-
-    #[test]
-    fn nothing_is_zero() {
-        fn check<F: Encode<Values = [f32; 256]>>(mut bytes: F::Bytes) {
-            let mut back = [1.0; 256];
-            F::encode(&[0.0; 256], &mut bytes);
-            F::decode(&bytes, &mut back);
-            assert!(back.iter().all(|value| *value == 0.0), "{}", F::TYPE);
-        }
-        check::<Q2K>([0xaa; 84]);
-        check::<Q3K>([0xaa; 110]);
-        check::<Q4K>([0xaa; 144]);
-        check::<Q5K>([0xaa; 176]);
-        check::<Q6K>([0xaa; 210]);
+    /// Half a step of each format, and what rounding the scales adds, in parts of the values' range, which is about 16.
+    #[rstest]
+    #[case(DataType::Q2_K, 0.25)]
+    #[case(DataType::Q3_K, 0.15)]
+    #[case(DataType::Q4_K, 0.045)]
+    #[case(DataType::Q5_K, 0.022)]
+    #[case(DataType::Q6_K, 0.02)]
+    fn waves_return_within_a_step_and_nothing_is_zero(#[case] dtype: DataType, #[case] limit: f32) {
+        let errors = waves().into_iter().zip(returned(dtype, &waves())).map(|(a, b)| (a - b).abs() / 16.0);
+        let worst = errors.fold(0.0, f32::max);
+        assert!(worst < limit, "{worst}");
+        assert_eq!(returned(dtype, &[0.0; 256]), [0.0; 256]);
     }
 
     /// A line of sixteen steps in each run of 32 is what q4_K holds exactly.

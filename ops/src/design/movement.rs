@@ -58,12 +58,10 @@ pub fn movement(op: &'static str, node: &Node, arch: &Arch, movement: Movement) 
 
 /// Whether shim DMAs can address all of `tensor`: its rows are whole words, and so are its strides.
 pub fn whole_words(tensor: &Tensor) -> bool {
-    let size = tensor.dtype.block_bytes();
-    let dense = tensor.nb[0] == size || tensor.ne[0] <= tensor.dtype.block_elements();
-    let row = if dense {
+    let row = if tensor.has_contiguous_rows() {
         tensor.dtype.row_bytes(tensor.ne[0]).is_multiple_of(WORD)
     } else {
-        size.is_multiple_of(WORD) && tensor.nb[0].is_multiple_of(WORD)
+        tensor.dtype.block_bytes().is_multiple_of(WORD) && tensor.nb[0].is_multiple_of(WORD)
     };
     row && (1..4).all(|d| tensor.ne[d] <= 1 || tensor.nb[d].is_multiple_of(WORD))
 }
@@ -76,13 +74,11 @@ fn descriptors(tensor: &Tensor) -> Option<usize> {
     if tensor.is_contiguous() {
         return Some(1);
     }
-    let size = tensor.dtype.block_bytes();
-    let dense = tensor.nb[0] == size || tensor.ne[0] <= tensor.dtype.block_elements();
     // Loops in words, innermost first; neighbours that are one run are merged.
-    let mut loops: Vec<(usize, usize)> = if dense {
+    let mut loops: Vec<(usize, usize)> = if tensor.has_contiguous_rows() {
         vec![(tensor.dtype.row_bytes(tensor.ne[0]) / WORD, 1)]
     } else {
-        vec![(size / WORD, 1), (tensor.ne[0], tensor.nb[0] / WORD)]
+        vec![(tensor.dtype.block_bytes() / WORD, 1), (tensor.ne[0], tensor.nb[0] / WORD)]
     };
     for d in (1..4).filter(|&d| tensor.ne[d] > 1) {
         let (extent, step) = (tensor.ne[d], tensor.nb[d] / WORD);

@@ -101,26 +101,20 @@ impl Operation for FlashAttention {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let (q, k, v) = (*source(NAME, node, 0)?, *source(NAME, node, 1)?, *source(NAME, node, 2)?);
+        let [q, k, v] = arguments(node);
+        let [mask, sinks] = [3, 4].map(|slot| Argument::of(node, slot));
         let attention = Attention {
-            q,
-            k,
-            v,
-            mask: node.source(3).copied(),
+            q: q.tensor,
+            k: k.tensor,
+            v: v.tensor,
+            mask: mask.map(|mask| mask.tensor),
             scale: node.params.float(0),
             max_bias: node.params.float(1),
             softcap: node.params.float(2),
         };
-        let (mask, sinks) = (position(node, 3), position(node, 4));
         Ok(kernel(node, None, move |inputs, output| {
-            let sources = Sources {
-                q: inputs[0],
-                k: inputs[1],
-                v: inputs[2],
-                mask: mask.map(|position| inputs[position]),
-                sinks: sinks.map(|position| inputs[position]),
-            };
-            attention.run(NAME, sources, output)
+            let [mask, sinks] = [mask, sinks].map(|source| source.map(|source| inputs[source.position]));
+            attention.run(NAME, Sources { q: inputs[0], k: inputs[1], v: inputs[2], mask, sinks }, output)
         }))
     }
 }

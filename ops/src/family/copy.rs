@@ -97,7 +97,7 @@ fn check_layout(op: &'static str, from: &Tensor, to: &Tensor) -> Result<(), Unsu
         format!("source 0 has {} elements, the result {}; they must be equal", from.elements(), to.elements())
     })?;
     if from.dtype != to.dtype && from.dtype.is_quantised() {
-        require(op, from.ne[0] <= from.dtype.block_elements() || from.nb[0] == from.dtype.block_bytes(), || {
+        require(op, from.has_contiguous_rows(), || {
             "quantised rows with gaps can only be copied to the same type".to_owned()
         })?;
     }
@@ -168,9 +168,7 @@ impl Plan {
         let recoded = |from: Tensor, to: Tensor| Self::Blocks { from, to, name: op };
         match (from.dtype.is_quantised(), to.dtype.is_quantised()) {
             (false, false) => Ok(Self::plain(from, to)),
-            _ if from.ne == to.ne && (to.nb[0] == to.dtype.block_bytes() || to.ne[0] <= to.dtype.block_elements()) => {
-                Ok(recoded(*from, *to))
-            }
+            _ if from.ne == to.ne && to.has_contiguous_rows() => Ok(recoded(*from, *to)),
             // The f32 between is contiguous, so it has the shape of either side.
             (coded, encoded) => {
                 let [near, far] = [from, to].map(|tensor| Tensor::contiguous(DataType::F32, tensor.ne));
@@ -294,25 +292,22 @@ impl Strided {
         let (from, to) = (&self.from, &self.to);
         let same = self.from_type == self.to_type;
         let dense = same && to.nb[0] == to.size && from.nb[0] == from.size;
-        for c in 0..to.ne[3] {
-            for b in 0..to.ne[2] {
-                for a in 0..to.ne[1] {
-                    let read = a * from.nb[1] + b * from.nb[2] + c * from.nb[3];
-                    let written = a * to.nb[1] + b * to.nb[2] + c * to.nb[3];
-                    if dense {
-                        let bytes = to.ne[0] * to.size;
-                        output[written..written + bytes].copy_from_slice(&source[read..read + bytes]);
-                        continue;
-                    }
-                    for i in 0..to.ne[0] {
-                        let unit = &source[read + i * from.nb[0]..][..from.size];
-                        let target = &mut output[written + i * to.nb[0]..][..to.size];
-                        if same {
-                            target.copy_from_slice(unit);
-                        } else {
-                            store(self.to_type, &[load_one(self.from_type, unit)], target);
-                        }
-                    }
+        for index in 0..to.ne[1] * to.ne[2] * to.ne[3] {
+            let Row([a, b, c]) = Row::nth(&to.ne, index);
+            let read = a * from.nb[1] + b * from.nb[2] + c * from.nb[3];
+            let written = a * to.nb[1] + b * to.nb[2] + c * to.nb[3];
+            if dense {
+                let bytes = to.ne[0] * to.size;
+                output[written..written + bytes].copy_from_slice(&source[read..read + bytes]);
+                continue;
+            }
+            for i in 0..to.ne[0] {
+                let unit = &source[read + i * from.nb[0]..][..from.size];
+                let target = &mut output[written + i * to.nb[0]..][..to.size];
+                if same {
+                    target.copy_from_slice(unit);
+                } else {
+                    store(self.to_type, &[load_one(self.from_type, unit)], target);
                 }
             }
         }

@@ -236,7 +236,7 @@ impl Operation for Fused {
         });
         let steps = steps.collect::<Result<Vec<Step>, Unsupported>>()?;
         let first_result = steps.len() - node.outputs().count();
-        Ok(kernel_of_all(node, move |inputs, outputs| {
+        Ok(kernel_of_all(node, None, move |inputs, outputs| {
             let (earlier, last) = steps.split_at(first_result);
             let mut results: Vec<Vec<u8>> = Vec::with_capacity(earlier.len());
             for step in earlier {

@@ -138,41 +138,33 @@ impl Operation for Im2Col {
         let [row_stride, channel_stride, image_stride] = geometry.strides;
         Ok(kernel(node, None, move |inputs, output| {
             let bytes = inputs[b.position];
-            for_each_row(
+            fill_rows(
                 &out,
                 output,
                 out.elements(),
+                inputs,
+                &[],
                 #[inline(always)]
-                |scratch, Row([x, second, third]), target| {
+                |Row([x, second, third]), [], values| {
                     let (y, image) = if geometry.plane { (second, third) } else { (0, second) };
-                    let fill = |values: &mut [f32]| {
-                        let mut rows = values.chunks_exact_mut(width.max(1));
-                        for channel in 0..geometry.channels {
-                            let first = image * image_stride + channel * channel_stride;
-                            for k in 0..height {
-                                let Some(values) = rows.next() else { return };
-                                let Some(row) = geometry.rows.place(y, k) else {
-                                    values.fill(0.0);
-                                    continue;
-                                };
-                                let first = first + row * row_stride;
-                                for (k, value) in values.iter_mut().enumerate() {
-                                    *value = geometry.columns.place(x, k).map_or(0.0, |column| {
-                                        let at = first + column * step;
-                                        load_one(b.tensor.dtype, &bytes[at..at + size])
-                                    });
-                                }
+                    let mut rows = values.chunks_exact_mut(width.max(1));
+                    for channel in 0..geometry.channels {
+                        let first = image * image_stride + channel * channel_stride;
+                        for k in 0..height {
+                            let Some(values) = rows.next() else { return };
+                            let Some(row) = geometry.rows.place(y, k) else {
+                                values.fill(0.0);
+                                continue;
+                            };
+                            let first = first + row * row_stride;
+                            for (k, value) in values.iter_mut().enumerate() {
+                                *value = geometry.columns.place(x, k).map_or(0.0, |column| {
+                                    let at = first + column * step;
+                                    load_one(b.tensor.dtype, &bytes[at..at + size])
+                                });
                             }
                         }
-                    };
-                    if out.dtype == DataType::F32 {
-                        write(out.dtype, target, &mut scratch.out, fill);
-                    } else {
-                        scratch.out.resize(out.ne[0], 0.0);
-                        fill(&mut scratch.out);
-                        store(out.dtype, &scratch.out, target);
                     }
-                    Ok(())
                 },
             )
         }))

@@ -23,8 +23,7 @@ struct AddId;
 fn chosen(op: &'static str, bytes: &[u8], place: usize, end: usize) -> Result<usize, HostFunctionError> {
     let bytes = &bytes[place..place + 4];
     let id = i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let valid = usize::try_from(id).ok().filter(|id| *id < end);
-    valid.ok_or_else(|| out_of_range(op, "expert", i64::from(id), end))
+    in_range(op, "expert", id.into(), end)
 }
 
 impl Operation for MulMatId {

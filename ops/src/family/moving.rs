@@ -22,10 +22,7 @@ pub(super) fn units(tensor: &Tensor) -> Tensor {
 
 /// Rows of blocks have no gaps; single elements can lie anywhere.
 pub(super) fn dense_blocks(op: &'static str, operand: &str, tensor: &Tensor) -> Result<(), Unsupported> {
-    let dense = !tensor.dtype.is_quantised()
-        || tensor.ne[0] <= tensor.dtype.block_elements()
-        || tensor.nb[0] == tensor.dtype.block_bytes();
-    require(op, dense, || {
+    require(op, !tensor.dtype.is_quantised() || tensor.has_contiguous_rows(), || {
         format!("rows of {operand} have gaps (stride {}); rows of {} must be contiguous", tensor.nb[0], tensor.dtype)
     })
 }

@@ -42,8 +42,7 @@ impl Operation for MulMat {
         })?;
         let repeats = (2..4).all(|d| b.ne[d] == 0 || a.ne[d] > 0 && b.ne[d].is_multiple_of(a.ne[d]));
         require(NAME, repeats, || format!("source 0 with extents {:?} does not repeat over {:?}", a.ne, b.ne))?;
-        let dense = !a.dtype.is_quantised() || a.has_contiguous_rows();
-        require(NAME, dense, || "quantised rows of source 0 have gaps; they must be contiguous".into())?;
+        dense_blocks(NAME, "source 0", a)?;
         separate_rows(NAME, out)
     }
 

@@ -106,25 +106,21 @@ impl Operation for Pool {
         Ok(kernel(node, None, move |inputs, output| {
             let bytes = inputs[a.position];
             let work = out.elements().saturating_mul(area as usize);
-            for_each_row(&out, output, work, |scratch, Row([y, second, third]), target| {
+            fill_rows(&out, output, work, inputs, &[], |Row([y, second, third]), [], values| {
                 let first = second * tensor.nb[2] + third * tensor.nb[3];
                 let covered = if plane { rows.covered(y, tensor.ne[1]) } else { y..y + 1 };
-                write(out.dtype, target, &mut scratch.out, |values| {
-                    for (x, value) in values.iter_mut().enumerate() {
-                        let across = columns.covered(x, tensor.ne[0]);
-                        let elements = covered.clone().flat_map(|j| across.clone().map(move |i| (i, j)));
-                        let elements = elements.map(|(i, j)| {
-                            load_one(tensor.dtype, &bytes[first + j * tensor.nb[1] + i * tensor.nb[0]..])
-                        });
-                        *value = if mean {
-                            let count = if plane { area } else { across.len().max(1) as f32 };
-                            elements.sum::<f32>() / count
-                        } else {
-                            elements.fold(f32::MIN, |max, x| if x > max { x } else { max })
-                        };
-                    }
-                });
-                Ok(())
+                for (x, value) in values.iter_mut().enumerate() {
+                    let across = columns.covered(x, tensor.ne[0]);
+                    let elements = covered.clone().flat_map(|j| across.clone().map(move |i| (i, j)));
+                    let elements = elements
+                        .map(|(i, j)| load_one(tensor.dtype, &bytes[first + j * tensor.nb[1] + i * tensor.nb[0]..]));
+                    *value = if mean {
+                        let count = if plane { area } else { across.len().max(1) as f32 };
+                        elements.sum::<f32>() / count
+                    } else {
+                        elements.fold(f32::MIN, |max, x| if x > max { x } else { max })
+                    };
+                }
             })
         }))
     }

@@ -200,20 +200,14 @@ fn largest(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
     // The elements of the result belong to the rows of the source, one to each.
     let (size, stride) = (node.output.dtype.block_bytes(), node.output.nb[0]);
     let out = Tensor { dtype: node.output.dtype, ne: [1, node.output.ne[0], 1, 1], nb: [size, stride, stride, stride] };
-    kernel(node, None, move |inputs, output| {
-        for_each_row(
-            &out,
-            output,
-            a.tensor.elements(),
-            #[inline(always)]
-            |scratch, row, target| {
-                let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                // Rows are no longer than an i32 can tell.
-                target.copy_from_slice(&(position_of_largest(x) as i32).to_le_bytes());
-                Ok(())
-            },
-        )
-    })
+    map_row_bytes(
+        node,
+        out,
+        a.tensor.elements(),
+        #[inline(always)]
+        // Rows are no longer than an i32 can tell.
+        |x, target| target.copy_from_slice(&(position_of_largest(x) as i32).to_le_bytes()),
+    )
 }
 
 /// The last position of the largest element; 0 in an empty row. As in ggml a NaN is no candidate and ends the comparison: what

@@ -24,12 +24,6 @@ fn check_indices(op: &'static str, indices: &Tensor) -> Result<(), Unsupported> 
     }
 }
 
-/// Rows of this tensor can be read one by one.
-fn check_readable(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> {
-    let dense = !tensor.dtype.is_quantised() || tensor.has_contiguous_rows();
-    require(op, dense, || "quantised rows of source 0 have gaps; they must be contiguous".into())
-}
-
 impl Operation for GetRows {
     fn name(&self) -> &'static str {
         GET
@@ -38,7 +32,7 @@ impl Operation for GetRows {
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         let ([a, indices], out) = (sources(GET, node)?, &node.output);
         check_indices(GET, indices)?;
-        check_readable(GET, a)?;
+        dense_blocks(GET, "source 0", a)?;
         match (a.dtype, out.dtype) {
             (DataType::I32, DataType::I32) => {}
             (x, DataType::F32) if x.is_quantised() || FLOATS.contains(&x) => {}
@@ -69,9 +63,7 @@ impl Operation for GetRows {
         Ok(kernel(node, None, move |inputs, output| {
             for_each_row(&out, output, work, |scratch, Row([i, second, third]), target| {
                 let chosen = index(&indices.tensor, inputs[indices.position], [i, second, third]);
-                let Some(row) = usize::try_from(chosen).ok().filter(|&row| row < a.tensor.ne[1]) else {
-                    return Err(out_of_range(GET, "row", chosen, a.tensor.ne[1]));
-                };
+                let row = in_range(GET, "row", chosen, a.tensor.ne[1])?;
                 let first = Row([row, second, third]).offset(&a.tensor);
                 let bytes = &inputs[a.position][first..];
                 move_row(GET, &a.tensor, bytes, out.dtype, target, &mut scratch.a)
@@ -162,9 +154,7 @@ impl Scatter {
                 let wrapped = [second % indices.tensor.ne[1], third % indices.tensor.ne[2]];
                 for i in 0..rows.ne[1] {
                     let chosen = index(&indices.tensor, inputs[indices.position], [i, wrapped[0], wrapped[1]]);
-                    let Some(row) = usize::try_from(chosen).ok().filter(|&row| row < out.ne[1]) else {
-                        return Err(out_of_range(SET, "row", chosen, out.ne[1]));
-                    };
+                    let row = in_range(SET, "row", chosen, out.ne[1])?;
                     let first = Row([row, second, third]).offset(out);
                     each(Row([i, second, third]).offset(rows), first..first + span)?;
                 }
@@ -231,21 +221,14 @@ fn move_row(
     target: &mut [u8],
     scratch: &mut Vec<f32>,
 ) -> Result<(), HostFunctionError> {
-    let (length, size) = (from.ne[0], from.dtype.block_bytes());
-    let dense = length <= from.dtype.block_elements() || from.nb[0] == size;
+    let length = from.ne[0];
     if length == 1 && is_plain(from.dtype) && is_plain(to) && from.dtype != to {
         // A transposed cache is written element by element; the general way would cost more than the element.
         store(to, &[load_one(from.dtype, bytes)], target);
         return Ok(());
     }
     if from.dtype == to {
-        if dense {
-            target.copy_from_slice(&bytes[..target.len()]);
-        } else {
-            for (i, unit) in target.chunks_exact_mut(size).enumerate() {
-                unit.copy_from_slice(&bytes[i * from.nb[0]..][..size]);
-            }
-        }
+        copy_strided(from.dtype.block_bytes(), from.nb[0], bytes, target);
         return Ok(());
     }
     scratch.resize(length, 0.0);

@@ -113,8 +113,9 @@ pub fn addressable(op: &'static str, node: &Node, count: usize) -> Result<(), Un
 
 /// The result's rows have no gaps.
 pub fn dense_rows(op: &'static str, tensor: &Tensor) -> Result<(), Unsupported> {
-    let ok = tensor.ne[0] <= tensor.dtype.block_elements() || tensor.nb[0] == tensor.dtype.block_bytes();
-    require(op, ok, || format!("rows of the result have gaps (stride {}); they must be contiguous", tensor.nb[0]))
+    require(op, tensor.has_contiguous_rows(), || {
+        format!("rows of the result have gaps (stride {}); they must be contiguous", tensor.nb[0])
+    })
 }
 
 /// The result's rows have no gaps and do not interleave, so that they can be written independently.

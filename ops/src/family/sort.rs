@@ -60,22 +60,17 @@ impl Operation for ArgSort {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let [a] = arguments(node);
         let (out, descending) = (node.output, node.params.int(0) == 1);
         // Comparisons per element.
         let depth = out.ne[0].max(2).ilog2() as usize;
-        Ok(kernel(node, None, move |inputs, output| {
-            for_each_row(&out, output, out.elements() * depth, |scratch, row, target| {
-                let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                let mut keys: Vec<u64> = x.iter().enumerate().map(|(i, x)| key(*x, i, descending)).collect();
-                if keys.len() < LONG_ROW {
-                    keys.sort_unstable();
-                } else {
-                    sort_by_digits(&mut keys);
-                }
-                write_indices(&keys, target);
-                Ok(())
-            })
+        Ok(map_row_bytes(node, out, out.elements() * depth, move |x, target| {
+            let mut keys: Vec<u64> = x.iter().enumerate().map(|(i, x)| key(*x, i, descending)).collect();
+            if keys.len() < LONG_ROW {
+                keys.sort_unstable();
+            } else {
+                sort_by_digits(&mut keys);
+            }
+            write_indices(&keys, target);
         }))
     }
 }
@@ -102,21 +97,15 @@ impl Operation for TopK {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let [a] = arguments(node);
+        let [Argument { tensor, .. }] = arguments(node);
         let out = node.output;
-        Ok(kernel(node, None, move |inputs, output| {
-            for_each_row(
-                &out,
-                output,
-                a.tensor.elements(),
-                #[inline(always)]
-                |scratch, row, target| {
-                    let x = read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a);
-                    write_indices(&largest(x, out.ne[0]), target);
-                    Ok(())
-                },
-            )
-        }))
+        Ok(map_row_bytes(
+            node,
+            out,
+            tensor.elements(),
+            #[inline(always)]
+            move |x, target| write_indices(&largest(x, out.ne[0]), target),
+        ))
     }
 }
 

@@ -103,7 +103,6 @@ impl Operation for Window {
                 #[inline(always)]
                 || {
                     let mut scratch = Vec::new();
-                    let mut sums = Vec::new();
                     for index in 0..part.rows() {
                         let row = Row::nth(&part.ne, index);
                         let first = offset + row.offset(&part);
@@ -114,11 +113,9 @@ impl Operation for Window {
                             continue;
                         }
                         let x = read_row(&b, inputs, from, &mut scratch);
-                        sums.clear();
-                        sums.extend(
-                            target.as_chunks::<4>().0.iter().zip(x).map(|(old, x)| f32::from_le_bytes(*old) + x),
-                        );
-                        store(DataType::F32, &sums, target);
+                        for (sum, x) in target.as_chunks_mut::<4>().0.iter_mut().zip(x) {
+                            *sum = (f32::from_le_bytes(*sum) + x).to_le_bytes();
+                        }
                     }
                 },
             );

@@ -79,25 +79,18 @@ where
     }
 }
 
-/// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position (see [`position`]), each
+/// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position ([`Argument`]), each
 /// at least the span of its tensor, and the output cut to its span; it is not called for an empty result. The source in slot
 /// `unread` may be of any length.
 pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFunction>
 where
     F: Fn(&[&[u8]], &mut [u8]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
-    reference(node, unread, vec![node.output.span_bytes()], move |inputs, outputs| body(inputs, outputs[0]))
+    kernel_of_all(node, unread, move |inputs, outputs| body(inputs, outputs[0]))
 }
 
-/// As [`kernel`], for a node with further outputs, which `body` gets in order.
-pub fn kernel_of_all<F>(node: &Node, body: F) -> Arc<dyn HostFunction>
-where
-    F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
-{
-    reference(node, None, node.outputs().map(Tensor::span_bytes).collect(), body)
-}
-
-fn reference<F>(node: &Node, unread: Option<usize>, outputs: Vec<usize>, body: F) -> Arc<dyn HostFunction>
+/// As [`kernel`], with all outputs of the node, in order.
+pub fn kernel_of_all<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFunction>
 where
     F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
@@ -105,21 +98,19 @@ where
         let source = source.as_ref()?;
         Some(Input { bytes: if unread == Some(slot) { 0 } else { source.span_bytes() }, slot })
     });
-    Arc::new(Reference { name: node.op.clone(), inputs: inputs.collect(), outputs, body })
+    let (inputs, outputs) = (inputs.collect(), node.outputs().map(Tensor::span_bytes).collect());
+    Arc::new(Reference { name: node.op.clone(), inputs, outputs, body })
 }
 
-/// The input that source `slot` becomes: holes take no place.
-pub fn position(node: &Node, slot: usize) -> Option<usize> {
-    node.source(slot)?;
-    Some(node.sources[..slot].iter().flatten().count())
-}
-
-/// An index in the data that is out of range.
-pub fn out_of_range(op: &str, what: &str, index: i64, end: usize) -> HostFunctionError {
-    HostFunctionError::Data {
+/// `index`, which was read from data, if it is below `end`.
+///
+/// # Errors
+/// [`HostFunctionError::Data`], which calls it `what`.
+pub fn in_range(op: &str, what: &str, index: i64, end: usize) -> Result<usize, HostFunctionError> {
+    usize::try_from(index).ok().filter(|index| *index < end).ok_or_else(|| HostFunctionError::Data {
         kernel: op.to_owned(),
         reason: format!("{what} {index} is out of range; possible: 0 to {end}, exclusive"),
-    }
+    })
 }
 
 /// A tensor with its position among the inputs.
@@ -134,7 +125,8 @@ pub struct Argument {
 impl Argument {
     /// Source `slot` of `node`, if present.
     pub fn of(node: &Node, slot: usize) -> Option<Self> {
-        Some(Self { position: position(node, slot)?, tensor: *node.source(slot)? })
+        // Holes take no place.
+        Some(Self { tensor: *node.source(slot)?, position: node.sources[..slot].iter().flatten().count() })
     }
 }
 

@@ -85,6 +85,27 @@ where
     kernel(node, None, move |inputs, output| fill_rows(&out, output, work, inputs, &sources, &function))
 }
 
+/// A kernel whose `function` fills the bytes of each row of the result, laid out as `out`, from the same row of source 0. `work` is as
+/// for [`map_rows`].
+pub fn map_row_bytes<F>(node: &Node, out: Tensor, work: usize, function: F) -> Arc<dyn HostFunction>
+where
+    F: Fn(&[f32], &mut [u8]) + Send + Sync + 'static,
+{
+    let [a] = arguments(node);
+    kernel(node, None, move |inputs, output| {
+        for_each_row(
+            &out,
+            output,
+            work,
+            #[inline(always)]
+            |scratch, row, target| {
+                function(read_row(&a, inputs, row.offset(&a.tensor), &mut scratch.a), target);
+                Ok(())
+            },
+        )
+    })
+}
+
 /// What a kernel of [`map_rows`] does when it runs.
 ///
 /// # Errors

@@ -37,11 +37,8 @@ impl Scan {
         let [_, _, tokens, sequences] = self.x.ne;
         let mut starts = Vec::with_capacity(sequences);
         for sequence in 0..sequences {
-            let id = i64::from(read_id(&inputs[6][sequence * self.ids.nb[0]..]));
-            let Some(id) = usize::try_from(id).ok().filter(|id| *id < states) else {
-                return Err(out_of_range(SCAN, "state", id, states));
-            };
-            starts.push(id);
+            let id = read_id(&inputs[6][sequence * self.ids.nb[0]..]);
+            starts.push(in_range(SCAN, "state", id.into(), states)?);
         }
         let layout = States { length, rows: dim * heads, together: 1, tokens, sequences, slots: self.slots };
         layout.for_each_block(
