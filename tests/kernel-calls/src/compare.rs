@@ -6,7 +6,6 @@
 use crate::record::Record;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fmt::{Display, Formatter};
 
 /// How far a counterpart is looked for.
@@ -41,35 +40,27 @@ impl Display for Difference {
 /// All differences, in the order of the first run.
 pub fn differences(first: &[Record], second: &[Record]) -> Vec<Difference> {
     let (first, second) = (by_script(first), by_script(second));
-    let names: Vec<&str> = first.order.iter().copied().chain(second.only_beside(&first)).collect();
-    names.into_iter().flat_map(|name| in_script(first.of(name), second.of(name))).collect()
+    let only_second = second.iter().filter(|(name, _)| first.iter().all(|(other, _)| other != name));
+    let names: Vec<&str> = first.iter().chain(only_second).map(|(name, _)| *name).collect();
+    names.into_iter().flat_map(|name| in_script(of(&first, name), of(&second, name))).collect()
 }
 
-struct Runs<'a> {
-    order: Vec<&'a str>,
-    records: BTreeMap<&'a str, Vec<&'a Record>>,
-}
-
-impl<'a> Runs<'a> {
-    fn of(&self, name: &str) -> &[&'a Record] {
-        self.records.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    fn only_beside<'b>(&'b self, other: &'b Self) -> impl Iterator<Item = &'a str> + 'b {
-        self.order.iter().copied().filter(|name| !other.records.contains_key(name))
-    }
-}
+/// The calls of each script, in the order of their first ones.
+type Runs<'a> = Vec<(&'a str, Vec<&'a Record>)>;
 
 fn by_script(records: &[Record]) -> Runs<'_> {
-    let mut runs = Runs { order: Vec::new(), records: BTreeMap::new() };
+    let mut runs = Runs::new();
     for record in records {
-        let list = runs.records.entry(&record.script).or_default();
-        if list.is_empty() {
-            runs.order.push(&record.script);
+        match runs.iter_mut().find(|(name, _)| *name == record.script) {
+            Some((_, list)) => list.push(record),
+            None => runs.push((&record.script, vec![record])),
         }
-        list.push(record);
     }
     runs
+}
+
+fn of<'a, 'b>(runs: &'b Runs<'a>, script: &str) -> &'b [&'a Record] {
+    runs.iter().find(|(name, _)| *name == script).map_or(&[], |(_, list)| list)
 }
 
 fn in_script(first: &[&Record], second: &[&Record]) -> Vec<Difference> {

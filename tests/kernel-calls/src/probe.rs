@@ -104,7 +104,8 @@ impl Probe {
         let result = self.quietly(work);
         if self.quiet == 0 {
             let failed = self.failed.take();
-            self.write("prepare", what, failed.unwrap_or_else(|| "ok".into()));
+            let input = std::iter::once(("what".to_owned(), what.into())).collect();
+            self.print("prepare", None, failed.unwrap_or_else(|| "ok".into()), input, Fields::new());
         }
         result
     }
@@ -117,16 +118,14 @@ impl Probe {
         result
     }
 
-    fn write(&mut self, call: &str, what: &str, result: String) {
-        let input = std::iter::once(("what".to_owned(), what.into())).collect();
-        self.print(Record { call: call.into(), result, input, ..self.empty() });
-    }
-
     /// Records something that is no call.
     pub fn note(&mut self, what: &str, value: impl Into<Value>) {
+        self.look(what, None, std::iter::once(("value".to_owned(), value.into())).collect());
+    }
+
+    fn look(&mut self, what: &str, structure: Option<&str>, output: Fields) {
         let input = std::iter::once(("what".to_owned(), what.into())).collect();
-        let output = std::iter::once(("value".to_owned(), value.into())).collect();
-        self.print(Record { call: "look".into(), input, output, ..self.empty() });
+        self.print("look", structure, "ok".into(), input, output);
     }
 
     /// Records the fields of a structure that the kernel has filled.
@@ -134,9 +133,7 @@ impl Probe {
         let Some(structure) = structure_of::<T>() else { return };
         let zeros = vec![0; size_of::<T>()];
         let output = self.changed(structure.name, structure, &zeros, bytes_of(value));
-        let input = std::iter::once(("what".to_owned(), what.into())).collect();
-        let structure = Some(structure.name.to_owned());
-        self.print(Record { call: "look".into(), structure, input, output, ..self.empty() });
+        self.look(what, Some(structure.name), output);
     }
 
     /// Adds something to the next record.
@@ -219,18 +216,6 @@ impl Probe {
         self.file.as_ref().ok_or(Errno::EBADF)
     }
 
-    fn empty(&self) -> Record {
-        Record {
-            script: self.script.clone(),
-            step: 0,
-            call: String::new(),
-            structure: None,
-            input: Fields::new(),
-            result: "ok".into(),
-            output: Fields::new(),
-        }
-    }
-
     fn record<T>(
         &mut self,
         call: &str,
@@ -250,16 +235,16 @@ impl Probe {
             }
             return;
         }
-        let structure = structure.map(str::to_owned);
-        self.print(Record { call: call.into(), structure, input, result, output, ..self.empty() });
+        self.print(call, structure, result, input, output);
     }
 
-    fn print(&mut self, mut record: Record) {
+    fn print(&mut self, call: &str, structure: Option<&str>, result: String, input: Fields, output: Fields) {
         if self.quiet > 0 {
             return;
         }
         self.step += 1;
-        record.step = self.step;
+        let (script, structure) = (self.script.clone(), structure.map(str::to_owned));
+        let record = Record { script, step: self.step, call: call.into(), structure, input, result, output };
         let mut line = serde_json::to_string(&record).expect("records are plain");
         line.push('\n');
         let mut out = io::stdout().lock();
@@ -275,13 +260,9 @@ impl Probe {
         let now = sys::now();
         let fields = structure.fields.iter().filter_map(|field| {
             let bytes = &bytes[field.offset..field.offset + field.size];
-            let value = match bytes.iter().any(|byte| *byte != 0) {
-                false => return None,
-                true => {
-                    integer(bytes).map_or_else(|| text(bytes), |n| self.names.input(request, field.c_name(), n, now))
-                }
-            };
-            Some((field.c_name().to_owned(), value))
+            let value =
+                integer(bytes).map_or_else(|| text(bytes), |n| self.names.input(request, field.c_name(), n, now));
+            bytes.iter().any(|byte| *byte != 0).then(|| (field.c_name().to_owned(), value))
         });
         fields.collect()
     }

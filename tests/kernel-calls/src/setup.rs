@@ -124,7 +124,7 @@ impl Probe {
                 for (index, word) in bytes.chunks_exact(4).enumerate() {
                     heap.memory.set_word(start + index, u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
                 }
-                let _ = p.call(&mut amdxdna_drm_sync_bo { handle, size: bytes.len() as u64, ..Default::default() });
+                p.sync(handle, SYNC_DIRECT_TO_DEVICE, 0, bytes.len() as u64);
             }
             (handle, device)
         })
@@ -166,12 +166,9 @@ impl Probe {
 
     /// The shape of the array: tiles of one column, and columns.
     pub fn array(&mut self) -> (u32, u32) {
-        let mut found = amdxdna_drm_query_aie_metadata::default();
-        let buffer = room(&mut found);
-        let buffer_size = size_of_val(&found) as u32;
-        let param = DRM_AMDXDNA_QUERY_AIE_METADATA;
-        let _ = self.quietly(|p| p.call(&mut amdxdna_drm_get_info { param, buffer_size, buffer }));
-        (found.core.row_count.into(), found.cols.into())
+        let mut found = [amdxdna_drm_query_aie_metadata::default()];
+        let _ = self.quietly(|p| p.get_info(DRM_AMDXDNA_QUERY_AIE_METADATA, &mut found));
+        (found[0].core.row_count.into(), found[0].cols.into())
     }
 
     /// An empty PDI and an empty stream of instructions for this device.
@@ -194,6 +191,56 @@ impl Probe {
             p.configure(context, &[pdi]);
             Some(Setup { heap, pdi, instructions, words: stream.len() as u32 / 4, context })
         })
+    }
+
+    /// GET_INFO with a buffer for these.
+    pub fn get_info<T>(&mut self, param: u32, answer: &mut [T]) -> Result<(), Errno> {
+        let (buffer_size, buffer) = (size_of_val(answer) as u32, room(answer));
+        self.call(&mut amdxdna_drm_get_info { param, buffer_size, buffer })
+    }
+
+    /// SYNC_BO.
+    pub fn sync(&mut self, handle: u32, direction: u32, offset: u64, size: u64) {
+        let _ = self.call(&mut amdxdna_drm_sync_bo { handle, direction, offset, size });
+    }
+
+    /// SYNCOBJ_CREATE; the handle, 0 when there is none.
+    pub fn create_syncobj(&mut self, flags: u32) -> u32 {
+        let mut create = drm_syncobj_create { handle: 0, flags };
+        self.call(&mut create).map_or(0, |()| create.handle)
+    }
+
+    /// SYNCOBJ_DESTROY.
+    pub fn destroy_syncobj(&mut self, handle: u32) {
+        let _ = self.call(&mut drm_syncobj_destroy { handle, pad: 0 });
+    }
+
+    /// A call on a timeline's points.
+    pub fn timeline(&mut self, name: &str, handles: &[u32], points: u64, flags: u32) {
+        let (handles, count_handles) = (list(handles), handles.len() as u32);
+        let _ = self.named(name, &mut drm_syncobj_timeline_array { handles, points, count_handles, flags });
+    }
+
+    /// Where a timeline is: SYNCOBJ_QUERY, and what it has written.
+    pub fn point(&mut self, handle: u32, flags: u32) {
+        let mut point = u64::MAX;
+        let points = room(&mut point);
+        self.timeline("SYNCOBJ_QUERY", &[handle], points, flags);
+        self.note("point", if point == u64::MAX { "untouched".into() } else { json!(point) });
+    }
+
+    /// Makes calls in a context of four tiles of their own, so that none has to live with what another has done. With PDIs it is
+    /// configured. Neither is recorded.
+    pub fn in_context(&mut self, pdis: &[u32], work: impl FnOnce(&mut Self, Context)) {
+        let context = self.quietly(|p| {
+            let context = p.context(4);
+            if !pdis.is_empty() {
+                p.configure(context, pdis);
+            }
+            context
+        });
+        work(self, context);
+        self.quietly(|p| p.destroy(context));
     }
 
     /// EXEC_CMD; the sequence number.
@@ -231,10 +278,15 @@ impl Probe {
 
     /// EXEC_CMD, a wait, and the state that the command is left in.
     pub fn run(&mut self, context: Context, command: &Mapped, arguments: &[u32]) {
-        if let Ok(seq) = self.execute(context, command.handle, arguments) {
+        self.submit(context, command.handle, arguments);
+        self.state(&command.memory);
+    }
+
+    /// EXEC_CMD and a wait.
+    pub fn submit(&mut self, context: Context, command: u32, arguments: &[u32]) {
+        if let Ok(seq) = self.execute(context, command, arguments) {
             let _ = self.wait(context, seq, PATIENCE);
         }
-        self.state(&command.memory);
     }
 
     /// Notes the state of a command, and of a chain what it says of its commands.

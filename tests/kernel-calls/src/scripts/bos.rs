@@ -37,13 +37,10 @@ fn types(p: &mut Probe) {
     for type_ in [0, 5, 6, 99, u32::MAX] {
         p.create_bo(type_, PAGE as u64);
     }
-    for flags in [1, 2, 1 << 32, u64::MAX] {
-        let made = amdxdna_drm_create_bo { flags, size: PAGE as u64, type_: AMDXDNA_BO_SHMEM, ..Default::default() };
-        let _ = p.call(&mut { made });
-    }
+    let right = amdxdna_drm_create_bo { size: PAGE as u64, type_: AMDXDNA_BO_SHMEM, ..Default::default() };
+    p.call_each([1, 2, 1 << 32, u64::MAX].map(|flags| amdxdna_drm_create_bo { flags, ..right }));
     // The field is filled, so what is in it does not count.
-    let size = PAGE as u64;
-    let _ = p.call(&mut amdxdna_drm_create_bo { size, type_: AMDXDNA_BO_SHMEM, handle: 77, ..Default::default() });
+    p.call_each([amdxdna_drm_create_bo { handle: 77, ..right }]);
 }
 
 fn addresses(p: &mut Probe) {
@@ -89,7 +86,7 @@ fn close(p: &mut Probe) {
     p.close(bo);
     p.close(bo);
     p.bo_info(bo);
-    let _ = p.call(&mut amdxdna_drm_sync_bo { handle: bo, size: PAGE as u64, ..Default::default() });
+    p.sync(bo, SYNC_DIRECT_TO_DEVICE, 0, PAGE as u64);
     p.map("its offset", crate::sys::Map::shared(offset, PAGE));
 }
 
@@ -112,14 +109,14 @@ fn sync(p: &mut Probe) {
     let (page, all) = (PAGE as u64, 4 * PAGE as u64);
     for handle in [shared, command, heap, part] {
         for direction in [SYNC_DIRECT_TO_DEVICE, SYNC_DIRECT_FROM_DEVICE, 2, u32::MAX] {
-            let _ = p.call(&mut amdxdna_drm_sync_bo { handle, direction, offset: 0, size: page });
+            p.sync(handle, direction, 0, page);
         }
     }
     for (offset, size) in [(0, all), (page, page), (1, 1), (all - 1, 1), (0, 0), (page, 0)] {
-        let _ = p.call(&mut amdxdna_drm_sync_bo { handle: shared, offset, size, ..Default::default() });
+        p.sync(shared, SYNC_DIRECT_TO_DEVICE, offset, size);
     }
     for handle in [0, 99, u32::MAX] {
-        let _ = p.call(&mut amdxdna_drm_sync_bo { handle, size: page, ..Default::default() });
+        p.sync(handle, SYNC_DIRECT_TO_DEVICE, 0, page);
     }
 }
 
@@ -133,7 +130,7 @@ fn sync_outside(p: &mut Probe) {
         for (offset, size) in
             [(0, all + 1), (all - 1, page), (all, 0), (all, 1), (u64::MAX, 1), (page, u64::MAX), (0, u64::MAX)]
         {
-            let _ = p.call(&mut amdxdna_drm_sync_bo { handle, offset, size, ..Default::default() });
+            p.sync(handle, SYNC_DIRECT_TO_DEVICE, offset, size);
         }
     }
 }

@@ -22,17 +22,13 @@ pub(super) const SCRIPTS: &[Script] = &[
 /// Submits a chain in a context of its own, and notes how chain and first command end.
 fn run(p: &mut Probe, setup: &Setup, what: &str, chain: &Chain, first: Option<&Mapped>) {
     let Some(bo) = p.chain(chain) else { return };
-    let context = p.quietly(|p| {
-        let context = p.context(4);
-        p.configure(context, &[setup.pdi]);
-        context
+    p.in_context(&[setup.pdi], |p, context| {
+        p.note("next", what);
+        p.run(context, &bo, &[]);
+        if let Some(first) = first {
+            p.state(&first.memory);
+        }
     });
-    p.note("next", what);
-    p.run(context, &bo, &[]);
-    if let Some(first) = first {
-        p.state(&first.memory);
-    }
-    p.quietly(|p| p.destroy(context));
 }
 
 /// Makes this many commands that run the empty stream.

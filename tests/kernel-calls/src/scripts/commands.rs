@@ -24,18 +24,14 @@ pub(super) const SCRIPTS: &[Script] = &[
     with_command("command: two contexts", "each has its own sequence and timeline", two_contexts),
 ];
 
-/// Runs each of these commands in a context of its own, so that none has to live with what another has done.
+/// Runs each of these commands in a context of its own.
 fn run_each(p: &mut Probe, setup: &Setup, commands: &[(&str, Command)]) {
     for (what, command) in commands {
         let Some(command) = p.command(*command) else { return };
-        let context = p.quietly(|p| {
-            let context = p.context(4);
-            p.configure(context, &[setup.pdi]);
-            context
+        p.in_context(&[setup.pdi], |p, context| {
+            p.note("next", *what);
+            p.run(context, &command, &[]);
         });
-        p.note("next", *what);
-        p.run(context, &command, &[]);
-        p.quietly(|p| p.destroy(context));
     }
 }
 
@@ -86,9 +82,7 @@ fn buffers(p: &mut Probe, setup: Setup) {
     let (part, _) = p.part(&setup.heap, &[0; 64]);
     let context = setup.context;
     for handle in [0, 99, part, setup.heap.handle] {
-        if let Ok(seq) = p.execute(context, handle, &[]) {
-            let _ = p.wait(context, seq, PATIENCE);
-        }
+        p.submit(context, handle, &[]);
     }
     for (type_, bytes) in [(AMDXDNA_BO_SHMEM, PAGE), (AMDXDNA_BO_SHMEM, 16 * PAGE), (AMDXDNA_BO_CMD, 8 * PAGE)] {
         let Some(bo) = p.mapped_bo(type_, bytes) else { continue };
@@ -228,8 +222,7 @@ fn destroyed_context(p: &mut Probe, setup: Setup) {
     }
     p.destroy(setup.context);
     let _ = p.wait(setup.context, last, PATIENCE);
-    let past = last + 1;
-    let _ = p.wait(setup.context, past, std::time::Duration::from_millis(50));
+    let _ = p.wait(setup.context, last + 1, std::time::Duration::from_millis(50));
 }
 
 fn two_contexts(p: &mut Probe, setup: Setup, command: Mapped) {

@@ -67,8 +67,7 @@ fn fields(p: &mut Probe) {
         amdxdna_drm_create_hwctx { mem_size: 4096, ..right },
         amdxdna_drm_create_hwctx { handle: 9, syncobj_handle: 9, umq_doorbell: 9, ..right },
     ] {
-        let made = p.call(&mut create).is_ok();
-        if made {
+        if p.call(&mut create).is_ok() {
             p.destroy(Context { handle: create.handle, timeline: create.syncobj_handle });
         }
     }
@@ -85,9 +84,8 @@ fn destroy(p: &mut Probe, setup: Setup) {
     let Some(command) = p.command(setup.command()) else { return };
     let _ = p.execute(setup.context, command.handle, &[]);
     // The timeline is the caller's.
-    let handle = setup.context.timeline;
-    let _ = p.call(&mut drm_syncobj_destroy { handle, pad: 0 });
-    let _ = p.call(&mut drm_syncobj_destroy { handle, pad: 0 });
+    p.destroy_syncobj(setup.context.timeline);
+    p.destroy_syncobj(setup.context.timeline);
 }
 
 /// Makes contexts of one column until the kernel refuses.
@@ -164,10 +162,7 @@ fn configure(p: &mut Probe, setup: Setup) {
         ("a function", vec![one, amdxdna_cu_config { cu_func: 5, ..entry }], 2 * bytes),
     ];
     for (what, config, bytes) in cases {
-        let context = p.quietly(|p| p.context(4));
-        p.with("what", what);
-        p.configure_with(context, &config, bytes);
-        p.quietly(|p| p.destroy(context));
+        p.in_context(&[], |p, context| p.with("what", what).configure_with(context, &config, bytes));
     }
 }
 
@@ -223,10 +218,7 @@ fn wrong_pdis(p: &mut Probe, setup: Setup) {
         ("zeros", zeros),
         ("noise", noise),
     ] {
-        let context = p.quietly(|p| p.context(4));
-        p.with("what", what);
-        p.configure(context, &[pdi]);
-        p.quietly(|p| p.destroy(context));
+        p.in_context(&[], |p, context| p.with("what", what).configure(context, &[pdi]));
     }
     // A PDI that is closed afterwards.
     let context = p.context(4);
@@ -240,10 +232,7 @@ fn wrong_pdis(p: &mut Probe, setup: Setup) {
 
 fn many_pdis(p: &mut Probe, setup: Setup) {
     for count in [2, 31, 32, 33, 511] {
-        let context = p.quietly(|p| p.context(4));
-        p.with("PDIs", count);
-        p.configure(context, &vec![setup.pdi; count]);
-        p.quietly(|p| p.destroy(context));
+        p.in_context(&[], |p, context| p.with("PDIs", count).configure(context, &vec![setup.pdi; count]));
     }
 }
 
@@ -255,14 +244,11 @@ fn debug_buffers(p: &mut Probe, setup: Setup) {
         let (handle, param_val) = (setup.context.handle, buffer.into());
         let _ = p.call(&mut amdxdna_drm_config_hwctx { handle, param_type, param_val, param_val_size: 0, pad: 0 });
     };
-    config(p, detach, part);
-    config(p, attach, 0);
-    config(p, attach, 99);
-    config(p, attach, shared);
-    config(p, attach, part);
-    config(p, attach, part);
-    let from_device = SYNC_DIRECT_FROM_DEVICE;
-    let _ = p.call(&mut amdxdna_drm_sync_bo { handle: part, direction: from_device, offset: 0, size: PAGE as u64 });
+    for (what, buffer) in [(detach, part), (attach, 0), (attach, 99), (attach, shared), (attach, part), (attach, part)]
+    {
+        config(p, what, buffer);
+    }
+    p.sync(part, SYNC_DIRECT_FROM_DEVICE, 0, PAGE as u64);
     config(p, detach, part);
     config(p, detach, part);
 }

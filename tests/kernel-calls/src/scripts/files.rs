@@ -35,11 +35,8 @@ fn version(p: &mut Probe) {
 fn capabilities(p: &mut Probe) {
     const TIMESTAMP_MONOTONIC: u64 = 6;
     const DUMB_BUFFER: u64 = 1;
-    for capability in
-        [DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, TIMESTAMP_MONOTONIC, DUMB_BUFFER, 0, 99]
-    {
-        let _ = p.call(&mut drm_get_cap { capability, value: 0 });
-    }
+    let known = [DRM_CAP_PRIME, DRM_CAP_SYNCOBJ, DRM_CAP_SYNCOBJ_TIMELINE, TIMESTAMP_MONOTONIC, DUMB_BUFFER];
+    p.call_each(known.into_iter().chain([0, 99]).map(|capability| drm_get_cap { capability, value: 0 }));
 }
 
 fn for_reading(p: &mut Probe) {

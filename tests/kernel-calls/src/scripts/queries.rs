@@ -35,13 +35,11 @@ const QUESTIONS: [u32; 13] = [
 
 /// Asks, with a buffer of this structure.
 fn ask<T: Pod>(p: &mut Probe, param: u32) -> T {
-    let mut value = T::zeroed();
-    let buffer = room(&mut value);
-    let answered = p.call(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer });
-    if answered.is_ok() {
-        p.show("answer", &value);
+    let mut value = [T::zeroed()];
+    if p.get_info(param, &mut value).is_ok() {
+        p.show("answer", &value[0]);
     }
-    value
+    value[0]
 }
 
 fn answers(p: &mut Probe) {
@@ -69,9 +67,8 @@ fn little_room(p: &mut Probe) {
             let address = room(buffer.as_mut_slice());
             let address = if nowhere { NOWHERE } else { address };
             let _ = p.call(&mut amdxdna_drm_get_info { param, buffer_size, buffer: address });
-            let written = buffer.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
             // How much of the answer is zeros is the answer's matter; whether anything came is not.
-            p.note("something was written", written > 0);
+            p.note("something was written", buffer.iter().any(|word| *word != 0));
         }
     }
 }
@@ -81,11 +78,9 @@ fn columns(p: &mut Probe) {
     for (bytes, nowhere) in [(256 << 10, false), (16, false), (0, false), (256 << 10, true)] {
         let address = room(states.as_mut_slice());
         let buffer = if nowhere { NOWHERE } else { address };
-        let mut status = amdxdna_drm_query_aie_status { buffer, buffer_size: bytes, cols_filled: 0 };
-        let own = room(&mut status);
-        let param = DRM_AMDXDNA_QUERY_AIE_STATUS;
-        let _ = p.call(&mut amdxdna_drm_get_info { param, buffer_size: size_of_val(&status) as u32, buffer: own });
-        p.note("columns", status.cols_filled);
+        let mut status = [amdxdna_drm_query_aie_status { buffer, buffer_size: bytes, cols_filled: 0 }];
+        let _ = p.get_info(DRM_AMDXDNA_QUERY_AIE_STATUS, &mut status);
+        p.note("columns", status[0].cols_filled);
     }
 }
 
@@ -102,12 +97,9 @@ fn two_contexts(p: &mut Probe, setup: &Setup) {
 
 fn contexts(p: &mut Probe, setup: Setup) {
     two_contexts(p, &setup);
-    let bytes = size_of::<amdxdna_drm_query_hwctx>();
     for count in [4, 2, 1, 0] {
         let mut entries = vec![amdxdna_drm_query_hwctx::default(); count];
-        let buffer = room(entries.as_mut_slice());
-        let buffer_size = (count * bytes) as u32;
-        let _ = p.call(&mut amdxdna_drm_get_info { param: DRM_AMDXDNA_QUERY_HW_CONTEXTS, buffer_size, buffer });
+        let _ = p.get_info(DRM_AMDXDNA_QUERY_HW_CONTEXTS, &mut entries);
         for (index, entry) in entries.iter().enumerate() {
             p.show(&format!("entry {index}"), entry);
         }
@@ -179,15 +171,13 @@ fn array_fields(p: &mut Probe) {
         buffer: room(answer.as_mut_slice()),
     };
     for param in [DRM_AMDXDNA_HW_CONTEXT_ALL, DRM_AMDXDNA_HW_LAST_ASYNC_ERR, DRM_AMDXDNA_BO_USAGE] {
-        for mut wrong in [
+        p.call_each([
             amdxdna_drm_get_array { param, pad: 1, ..right },
             amdxdna_drm_get_array { param, num_element: 0, ..right },
             amdxdna_drm_get_array { param, element_size: 0, ..right },
             amdxdna_drm_get_array { param, element_size: u32::MAX, ..right },
             amdxdna_drm_get_array { param, buffer: NOWHERE, ..right },
             amdxdna_drm_get_array { param, buffer: NOWHERE, num_element: 1, ..right },
-        ] {
-            let _ = p.call(&mut wrong);
-        }
+        ]);
     }
 }

@@ -33,13 +33,10 @@ fn export(p: &mut Probe) {
     let shared = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let command = p.create_bo(AMDXDNA_BO_CMD, PAGE as u64);
     let all = libc::O_CLOEXEC | libc::O_RDWR;
-    let mut made = Vec::new();
-    for handle in [shared, command, heap, part, 0, 99] {
-        made.push(to_fd(p, handle, all));
-    }
-    for flags in [0, libc::O_CLOEXEC, libc::O_RDWR, libc::O_NONBLOCK, -1] {
-        made.push(to_fd(p, shared, flags));
-    }
+    let handles = [shared, command, heap, part, 0, 99].map(|handle| (handle, all));
+    let flags = [0, libc::O_CLOEXEC, libc::O_RDWR, libc::O_NONBLOCK, -1].map(|flags| (shared, flags));
+    // All stay open until the last is made.
+    let made: Vec<i32> = handles.into_iter().chain(flags).map(|(handle, flags)| to_fd(p, handle, flags)).collect();
     made.into_iter().for_each(|descriptor| drop(sys::owned(descriptor)));
 }
 
@@ -58,7 +55,7 @@ fn import(p: &mut Probe) {
             first.set_word(7, 123);
             p.note("word", second.word(7));
         }
-        let _ = p.call(&mut amdxdna_drm_sync_bo { handle: imported, size: PAGE as u64, ..Default::default() });
+        p.sync(imported, SYNC_DIRECT_TO_DEVICE, 0, PAGE as u64);
         let again = to_handle(p, descriptor);
         p.note("the same handle", again == imported);
         p.close(imported);
@@ -74,9 +71,7 @@ fn wrong_descriptors(p: &mut Probe) {
     let null = File::open("/dev/null").ok();
     let null = null.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     for (what, fd) in [("-1", -1), ("999", 999), ("another file", null)] {
-        p.with("what", what);
-        let mut prime = drm_prime_handle { fd, ..Default::default() };
-        let _ = p.named("PRIME_FD_TO_HANDLE", &mut prime);
+        to_handle(p.with("what", what), fd);
     }
     let bo = p.create_bo(AMDXDNA_BO_SHMEM, PAGE as u64);
     let fd = to_fd(p, bo, libc::O_CLOEXEC);

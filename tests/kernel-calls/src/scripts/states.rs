@@ -3,7 +3,7 @@
 use super::{Script, script};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
-use crate::setup::{list, room};
+use crate::setup::list;
 use amdxdna_sys::*;
 
 pub(super) const SCRIPTS: &[Script] = &[
@@ -18,8 +18,7 @@ fn set(p: &mut Probe, param: u32, question: u32, value: u8, padding: u8) {
     p.with("value", value).with("padding", padding).with("root", nix::unistd::geteuid().is_root());
     let _ = p.call(&mut amdxdna_drm_set_state { param, buffer_size: 8, buffer: list(&state) });
     let mut answer = [0_u64];
-    let buffer = room(answer.as_mut_slice());
-    let _ = p.quietly(|p| p.call(&mut amdxdna_drm_get_info { param: question, buffer_size: 8, buffer }));
+    let _ = p.quietly(|p| p.get_info(question, &mut answer));
     p.note("is now", answer[0]);
 }
 

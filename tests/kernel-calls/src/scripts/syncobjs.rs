@@ -19,25 +19,9 @@ pub(super) const SCRIPTS: &[Script] = &[
     script("syncobj: eventfd", "an eventfd that a point signals", eventfd),
 ];
 
-fn made(p: &mut Probe, flags: u32) -> u32 {
-    let mut create = drm_syncobj_create { handle: 0, flags };
-    p.call(&mut create).map_or(0, |()| create.handle)
-}
-
-fn destroy(p: &mut Probe, handle: u32) {
-    let _ = p.call(&mut drm_syncobj_destroy { handle, pad: 0 });
-}
-
 /// Where a timeline is.
 fn point(p: &mut Probe, handle: u32) {
-    let mut point = u64::MAX;
-    let points = room(&mut point);
-    p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
-    let _ = p.named(
-        "SYNCOBJ_QUERY",
-        &mut drm_syncobj_timeline_array { handles: address(&handle), points, count_handles: 1, flags: 0 },
-    );
-    p.note("point", if point == u64::MAX { "untouched".into() } else { serde_json::json!(point) });
+    p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]).point(handle, 0);
 }
 
 /// Whether an object is signalled.
@@ -53,18 +37,16 @@ fn is_signaled(p: &mut Probe, handle: u32) {
 }
 
 fn create(p: &mut Probe) {
-    let handles = [0, DRM_SYNCOBJ_CREATE_SIGNALED].map(|flags| made(p, flags));
+    let handles = [0, DRM_SYNCOBJ_CREATE_SIGNALED].map(|flags| p.create_syncobj(flags));
     p.note("numbers", handles.to_vec());
     for flags in [2, u32::MAX] {
-        made(p, flags);
+        p.create_syncobj(flags);
     }
     for handle in [0, 99, u32::MAX] {
-        destroy(p, handle);
+        p.destroy_syncobj(handle);
     }
-    let _ = p.call(&mut drm_syncobj_destroy { handle: handles[0], pad: 1 });
-    destroy(p, handles[0]);
-    destroy(p, handles[0]);
-    let again = made(p, 0);
+    p.call_each([1, 0, 0].map(|pad| drm_syncobj_destroy { handle: handles[0], pad }));
+    let again = p.create_syncobj(0);
     p.note("number after the first was destroyed", again);
 }
 
@@ -75,7 +57,7 @@ fn array(p: &mut Probe, name: &str, handles: &[u32]) {
 }
 
 fn signal(p: &mut Probe) {
-    let (a, b) = (made(p, 0), made(p, 0));
+    let (a, b) = (p.create_syncobj(0), p.create_syncobj(0));
     is_signaled(p, a);
     array(p, "SYNCOBJ_SIGNAL", &[a, b]);
     is_signaled(p, a);
@@ -86,23 +68,19 @@ fn signal(p: &mut Probe) {
         array(p, name, &[]);
         array(p, name, &[b, 99]);
         is_signaled(p, b);
-        let handle = b;
-        let _ = p.named(name, &mut drm_syncobj_array { handles: address(&handle), count_handles: 1, pad: 1 });
-        let _ = p.named(name, &mut drm_syncobj_array { handles: NOWHERE, count_handles: 1, pad: 0 });
+        for (handles, pad) in [(address(&b), 1), (NOWHERE, 0)] {
+            let _ = p.named(name, &mut drm_syncobj_array { handles, count_handles: 1, pad });
+        }
     }
 }
 
 fn signal_points(p: &mut Probe, handles: &[u32], points: &[u64], flags: u32) {
     p.with_handles("syncobjs", HandleKind::Syncobj, handles).with("at", points.to_vec());
-    let count_handles = handles.len() as u32;
-    let _ = p.named(
-        "SYNCOBJ_TIMELINE_SIGNAL",
-        &mut drm_syncobj_timeline_array { handles: list(handles), points: list(points), count_handles, flags },
-    );
+    p.timeline("SYNCOBJ_TIMELINE_SIGNAL", handles, list(points), flags);
 }
 
 fn points(p: &mut Probe) {
-    let (a, b) = (made(p, 0), made(p, 0));
+    let (a, b) = (p.create_syncobj(0), p.create_syncobj(0));
     point(p, a);
     for at in [5, 7, 6, 0] {
         signal_points(p, &[a], &[at], 0);
@@ -113,33 +91,24 @@ fn points(p: &mut Probe) {
     signal_points(p, &[a], &[9], 1);
     signal_points(p, &[], &[], 0);
     signal_points(p, &[99], &[1], 0);
-    let handle = a;
-    for (handles, points) in [(NOWHERE, address(&7_u64)), (address(&handle), NOWHERE)] {
-        let _ = p.named(
-            "SYNCOBJ_TIMELINE_SIGNAL",
-            &mut drm_syncobj_timeline_array { handles, points, count_handles: 1, flags: 0 },
-        );
-        let _ =
-            p.named("SYNCOBJ_QUERY", &mut drm_syncobj_timeline_array { handles, points, count_handles: 1, flags: 0 });
+    for (handles, points) in [(NOWHERE, address(&7_u64)), (address(&a), NOWHERE)] {
+        for name in ["SYNCOBJ_TIMELINE_SIGNAL", "SYNCOBJ_QUERY"] {
+            let _ = p.named(name, &mut drm_syncobj_timeline_array { handles, points, count_handles: 1, flags: 0 });
+        }
     }
-    for (count_handles, flags) in [(0, 0), (1, 4)] {
-        let mut point = 0_u64;
-        let points = room(&mut point);
-        let _ = p.named(
-            "SYNCOBJ_QUERY",
-            &mut drm_syncobj_timeline_array { handles: address(&handle), points, count_handles, flags },
-        );
+    for (count, flags) in [(0, 0), (1, 4)] {
+        p.timeline("SYNCOBJ_QUERY", &[a][..count], room(&mut 0_u64), flags);
     }
     array(p, "SYNCOBJ_RESET", &[a]);
     point(p, a);
     array(p, "SYNCOBJ_SIGNAL", &[a]);
     point(p, a);
-    destroy(p, a);
+    p.destroy_syncobj(a);
     point(p, a);
 }
 
 fn transfer(p: &mut Probe) {
-    let (source, target) = (made(p, 0), made(p, 0));
+    let (source, target) = (p.create_syncobj(0), p.create_syncobj(0));
     signal_points(p, &[source], &[4], 0);
     let right = drm_syncobj_transfer { src_handle: source, dst_handle: target, ..Default::default() };
     let submit = DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT;
@@ -168,7 +137,7 @@ fn import(p: &mut Probe, mut handle: drm_syncobj_handle) -> u32 {
 }
 
 fn descriptors(p: &mut Probe) {
-    let own = made(p, DRM_SYNCOBJ_CREATE_SIGNALED);
+    let own = p.create_syncobj(DRM_SYNCOBJ_CREATE_SIGNALED);
     let right = drm_syncobj_handle { handle: own, ..Default::default() };
     let descriptor = export(p, right);
     for wrong in [
@@ -201,7 +170,7 @@ fn descriptors(p: &mut Probe) {
     export(p, drm_syncobj_handle { flags: sync_file, ..right });
     array(p, "SYNCOBJ_SIGNAL", &[own]);
     let file = export(p, drm_syncobj_handle { flags: sync_file, ..right });
-    let target = made(p, 0);
+    let target = p.create_syncobj(0);
     let flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE;
     import(p, drm_syncobj_handle { handle: target, flags, fd: file, ..Default::default() });
     is_signaled(p, target);
@@ -209,7 +178,7 @@ fn descriptors(p: &mut Probe) {
 }
 
 fn eventfd(p: &mut Probe) {
-    let handle = made(p, 0);
+    let handle = p.create_syncobj(0);
     let null = File::open("/dev/null").ok();
     let fd = null.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     for (what, mut wrong) in [

@@ -3,7 +3,7 @@
 use super::{Script, breaking, script, with_setup};
 use crate::names::NOWHERE;
 use crate::probe::Probe;
-use crate::setup::{PATIENCE, Setup, list};
+use crate::setup::{Setup, list};
 use crate::sys::{Map, Mapping};
 use amdxdna_sys::limits::PAGE;
 use amdxdna_sys::*;
@@ -48,7 +48,7 @@ fn good(p: &mut Probe) {
         mapped.set_word(9, 42);
         p.note("the word in the caller's memory", memory.word(9));
     }
-    let _ = p.call(&mut amdxdna_drm_sync_bo { handle: bo, size: page, ..Default::default() });
+    p.sync(bo, SYNC_DIRECT_TO_DEVICE, 0, page);
     drop(mapped);
     p.close(bo);
     let two = create(p, AMDXDNA_BO_SHMEM, (-1, 2), &[(start + 2 * page, page), (start, page)], 2 * page);
@@ -64,23 +64,13 @@ fn good(p: &mut Probe) {
 
 fn wrong_tables(p: &mut Probe) {
     let page = PAGE as u64;
-    let _ = p.call(&mut amdxdna_drm_create_bo {
-        vaddr: NOWHERE,
-        size: page,
-        type_: AMDXDNA_BO_SHMEM,
-        ..Default::default()
-    });
+    let at = |vaddr| amdxdna_drm_create_bo { vaddr, size: page, type_: AMDXDNA_BO_SHMEM, ..Default::default() };
+    p.call_each([at(NOWHERE)]);
     create(p, AMDXDNA_BO_SHMEM, (-1, 0), &[], page);
     create(p, AMDXDNA_BO_SHMEM, (0, 0), &[], page);
     // Entries of 64 GiB.
     let table = [u64::from(u32::MAX) | u64::from(u32::MAX) << 32, 0, 0];
-    p.with("entries", u32::MAX);
-    let _ = p.call(&mut amdxdna_drm_create_bo {
-        vaddr: list(&table),
-        size: page,
-        type_: AMDXDNA_BO_SHMEM,
-        ..Default::default()
-    });
+    p.with("entries", u32::MAX).call_each([at(list(&table))]);
 }
 
 fn wrong_ranges(p: &mut Probe) {
@@ -123,9 +113,7 @@ fn commands(p: &mut Probe, setup: Setup) {
     let Some(memory) = pages(1, READ_WRITE) else { return };
     setup.command().write(&memory);
     let bo = create(p, AMDXDNA_BO_CMD, (-1, 1), &[(memory.number(), PAGE as u64)], PAGE as u64);
-    if let Ok(seq) = p.execute(setup.context, bo, &[]) {
-        let _ = p.wait(setup.context, seq, PATIENCE);
-    }
+    p.submit(setup.context, bo, &[]);
     p.state(&memory);
 }
 

@@ -3,7 +3,7 @@
 use super::{Script, script, with_command};
 use crate::names::{HandleKind, NOWHERE};
 use crate::probe::Probe;
-use crate::setup::{Context, Mapped, PATIENCE, Setup, address, list, room};
+use crate::setup::{Context, Mapped, PATIENCE, Setup, address, list};
 use crate::sys;
 use amdxdna_sys::*;
 use std::time::Duration;
@@ -71,11 +71,7 @@ fn worked(p: &mut Probe) -> Option<Context> {
     let setup = p.setup()?;
     let command = p.command(setup.command())?;
     p.prepare("three commands", |p| {
-        for _ in 0..3 {
-            if let Ok(seq) = p.execute(setup.context, command.handle, &[]) {
-                let _ = p.wait(setup.context, seq, PATIENCE);
-            }
-        }
+        (0..3).for_each(|_| p.submit(setup.context, command.handle, &[]));
     });
     // The heap stays mapped: the file goes away with the script.
     std::mem::forget(setup.heap);
@@ -161,11 +157,8 @@ fn lists(p: &mut Probe) {
 
 fn binary(p: &mut Probe) {
     let Some(context) = worked(p) else { return };
-    let mut signaled = drm_syncobj_create { handle: 0, flags: DRM_SYNCOBJ_CREATE_SIGNALED };
-    let mut empty = drm_syncobj_create::default();
-    let _ = p.call(&mut signaled);
-    let _ = p.call(&mut empty);
-    for handle in [context.timeline, signaled.handle, empty.handle, 99] {
+    let [signaled, empty] = [DRM_SYNCOBJ_CREATE_SIGNALED, 0].map(|flags| p.create_syncobj(flags));
+    for handle in [context.timeline, signaled, empty, 99] {
         for flags in [0, ALL, SUBMIT, AVAILABLE, 8, 16] {
             p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
             let _ = p.call(&mut drm_syncobj_wait {
@@ -178,8 +171,7 @@ fn binary(p: &mut Probe) {
             });
         }
     }
-    for (handles, flags) in [([signaled.handle, empty.handle], SUBMIT), ([empty.handle, signaled.handle], SUBMIT | ALL)]
-    {
+    for (handles, flags) in [([signaled, empty], SUBMIT), ([empty, signaled], SUBMIT | ALL)] {
         let _ = p.call(&mut drm_syncobj_wait {
             handles: list(&handles),
             timeout_nsec: Until::Soon.nanoseconds(),
@@ -188,20 +180,13 @@ fn binary(p: &mut Probe) {
             ..Default::default()
         });
     }
-    let _ = p.call(&mut drm_syncobj_wait { pad: 1, ..Default::default() });
-    let _ = p.call(&mut drm_syncobj_wait::default());
+    p.call_each([1, 0].map(|pad| drm_syncobj_wait { pad, ..Default::default() }));
 }
 
 fn query(p: &mut Probe, setup: Setup, command: Mapped) {
     let look = |p: &mut Probe| {
         for flags in [0, DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED, 2] {
-            let (handle, mut point) = (setup.context.timeline, u64::MAX);
-            let points = room(&mut point);
-            let _ = p.named(
-                "SYNCOBJ_QUERY",
-                &mut drm_syncobj_timeline_array { handles: address(&handle), points, count_handles: 1, flags },
-            );
-            p.note("point", if point == u64::MAX { "untouched".into() } else { serde_json::json!(point) });
+            p.point(setup.context.timeline, flags);
         }
     };
     look(p);
@@ -213,16 +198,9 @@ fn query(p: &mut Probe, setup: Setup, command: Mapped) {
 
 fn wait_cmd(p: &mut Probe) {
     let Some(context) = worked(p) else { return };
-    for (hwctx, seq, timeout) in [
-        (context.handle, 2, 1000),
-        (context.handle, 0, 0),
-        (context.handle, 3, 20),
-        (context.handle, u64::MAX, 20),
-        (0, 0, 20),
-        (99, 0, 20),
-    ] {
-        let _ = p.call(&mut amdxdna_drm_wait_cmd { hwctx, timeout, seq });
-    }
+    let own = context.handle;
+    let waits = [(own, 2, 1000), (own, 0, 0), (own, 3, 20), (own, u64::MAX, 20), (0, 0, 20), (99, 0, 20)];
+    p.call_each(waits.map(|(hwctx, seq, timeout)| amdxdna_drm_wait_cmd { hwctx, timeout, seq }));
 }
 
 fn gone(p: &mut Probe) {
@@ -230,7 +208,7 @@ fn gone(p: &mut Probe) {
     p.destroy(context);
     wait(p, &[context.timeline], &[2], ALL | SUBMIT, Until::Later);
     wait(p, &[context.timeline], &[3], ALL | SUBMIT, Until::Soon);
-    let _ = p.call(&mut drm_syncobj_destroy { handle: context.timeline, pad: 0 });
+    p.destroy_syncobj(context.timeline);
     wait(p, &[context.timeline], &[2], ALL | SUBMIT, Until::Later);
     // A context works on when its timeline's handle is given back.
     let Some(setup) = p.prepare("a second context", |p| {
@@ -240,6 +218,6 @@ fn gone(p: &mut Probe) {
     }) else {
         return;
     };
-    let _ = p.call(&mut drm_syncobj_destroy { handle: setup.timeline, pad: 0 });
+    p.destroy_syncobj(setup.timeline);
     p.destroy(setup);
 }
