@@ -20,7 +20,6 @@ use aie_hal::error::DeviceError;
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
 use aie_hal::{Arch, DeviceUri};
 use parking_lot::Mutex;
-use std::fmt::{Debug, Formatter};
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
@@ -31,6 +30,7 @@ const HEAP_ALIGNMENT: usize = 4096;
 type Import = (usize, Weak<Region>);
 
 /// What everything made by one device refers to.
+#[derive(Debug)]
 pub(crate) struct MockDevice {
     state: DeviceState,
     array: Array<NpuContexts>,
@@ -39,12 +39,6 @@ pub(crate) struct MockDevice {
     order: CommandOrder,
     executor: Arc<dyn KernelExecutor>,
     imports: Mutex<Vec<Import>>,
-}
-
-impl Debug for MockDevice {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MockDevice").field("uri", &self.state.name).field("array", &self.array).finish_non_exhaustive()
-    }
 }
 
 impl MockDevice {

@@ -27,6 +27,21 @@
 //! Data memory is accounted in granules of the arch file; imported memory and loaded kernels are not part of
 //! `allocated_bytes`. `bytes_flushed` and `bytes_invalidated` count what callers asked for and, on a device that is not
 //! coherent, what the queue does around host calls.
+//!
+//! # Example
+//! ```
+//! use aie_conformance::kernels::TestExecutor; // a program gives what executes its kernels
+//! use aie_driver_mock::MockDriver;
+//! use aie_hal::{BufferParams, DeviceUri, Driver, MemoryPool};
+//! use std::sync::Arc;
+//!
+//! let device = MockDriver::new(Arc::new(TestExecutor)).open(&DeviceUri::parse("mock?memory=1M&fault=alloc@2")?)?.remove(0);
+//! let params = BufferParams { size: 5000, alignment: 64, pool: MemoryPool::Data };
+//! let buffer = device.allocate(&params)?;
+//! assert_eq!(device.memory().free, (1 << 20) - 8192);
+//! assert!(device.allocate(&params).is_err(), "as planned");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod contexts;
 mod device;

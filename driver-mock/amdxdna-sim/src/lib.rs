@@ -50,6 +50,28 @@
 //! refused with the kernel's error for a feature that is not there. Columns have a state of zeros. Commands
 //! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
 //! ones, such as `/dev`, list what the host has.
+//!
+//! # Example
+//! A preload library is [`preload!`] with what executes kernels, in a `cdylib`. A program that has it in itself sees the same:
+//!
+//! ```
+//! use aie_hal::{HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
+//! use std::sync::Arc;
+//!
+//! #[derive(Debug)]
+//! struct NoKernels;
+//!
+//! impl KernelExecutor for NoKernels {
+//!     fn prepare(&self, _: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
+//!         Err(HostFunctionError::NotExecutable("none is known".into()))
+//!     }
+//! }
+//!
+//! amdxdna_sim::preload!(Arc::new(NoKernels));
+//!
+//! assert_eq!(std::fs::read_to_string("/sys/class/accel/accel0/device/vbnv")?, "NPU Strix\n");
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod call_fields;
 mod call_stream;

@@ -11,6 +11,7 @@ use crate::settings::Settings;
 use crate::sysfs::{KFD_NODE, Prefixes, Tree};
 use aie_hal::host_function::KernelExecutor;
 use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -103,20 +104,14 @@ fn inside<R>(process: &Process, work: impl FnOnce(&Process) -> Option<R>) -> Opt
 /// Starts a thread of the simulator: what it calls of the C library is for itself, and it takes no signals of the program.
 pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     let _inside = ReentryGuard::enter();
-    // SAFETY: a signal set may have any content before it is filled.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets live through the calls. The thread inherits the mask, the caller gets its own back.
-    unsafe {
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-    }
+    // The thread inherits the mask, the caller gets its own back.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let work = || {
         let _inside = ReentryGuard::enter();
         work();
     };
     let thread = std::thread::Builder::new().name(name.into()).spawn(work);
-    // SAFETY: as above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    before.thread_set_mask()?;
     thread.map(drop)
 }
 
@@ -186,7 +181,7 @@ impl Process {
                 false => Prefixes::new(&settings.devices),
                 // ROCR does not start without KFD, which kernels have with AMD graphics only.
                 true if !Path::new(KFD_NODE).exists() => Prefixes::of_kfd(),
-                true => Prefixes::none(),
+                true => Prefixes::default(),
             },
             host: settings.host.then(Host::default),
             tree: OnceLock::new(),

@@ -150,6 +150,17 @@ impl Settings {
     }
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Those of variables, whose names are given without the prefix.
+    pub fn of(variables: &[(&str, &str)]) -> Result<Self, String> {
+        Self::read(|name| {
+            let found = variables.iter().find(|(known, _)| name == format!("AMDXDNA_SIM_{known}"));
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+}
+
 fn read_kernel(name: &str) -> Result<Kernel, String> {
     let known = || Kernel::ALL.map(Kernel::name).join(", ");
     Kernel::by_name(name).ok_or_else(|| format!("no kernel is called `{name}`; there are {}", known()))
@@ -239,16 +250,9 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
-        Settings::read(|name| {
-            let found = variables.iter().find(|(known, _)| name == format!("AMDXDNA_SIM_{known}"));
-            found.map(|(_, value)| (*value).to_owned())
-        })
-    }
-
     #[test]
     fn without_variables_there_is_one_device() {
-        let settings = read(&[]).unwrap();
+        let settings = Settings::of(&[]).unwrap();
         assert_eq!(settings.devices.len(), 1);
         assert_eq!(settings.devices[0].arch.name, "aie2p");
         assert_eq!(settings.devices[0].address, "0000:c5:00.1");
@@ -263,7 +267,7 @@ mod tests {
         let machine = "kfd=forbidden,node=missing,pci=17f9:0a,firmware=1.0.2.3,heap=65536,contexts=3,iommu=off,\
                        addresses=iova,wait=none";
         let variables = [("DEVICES", devices), ("MACHINE", machine), ("KERNEL", "7.2"), ("LOG", "1")];
-        let settings = read(&variables).unwrap();
+        let settings = Settings::of(&variables).unwrap();
         assert_eq!(settings.kernel, Kernel::V7_2);
         assert_eq!(settings.devices[1].arch.name, "aie2");
         assert_eq!(settings.devices[1].address, "0000:0a:00.2");
@@ -285,9 +289,9 @@ mod tests {
 
     #[test]
     fn the_host_has_its_own_devices_and_kernel() {
-        let settings = read(&[("DEVICES", "host")]).unwrap();
+        let settings = Settings::of(&[("DEVICES", "host")]).unwrap();
         assert!(settings.host && settings.devices.is_empty());
-        let error = read(&[("DEVICES", "host"), ("KERNEL", "7.2")]).unwrap_err();
+        let error = Settings::of(&[("DEVICES", "host"), ("KERNEL", "7.2")]).unwrap_err();
         assert!(error.contains("leave out AMDXDNA_SIM_KERNEL"), "{error}");
     }
 
@@ -303,7 +307,7 @@ mod tests {
     #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is no error code")]
     #[case("LOG", "yes", "neither 0 nor 1")]
     fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
-        let error = read(&[(name, value)]).unwrap_err();
+        let error = Settings::of(&[(name, value)]).unwrap_err();
         assert!(error.starts_with(&format!("AMDXDNA_SIM_{name}: ")) && error.contains(expected), "{error}");
         assert!(error.contains("The variables are"), "{error}");
     }

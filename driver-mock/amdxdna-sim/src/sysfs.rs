@@ -5,6 +5,7 @@
 
 use crate::kernel::Kernel;
 use crate::settings::{DeviceSettings, Machine, Presence};
+use aie_hal::arch::FirmwareVersion;
 use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
@@ -60,7 +61,7 @@ pub struct Target {
 }
 
 /// The paths that are simulated, known without the tree: most processes never need one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Prefixes(Vec<String>);
 
 impl Prefixes {
@@ -73,11 +74,6 @@ impl Prefixes {
             prefixes.push(format!("/sys/bus/pci/devices/{address}"));
         }
         Self(prefixes)
-    }
-
-    /// None at all.
-    pub fn none() -> Self {
-        Self(Vec::new())
     }
 
     /// Those of KFD.
@@ -178,42 +174,40 @@ impl Tree {
         let own = product.map_or((0, 0), |id| (id.device, id.revision.unwrap_or(0)));
         let (id, revision) = machine.pci.unwrap_or(own);
         let firmware = machine.firmware.unwrap_or_else(|| crate::node::default_firmware(arch));
-        let [major, minor, patch, build] = firmware;
         let name =
             if arch.dev_gen == 3 { "NPU Phoenix".into() } else { format!("NPU {}", product.map_or("", |id| &id.name)) };
         let address = &device.address;
         let below = format!("{BRIDGE}/{address}");
         let folder = format!("sys/{below}");
-        let write = |name: &str, content: String| self.file(&format!("{folder}/{name}"), &content);
-        write("vendor", "0x1022\n".into())?;
-        write("device", format!("0x{id:04x}\n"))?;
-        write("revision", format!("0x{revision:02x}\n"))?;
-        write("subsystem_vendor", "0x1022\n".into())?;
-        write("subsystem_device", format!("0x{id:04x}\n"))?;
-        write("class", "0x118000\n".into())?;
-        write("numa_node", "-1\n".into())?;
+        let write = |name: &str, content: &str| self.file(&format!("{folder}/{name}"), &format!("{content}\n"));
+        for (name, content) in [
+            ("vendor subsystem_vendor", "0x1022"),
+            ("device subsystem_device", &format!("0x{id:04x}")),
+            ("revision", &format!("0x{revision:02x}")),
+            ("class", "0x118000"),
+            ("numa_node", "-1"),
+            ("power/runtime_status", "active"),
+        ] {
+            name.split(' ').try_for_each(|name| write(name, content))?;
+        }
         let driver = if machine.unbound { "" } else { "DRIVER=amdxdna\n" };
-        let uevent = format!(
-            "{driver}PCI_CLASS=118000\nPCI_ID=1022:{id:04X}\nPCI_SUBSYS_ID=1022:{id:04X}\nPCI_SLOT_NAME={address}\n"
-        );
-        write("uevent", uevent)?;
-        write("power/runtime_status", "active\n".into())?;
+        let ids = format!("PCI_ID=1022:{id:04X}\nPCI_SUBSYS_ID=1022:{id:04X}");
+        write("uevent", &format!("{driver}PCI_CLASS=118000\n{ids}\nPCI_SLOT_NAME={address}"))?;
         self.link(&format!("sys/bus/pci/devices/{address}"), &format!("../../../{below}"))?;
         if machine.unbound {
             return Ok(());
         }
-        write("vbnv", format!("{name}\n"))?;
-        write("device_type", "0\n".into())?;
-        write("fw_version", format!("{major}.{minor}.{patch}.{build}\n"))?;
+        write("vbnv", &name)?;
+        write("device_type", "0")?;
+        write("fw_version", &FirmwareVersion(firmware).to_string())?;
         self.link(&format!("{folder}/driver"), "../../../../bus/pci/drivers/amdxdna")?;
         self.link(&format!("sys/bus/pci/drivers/amdxdna/{address}"), &format!("../../../../{below}"))?;
-        let accel = format!("{folder}/accel/accel{index}");
-        let (node_major, node_minor) = Node::Accel(index).numbers();
-        self.file(&format!("{accel}/dev"), &format!("{node_major}:{node_minor}\n"))?;
-        let uevent =
-            format!("MAJOR={node_major}\nMINOR={node_minor}\nDEVNAME=accel/accel{index}\nDEVTYPE=accel_minor\n");
-        self.file(&format!("{accel}/uevent"), &uevent)?;
-        self.link(&format!("{accel}/device"), "../..")?;
+        let accel = format!("accel/accel{index}");
+        let (major, minor) = Node::Accel(index).numbers();
+        write(&format!("{accel}/dev"), &format!("{major}:{minor}"))?;
+        let numbers = format!("MAJOR={major}\nMINOR={minor}");
+        write(&format!("{accel}/uevent"), &format!("{numbers}\nDEVNAME={accel}\nDEVTYPE=accel_minor"))?;
+        self.link(&format!("{folder}/{accel}/device"), "../..")?;
         self.link(&format!("sys/class/accel/accel{index}"), &format!("../../{below}/accel/accel{index}"))?;
         self.node(&format!("dev/accel/accel{index}"), machine.node)
     }
@@ -293,13 +287,7 @@ mod tests {
     }
 
     fn tree_of(kernel: &str, machine: &str) -> Tree {
-        let settings = Settings::read(|name| match name {
-            "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
-            "AMDXDNA_SIM_DEVICES" => Some("aie2p,aie2".into()),
-            "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
-            _ => None,
-        });
-        let settings = settings.unwrap();
+        let settings = Settings::of(&[("KERNEL", kernel), ("DEVICES", "aie2p,aie2"), ("MACHINE", machine)]).unwrap();
         Tree::create(None, &settings.devices, settings.kernel, &settings.machine).unwrap()
     }
 
@@ -328,7 +316,7 @@ mod tests {
 
     #[test]
     fn only_the_simulated_paths_are_covered() {
-        let settings = Settings::read(|_| None).unwrap();
+        let settings = Settings::of(&[]).unwrap();
         let prefixes = Prefixes::new(&settings.devices);
         for path in
             [c"/dev/null", c"/sys/class/accelerated", c"relative", c"/sys/devices/system/cpu", c"/dev/accelerator"]
@@ -343,7 +331,7 @@ mod tests {
         let kfd = Prefixes::of_kfd();
         assert!(kfd.cover(c"/dev/kfd") && kfd.cover(c"/sys/devices/virtual/kfd/kfd/topology"));
         assert!(!kfd.cover(c"/dev/accel/accel0") && !kfd.cover(c"/sys/class/accel"));
-        assert!(!Prefixes::none().cover(c"/dev/kfd"));
+        assert!(!Prefixes::default().cover(c"/dev/kfd"));
         let tree = tree("");
         assert_eq!(tree.redirect(c"/dev/accel/accel1").unwrap().node, Some(Node::Accel(1)));
         assert_eq!(tree.redirect(c"/dev/accel/accel2").unwrap().node, None);

@@ -17,6 +17,19 @@
 //! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not looked at.
 //! Time: an answer comes when the work is done; the clock in the report counts what it would have taken. Debug buffers, profiles and
 //! telemetry are accepted and empty.
+//!
+//! # Example
+//! ```
+//! use aie_hal::ArchRegistry;
+//! use aie_npu_pci::{faults, model::Model, settings::Settings};
+//!
+//! let model = Model::by_name("npu4").unwrap();
+//! let mut settings = Settings::new(model, ArchRegistry::builtin().get(model.arch).unwrap()).with_contexts(2);
+//! settings.faults = faults::parse("timeout@3,CREATE_CONTEXT@2=0x2000003")?;
+//! // Device::new makes the device of these, and server::Listener serves it to a virtual machine.
+//! assert!(settings.has_npu_commands());
+//! # Ok::<(), String>(())
+//! ```
 
 #![deny(unsafe_code)]
 

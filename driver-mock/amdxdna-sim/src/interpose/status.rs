@@ -10,22 +10,47 @@ use std::sync::Arc;
 
 /// # Safety
 /// `path` is null or a C string; `status` is what `real` fills.
-unsafe fn in_tree(path: *const c_char, status: *mut libc::stat64, real: impl Fn(*const c_char) -> c_int) -> c_int {
+unsafe fn in_tree<S: Status>(path: *const c_char, status: *mut S, real: impl Fn(*const c_char) -> c_int) -> c_int {
     // SAFETY: the caller's path.
     let Some(ours) = with_files(|process| unsafe { target(process, path) }) else { return real(path) };
-    let result = real(ours.path.as_ptr());
-    if let (0, Some(node)) = (result, ours.node) {
+    // SAFETY: the caller's structure.
+    unsafe { marked(status, real(ours.path.as_ptr()), || ours.node) }
+}
+
+/// Makes a device node's status that of a character device, when the call has gone well.
+///
+/// # Safety
+/// `status` is what the call fills.
+unsafe fn marked<S: Status>(status: *mut S, result: c_int, node: impl FnOnce() -> Option<Node>) -> c_int {
+    if result == 0
+        && let Some(node) = node()
+    {
         // SAFETY: the caller's structure, which has just been filled.
-        mark_old(unsafe { &mut *status }, node);
+        unsafe { (*status).mark(node.numbers()) };
     }
     result
 }
 
-fn mark_old(status: &mut libc::stat64, node: Node) {
-    let (major, minor) = node.numbers();
-    status.st_mode = status.st_mode & !libc::S_IFMT | libc::S_IFCHR;
-    status.st_rdev = libc::makedev(major, minor);
-    status.st_size = 0;
+/// What the functions of the family fill.
+trait Status {
+    /// Makes it that of a character device with these numbers.
+    fn mark(&mut self, numbers: (u32, u32));
+}
+
+impl Status for libc::stat64 {
+    fn mark(&mut self, (major, minor): (u32, u32)) {
+        self.st_mode = self.st_mode & !libc::S_IFMT | libc::S_IFCHR;
+        self.st_rdev = libc::makedev(major, minor);
+        self.st_size = 0;
+    }
+}
+
+impl Status for libc::statx {
+    fn mark(&mut self, numbers: (u32, u32)) {
+        self.stx_mode = self.stx_mode & !(libc::S_IFMT as u16) | libc::S_IFCHR as u16;
+        (self.stx_rdev_major, self.stx_rdev_minor) = numbers;
+        self.stx_size = 0;
+    }
 }
 
 /// The device node that is open as `fd`.
@@ -39,12 +64,7 @@ fn open_node(fd: c_int) -> Option<Node> {
 
 pub unsafe fn fstat(fd: c_int, status: *mut libc::stat64) -> c_int {
     // SAFETY: the caller's arguments.
-    let result = unsafe { libc_functions::fstat64(fd, status) };
-    if let (0, Some(node)) = (result, open_node(fd)) {
-        // SAFETY: the caller's structure, which has just been filled.
-        mark_old(unsafe { &mut *status }, node);
-    }
-    result
+    unsafe { marked(status, libc_functions::fstat64(fd, status), || open_node(fd)) }
 }
 
 pub unsafe fn stat(path: *const c_char, status: *mut libc::stat64) -> c_int {
@@ -75,29 +95,17 @@ pub unsafe fn fstatat_versioned(
 }
 
 pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int {
-    // SAFETY: the caller's path.
-    let Some(ours) = with_files(|process| unsafe { target(process, path) }) else {
-        // SAFETY: the caller's arguments.
-        let result = unsafe { libc_functions::statx(folder, path, flags, mask, status) };
-        // Rust's standard library asks for the status of a descriptor in this way.
-        if let (0, true, Some(node)) = (result, flags & libc::AT_EMPTY_PATH != 0, open_node(folder)) {
-            // SAFETY: the caller's structure, which has just been filled.
-            unsafe { mark(&mut *status, node) };
-        }
-        return result;
+    let real = |path| {
+        // SAFETY: the caller's arguments, or a C string of ours in place of the path.
+        unsafe { libc_functions::statx(folder, path, flags, mask, status) }
     };
-    // SAFETY: a C string of ours; the caller's other arguments.
-    let result = unsafe { libc_functions::statx(folder, ours.path.as_ptr(), flags, mask, status) };
-    if let (0, Some(node)) = (result, ours.node) {
-        // SAFETY: the caller's structure, which has just been filled.
-        unsafe { mark(&mut *status, node) };
+    // Rust's standard library asks for the status of a descriptor in this way.
+    if flags & libc::AT_EMPTY_PATH != 0
+        && let Some(node) = open_node(folder)
+    {
+        // SAFETY: the caller's structure.
+        return unsafe { marked(status, real(path), || Some(node)) };
     }
-    result
-}
-
-fn mark(status: &mut libc::statx, node: Node) {
-    let format = libc::S_IFMT as u16;
-    status.stx_mode = status.stx_mode & !format | libc::S_IFCHR as u16;
-    (status.stx_rdev_major, status.stx_rdev_minor) = node.numbers();
-    status.stx_size = 0;
+    // SAFETY: the caller's path and structure.
+    unsafe { in_tree(path, status, real) }
 }

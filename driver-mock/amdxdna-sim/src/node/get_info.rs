@@ -2,14 +2,12 @@
 //!
 //! Numbers that the arch files do not have (versions, the size of a column's status, event registers) are plausible ones.
 
-use super::file::{File, prefix};
-use super::jobs::ContextQueue;
+use super::file::{Context, File, State, prefix};
 use crate::kernel::Queries;
 use aie_hal::arch::{Arch, Tile};
 use amdxdna_sys::*;
 use bytemuck::{Zeroable, bytes_of};
 use nix::errno::Errno;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Firmware of a device in order: of the versions AMD ships with Linux.
@@ -117,11 +115,8 @@ impl File {
             DRM_AMDXDNA_QUERY_AIE_VERSION => bytes_of(&version(arch)).to_vec(),
             DRM_AMDXDNA_QUERY_CLOCK_METADATA => {
                 let (npu, h) = self.clocks();
-                bytes_of(&amdxdna_drm_query_clock_metadata {
-                    mp_npu_clock: clock("MP-NPU Clock", npu),
-                    h_clock: clock("H Clock", h),
-                })
-                .to_vec()
+                let (mp_npu_clock, h_clock) = (clock("MP-NPU Clock", npu), clock("H Clock", h));
+                bytes_of(&amdxdna_drm_query_clock_metadata { mp_npu_clock, h_clock }).to_vec()
             }
             DRM_AMDXDNA_QUERY_FIRMWARE_VERSION => {
                 let [major, minor, patch, build] = self.device.firmware;
@@ -197,33 +192,28 @@ impl File {
         // The firmware of npu4 and later shares the whole array in time.
         let all_columns = is_mainline && self.device.arch.dev_gen != 3;
         let array_columns = self.device.arch.array.columns as u32;
-        let contexts: Vec<_> = {
-            let state = self.state.lock();
-            state
-                .contexts
-                .iter()
-                .map(|(handle, c)| (*handle, (c.start, c.columns), c.priority, c.line.clone()))
-                .collect()
+        let entry = |(handle, context): (&u32, &Context)| amdxdna_drm_hwctx_entry {
+            context_id: *handle,
+            start_col: context.start as u32,
+            num_col: if all_columns { array_columns } else { context.columns as u32 },
+            hwctx_id: if is_mainline { 0 } else { *handle },
+            pasid: if self.device.iova { u32::MAX } else { 0 },
+            pid: i64::from(std::process::id()),
+            priority: u64::from(context.priority),
+            heap_usage: heap,
+            state: 1,
+            // Of a healthy context; npu1's firmware does not report it.
+            txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
+            ..amdxdna_drm_hwctx_entry::zeroed()
         };
-        let entry = |(handle, (start, columns), priority, line): (u32, (usize, usize), u32, Arc<ContextQueue>)| {
-            amdxdna_drm_hwctx_entry {
-                context_id: handle,
-                start_col: start as u32,
-                num_col: if all_columns { array_columns } else { columns as u32 },
-                hwctx_id: if is_mainline { 0 } else { handle },
-                pasid: if self.device.iova { u32::MAX } else { 0 },
-                pid: i64::from(std::process::id()),
-                command_submissions: line.counts().0,
-                command_completions: line.counts().1,
-                priority: u64::from(priority),
-                heap_usage: heap,
-                state: 1,
-                // Of a healthy context; npu1's firmware does not report it.
-                txn_op_idx: if is_mainline && self.device.arch.dev_gen == 3 { 0 } else { u32::MAX },
-                ..amdxdna_drm_hwctx_entry::zeroed()
-            }
-        };
-        contexts.into_iter().map(entry).collect()
+        let contexts = |state: &State| state.contexts.iter().map(|c| (entry(c), c.1.line.clone())).collect::<Vec<_>>();
+        let contexts = contexts(&self.state.lock());
+        // Without the lock of the file, which those take that have a context's.
+        let counted = contexts.into_iter().map(|(entry, line)| {
+            let (command_submissions, command_completions) = line.counts();
+            amdxdna_drm_hwctx_entry { command_submissions, command_completions, ..entry }
+        });
+        counted.collect()
     }
 
     /// The answer to a GET_ARRAY query: bytes of one element, and all elements.
@@ -323,12 +313,9 @@ fn short(entry: &amdxdna_drm_hwctx_entry) -> amdxdna_drm_query_hwctx {
         context_id: entry.context_id,
         start_col: entry.start_col,
         num_col: entry.num_col,
-        pad: 0,
         pid: entry.pid,
         command_submissions: entry.command_submissions,
         command_completions: entry.command_completions,
-        migrations: 0,
-        preemptions: 0,
-        errors: 0,
+        ..amdxdna_drm_query_hwctx::zeroed()
     }
 }

@@ -10,6 +10,8 @@ use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT,
 };
 use nix::errno::Errno;
+use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_gettime};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -191,11 +193,8 @@ pub(super) struct Wait {
 }
 
 /// Nanoseconds of CLOCK_MONOTONIC.
-fn monotonic_ns() -> i64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the time into the structure.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+pub(super) fn monotonic_ns() -> i64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds())
 }
 
 impl Wait {

@@ -94,8 +94,8 @@ fn power_modes_are_roots() {
 }
 
 #[rstest]
-#[case("CREATE_BO@3=ENOMEM", Errno::ENOMEM)]
-#[case("CREATE_BO@*=EIO", Errno::EIO)]
+#[case("CREATE_BO@3=ENOMEM,SYNCOBJ_CREATE@1=EMFILE", Errno::ENOMEM)]
+#[case("CREATE_BO@*=EIO,SYNCOBJ_CREATE@*=EMFILE", Errno::EIO)]
 fn a_planned_failure_has_no_effect(#[case] plan: &str, #[case] expected: Errno) {
     let Rig { device, file, .. } = &rig_with("", plan);
     let before = device.journal.level(Level::Bos);
@@ -109,6 +109,8 @@ fn a_planned_failure_has_no_effect(#[case] plan: &str, #[case] expected: Errno) 
     let made = results.iter().filter(|result| result.is_ok()).count() as i64;
     assert_eq!(device.journal.level(Level::Bos), before + made);
     assert_eq!(device.journal.report(&[])["calls"]["CREATE_BO"]["count"], 3);
+    assert_eq!(make(file, "SYNCOBJ_CREATE", &mut drm_syncobj_create::zeroed()), Err(Errno::EMFILE));
+    assert_eq!(device.journal.level(Level::Syncobjs), 0);
 }
 
 #[test]

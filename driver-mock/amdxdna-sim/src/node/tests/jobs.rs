@@ -1,6 +1,6 @@
 //! Jobs behind the caller.
 
-use super::rig::{context, rig_of, rig_with};
+use super::rig::{context, rig_with};
 use amdxdna_sys::ert::state;
 use nix::errno::Errno;
 use std::time::{Duration, Instant};
@@ -20,34 +20,6 @@ fn four_jobs_of_a_context_wait_and_a_fifth_ends_the_wait_for_a_stuck_one() {
     rig.ended(context, 4);
     let states: Vec<_> = chains.iter().map(|chain| rig.state(*chain)).collect();
     assert_eq!(states, [[state::TIMEOUT; 4].as_slice(), &[state::COMPLETED]].concat());
-}
-
-#[test]
-fn jobs_behind_a_stuck_one_are_aborted_on_mainline() {
-    let rig = rig_of("6.18", "", "timeout@1");
-    let (context, instructions) = rig.ready("add 1");
-    let chains: Vec<u32> = (0..3).map(|_| rig.chain(&[rig.padded(rig.command(0, instructions, 0, 64, 4))])).collect();
-    for chain in &chains {
-        rig.file.exec_cmd(context, *chain, &[rig.data]).unwrap();
-    }
-    rig.ended(context, 2);
-    assert!(chains.iter().all(|chain| rig.state(*chain) == state::ABORT));
-}
-
-#[test]
-fn a_stuck_context_does_not_hold_others() {
-    let rig = rig_with("", "timeout@1");
-    let (stuck, instructions) = rig.ready("add 1");
-    let (other, _) = rig.ready("add 2");
-    let command = rig.command(0, instructions, 0, 64, 4);
-    let stuck_chain = rig.chain(&[command]);
-    rig.file.exec_cmd(stuck, stuck_chain, &[rig.data]).unwrap();
-    let chain = rig.chain(&[command]);
-    assert_eq!(rig.run(other, chain, &[rig.data]), state::COMPLETED);
-    assert_eq!(rig.data(64, 4), [2; 4]);
-    assert_eq!(rig.state(stuck_chain), state::NEW);
-    assert_eq!(rig.file.destroy_hwctx(stuck), Ok(()));
-    assert_eq!(rig.state(stuck_chain), state::TIMEOUT);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What differs from kernel to kernel.
 
 use super::ioctl::{address, make};
-use super::rig::{context, device_with, rig_of};
+use super::rig::{device_with, rig_of};
 use crate::node::File;
 use amdxdna_sys::ert::{opcode, state};
 use amdxdna_sys::*;
@@ -92,15 +92,6 @@ fn odd_slots_are_refused_by_newer_firmware_of_npu4() {
     let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);
     assert_eq!(rig.run(context, chain, &[rig.data]), state::ABORT);
     assert!(rig.messages().contains("an even number"), "{}", rig.messages());
-}
-
-#[test]
-fn amds_module_finds_a_bad_configuration_with_the_first_command() {
-    let rig = rig_of("legacy", "", "");
-    let context = context(&rig.file, 4).unwrap();
-    assert_eq!(rig.configure(context, &[rig.data]), Ok(()), "no PDI is looked at");
-    let command = rig.command(0, rig.instructions(), 0, 64, 4);
-    assert_eq!(rig.file.exec_cmd(context, command, &[rig.data]), Err(Errno::EIO));
 }
 
 #[rstest]

@@ -63,12 +63,7 @@ fn commands_find_instructions_in_a_second_heap() {
 
 #[test]
 fn npu1_has_one_heap_its_own_columns_and_no_health() {
-    let settings = |name: &str| match name {
-        "AMDXDNA_SIM_DEVICES" => Some("aie2".to_owned()),
-        "AMDXDNA_SIM_KERNEL" => Some("7.2".to_owned()),
-        _ => None,
-    };
-    let file = File::open(&super::rig::device_of(settings)).unwrap();
+    let file = File::open(&super::rig::device_of(&[("DEVICES", "aie2"), ("KERNEL", "7.2")])).unwrap();
     let heap = create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE).unwrap();
     assert_eq!(create(&file, AMDXDNA_BO_DEV_HEAP, DEV_MEM_SIZE), Err(Errno::ENOSPC));
     // Its contexts lie side by side, behind the first column.

@@ -1,6 +1,5 @@
 //! A device with an open file, a mapped heap and data, and writers of commands.
 
-use crate::faults::FaultPlan;
 use crate::journal::Journal;
 use crate::node::{Device, File, MapRequest, Mappings};
 use crate::settings::Settings;
@@ -59,18 +58,11 @@ pub(super) struct Rig {
 }
 
 pub(super) fn device_with(kernel: &str, machine: &str, faults: &str) -> Arc<Device> {
-    device_of(|name| match name {
-        "AMDXDNA_SIM_KERNEL" => Some(kernel.into()),
-        "AMDXDNA_SIM_MACHINE" => Some(machine.into()),
-        "AMDXDNA_SIM_FAULTS" => Some(faults.into()),
-        _ => None,
-    })
+    device_of(&[("KERNEL", kernel), ("MACHINE", machine), ("FAULTS", faults)])
 }
 
-pub(super) fn device_of(variable: impl Fn(&str) -> Option<String>) -> Arc<Device> {
-    let settings = Arc::new(Settings::read(&variable).unwrap());
-    let has_faults = variable("AMDXDNA_SIM_FAULTS").is_some_and(|faults| !faults.is_empty());
-    assert!(!has_faults || settings.faults != FaultPlan::default());
+pub(super) fn device_of(variables: &[(&str, &str)]) -> Arc<Device> {
+    let settings = Arc::new(Settings::of(variables).unwrap());
     let journal = Arc::new(Journal::new(settings.clone()).unwrap());
     let mappings = Mappings::new(journal.clone());
     Device::new(&settings.devices[0], &settings, Arc::new(Executor), journal, mappings)
