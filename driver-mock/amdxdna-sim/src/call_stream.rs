@@ -7,23 +7,12 @@ use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
 
-#[derive(Debug, Default)]
-struct State {
-    /// Lines of this run, when they are to be written.
-    recorded: String,
-    /// Lines of this run so far.
-    position: usize,
-    /// The first difference.
-    difference: Option<String>,
-}
-
-/// The stream of a process.
 #[derive(Debug)]
 pub struct Stream {
     record: Option<std::path::PathBuf>,
     /// Lines of the run to compare with.
     expected: Option<Vec<String>>,
-    state: Mutex<State>,
+    lines: Mutex<Vec<String>>,
 }
 
 impl Stream {
@@ -42,44 +31,27 @@ impl Stream {
             Ok::<_, String>(text.lines().map(str::to_owned).collect())
         };
         let expected = replay.map(read).transpose()?;
-        Ok(Some(Self { record: record.map(Path::to_owned), expected, state: Mutex::default() }))
+        Ok(Some(Self { record: record.map(Path::to_owned), expected, lines: Mutex::default() }))
     }
 
-    /// Adds a call.
-    pub fn line(&self, line: &str) {
-        let mut state = self.state.lock();
-        let position = state.position;
-        state.position += 1;
-        if self.record.is_some() {
-            state.recorded.push_str(line);
-            state.recorded.push('\n');
-        }
-        if let Some(expected) = &self.expected
-            && state.difference.is_none()
-        {
-            let found = expected.get(position).map(String::as_str);
-            if found != Some(line) {
-                let before = found.unwrap_or("no further call");
-                state.difference =
-                    Some(format!("call {}: the recorded run has `{before}`, this run `{line}`", position + 1));
-            }
-        }
+    pub fn line(&self, line: String) {
+        self.lines.lock().push(line);
     }
 
     /// Writes the file and returns the first difference, if there is one. Calls that are missing at the end are one.
     pub fn finish(&self) -> Option<String> {
-        let mut state = self.state.lock();
+        let lines = self.lines.lock();
         if let Some(path) = &self.record
-            && let Err(error) = fs::write(path, &state.recorded)
+            && let Err(error) = fs::write(path, lines.iter().map(|line| format!("{line}\n")).collect::<String>())
         {
             crate::journal::print(&format!("AMDXDNA_SIM_RECORD: {} cannot be written: {error}", path.display()));
         }
-        let position = state.position;
-        if let Some(missing) = self.expected.as_ref().and_then(|expected| expected.get(position)) {
-            let text = || format!("call {}: the recorded run has `{missing}`, this run ends", position + 1);
-            state.difference.get_or_insert_with(text);
-        }
-        state.difference.clone()
+        let expected = self.expected.as_ref()?;
+        let differs = |at: &usize| expected.get(*at) != lines.get(*at);
+        let at = (0..expected.len().max(lines.len())).find(differs)?;
+        let before = expected.get(at).map_or("no further call".into(), |line| format!("`{line}`"));
+        let now = lines.get(at).map_or("this run ends".into(), |line| format!("this run `{line}`"));
+        Some(format!("call {}: the recorded run has {before}, {now}", at + 1))
     }
 }
 
@@ -89,8 +61,8 @@ mod tests {
 
     fn replay(recorded: &[&str], lines: &[&str]) -> Option<String> {
         let expected = Some(recorded.iter().map(ToString::to_string).collect());
-        let stream = Stream { record: None, expected, state: Mutex::default() };
-        lines.iter().for_each(|line| stream.line(line));
+        let stream = Stream { record: None, expected, lines: Mutex::default() };
+        lines.iter().for_each(|line| stream.line((*line).into()));
         stream.finish()
     }
 

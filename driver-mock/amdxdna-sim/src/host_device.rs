@@ -25,7 +25,6 @@ const NODES: &[u8] = b"/dev/accel/";
 #[derive(Debug, Default)]
 pub struct Host {
     files: AtomicU64,
-    /// What is mapped.
     mapped: Mutex<RangeSet<usize>>,
 }
 
@@ -40,7 +39,6 @@ impl Host {
         self.files.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes a mapping.
     pub fn mapped(&self, start: usize, length: usize) {
         self.mapped.lock().insert(start..start + length);
     }

@@ -127,11 +127,11 @@ impl Journal {
         let detail = detail();
         let space = if detail.is_empty() { "" } else { " " };
         let line = format!("{name}{space}{detail} = {}", error.as_deref().unwrap_or("ok"));
-        if let Some(stream) = stream {
-            stream.line(&line);
-        }
         if self.settings.log {
             print(&line);
+        }
+        if let Some(stream) = stream {
+            stream.line(line);
         }
     }
 
@@ -141,12 +141,10 @@ impl Journal {
         self.settings.faults.command(occurrence)
     }
 
-    /// Changes the counts that are not calls.
     pub fn count(&self, change: impl FnOnce(&mut Counts)) {
         change(&mut self.counts.lock());
     }
 
-    /// Adds `change` to a level.
     pub fn change(&self, level: Level, change: i64) {
         let mut levels = self.levels.lock();
         let (now, peak) = &mut levels[level as usize];
@@ -154,7 +152,6 @@ impl Journal {
         *peak = (*peak).max(*now);
     }
 
-    /// A level now.
     #[cfg(test)]
     pub fn level(&self, level: Level) -> i64 {
         self.levels.lock()[level as usize].0
@@ -165,7 +162,6 @@ impl Journal {
         LEVELS.into_iter().zip(self.levels.lock().map(|(now, peak)| value(now, peak))).collect()
     }
 
-    /// Counts a BO of a type.
     pub fn bo_created(&self, kind: &'static str) {
         *self.created.lock().entry(kind).or_default() += 1;
     }

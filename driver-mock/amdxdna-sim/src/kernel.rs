@@ -23,7 +23,6 @@ pub enum Kernel {
 /// What WAIT_CMD does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitCmd {
-    /// It waits.
     Works,
     /// There is no such ioctl: EINVAL.
     Missing,
@@ -57,11 +56,9 @@ pub enum FailedChain {
 pub struct WithoutSva {
     /// The IOMMU is off. `None`: the driver does not even make the node.
     pub iommu_off: Option<Errno>,
-    /// The IOMMU is in passthrough mode.
     pub passthrough: Errno,
 }
 
-/// How BOs of the caller's memory are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserPointers {
     /// Whether that is possible with memory that the caller may only read.
@@ -286,7 +283,6 @@ impl Kernel {
         ["legacy", "6.14", "6.18", "7.2"][self as usize]
     }
 
-    /// The kernel with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kernel| kernel.name() == name)
     }

@@ -29,7 +29,6 @@ pub const KFD_CALLS: &[(&str, u32)] = &[
 /// The type letter of KFD's ioctls.
 pub(crate) const KFD_TYPE: u32 = b'K' as u32;
 
-/// Interface version that is reported.
 const VERSION: (u32, u32) = (1, 18);
 /// Results of a wait.
 const COMPLETE: u32 = 0;
@@ -71,7 +70,6 @@ struct Event {
     set: bool,
 }
 
-/// KFD of a process.
 #[derive(Debug)]
 pub struct Kfd {
     events: Mutex<BTreeMap<u32, Event>>,
@@ -80,7 +78,6 @@ pub struct Kfd {
 }
 
 impl Kfd {
-    /// KFD without events.
     pub fn new(journal: Arc<Journal>) -> Self {
         Self { events: Mutex::default(), changed: Condvar::new(), journal }
     }

@@ -97,7 +97,6 @@ pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
     Ok(link_of(fd)? == "anon_inode:[eventfd]")
 }
 
-/// A memory file.
 #[derive(Debug)]
 struct Backing {
     file: Descriptor,
@@ -169,7 +168,6 @@ impl Drop for Slot {
     }
 }
 
-/// The memory of one BO.
 #[derive(Debug)]
 pub struct Memory {
     backing: Arc<Backing>,
@@ -220,7 +218,6 @@ impl Memory {
         self.slot.is_none().then_some(Self { backing, offset, length, slot: None })
     }
 
-    /// Whether it is the same memory.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.backing, &other.backing) && self.offset == other.offset
     }
@@ -255,7 +252,6 @@ impl Memory {
         self.backing.region()?.span(self.offset + offset, length)
     }
 
-    /// Reads a little-endian word.
     pub fn word(&self, offset: usize) -> Option<u32> {
         let mut bytes = [0; 4];
         self.span(offset, 4)?.read(&mut bytes);
@@ -269,7 +265,6 @@ impl Memory {
         }
     }
 
-    /// A copy of a range.
     pub fn copy(&self, offset: usize, length: usize) -> Option<Vec<u8>> {
         let span = self.span(offset, length)?;
         let mut bytes = vec![0; length];

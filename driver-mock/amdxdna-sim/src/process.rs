@@ -19,20 +19,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The machine.
 #[derive(Debug)]
 pub struct Process {
-    /// What the environment asked for.
     pub settings: Arc<Settings>,
-    /// Counts and messages.
     pub journal: Arc<Journal>,
     /// The devices, by number.
     pub devices: Vec<Arc<Device>>,
-    /// `/dev/kfd`.
     pub kfd: Kfd,
     pub descriptors: Descriptors,
     pub mappings: Arc<Mappings>,
-    /// Which paths are simulated.
     pub prefixes: Prefixes,
     /// The host's own devices, when calls are only recorded.
     pub host: Option<Host>,

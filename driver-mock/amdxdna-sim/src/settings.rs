@@ -21,13 +21,11 @@ const HOST: &str = "host";
 pub enum Presence {
     #[default]
     Usable,
-    /// It does not exist.
     Missing,
     /// It exists, and opening it gives EACCES, even for root.
     Forbidden,
 }
 
-/// How the machine's IOMMU is set up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Iommu {
     /// On, with shared virtual addressing.
@@ -41,9 +39,7 @@ pub enum Iommu {
 /// How the simulated machine differs from one in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// `/dev/kfd`.
     pub kfd: Presence,
-    /// `/dev/accel/accelN`.
     pub node: Presence,
     /// PCI device id and revision of every device instead of its generation's.
     pub pci: Option<(u16, u8)>,
@@ -51,7 +47,6 @@ pub struct Machine {
     pub firmware: Option<[u32; 4]>,
     /// Bytes of the device heap that can be handed out.
     pub heap: Option<usize>,
-    /// Contexts a device has.
     pub contexts: Option<usize>,
     pub iommu: Iommu,
     /// Whether the driver gives device addresses of its own (`force_iova`).
@@ -71,16 +66,12 @@ impl Machine {
     }
 }
 
-/// One simulated device.
 #[derive(Debug, Clone)]
 pub struct DeviceSettings {
-    /// Its generation.
     pub arch: Arc<Arch>,
-    /// Its PCI address.
     pub address: String,
 }
 
-/// Everything.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The devices, by the number of their accel node.
@@ -88,18 +79,14 @@ pub struct Settings {
     /// Whether there are the host's own devices instead, whose calls are recorded.
     pub host: bool,
     pub kernel: Kernel,
-    /// Defects.
     pub machine: Machine,
     /// Where the files are made; a temporary directory if not given.
     pub root: Option<PathBuf>,
     pub faults: FaultPlan,
-    /// Where the report goes.
     pub report: Option<PathBuf>,
-    /// Where the stream of calls is written.
     pub record: Option<PathBuf>,
     /// The stream of calls to compare with.
     pub replay: Option<PathBuf>,
-    /// Whether to log to standard error.
     pub log: bool,
 }
 

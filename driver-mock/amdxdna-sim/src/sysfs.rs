@@ -32,12 +32,9 @@ const ZERO_PROPERTIES: &str = "\
     hive_id num_sdma_engines num_sdma_xgmi_engines num_sdma_queues_per_engine num_cp_queues \
     max_engine_clk_fcompute";
 
-/// A device node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
-    /// `/dev/accel/accelN`.
     Accel(usize),
-    /// `/dev/kfd`.
     Kfd,
 }
 
@@ -51,10 +48,8 @@ impl Node {
     }
 }
 
-/// Where a path leads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The path in the tree.
     pub path: CString,
     /// The device node it is.
     pub node: Option<Node>,
@@ -65,7 +60,6 @@ pub struct Target {
 pub struct Prefixes(Vec<String>);
 
 impl Prefixes {
-    /// Those of these devices.
     pub fn new(devices: &[DeviceSettings]) -> Self {
         let mut prefixes: Vec<String> =
             PREFIXES.iter().chain(&KFD_PREFIXES).map(|prefix| (*prefix).to_owned()).collect();
@@ -76,7 +70,6 @@ impl Prefixes {
         Self(prefixes)
     }
 
-    /// Those of KFD.
     pub fn of_kfd() -> Self {
         Self(KFD_PREFIXES.map(str::to_owned).to_vec())
     }
@@ -91,13 +84,11 @@ impl Prefixes {
     }
 }
 
-/// The tree.
 #[derive(Debug)]
 pub struct Tree {
     /// Without links in it.
     root: PathBuf,
     devices: usize,
-    /// Whether it is to be removed.
     temporary: bool,
 }
 
@@ -268,7 +259,6 @@ impl Tree {
         rest.starts_with(b"/").then_some(rest)
     }
 
-    /// Removes a temporary tree.
     pub fn remove(&self) {
         if self.temporary {
             // A file that stays behind in the temporary folder is not worth an error at exit.

@@ -49,7 +49,6 @@ pub struct AddressSpace {
     mappings: RwLock<BTreeMap<u64, Mapping>>,
 }
 
-/// Memory at an address.
 #[derive(Debug, Clone, Copy)]
 pub struct ReachableMemory<'a> {
     pub span: Span<'a>,
@@ -128,7 +127,6 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Number of mappings.
     pub fn mapping_count(&self) -> usize {
         self.mappings.read().len()
     }

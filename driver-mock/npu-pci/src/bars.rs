@@ -2,14 +2,12 @@
 
 use crate::model::{BarSizes, Register};
 
-/// The memory behind all BARs.
 #[derive(Debug)]
 pub struct Bars {
     bars: Vec<Vec<u8>>,
 }
 
 impl Bars {
-    /// Zeroed BARs of these sizes.
     pub fn new(sizes: &BarSizes) -> Self {
         Self { bars: sizes.iter().map(|size| vec![0; *size as usize]).collect() }
     }

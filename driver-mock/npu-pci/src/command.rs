@@ -6,14 +6,11 @@ use aie_driver_mock::npu::array::Command;
 /// Type of a slot (`enum exec_npu_type`) that starts a compute unit without an ELF file.
 const NON_ELF: u32 = 1;
 
-/// The chain buffer that a message names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainBuffer {
-    /// Device address.
     pub address: u64,
     /// Bytes of its slots.
     pub bytes: usize,
-    /// Number of its slots.
     pub count: usize,
 }
 
@@ -34,7 +31,6 @@ pub fn single(kind: &Kind, request: Request<'_>) -> Command {
     Command { unit: request.word(16) as usize, is_elf: true, words: request.words(20) }
 }
 
-/// The slots of a chain buffer.
 pub fn slots(kind: &Kind, bytes: &[u8], count: usize) -> Result<Vec<Command>, String> {
     let buffer = Request(bytes);
     let (mut commands, mut at) = (Vec::new(), 0);

@@ -3,7 +3,6 @@
 
 use crate::model::Model;
 
-/// Interrupt vectors.
 pub const VECTORS: u16 = 32;
 const BYTES: usize = 256;
 const AMD: u16 = 0x1022;
@@ -26,14 +25,12 @@ const MSIX_ID: u8 = 0x11;
 const MSIX_BAR: u32 = 1;
 const PENDING: u32 = 0x1000;
 
-/// The configuration space of one device.
 #[derive(Debug)]
 pub struct ConfigSpace {
     bytes: [u8; BYTES],
 }
 
 impl ConfigSpace {
-    /// As it is at power-on.
     pub fn new(model: &Model) -> Self {
         let mut bytes = [0; BYTES];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -70,7 +67,6 @@ impl ConfigSpace {
         }
     }
 
-    /// Bytes of it.
     pub fn length() -> usize {
         BYTES
     }

@@ -16,18 +16,15 @@ pub struct Job {
     pub channel: usize,
     /// Which of the contexts with this number.
     pub life: u64,
-    /// Number of the message.
     pub id: u32,
     pub opcode: u32,
     /// The context's heap, as it was.
     pub heap: Heap,
     /// Its compute units, as they were.
     pub units: Arc<[LoadedPdi]>,
-    /// What to run.
     pub commands: Vec<Command>,
 }
 
-/// How a job went.
 #[derive(Debug, PartialEq, Eq)]
 pub enum JobResult {
     /// All commands have completed.
@@ -42,9 +39,7 @@ pub enum JobResult {
 
 /// What the array needs of the device.
 pub struct JobEnvironment<'a> {
-    /// The guest's memory.
     pub space: &'a AddressSpace,
-    /// What goes wrong.
     pub faults: &'a FaultPlan,
     pub journal: &'a Journal,
 }

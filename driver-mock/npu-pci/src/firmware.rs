@@ -15,7 +15,6 @@ use aie_hal::arch::Tile;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A context.
 #[derive(Debug)]
 struct Context {
     npu: ContextId,
@@ -26,7 +25,6 @@ struct Context {
     stuck: Option<usize>,
 }
 
-/// A buffer for asynchronous errors.
 #[derive(Debug)]
 struct ErrorBuffer {
     id: u32,
@@ -37,7 +35,6 @@ struct ErrorBuffer {
 /// What becomes of a message.
 #[derive(Debug)]
 pub enum Reply {
-    /// The answer.
     Now(Vec<u8>),
     /// It comes when the array has run this.
     Later(Job),
@@ -51,7 +48,6 @@ pub enum Reply {
     Sleep(bool, Vec<u8>),
 }
 
-/// The firmware of one device.
 #[derive(Debug)]
 pub struct Firmware {
     settings: Settings,
@@ -365,7 +361,6 @@ impl Firmware {
         }
     }
 
-    /// The context of a job, for the clock.
     pub fn context(&self, job: &Job) -> Option<ContextId> {
         self.contexts.get(job.channel)?.as_ref().map(|context| context.npu)
     }
@@ -393,7 +388,6 @@ fn array_version(dev_gen: u8) -> [u16; 2] {
     [2, u16::from(dev_gen != 3)]
 }
 
-/// The compute units of a configuration.
 fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<LoadedPdi>, String> {
     let count = request.word(0) as usize;
     if count > UNITS {

@@ -28,7 +28,6 @@ impl Heap {
         address
     }
 
-    /// A copy of the memory at a device address.
     pub fn read(&self, space: &AddressSpace, address: u64, length: usize) -> Option<Vec<u8>> {
         space.read(self.resolve(address), length)
     }

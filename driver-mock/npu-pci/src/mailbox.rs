@@ -32,7 +32,6 @@ const MAGIC: u32 = 0x5550_4e5f;
 /// The channel for the management.
 pub const MANAGEMENT: usize = 0;
 
-/// A message from the kernel driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// By which its answer is found.
@@ -41,7 +40,6 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
-/// One channel.
 #[derive(Debug, Default)]
 struct Channel {
     /// How far the firmware has read.
@@ -53,7 +51,6 @@ struct Channel {
     open: bool,
 }
 
-/// All channels of a device.
 #[derive(Debug)]
 pub struct Mailbox {
     layout: &'static Layout,
@@ -70,7 +67,6 @@ pub struct ChannelLocation {
 }
 
 impl Mailbox {
-    /// For so many channels.
     pub fn new(layout: &'static Layout, channels: usize) -> Self {
         Self { layout, channels: (0..channels).map(|_| Channel::default()).collect() }
     }
@@ -123,7 +119,6 @@ impl Mailbox {
         self.channels[channel] = Channel::default();
     }
 
-    /// Closes all channels.
     pub fn close_all(&mut self) {
         (0..self.channels.len()).for_each(|channel| self.close(channel));
     }

@@ -3,7 +3,6 @@
 
 use aie_driver_mock::npu::status;
 
-/// A kind of message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
     pub opcode: u32,
@@ -69,17 +68,14 @@ kinds! {
 pub static GET_TELEMETRY: Kind = Kind { status_at: 12, ..kind(0x4, "GET_TELEMETRY", 16, 16, false) };
 
 impl Kind {
-    /// The kind with a number.
     pub fn of(opcode: u32) -> Option<&'static Self> {
         Self::all().find(|kind| kind.opcode == opcode)
     }
 
-    /// The kind with a name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         Self::all().find(|kind| kind.name == name)
     }
 
-    /// All kinds.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         KINDS.iter().copied().chain([&GET_TELEMETRY])
     }
@@ -112,13 +108,11 @@ impl Request<'_> {
         self.0.get(at).copied().unwrap_or(0)
     }
 
-    /// A word of 32 bits.
     pub fn word(&self, at: usize) -> u32 {
         let bytes = self.0.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         u32::from_le_bytes(bytes.unwrap_or_default())
     }
 
-    /// A word of 64 bits.
     pub fn long(&self, at: usize) -> u64 {
         u64::from(self.word(at)) | u64::from(self.word(at + 4)) << 32
     }
@@ -129,7 +123,6 @@ impl Request<'_> {
     }
 }
 
-/// Words as bytes.
 pub fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }

@@ -66,7 +66,6 @@ fn kind(request: &str, field: &str) -> Kind {
     }
 }
 
-/// Names of the handles of one open file.
 pub type Handles = HashMap<(HandleKind, u64), String>;
 
 /// The names that a script's run has given.
@@ -80,7 +79,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Notes a mapping, so that addresses in it are recognised.
     pub fn mapped(&mut self, address: u64, bytes: usize) {
         self.mapped.push((address, bytes as u64));
     }

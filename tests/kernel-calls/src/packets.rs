@@ -12,7 +12,6 @@ pub struct Command {
     pub opcode: u32,
     /// Words behind the header, as the header says.
     pub count: u32,
-    /// Mask of compute units.
     pub mask: u32,
     /// Extra masks that the header announces.
     pub extra_masks: u32,
@@ -65,7 +64,6 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// A chain of these commands.
     pub fn of(handles: &[u32]) -> Self {
         Self {
             opcode: opcode::CMD_CHAIN,

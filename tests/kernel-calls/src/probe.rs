@@ -40,7 +40,6 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Opens the node for a script.
     pub fn new(node: &Path, script: &str) -> Self {
         let mut probe = Self {
             node: node.to_owned(),
@@ -110,7 +109,6 @@ impl Probe {
         result
     }
 
-    /// Makes calls that are not recorded.
     pub fn quietly<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         self.quiet += 1;
         let result = work(self);

@@ -199,7 +199,6 @@ impl Probe {
         self.call(&mut amdxdna_drm_get_info { param, buffer_size, buffer })
     }
 
-    /// SYNC_BO.
     pub fn sync(&mut self, handle: u32, direction: u32, offset: u64, size: u64) {
         let _ = self.call(&mut amdxdna_drm_sync_bo { handle, direction, offset, size });
     }
@@ -210,7 +209,6 @@ impl Probe {
         self.call(&mut create).map_or(0, |()| create.handle)
     }
 
-    /// SYNCOBJ_DESTROY.
     pub fn destroy_syncobj(&mut self, handle: u32) {
         let _ = self.call(&mut drm_syncobj_destroy { handle, pad: 0 });
     }
@@ -282,7 +280,6 @@ impl Probe {
         self.state(&command.memory);
     }
 
-    /// EXEC_CMD and a wait.
     pub fn submit(&mut self, context: Context, command: u32, arguments: &[u32]) {
         if let Ok(seq) = self.execute(context, command, arguments) {
             let _ = self.wait(context, seq, PATIENCE);

@@ -35,10 +35,8 @@ pub fn ioctl_at(file: &impl AsRawFd, code: u32, address: u64) -> Result<(), Errn
     if result < 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
-/// How something is mapped.
 #[derive(Debug, Clone, Copy)]
 pub struct Map {
-    /// `PROT_*`.
     pub protection: i32,
     /// `MAP_SHARED` or `MAP_PRIVATE`.
     pub flags: i32,
@@ -92,7 +90,6 @@ impl Mapping {
         map_at(place, how.bytes, &how, how.flags | libc::MAP_FIXED, file.as_raw_fd())
     }
 
-    /// New pages of this process.
     pub fn anonymous(bytes: usize, protection: i32) -> Result<Self, Errno> {
         let how = Map { protection, ..Map::shared(0, bytes) };
         map_at(std::ptr::null_mut(), bytes, &how, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
@@ -112,7 +109,6 @@ impl Mapping {
         unsafe { self.address.cast::<u32>().add(index).read_volatile() }
     }
 
-    /// Writes the word at an index.
     pub fn set_word(&self, index: usize, word: u32) {
         assert!((index + 1) * 4 <= self.bytes);
         // SAFETY: the index is inside of the mapping, which was mapped for writing by those who write.

@@ -20,7 +20,7 @@ pub use descriptors::{close, dup, dup2, dup3, fcntl, ioctl, mmap, munmap};
 pub use exit::{_exit, abort, assert_fail};
 pub use files::{access, faccessat, fopen, open, openat, opendir, readlink, readlinkat, realpath};
 pub use libc;
-pub use status::{fstat, fstatat, fstatat_versioned, lstat, stat, statx};
+pub use status::{fstat, fstatat, lstat, stat, statx};
 
 use nix::errno::Errno;
 
@@ -55,69 +55,51 @@ macro_rules! preload {
             static START: extern "C" fn() = start;
 
             $crate::export! {
-                fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = open(path, flags, mode);
-                fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = open(path, flags, mode);
-                fn __open_2(path: *const c_char, flags: c_int) -> c_int = open(path, flags, 0);
-                fn __open64_2(path: *const c_char, flags: c_int) -> c_int = open(path, flags, 0);
-                fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
+                fn [open open64](path: *const c_char, flags: c_int, mode: mode_t) -> c_int = open(path, flags, mode);
+                fn [__open_2 __open64_2](path: *const c_char, flags: c_int) -> c_int = open(path, flags, 0);
+                fn [openat openat64](folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
                     = openat(folder, path, flags, mode);
-                fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
-                    = openat(folder, path, flags, mode);
-                fn __openat_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int = openat(folder, path, flags, 0);
-                fn __openat64_2(folder: c_int, path: *const c_char, flags: c_int) -> c_int = openat(folder, path, flags, 0);
-                fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE = fopen(path, mode);
-                fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE = fopen(path, mode);
-                fn opendir(path: *const c_char) -> *mut DIR = opendir(path);
-                fn access(path: *const c_char, mode: c_int) -> c_int = access(path, mode);
-                fn eaccess(path: *const c_char, mode: c_int) -> c_int = access(path, mode);
-                fn euidaccess(path: *const c_char, mode: c_int) -> c_int = access(path, mode);
-                fn faccessat(folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int
+                fn [__openat_2 __openat64_2](folder: c_int, path: *const c_char, flags: c_int) -> c_int
+                    = openat(folder, path, flags, 0);
+                fn [fopen fopen64](path: *const c_char, mode: *const c_char) -> *mut FILE = fopen(path, mode);
+                fn [opendir](path: *const c_char) -> *mut DIR = opendir(path);
+                fn [access eaccess euidaccess](path: *const c_char, mode: c_int) -> c_int = access(path, mode);
+                fn [faccessat](folder: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int
                     = faccessat(folder, path, mode, flags);
-                fn stat(path: *const c_char, status: *mut stat_t) -> c_int = stat(path, status);
-                fn stat64(path: *const c_char, status: *mut stat_t) -> c_int = stat(path, status);
-                fn __xstat(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = stat(path, status);
-                fn __xstat64(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = stat(path, status);
-                fn lstat(path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
-                fn lstat64(path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
-                fn __lxstat(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
-                fn __lxstat64(_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
-                fn fstat(fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
-                fn fstat64(fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
-                fn __fxstat(_version: c_int, fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
-                fn __fxstat64(_version: c_int, fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
-                fn fstatat(folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
+                fn [stat stat64](path: *const c_char, status: *mut stat_t) -> c_int = stat(path, status);
+                fn [__xstat __xstat64](_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int
+                    = stat(path, status);
+                fn [lstat lstat64](path: *const c_char, status: *mut stat_t) -> c_int = lstat(path, status);
+                fn [__lxstat __lxstat64](_version: c_int, path: *const c_char, status: *mut stat_t) -> c_int
+                    = lstat(path, status);
+                fn [fstat fstat64](fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
+                fn [__fxstat __fxstat64](_version: c_int, fd: c_int, status: *mut stat_t) -> c_int = fstat(fd, status);
+                fn [fstatat fstatat64](folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
                     = fstatat(folder, path, status, flags);
-                fn fstatat64(folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
+                fn [__fxstatat __fxstatat64](_version: c_int, folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
                     = fstatat(folder, path, status, flags);
-                fn __fxstatat(version: c_int, folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
-                    = fstatat_versioned(version, folder, path, status, flags);
-                fn __fxstatat64(version: c_int, folder: c_int, path: *const c_char, status: *mut stat_t, flags: c_int) -> c_int
-                    = fstatat_versioned(version, folder, path, status, flags);
-                fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut statx_t) -> c_int
+                fn [statx](folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut statx_t) -> c_int
                     = statx(folder, path, flags, mask, status);
-                fn readlink(path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t
+                fn [readlink](path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t
                     = readlink(path, buffer, length);
-                fn readlinkat(folder: c_int, path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t
+                fn [readlinkat](folder: c_int, path: *const c_char, buffer: *mut c_char, length: size_t) -> ssize_t
                     = readlinkat(folder, path, buffer, length);
-                fn realpath(path: *const c_char, resolved: *mut c_char) -> *mut c_char = realpath(path, resolved);
-                fn __realpath_chk(path: *const c_char, resolved: *mut c_char, _length: size_t) -> *mut c_char
+                fn [realpath](path: *const c_char, resolved: *mut c_char) -> *mut c_char = realpath(path, resolved);
+                fn [__realpath_chk](path: *const c_char, resolved: *mut c_char, _length: size_t) -> *mut c_char
                     = realpath(path, resolved);
-                fn close(fd: c_int) -> c_int = close(fd);
-                fn dup(fd: c_int) -> c_int = dup(fd);
-                fn dup2(fd: c_int, target: c_int) -> c_int = dup2(fd, target);
-                fn dup3(fd: c_int, target: c_int, flags: c_int) -> c_int = dup3(fd, target, flags);
-                fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int = fcntl(fd, command, argument);
-                fn fcntl64(fd: c_int, command: c_int, argument: *mut c_void) -> c_int = fcntl(fd, command, argument);
-                fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = ioctl(fd, request, argument);
-                fn mmap(address: *mut c_void, length: size_t, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void
+                fn [close](fd: c_int) -> c_int = close(fd);
+                fn [dup](fd: c_int) -> c_int = dup(fd);
+                fn [dup2](fd: c_int, target: c_int) -> c_int = dup2(fd, target);
+                fn [dup3](fd: c_int, target: c_int, flags: c_int) -> c_int = dup3(fd, target, flags);
+                fn [fcntl fcntl64](fd: c_int, command: c_int, argument: *mut c_void) -> c_int
+                    = fcntl(fd, command, argument);
+                fn [ioctl](fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int = ioctl(fd, request, argument);
+                fn [mmap mmap64](address: *mut c_void, length: size_t, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void
                     = mmap(address, length, prot, flags, fd, offset);
-                fn mmap64(address: *mut c_void, length: size_t, prot: c_int, flags: c_int, fd: c_int, offset: i64) -> *mut c_void
-                    = mmap(address, length, prot, flags, fd, offset);
-                fn munmap(address: *mut c_void, length: size_t) -> c_int = munmap(address, length);
-                fn abort() -> ! = abort();
-                fn _exit(code: c_int) -> ! = _exit(code);
-                fn _Exit(code: c_int) -> ! = _exit(code);
-                fn __assert_fail(text: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) -> !
+                fn [munmap](address: *mut c_void, length: size_t) -> c_int = munmap(address, length);
+                fn [abort]() -> ! = abort();
+                fn [_exit _Exit](code: c_int) -> ! = _exit(code);
+                fn [__assert_fail](text: *const c_char, file: *const c_char, line: c_uint, function: *const c_char) -> !
                     = assert_fail(text, file, line, function);
             }
         };
@@ -128,7 +110,10 @@ macro_rules! preload {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! export {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $function:ident($($given:expr),*);)*) => {$(
+    ($(fn [$($name:ident)+] $arguments:tt -> $result:ty = $function:ident $given:tt;)*) => {
+        $($($crate::export! { @ $name $arguments $result, $function $given })+)*
+    };
+    (@ $name:ident ($($argument:ident: $type:ty),*) $result:ty, $function:ident ($($given:expr),*)) => {
         /// Stands in front of the C library's function of this name.
         ///
         /// # Safety
@@ -138,5 +123,5 @@ macro_rules! export {
             // SAFETY: the caller's arguments, as in C.
             unsafe { $crate::interpose::$function($($given),*) }
         }
-    )*};
+    };
 }

@@ -82,18 +82,6 @@ pub unsafe fn fstatat(folder: c_int, path: *const c_char, status: *mut libc::sta
     unsafe { in_tree(path, status, |path| libc_functions::fstatat64(folder, path, status, flags)) }
 }
 
-/// `__fxstatat`, as programs built against an old C library call it.
-pub unsafe fn fstatat_versioned(
-    _version: c_int,
-    folder: c_int,
-    path: *const c_char,
-    status: *mut libc::stat64,
-    flags: c_int,
-) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe { fstatat(folder, path, status, flags) }
-}
-
 pub unsafe fn statx(folder: c_int, path: *const c_char, flags: c_int, mask: c_uint, status: *mut libc::statx) -> c_int {
     let real = |path| {
         // SAFETY: the caller's arguments, or a C string of ours in place of the path.

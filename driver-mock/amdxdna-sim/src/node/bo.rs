@@ -12,24 +12,19 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a BO is.
 #[derive(Debug, Clone)]
 pub enum Kind {
-    /// Shared memory.
     Shmem,
-    /// A device heap.
     Heap {
         /// Where it starts in the device's view of all heaps.
         start: usize,
     },
-    /// Part of a device heap.
     Dev {
         heap: Arc<Bo>,
         offset: usize,
         /// The account of the heaps, to which the part goes back.
         account: Arc<Mutex<HeapAllocator>>,
     },
-    /// A command.
     Cmd,
     /// Memory of another process or file.
     Imported,
@@ -41,7 +36,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Name in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Shmem => "SHMEM",
@@ -62,7 +56,6 @@ pub struct MapOffset {
 }
 
 impl MapOffset {
-    /// Takes an offset.
     pub(super) fn new(value: u64, in_use: &Arc<Mutex<HashSet<u64>>>) -> Self {
         in_use.lock().insert(value);
         Self { value, in_use: in_use.clone() }
@@ -75,7 +68,6 @@ impl Drop for MapOffset {
     }
 }
 
-/// Where a BO is mapped.
 #[derive(Debug, Default)]
 struct UserMappings {
     /// Addresses of the mappings, oldest first.
@@ -84,7 +76,6 @@ struct UserMappings {
     last: Option<usize>,
 }
 
-/// A buffer object.
 #[derive(Debug)]
 pub struct Bo {
     kind: Kind,
@@ -145,7 +136,6 @@ impl Bo {
         !matches!(self.kind, Kind::Heap { .. } | Kind::Dev { .. })
     }
 
-    /// Whether the kernel can look at its memory.
     pub fn is_visible(&self) -> bool {
         !matches!(self.kind, Kind::User { visible: false })
     }

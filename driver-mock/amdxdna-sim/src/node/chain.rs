@@ -17,7 +17,6 @@ pub(super) struct Submission {
     pub(super) sequence: u64,
     /// The BO that was submitted: a chain, or one command.
     pub(super) chain: Arc<Bo>,
-    /// The argument BOs.
     pub(super) arguments: Vec<Arc<Bo>>,
     /// Where the handles in a chain lead.
     pub(super) file: Arc<Mutex<State>>,
@@ -32,7 +31,6 @@ impl Submission {
         self.file.lock().bo(handle).filter(is_command).cloned()
     }
 
-    /// The command at `index` of a chain.
     pub(super) fn command(&self, index: usize) -> Option<Arc<Bo>> {
         self.lookup(self.chain.word(4 * (ert::chain::HANDLES + 2 * index))?)
     }
@@ -51,7 +49,6 @@ fn header(bo: &Bo) -> u32 {
     bo.word(0).unwrap_or(0)
 }
 
-/// The opcode of a command BO.
 pub(super) fn opcode(bo: &Bo) -> u32 {
     ert::opcode_of(header(bo))
 }
@@ -68,7 +65,6 @@ pub(super) fn set_error_index(chain: &Bo, index: usize) {
     chain.set_word(4 * ert::chain::ERROR_INDEX, index as u32);
 }
 
-/// Number of commands that a chain says it has.
 pub(super) fn command_count(chain: &Bo) -> usize {
     chain.word(4 * ert::chain::COMMAND_COUNT).unwrap_or(0) as usize
 }
@@ -127,7 +123,6 @@ pub(super) fn read(submission: &Submission, arch: &Arch, profile: &Profile) -> R
     Ok(Commands { in_chain_buffer: true, list, buffer_bytes })
 }
 
-/// Bytes of a command in the chain buffer.
 fn slot_bytes(command: &Command) -> usize {
     ert::SLOT_HEADER_BYTES + command.words.len() * 4
 }

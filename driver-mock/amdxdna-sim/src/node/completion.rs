@@ -10,7 +10,6 @@ use std::sync::Arc;
 /// Words of the health report: version, generation (0 is aie2), the transaction's operation, and what the firmware knew.
 const HEALTH: [u32; 8] = [1, 0, u32::MAX, 0, 0, 0, 0, 0];
 
-/// A job's command BOs.
 pub(super) struct CompletionWriter<'a> {
     profile: &'a Profile,
     /// Whether the firmware says how the context is.

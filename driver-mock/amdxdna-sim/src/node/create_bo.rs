@@ -14,7 +14,6 @@ use std::sync::Arc;
 /// Bytes of all offsets that DRM hands out for `mmap` (`DRM_FILE_PAGE_OFFSET_SIZE`).
 const OFFSETS_BYTES: u64 = ((1 << 32) - 4096) << 8;
 
-/// Bytes of memory the machine has.
 fn machine_memory() -> u64 {
     // SAFETY: asking for a number.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0).saturating_mul(limits::PAGE as u64)

@@ -11,12 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a descriptor is, if it is ours.
 #[derive(Debug, Clone)]
 pub enum Open {
-    /// An accel node.
     Accel(Arc<File>),
     Kfd,
-    /// An exported BO.
     Bo(Arc<Bo>),
-    /// An exported synchronisation object.
     Syncobj(Arc<Syncobj>),
     /// A sync file, which stands for one fence.
     SyncFile(Fence),
@@ -46,7 +43,6 @@ impl Descriptors {
         self.quick.get(fd / 64).map(|word| (word, 1 << (fd % 64)))
     }
 
-    /// What `fd` is.
     pub fn get(&self, fd: i32) -> Option<Open> {
         if let Some((word, bit)) = self.bit(fd)
             && word.load(Ordering::Acquire) & bit == 0

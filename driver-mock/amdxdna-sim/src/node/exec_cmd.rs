@@ -10,7 +10,6 @@ use crate::kernel::{Profile, WaitCmd};
 use nix::errno::Errno;
 use std::sync::Arc;
 
-/// Whether a command can be in a BO.
 fn is_command(bo: &Bo, profile: &Profile) -> bool {
     if profile.typed_commands { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() }
 }
@@ -99,7 +98,6 @@ impl File {
         Ok(())
     }
 
-    /// The jobs of a context.
     pub(super) fn line(&self, context: u32) -> Result<Arc<ContextQueue>, Errno> {
         Ok(self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone())
     }
@@ -118,12 +116,10 @@ impl File {
         self.line(context)?.wait(sequence, timeout)
     }
 
-    /// Makes a handle of a synchronisation object.
     pub(super) fn add_syncobj(&self, object: Arc<Syncobj>) -> u32 {
         self.state.lock().add_syncobj(&self.device, object)
     }
 
-    /// The synchronisation object behind a handle.
     pub(super) fn syncobj(&self, handle: u32) -> Result<Arc<Syncobj>, Errno> {
         self.state.lock().syncobjs.get(&handle).cloned().ok_or(Errno::ENOENT)
     }

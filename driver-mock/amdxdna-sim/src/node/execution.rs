@@ -11,14 +11,10 @@ use aie_driver_mock::npu::fault_plan::CommandFault;
 use amdxdna_sys::limits;
 use std::sync::Arc;
 
-/// How a job went.
 #[derive(Debug)]
 pub(super) enum JobResult {
     /// It has ended, after `ns` of device time.
-    Ended {
-        /// Device time.
-        ns: u64,
-    },
+    Ended { ns: u64 },
     /// It does not end by itself.
     Hung {
         /// Index of the command that it is at.
@@ -27,7 +23,6 @@ pub(super) enum JobResult {
 }
 
 impl Device {
-    /// Runs a job of a context.
     pub(super) fn run(&self, array: &mut Array, npu: ContextId, submission: &Submission) -> JobResult {
         let device = self;
         let profile = &device.profile;
@@ -99,7 +94,6 @@ fn odd_slot(device: &Device, list: &[Command]) -> Option<usize> {
     list.iter().position(is_odd).filter(|_| applies)
 }
 
-/// Generation of the array in npu1.
 const NPU1: u8 = 3;
 /// Slots of fewer words have to have an even number of them.
 const EVEN_BELOW: usize = 15;
@@ -110,10 +104,8 @@ struct CallerMemory<'a> {
     submission: &'a Submission,
 }
 
-/// Where an argument is.
 struct Place {
     bo: Arc<Bo>,
-    /// Offset in the BO's memory.
     offset: usize,
     writable: bool,
 }

@@ -25,13 +25,11 @@ pub(super) struct Context {
     /// The first of them.
     pub(super) start: usize,
     pub(super) priority: u32,
-    /// Compute units, by index.
     pub(super) units: Option<Vec<LoadedPdi>>,
     /// Chain buffers of the kernel: they only take their place in the heap.
     pub(super) _chain_buffers: Vec<Arc<Bo>>,
     /// The list of compute units, when it was given and not yet looked at.
     pub(super) configuration: Option<Vec<u8>>,
-    /// Its jobs.
     pub(super) line: Arc<ContextQueue>,
     /// Where they complete, when the kernel has that.
     pub(super) _timeline: Option<Arc<Syncobj>>,
@@ -42,7 +40,6 @@ pub(super) struct State {
     handles: BTreeMap<u32, Arc<Bo>>,
     /// Handles that are free and below one that is not.
     free: BTreeSet<u32>,
-    /// Handles by the offset for `mmap`.
     offsets: HashMap<u64, u32>,
     pub(super) heaps: Heaps,
     pub(super) contexts: BTreeMap<u32, Context>,
@@ -155,7 +152,6 @@ impl File {
         bo.map(drop).ok_or(Errno::EINVAL)
     }
 
-    /// The BO behind a handle.
     pub fn bo(&self, handle: u32) -> Option<Arc<Bo>> {
         self.state.lock().bo(handle).cloned()
     }
@@ -203,7 +199,6 @@ impl File {
         if fits && is_shared { Ok(bo.clone()) } else { Err(Errno::EINVAL) }
     }
 
-    /// Bytes of the heap that are taken.
     pub(super) fn heap_used(&self) -> usize {
         self.state.lock().heaps.used()
     }

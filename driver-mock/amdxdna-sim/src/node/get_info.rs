@@ -180,12 +180,10 @@ impl File {
         self.entries().iter().map(bits).fold(0, |all, bits| all | bits)
     }
 
-    /// Bytes of a column's state.
     pub(super) fn column_bytes(&self) -> usize {
         metadata(self.device.arch()).col_size as usize
     }
 
-    /// The contexts of this file.
     fn entries(&self) -> Vec<amdxdna_drm_hwctx_entry> {
         let heap = self.heap_used() as u64;
         let is_mainline = self.device.profile.queries == Queries::Mainline;

@@ -23,28 +23,23 @@ pub(super) struct Heaps {
 }
 
 impl Heaps {
-    /// None yet.
     pub(super) fn new(device: &Device) -> Self {
         let capacity = if device.heaps_bytes > DEV_MEM_SIZE { device.heaps_bytes } else { device.heap_bytes };
         Self { list: Vec::new(), account: Arc::new(Mutex::new(HeapAllocator::new(capacity))) }
     }
 
-    /// The heaps.
     pub(super) fn list(&self) -> &[Arc<Bo>] {
         &self.list
     }
 
-    /// Bytes of all heaps.
     pub(super) fn bytes(&self) -> usize {
         self.list.iter().map(|heap| heap.length()).sum()
     }
 
-    /// Bytes that are taken.
     pub(super) fn used(&self) -> usize {
         self.account.lock().used()
     }
 
-    /// Another heap follows.
     pub(super) fn push(&mut self, heap: Arc<Bo>) {
         self.list.push(heap);
     }

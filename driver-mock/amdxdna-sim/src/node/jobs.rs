@@ -100,7 +100,6 @@ impl RemainingTime {
     }
 }
 
-/// A job that has not begun.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// What has to be signalled before it can.
@@ -133,7 +132,6 @@ struct Jobs {
     watched: bool,
 }
 
-/// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobStatus {
     Completed,
@@ -143,7 +141,6 @@ pub(super) enum JobStatus {
     Late,
 }
 
-/// The jobs of one context.
 #[derive(Debug)]
 pub struct ContextQueue {
     npu: ContextId,
@@ -231,7 +228,6 @@ impl ContextQueue {
         let _ = crate::process::spawn("amdxdna-sim-wait", watch);
     }
 
-    /// Runs the first job.
     fn run_first(self: &Arc<Self>, device: &Arc<Device>) {
         let after = self.first_after();
         if !after.iter().all(Fence::is_signaled) {
@@ -359,7 +355,6 @@ impl ContextQueue {
         }
     }
 
-    /// Submitted and ended jobs.
     pub(super) fn counts(&self) -> (u64, u64) {
         let jobs = self.jobs.lock();
         (jobs.submitted, jobs.ended)

@@ -21,32 +21,25 @@ struct Mapping {
     writable: bool,
 }
 
-/// The arguments of `mmap`.
 #[derive(Debug, Clone, Copy)]
 pub struct MapRequest {
     /// Where, or 0.
     pub address: usize,
     pub length: usize,
-    /// `PROT_` bits.
     pub prot: i32,
-    /// `MAP_` bits.
     pub flags: i32,
-    /// Offset in the BO.
     pub offset: usize,
 }
 
-/// What is at an address.
 #[derive(Debug, Clone)]
 pub struct Mapped {
     pub bo: Arc<Bo>,
     pub offset: usize,
     /// Bytes up to the end of the mapping.
     pub available: usize,
-    /// Whether it may be written.
     pub writable: bool,
 }
 
-/// The mappings of the process.
 #[derive(Debug)]
 pub struct Mappings {
     table: Mutex<BTreeMap<usize, Mapping>>,
@@ -57,13 +50,11 @@ pub struct Mappings {
 }
 
 impl Mappings {
-    /// An empty table.
     pub fn new(journal: Arc<Journal>) -> Arc<Self> {
         let (lowest, highest) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
         Arc::new(Self { table: Mutex::default(), lowest, highest, journal })
     }
 
-    /// Whether a range may contain a mapping.
     pub fn may_contain(&self, address: usize, length: usize) -> bool {
         address < self.highest.load(Ordering::Relaxed)
             && address.saturating_add(length) > self.lowest.load(Ordering::Relaxed)
@@ -132,14 +123,12 @@ impl Mappings {
         !starts.is_empty()
     }
 
-    /// Whether a range contains a mapping.
     pub fn contains(&self, address: usize, length: usize) -> bool {
         let table = self.table.lock();
         let before = table.range(..address.saturating_add(length)).next_back();
         before.is_some_and(|(_, mapping)| mapping.end > address)
     }
 
-    /// What is at `address`.
     pub fn find(&self, address: usize) -> Option<Mapped> {
         let table = self.table.lock();
         let (start, mapping) = table.range(..=address).next_back()?;

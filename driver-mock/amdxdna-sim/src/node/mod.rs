@@ -61,7 +61,6 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 use syncobj::Syncobj;
 
-/// One simulated NPU.
 #[derive(Debug)]
 pub struct Device {
     address: String,
@@ -82,13 +81,9 @@ pub struct Device {
     arena: Arc<Arena>,
     /// Held while a job runs.
     array: Mutex<Array>,
-    /// What is to run.
     queue: Arc<jobs::Queue>,
-    /// The jobs of every context.
     lines: Mutex<Vec<Weak<jobs::ContextQueue>>>,
-    /// The next device address that the driver gives.
     next_iova: AtomicU64,
-    /// The next offset for `mmap`.
     next_offset: AtomicU64,
     /// The offsets of BOs that there are.
     offsets: Arc<Mutex<HashSet<u64>>>,
@@ -105,7 +100,6 @@ const FIRST_MAP_OFFSET: u64 = 1 << 32;
 const FIRST_IOVA: u64 = 1 << 33;
 
 impl Device {
-    /// A powered-up device.
     pub fn new(
         device: &DeviceSettings,
         settings: &Settings,
@@ -152,12 +146,10 @@ impl Device {
         })
     }
 
-    /// PCI address.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Generation.
     pub fn arch(&self) -> &Arch {
         &self.arch
     }
@@ -167,7 +159,6 @@ impl Device {
         &self.npu
     }
 
-    /// Whether the device is gone.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }
@@ -176,7 +167,6 @@ impl Device {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Offset for `mmap` of a new BO.
     fn map_offset(&self, length: usize) -> MapOffset {
         MapOffset::new(self.next_offset.fetch_add(length as u64, Ordering::Relaxed), &self.offsets)
     }

@@ -23,7 +23,6 @@ const SUBMIT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub enum Fence {
     Signaled,
-    /// When a job has completed.
     Job(Arc<ContextQueue>, u64),
     /// When all of these are signalled.
     All(Vec<Fence>),
@@ -65,7 +64,6 @@ struct State {
     changes: u64,
 }
 
-/// A synchronisation object.
 #[derive(Debug, Default)]
 pub struct Syncobj(Mutex<State>);
 
@@ -104,7 +102,6 @@ impl Syncobj {
         number.or(Some(state.reached).filter(|reached| point <= *reached)).filter(|_| state.is_timeline)
     }
 
-    /// Adds a point to the timeline.
     pub(super) fn add_point(&self, point: u64, fence: Fence) {
         let mut state = self.0.lock();
         // A fence without a timeline is the timeline's first one; points that are behind go to the end all the same.
@@ -181,10 +178,8 @@ impl Syncobj {
     }
 }
 
-/// A wait for points of objects.
 #[derive(Debug)]
 pub(super) struct Wait {
-    /// Objects and points.
     pub(super) points: Vec<(Arc<Syncobj>, u64)>,
     /// `DRM_SYNCOBJ_WAIT_FLAGS_`.
     pub(super) flags: u32,
@@ -192,7 +187,6 @@ pub(super) struct Wait {
     pub(super) timeout_ns: i64,
 }
 
-/// Nanoseconds of CLOCK_MONOTONIC.
 pub(super) fn monotonic_ns() -> i64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds())
 }

@@ -16,9 +16,7 @@ use std::ops::Range;
 
 /// What the caller's table says.
 pub(super) enum Table {
-    /// A descriptor of a BO.
     Descriptor(i32),
-    /// Ranges of memory.
     Ranges(Vec<Range<usize>>),
 }
 

@@ -50,10 +50,8 @@ impl KernelExecutor for Executor {
 pub(super) struct Rig {
     pub(super) device: Arc<Device>,
     pub(super) file: Arc<File>,
-    /// User address of the heap.
     pub(super) heap: usize,
     pub(super) data: u32,
-    /// User address of the data.
     pub(super) address: usize,
 }
 
@@ -205,7 +203,6 @@ impl Rig {
         command
     }
 
-    /// The command at `index` of a chain.
     pub(super) fn chained(&self, chain: u32, index: usize) -> u32 {
         self.file.bo(chain).unwrap().word(4 * (ert::chain::HANDLES + 2 * index)).unwrap()
     }

@@ -10,7 +10,6 @@ use nix::errno::Errno;
 use rstest::rstest;
 use std::time::{Duration, Instant};
 
-/// An absolute time of CLOCK_MONOTONIC.
 fn after(time: Duration) -> i64 {
     crate::node::syncobj::monotonic_ns() + i64::try_from(time.as_nanos()).unwrap()
 }
@@ -59,7 +58,6 @@ fn signal(file: &File, handle: u32, point: u64) {
     make(file, "SYNCOBJ_TIMELINE_SIGNAL", &mut signal).unwrap();
 }
 
-/// A configured context and its timeline.
 fn ready(rig: &Rig) -> (u32, u32, (u32, u32)) {
     let mut qos = [0_u32; 6];
     let mut made = amdxdna_drm_create_hwctx { num_tiles: 32, qos_p: address(&mut qos), ..Default::default() };
