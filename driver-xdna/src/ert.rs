@@ -15,7 +15,7 @@ use crate::accel::completion::WaitMethod;
 use crate::accel::context::HardwareContext;
 use crate::accel::device::AccelDevice;
 use crate::accel::node::CallError;
-use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method};
+use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
 use crate::agent::{
     AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, AgentStatus, Allocation, Caches, Chain, ContextId, CpuCaches, Packet,
     PdiRef,
@@ -235,7 +235,7 @@ impl ErtAgent {
         ring.buffers.reserve(2).map_err(|cause| format!("command buffers: {cause}"))?;
         let instructions = ring.placeholder_instructions.addr().get() as u64;
         let (packets, api) = (&ring.packets, self.session.api());
-        let packet = nop_packet(0, instructions, 64);
+        let packet = nop_packet(instructions, 64);
         let dispatches = [0, 1].map(|slot| packets.write(slot, instructions, &packet, &[], &ring.data));
         self.interposer
             .ring(&mut ring.buffers, None, dispatches.to_vec(), self.accel.limit, || packets.ring(api, 2))
@@ -373,12 +373,6 @@ impl Agent for ErtAgent {
     }
 }
 
-/// A dispatch without arguments of the first PDI of a context.
-fn nop_packet(pdi: u64, instructions: u64, instruction_bytes: usize) -> Packet {
-    let pdi = PdiRef { address: pdi, bytes: 0 };
-    Packet { pdi_index: 0, pdi, instructions, instruction_bytes, arguments: (0, 0) }
-}
-
 impl ErtAgent {
     /// Finds how this kernel lets one wait for a chain, with a context that does nothing.
     ///
@@ -391,7 +385,7 @@ impl ErtAgent {
             let context = self.create_context(&[PdiRef { address: memory.device_address, bytes: pdi.len() }]);
             let found = context.and_then(|context| {
                 let at = device_address(stream.device_address);
-                let found = self.probe_in(context, &nop_packet(0, at, instructions.len()));
+                let found = self.probe_in(context, &nop_packet(at, instructions.len()));
                 self.destroy_context(context);
                 found
             });

@@ -147,54 +147,46 @@ mod tests {
     }
 
     #[rstest]
-    #[case::first(1, 10, PacketInterface::Ert)]
-    #[case::rocr_7_2_4(1, 15, PacketInterface::Ert)]
-    #[case::later(1, 16, PacketInterface::KernelDispatch)]
-    #[case::newest(1, 26, PacketInterface::KernelDispatch)]
-    fn the_version_tells(#[case] major: u16, #[case] minor: u16, #[case] expected: PacketInterface) {
-        assert_eq!(choose(&version(major, minor), None), Ok(expected));
-    }
-
-    #[rstest]
-    #[case::rocr_6_4_3(1, 7)]
-    #[case(1, 9)]
-    #[case(0, 99)]
-    fn runtimes_that_process_nothing_are_refused(#[case] major: u16, #[case] minor: u16) {
-        let error = choose(&version(major, minor), None).unwrap_err().to_string();
-        for part in ["never processes", &format!("{major}.{minor}"), "1.2.3-test", "1.10", "ROCm 7.0 or newer"] {
-            assert!(error.contains(part), "{part}: {error}");
-        }
-    }
-
-    #[rstest]
-    #[case(1, 27)]
-    #[case::next_major(2, 0)]
-    fn later_runtimes_are_refused_with_the_ways_out(#[case] major: u16, #[case] minor: u16) {
-        let error = choose(&version(major, minor), None).unwrap_err().to_string();
-        let ways = ["leave `runtime=rocr` away", "AIE_HAL_PACKET_INTERFACE=kernel-dispatch", "ROCm 7.0 to 7.14"];
-        for part in ["1.26 is the newest", &format!("{major}.{minor}"), "1.2.3-test"].into_iter().chain(ways) {
-            assert!(error.contains(part), "{part}: {error}");
-        }
-    }
-
-    #[rstest]
-    #[case("kernel-dispatch", 1, 27, PacketInterface::KernelDispatch)]
-    #[case("ert", 1, 16, PacketInterface::Ert)]
-    #[case("kernel-dispatch", 1, 15, PacketInterface::KernelDispatch)]
-    #[case("ert", 1, 7, PacketInterface::Ert)]
-    fn a_development_build_can_be_named(
-        #[case] named: &str,
+    #[case::first(None, 1, 10, PacketInterface::Ert)]
+    #[case::rocr_7_2_4(None, 1, 15, PacketInterface::Ert)]
+    #[case::later(None, 1, 16, PacketInterface::KernelDispatch)]
+    #[case::newest(None, 1, 26, PacketInterface::KernelDispatch)]
+    #[case::named(Some("kernel-dispatch"), 1, 27, PacketInterface::KernelDispatch)]
+    #[case::named_ert(Some("ert"), 1, 16, PacketInterface::Ert)]
+    #[case::named_against_the_version(Some("kernel-dispatch"), 1, 15, PacketInterface::KernelDispatch)]
+    #[case::named_of_rocr_6(Some("ert"), 1, 7, PacketInterface::Ert)]
+    fn the_version_tells_unless_a_development_build_is_named(
+        #[case] named: Option<&str>,
         #[case] major: u16,
         #[case] minor: u16,
         #[case] expected: PacketInterface,
     ) {
-        assert_eq!(choose(&version(major, minor), Some(named)), Ok(expected));
+        assert_eq!(choose(&version(major, minor), named), Ok(expected));
     }
 
-    #[test]
-    fn another_name_is_refused_with_the_known_ones() {
-        let error = choose(&version(1, 15), Some("aql")).unwrap_err().to_string();
-        for part in [AIE_HAL_PACKET_INTERFACE.name, "`aql`", "`ert`", "`kernel-dispatch`", "1.15"] {
+    const PROCESSES_NONE: &[&str] = &["never processes", "1.10", "ROCm 7.0 or newer"];
+    const LATER: &[&str] = &[
+        "1.26 is the newest",
+        "leave `runtime=rocr` away",
+        "AIE_HAL_PACKET_INTERFACE=kernel-dispatch",
+        "ROCm 7.0 to 7.14",
+    ];
+
+    #[rstest]
+    #[case::rocr_6_4_3(None, 1, 7, PROCESSES_NONE)]
+    #[case(None, 1, 9, PROCESSES_NONE)]
+    #[case(None, 0, 99, PROCESSES_NONE)]
+    #[case::next_minor(None, 1, 27, LATER)]
+    #[case::next_major(None, 2, 0, LATER)]
+    #[case::another_name(Some("aql"), 1, 15, &[AIE_HAL_PACKET_INTERFACE.name, "`aql`", "`ert`", "`kernel-dispatch`"])]
+    fn other_runtimes_are_rejected_with_the_ways_out(
+        #[case] named: Option<&str>,
+        #[case] major: u16,
+        #[case] minor: u16,
+        #[case] parts: &[&str],
+    ) {
+        let error = choose(&version(major, minor), named).unwrap_err().to_string();
+        for part in parts.iter().copied().chain([&*format!("{major}.{minor}"), "1.2.3-test"]) {
             assert!(error.contains(part), "{part}: {error}");
         }
     }

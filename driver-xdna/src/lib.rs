@@ -39,7 +39,6 @@ mod ert;
 pub mod interface;
 mod ioctl_interposer;
 pub mod kernel_dispatch;
-mod kfd;
 pub mod library;
 mod memory;
 mod npu;

@@ -5,9 +5,9 @@
 //! that ends has ended.
 
 use crate::agent::{Agent, AgentError, PacketInterface};
+use crate::discovery::Machine;
 use crate::ert::ErtAgent;
 use crate::kernel_dispatch::KernelDispatchAgent;
-use crate::kfd;
 use crate::library::{self, LibraryError, Named};
 use crate::npu::Npu;
 use crate::session::Session;
@@ -16,6 +16,9 @@ use aie_hal::environment::Reader;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use hsa_sys::HsaApi;
 use parking_lot::{Condvar, Mutex};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -65,21 +68,18 @@ struct Open {
     busy: bool,
 }
 
-/// The place of one session.
-struct Slot {
-    open: Mutex<Open>,
-    ended: Condvar,
-}
-
 /// The session of this process.
-static SLOT: Slot = Slot { open: Mutex::new(Open { session: Weak::new(), busy: false }), ended: Condvar::new() };
+static OPEN: Mutex<Open> = Mutex::new(Open { session: Weak::new(), busy: false });
+/// It has ended.
+static ENDED: Condvar = Condvar::new();
 
 /// A session with its agents.
 #[derive(Debug)]
 pub(crate) struct Runtime {
     /// Emptied before the session is declared ended.
     agents: Vec<Arc<dyn Agent>>,
-    npus: Mutex<Vec<(usize, Weak<Npu>)>>,
+    /// Those that are open, by agent.
+    npus: Mutex<Vec<Weak<Npu>>>,
 }
 
 impl Runtime {
@@ -88,7 +88,7 @@ impl Runtime {
     /// # Errors
     /// [`RuntimeError`].
     pub(crate) fn open(named: Option<&Named>) -> Result<Arc<Self>, RuntimeError> {
-        let mut open = SLOT.open.lock();
+        let mut open = OPEN.lock();
         loop {
             if let Some(runtime) = open.session.upgrade() {
                 // Without the lock, which the end of a session takes.
@@ -98,11 +98,13 @@ impl Runtime {
             if !open.busy {
                 break;
             }
-            if SLOT.ended.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
+            if ENDED.wait_for(&mut open, CLOSING_LIMIT).timed_out() && open.busy {
                 return Err(RuntimeError::Closing(CLOSING_LIMIT));
             }
         }
-        let runtime = Arc::new(Self { agents: start(named)?, npus: Mutex::default() });
+        let agents = start(named)?;
+        let npus = Mutex::new(agents.iter().map(|_| Weak::new()).collect());
+        let runtime = Arc::new(Self { agents, npus });
         open.session = Arc::downgrade(&runtime);
         open.busy = true;
         Ok(runtime)
@@ -112,13 +114,11 @@ impl Runtime {
     pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>) -> Option<Arc<Npu>> {
         let agent = self.agents.get(index)?;
         let mut npus = self.npus.lock();
-        if let Some(npu) = npus.iter().find(|(i, _)| *i == index).and_then(|(_, npu)| npu.upgrade()) {
-            return Some(npu);
-        }
-        let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(self.clone()));
-        npus.retain(|(i, _)| *i != index);
-        npus.push((index, Arc::downgrade(&npu)));
-        Some(npu)
+        Some(npus[index].upgrade().unwrap_or_else(|| {
+            let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(self.clone()));
+            npus[index] = Arc::downgrade(&npu);
+            npu
+        }))
     }
 
     /// This session, unless it is of another library than the one that is named.
@@ -139,8 +139,8 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.agents.clear();
-        SLOT.open.lock().busy = false;
-        SLOT.ended.notify_all();
+        OPEN.lock().busy = false;
+        ENDED.notify_all();
     }
 }
 
@@ -160,7 +160,7 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.
     let api = unsafe { HsaApi::load(found.library) };
     let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
-    kfd::probe().map_err(AgentError::Lost)?;
+    probe_kfd().map_err(AgentError::Lost)?;
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
     let (arches, _) = ArchRegistry::from_environment();
@@ -183,4 +183,31 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
         ))));
     }
     Ok(agents)
+}
+
+/// `AMDKFD_IOC_GET_VERSION` of kfd_ioctl.h: reads two 32-bit numbers, major and minor.
+const GET_VERSION: u32 = 0x8008_4b01;
+
+/// Opens KFD and asks for its version, as ROCR is about to do: it ends the process when either fails, because without a CPU agent
+/// from KFD it has no memory for its own signals. The discovery has only checked that the node is there and may be opened.
+///
+/// # Errors
+/// What failed, and what to do.
+fn probe_kfd() -> Result<(), String> {
+    let path = Machine::this().kfd();
+    let failed = |what: &str, cause: io::Error| {
+        format!(
+            "{}: {what}: {cause}; ROCR needs KFD even for an NPU and would end the process; check the amdgpu kernel module and \
+             the kernel's log",
+            path.display()
+        )
+    };
+    let node =
+        OpenOptions::new().read(true).write(true).open(&path).map_err(|cause| failed("cannot be opened", cause))?;
+    let mut version = [0_u32; 2];
+    // SAFETY: the request writes two 32-bit numbers.
+    match unsafe { libc::ioctl(node.as_raw_fd(), GET_VERSION as _, version.as_mut_ptr()) } {
+        0.. => Ok(()),
+        _ => Err(failed("its version cannot be asked for", io::Error::last_os_error())),
+    }
 }

@@ -188,18 +188,14 @@ impl Runtime {
     pub fn destroy_queue(&self, handle: *const hsa_queue_t) -> bool {
         let Some(queue) = self.queues.lock().remove(&handle.addr()) else { return false };
         self.signals.lock().remove(&queue.public.doorbell_signal.handle);
-        self.inactivate(&queue);
-        true
-    }
-
-    /// Ends a queue: its context goes, and it processes nothing more.
-    pub fn inactivate(&self, queue: &Queue) {
+        // It processes nothing more, whoever still has it.
         let mut progress = queue.progress.lock();
         progress.failed = true;
         if let (Some(agent), Some(context)) = (self.agents.get(queue.agent), progress.context.take()) {
             // The context exists, so destroying it cannot be refused.
             let _ = agent.npu.destroy_context(context);
         }
+        true
     }
 
     /// Counts, and what exists now, `users` uses of the runtime among it.

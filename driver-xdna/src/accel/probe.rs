@@ -5,7 +5,7 @@ use super::completion::{Submitted, WaitError, WaitMethod};
 use super::context::HardwareContext;
 use super::device::ChainError;
 use super::node::{CallError, Node};
-use crate::agent::{AgentError, Packet};
+use crate::agent::{AgentError, Packet, PdiRef};
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
 use aie_hal::format::pdi;
@@ -33,6 +33,12 @@ impl NopKernel {
         let instructions = InstructionWriter::new(header).finish().map_err(|cause| failed(cause.to_string()))?;
         Ok(Self { pdi, instructions })
     }
+}
+
+/// Its dispatch with the instructions at this device address, in a context whose first PDI is the kernel's.
+pub(crate) fn nop_packet(instructions: u64, instruction_bytes: usize) -> Packet {
+    let pdi = PdiRef { address: 0, bytes: 0 };
+    Packet { pdi_index: 0, pdi, instructions, instruction_bytes, arguments: (0, 0) }
 }
 
 /// Why the probe found nothing. The device may still work on the command buffers, until the context is destroyed.
@@ -95,7 +101,6 @@ pub(crate) fn find_wait_method(
 mod tests {
     use super::*;
     use crate::accel::command_buffer::{UNTOUCHED, Words};
-    use crate::agent::PdiRef;
     use amdxdna_sys::ert::{self, chain, start_cu};
     use std::ptr::NonNull;
     use std::sync::Arc;
@@ -108,8 +113,7 @@ mod tests {
             let page = NonNull::from(Box::leak(Box::new([u32::MAX; Words::COUNT]))).cast();
             CommandBuffer::of_test_memory(&node, handle, 0, page)
         });
-        let pdi = PdiRef { address: 0, bytes: 0 };
-        let packet = Packet { pdi_index: 0, pdi, instructions: 0x400_0000, instruction_bytes: 16, arguments: (0, 0) };
+        let packet = nop_packet(0x400_0000, 16);
         let context = HardwareContext { handle: 5, timeline: 9 };
         let error = find_wait_method(&node, context, [&command, &list], &packet, PROBE_LIMIT).unwrap_err();
         assert!(error.to_string().starts_with("a dispatch that does nothing: EXEC_CMD: "), "{error}");

@@ -43,7 +43,7 @@ pub(crate) struct Rig {
 }
 
 /// An agent that has to be clean when it goes.
-pub(crate) struct Checked(Arc<CpuAgent>);
+pub(crate) struct Checked(pub(crate) Arc<CpuAgent>);
 
 impl Deref for Checked {
     type Target = Arc<CpuAgent>;

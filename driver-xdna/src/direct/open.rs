@@ -13,8 +13,8 @@ use crate::accel::completion::WaitMethod;
 use crate::accel::context::{HardwareContext, is_exhausted};
 use crate::accel::device::AccelDevice;
 use crate::accel::node::{CallError, Mapping, Node};
-use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method};
-use crate::agent::{AgentError, AgentInfo, AgentStatus, Packet, PdiRef};
+use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
+use crate::agent::{AgentError, AgentInfo, AgentStatus};
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
@@ -192,13 +192,7 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
         }
         unsupported(format!("a context for a trial: {cause}"))
     })?;
-    let packet = Packet {
-        pdi_index: 0,
-        pdi: PdiRef { address: pdi.device_address(), bytes: 0 },
-        instructions: stream.device_address(),
-        instruction_bytes: instructions.len(),
-        arguments: (0, 0),
-    };
+    let packet = nop_packet(stream.device_address(), instructions.len());
     let found = find_wait_method(node, context, [&command, &chain], &packet, limit);
     let destroyed = context.destroy(node);
     match found {

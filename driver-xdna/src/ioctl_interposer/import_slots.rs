@@ -5,46 +5,17 @@
 //! libraries keep calling the original. Sources: ELF gABI, and the x86-64 and AArch64 supplements for the relocation types.
 
 use libc::{Elf64_Phdr, c_int, c_void, dl_phdr_info};
+use object::NativeEndian as Native;
+use object::elf::{self, Dyn64, Rela64, RelocationType, Sym64};
 use std::ffi::{CStr, c_char};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const DT_NULL: i64 = 0;
-const DT_PLTRELSZ: i64 = 2;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_RELA: i64 = 7;
-const DT_RELASZ: i64 = 8;
-const DT_JMPREL: i64 = 23;
-
-/// `R_*_GLOB_DAT` and `R_*_JUMP_SLOT`: the types whose slot holds a function's address.
+/// The types of relocations whose slot holds a function's address.
 #[cfg(target_arch = "aarch64")]
-const SLOT_TYPES: [u32; 2] = [1025, 1026];
+const SLOT_TYPES: [RelocationType; 2] = [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_JUMP_SLOT];
 #[cfg(not(target_arch = "aarch64"))]
-const SLOT_TYPES: [u32; 2] = [6, 7];
-
-#[repr(C)]
-struct Dynamic {
-    tag: i64,
-    value: u64,
-}
-
-#[repr(C)]
-struct Relocation {
-    offset: u64,
-    info: u64,
-    addend: i64,
-}
-
-#[repr(C)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
+const SLOT_TYPES: [RelocationType; 2] = [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_JUMP_SLOT];
 
 /// A slot of a library that holds the address of an imported function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,20 +107,21 @@ impl Search<'_> {
     /// `dynamic` is the address of the dynamic section of a loaded library with this `base`.
     unsafe fn library(&mut self, base: usize, dynamic: usize, sealed: impl Fn(usize) -> bool) {
         let [mut plt, mut plt_bytes, mut rela, mut rela_bytes, mut symbols, mut strings] = [0_usize; 6];
-        let mut entry = dynamic as *const Dynamic;
+        let mut entry = dynamic as *const Dyn64<Native>;
         loop {
             // SAFETY: the section ends with DT_NULL, which ends this loop.
-            let Dynamic { tag, value } = unsafe { entry.read() };
+            let Dyn64 { d_tag, d_val } = unsafe { entry.read() };
+            let (tag, value) = (d_tag.get(Native), d_val.get(Native) as usize);
             // glibc has turned these into addresses; other loaders leave offsets.
-            let address = if (value as usize) < base { base + value as usize } else { value as usize };
+            let address = if value < base { base + value } else { value };
             match tag {
-                DT_NULL => break,
-                DT_JMPREL => plt = address,
-                DT_PLTRELSZ => plt_bytes = value as usize,
-                DT_RELA => rela = address,
-                DT_RELASZ => rela_bytes = value as usize,
-                DT_SYMTAB => symbols = address,
-                DT_STRTAB => strings = address,
+                elf::DT_NULL => break,
+                elf::DT_JMPREL => plt = address,
+                elf::DT_PLTRELSZ => plt_bytes = value,
+                elf::DT_RELA => rela = address,
+                elf::DT_RELASZ => rela_bytes = value,
+                elf::DT_SYMTAB => symbols = address,
+                elf::DT_STRTAB => strings = address,
                 _ => {}
             }
             // SAFETY: DT_NULL has not been seen, so there is another entry.
@@ -159,21 +131,21 @@ impl Search<'_> {
             return;
         }
         for (table, bytes) in [(plt, plt_bytes), (rela, rela_bytes)] {
-            for index in 0..if table == 0 { 0 } else { bytes / size_of::<Relocation>() } {
+            for index in 0..if table == 0 { 0 } else { bytes / size_of::<Rela64<Native>>() } {
                 // SAFETY: the index is below the number of entries that the section states.
-                let relocation = unsafe { (table as *const Relocation).add(index).read() };
-                if !SLOT_TYPES.contains(&(relocation.info as u32)) {
+                let relocation = unsafe { (table as *const Rela64<Native>).add(index).read() };
+                if !SLOT_TYPES.contains(&relocation.r_type(Native, false)) {
                     continue;
                 }
                 // SAFETY: a relocation of these types names a symbol of the table, whose name is an offset into the strings.
                 let name = unsafe {
-                    let symbol = (symbols as *const Symbol).add((relocation.info >> 32) as usize).read();
-                    CStr::from_ptr((strings + symbol.name as usize) as *const c_char)
+                    let symbol = (symbols as *const Sym64<Native>).add(relocation.r_sym(Native, false) as usize).read();
+                    CStr::from_ptr((strings + symbol.st_name.get(Native) as usize) as *const c_char)
                 };
                 let Some(at) = self.names.iter().position(|wanted| wanted.as_bytes() == name.to_bytes()) else {
                     continue;
                 };
-                let address = base + relocation.offset as usize;
+                let address = base + relocation.r_offset.get(Native) as usize;
                 self.found[at] = Some(Slot { address, sealed: sealed(address) });
             }
         }

@@ -111,9 +111,7 @@ fn failures_name_the_command_however_they_are_told(
     #[case] expected: Option<usize>,
 ) {
     let rig = Rig::new(&[style, &format!("FAULTS={fault}")]);
-    let kernel = rig.load(&TestKernel::Add8(1));
-    let context = rig.context(&[kernel]).unwrap();
-    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let (kernel, context, buffer) = rig.adder();
     let found = match rig.run(context, &vec![kernel; 40], &buffer).unwrap_err() {
         AgentError::Timeout { command, .. } if timeout => command,
         AgentError::Failed { command, .. } if !timeout => command,
@@ -195,9 +193,7 @@ fn memory_runs_out_and_comes_back() {
 fn a_doorbell_that_does_not_return_loses_the_agent() {
     let limit = Duration::from_millis(200);
     let rig = Rig::with_limit(&["FAULTS=hang@2"], limit);
-    let kernel = rig.load(&TestKernel::Add8(1));
-    let context = rig.context(&[kernel]).unwrap();
-    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let (kernel, context, buffer) = rig.adder();
     rig.run(context, &[kernel], &buffer).unwrap();
     let started = Instant::now();
     let lost = rig.run(context, &[kernel], &buffer).unwrap_err();
@@ -215,9 +211,7 @@ fn a_doorbell_that_does_not_return_loses_the_agent() {
 #[test]
 fn a_runtime_that_processes_nothing_is_noticed() {
     let rig = Rig::new(&["PROCESSING=never"]);
-    let kernel = rig.load(&TestKernel::Add8(1));
-    let context = rig.context(&[kernel]).unwrap();
-    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let (kernel, context, buffer) = rig.adder();
     let started = Instant::now();
     let error = rig.run(context, &[kernel], &buffer).unwrap_err();
     assert!(matches!(&error, AgentError::Unsupported(reason) if reason.contains("never processes")), "{error:?}");
@@ -227,9 +221,7 @@ fn a_runtime_that_processes_nothing_is_noticed() {
 #[test]
 fn nothing_is_left_open() {
     let rig = Rig::new(&[]);
-    let kernel = rig.load(&TestKernel::Add8(1));
-    let context = rig.context(&[kernel]).unwrap();
-    let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+    let (kernel, context, buffer) = rig.adder();
     rig.run(context, &[kernel], &buffer).unwrap();
     rig.agent.free(buffer);
     let Rig { session, agent, .. } = rig;
@@ -249,9 +241,7 @@ fn several_agents_work_at_once() {
             let session = std::sync::Arc::clone(&session);
             scope.spawn(move || {
                 let rig = Rig::of(session, discovered, Duration::from_secs(20));
-                let kernel = rig.load(&TestKernel::Add8(1));
-                let context = rig.context(&[kernel]).unwrap();
-                let buffer = rig.place(MemoryPool::Data, &[0; BYTES]);
+                let (kernel, context, buffer) = rig.adder();
                 for _ in 0..20 {
                     rig.run(context, &[kernel; 10], &buffer).unwrap();
                 }

@@ -28,6 +28,15 @@ fn batch(rig: &Rig, works: &[&[&Arc<dyn Executable>]], journal: &Arc<dyn Buffer>
     semaphores.iter().map(|semaphore| outcome(semaphore, 1)).collect()
 }
 
+/// Kernels that are all in one context, and an empty journal.
+fn placed(rig: &Rig, count: u8) -> (Vec<Arc<dyn Executable>>, Arc<dyn Buffer>) {
+    let journal = rig.buffer(JOURNAL);
+    let kernels: Vec<_> = (0..count).map(|number| rig.writer(number)).collect();
+    run(rig, writes(&kernels.iter().collect::<Vec<_>>(), &journal)).unwrap();
+    journal.write(0, &[0; JOURNAL]).unwrap();
+    (kernels, journal)
+}
+
 fn failed(command: Option<usize>) -> AgentError {
     AgentError::Failed { command, reason: "as planned".into() }
 }
@@ -91,11 +100,7 @@ fn chains_end_at_the_limits(
 #[case::timeout(timeout(Some(5)), true)]
 fn only_the_work_with_the_culprit_fails(#[case] error: AgentError, #[case] timed_out: bool) {
     let rig = Rig::new();
-    let journal = rig.buffer(JOURNAL);
-    let kernels: Vec<_> = (0..10).map(|number| rig.writer(number)).collect();
-    // All into one context first.
-    run(&rig, writes(&kernels.iter().collect::<Vec<_>>(), &journal)).unwrap();
-    journal.write(0, &[0; JOURNAL]).unwrap();
+    let (kernels, journal) = placed(&rig, 10);
     let works: Vec<[_; 2]> = kernels.chunks(2).map(|pair| [&pair[0], &pair[1]]).collect();
     let works: Vec<&[_]> = works.iter().map(<[_; 2]>::as_slice).collect();
     rig.agent.fail(Call::Submit, 1, error, 5);
@@ -136,10 +141,7 @@ fn every_work_that_may_have_started_fails(
     #[case] expected: &[u8],
 ) {
     let rig = Rig::with(|_| {}, |_| {}, Some(3));
-    let journal = rig.buffer(JOURNAL);
-    let kernels: Vec<_> = (0..5).map(|number| rig.writer(number)).collect();
-    run(&rig, writes(&kernels.iter().collect::<Vec<_>>(), &journal)).unwrap();
-    journal.write(0, &[0; JOURNAL]).unwrap();
+    let (kernels, journal) = placed(&rig, 5);
     let works: Vec<[_; 2]> = kernels.iter().map(|kernel| [kernel, kernel]).collect();
     let works: Vec<&[_]> = works.iter().map(<[_; 2]>::as_slice).collect();
     rig.agent.fail(Call::Submit, submit, error, ran);
@@ -152,10 +154,7 @@ fn every_work_that_may_have_started_fails(
 #[test]
 fn a_work_that_waits_for_a_failed_one_does_not_run() {
     let rig = Rig::new();
-    let journal = rig.buffer(JOURNAL);
-    let kernels: Vec<_> = (0..3).map(|number| rig.writer(number)).collect();
-    run(&rig, writes(&kernels.iter().collect::<Vec<_>>(), &journal)).unwrap();
-    journal.write(0, &[0; JOURNAL]).unwrap();
+    let (kernels, journal) = placed(&rig, 3);
     let queue = rig.queue();
     let semaphores: Vec<_> = (0..3).map(|_| rig.semaphore()).collect();
     rig.agent.fail(Call::Submit, 1, failed(Some(0)), 0);

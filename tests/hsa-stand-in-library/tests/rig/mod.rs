@@ -131,6 +131,12 @@ impl Rig {
         self.agent.create_context(&kernels.iter().map(|kernel| kernel.pdi).collect::<Vec<_>>())
     }
 
+    /// A kernel that adds 1, alone in its context, and a buffer of zeros.
+    pub fn adder(&self) -> (Loaded, ContextId, Allocation) {
+        let kernel = self.load(&TestKernel::Add8(1));
+        (kernel, self.context(&[kernel]).unwrap(), self.place(MemoryPool::Data, &[0; BYTES]))
+    }
+
     /// Runs kernels one after the other on `buffer`, in place. `held` are the context's, in its order.
     pub fn run_of(
         &self,
