@@ -60,6 +60,7 @@ pub struct Backend {
     pub(crate) tags: Vec<Tag>,
     pub(crate) exclusions: Vec<Exclusion>,
     pub(crate) malformed_parameters: Vec<&'static str>,
+    /// Time after which a case counts as hanging.
     pub(crate) deadline: Duration,
     pub(crate) shared: OnceLock<Rig>,
     /// Written by cases that run alone.
@@ -100,13 +101,6 @@ impl Backend {
     #[must_use]
     pub fn malformed_parameters(mut self, parameters: &[&'static str]) -> Self {
         self.malformed_parameters.extend_from_slice(parameters);
-        self
-    }
-
-    /// Time after which a case counts as hanging; 120 seconds unless told.
-    #[must_use]
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
         self
     }
 

@@ -159,7 +159,8 @@ mod tests {
         needs: &'static [Tag],
     ) -> Result<Option<String>, String> {
         let backend = Backend::new("test", Arc::new(NoDriver), "none").exclusions(exclusions);
-        let backend = Box::leak(Box::new(backend.tags(&[Tag::Coherent]).deadline(Duration::from_millis(500))));
+        let backend = Backend { deadline: Duration::from_millis(500), ..backend.tags(&[Tag::Coherent]) };
+        let backend = Box::leak(Box::new(backend));
         evaluate(backend, &Case { name: "area::case", needs, function }).0
     }
 

@@ -20,7 +20,6 @@ pub struct PrivateApt {
     dir: PathBuf,
 }
 
-/// A package that was unpacked.
 #[derive(Debug)]
 pub struct Package {
     pub name: String,
@@ -105,7 +104,6 @@ fn status(packages: &[&str], architecture: &str) -> String {
     packages.iter().map(entry).collect()
 }
 
-/// The package files in a folder, by name.
 fn package_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))

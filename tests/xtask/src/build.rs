@@ -46,6 +46,17 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
     Ok(Built::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
+/// Builds the program of a package that has one, in release mode.
+pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
+    cargo(&["build", "--release", "--package", package], offline)?.executable("bin", package)
+}
+
+/// Builds the conformance suite for a driver.
+pub fn conformance(driver: &str, offline: bool) -> Result<PathBuf> {
+    let arguments = ["test", "--package", "aie-conformance", "--test", driver, "--no-run"];
+    cargo(&arguments, offline)?.executable("test", driver)
+}
+
 impl Built {
     fn parse(messages: &str) -> Self {
         let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());

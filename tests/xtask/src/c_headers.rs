@@ -5,6 +5,8 @@ use crate::process::run_helper;
 use crate::settings::CC;
 use aie_hal::Environment;
 use anyhow::{Context, Result};
+use regex::Regex;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
@@ -56,6 +58,20 @@ pub fn ask(questions: &[Question], headers: &[&str], include: &Path) -> Result<V
     })?;
     let printed = run_helper(&mut Command::new(&binary), LIMIT)?;
     printed.lines().map(|line| line.parse().with_context(|| format!("the comparison printed {line:?}"))).collect()
+}
+
+/// How many values of each kind are asked for.
+pub fn kinds(questions: &[Question]) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    for question in questions {
+        *kinds.entry(question.kind).or_default() += 1;
+    }
+    kinds
+}
+
+/// A header's text without its comments.
+pub fn without_comments(text: &str) -> Result<String> {
+    Ok(Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?.replace_all(text, "").into_owned())
 }
 
 /// A line for each answer that is not the expected one. `declared` is the crate that believes otherwise.

@@ -1,11 +1,9 @@
 //! A page of the documentation that a command writes, prints, or compares with what is there.
 
 use crate::workspace;
-use anyhow::{Context, Result, bail};
-use std::fs;
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 
-/// A page and its command.
 #[derive(Debug, Clone, Copy)]
 pub struct GeneratedPage {
     /// The file, from the root of the workspace.
@@ -23,7 +21,7 @@ impl GeneratedPage {
     pub fn make(&self, text: &str, write: bool, check: bool) -> Result<()> {
         if write {
             let path = self.path();
-            return fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()));
+            return crate::files::write(&path, text);
         }
         if check {
             return self.compare(text);
@@ -35,7 +33,7 @@ impl GeneratedPage {
     /// Errors when the file is not `text`, naming the first line that differs.
     pub fn compare(&self, text: &str) -> Result<()> {
         let path = self.path();
-        let there = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let there = crate::files::read(&path)?;
         if there == text {
             return Ok(());
         }

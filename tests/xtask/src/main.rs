@@ -9,6 +9,7 @@ mod build;
 mod c_headers;
 mod commands;
 mod difference;
+mod files;
 mod generated_page;
 mod generation;
 mod judges;

@@ -3,6 +3,7 @@
 //! Its exit code proves nothing: a backend that does not load, a name that does not match and an operation that does
 //! not exist all end with 0. Only the printed lines count: one per case, `N/M tests passed`, and `Backend NAME: OK`.
 
+use crate::process::Finished;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -31,7 +32,6 @@ pub struct Case {
 /// Everything that counts in one run's output.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// The cases in printed order.
     pub cases: Vec<Case>,
     /// `N/M tests passed`, if printed.
     pub summary: Option<(usize, usize)>,
@@ -69,6 +69,31 @@ impl Listing {
             }
         }
         listing
+    }
+
+    /// What is wrong with a run of `program` in which every case had to pass on `backend`, or be unsupported.
+    pub fn problems(&self, program: &str, finished: &Finished, backend: &str) -> Vec<String> {
+        let mut problems: Vec<String> =
+            finished.ensure(program).err().map(|error| error.to_string()).into_iter().collect();
+        if !self.good_backends.iter().any(|name| name == backend) {
+            problems.push(format!("no line `Backend {backend}: OK`"));
+        }
+        let passed = self.count(Outcome::Passed);
+        match self.summary {
+            Some((good, all)) if good != all => problems.push(format!("{good} of {all} cases passed")),
+            Some((good, _)) if good != passed => {
+                problems.push(format!("{good} cases counted by the program, {passed} lines say OK"));
+            }
+            Some(_) => {}
+            None => problems.push("no line `N/N tests passed`".to_owned()),
+        }
+        for Case { operation, parameters, outcome, detail } in &self.cases {
+            if matches!(outcome, Outcome::Failed | Outcome::Unfinished) {
+                let detail = if detail.is_empty() { "the program ended here" } else { detail };
+                problems.push(format!("{operation}({parameters}): {detail}"));
+            }
+        }
+        problems
     }
 
     /// How many cases ended in `outcome`.

@@ -8,7 +8,6 @@ use anyhow::{Context, Result, bail};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -96,7 +95,7 @@ pub fn path() -> PathBuf {
 impl Table {
     pub fn read() -> Result<Self> {
         let path = path();
-        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = crate::files::read(&path)?;
         Self::parse(&text).with_context(|| format!("in {}", path.display()))
     }
 
@@ -146,7 +145,7 @@ impl Table {
             toml::to_string(self)?
         );
         let path = path();
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        crate::files::write(&path, &text)
     }
 
     /// How many cases of `operation` have a reason not to run.

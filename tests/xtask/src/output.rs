@@ -34,7 +34,6 @@ impl Report {
         Self { problems, ..Self::default() }
     }
 
-    /// A field of the JSON.
     pub fn field(&mut self, name: &str, value: impl Serialize) -> Result<()> {
         self.fields.insert(name.to_owned(), serde_json::to_value(value)?);
         Ok(())

@@ -37,7 +37,6 @@ pub type TokenCounts = BTreeMap<&'static str, f64>;
 /// The same token with fused operations and with a dispatch for each node.
 #[derive(Debug, Clone, Serialize)]
 pub struct FusionCounts {
-    /// Whether attention was one operation.
     pub flash_attention: bool,
     /// As the library does it.
     pub fused: TokenCounts,

@@ -3,8 +3,9 @@
 //! The commands judge stock programs by what they print, because their exit codes prove little. An end by a signal is
 //! kept apart from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rayon::iter::{ParallelBridge, ParallelIterator};
+use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
@@ -46,6 +47,18 @@ impl Finished {
             (None, Some(signal)) => format!("ended by signal {signal}{}", signal_name(signal)),
             (None, None) => "ended without an exit code".to_owned(),
         }
+    }
+
+    /// Errors with the last words of `program` if it did not end well.
+    pub fn ensure(&self, program: &str) -> Result<()> {
+        ensure!(self.success(), "{program}: {}\n{}", self.describe(), self.last_words(12));
+        Ok(())
+    }
+
+    /// What one of our programs printed.
+    pub fn json<T: DeserializeOwned>(&self, program: &str) -> Result<T> {
+        self.ensure(program)?;
+        serde_json::from_str(&self.stdout).with_context(|| format!("{program} printed no report but {:?}", self.stdout))
     }
 
     /// The last lines of standard error that say something, for a message.
@@ -143,7 +156,6 @@ pub fn parallel<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) ->
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// The processors of this machine.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -157,7 +169,7 @@ pub fn run_helper(command: &mut Command, limit: Duration) -> Result<String> {
             .map(|word| word.to_string_lossy().into_owned())
             .collect::<Vec<_>>()
             .join(" ");
-        anyhow::bail!("`{line}`: {}\n{}", finished.describe(), finished.last_words(12));
+        finished.ensure(&format!("`{line}`"))?;
     }
     Ok(finished.stdout)
 }

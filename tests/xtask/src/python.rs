@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 
 const PACKAGE: &str = "python3-pip-whl";
 
-/// The Python of this machine.
 pub fn python() -> Command {
     Command::new("python3")
 }

@@ -8,7 +8,6 @@ use anyhow::{Context, Result};
 use regex::Regex;
 use std::collections::BTreeMap;
 
-/// One graph as it was cut.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Graph {
     /// The backend of each split.

@@ -149,11 +149,6 @@ impl Session {
         Ok(Self { device: DriverName::Xdna.first_device().to_owned(), simulation, ..self.clone() })
     }
 
-    /// The same session with another copy of the library.
-    pub fn with_library(&self, library: PathBuf) -> Self {
-        Self { library, ..self.clone() }
-    }
-
     /// The same session with another library and device.
     pub fn with(&self, library: &Path, device: &str) -> Self {
         Self { library: library.to_owned(), device: device.to_owned(), ..self.clone() }

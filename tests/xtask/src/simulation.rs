@@ -211,7 +211,6 @@ impl KernelReport {
         Ok(())
     }
 
-    /// One line with the totals.
     pub fn summary(&self) -> String {
         format!(
             "kernel device: {} calls, {} doorbells with {} commands, {} contexts made, {} switches, {:.1} ms of its own \

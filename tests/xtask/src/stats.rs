@@ -56,7 +56,6 @@ pub struct DeviceStats {
     pub counters: Counters,
     /// Graphs by how they were run.
     pub graphs: Graphs,
-    /// The NPU copies of weights.
     pub weights: Weights,
     /// What ran where, per operation and shape.
     pub operations: Vec<Operation>,
@@ -78,7 +77,6 @@ pub struct Graphs {
     pub replayed: u64,
 }
 
-/// Weights converted for the NPU.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Weights {
     pub converted: u64,
@@ -101,7 +99,6 @@ pub struct Fusion {
     pub nodes: u64,
 }
 
-/// One operation with one shape.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Operation {
     pub op: String,
@@ -109,14 +106,12 @@ pub struct Operation {
     pub shape: String,
     /// How often it ran on the array.
     pub array: u64,
-    /// How often on the host.
     pub host: u64,
     pub host_reason: Option<String>,
     /// Bytes of its tensors over all runs.
     pub bytes: u64,
 }
 
-/// One graph of the log.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct GraphEntry {
     pub nodes: u64,

@@ -21,12 +21,18 @@ impl Steps {
     /// A check that makes something the others need.
     pub fn take<T>(&mut self, name: &str, step: impl FnOnce() -> Result<(T, String)>) -> Option<T> {
         let started = Instant::now();
-        let (made, seen, problem) = match step() {
-            Ok((made, seen)) => (Some(made), seen, None),
-            Err(error) => (None, String::new(), Some(format!("{error:#}"))),
+        let (made, seen) = step().map_or_else(|error| (None, Err(error)), |(made, seen)| (Some(made), Ok(seen)));
+        self.record(name, started, seen);
+        made
+    }
+
+    /// A check that was made since `started`.
+    pub fn record(&mut self, name: &str, started: Instant, seen: Result<String>) {
+        let (seen, problem) = match seen {
+            Ok(seen) => (seen, None),
+            Err(error) => (String::new(), Some(format!("{error:#}"))),
         };
         self.0.push(Step { name: name.to_owned(), seen, seconds: started.elapsed().as_secs_f64(), problem });
-        made
     }
 
     /// A check that says what it saw.
@@ -34,7 +40,6 @@ impl Steps {
         self.take(name, || step().map(|seen| ((), seen)));
     }
 
-    /// The report of all of them.
     pub fn report(&self) -> Result<Report> {
         let problem = |step: &Step| step.problem.as_ref().map(|problem| format!("{}: {problem}", step.name));
         let mut report = Report::with(self.0.iter().filter_map(problem).collect());

@@ -27,7 +27,6 @@ use std::process::Command;
 const PACKAGES: [&str; 6] =
     ["base-files", "libggml0", "libggml0-backend-rpc", "llama.cpp-tools", "llama.cpp-tools-extra", "llama.cpp-tests"];
 const SUITE: &str = "sid";
-/// Folder of the Debian root.
 const ROOT: &str = "root";
 /// Folder of the HSA runtime of the generation before.
 const OLD_ROCR: &str = "rocr-old";
@@ -47,7 +46,6 @@ const KIND: Kind = Kind {
 /// What a testbed holds, as written into its folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Debian's name of the architecture.
     pub architecture: String,
     /// The Debian suite the packages are from.
     pub suite: String,
@@ -152,7 +150,6 @@ impl Testbed {
         line
     }
 
-    /// One of its libraries, by file name.
     pub fn library(&self, name: &str) -> Result<PathBuf> {
         existing(self.lib().join(name))
     }
@@ -222,7 +219,6 @@ impl Testbed {
         self.lib().join("ggml/backends0")
     }
 
-    /// Where one of its programs is.
     pub fn program(&self, name: &str) -> Result<PathBuf> {
         let private = self.root().join("usr/libexec").join(self.platform.triplet);
         let places = [

@@ -207,10 +207,7 @@ fn expected(layout: Layout) -> impl Iterator<Item = (&'static str, usize)> {
 
 /// Everything wrong with one run.
 fn judge(finished: &Finished, listing: &Listing, version: Option<Version>, wanted: Option<Version>) -> Vec<String> {
-    let mut problems = Vec::new();
-    if !finished.success() {
-        problems.push(format!("abi_test: {}\n{}", finished.describe(), finished.last_words(6)));
-    }
+    let mut problems = listing.problems("abi_test", finished, DEVICE_NAME);
     let Some(version) = version else {
         problems.push("the program did not get as far as its first case".to_owned());
         return problems;
@@ -219,23 +216,12 @@ fn judge(finished: &Finished, listing: &Listing, version: Option<Version>, wante
         let wanted = wanted.map_or_else(|| "an unknown version".to_owned(), |wanted| wanted.to_string());
         problems.push(format!("the program ran with ggml {version} and should have with {wanted}"));
     }
-    for case in listing.cases.iter().filter(|case| case.outcome != Outcome::Passed) {
-        let detail = if case.detail.is_empty() { "the program ended here" } else { &case.detail };
-        problems.push(format!("{}({}): {detail}", case.operation, case.parameters));
-    }
     for (operation, count) in expected(Layout::of(version)) {
         let cases = listing.cases.iter().filter(|case| case.operation == operation);
         let passed = cases.filter(|case| case.outcome == Outcome::Passed).count();
         if passed != count {
             problems.push(format!("{operation}: {passed} cases passed, {count} are wanted"));
         }
-    }
-    let passed = listing.count(Outcome::Passed);
-    if listing.summary != Some((passed, passed)) {
-        problems.push(format!("no line `{passed}/{passed} tests passed`"));
-    }
-    if !listing.good_backends.iter().any(|name| name == DEVICE_NAME) {
-        problems.push(format!("no line `Backend {DEVICE_NAME}: OK`"));
     }
     problems
 }

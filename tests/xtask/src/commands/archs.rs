@@ -9,17 +9,16 @@
 mod programs;
 mod rows;
 
-use crate::output::{self, Report};
 use crate::process::{self, Finished};
 use crate::schedule;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
-use anyhow::Result;
+use crate::steps::Steps;
+use anyhow::{Result, ensure};
 use clap::Args;
-use programs::Outcome;
 use rows::{Row, Verdict};
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(1800);
 const SEED: &str = "1";
@@ -92,7 +91,6 @@ pub struct ArchsArgs {
 
 pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
-    let started = Instant::now();
     let pattern = match (&args.arch, args.few) {
         (Some(pattern), _) => pattern.clone(),
         (None, true) => format!("^({})$", FEW.join("|")),
@@ -106,22 +104,22 @@ pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
     })?;
     session.kernel_report()?;
     let architectures = rows::parse(&finished.stdout)?;
-    let mut problems = judge(&finished, &architectures);
-    let counts = stats.and_then(|stats| stats.used().map(|device| (device.array(), device.host())));
-    let (array, host) = counts.unwrap_or_else(|error| {
-        problems.push(format!("test-llama-archs: {error:#}"));
-        (0, 0)
+    let mut steps = Steps::default();
+    steps.check("test-llama-archs", || {
+        let problems = judge(&finished, &architectures);
+        ensure!(problems.is_empty(), "{}", problems.join("\n"));
+        let count = |verdict| architectures.iter().filter(|row| row.logits == verdict).count();
+        let (compared, skipped) = (count(Verdict::Ok), count(Verdict::Skipped));
+        let operations = stats?.used()?.operations_run();
+        Ok(format!(
+            "{compared} models compared, {skipped} skipped by the program itself; {operations} operations on our device"
+        ))
     });
     let elsewhere = if args.splits { elsewhere(&finished)? } else { BTreeMap::new() };
-    let mut programs = Vec::new();
-    if args.arch.is_none() {
-        for program in programs::all() {
-            let outcome = program.run(&session, options.offline)?;
-            problems.extend(outcome.problem.iter().map(|problem| format!("{}: {problem}", outcome.name)));
-            programs.push(outcome);
-        }
+    for program in programs::all().iter().filter(|_| args.arch.is_none()) {
+        steps.check(&program.title(), || program.run(&session, options.offline));
     }
-    let mut report = Report::with(problems);
+    let mut report = steps.report()?;
     report.field("architectures", &architectures)?;
     let compared: Vec<&Row> = architectures.iter().filter(|row| row.logits != Verdict::Skipped).collect();
     report.rows(
@@ -145,30 +143,10 @@ pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
         let whole = elsewhere.values().filter(|ops| ops.is_empty()).count();
         report.line(format!("{whole} of {} architectures ran whole on {DEVICE_NAME}", elsewhere.len()));
     }
-    let mut table = output::table(&["program", "result", "#operations on our device", "#seconds", "what it says"]);
-    let count = |verdict| architectures.iter().filter(|row| row.logits == verdict).count();
-    table.add_row([
-        "test-llama-archs",
-        &output::verdict(count(Verdict::Failed) + count(Verdict::Missing) == 0),
-        &(array + host).to_string(),
-        "",
-        &format!("{} models compared, {} skipped by the program itself", count(Verdict::Ok), count(Verdict::Skipped)),
-    ]);
-    for Outcome { name, says, operations, seconds, problem, .. } in &programs {
-        let result = output::verdict(problem.is_none());
-        table.add_row([name, result.as_str(), &operations.to_string(), format!("{seconds:.1}").as_str(), says]);
-    }
     let left_out: Vec<_> = EXCLUDED.iter().chain(programs::LEFT_OUT).collect();
-    for (name, reason) in &left_out {
-        table.add_row([name, "left out", "", "", reason]);
-    }
-    report.line(table);
+    left_out.iter().for_each(|(name, reason)| report.line(format!("left out: {name}: {reason}")));
     report.field("elsewhere", elsewhere)?;
-    report.field("programs", programs)?;
     report.field("left_out", left_out)?;
-    report.field("array", array)?;
-    report.field("host", host)?;
-    report.field("seconds", started.elapsed().as_secs_f64())?;
     report.finish("archs", options)
 }
 

@@ -26,9 +26,6 @@ const NPU_IN_PASSTHROUGH: [&str; 4] = ["--driver", "xdna", "--machine", "iommu=p
 
 /// Check that mistakes get a clear message, an exit code and no abort.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  cargo xtask bad-input
-  cargo xtask bad-input --json")]
 pub struct BadInputArgs {
     #[command(flatten)]
     device: DeviceOptions,

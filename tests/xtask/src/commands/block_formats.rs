@@ -10,7 +10,7 @@ use crate::output::{self, Report};
 use crate::process;
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -23,11 +23,7 @@ const WRITTEN: usize = 18;
 
 /// Compare the block formats of the operations with stock ggml, bit for bit.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  cargo xtask block-formats
-  cargo xtask block-formats --json
-
-Exit code 1 if any decoded number or encoded byte differs, or a type was not compared.")]
+#[command(after_help = "Exit code 1 if any decoded number or encoded byte differs, or a type was not compared.")]
 pub struct BlockFormatsArgs {}
 
 /// What the program reports of a type.
@@ -47,12 +43,8 @@ struct Outcome {
 
 pub fn run(_: &BlockFormatsArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
-    let program =
-        build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
-    let finished = process::run(&mut testbed.command_for(&program), LIMIT)?;
-    ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
-    let types: Vec<Compared> = serde_json::from_str(&finished.stdout)
-        .with_context(|| format!("{PACKAGE} printed no report but {:?}", finished.stdout))?;
+    let program = build::program(PACKAGE, options.offline)?;
+    let types: Vec<Compared> = process::run(&mut testbed.command_for(&program), LIMIT)?.json(PACKAGE)?;
     let mut report = Report::with(problems(&types));
     let count = |outcome: &Option<Outcome>, count: fn(&Outcome) -> usize| output::count(outcome.as_ref().map(count));
     let mut table = output::table(&["type", "#blocks decoded", "#differ", "#blocks encoded", "#differ"]);

@@ -17,7 +17,7 @@ use crate::settings::CARGO;
 use crate::steps::Steps;
 use crate::{library, tools, workspace};
 use aie_hal::Environment;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use consumer::Consumer;
 use installation::Installation;
@@ -53,7 +53,7 @@ pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
     let setup = Setup::new(options)?;
     let prefix = match &args.keep {
         Some(path) if path.exists() => bail!("--keep {}: it exists already; name a new folder", path.display()),
-        Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,
+        Some(path) => crate::files::absolute(path)?,
         None => setup.work.path().join("moved"),
     };
     let mut steps = Steps::default();
@@ -77,7 +77,6 @@ pub fn run(args: &CmakeArgs, options: &Options) -> Result<()> {
     report.finish("cmake", options)
 }
 
-/// Steps that use what was installed.
 fn installed_steps(steps: &mut Steps, setup: &Setup, installation: &Installation) {
     steps.check("installed files", || installation.files(setup));
     steps.check("installed programs", || installation.programs());
@@ -107,7 +106,6 @@ impl Setup {
         })
     }
 
-    /// A command that runs cmake.
     fn cmake(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.cmake);
         command.args(arguments);

@@ -11,8 +11,6 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::process::Command;
 
-const PACKAGE: &str = "aie-conformance";
-
 /// Run the conformance suite of the HAL on a driver.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -45,8 +43,7 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
         DriverName::Xdna => "xdna",
         DriverName::Rocr => "rocr",
     };
-    let program = build::cargo(&["test", "--package", PACKAGE, "--test", name, "--no-run"], options.offline)?
-        .executable("test", name)?;
+    let program = build::conformance(name, options.offline)?;
     if args.driver == DriverName::Mock {
         return run_suite(name, Command::new(&program), args);
     }
@@ -69,7 +66,6 @@ pub fn run(args: &ConformanceArgs, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// The machines to run on.
 fn machines(args: &ConformanceArgs) -> Vec<SimulationOptions> {
     if !args.every_kernel {
         return vec![args.simulation.clone()];

@@ -69,7 +69,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     };
     let kept = StatsFile::new()?;
     let stats = match &args.stats {
-        Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,
+        Some(path) => crate::files::absolute(path)?,
         None => kept.path(),
     };
     // What an earlier run left must not pass for this run's.

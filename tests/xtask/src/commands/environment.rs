@@ -101,7 +101,6 @@ fn words(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// The sections of the page.
 pub const SECTIONS: [&str; 10] = [
     "Devices",
     "Computing",
@@ -128,7 +127,6 @@ const PACKAGES: [(&str, &str); 5] = [
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Declaration {
     pub name: String,
-    /// Its section of the page.
     pub group: String,
     pub meaning: String,
     pub values: String,

@@ -121,7 +121,6 @@ pub struct FaultsArgs {
     model: Option<PathBuf>,
 }
 
-/// What came of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Outcome {

@@ -5,8 +5,8 @@
 //! headers and the CDO it writes itself, the disassembly, and the ELF file that aiebu-asm makes are compared word for word
 //! with what our readers say.
 
-use crate::judges::aiebu::{self, Aiebu};
-use crate::judges::bootgen::{self, Bootgen};
+use crate::judges::aiebu::Aiebu;
+use crate::judges::bootgen::Bootgen;
 use crate::output::{self, Report};
 use crate::process;
 use crate::session::Options;
@@ -21,8 +21,7 @@ use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{DataType, F16Policy, Placement, normalise, table};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -51,32 +50,20 @@ struct Sample {
     file: File,
 }
 
-#[derive(Default, Serialize)]
-struct Counts {
+/// What is shown: a kernel for each form of each operation, and its files.
+struct Kernels {
     /// Operations of the table that run on the array.
     operations: usize,
-    /// Kernels they make, over both generations.
-    kernels: usize,
-    pdis: usize,
-    /// Header words that bootgen printed.
-    header_words: usize,
-    /// Commands of the CDOs that bootgen wrote.
-    commands: usize,
-    /// PDIs that bootgen makes byte for byte.
-    identical: usize,
-    streams: usize,
-    lines: usize,
-    /// Bytes of instructions in the ELF files.
-    bytes: usize,
-    /// Addresses of arguments in the ELF files.
-    relocations: usize,
+    /// Over both generations.
+    count: usize,
+    samples: Vec<Sample>,
 }
 
 pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
     let started = Instant::now();
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let judges = Judges { bootgen: Bootgen::of(&testbed)?, aiebu: Aiebu::of(&testbed)? };
-    let (mut counts, mut samples) = kernels()?;
+    let Kernels { operations, count, mut samples } = kernels()?;
     for generation in generations()? {
         samples.extend(writers(&generation)?);
     }
@@ -84,27 +71,20 @@ pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
         samples.retain(|sample| sample.name.contains(only));
         ensure!(!samples.is_empty(), "no file has `{only}` in its name");
     }
-    let mut report = Report::with(judges.all(&samples, &mut counts)?);
-    let mut table = output::table(&["program", "what it confirmed", "#count"]);
-    for (program, what, count) in [
-        ("bootgen -read", "PDIs read", counts.pdis),
-        ("", "values of their headers", counts.header_words),
-        ("bootgen -image", "CDO commands read and written again", counts.commands),
-        ("", "PDIs that it makes byte for byte", counts.identical),
-        ("aiebu-dump", "instruction streams read", counts.streams),
-        ("", "lines of their disassembly", counts.lines),
-        ("aiebu-asm", "bytes of instructions in its ELF files", counts.bytes),
-        ("", "addresses of arguments, with the argument's size", counts.relocations),
-    ] {
-        table.add_row([program, what, &count.to_string()]);
+    let (confirmed, problems) = judges.all(&samples)?;
+    let mut report = Report::with(problems);
+    let mut table = output::table(&["program: what it confirmed", "#count"]);
+    for (what, count) in &confirmed {
+        table.add_row([*what, &count.to_string()]);
     }
     report.line(table);
     let (seconds, problems) = (started.elapsed().as_secs_f64(), report.problems.len());
-    let Counts { kernels, operations, .. } = counts;
     report.summary(format!(
-        "{kernels} kernels of {operations} operations on the array, {problems} problems, {seconds:.1} s"
+        "{count} kernels of {operations} operations on the array, {problems} problems, {seconds:.1} s"
     ));
-    report.field("confirmed", counts)?;
+    report.field("kernels", count)?;
+    report.field("operations", operations)?;
+    report.field("confirmed", confirmed)?;
     report.field("seconds", seconds)?;
     report.finish("formats", options)
 }
@@ -114,9 +94,8 @@ fn generations() -> Result<Vec<Arc<Arch>>> {
     registry.names().map(|name| registry.get(name).with_context(|| format!("no generation {name}"))).collect()
 }
 
-/// A kernel for each form of each operation, and its two files.
-fn kernels() -> Result<(Counts, Vec<Sample>)> {
-    let (mut counts, mut samples) = (Counts::default(), Vec::new());
+fn kernels() -> Result<Kernels> {
+    let (mut count, mut samples) = (0, Vec::new());
     let (mut operations, mut streams) = (BTreeSet::new(), BTreeSet::new());
     for arch in generations()? {
         let mut names = BTreeSet::new();
@@ -143,10 +122,9 @@ fn kernels() -> Result<(Counts, Vec<Sample>)> {
                 }
             }
         }
-        counts.kernels += names.len();
+        count += names.len();
     }
-    counts.operations = operations.len();
-    Ok((counts, samples))
+    Ok(Kernels { operations: operations.len(), count, samples })
 }
 
 /// What the writers can write and the kernels above do not have.
@@ -210,40 +188,25 @@ struct Judges<'a> {
     aiebu: Aiebu<'a>,
 }
 
-enum Confirmed {
-    Pdi(bootgen::Confirmed),
-    Instructions(aiebu::Confirmed),
-}
-
 impl Judges<'_> {
-    /// Shows everything to the programs, on all processors; returns what they refuse or read differently.
-    fn all(&self, samples: &[Sample], counts: &mut Counts) -> Result<Vec<String>> {
+    /// Shows everything to the programs, on all processors; returns what they confirm, and what they refuse or read
+    /// differently.
+    fn all(&self, samples: &[Sample]) -> Result<(BTreeMap<&'static str, usize>, Vec<String>)> {
         let verdicts = process::parallel(samples, process::processors(), |sample| {
             let folder = tempfile::Builder::new().prefix("formats-").tempdir()?;
             Ok(match &sample.file {
-                File::Pdi(bytes) => self.bootgen.judge(bytes, folder.path()).map(Confirmed::Pdi),
-                File::Instructions(bytes) => self.aiebu.judge(bytes, folder.path()).map(Confirmed::Instructions),
+                File::Pdi(bytes) => self.bootgen.judge(bytes, folder.path()),
+                File::Instructions(bytes) => self.aiebu.judge(bytes, folder.path()),
             })
         })?;
-        let mut problems = Vec::new();
+        let (mut confirmed, mut problems) = (BTreeMap::new(), Vec::new());
         for (sample, verdict) in samples.iter().zip(verdicts) {
             match verdict {
-                Ok(Confirmed::Pdi(found)) => {
-                    counts.pdis += 1;
-                    counts.header_words += found.header_words;
-                    counts.commands += found.commands;
-                    counts.identical += usize::from(found.identical);
-                }
-                Ok(Confirmed::Instructions(found)) => {
-                    counts.streams += 1;
-                    counts.lines += found.lines;
-                    counts.bytes += found.bytes;
-                    counts.relocations += found.relocations;
-                }
+                Ok(found) => found.into_iter().for_each(|(what, count)| *confirmed.entry(what).or_default() += count),
                 Err(error) => problems.push(format!("{}: {error:#}", sample.name)),
             }
         }
-        Ok(problems)
+        Ok((confirmed, problems))
     }
 }
 
@@ -255,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_operation_of_the_array_has_a_kernel_on_both_generations() {
-        let (counts, samples) = kernels().unwrap();
+        let Kernels { operations, samples, .. } = kernels().unwrap();
         let array: BTreeSet<&str> = generations()
             .unwrap()
             .iter()
@@ -263,7 +226,7 @@ mod tests {
             .filter(|row| row.places.iter().any(|place| place.placement == Placement::Array))
             .map(|row| row.name)
             .collect();
-        assert_eq!(counts.operations, array.len());
+        assert_eq!(operations, array.len());
         for arch in ["aie2/", "aie2p/"] {
             let pdis = samples.iter().filter(|sample| matches!(sample.file, File::Pdi(_)));
             assert!(pdis.filter(|sample| sample.name.starts_with(arch)).count() >= array.len());

@@ -5,11 +5,11 @@
 //! headers do not have is an error of the compiler. The other direction is looked at too: every status code and every
 //! AIE item of the headers must be declared.
 
-use crate::c_headers::{Question, ask, differences};
+use crate::c_headers::{Question, ask, differences, kinds, without_comments};
 use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::Testbed;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use hsa_sys::layout::{BIT_FIELDS, BitField, CONSTANTS, Constant, FUNCTIONS, OFFSETS, STRUCTS, Struct};
 use regex::Regex;
@@ -33,7 +33,7 @@ pub struct HsaHeadersArgs {
 
 pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
     let include = match &args.include {
-        Some(path) => std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?,
+        Some(path) => crate::files::absolute(path)?,
         None => Testbed::ensure(&options.testbed, options.offline)?.headers()?,
     };
     let questions = questions();
@@ -42,16 +42,14 @@ pub fn run(args: &HsaHeadersArgs, options: &Options) -> Result<()> {
     let mut text = String::new();
     for header in HEADERS {
         let path = include.join(header);
-        text += &std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        text += &crate::files::read(&path)?;
     }
     let (known, undeclared) = undeclared(&text)?;
     problems
         .extend(undeclared.into_iter().map(|name| format!("the headers have {name}, and hsa-sys does not declare it")));
 
-    let mut compared = BTreeMap::from([("status codes and AIE items of the headers declared", known)]);
-    for question in &questions {
-        *compared.entry(question.kind).or_default() += 1;
-    }
+    let mut compared = kinds(&questions);
+    compared.insert("status codes and AIE items of the headers declared", known);
     let mut report = Report::with(problems);
     let mut table = output::table(&["compared", "#count"]);
     for (kind, count) in &compared {
@@ -136,8 +134,7 @@ fn bit_field(bits: &BitField) -> String {
 
 /// How many status codes and AIE items the headers have, and those of them that are not declared.
 fn undeclared(headers: &str) -> Result<(usize, Vec<String>)> {
-    let comments = Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?;
-    let headers = comments.replace_all(headers, "");
+    let headers = without_comments(headers)?;
     let values = Regex::new(r"\b(HSA_STATUS_\w+|HSA_AMD_AIE_\w+|HSA_AMD_PACKET_TYPE_\w+)\b")?;
     let types = Regex::new(r"\}\s*(hsa_amd_aie_\w+|hsa_amd_vendor_packet_header_t|hsa_queue_t|hsa_signal_t)\s*;")?;
     let found: BTreeSet<&str> = [values, types]

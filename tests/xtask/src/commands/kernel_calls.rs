@@ -139,7 +139,7 @@ struct Compared {
 
 pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     let preload = match &args.preload {
-        Some(file) => std::path::absolute(file).with_context(|| format!("cannot resolve {}", file.display()))?,
+        Some(file) => crate::files::absolute(file)?,
         None => library::preload(options.offline)?,
     };
     let program = build::cargo(&["build", "--package", PACKAGE], options.offline)?.executable("bin", PROGRAM)?;
@@ -175,13 +175,11 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
         }
     }
     let known = checked_in_file("known.toml");
-    let text = std::fs::read_to_string(&known).with_context(|| format!("cannot read {}", known.display()))?;
+    let text = crate::files::read(&known)?;
     let known = Known::parse(&text).map_err(|error| anyhow!("{}: {error}", known.display()))?;
     let mut runs = Vec::new();
     for real in &args.real {
-        let records = played(&real.name, &mut |_| {
-            std::fs::read_to_string(&real.file).with_context(|| format!("cannot read {}", real.file.display()))
-        })?;
+        let records = played(&real.name, &mut |_| crate::files::read(&real.file))?;
         runs.push((real.name.clone(), records));
     }
     runs.extend(play(&args.vm, &program, args.device_server.as_deref(), options)?);
@@ -242,7 +240,7 @@ fn on_simulation(program: &Path, preload: &Path, machine: &Simulated, arguments:
         command.env("AMDXDNA_SIM_MACHINE", differs);
     }
     let finished = process::run(&mut command, LIMIT)?;
-    ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(8));
+    finished.ensure(PROGRAM)?;
     Ok(finished.stdout)
 }
 
@@ -251,13 +249,13 @@ fn checked_in_file(name: &str) -> PathBuf {
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = crate::files::read(path)?;
     serde_json::from_str(&text).with_context(|| format!("{} is not what `--write` writes", path.display()))
 }
 
 fn write_json(name: &str, value: &impl Serialize) -> Result<()> {
     let (path, text) = (checked_in_file(name), serde_json::to_string_pretty(value)? + "\n");
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    crate::files::write(&path, &text)
 }
 
 /// What does not depend on who runs it: only the super-user may set something.
@@ -325,7 +323,7 @@ fn play_in(host: &Host, wanted: &GuestRun, program: &Path) -> Result<Vec<Record>
     let mut command = host.testbed.command_for(program);
     let records = played(&wanted.name(), &mut |arguments| {
         let finished = guest.run(command.args(arguments), LIMIT)?;
-        ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(8));
+        finished.ensure(PROGRAM)?;
         Ok(finished.stdout)
     })?;
     guest.power_off()?;

@@ -6,12 +6,12 @@
 //! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
 
 use crate::apt::numbers;
-use crate::c_headers::{Question, ask, differences};
+use crate::c_headers::{Question, ask, differences, kinds, without_comments};
 use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::{KernelHeaders, Testbed};
 use amdxdna_sys::layout::{HEADERS, Header, Ioctl, Struct};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use regex::Regex;
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
         (Some(include), Some(kernel)) => vec![KernelHeaders {
             suite: "given".to_owned(),
             version: kernel.clone(),
-            include: std::path::absolute(include).with_context(|| format!("cannot resolve {}", include.display()))?,
+            include: crate::files::absolute(include)?,
         }],
         _ => {
             let headers = Testbed::ensure(&options.testbed, options.offline)?.kernel_headers()?;
@@ -133,8 +133,8 @@ struct Text(String);
 impl Text {
     fn read(include: &Path, header: &str) -> Result<Self> {
         let path = include.join(header);
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(Self(Regex::new(r"(?s)/\*.*?\*/|//[^\n]*")?.replace_all(&text, "").into_owned()))
+        let text = crate::files::read(&path)?;
+        Ok(Self(without_comments(&text)?))
     }
 
     fn has(&self, name: &str) -> Result<bool> {
@@ -286,10 +286,7 @@ fn compare(headers: &KernelHeaders) -> Result<Compared> {
     }
     let Inquiry { questions, later, mut problems, .. } = inquiry;
     problems.extend(differences(&questions, &ask(&questions, &included, &headers.include)?, CRATE));
-    let mut compared = BTreeMap::new();
-    for question in &questions {
-        *compared.entry(question.kind).or_default() += 1;
-    }
+    let compared = kinds(&questions);
     let package = format!("linux-libc-dev {} ({})", headers.version, headers.suite);
     Ok(Compared { kernel, package, compared, later, problems })
 }

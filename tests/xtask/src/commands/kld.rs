@@ -58,7 +58,6 @@ struct Greedy {
     prompt: &'static str,
     cpu: String,
     device: String,
-    /// Words at the start that are the same.
     same_words: usize,
     words: usize,
 }

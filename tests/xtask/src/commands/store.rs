@@ -24,17 +24,12 @@ const PROMPT: &str = "The three states of matter are";
 
 /// Check where kernels come from: compiled, cached, given, embedded, or not at all.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  cargo xtask store
-  cargo xtask store --json
-
-Exit code 1 if a state of the kernel store has another effect than it should.")]
+#[command(after_help = "Exit code 1 if a state of the kernel store has another effect than it should.")]
 pub struct StoreArgs {
     #[command(flatten)]
     device: DeviceOptions,
 }
 
-/// One run and what it left.
 struct Run {
     text: String,
     stats: Stats,

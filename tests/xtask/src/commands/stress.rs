@@ -94,8 +94,7 @@ pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let simulation = Simulation::for_driver(args.driver, &testbed, &args.simulation, options.offline)?
         .context("the mock has no kernel device to be put under load; choose `xdna` or `rocr`")?;
-    let program =
-        build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
+    let program = build::program(PACKAGE, options.offline)?;
     let all = [Load::Dispatches, Load::Pdis, Load::Queues];
     let loads = all.into_iter().filter(|load| args.load.is_empty() || args.load.contains(load));
     let rows = loads
@@ -137,9 +136,7 @@ fn measure(testbed: &Testbed, simulation: &Simulation, program: &Path, load: Loa
     command.arg(word.get_name()).args(["--seconds", &args.seconds.to_string()]);
     command.args(["--device", args.driver.first_device()]);
     let finished = process::run(&mut command, LIMIT + Duration::from_secs(args.seconds))?;
-    ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(8));
-    let printed: Printed = serde_json::from_str(&finished.stdout)
-        .with_context(|| format!("{PACKAGE} printed no report but {:?}", finished.stdout))?;
+    let printed: Printed = finished.json(PACKAGE)?;
     // The stand-in for later runtimes does not use the kernel device, and then there is no report.
     let kernel = match (simulation.report(), args.simulation.rocr.as_str()) {
         (Ok(kernel), _) => Some(kernel),

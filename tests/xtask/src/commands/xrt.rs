@@ -7,20 +7,19 @@ mod costs;
 
 use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
 use crate::library;
-use crate::output::Report;
-use crate::process::{self, Finished};
+use crate::process;
 use crate::session::{KERNELS, Options};
 use crate::simulation::KernelReport;
+use crate::steps::Steps;
 use crate::testbed::Testbed;
 use crate::workspace;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use costs::Costs;
-use serde::Serialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
@@ -45,16 +44,6 @@ pub struct XrtArgs {
     generation: Vec<String>,
 }
 
-/// One program on one machine.
-#[derive(Serialize)]
-struct Row {
-    generation: String,
-    kernel: String,
-    part: String,
-    dispatches: u64,
-    seconds: f64,
-}
-
 /// Everything needed to start XRT's programs.
 struct Stage {
     testbed: Testbed,
@@ -69,7 +58,6 @@ struct Machine {
 }
 
 pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
-    let started = Instant::now();
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     testbed.xrt("xrt-smi")?;
     let stage = Stage {
@@ -81,48 +69,39 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
         let wanted = |name: &&&str| only.is_empty() || only.iter().any(|only| only == **name);
         all.iter().filter(wanted).map(|name| (*name).to_owned()).collect()
     };
-    let (mut report, mut runs, mut all_costs) = (Report::default(), Vec::new(), Vec::new());
+    let (mut steps, mut dispatches, mut all_costs) = (Steps::default(), 0, Vec::new());
     let ours = costs::program(options)?;
     let generations = chosen(&GENERATIONS, &args.generation);
     for generation in &generations {
         let kernels = xrt_job::kernels(&stage.testbed, stage.work.path(), generation)?;
         for kernel in chosen(&KERNELS, &args.kernel) {
             let machine = Machine { generation: generation.clone(), kernel };
-            stage.judge(&machine, &kernels, &mut runs, &mut report.problems);
-            // The kernel calls are the same on all generations.
-            if Some(generation) != generations.last() {
-                continue;
+            steps.check(&format!("{}: xrt-smi examine", machine.name()), || stage.examine(&machine));
+            for (part, count) in PARTS {
+                steps.check(&format!("{}: {part}", machine.name()), || {
+                    let printed = stage.run_part(&machine, &xrt_job::job(&kernels, part, count), None)?;
+                    dispatches += printed.dispatches;
+                    Ok(format!("{} dispatches with checked results", printed.dispatches))
+                });
             }
-            match Costs::measure(&stage, &machine, &kernels[..1], &ours) {
-                Ok(costs) => {
-                    report.problems.extend(costs.problems());
+            // The kernel calls are the same on all generations.
+            if Some(generation) == generations.last() {
+                steps.check(&format!("{}: kernel calls", machine.name()), || {
+                    let costs = Costs::measure(&stage, &machine, &kernels[..1], &ours)?;
+                    let problems = costs.problems();
                     all_costs.push(costs);
-                }
-                Err(error) => report.problems.push(format!("{}: kernel calls: {error:#}", machine.name())),
+                    ensure!(problems.is_empty(), "{}", problems.join("\n"));
+                    Ok("not more than XRT's".to_owned())
+                });
             }
         }
     }
-    report.rows(
-        "runs",
-        &runs,
-        &[
-            ("generation", |row| row.generation.clone()),
-            ("kernel", |row| row.kernel.clone()),
-            ("part", |row| row.part.clone()),
-            ("#dispatches", |row| row.dispatches.to_string()),
-            ("#seconds", |row| format!("{:.2}", row.seconds)),
-        ],
-    )?;
+    let mut report = steps.report()?;
     report.line(costs::table(&all_costs));
     let xrt = stage.testbed.stamp().packages.get("libxrt2").cloned().unwrap_or_default();
-    let (dispatches, seconds) = (runs.iter().map(|row| row.dispatches).sum::<u64>(), started.elapsed().as_secs_f64());
-    let problems = report.problems.len();
-    report.summary(format!(
-        "XRT {xrt}: {dispatches} dispatches with checked results, {problems} problems, {seconds:.1} s"
-    ));
+    report.summary(format!("XRT {xrt}: {dispatches} dispatches with checked results"));
     report.field("costs", all_costs)?;
     report.field("xrt", xrt)?;
-    report.field("seconds", seconds)?;
     report.finish("xrt", options)
 }
 
@@ -137,27 +116,6 @@ impl Machine {
 }
 
 impl Stage {
-    /// XRT's tool and our program on one machine.
-    fn judge(&self, machine: &Machine, kernels: &[serde_json::Value], runs: &mut Vec<Row>, problems: &mut Vec<String>) {
-        if let Err(error) = self.examine(machine) {
-            problems.push(format!("{}: xrt-smi examine: {error:#}", machine.name()));
-        }
-        for (part, count) in PARTS {
-            let started = Instant::now();
-            let job = xrt_job::job(kernels, part, count);
-            match self.run_part(machine, &job, None) {
-                Ok(printed) => runs.push(Row {
-                    generation: machine.generation.clone(),
-                    kernel: machine.kernel.clone(),
-                    part: printed.part,
-                    dispatches: printed.dispatches,
-                    seconds: started.elapsed().as_secs_f64(),
-                }),
-                Err(error) => problems.push(format!("{}: {part}: {error:#}", machine.name())),
-            }
-        }
-    }
-
     fn command(&self, program: &str, machine: &Machine) -> Result<Command> {
         let mut command = self.testbed.command_with(&self.testbed.xrt(program)?, Some(&self.preload));
         machine.set(&mut command);
@@ -165,12 +123,12 @@ impl Stage {
     }
 
     /// `xrt-smi examine` lists the device by its address, as an NPU.
-    fn examine(&self, machine: &Machine) -> Result<()> {
+    fn examine(&self, machine: &Machine) -> Result<String> {
         let finished = process::run(self.command("xrt-smi", machine)?.arg("examine"), LIMIT)?;
-        ensure!(finished.success(), "{}", told(&finished));
+        finished.ensure("xrt-smi")?;
         let listed = finished.stdout.lines().any(|line| line.contains(ADDRESS) && line.contains("NPU"));
         ensure!(listed, "it lists no NPU at {ADDRESS}:\n{}", finished.stdout);
-        Ok(())
+        Ok(format!("an NPU at {ADDRESS}"))
     }
 
     /// Runs our program with a job; `record` gets the stream of calls. Everything it made must be gone from the kernel device.
@@ -185,10 +143,7 @@ impl Stage {
             command.env("AMDXDNA_SIM_RECORD", record);
         }
         command.arg(workspace::root().join(JUDGE)).arg(&file);
-        let finished = process::run(&mut command, LIMIT)?;
-        ensure!(finished.success(), "{}", told(&finished));
-        let printed: Printed = serde_json::from_str(&finished.stdout)
-            .with_context(|| format!("{JUDGE} printed no report but {:?}", finished.stdout))?;
+        let printed: Printed = process::run(&mut command, LIMIT)?.json(JUDGE)?;
         let kernel: KernelReport = KernelReport::read(&kernel_report)?;
         ensure!(
             kernel.commands == printed.dispatches,
@@ -199,9 +154,4 @@ impl Stage {
         kernel.nothing_open()?;
         Ok(printed)
     }
-}
-
-/// How a program ended, with its last words.
-fn told(finished: &Finished) -> String {
-    format!("{}\n{}", finished.describe(), finished.last_words(8))
 }

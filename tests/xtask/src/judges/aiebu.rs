@@ -1,5 +1,6 @@
 //! aiebu, AMD's assembler and disassembler of instruction streams: what it reads in ours, and the ELF file it makes of them.
 
+use super::Confirmed;
 use crate::process::run_helper;
 use crate::testbed::Testbed;
 use aie_hal::format::bd::ShimBd;
@@ -23,18 +24,7 @@ const FIRST_RECOGNISED: u8 = 4;
 const HEADER_BYTES: u64 = 16;
 /// Arguments of a kernel before those of the stream: opcode, address and number of the instructions.
 const FIRST_ARGUMENT: usize = 3;
-/// The section with the instructions.
 const INSTRUCTIONS: &str = ".ctrltext";
-
-/// What aiebu confirmed of one stream.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Confirmed {
-    pub lines: usize,
-    /// Relocations of its ELF file: an argument's address, and where it is put.
-    pub relocations: usize,
-    /// Bytes of instructions in it.
-    pub bytes: usize,
-}
 
 pub struct Aiebu<'a> {
     testbed: &'a Testbed,
@@ -69,7 +59,12 @@ impl<'a> Aiebu<'a> {
         if ours.header().generation >= FIRST_RECOGNISED {
             compare_lines(&expected, &dump("-d", FILE)?)?;
         }
-        Ok(Confirmed { lines, relocations, bytes: stream.len() })
+        Ok(vec![
+            ("aiebu-dump: instruction streams read", 1),
+            ("aiebu-dump: lines of their disassembly", lines),
+            ("aiebu-asm: bytes of instructions in its ELF files", stream.len()),
+            ("aiebu-asm: addresses of arguments, with the argument's size", relocations),
+        ])
     }
 }
 

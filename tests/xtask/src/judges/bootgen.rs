@@ -1,5 +1,6 @@
 //! bootgen, AMD's maker of PDIs: it reads ours, and makes one itself from the CDO inside of ours.
 
+use super::Confirmed;
 use crate::process::run_helper;
 use crate::testbed::Testbed;
 use aie_hal::format::cdo::{Cdo, CdoCommand};
@@ -24,16 +25,6 @@ const ATTRIBUTES: [&str; 3] = ["partition_type[cdo]", "owner [plm]", "load [now]
 /// The description mlir-aie gives to bootgen.
 const DESCRIPTION: &str = "all:\n{\n  id_code = 0x14ca8093\n  extended_id_code = 0x01\n  image\n  {\n    name=aie_image, \
                            id=0x1c000000\n    { type=cdo\n      file=design.cdo\n    }\n  }\n}\n";
-
-/// What bootgen confirmed of one PDI.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Confirmed {
-    pub header_words: usize,
-    /// Commands of the CDO it wrote itself.
-    pub commands: usize,
-    /// Whether the PDI it made is ours byte for byte. Its alignment of block writes has changed over the versions.
-    pub identical: bool,
-}
 
 pub struct Bootgen<'a> {
     testbed: &'a Testbed,
@@ -67,7 +58,13 @@ impl<'a> Bootgen<'a> {
             "the header in front of the partition's is another one in the PDI bootgen makes"
         );
         let commands = compare_commands(&ours.cdo(), &theirs.cdo())?;
-        Ok(Confirmed { header_words, commands, identical: pdi == made })
+        Ok(vec![
+            ("bootgen -read: PDIs read", 1),
+            ("bootgen -read: values of their headers", header_words),
+            ("bootgen -image: CDO commands read and written again", commands),
+            // Its alignment of block writes has changed over the versions.
+            ("bootgen -image: PDIs that it makes byte for byte", usize::from(pdi == made)),
+        ])
     }
 }
 

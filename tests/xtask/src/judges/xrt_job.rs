@@ -91,7 +91,6 @@ fn partition_section(columns: usize) -> Value {
 
 /// The program that uses XRT's Python module, from the root of the checkout.
 pub const JUDGE: &str = "tests/xrt/judge.py";
-/// Dispatches of a list.
 pub const LIST: u32 = 24;
 /// What XRT is asked to do with each kernel, and how often.
 pub const PARTS: [(&str, u32); 4] = [("single", 1), ("repeated", 200), ("runlist", LIST), ("contexts", 50)];

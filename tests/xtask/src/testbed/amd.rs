@@ -56,7 +56,6 @@ impl Choice {
     }
 }
 
-/// XRT's driver for amdxdna.
 pub const DRIVER: &str = "libxrt-npu2";
 /// What is installed. `libxrt-utils` has xrt-smi and xclbinutil, `libxrt-utils-npu` has aiebu-asm and aiebu-dump.
 const XRT: [&str; 6] = [DRIVER, "libxrt2", "libxrt-utils", "libxrt-utils-npu", "xilinx-bootgen", "python3-minimal"];

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 pub const SUITES: [&str; 3] = ["stable", "sid", "experimental"];
 const PACKAGE: &str = "linux-libc-dev";
 
-/// The headers of one kernel version.
 #[derive(Debug, Clone)]
 pub struct KernelHeaders {
     pub suite: String,
-    /// Debian's version of the package.
     pub version: String,
     /// The folder with `drm/drm.h` and its like.
     pub include: PathBuf,

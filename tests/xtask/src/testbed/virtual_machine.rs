@@ -13,7 +13,7 @@ pub use modules::DRIVER;
 
 use super::stamped::Kind;
 use crate::apt::{self, PrivateApt};
-use crate::process;
+use crate::{files, process};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Folder in the testbed.
 const FOLDER: &str = "vm";
 /// The only architecture NPUs come with, and the only one these packages are for.
 const ARCHITECTURE: &str = "amd64";
@@ -145,13 +144,11 @@ impl Stamp {
 
 /// Bytes of the files in a folder.
 fn size(folder: &Path) -> Result<u64> {
-    let mut bytes = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let kind = entry.metadata()?;
-        bytes += if kind.is_dir() { size(&entry.path())? } else { kind.len() };
-    }
-    Ok(bytes)
+    let files = files::below(folder)?.into_iter().map(|name| fs::metadata(folder.join(name)));
+    files
+        .map(|file| file.map(|file| if file.is_dir() { 0 } else { file.len() }))
+        .sum::<std::io::Result<u64>>()
+        .map_err(Into::into)
 }
 
 #[cfg(test)]

@@ -88,7 +88,6 @@ impl Control {
         &self.messages
     }
 
-    /// Says a line to the guest.
     pub fn say(&mut self, line: &str) -> Result<()> {
         writeln!(self.stream, "{line}").context("the guest cannot be told anything: QEMU has closed the control port")
     }

@@ -32,7 +32,6 @@ const TICK: Duration = Duration::from_millis(50);
 const CLOCKS: Duration = Duration::from_millis(500);
 const SIGKILL: i32 = 9;
 
-/// Which output of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Output,
@@ -343,13 +342,10 @@ impl Follower {
 /// The NPU as the guest's kernel shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FoundNpu {
-    /// What the driver calls it.
     pub name: String,
     /// PCI vendor, device and revision.
     pub pci: String,
-    /// The version its firmware tells.
     pub firmware: String,
-    /// The kernel that found it.
     pub kernel: String,
 }
 

@@ -2,6 +2,7 @@
 
 use super::command_line::{self, CARVEOUT, CONTROL_PORT, NPU_ADDRESS, Share};
 use super::machine::{Iommu, Machine};
+use crate::files;
 use crate::simulation::quoted;
 use crate::testbed::virtual_machine::{DRIVER, Kernel, Parts};
 use anyhow::{Context, Result, ensure};
@@ -14,7 +15,6 @@ use std::process::Command;
 const INIT: &str = include_str!("init.sh");
 /// The driver hands its firmware to the NPU's security processor, and the one served here does not look at it.
 const FIRMWARE: [u8; 4096] = [b'D'; 4096];
-/// The tag of the guest's root.
 pub const ROOT_TAG: &str = "root";
 /// The tag of the folder the guest can write to.
 pub const RESULTS_TAG: &str = "results";
@@ -78,8 +78,7 @@ fn settings(kernel: &Kernel, machine: &Machine, shares: &[Share]) -> Result<Stri
 
 /// Packs a folder in the form the kernel unpacks.
 fn archive(busybox: &Path, root: &Path, file: &Path) -> Result<PathBuf> {
-    let mut names = Vec::new();
-    list(root, Path::new(""), &mut names)?;
+    let names: Vec<String> = files::below(root)?.iter().map(|name| name.to_string_lossy().into_owned()).collect();
     let mut name_list = tempfile::tempfile()?;
     name_list.write_all((names.join("\n") + "\n").as_bytes())?;
     name_list.rewind()?;
@@ -93,20 +92,6 @@ fn archive(busybox: &Path, root: &Path, file: &Path) -> Result<PathBuf> {
         .with_context(|| format!("cannot start {}", busybox.display()))?;
     ensure!(status.success(), "busybox cannot pack the guest's first root: {status}");
     Ok(file.to_path_buf())
-}
-
-/// The names of everything in a folder, each folder before what is in it.
-fn list(root: &Path, below: &Path, names: &mut Vec<String>) -> Result<()> {
-    let mut entries = fs::read_dir(root.join(below))?.collect::<std::io::Result<Vec<_>>>()?;
-    entries.sort_by_key(fs::DirEntry::file_name);
-    for entry in entries {
-        let name = below.join(entry.file_name());
-        names.push(name.to_string_lossy().into_owned());
-        if entry.file_type()?.is_dir() {
-            list(root, &name, names)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -151,16 +136,5 @@ mod tests {
         let file = dir.path().join("init");
         fs::write(&file, INIT).unwrap();
         assert!(Command::new("sh").arg("-n").arg(&file).status().unwrap().success());
-    }
-
-    #[test]
-    fn folders_are_listed_before_what_is_in_them() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("b/c")).unwrap();
-        fs::write(dir.path().join("b/c/d"), "").unwrap();
-        fs::write(dir.path().join("a"), "").unwrap();
-        let mut names = Vec::new();
-        list(dir.path(), Path::new(""), &mut names).unwrap();
-        assert_eq!(names, ["a", "b", "b/c", "b/c/d"]);
     }
 }

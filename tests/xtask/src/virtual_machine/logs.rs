@@ -14,7 +14,6 @@ const FOLDER: &str = "vm-logs";
 /// How many boots are kept.
 const KEPT: usize = 24;
 
-/// The folder of one boot.
 #[derive(Debug)]
 pub struct Logs {
     dir: PathBuf,
@@ -120,7 +119,6 @@ pub struct BootFailure {
 }
 
 impl BootFailure {
-    /// Collects what the logs say.
     pub fn new(reason: impl Into<String>, logs: &Logs) -> Self {
         let last = logs.kinds().map(|(name, path)| (name, last_lines(&path, LINES)));
         let last = last.filter(|(_, lines)| !lines.is_empty()).collect();

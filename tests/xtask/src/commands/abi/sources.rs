@@ -51,7 +51,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout of a version.
     pub fn of(version: Version) -> Self {
         match version {
             Version(0, ..10, _) => Self::V2a,
@@ -74,7 +73,6 @@ impl Layout {
 #[derive(Debug, Clone)]
 pub struct Sources {
     pub crate_version: String,
-    /// Version of the ggml inside.
     pub ggml: Version,
     /// Folder with ggml's `CMakeLists.txt`, in cargo's registry folder: read-only for us.
     pub folder: PathBuf,

@@ -3,10 +3,8 @@
 use crate::commands::models::making;
 use crate::process::Finished;
 use crate::session::Session;
-use crate::stats::DeviceStats;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use regex::Regex;
-use serde::Serialize;
 
 /// Programs of Debian's llama.cpp-tests that could use a device and are not run, with the reason. The others there have
 /// no device at all: they test tokenizers, grammars, templates, argument parsers.
@@ -33,7 +31,6 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
 /// A program, its model, and how its success is recognised.
 pub struct Program {
     name: &'static str,
-    /// One of the random models.
     model: &'static str,
     arguments: &'static [&'static str],
     /// What it must print; with a group, the number in it must be above 0.
@@ -56,43 +53,24 @@ pub fn all() -> &'static [Program] {
 
 const PASSED: &str = r"passed   : (\d+)\n(?:.*\n)?failed   : 0\b";
 
-#[derive(Debug, Serialize)]
-pub struct Outcome {
-    pub name: &'static str,
-    pub model: &'static str,
-    /// The line that says so.
-    pub says: String,
-    /// Operations that ran on our device, on its array or its host.
-    pub operations: u64,
-    pub seconds: f64,
-    pub problem: Option<String>,
-}
-
 impl Program {
-    /// Runs it. An error is a missing program or model; a failed test is in the outcome.
-    pub fn run(&self, session: &Session, offline: bool) -> Result<Outcome> {
+    pub fn title(&self) -> String {
+        format!("{}, {}", self.name, self.model)
+    }
+
+    /// Runs it; what it says, when that is right, and how many operations ran on our device.
+    pub fn run(&self, session: &Session, offline: bool) -> Result<String> {
         let files = making::ensure(&[self.model], &session.testbed, offline)?;
         let model = files.first().context("no model was made")?;
         let (finished, stats) = session.attempt(self.name, super::LIMIT, |command| {
             super::wait_quietly(command).arg("-m").arg(model).args(self.arguments);
         })?;
         session.kernel_report()?;
-        let used = stats.and_then(|stats| stats.used().map(DeviceStats::operations_run));
+        let last_words = || finished.last_words(6);
+        ensure!(finished.success(), "{}; it said\n{}", finished.describe(), last_words());
         let says = self.says(&finished);
-        let problem = match (&says, &used) {
-            _ if !finished.success() => Some(format!("{}; it said\n{}", finished.describe(), finished.last_words(6))),
-            (None, _) => Some(format!("it does not say that all passed; it said\n{}", finished.last_words(6))),
-            (_, Err(error)) => Some(format!("{error:#}")),
-            _ => None,
-        };
-        Ok(Outcome {
-            name: self.name,
-            model: self.model,
-            says: format!("{}: {}", self.model, says.unwrap_or_else(|| "-".to_owned())),
-            operations: used.unwrap_or(0),
-            seconds: finished.elapsed.as_secs_f64(),
-            problem,
-        })
+        let says = says.with_context(|| format!("it does not say that all passed; it said\n{}", last_words()))?;
+        Ok(format!("{says}; {} operations on our device", stats?.used()?.operations_run()))
     }
 
     fn says(&self, finished: &Finished) -> Option<String> {

@@ -26,7 +26,6 @@ impl Verdict {
         }
     }
 
-    /// As a word for a table.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -37,10 +36,8 @@ impl Verdict {
     }
 }
 
-/// One model on one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// llama.cpp's name of the architecture.
     pub arch: String,
     /// What the device is called there; also a way to use it ("Host experts").
     pub device: String,
@@ -55,7 +52,6 @@ pub struct Row {
     pub mixed: Verdict,
 }
 
-/// The rows in the program's output.
 pub fn parse(output: &str) -> Result<Vec<Row>> {
     let colour = Regex::new("\u{1b}\\[[0-9;]*m")?;
     let plain = colour.replace_all(output, "");

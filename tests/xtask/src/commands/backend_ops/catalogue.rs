@@ -31,7 +31,6 @@ struct Entry {
 /// What must pass of one operation.
 #[derive(Debug)]
 pub struct Wanted {
-    /// The cases' parameters, with repetitions.
     pub parameters: Vec<String>,
     /// How many cases of the CPU backend an exclusion names.
     pub excluded: usize,
@@ -42,7 +41,7 @@ impl Catalogue {
     pub fn read(session: &Session, filter: Option<&str>) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("ggml-hsa-arch-").tempdir()?;
         let built_in = workspace::root().join(format!("hal/arch/{GENERATION}.toml"));
-        let text = fs::read_to_string(&built_in).with_context(|| format!("cannot read {}", built_in.display()))?;
+        let text = crate::files::read(&built_in)?;
         let mut arch: toml::Table = text.parse().with_context(|| format!("in {}", built_in.display()))?;
         arch.get_mut("limits")
             .and_then(toml::Value::as_table_mut)

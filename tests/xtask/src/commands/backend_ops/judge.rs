@@ -13,31 +13,8 @@ pub fn judge(
     wanted: &[String],
     expected: Option<usize>,
 ) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut problems = listing.problems("test-backend-ops", finished, backend);
     let passed = listing.count(Outcome::Passed);
-    if !finished.success() {
-        let words = finished.last_words(6);
-        problems.push(format!(
-            "test-backend-ops: {}{}{words}",
-            finished.describe(),
-            if words.is_empty() { "" } else { "\n" }
-        ));
-    }
-    if !listing.good_backends.iter().any(|name| name == backend) {
-        let words = finished.last_words(6);
-        problems.push(format!("no line `Backend {backend}: OK`: the device was not there or failed\n{words}"));
-    }
-    match listing.summary {
-        Some((good, all)) if good != all => problems.push(format!("{good} of {all} cases passed")),
-        Some((good, _)) if good != passed => {
-            problems.push(format!("{good} cases counted by the program, {passed} lines say OK"));
-        }
-        Some(_) => {}
-        None => problems.push("no line `N/N tests passed`".to_owned()),
-    }
-    for case in listing.cases.iter().filter(|case| matches!(case.outcome, Outcome::Failed | Outcome::Unfinished)) {
-        problems.push(format!("{operation}({}): {}", case.parameters, case.detail));
-    }
     let missing = missing_cases(listing, wanted);
     if !missing.is_empty() {
         problems.push(format!("{} case(s) that the CPU backend supports did not pass:", missing.len()));

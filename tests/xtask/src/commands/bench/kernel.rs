@@ -64,7 +64,6 @@ pub struct KernelCosts {
     pub hal_to_plain: Option<f64>,
 }
 
-/// One way to dispatch.
 #[derive(Debug, Serialize)]
 pub struct DispatchCosts {
     pub way: &'static str,
@@ -74,7 +73,6 @@ pub struct DispatchCosts {
     pub ns: f64,
     /// The same in the fastest round.
     pub fastest_ns: f64,
-    /// Kernel calls.
     pub calls: f64,
     /// Contexts made, for a doorbell.
     pub contexts_per_doorbell: f64,
@@ -105,8 +103,7 @@ impl KernelCosts {
         let least_doorbells = (chains(TOKENS.1)? - chains(TOKENS.0)?) / tokens as f64;
         let mut token = per_piece(&run(TOKENS.0)?.counts(), &run(TOKENS.1)?.counts(), tokens);
         token.retain(|_, count| *count != 0.0);
-        let program =
-            build::cargo(&["build", "--release", "--package", PACKAGE], options.offline)?.executable("bin", PACKAGE)?;
+        let program = build::program(PACKAGE, options.offline)?;
         let ways = if simulation.has_runtime() { &WAYS[..] } else { &WAYS[..1] };
         let dispatch = ways
             .iter()
@@ -116,7 +113,6 @@ impl KernelCosts {
         Ok(Some(Self { token, least_doorbells, dispatch, hal_to_plain }))
     }
 
-    /// Adds the tables.
     pub fn report(&self, report: &mut Report) -> Result<()> {
         let count = |name: &str| self.token.get(name).copied().unwrap_or_default();
         let mut table = output::table(&["at the kernel, for a decoded token", "#number"]);
@@ -191,10 +187,7 @@ impl DispatchCosts {
         let simulation = on_its_kernel.as_ref().unwrap_or(simulation);
         let mut command = simulation.command(&session.testbed, program);
         command.args([word, "--chain", &chain.to_string(), "--device", &session.device]);
-        let finished = process::run(&mut command, LIMIT)?;
-        anyhow::ensure!(finished.success(), "{PACKAGE}: {}\n{}", finished.describe(), finished.last_words(6));
-        let printed: Printed = serde_json::from_str(&finished.stdout)
-            .with_context(|| format!("{PACKAGE} printed no JSON but {:?}", finished.stdout))?;
+        let printed: Printed = process::run(&mut command, LIMIT)?.json(PACKAGE)?;
         let report = simulation.report()?;
         if *word == "hal" {
             // Without the HAL's driver ROCR leaves a mapping of every allocation behind.

@@ -67,7 +67,6 @@ impl Programs {
 pub mod tests {
     use super::*;
 
-    /// A machine with two cores.
     pub fn small() -> Machine {
         let cpuinfo = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nflags\t\t: fpu avx2 avx512f\n";
         Machine::of(cpuinfo, "MemTotal:       16777216 kB\nMemFree: 1 kB\n", 2)

@@ -7,7 +7,6 @@ use crate::per_token::COUNTS;
 use crate::workspace;
 use anyhow::{Context, Result};
 use comfy_table::{ContentArrangement, Table, presets};
-use std::fs;
 
 const BEGIN: &str = "<!-- `cargo xtask bench --write` puts its figures below -->\n";
 const END: &str = "<!-- end of the figures -->\n";
@@ -40,7 +39,6 @@ pub fn tables(figures: &Figures) -> [Table; 2] {
     [measured, counted]
 }
 
-/// The figures as Markdown.
 pub fn markdown(figures: &Figures) -> String {
     let [measured, counted] = tables(figures).map(|mut table| {
         table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
@@ -62,10 +60,10 @@ pub fn markdown(figures: &Figures) -> String {
 /// Puts the figures into `docs/performance.md`.
 pub fn write(figures: &Figures) -> Result<()> {
     let path = workspace::root().join("docs/performance.md");
-    let page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let page = crate::files::read(&path)?;
     let page = spliced(&page, &markdown(figures))
         .with_context(|| format!("{} lacks the comments between which figures go", path.display()))?;
-    fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+    crate::files::write(&path, &page)
 }
 
 fn spliced(page: &str, figures: &str) -> Option<String> {
@@ -108,7 +106,7 @@ mod tests {
 
     #[test]
     fn the_page_has_a_place_for_figures() {
-        let page = fs::read_to_string(workspace::root().join("docs/performance.md")).unwrap();
+        let page = std::fs::read_to_string(workspace::root().join("docs/performance.md")).unwrap();
         assert!(spliced(&page, "").is_some());
     }
 }

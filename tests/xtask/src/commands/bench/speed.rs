@@ -13,7 +13,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tokens of the prompt.
 pub const PREFILL: u64 = 128;
 pub const DECODE: u64 = 32;
 const LIMIT: Duration = Duration::from_secs(1800);
@@ -29,7 +28,6 @@ struct Measurement {
 /// Both sides with or without flash attention.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// Whether attention was one operation.
     pub flash_attention: bool,
     /// Tokens per second of the prompt.
     pub prefill: Pair<Speed>,

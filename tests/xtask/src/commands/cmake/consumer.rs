@@ -21,7 +21,6 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// It finds the installed package.
     pub fn of_package(setup: &Setup, installation: &Installation) -> Result<Self> {
         let build = setup.work.path().join("with-package");
         let wants = format!("-DCONSUMER_WANTS={}", env!("CARGO_PKG_VERSION"));
@@ -59,7 +58,6 @@ impl Consumer {
     }
 }
 
-/// A version that is not there is refused.
 pub fn wrong_version(setup: &Setup, installation: &Installation) -> Result<String> {
     let mut command = configure(setup, &setup.work.path().join("wrong-version"))?;
     command.arg(argument("-DCMAKE_PREFIX_PATH=", &installation.prefix)).arg("-DCONSUMER_WANTS=99.0");

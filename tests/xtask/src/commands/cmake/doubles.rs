@@ -180,7 +180,6 @@ pub fn old_rustc(setup: &Setup) -> Result<String> {
     refused(&mut doubles.configure(setup), &["1.63.0", needed, &rustc.to_string_lossy(), "rustup.rs"])
 }
 
-/// A folder of kernels that is not there.
 pub fn missing_kernels(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "no-kernels")?;
     let mut configure = doubles.configure(setup);

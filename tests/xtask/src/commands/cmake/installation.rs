@@ -1,6 +1,7 @@
 //! The backend as CMake installed it: which files there are, and what they say of themselves.
 
 use super::{Setup, sources};
+use crate::files;
 use crate::process::run_helper;
 use crate::tools::{argument, run_cmake};
 use crate::workspace;
@@ -34,7 +35,6 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Installation {
     /// Its prefix, to which it was moved after it was installed.
     pub prefix: PathBuf,
-    /// The build folder it is from.
     build: PathBuf,
 }
 
@@ -71,8 +71,8 @@ impl Installation {
 
     /// Everything that must be there is, and nothing is elsewhere.
     pub fn files(&self, setup: &Setup) -> Result<String> {
-        let mut found = BTreeSet::new();
-        list(&self.prefix, &self.prefix, &mut found)?;
+        let found = files::below(&self.prefix)?.into_iter().filter(|name| !self.prefix.join(name).is_dir());
+        let found: BTreeSet<String> = found.map(|name| name.to_string_lossy().into_owned()).collect();
         let programs = programs().into_iter().map(|name| format!("bin/{name}"));
         let examples =
             names(&workspace::root().join(EXAMPLES)).into_iter().map(|name| format!("share/ggml-hsa/examples/{name}"));
@@ -205,19 +205,6 @@ fn normal(path: &Path) -> PathBuf {
     }
 }
 
-/// All files below `folder`, relative to `top`.
-fn list(top: &Path, folder: &Path, found: &mut BTreeSet<String>) -> Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            list(top, &path, found)?;
-        } else {
-            found.insert(path.strip_prefix(top)?.to_string_lossy().into_owned());
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,16 +225,5 @@ mod tests {
             assert!(programs.iter().any(|program| program == name), "{name} is not in {programs:?}");
         }
         assert!(names(Path::new("/nonexistent")).is_empty());
-    }
-
-    #[test]
-    fn files_are_listed_below_all_folders() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        fs::write(dir.path().join("a/b/c"), "").unwrap();
-        fs::write(dir.path().join("d"), "").unwrap();
-        let mut found = BTreeSet::new();
-        list(dir.path(), dir.path(), &mut found).unwrap();
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["a/b/c", "d"]);
     }
 }

@@ -18,9 +18,8 @@ const WORKER: &str = "ggml-hsa-jit-worker";
 /// A search path with no program.
 const NOWHERE: &str = "/nonexistent";
 
-/// The session with the installed library.
 fn session(setup: &Setup, installation: &Installation) -> Session {
-    setup.session.with_library(installation.library())
+    setup.session.with(&installation.library(), &setup.session.device)
 }
 
 /// `--list-devices` shows the simulated device.

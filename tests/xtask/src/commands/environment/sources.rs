@@ -23,16 +23,12 @@ const READERS: [(&str, &str); 8] = [
 const PRODUCT: [&str; 6] =
     ["hal/src", "driver-xdna/src", "driver-mock/src", "ops/src", "jit-iron/src", "ggml-bridge/src"];
 
-/// The files below `place`, or it itself, that end in one of `extensions`. Files of other programs (`target`) are not entered.
+/// The files below `place`, or it itself, that end in one of `extensions`.
 pub fn files(place: &Path, extensions: &[&str]) -> Vec<PathBuf> {
-    if place.is_dir() {
-        let mut entries: Vec<PathBuf> = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path()).collect();
-        entries.retain(|entry| entry.file_name().is_some_and(|name| name != "target"));
-        entries.sort();
-        return entries.iter().flat_map(|entry| files(entry, extensions)).collect();
-    }
-    let wanted = place.extension().is_some_and(|found| extensions.iter().any(|extension| found == *extension));
-    Vec::from_iter(wanted.then(|| place.to_owned()))
+    let all = if place.is_dir() { crate::files::below(place).unwrap() } else { vec![PathBuf::new()] };
+    let wanted =
+        |file: &PathBuf| file.extension().is_some_and(|found| extensions.iter().any(|wanted| found == *wanted));
+    all.iter().map(|name| place.join(name).components().collect()).filter(wanted).collect()
 }
 
 /// The one place that reads the environment.
@@ -43,7 +39,6 @@ fn is_home(file: &Path) -> bool {
     file.ends_with(HOME) || file.ends_with("src/settings.rs") || file.ends_with(file!())
 }
 
-/// The names of all variables.
 fn declared() -> BTreeSet<String> {
     all().unwrap().into_iter().map(|declaration| declaration.name).collect()
 }

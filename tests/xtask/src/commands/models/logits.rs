@@ -12,7 +12,6 @@ use std::path::Path;
 /// Logits of one run, those of a token behind each other.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Logits {
-    /// The tokens of the text.
     pub tokens: Vec<i32>,
     values: Vec<f32>,
 }

@@ -56,10 +56,7 @@ fn fingerprint(sources: &Path) -> Result<u64> {
 /// The folder with gguf and what it needs, filled by pip if it is not there.
 fn package(sources: &Path, offline: bool) -> Result<PathBuf> {
     let requirements = sources.join(REQUIREMENTS);
-    let wanted = fs::read_to_string(&requirements)
-        .with_context(|| format!("cannot read {}", requirements.display()))?
-        .trim()
-        .replace("==", "-");
+    let wanted = crate::files::read(&requirements)?.trim().replace("==", "-");
     let place = workspace::target().join("python").join(&wanted);
     let works = |folder: &Path| {
         let imported = with_package(folder).args(["-c", "import gguf"]).output();

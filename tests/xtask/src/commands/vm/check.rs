@@ -10,11 +10,11 @@ mod programs;
 use super::options::MachineArgs;
 use crate::build;
 use crate::library;
-use crate::output::Report;
 use crate::process::Finished;
 use crate::session::Options;
-use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine};
-use anyhow::{Result, bail, ensure};
+use crate::steps::Steps;
+use crate::virtual_machine::{BOOT_LIMIT, BootFailure, Guest, Host, Machine};
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// Memory of the machines: a model is there three times, mapped, in the driver's buffers, and as the guest's cache of files.
 const MEMORY_MIB: u32 = 1536;
+
+/// The program with the loads.
+const STRESS: &str = "xdna-stress";
 
 /// What is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
@@ -67,15 +70,6 @@ pub struct CheckArgs {
     ci: bool,
 }
 
-/// What was seen.
-#[derive(Debug, Serialize)]
-struct Row {
-    machine: String,
-    what: String,
-    figure: String,
-    seconds: f64,
-}
-
 /// What the parts need.
 struct Checks {
     host: Host,
@@ -85,28 +79,22 @@ struct Checks {
     conformance: PathBuf,
     is_ci: bool,
     offline: bool,
-    rows: Vec<Row>,
+    steps: Steps,
     boots: usize,
-    problems: Vec<String>,
 }
 
 pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
-    let started = Instant::now();
     let wanted = |part: Part| args.part.is_empty() || args.part.contains(&part);
-    let release = ["build", "--release", "--package"];
-    let stress = build::cargo(&[&release[..], &["xdna-stress"]].concat(), options.offline)?;
-    let suite = ["test", "--package", "aie-conformance", "--test", "xdna", "--no-run"];
     let mut checks = Checks {
         library: library::locate(None, options.offline)?,
-        stress: stress.executable("bin", "xdna-stress")?,
-        conformance: build::cargo(&suite, options.offline)?.executable("test", "xdna")?,
+        stress: build::program(STRESS, options.offline)?,
+        conformance: build::conformance("xdna", options.offline)?,
         // Last: it is what the others are run on, and the largest.
         host: Host::ensure(options, args.machine.device_server.as_deref())?,
         is_ci: args.ci,
         offline: options.offline,
-        rows: Vec::new(),
+        steps: Steps::default(),
         boots: 0,
-        problems: Vec::new(),
     };
     for mut machine in args.machine.machines() {
         machine.memory_mib = machine.memory_mib.max(MEMORY_MIB);
@@ -117,24 +105,9 @@ pub fn run(args: &CheckArgs, options: &Options) -> Result<ExitCode> {
             checks.faults(&machine)?;
         }
     }
-    let Checks { rows, boots, problems, .. } = checks;
-    let mut report = Report::with(problems);
-    report.rows(
-        "rows",
-        &rows,
-        &[
-            ("machine", |row| row.machine.clone()),
-            ("what", |row| row.what.clone()),
-            ("seen", |row| row.figure.clone()),
-            ("#seconds", |row| format!("{:.1}", row.seconds)),
-        ],
-    )?;
-    let (seconds, seen, problems) = (started.elapsed().as_secs_f64(), rows.len() - boots, report.problems.len());
-    report.summary(format!(
-        "vm check: {boots} machines booted, {seen} checks passed, {problems} problems, {seconds:.0} s"
-    ));
-    report.field("boots", boots)?;
-    report.field("seconds", seconds)?;
+    let mut report = checks.steps.report()?;
+    report.summary(format!("vm check: {} machines booted", checks.boots));
+    report.field("boots", checks.boots)?;
     report.finish("vm check", options).map(|()| ExitCode::SUCCESS)
 }
 
@@ -173,7 +146,7 @@ impl Checks {
         let mut guest = Guest::boot(&self.host, machine, BOOT_LIMIT)?;
         let npu = guest.npu()?;
         self.boots += 1;
-        self.row(machine, "boot", &format!("{} on Linux {}", npu.name, npu.kernel), started);
+        self.record(machine, "boot", started, Ok(format!("{} on Linux {}", npu.name, npu.kernel)));
         Ok(guest)
     }
 
@@ -181,18 +154,16 @@ impl Checks {
     fn part(&mut self, machine: &Machine, what: &str, run: impl FnOnce(&mut Self) -> Result<String>) -> Result<()> {
         let started = Instant::now();
         match run(self) {
-            Ok(figure) => self.row(machine, what, &figure, started),
-            Err(error) if error.is::<crate::virtual_machine::BootFailure>() => return Err(error),
-            Err(error) => self.problems.push(format!("{}: {what}: {error:#}", machine.name())),
+            Err(error) if error.is::<BootFailure>() => return Err(error),
+            seen => self.record(machine, what, started, seen),
         }
         Ok(())
     }
 
-    fn row(&mut self, machine: &Machine, what: &str, figure: &str, started: Instant) {
-        let seconds = started.elapsed().as_secs_f64();
-        eprintln!("{}: {what}: {figure} ({seconds:.1} s)", machine.name());
-        let (machine, what, figure) = (machine.name(), what.to_owned(), figure.to_owned());
-        self.rows.push(Row { machine, what, figure, seconds });
+    fn record(&mut self, machine: &Machine, what: &str, started: Instant, seen: Result<String>) {
+        let name = format!("{}: {what}", machine.name());
+        eprintln!("{name}: {} ({:.1} s)", seen.as_deref().unwrap_or("failed"), started.elapsed().as_secs_f64());
+        self.steps.record(&name, started, seen);
     }
 
     /// A load on the driver with every result checked.
@@ -204,15 +175,8 @@ impl Checks {
 
     /// A short load that has to go well: afterwards the NPU is known to work.
     fn works(&self, guest: &mut Guest) -> Result<()> {
-        let finished = guest.run(&self.load(&["dispatches", "--dispatches", "2000"]), Duration::from_secs(120))?;
-        require(&finished)
+        guest.run(&self.load(&["dispatches", "--dispatches", "2000"]), Duration::from_secs(120))?.ensure(STRESS)
     }
-}
-
-/// Errors with a program's last words if it did not end well.
-fn require(finished: &Finished) -> Result<()> {
-    ensure!(finished.success(), "{}\n{}", finished.describe(), finished.last_words(12));
-    Ok(())
 }
 
 /// The error of a program that had to fail by itself: an exit code, no signal, no time limit.

@@ -119,7 +119,6 @@ fn show(stream: Stream, bytes: &[u8]) {
 enum Program {
     /// One of the testbed or of busybox.
     Named(PathBuf),
-    /// A file of the host.
     File(PathBuf),
 }
 

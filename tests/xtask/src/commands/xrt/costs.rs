@@ -1,6 +1,6 @@
 //! The kernel calls of one dispatch and of a list of dispatches: XRT's and ours, for the same kernel device.
 
-use super::{LIMIT, Machine, Stage, told};
+use super::{LIMIT, Machine, Stage};
 use crate::difference::per_piece;
 use crate::judges::xrt_job::LIST;
 use crate::session::Options;
@@ -83,7 +83,7 @@ impl Costs {
 }
 
 pub fn program(options: &Options) -> Result<PathBuf> {
-    build::cargo(&["build", "--release", "--package", OURS], options.offline)?.executable("bin", OURS)
+    build::program(OURS, options.offline)
 }
 
 /// Runs our program: so many submissions of so many dispatches, each waited for.
@@ -102,9 +102,7 @@ fn ours_with(
         .env("AMDXDNA_SIM_RECORD", record)
         .env("RUST_BACKTRACE", "0")
         .args(["hal", "--warm-up", "0", "--chain", &chain.to_string(), "--rounds", &submissions.to_string()]);
-    let finished = process::run(&mut command, LIMIT)?;
-    ensure!(finished.success(), "{OURS}: {}", told(&finished));
-    Ok(())
+    process::run(&mut command, LIMIT)?.ensure(OURS)
 }
 
 /// A table with a row for each kernel call.
@@ -129,7 +127,6 @@ pub fn table(costs: &[Costs]) -> Table {
 /// Calls that wait for a submission. A program makes none when it sees that the submission has ended already, so their number
 /// depends on how the machine's processors are used.
 const WAITS: [&str; 3] = ["WAIT_CMD", "SYNCOBJ_WAIT", "SYNCOBJ_TIMELINE_WAIT"];
-/// The call that submits.
 const SUBMIT: &str = "EXEC_CMD";
 
 /// Calls of one piece of work, by name.
@@ -141,12 +138,10 @@ impl Calls {
         self.0.values().sum()
     }
 
-    /// How many of them submit.
     pub fn submissions(&self) -> f64 {
         self.0.get(SUBMIT).copied().unwrap_or_default()
     }
 
-    /// How many of them wait.
     pub fn waits(&self) -> f64 {
         WAITS.iter().filter_map(|name| self.0.get(*name)).sum()
     }

@@ -17,7 +17,6 @@ pub const KERNELS: [&str; 2] = ["7.2", "7.3"];
 pub const FOLDER: &str = "kernels";
 /// A kernel's image in its folder.
 pub const IMAGE: &str = "vmlinuz";
-/// Folder of a kernel's modules.
 pub const MODULES: &str = "modules";
 const CONFIGURATION: &str = "config";
 /// What the packages of one kernel begin with: the image, its modules, and what is common to both.
@@ -27,11 +26,9 @@ const ENDING: &str = "-amd64";
 const FLAVOURS: [&str; 2] = ["-cloud", "-rt"];
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A kernel that was downloaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     pub release: String,
-    /// Debian's version of its packages.
     pub version: String,
     /// Its modules that were kept, with what each needs.
     pub modules: BTreeMap<String, Vec<String>>,
@@ -103,7 +100,7 @@ impl Kernel {
     fn keep_modules(&mut self, source: &Path, place: &Path, busybox: &Path) -> Result<()> {
         let files = modules::files(&source.join("kernel"))?;
         let list = source.join("modules.builtin");
-        let built_in = fs::read_to_string(&list).with_context(|| format!("cannot read {}", list.display()))?;
+        let built_in = crate::files::read(&list)?;
         let built_in = modules::built_in(&built_in);
         let is_module = |name: &&str| !built_in.iter().any(|known| known == name);
         self.wanted = WANTED.into_iter().filter(is_module).map(str::to_owned).collect();

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The driver for NPUs.
 pub const DRIVER: &str = "amdxdna";
 /// What a machine loads: the way to talk to the host, folders of the host, a root that can be written, and the driver at last.
 /// What a kernel has built in is left out.
@@ -57,19 +56,8 @@ pub fn normal(name: &str) -> String {
 
 /// The files of modules below `folder`, by name.
 pub fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
-            let path = entry?.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if let Some(name) = name_of(&path) {
-                found.insert(name, path);
-            }
-        }
-    }
-    Ok(found)
+    let paths = crate::files::below(folder)?.into_iter();
+    Ok(paths.filter_map(|path| Some((name_of(&path)?, folder.join(path)))).collect())
 }
 
 /// The module in a file such as `gpu-sched.ko.xz`.

@@ -18,9 +18,7 @@ pub const BUSYBOX: &str = "busybox";
 /// Folder of QEMU with its libraries and firmware.
 pub const FOLDER: &str = "qemu";
 pub const PROGRAM: &str = "qemu/qemu-system-x86_64";
-/// What QEMU is linked to.
 pub const LIBRARIES: &str = "qemu/lib";
-/// The loader of these libraries.
 pub const LOADER: &str = "qemu/lib/ld-linux-x86-64.so.2";
 /// What the machine executes before its kernel.
 pub const FIRMWARE: &str = "qemu/firmware";

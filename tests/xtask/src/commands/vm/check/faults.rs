@@ -1,7 +1,7 @@
 //! What firmware can do wrong, each in a machine of its own: our side gives an error with its cause, nothing hangs, and the next
 //! program works where the kernel driver recovers.
 
-use super::{Checks, failed_by_itself};
+use super::{Checks, STRESS, failed_by_itself};
 use crate::virtual_machine::{Guest, Machine, script};
 use anyhow::{Result, ensure};
 use std::time::Duration;
@@ -64,7 +64,6 @@ const FAULTS: [Fault; 5] = [
 ];
 
 impl Checks {
-    /// All faults, or those of CI.
     pub(super) fn faults(&mut self, machine: &Machine) -> Result<()> {
         let is_ci = self.is_ci;
         for fault in FAULTS.iter().filter(|fault| fault.in_ci || !is_ci) {
@@ -94,7 +93,7 @@ impl Checks {
                 expected.to_owned()
             }
             None => {
-                super::require(&finished)?;
+                finished.ensure(STRESS)?;
                 "2,000 dispatches".to_owned()
             }
         };
@@ -105,7 +104,7 @@ impl Checks {
         }
         let next = guest.run(&load, LIMIT)?;
         if fault.recovers {
-            super::require(&next)?;
+            next.ensure(STRESS)?;
             seen += "; the next program works";
         } else {
             failed_by_itself(&next)?;

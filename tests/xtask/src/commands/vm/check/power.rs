@@ -2,7 +2,7 @@
 
 use super::{Checks, failed_by_itself};
 use crate::virtual_machine::{CARVEOUT, Guest, Iommu, Machine, NPU_ADDRESS, module_parameters, script};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -65,11 +65,7 @@ impl Checks {
 
 /// Runs a script that has to go well.
 fn shell(guest: &mut Guest, text: &str) -> Result<()> {
-    let finished = guest.script(text, LIMIT)?;
-    if !finished.success() {
-        bail!("`{text}`: {}\n{}", finished.describe(), finished.last_words(6));
-    }
-    Ok(())
+    guest.script(text, LIMIT)?.ensure(&format!("`{text}`"))
 }
 
 /// Words enough to recognise a message by.

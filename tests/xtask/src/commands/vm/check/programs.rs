@@ -1,7 +1,7 @@
 //! Programs in a guest: the conformance suite and loads, stock llama.cpp, AMD's runtime ROCR with a stand-in for KFD, and AMD's XRT
 //! with its own driver for amdxdna.
 
-use super::{Checks, require};
+use super::{Checks, STRESS};
 use crate::generation::Request;
 use crate::judges::xrt_job;
 use crate::judges::xrt_job::{JUDGE, PARTS, Printed};
@@ -19,7 +19,6 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// Places in the cache: enough, and little memory.
 const CONTEXT: &str = "256";
 const PROMPT: &str = "The three states of matter are";
-/// Tokens in CI, and otherwise.
 const TOKENS: [usize; 2] = [8, 32];
 
 impl Checks {
@@ -36,7 +35,7 @@ impl Checks {
         let mut there = self.llama(DriverName::Xdna, &request, Path::new("/tmp/kernel-cache"))?;
         there.env("GGML_HSA_STATS", &stats);
         let finished = guest.run(&there, LIMIT)?;
-        require(&finished)?;
+        finished.ensure("llama-completion")?;
         let mut here = self.llama(DriverName::Mock, &request, &workspace::target().join("kernel-cache"))?;
         let expected = process::run(&mut here, LIMIT)?;
         generation::require_success(&expected).context("on the simulated device")?;
@@ -87,8 +86,7 @@ impl Checks {
         for load in LOADS {
             let load = load[usize::from(!self.is_ci)];
             let finished = guest.run(&self.load(load), LIMIT)?;
-            require(&finished).with_context(|| load.join(" "))?;
-            let report: serde_json::Value = serde_json::from_str(finished.stdout.trim()).context(load.join(" "))?;
+            let report: serde_json::Value = finished.json(&load.join(" "))?;
             let count = |name: &str| report[name].as_u64().unwrap_or_default();
             figures.push(format!(
                 "{}: {} dispatches in {} chains, {} contexts",
@@ -106,13 +104,11 @@ impl Checks {
         let rocr = Rocr::ensure(&self.host, self.offline)?;
         let mut load = self.load(&["dispatches", "--dispatches", "2000", "--device", DriverName::Rocr.first_device()]);
         rocr.prepare(&mut load);
-        require(&guest.run(&load, LIMIT)?)?;
+        guest.run(&load, LIMIT)?.ensure(STRESS)?;
         if self.is_ci {
             return Ok("2,000 dispatches".into());
         }
-        let suite = ["test", "--package", "aie-conformance", "--test", "rocr", "--no-run"];
-        let suite = build::cargo(&suite, self.offline)?.executable("test", "rocr")?;
-        let mut suite = self.host.testbed.command_for(&suite);
+        let mut suite = self.host.testbed.command_for(&build::conformance("rocr", self.offline)?);
         rocr.prepare(&mut suite);
         Ok(format!("2,000 dispatches; conformance: {}", conformance(guest, &suite)?))
     }
@@ -127,7 +123,7 @@ impl Checks {
         let mut command = self.host.testbed.command_for(&self.host.testbed.xrt("xrt-smi")?);
         command.arg("examine");
         let finished = guest.run(&command, LIMIT)?;
-        require(&finished)?;
+        finished.ensure("xrt-smi")?;
         let line = finished.stdout.lines().find(|line| line.contains(NPU_ADDRESS));
         let line = line.with_context(|| format!("it lists no NPU at {NPU_ADDRESS}:\n{}", finished.stdout))?;
         Ok(line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(", "))
@@ -147,8 +143,7 @@ impl Checks {
             let mut command = testbed.command_for(&python);
             command.env("PYTHONDONTWRITEBYTECODE", "1").arg(workspace::root().join(JUDGE)).arg(&file);
             let finished = guest.run(&command, LIMIT)?;
-            require(&finished).with_context(|| part.to_owned())?;
-            let printed: Printed = serde_json::from_str(&finished.stdout).with_context(|| part.to_owned())?;
+            let printed: Printed = finished.json(part)?;
             ensure!(printed.part == part && printed.dispatches > 0, "{part}: it ran nothing");
             dispatches += printed.dispatches;
         }
@@ -159,7 +154,7 @@ impl Checks {
 /// Runs a conformance suite; its own count of cases.
 fn conformance(guest: &mut Guest, suite: &Command) -> Result<String> {
     let finished = guest.run(suite, LIMIT)?;
-    require(&finished)?;
+    finished.ensure("the conformance suite")?;
     let summary = finished.stdout.lines().find_map(|line| line.strip_prefix("test result: ok. "));
     let summary = summary.context("the suite printed no result")?;
     Ok(summary.split("; finished").next().unwrap_or(summary).to_owned())
