@@ -5,18 +5,22 @@
 
 use crate::config::Config;
 use crate::settings::PATH;
-use crate::{embedded, log, verbose};
+use crate::{log, verbose};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::installation;
 use aie_jit_iron::iron::{self, IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{
-    KernelCache, KernelCompiler, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError, WorkerCommand,
-    WorkerCompiler,
+    KernelCache, KernelCompiler, KernelPack, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError,
+    WorkerCommand, WorkerCompiler,
 };
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+// `const PACKS: &[(&str, &[u8])]`, file name and content of the packs in the directory that `GGML_HSA_EMBED_KERNELS` named, from
+// the build script.
+include!(concat!(env!("OUT_DIR"), "/embedded_packs.rs"));
 
 /// The stores of a process. Each is made when the first device needs it.
 pub struct KernelStores<'a> {
@@ -77,8 +81,8 @@ impl<'a> KernelStores<'a> {
     fn builder(&self) -> KernelStoreBuilder {
         let jit = &self.config.jit;
         let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.limits.workers);
-        for pack in embedded::packs() {
-            match pack {
+        for (name, bytes) in PACKS {
+            match KernelPack::open(name, *bytes) {
                 Ok(pack) => builder = builder.embedded(pack),
                 Err(cause) => log::error(&format!("{cause}; going on without it")),
             }

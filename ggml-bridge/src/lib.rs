@@ -22,7 +22,6 @@ pub mod device_type;
 #[cfg(test)]
 mod doubles;
 pub mod drivers;
-pub mod embedded;
 pub mod events;
 pub mod graph;
 pub mod host_memory;

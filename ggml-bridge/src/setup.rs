@@ -52,7 +52,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
         }
     }
     let stores = KernelStores::new(&config, environment);
-    let (mut npus, mut idle) = (Vec::new(), Idle::default());
+    let (mut npus, mut idle) = (Vec::new(), Vec::new());
     for device in opened {
         let uri = &device.info().uri;
         match stores.of(&*device) {
@@ -60,11 +60,13 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
                 log::info(|| format!("HSA{} is {uri}", npus.len()));
                 npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, &config)));
             }
-            Err(cause @ StoreError::NoKernels { .. }) => idle.add(&device.info().name, &uri.to_string(), &cause),
+            Err(cause @ StoreError::NoKernels { .. }) => {
+                idle.push((format!("{uri} ({})", device.info().name), cause.to_string()));
+            }
             Err(cause) => log::error(&format!("{uri}: {cause}; going on without it")),
         }
     }
-    if let Some(warning) = idle.warning() {
+    if let Some(warning) = idle_warning(&idle) {
         log::notice(&warning);
     }
     if npus.is_empty() && config.require_array {
@@ -80,30 +82,19 @@ fn none_to_require() {
     ));
 }
 
-/// NPUs that are not offered, because all their work would run on the host.
-#[derive(Debug, Default)]
-struct Idle {
-    /// Devices by the reason.
-    by_reason: Vec<(String, Vec<String>)>,
-}
-
-impl Idle {
-    fn add(&mut self, name: &str, uri: &str, reason: &StoreError) {
-        let (device, reason) = (format!("{uri} ({name})"), reason.to_string());
-        match self.by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, devices)) => devices.push(device),
-            None => self.by_reason.push((reason, vec![device])),
+/// One warning about all NPUs that are not offered, because all their work would run on the host. Devices with their reasons.
+fn idle_warning(idle: &[(String, String)]) -> Option<String> {
+    let mut told: Vec<(&str, String)> = Vec::new();
+    for (device, reason) in idle {
+        match told.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, devices)) => *devices += &format!(", {device}"),
+            None => told.push((reason, device.clone())),
         }
     }
-
-    /// One warning about all of them.
-    fn warning(&self) -> Option<String> {
-        let told = self.by_reason.iter().map(|(reason, devices)| {
-            format!("{} not offered, since everything would run on the host: {reason}", devices.join(", "))
-        });
-        let told: Vec<String> = told.collect();
-        (!told.is_empty()).then(|| told.join("; "))
-    }
+    let warning =
+        |(reason, devices)| format!("{devices} not offered, since everything would run on the host: {reason}");
+    let warnings: Vec<String> = told.into_iter().map(warning).collect();
+    (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
 /// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
@@ -126,13 +117,9 @@ mod tests {
 
     #[test]
     fn all_idle_devices_are_one_warning() {
-        let mut idle = Idle::default();
-        assert_eq!(idle.warning(), None);
-        let reason = |arch: &str| StoreError::NoKernels { arch: arch.into(), tried: "no compiler".into() };
-        idle.add("Strix", "xdna:0", &reason("aie2p"));
-        idle.add("Phoenix", "xdna:1", &reason("aie2"));
-        idle.add("Strix", "xdna:2", &reason("aie2p"));
-        let warning = idle.warning().unwrap();
+        assert_eq!(idle_warning(&[]), None);
+        let idle = [("xdna:0 (Strix)", "aie2p"), ("xdna:1 (Phoenix)", "aie2"), ("xdna:2 (Strix)", "aie2p")];
+        let warning = idle_warning(&idle.map(|(device, reason)| (device.to_owned(), reason.to_owned()))).unwrap();
         assert!(warning.starts_with("xdna:0 (Strix), xdna:2 (Strix) not offered"), "{warning}");
         assert!(warning.contains("; xdna:1 (Phoenix) not offered"), "{warning}");
     }

@@ -4,7 +4,7 @@ use crate::kernels::HostReason;
 use aie_hal::Counters;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Graphs the log keeps.
 const LOG_LENGTH: usize = 64;
@@ -32,8 +32,6 @@ pub struct OperationCount {
 /// A contribution of a plan to one [`OperationCount`], added each time the plan runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OperationShare {
-    /// Index of the count.
-    pub index: usize,
     /// Dispatches.
     pub array: u64,
     /// Host calls.
@@ -105,8 +103,8 @@ pub struct Statistics {
 pub struct RunShare {
     /// Nodes of the graph that compute something.
     pub nodes: usize,
-    /// By operation.
-    pub operations: Vec<OperationShare>,
+    /// By index of the operation's count.
+    pub operations: BTreeMap<usize, OperationShare>,
     /// Conversions.
     pub conversions: ConversionCounts,
     /// Fused nodes.
@@ -116,11 +114,7 @@ pub struct RunShare {
 impl RunShare {
     /// Adds one execution of the operation with `index`.
     pub fn add(&mut self, index: usize, on_array: bool, bytes: u64) {
-        let at = self.operations.iter().position(|s| s.index == index).unwrap_or_else(|| {
-            self.operations.push(OperationShare { index, ..OperationShare::default() });
-            self.operations.len() - 1
-        });
-        let share = &mut self.operations[at];
+        let share = self.operations.entry(index).or_default();
         share.array += u64::from(on_array);
         share.host += u64::from(!on_array);
         share.bytes += bytes;
@@ -163,8 +157,8 @@ impl Statistics {
         counts.graphs.computed += 1;
         counts.graphs.replayed += u64::from(replayed);
         counts.graphs.built += u64::from(!replayed);
-        for part in &share.operations {
-            let operation = &mut counts.operations[part.index];
+        for (index, part) in &share.operations {
+            let operation = &mut counts.operations[*index];
             operation.array += part.array;
             operation.host += part.host;
             operation.bytes += part.bytes;

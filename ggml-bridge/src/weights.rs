@@ -142,13 +142,8 @@ impl WeightCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use aie_hal::{BufferParams, Device, DeviceUri};
+    use crate::doubles::coherent;
     use aie_ops::DataType;
-
-    fn device() -> Arc<dyn Device> {
-        let driver = crate::drivers::mock(aie_hal::ArchRegistry::builtin());
-        driver.open(&DeviceUri::parse("mock").unwrap()).unwrap().remove(0)
-    }
 
     fn key(address: usize) -> WeightKey {
         let ne = [64, 2, 1, 1];
@@ -161,8 +156,7 @@ mod tests {
 
     #[test]
     fn copies_are_found_until_the_original_changes() {
-        let (device, cache) = (device(), WeightCache::new(1024));
-        let copy = device.allocate(&BufferParams::data(256)).unwrap();
+        let (copy, cache) = (coherent(256), WeightCache::new(1024));
         assert!(matches!(cache.find(&key(0)), Lookup::Missing));
         cache.insert(key(0), Arc::clone(&copy));
         cache.insert(key(72), Arc::clone(&copy));
@@ -179,8 +173,8 @@ mod tests {
 
     #[test]
     fn the_cap_is_kept_and_refusals_are_counted() {
-        let (device, cache) = (device(), WeightCache::new(300));
-        cache.insert(key(0), device.allocate(&BufferParams::data(256)).unwrap());
+        let cache = WeightCache::new(300);
+        cache.insert(key(0), coherent(256));
         assert!(matches!(cache.find(&key(72)), Lookup::Refused));
         assert_eq!(cache.counts().refused, 1);
         cache.drop_range(&(0..1));
