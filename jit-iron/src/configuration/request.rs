@@ -188,30 +188,12 @@ mod tests {
     use super::*;
     use aie_ops::OpParams;
 
-    fn advise(a: [usize; 4], b: [usize; 4], out: Tensor) -> Option<String> {
-        let source = |ne| Some(Tensor::contiguous(DataType::BF16, ne));
-        advice(&Node::new("MUL_MAT", OpParams::default(), out, vec![source(a), source(b)]))
-    }
-
-    #[test]
-    fn every_broken_rule_of_a_product_is_told() {
-        let out = Tensor::contiguous(DataType::BF16, [1024, 1024, 1, 1]);
-        let told = advise([1024, 768, 1, 1], [768, 1024, 1, 1], out).unwrap();
-        for part in [
-            "src0.ne0 must equal src1.ne0, here 1024 and 768",
-            "the result has the extents [768, 1024, 1, 1], here [1024, 1024, 1, 1]",
-            "the result is f32, here bf16",
-            "write the result as (768,1024,1,1)/f32",
-        ] {
-            assert!(told.contains(part), "{told} lacks {part}");
-        }
-    }
-
     #[test]
     fn nothing_is_said_about_what_is_right() {
+        let source = |ne| Some(Tensor::contiguous(DataType::BF16, ne));
         let out = Tensor::contiguous(DataType::F32, [8, 4, 1, 1]);
-        assert_eq!(advise([16, 8, 1, 1], [16, 4, 1, 1], out), None);
-        let sum = Node::new("ADD", OpParams::default(), out, vec![Some(out); 2]);
-        assert_eq!(advice(&sum), None);
+        let sources = vec![source([16, 8, 1, 1]), source([16, 4, 1, 1])];
+        assert_eq!(advice(&Node::new("MUL_MAT", OpParams::default(), out, sources)), None);
+        assert_eq!(advice(&Node::new("ADD", OpParams::default(), out, vec![Some(out); 2])), None);
     }
 }
