@@ -27,7 +27,7 @@ fn point(p: &mut Probe, handle: u32) {
 /// Whether an object is signalled.
 fn is_signaled(p: &mut Probe, handle: u32) {
     p.with_handles("syncobjs", HandleKind::Syncobj, &[handle]);
-    let timeout_nsec = (sys::now() + Duration::from_millis(10)).as_nanos() as i64;
+    let timeout_nsec = (sys::now() + Duration::from_millis(100)).as_nanos() as i64;
     let _ = p.call(&mut drm_syncobj_wait {
         handles: address(&handle),
         timeout_nsec,
