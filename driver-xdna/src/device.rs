@@ -147,10 +147,6 @@ impl DeviceBackend for XdnaDevice {
         bytes
     }
 
-    fn flush_written(&self, memory: &XdnaMemory, range: Range<usize>) {
-        self.flush(memory, range);
-    }
-
     fn note_written<'r>(&self, ranges: impl Iterator<Item = &'r Range<u64>>) {
         if self.caches().is_some() {
             self.npu.written.note(ranges);

@@ -11,7 +11,7 @@
 
 use aie_device_memory::{HostMemory, Region};
 use aie_hal::backend::{
-    Array, ChainFailure, ChainView, CommandOrder, DeviceBackend, DeviceMemory, DeviceState, HeapContent, OpenDevice,
+    Array, ChainFailure, ChainView, DeviceBackend, DeviceMemory, DeviceState, HeapContent, OpenDevice,
 };
 use aie_hal::context_planner::ContextHost;
 use aie_hal::loaded_pdi::LoadedPdi;
@@ -123,20 +123,12 @@ impl DeviceBackend for NullDevice {
     type Contexts = NoContexts;
     type ChainScratch = ();
 
-    const TRANSFERS_ON_HOST: bool = true;
-    const CHAINS_SHARE_DOORBELL: bool = false;
-    const BATCH: usize = 1;
-
     fn state(&self) -> &DeviceState {
         &self.state
     }
 
     fn array(&self) -> &Array<NoContexts> {
         &self.array
-    }
-
-    fn order(&self) -> CommandOrder {
-        CommandOrder::Recorded
     }
 
     fn allocate(&self, params: &BufferParams) -> Result<NullMemory, DeviceError> {
@@ -160,16 +152,10 @@ impl DeviceBackend for NullDevice {
 
     fn prepare(&self, _: &KernelArtifact) {}
 
-    /// *Here*, and below: what makes writes visible to the other side on a device that is not coherent.
+    /// *Here*: what makes writes visible to the other side on a device that is not coherent.
     fn flush(&self, _: &NullMemory, _: Range<usize>) {}
 
     fn invalidate(&self, _: &NullMemory, _: Range<usize>) {}
-
-    fn invalidate_written(&self, _: &NullMemory, _: Range<usize>) -> u64 {
-        0
-    }
-
-    fn flush_written(&self, _: &NullMemory, _: Range<usize>) {}
 
     fn contexts_created(&self) -> u64 {
         0

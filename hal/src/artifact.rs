@@ -227,9 +227,9 @@ impl KernelArtifact {
     /// [`ExtentError`] when they cannot be told, which says nothing against the kernel.
     pub fn argument_extents(&self) -> Result<Vec<ArgumentExtent>, ExtentError> {
         // Both files were valid when the artifact was made.
-        let unreadable = |what: String| ExtentError::Unknown { what };
-        let pdi = Pdi::parse(&self.pdi).map_err(|error| unreadable(error.to_string()))?;
-        let stream = InstructionStream::parse(&self.instructions).map_err(|error| unreadable(error.to_string()))?;
+        let unreadable = |error: FormatError| ExtentError(error.to_string());
+        let pdi = Pdi::parse(&self.pdi).map_err(unreadable)?;
+        let stream = InstructionStream::parse(&self.instructions).map_err(unreadable)?;
         argument_extents(&pdi.cdo(), &stream)
     }
 

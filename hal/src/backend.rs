@@ -81,11 +81,11 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     type ChainScratch: Default + Send;
 
     /// Whether fill, update and copy run on the host's view, as host calls do, and not on the device's.
-    const TRANSFERS_ON_HOST: bool;
+    const TRANSFERS_ON_HOST: bool = true;
     /// Whether chains between two host commands are sent with one doorbell; otherwise each has its own.
-    const CHAINS_SHARE_DOORBELL: bool;
+    const CHAINS_SHARE_DOORBELL: bool = false;
     /// Most submissions that are looked at for one chain.
-    const BATCH: usize;
+    const BATCH: usize = 1;
     /// Longest expected time of a chain in nanoseconds.
     const CHAIN_NS: u64 = u64::MAX;
     /// Most bytes of an argument.
@@ -96,7 +96,9 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// The array of its NPU.
     fn array(&self) -> &Array<Self::Contexts>;
     /// The order of the commands between two barriers.
-    fn order(&self) -> CommandOrder;
+    fn order(&self) -> CommandOrder {
+        CommandOrder::Recorded
+    }
     /// Time on the virtual clock in nanoseconds; 0 on hardware.
     fn virtual_ns(&self) -> u64 {
         0
@@ -126,9 +128,14 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     fn invalidate(&self, memory: &Self::Memory, range: Range<usize>);
     /// As [`DeviceBackend::invalidate`], before a host command, on a device that is not coherent. Returns the bytes for which
     /// something was done.
-    fn invalidate_written(&self, memory: &Self::Memory, range: Range<usize>) -> u64;
+    fn invalidate_written(&self, memory: &Self::Memory, range: Range<usize>) -> u64 {
+        self.invalidate(memory, range.clone());
+        range.len() as u64
+    }
     /// As [`DeviceBackend::flush`], after a host command, on a device that is not coherent.
-    fn flush_written(&self, memory: &Self::Memory, range: Range<usize>);
+    fn flush_written(&self, memory: &Self::Memory, range: Range<usize>) {
+        self.flush(memory, range);
+    }
     /// A chain has ended, or failed, that may have written these device addresses.
     fn note_written<'r>(&self, ranges: impl Iterator<Item = &'r Range<u64>>) {
         let _ = ranges;

@@ -16,45 +16,35 @@ pub const MAX_UPDATE_BYTES: usize = 64 * 1024;
 /// Most entries of a [`BindingTable`].
 pub const MAX_SLOTS: usize = 1 << 16;
 
+/// What a [`BufferRef`] is a range of.
+#[derive(Debug, Clone)]
+pub enum RangeOf {
+    /// A buffer known when recording. The list keeps it alive.
+    Buffer(Arc<dyn Buffer>),
+    /// Whatever the [`BindingTable`] has at this index at submission.
+    Slot(usize),
+}
+
 /// A byte range that a command uses.
 #[derive(Debug, Clone)]
-pub enum BufferRef {
-    /// A range of a buffer known when recording. The list keeps the buffer alive.
-    Direct {
-        /// The buffer.
-        buffer: Arc<dyn Buffer>,
-        /// First byte.
-        offset: usize,
-        /// Number of bytes.
-        length: usize,
-    },
-    /// A range relative to whatever the binding table has in `slot` at submission.
-    Slot {
-        /// Index into the [`BindingTable`].
-        slot: usize,
-        /// First byte, relative to the binding.
-        offset: usize,
-        /// Number of bytes.
-        length: usize,
-    },
+pub struct BufferRef {
+    /// What it is a range of.
+    pub of: RangeOf,
+    /// First byte, relative to the buffer or the binding.
+    pub offset: usize,
+    /// Number of bytes.
+    pub length: usize,
 }
 
 impl BufferRef {
     /// A direct reference.
     pub fn direct(buffer: &Arc<dyn Buffer>, offset: usize, length: usize) -> Self {
-        Self::Direct { buffer: Arc::clone(buffer), offset, length }
+        Self { of: RangeOf::Buffer(Arc::clone(buffer)), offset, length }
     }
 
     /// A reference through the binding table.
     pub fn slot(slot: usize, offset: usize, length: usize) -> Self {
-        Self::Slot { slot, offset, length }
-    }
-
-    /// Number of bytes.
-    pub fn length(&self) -> usize {
-        match self {
-            Self::Direct { length, .. } | Self::Slot { length, .. } => *length,
-        }
+        Self { of: RangeOf::Slot(slot), offset, length }
     }
 }
 
@@ -113,12 +103,13 @@ impl BufferRef {
     /// # Errors
     /// [`ResolveError`] when the slot is unbound or a range leaves its buffer.
     pub fn locate<'a>(&'a self, table: &'a BindingTable) -> Result<(&'a Arc<dyn Buffer>, usize, usize), ResolveError> {
-        match self {
-            Self::Direct { buffer, offset, length } => {
+        let Self { of, offset, length } = self;
+        match of {
+            RangeOf::Buffer(buffer) => {
                 check_range(*offset, *length, buffer.size())?;
                 Ok((buffer, *offset, *length))
             }
-            Self::Slot { slot, offset, length } => {
+            RangeOf::Slot(slot) => {
                 let bound = table.bindings.len();
                 let binding = table.bindings.get(*slot).ok_or(ResolveError::Unbound { slot: *slot, bound })?;
                 check_range(binding.offset, binding.length, binding.buffer.size())?;
@@ -267,14 +258,15 @@ impl CommandListBuilder {
     fn push(&mut self, command: Command) -> Result<&mut Self, RecordError> {
         let mut slots = self.slots;
         for (reference, _) in command.references() {
-            match reference {
-                BufferRef::Direct { buffer, offset, length } => check_range(*offset, *length, buffer.size())?,
-                BufferRef::Slot { slot, .. } if *slot >= MAX_SLOTS => return Err(RecordError::Slot(*slot)),
-                BufferRef::Slot { slot, offset, length } => {
-                    check_range(*offset, *length, usize::MAX)?;
+            let size = match &reference.of {
+                RangeOf::Buffer(buffer) => buffer.size(),
+                RangeOf::Slot(slot) if *slot >= MAX_SLOTS => return Err(RecordError::Slot(*slot)),
+                RangeOf::Slot(slot) => {
                     slots = slots.max(slot + 1);
+                    usize::MAX
                 }
-            }
+            };
+            check_range(reference.offset, reference.length, size)?;
         }
         self.slots = slots;
         self.commands.push(command);
@@ -289,7 +281,7 @@ impl CommandListBuilder {
         if !matches!(pattern.len(), 1 | 2 | 4) {
             return Err(RecordError::Fill(format!("a pattern of {} bytes; 1, 2 and 4 are possible", pattern.len())));
         }
-        let (BufferRef::Direct { offset, length, .. } | BufferRef::Slot { offset, length, .. }) = &target;
+        let BufferRef { offset, length, .. } = &target;
         if offset % pattern.len() != 0 || length % pattern.len() != 0 {
             return Err(RecordError::Fill(format!(
                 "target {offset}+{length} is not a multiple of the {}-byte pattern",
@@ -307,8 +299,8 @@ impl CommandListBuilder {
         if data.len() > MAX_UPDATE_BYTES {
             return Err(RecordError::Update(format!("{} bytes; at most {MAX_UPDATE_BYTES}, use a copy", data.len())));
         }
-        if data.len() != target.length() {
-            return Err(RecordError::Update(format!("{} bytes for a target of {}", data.len(), target.length())));
+        if data.len() != target.length {
+            return Err(RecordError::Update(format!("{} bytes for a target of {}", data.len(), target.length)));
         }
         self.push(Command::Update { data: data.into(), target })
     }
@@ -318,19 +310,15 @@ impl CommandListBuilder {
     /// # Errors
     /// [`RecordError::Copy`] when the lengths differ or the ranges overlap (as far as recording can see).
     pub fn copy(&mut self, source: BufferRef, target: BufferRef) -> Result<&mut Self, RecordError> {
-        if source.length() != target.length() {
-            return Err(RecordError::Copy(format!("{} bytes to a target of {}", source.length(), target.length())));
+        if source.length != target.length {
+            return Err(RecordError::Copy(format!("{} bytes to a target of {}", source.length, target.length)));
         }
-        let overlap = match (&source, &target) {
-            (BufferRef::Direct { buffer: a, offset: s, .. }, BufferRef::Direct { buffer: b, offset: t, .. }) => {
-                Arc::ptr_eq(a, b) && s.abs_diff(*t) < source.length()
-            }
-            (BufferRef::Slot { slot: a, offset: s, .. }, BufferRef::Slot { slot: b, offset: t, .. }) => {
-                a == b && s.abs_diff(*t) < source.length()
-            }
+        let same = match (&source.of, &target.of) {
+            (RangeOf::Buffer(a), RangeOf::Buffer(b)) => Arc::ptr_eq(a, b),
+            (RangeOf::Slot(a), RangeOf::Slot(b)) => a == b,
             _ => false,
         };
-        if overlap {
+        if same && source.offset.abs_diff(target.offset) < source.length {
             return Err(RecordError::Copy("source and target overlap; use a temporary buffer".into()));
         }
         self.push(Command::Copy { source, target })

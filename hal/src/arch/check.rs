@@ -3,7 +3,7 @@
 //! The type system checks that a value is a number; this checks that it can be one of an array: counts are not zero, sizes
 //! divide into banks, rows add up. Whoever divides by a value of an [`Arch`] relies on it.
 
-use super::{Arch, FirmwareVersion, PciId, Tile};
+use super::{Arch, FirmwareVersion, Mmul, PciId, Tile};
 use std::fmt::{Display, Formatter};
 
 impl Display for PciId {
@@ -15,20 +15,16 @@ impl Display for PciId {
     }
 }
 
-fn positive(values: &[(&str, usize)]) -> Result<(), String> {
+fn positive(section: &str, values: &[(&str, usize)]) -> Result<(), String> {
     match values.iter().find(|(_, value)| *value == 0) {
-        Some((key, _)) => Err(format!("`{key}` is 0; it has to be at least 1")),
+        Some((key, _)) => Err(format!("{section} `{key}` is 0; it has to be at least 1")),
         None => Ok(()),
     }
 }
 
-fn power_of_two(key: &str, value: usize) -> Result<(), String> {
-    if value.is_power_of_two() { Ok(()) } else { Err(format!("`{key}` is {value}; it has to be a power of two")) }
-}
-
 fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
     let dma = &values.dma;
-    positive(&[
+    let values = [
         ("s2mm", dma.s2mm),
         ("mm2s", dma.mm2s),
         ("bds", dma.bds),
@@ -36,20 +32,16 @@ fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
         ("locks", dma.locks),
         ("max_lock", dma.max_lock),
         ("task_queue", dma.task_queue),
-    ])
-    .map_err(|reason| format!("[{tile}] dma: {reason}"))
+    ];
+    positive(&format!("[{tile}] dma:"), &values)
 }
 
-fn check_memory(tile: &str, values: &Tile) -> Result<(), String> {
-    positive(&[("data_bytes", values.data_bytes), ("banks", values.banks)])
-        .map_err(|reason| format!("[{tile}] {reason}"))?;
-    if !values.data_bytes.is_multiple_of(values.banks) {
-        return Err(format!(
-            "[{tile}] `data_bytes` is {}, which does not divide into {} banks",
-            values.data_bytes, values.banks
-        ));
+fn check_memory(tile: &str, Tile { data_bytes, banks, .. }: &Tile) -> Result<(), String> {
+    positive(&format!("[{tile}]"), &[("data_bytes", *data_bytes), ("banks", *banks)])?;
+    if data_bytes.is_multiple_of(*banks) {
+        return Ok(());
     }
-    Ok(())
+    Err(format!("[{tile}] `data_bytes` is {data_bytes}, which does not divide into {banks} banks"))
 }
 
 fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), String> {
@@ -63,8 +55,7 @@ fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), String> {
 pub(super) fn check(arch: &Arch) -> Result<(), String> {
     check_names(arch)?;
     let array = &arch.array;
-    positive(&[("columns", array.columns), ("mem_rows", array.mem_rows), ("core_rows", array.core_rows)])
-        .map_err(|reason| format!("[array] {reason}"))?;
+    positive("[array]", &[("columns", array.columns), ("mem_rows", array.mem_rows), ("core_rows", array.core_rows)])?;
     // `checked_add`: the values come from a file.
     if array.mem_rows.checked_add(array.core_rows).and_then(|rows| rows.checked_add(1)) != Some(array.rows) {
         return Err(format!(
@@ -73,7 +64,7 @@ pub(super) fn check(arch: &Arch) -> Result<(), String> {
         ));
     }
     check_memory("core", &arch.core)?;
-    positive(&[("program_bytes", arch.core.program_bytes)]).map_err(|reason| format!("[core] {reason}"))?;
+    positive("[core]", &[("program_bytes", arch.core.program_bytes)])?;
     check_memory("mem_tile", &arch.mem_tile)?;
     check_absent("mem_tile", "program_bytes", arch.mem_tile.program_bytes)?;
     check_absent("shim", "program_bytes", arch.shim.program_bytes)?;
@@ -83,7 +74,10 @@ pub(super) fn check(arch: &Arch) -> Result<(), String> {
         check_dma(name, tile)?;
     }
     check_limits(arch)?;
-    check_costs(arch)?;
+    let cost = &arch.cost;
+    for (key, value) in [("ddr_bytes_per_second", cost.ddr_bytes_per_second), ("clock_mhz", cost.clock_mhz)] {
+        positive("[cost]", &[(key, usize::from(value != 0))])?;
+    }
     check_mmul(arch)?;
     check_pci(arch)
 }
@@ -110,8 +104,7 @@ fn check_names(arch: &Arch) -> Result<(), String> {
 
 fn check_limits(arch: &Arch) -> Result<(), String> {
     let limits = &arch.limits;
-    let sections = |reason: String| format!("[limits] {reason}");
-    positive(&[
+    let values = [
         ("pdis_per_context", limits.pdis_per_context),
         ("commands_per_chain", limits.commands_per_chain),
         ("chain_buffer_bytes", limits.chain_buffer_bytes),
@@ -121,16 +114,11 @@ fn check_limits(arch: &Arch) -> Result<(), String> {
         ("queue_packets", limits.queue_packets),
         ("queues", limits.queues),
         ("kernel_arguments", limits.kernel_arguments),
-    ])
-    .map_err(sections)?;
-    power_of_two("max_alignment", limits.max_alignment).map_err(sections)?;
-    power_of_two("granule", limits.granule).map_err(sections)
-}
-
-fn check_costs(arch: &Arch) -> Result<(), String> {
-    for (key, value) in [("ddr_bytes_per_second", arch.cost.ddr_bytes_per_second), ("clock_mhz", arch.cost.clock_mhz)] {
-        if value == 0 {
-            return Err(format!("[cost] `{key}` is 0; it has to be at least 1"));
+    ];
+    positive("[limits]", &values)?;
+    for (key, value) in [("max_alignment", limits.max_alignment), ("granule", limits.granule)] {
+        if !value.is_power_of_two() {
+            return Err(format!("[limits] `{key}` is {value}; it has to be a power of two"));
         }
     }
     Ok(())
@@ -138,19 +126,16 @@ fn check_costs(arch: &Arch) -> Result<(), String> {
 
 fn check_mmul(arch: &Arch) -> Result<(), String> {
     for shape in &arch.mmul {
-        let place = |reason: String| format!("[[mmul]] {:?}: {reason}", shape.types);
-        positive(&[("m", shape.m), ("k", shape.k), ("n", shape.n), ("macs_per_cycle", shape.macs_per_cycle)])
-            .map_err(place)?;
+        let place = format!("[[mmul]] {:?}:", shape.types);
+        let Mmul { m, k, n, macs_per_cycle, .. } = *shape;
+        positive(&place, &[("m", m), ("k", k), ("n", n), ("macs_per_cycle", macs_per_cycle)])?;
         if !matches!(shape.types.split_once(" x "), Some((left, right)) if !left.is_empty() && !right.is_empty()) {
-            return Err(place("`types` has to name both inputs, for example \"i8 x i8\"".into()));
+            return Err(format!("{place} `types` has to name both inputs, for example \"i8 x i8\""));
         }
         // At most the whole product in one cycle.
-        let product = shape.m.checked_mul(shape.k).and_then(|mk| mk.checked_mul(shape.n));
-        if product.is_none_or(|product| shape.macs_per_cycle > product) {
-            return Err(place(format!(
-                "`macs_per_cycle` is {}, more than the shape {}x{}x{} has",
-                shape.macs_per_cycle, shape.m, shape.k, shape.n
-            )));
+        let product = m.checked_mul(k).and_then(|mk| mk.checked_mul(n));
+        if product.is_none_or(|product| macs_per_cycle > product) {
+            return Err(format!("{place} `macs_per_cycle` is {macs_per_cycle}, more than the shape {m}x{k}x{n} has"));
         }
     }
     Ok(())

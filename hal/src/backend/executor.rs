@@ -314,7 +314,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
     /// Expected time of a dispatch in nanoseconds, by the generation's costs: its own, and moving its arguments.
     fn expected_ns(&self, bindings: &[BufferRef]) -> u64 {
         let cost = &self.device.state().arch.cost;
-        let bytes: u64 = bindings.iter().map(|reference| reference.length() as u64).sum();
+        let bytes: u64 = bindings.iter().map(|reference| reference.length as u64).sum();
         let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
         cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
     }

@@ -155,12 +155,7 @@ fn references_name_every_range_and_its_access() {
         .finish()
         .commands()
         .iter()
-        .map(|command| {
-            let offset = |reference: &BufferRef| match reference {
-                BufferRef::Direct { offset, .. } | BufferRef::Slot { offset, .. } => *offset,
-            };
-            command.references().map(|(reference, access)| (offset(reference), access)).collect()
-        })
+        .map(|command| command.references().map(|(reference, access)| (reference.offset, access)).collect())
         .collect();
     let expected = [
         vec![(0, Write)],

@@ -43,35 +43,10 @@ pub struct ArgumentExtent {
     pub written: Option<Extent>,
 }
 
-/// Why the bytes that a kernel touches cannot be told from its files.
+/// Why the bytes that a kernel touches cannot be told from its files. It says what is the matter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExtentError {
-    /// Something in the stream or the CDO may do anything.
-    #[error("{what} may change what is moved")]
-    Unknown {
-        /// It.
-        what: String,
-    },
-    /// What arrives decides what a channel does.
-    #[error("column {column}: the packets that arrive decide what S2MM channel {channel} of the shim writes")]
-    Packets {
-        /// Column.
-        column: u8,
-        /// Channel.
-        channel: u8,
-    },
-    /// A descriptor of a shim tile.
-    #[error("column {column}: descriptor {descriptor} of the shim {reason}")]
-    Descriptor {
-        /// Column.
-        column: u8,
-        /// Its number.
-        descriptor: u8,
-        /// What is the matter.
-        reason: &'static str,
-    },
-}
+#[error("{0}")]
+pub struct ExtentError(pub(crate) String);
 
 /// The bytes that a kernel touches of each argument, by its index; as many as
 /// [`InstructionStream::argument_count`]. Takes time in proportion to the two files.
@@ -194,8 +169,7 @@ impl Shims {
         let descriptor = &mut shim.descriptors[index];
         if descriptor.words.iter().zip(ADDRESS).any(|(word, bits)| word & bits != 0) {
             // Whether it counts is told differently by those who patch.
-            let reason = "is patched although it has an address";
-            return Err(ExtentError::Descriptor { column, descriptor: index as u8, reason });
+            return Err(descriptor_error(column, index, "is patched although it has an address"));
         }
         descriptor.patch = Some(Patch { argument, offset: offset & !3, used: false });
         Ok(())
@@ -207,12 +181,13 @@ impl Shims {
         let shim = columns.entry(column).or_default();
         let decided_by_packets = ChannelControl::OUT_OF_ORDER | ChannelControl::FINISH_ON_TLAST;
         if direction == Direction::StreamToMemory && shim.control[usize::from(channel)] & decided_by_packets != 0 {
-            return Err(ExtentError::Packets { column, channel });
+            let what = format!("the packets that arrive decide what S2MM channel {channel} of the shim writes");
+            return Err(ExtentError(format!("column {column}: {what}")));
         }
         let runs = u64::from(task.repeat) + 1;
         let mut next = usize::from(task.descriptor) % DESCRIPTORS;
         for _ in 0..DESCRIPTORS {
-            let refuse = |reason| ExtentError::Descriptor { column, descriptor: next as u8, reason };
+            let refuse = |reason| descriptor_error(column, next, reason);
             let descriptor = &mut shim.descriptors[next];
             let bd = ShimBd::decode(&descriptor.words);
             if !bd.valid {
@@ -241,15 +216,14 @@ impl Shims {
             }
             next = bd.next as usize % DESCRIPTORS;
         }
-        Err(ExtentError::Descriptor { column, descriptor: task.descriptor, reason: "starts a chain without an end" })
+        Err(descriptor_error(column, task.descriptor.into(), "starts a chain without an end"))
     }
 
     fn finish(self) -> Result<Vec<ArgumentExtent>, ExtentError> {
         for (column, shim) in self.columns {
             let unused = |descriptor: &Descriptor| descriptor.patch.is_some_and(|patch| !patch.used);
             if let Some(index) = shim.descriptors.iter().position(unused) {
-                let reason = "has the address of an argument and is not started";
-                return Err(ExtentError::Descriptor { column, descriptor: index as u8, reason });
+                return Err(descriptor_error(column, index, "has the address of an argument and is not started"));
             }
         }
         Ok(self.extents)
@@ -257,7 +231,11 @@ impl Shims {
 }
 
 fn unknown(what: String) -> ExtentError {
-    ExtentError::Unknown { what }
+    ExtentError(format!("{what} may change what is moved"))
+}
+
+fn descriptor_error(column: u8, descriptor: usize, reason: &str) -> ExtentError {
+    ExtentError(format!("column {column}: descriptor {descriptor} of the shim {reason}"))
 }
 
 /// Column and offset of an address, if it is one of a shim tile.

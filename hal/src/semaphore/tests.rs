@@ -83,11 +83,16 @@ fn a_blocked_wait_ends_with_the_signal() {
     signaller.join().unwrap();
 }
 
-#[test]
-fn a_blocked_wait_ends_with_the_failure() {
+/// Waits with a blocked thread or with a future.
+fn wait(semaphore: &TimelineSemaphore, value: u64, blocking: bool) -> Result<(), WaitError> {
+    if blocking { semaphore.wait_blocking(value, LONG) } else { block_on(semaphore.wait(value)) }
+}
+
+#[rstest]
+fn a_wait_ends_with_the_failure(#[values(false, true)] blocking: bool) {
     let semaphore = semaphore(0);
     let signaller = later(&semaphore, |semaphore| semaphore.fail(cause("x")));
-    assert_eq!(semaphore.wait_blocking(2, LONG), Err(WaitError::Failed(cause("x"))));
+    assert_eq!(wait(&semaphore, 2, blocking), Err(WaitError::Failed(cause("x"))));
     signaller.join().unwrap();
 }
 
@@ -127,14 +132,6 @@ fn async_waits_resolve() {
     assert_eq!(block_on(future::join_all(waits)), [Ok(()), Ok(()), Ok(())]);
     signaller.join().unwrap();
     assert_eq!(listeners(&semaphore), 0);
-}
-
-#[test]
-fn async_waits_fail() {
-    let semaphore = semaphore(0);
-    let signaller = later(&semaphore, |semaphore| semaphore.fail(cause("x")));
-    assert_eq!(block_on(semaphore.wait(1)), Err(WaitError::Failed(cause("x"))));
-    signaller.join().unwrap();
 }
 
 #[test]

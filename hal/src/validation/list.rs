@@ -4,7 +4,7 @@ use super::hazard::{Touch, find_hazard};
 use super::object::{ValidatedBuffer, ValidatedExecutable};
 use super::{DISPATCH_ALIGNMENT, Owner};
 use crate::buffer::{Access, Buffer};
-use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
+use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList, RangeOf};
 use crate::error::SubmitError;
 use std::any::Any;
 use std::ops::Range;
@@ -217,13 +217,11 @@ impl Checked {
     /// The full check, with every reference at its device address.
     fn check_resolved(&self, bindings: &[Binding]) -> Result<(), SubmitError> {
         let resolve = |reference: &BufferRef| {
-            let (base, length) = match reference {
-                BufferRef::Direct { buffer, offset, length } => (address(&**buffer, *offset), *length),
-                BufferRef::Slot { slot, offset, length } => {
-                    (address(&*bindings[*slot].buffer, bindings[*slot].offset + offset), *length)
-                }
+            let base = match &reference.of {
+                RangeOf::Buffer(buffer) => address(&**buffer, reference.offset),
+                RangeOf::Slot(slot) => address(&*bindings[*slot].buffer, bindings[*slot].offset + reference.offset),
             };
-            base..base.saturating_add(length as u64)
+            base..base.saturating_add(reference.length as u64)
         };
         let mut touches = Vec::new();
         for (command_index, command) in self.list.commands().iter().enumerate() {
@@ -284,16 +282,15 @@ impl Builder {
     fn add(&mut self, index: usize, command: &Command, touches: &mut Vec<Touch>) -> Result<(), SubmitError> {
         for (argument, (reference, access)) in command.references().enumerate() {
             let write = access == Access::Write;
-            let (space, start) = match reference {
-                BufferRef::Direct { buffer, offset, .. } => {
-                    (0, self.direct(index, command, argument, buffer, *offset)?)
-                }
-                BufferRef::Slot { slot, offset, length } => {
+            let BufferRef { of, offset, length } = reference;
+            let (space, start) = match of {
+                RangeOf::Buffer(buffer) => (0, self.direct(index, command, argument, buffer, *offset)?),
+                RangeOf::Slot(slot) => {
                     self.slot(index, command, *slot, *offset..*offset + *length, write)?;
                     (1 + slot, *offset as u64)
                 }
             };
-            let end = start.saturating_add(reference.length() as u64);
+            let end = start.saturating_add(*length as u64);
             if space == 0 {
                 self.all.push(start..end);
                 if write {
@@ -386,12 +383,14 @@ impl Builder {
 
     /// The same command on the driver's own objects. The buffers have been recognised before.
     fn unwrap(&mut self, index: usize, command: &Command) -> Result<Command, SubmitError> {
-        let bare = |reference: &BufferRef| match reference {
-            BufferRef::Direct { buffer, offset, length } => {
-                let inner = wrapper(buffer).map_or_else(|| Arc::clone(buffer), |wrapper| Arc::clone(&wrapper.inner));
-                BufferRef::Direct { buffer: inner, offset: *offset, length: *length }
+        let bare = |reference: &BufferRef| {
+            let mut bare = reference.clone();
+            if let RangeOf::Buffer(buffer) = &reference.of
+                && let Some(wrapper) = wrapper(buffer)
+            {
+                bare.of = RangeOf::Buffer(Arc::clone(&wrapper.inner));
             }
-            BufferRef::Slot { .. } => reference.clone(),
+            bare
         };
         Ok(match command {
             Command::Fill { pattern, target } => Command::Fill { pattern: pattern.clone(), target: bare(target) },

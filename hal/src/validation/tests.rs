@@ -4,7 +4,7 @@ use super::doubles::{self, Log};
 use super::*;
 use crate::artifact::example;
 use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
-use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList};
+use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList, RangeOf};
 use crate::error::SubmitError;
 use crate::executable::Executable;
 use crate::host_function::from_fn;
@@ -171,7 +171,7 @@ fn the_driver_receives_its_own_objects() {
     assert_eq!(lists[0].commands().len(), list.commands().len());
     for command in lists[0].commands() {
         for (reference, _) in command.references() {
-            if let BufferRef::Direct { buffer, .. } = reference {
+            if let RangeOf::Buffer(buffer) = &reference.of {
                 assert!((&**buffer as &dyn Any).is::<MockBuffer>());
             }
         }

@@ -282,7 +282,8 @@ fn the_configuration_counts() {
     writer.transfer(&linear(StreamToMemory, 0, 64)).unwrap();
     let mut cdo = CdoBuilder::new();
     cdo.mask_write(tile_address(2, 0, 0x1_D208).into(), 3 << 16, 1 << 16);
-    assert_eq!(extents(&cdo, &writer), Err(ExtentError::Packets { column: 2, channel: 1 }));
+    let message = extents(&cdo, &writer).unwrap_err().to_string();
+    assert_eq!(message, "column 2: the packets that arrive decide what S2MM channel 1 of the shim writes");
     let mut cdo = CdoBuilder::new();
     cdo.push(&CdoCommand::Delay { cycles: 1 });
     assert!(extents(&cdo, &writer).is_ok());
