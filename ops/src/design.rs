@@ -97,7 +97,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// `cores` cores in each of as many columns as `parts` are dealt out to.
+    /// `cores` cores in each of as many columns as there are `parts`, at most all.
     fn new(flow: Flow, parts: usize, cores: usize, arch: &Arch) -> Self {
         Self { flow, columns: parts.clamp(1, arch.array.columns), cores_per_column: cores }
     }

@@ -51,7 +51,7 @@ pub trait Operation: Sync + Send {
         true
     }
     /// The parameters that the result depends on although they are not part of the name: kernels that differ in them share a
-    /// name. Where kernels are kept by name, these have to be added to it.
+    /// name. Where kernels are stored by name, these have to be added to it.
     fn nameless_params<'a>(&self, _params: &'a OpParams) -> &'a [i32] {
         &[]
     }
@@ -66,7 +66,7 @@ pub trait Operation: Sync + Send {
         false
     }
     /// Whether a kernel of `node` has to read all of source `index` (`None`: write all of every output). One that touches
-    /// less was made for other types or shapes, and is refused. Operations that choose among rows, skip elements or take
+    /// less was made for other types or shapes, and is rejected. Operations that choose among rows, skip elements or take
     /// sources larger than they need say no.
     fn needs_all(&self, _node: &Node, _index: Option<usize>) -> bool {
         true
@@ -86,7 +86,7 @@ pub trait Operation: Sync + Send {
         Vec::new()
     }
     /// Tiles, buffers and channels for a normalised node, checked against the generation's resources; by default the rows of the
-    /// result are dealt out to the columns. Callers ask [`Operation::plan`].
+    /// result are distributed over the columns. Callers ask [`Operation::plan`].
     ///
     /// # Errors
     /// [`Unsupported::Resources`].

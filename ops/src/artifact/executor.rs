@@ -15,11 +15,12 @@ pub struct ReferenceExecutor;
 
 impl KernelExecutor for ReferenceExecutor {
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
-        let refuse = |reason: String| HostFunctionError::NotExecutable(reason);
-        let description = read_description(artifact).map_err(|error| refuse(error.to_string()))?;
+        let rejected = |reason: String| HostFunctionError::NotExecutable(reason);
+        let description = read_description(artifact).map_err(|error| rejected(error.to_string()))?;
         let node = &description.node;
-        let op = table::lookup(&node.op).ok_or_else(|| refuse(format!("operation {} is not in the table", node.op)))?;
-        let kernel = op.reference(node).map_err(|error| refuse(error.to_string()))?;
+        let op =
+            table::lookup(&node.op).ok_or_else(|| rejected(format!("operation {} is not in the table", node.op)))?;
+        let kernel = op.reference(node).map_err(|error| rejected(error.to_string()))?;
         let bytes = node.arguments().map(Tensor::span_bytes).collect();
         Ok(Arc::new(Named { name: description.kernel, bytes, kernel }))
     }

@@ -1,4 +1,4 @@
-//! One core in each column, since one core keeps up with the memory of its column: rows or tiles are dealt out to the columns
+//! One core in each column, since one core keeps up with the memory of its column: rows or tiles are distributed over the columns
 //! and stream through.
 
 use super::{CoreMemory, DEFAULT_STACK_BYTES, Design, Flow, bytes_of, resources};
@@ -51,7 +51,7 @@ pub fn rowwise(rows: usize, arch: &Arch) -> Design {
     Design::new(Flow::Rows, rows, 1, arch)
 }
 
-/// Plans an operation that makes one element of each of the `parts` that the sources are dealt out in, or one of all of them. A
+/// Plans an operation that makes one element of each of the `parts` that the sources are distributed in, or one of all of them. A
 /// core has to keep nothing but a running result, so sources pass once, in tiles. For one result there is a chain from column
 /// to column: each core merges what its neighbour has found into its own result and passes it on, and the last one writes.
 pub fn reduction(parts: usize, arch: &Arch) -> Design {

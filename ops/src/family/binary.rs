@@ -75,22 +75,12 @@ impl Operation for Binary {
     }
 }
 
-/// All tensors as one row, when that changes nothing.
-fn flattened(a: &mut Argument, b: &mut Argument, output: &mut Tensor) {
-    let tensors = [&mut a.tensor, &mut b.tensor, output];
-    if tensors.iter().all(|t| t.is_contiguous() && t.ne == tensors[0].ne) {
-        for tensor in tensors {
-            *tensor = Tensor::contiguous(tensor.dtype, [tensor.elements(), 1, 1, 1]);
-        }
-    }
-}
-
 fn plain<F>(node: &Node, function: F) -> Arc<dyn HostFunction>
 where
     F: Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static,
 {
     let ([mut a, mut b], mut out) = (arguments(node), node.output);
-    flattened(&mut a, &mut b, &mut out);
+    as_one_row(&mut [&mut a.tensor, &mut b.tensor, &mut out]);
     kernel(node, None, move |inputs, output| {
         for_each_piece(
             &out,

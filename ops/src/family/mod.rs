@@ -17,7 +17,7 @@
 //! `check` accepts what ggml's CPU backend computes (`ggml_backend_cpu_device_supports_op` and the type switches of
 //! `ggml-cpu/ops.cpp`, ggml 0.26), on original tensors as well as on normalised ones. Strides are more liberal where the CPU
 //! function would stop the process: any source layout is read; the result needs rows without gaps, except in copies.
-//! Extents and strides whose span overflows the address space are refused, so that a node from a damaged file does no harm.
+//! Extents and strides whose span overflows the address space are rejected, so that a node from a damaged file does no harm.
 
 pub(crate) mod attention;
 pub(crate) mod binary;

@@ -84,7 +84,7 @@ fn apply(y: &mut [f32], x: &[f32], mean: f32, scale: f32) {
 
 const GROUP_NORM: &str = "GROUP_NORM";
 
-/// As NORM, over groups: the channels, dimension 2, are dealt out to as many groups as word 0 says, the last of which may
+/// As NORM, over groups: the channels, dimension 2, are divided among as many groups as word 0 says, the last of which may
 /// have fewer or none. Epsilon is in word 1.
 struct GroupNorm;
 

@@ -2,7 +2,7 @@
 //!
 //! An element and its index make one 64-bit key whose order is the order asked for, so that sorting compares integers and
 //! equal elements keep their order. Long rows are sorted digit by digit in a few passes; for the largest `k` of a row a
-//! single pass keeps the candidates, and almost all elements are put aside by comparison with the worst of them.
+//! single pass keeps the candidates, and almost all elements are skipped after a comparison with the worst of them.
 //!
 //! -0 equals 0. NaN has no place in ggml's order; here it comes last either way.
 

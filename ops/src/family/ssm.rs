@@ -2,7 +2,7 @@
 //!
 //! The convolution mixes the last few tokens within each channel. The scan carries a state of `d_state` numbers per row of every
 //! head from token to token: it decays, takes up the token's input along B, and is read out along C. Mamba-1 has a decay for
-//! each number of the state and heads of one row, Mamba-2 one decay for a whole head; both are the same operation, told apart by
+//! each number of the state and heads of one row, Mamba-2 one decay for a whole head; both are the same operation, distinguished by
 //! the extents of A. Shapes: ggml.h (`ggml_ssm_conv`, `ggml_ssm_scan`).
 
 mod convolution;
@@ -49,7 +49,7 @@ impl Operation for SsmConv {
         vec![Node::new(CONV, OpParams::default(), tensor([64, 8, 2, 1]), sources)]
     }
 
-    /// Rows of channels, each with its tokens and its weights, are dealt out to the columns. The output is transposed by the
+    /// Rows of channels, each with its tokens and its weights, are distributed over the columns. The output is transposed by the
     /// buffer descriptors that drain it.
     fn design(&self, node: &Node, arch: &Arch) -> Result<Design, Unsupported> {
         let [channels, _, sequences, _] = node.output.ne;

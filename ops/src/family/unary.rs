@@ -8,9 +8,7 @@
 //! differs by where the result lies, which is not a matter of the node. The source may be a view with gaps, which the CPU backend
 //! reads right since ggml 0.27 (seen in test-backend-ops).
 
-use super::cpu::erf::normal_distribution;
-use super::cpu::exp::{exp, expm1, sigmoid, sigmoid_rounded, tanh};
-use super::cpu::log::log;
+use super::cpu::exp::{exp, expm1, log, normal_distribution, sigmoid, sigmoid_rounded, tanh};
 use super::cpu::trigonometry;
 use super::prelude::*;
 

@@ -7,19 +7,11 @@ use aie_hal::{HostFunction, HostFunctionError};
 use std::fmt::{Debug, Formatter};
 use std::sync::Arc;
 
-/// One input of a kernel.
-#[derive(Debug, Clone, Copy)]
-struct Input {
-    /// Bytes that must be there; 0 for a source that is not read.
-    bytes: usize,
-    /// Slot of the source, for messages.
-    slot: usize,
-}
-
 /// A closure with the signature of a node.
 struct Reference<F> {
     name: String,
-    inputs: Vec<Input>,
+    /// Slot of each source, for messages, and bytes that must be there; 0 for one that is not read.
+    inputs: Vec<(usize, usize)>,
     /// Bytes of each output.
     outputs: Vec<usize>,
     body: F,
@@ -57,11 +49,10 @@ where
         if given != expected {
             return wrong(format!("expected {expected:?} inputs and outputs, given {given:?}"));
         }
-        for (expected, given) in self.inputs.iter().zip(inputs) {
-            if given.len() < expected.bytes {
-                let (slot, bytes, length) = (expected.slot, expected.bytes, given.len());
-                return wrong(format!("source {slot} needs {bytes} bytes, given {length}"));
-            }
+        if let Some(((slot, bytes), given)) =
+            self.inputs.iter().zip(inputs).find(|((_, bytes), given)| given.len() < *bytes)
+        {
+            return wrong(format!("source {slot} needs {bytes} bytes, given {}", given.len()));
         }
         let mut cut = Vec::with_capacity(outputs.len());
         for (bytes, output) in self.outputs.iter().zip(outputs) {
@@ -95,8 +86,8 @@ where
     F: Fn(&[&[u8]], &mut [&mut [u8]]) -> Result<(), HostFunctionError> + Send + Sync + 'static,
 {
     let inputs = node.sources.iter().enumerate().filter_map(|(slot, source)| {
-        let source = source.as_ref()?;
-        Some(Input { bytes: if unread == Some(slot) { 0 } else { source.span_bytes() }, slot })
+        let bytes = source.as_ref()?.span_bytes();
+        Some((slot, if unread == Some(slot) { 0 } else { bytes }))
     });
     let (inputs, outputs) = (inputs.collect(), node.outputs().map(Tensor::span_bytes).collect());
     Arc::new(Reference { name: node.op.clone(), inputs, outputs, body })

@@ -26,6 +26,16 @@ where
     )
 }
 
+/// Makes all tensors one row each, when that changes nothing.
+pub fn as_one_row(tensors: &mut [&mut Tensor]) {
+    let ne = tensors[0].ne;
+    if tensors.iter().all(|tensor| tensor.is_contiguous() && tensor.ne == ne) {
+        for tensor in tensors {
+            **tensor = Tensor::contiguous(tensor.dtype, [tensor.elements(), 1, 1, 1]);
+        }
+    }
+}
+
 /// A kernel whose `function` fills runs of the result from runs of at most two sources, given the position of the run in its row.
 /// Sources have as many rows as the result; beside each stands the element of its rows that belongs to the result's first. `cost`
 /// is the work per element.
@@ -39,13 +49,7 @@ where
     F: Fn(usize, [&[f32]; N], &mut [f32]) + Send + Sync + 'static,
 {
     let mut out = node.output;
-    if out.is_contiguous() && sources.iter().all(|(a, _)| a.tensor.is_contiguous() && a.tensor.ne == out.ne) {
-        let ne = [out.elements(), 1, 1, 1];
-        out = Tensor::contiguous(out.dtype, ne);
-        for (source, _) in &mut sources {
-            source.tensor = Tensor::contiguous(source.tensor.dtype, ne);
-        }
-    }
+    as_one_row(&mut sources.iter_mut().map(|(source, _)| &mut source.tensor).chain([&mut out]).collect::<Vec<_>>());
     kernel(node, None, move |inputs, output| {
         for_each_piece(
             &out,
