@@ -150,7 +150,7 @@ fn an_interrupted_run_is_taken_up() {
 fn links_follow_a_new_name_and_give_way_to_files() {
     let root = TempDir::new().unwrap();
     let folder = root.path().join("aie2p");
-    run(&sums(&[8], true), root.path());
+    assert_eq!(run(&sums(&[8], true), root.path()).kernels[0].links, ["add-8f32-8f32-8f32"]);
     let mut renamed = sums(&[8], true);
     renamed.kernels[0].exported_name = "other".into();
     assert_eq!(run(&renamed, root.path()).generated, 1);
@@ -162,6 +162,9 @@ fn links_follow_a_new_name_and_give_way_to_files() {
     run_with(&sums(&[8], false), &ReferenceCompiler, root.path(), &forced);
     assert!(fs::symlink_metadata(&link).unwrap().is_file());
     assert!(folder.join("other.pdi").is_file() && folder.join("s8.pdi").is_file());
+    fs::write(&link, "damaged").unwrap();
+    let output = OutputDirectory::open(root.path()).unwrap();
+    assert!(write_packs(&output, [renamed.kernels[0].arch.as_ref()]).unwrap_err().contains("add-8f32"));
 }
 
 #[test]
