@@ -25,7 +25,6 @@ use hsa_sys::*;
 use parking_lot::{Mutex, MutexGuard};
 use queue::{ARGUMENTS, Kernargs, Queue};
 use std::collections::{HashMap, HashSet};
-use std::fmt::{Debug, Formatter};
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +62,7 @@ struct State {
 }
 
 /// An agent of ROCR from 2026. Thread-safe; calls into the runtime are made one at a time.
+#[derive(Debug)]
 pub struct KernelDispatchAgent {
     status: AgentStatus,
     discovered: Discovered,
@@ -75,12 +75,6 @@ pub struct KernelDispatchAgent {
     /// Whether the runtime has ever processed a packet.
     processes: AtomicBool,
     session: ManuallyDrop<Arc<Session>>,
-}
-
-impl Debug for KernelDispatchAgent {
-    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("KernelDispatchAgent").field("status", &self.status).finish_non_exhaustive()
-    }
 }
 
 impl KernelDispatchAgent {

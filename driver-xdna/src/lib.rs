@@ -153,8 +153,9 @@ impl Driver for XdnaDriver {
                     let index = if runtime.agents().len() == 1 { 0 } else { npu.ordinal };
                     runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?
                 }
-                (None, Some(node)) => direct::opened::npu(node, arch, runtime::time_limit())
-                    .map_err(|cause| unusable(cause.to_string()))?,
+                (None, Some(node)) => {
+                    direct::opened(node, arch, runtime::time_limit()).map_err(|cause| unusable(cause.to_string()))?
+                }
                 (None, None) => return Err(unusable("the kernel has no accel node for it".to_owned())),
             };
             for number in logical.clone() {

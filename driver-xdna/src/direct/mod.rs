@@ -4,7 +4,7 @@
 //! device heap, buffer objects, hardware contexts with their PDIs, command chains, and waiting. Nothing on this way ends the
 //! process: what the kernel answers becomes an error.
 //!
-//! - [`open`]: opening, which ends with one real round trip; `opened` has the NPUs that are open.
+//! - [`open`]: opening, which ends with one real round trip, and the NPUs that are open.
 //! - `in_flight`: the chains that are under way in a context.
 //! - `crate::accel`: the kernel's interface itself.
 //!
@@ -17,9 +17,9 @@
 
 mod in_flight;
 mod open;
-pub(crate) mod opened;
 
 pub use open::open;
+pub(crate) use open::opened;
 
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;

@@ -14,7 +14,8 @@ use crate::accel::context::{HardwareContext, is_exhausted};
 use crate::accel::device::AccelDevice;
 use crate::accel::node::{CallError, Mapping, Node};
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
-use crate::agent::{AgentError, AgentInfo, AgentStatus};
+use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
+use crate::npu::Npu;
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
@@ -24,8 +25,8 @@ use amdxdna_sys::{
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The name by which the kernel driver introduces itself.
@@ -70,6 +71,27 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
     tracing::info!("{}: {}; files in place: {imports_files}", path.display(), info.runtime);
     let accel = AccelDevice { node, status: AgentStatus::new(info), tiles, limit };
     Ok(DirectAgent { accel, wait_method, imports_files, state: Mutex::new(state) })
+}
+
+/// The NPUs that are open: one for each accel node, shared by all logical devices on it.
+static OPENED: Mutex<Vec<(PathBuf, Weak<Npu>)>> = Mutex::new(Vec::new());
+
+/// The NPU behind the accel node at `path`, opened when it is not.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<Npu>, AgentError> {
+    // Held while opening, so that two callers do not both open it.
+    let mut opened = OPENED.lock();
+    let found = opened.iter().find(|(known, _)| known == path).and_then(|(_, npu)| npu.upgrade());
+    if let Some(npu) = found.filter(|npu| npu.array.lost().is_none()) {
+        return Ok(npu);
+    }
+    let agent: Arc<dyn Agent> = Arc::new(open(path, arch, limit)?);
+    let npu = Npu::new(agent, Arc::clone(arch), None);
+    opened.retain(|(known, npu)| known != path && npu.strong_count() > 0);
+    opened.push((path.to_owned(), Arc::downgrade(&npu)));
+    Ok(npu)
 }
 
 fn refused_open(path: &Path, cause: &std::io::Error) -> AgentError {
