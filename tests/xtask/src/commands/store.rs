@@ -17,7 +17,7 @@ use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TOKENS: usize = 16;
 const PROMPT: &str = "The three states of matter are";
@@ -178,15 +178,17 @@ impl Rig {
         environment: &[(&str, &str)],
         expect: impl Fn(&Run) -> Result<()>,
     ) -> Result<Run> {
+        let started = Instant::now();
         let run = self.run(&self.cache_for(state, cache), environment).with_context(|| format!("with {state}"))?;
-        steps.check(state, || {
+        let judged = || {
             let kernels = run.stats.store.summary();
             let seen = format!("{kernels}; {} operations on the array, {} on the host", run.array(), run.host());
             match errors(&run.messages).first() {
                 Some(error) => bail!("the library reported an error: {error}"),
                 None => expect(&run).with_context(|| seen.clone()).map(|()| seen),
             }
-        });
+        };
+        steps.record(state, started, judged());
         Ok(run)
     }
 
