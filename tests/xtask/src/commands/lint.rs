@@ -6,7 +6,7 @@
 use crate::session::Options;
 use crate::{tools, workspace};
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand};
 use std::process::Command;
 
 /// Check the dependencies (licences, duplicates, sources) or the spelling.
@@ -18,14 +18,15 @@ use std::process::Command;
 deny.toml and typos.toml say what is allowed. The tools come from PATH or from Python packages under target/tools.
 Exit code 1 if something is not allowed.")]
 pub struct LintArgs {
+    #[command(subcommand)]
     what: Lint,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Debug, Subcommand)]
 enum Lint {
-    /// cargo-deny on licences, duplicates and sources of the dependencies
+    /// Check licences, duplicates and sources of the dependencies with cargo-deny
     Deny,
-    /// typos on all files
+    /// Look for misspelt words in all files with typos
     Typos,
 }
 

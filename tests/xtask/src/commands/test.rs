@@ -4,12 +4,12 @@
 //! be repeated alone exactly as it ran here. A stage that fails does not stop the others. Output goes straight through,
 //! so that the test runners' own summaries stay where they are; the last line counts the stages.
 
-use crate::output;
 use crate::session::Options;
 use crate::workspace;
+use crate::{Cli, output};
 use anyhow::{Context, Result};
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, CommandFactory};
 use serde::Serialize;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -28,14 +28,15 @@ enum Program {
 
 struct Stage {
     name: &'static str,
+    /// What it checks; empty for this program's own commands, whose help says it.
     about: &'static str,
     program: Program,
     /// Its arguments, separated by blanks.
     arguments: &'static str,
 }
 
-const fn xtask(name: &'static str, about: &'static str, arguments: &'static str) -> Stage {
-    Stage { name, about, program: Program::Xtask, arguments }
+const fn xtask(name: &'static str, arguments: &'static str) -> Stage {
+    Stage { name, about: "", program: Program::Xtask, arguments }
 }
 
 const fn cargo(
@@ -50,8 +51,8 @@ const fn cargo(
 /// The stages in their order: quick ones first, and what builds most before what uses it.
 const STAGES: &[Stage] = &[
     cargo("fmt", "all sources are formatted", "fmt --all --check", &[]),
-    xtask("typos", "no misspelt word", "lint typos"),
-    xtask("deny", "licences, duplicates and sources of the dependencies", "lint deny"),
+    xtask("typos", "lint typos"),
+    xtask("deny", "lint deny"),
     cargo("clippy", "no warning in any target", "clippy --workspace --all-targets -- -D warnings", &[]),
     cargo("unit", "unit, conformance and documentation tests of the workspace", "test --workspace --no-fail-fast", &[]),
     cargo(
@@ -60,79 +61,39 @@ const STAGES: &[Stage] = &[
         "doc --workspace --no-deps --keep-going",
         &[("RUSTDOCFLAGS", "-D warnings")],
     ),
-    xtask("hsa-headers", "hsa-sys against the headers of AMD's HSA runtime", "hsa-headers"),
-    xtask("kernel-headers", "amdxdna-sys against the headers of several kernel versions", "kernel-headers"),
-    xtask(
-        "kernel-calls",
-        "what the simulated kernels answer, call by call, and what real ones were seen to answer",
-        "kernel-calls",
-    ),
-    xtask("formats", "AMD's own programs read the PDIs and instruction streams we write as we mean them", "formats"),
-    xtask(
-        "xrt",
-        "AMD's XRT runs reference kernels on the simulated kernel device; its kernel calls beside ours",
-        "xrt",
-    ),
-    xtask("block-formats", "quantised blocks are read and written as stock ggml does", "block-formats"),
-    xtask(
-        "conformance-xdna",
-        "the conformance suite on the kernel's own interface, every simulated kernel and generation",
-        "conformance --driver xdna --every-kernel",
-    ),
-    xtask("conformance-rocr", "the same through AMD's ROCR", "conformance --driver rocr --every-kernel"),
-    xtask("demo", "stock llama.cpp generates text on the simulated NPU", "demo"),
-    xtask("demo-xdna", "the same text through the kernel's own interface", "demo --driver xdna"),
-    xtask("demo-rocr", "the same text through AMD's ROCR", "demo --driver rocr"),
-    xtask(
-        "store",
-        "where kernels come from: compiled, cached, damaged, given, built in, in the background, not at all",
-        "store",
-    ),
-    xtask("iron", "the Python side of compiling with IRON, on doubles of its two tools", "iron"),
-    xtask(
-        "operations",
-        "the docs page of operations is what their rules and the table of cases say",
-        "gen operations --check",
-    ),
-    xtask("environment", "the docs page of environment variables is what their table says", "gen environment --check"),
-    xtask(
-        "backend-ops",
-        "a fixed part of stock ggml's operation tests against the checked-in table",
-        "backend-ops --ci",
-    ),
-    xtask(
-        "backend-ops-xdna",
-        "the same operation tests through the kernel's own interface",
-        "backend-ops --ci --driver xdna",
-    ),
-    xtask("kld", "text and probabilities against the CPU backend", "kld"),
-    xtask("splits", "one split and one submission per graph, no allocation per token, what fusion saves", "splits"),
-    xtask("kld-xdna", "the same through the kernel's own interface", "kld --driver xdna"),
-    xtask("splits-xdna", "splits and submissions through the kernel's own interface", "splits --driver xdna"),
-    xtask("models", "logits and splits of models of further families, against the CPU backend", "models"),
-    xtask("archs", "llama.cpp's own tests of architectures, threads and states on our device", "archs"),
-    xtask("abi", "the same library on ggml of every structure layout", "abi"),
-    xtask("cmake", "built and installed with CMake, found by other projects, loaded by stock llama.cpp", "cmake"),
-    xtask("rpc", "the device served by stock ggml-rpc-server", "rpc"),
-    xtask("faults", "every kernel call fails once under llama.cpp", "faults"),
-    xtask(
-        "faults-kernels",
-        "a fixed part of the same on the other kernels",
-        "faults --kernel legacy,6.14,7.2 --sample 6",
-    ),
-    xtask("faults-rocr", "a fixed part of the same through AMD's ROCR", "faults --driver rocr --sample 4"),
-    xtask(
-        "stress",
-        "the kernel's own interface under load: results, flat memory, nothing left open",
-        "stress --seconds 30",
-    ),
-    xtask("stress-rocr", "AMD's ROCR under load", "stress --driver rocr --load pdis,queues --seconds 10"),
-    xtask(
-        "vm",
-        "the kernel's own driver on a virtual NPU: conformance, llama.cpp, XRT, power, a fault",
-        "vm check --ci",
-    ),
-    xtask("bad-input", "clear messages for mistakes, no abort", "bad-input"),
+    xtask("hsa-headers", "hsa-headers"),
+    xtask("kernel-headers", "kernel-headers"),
+    xtask("kernel-calls", "kernel-calls"),
+    xtask("formats", "formats"),
+    xtask("xrt", "xrt"),
+    xtask("block-formats", "block-formats"),
+    xtask("conformance-xdna", "conformance --driver xdna --every-kernel"),
+    xtask("conformance-rocr", "conformance --driver rocr --every-kernel"),
+    xtask("demo", "demo"),
+    xtask("demo-xdna", "demo --driver xdna"),
+    xtask("demo-rocr", "demo --driver rocr"),
+    xtask("store", "store"),
+    xtask("iron", "iron"),
+    xtask("operations", "gen operations --check"),
+    xtask("environment", "gen environment --check"),
+    xtask("backend-ops", "backend-ops --ci"),
+    xtask("backend-ops-xdna", "backend-ops --ci --driver xdna"),
+    xtask("kld", "kld"),
+    xtask("splits", "splits"),
+    xtask("kld-xdna", "kld --driver xdna"),
+    xtask("splits-xdna", "splits --driver xdna"),
+    xtask("models", "models"),
+    xtask("archs", "archs"),
+    xtask("abi", "abi"),
+    xtask("cmake", "cmake"),
+    xtask("rpc", "rpc"),
+    xtask("faults", "faults"),
+    xtask("faults-kernels", "faults --kernel legacy,6.14,7.2 --sample 6"),
+    xtask("faults-rocr", "faults --driver rocr --sample 4"),
+    xtask("stress", "stress --seconds 30"),
+    xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
+    xtask("vm", "vm check --ci"),
+    xtask("bad-input", "bad-input"),
 ];
 
 /// Run everything CI checks, or the stages named.
@@ -183,7 +144,7 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut rows = Vec::with_capacity(chosen.len());
     for (index, stage) in chosen.iter().enumerate() {
-        announce(&format!("stage {} of {}: {} ({})", index + 1, chosen.len(), stage.name, stage.about));
+        announce(&format!("stage {} of {}: {} ({})", index + 1, chosen.len(), stage.name, about(stage)));
         rows.push(run_stage(stage, &own, options)?);
     }
     if options.json {
@@ -208,9 +169,23 @@ fn choose(only: &[String], skip: &[String]) -> Vec<&'static Stage> {
 fn list(stages: &[&Stage]) {
     let mut table = output::table(&["stage", "what it checks", "command"]);
     for stage in stages {
-        table.add_row([stage.name.to_owned(), stage.about.to_owned(), shown(stage)]);
+        table.add_row([stage.name.to_owned(), about(stage), shown(stage)]);
     }
     println!("{table}");
+}
+
+/// What a stage checks: for our own commands the first line of their help.
+fn about(stage: &Stage) -> String {
+    let cli = Cli::command();
+    let mut command = &cli;
+    for word in stage.arguments.split(' ').filter(|_| matches!(stage.program, Program::Xtask)) {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    if stage.about.is_empty() {
+        command.get_about().map(ToString::to_string).unwrap_or_default()
+    } else {
+        stage.about.to_owned()
+    }
 }
 
 fn announce(text: &str) {
@@ -308,8 +283,7 @@ mod tests {
 
     #[test]
     fn stages_and_commands_are_the_same() {
-        use clap::CommandFactory;
-        let cli = crate::Cli::command();
+        let cli = Cli::command();
         let stages = || STAGES.iter().filter(|stage| matches!(stage.program, Program::Xtask));
         for stage in stages() {
             let line = format!("xtask {}", stage.arguments);
@@ -325,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_failed_and_an_absent_program_are_failed_stages() {
-        let trial = xtask("trial", "", "demo");
+        let trial = xtask("trial", "demo");
         let failed = run_stage(&trial, Path::new("/bin/false"), &options(false)).unwrap();
         assert!(!failed.ok && failed.end.contains("exit status: 1"), "{}", failed.end);
         let absent = run_stage(&trial, Path::new("/nowhere/xtask"), &options(false)).unwrap();
@@ -336,7 +310,7 @@ mod tests {
 
     #[test]
     fn options_are_handed_on() {
-        let command = command(&xtask("trial", "", "kld"), Path::new("/x"), &options(true));
+        let command = command(&xtask("trial", "kld"), Path::new("/x"), &options(true));
         assert_eq!(command.get_args().collect::<Vec<_>>(), ["kld", "--testbed", "/t", "--offline"]);
     }
 
