@@ -7,7 +7,6 @@ use aie_hal::context_planner::ContextHost;
 use aie_hal::loaded_pdi::LoadedPdi;
 use std::sync::Arc;
 
-/// Makes the contexts of one NPU.
 #[derive(Debug)]
 pub(crate) struct NpuContexts(pub(crate) Arc<Npu>);
 

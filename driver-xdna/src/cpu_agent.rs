@@ -57,7 +57,6 @@ struct Fault {
     ran: usize,
 }
 
-/// A chain that was submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Submitted {
     pub(crate) context: ContextId,
@@ -231,7 +230,6 @@ impl CpuAgent {
         self.state.lock().submitted.clone()
     }
 
-    /// Allocations of a pool that exist.
     pub(crate) fn allocations(&self, pool: MemoryPool) -> usize {
         self.state.lock().memory.values().filter(|m| m.pool == pool).count()
     }

@@ -15,7 +15,6 @@ use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Once, Weak};
 
-/// An NPU that is open.
 pub(crate) struct Npu {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) arch: Arc<Arch>,

@@ -65,7 +65,6 @@ struct Piece {
     kind: PieceKind,
 }
 
-/// What a piece is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PieceKind {
     Data,
@@ -199,7 +198,6 @@ impl Pool {
         Slab::new(&self.agent, params.pool, size).inspect_err(|_| self.state.lock().heap_used -= accounted)
     }
 
-    /// A block that is all of a slab.
     fn whole(self: &Arc<Self>, slab: Arc<Slab>, size: usize, kind: PieceKind) -> Block {
         let (host, device_address) = (slab.memory.host, slab.memory.device_address);
         let piece = Piece { slab, units: None, pool: Arc::downgrade(self), kind };

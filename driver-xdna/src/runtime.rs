@@ -61,14 +61,12 @@ pub enum RuntimeError {
     Closing(Duration),
 }
 
-/// What is open.
 struct Open {
     session: Weak<Runtime>,
     /// Whether a session exists, also while it is ending.
     busy: bool,
 }
 
-/// The session of this process.
 static OPEN: Mutex<Open> = Mutex::new(Open { session: Weak::new(), busy: false });
 /// It has ended.
 static ENDED: Condvar = Condvar::new();
@@ -130,7 +128,6 @@ impl Runtime {
         }
     }
 
-    /// Its agents.
     pub(crate) fn agents(&self) -> &[Arc<dyn Agent>] {
         &self.agents
     }

@@ -69,7 +69,6 @@ pub struct FusionCounts {
     pub nodes: u64,
 }
 
-/// One graph.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct GraphEntry {
     nodes: usize,

@@ -57,6 +57,7 @@ pub struct MemoryReport {
 }
 
 /// An opened NPU. Thread-safe; closed when the last reference goes. Everything it makes keeps it alive.
+#[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 pub trait Device: Send + Sync + Debug {
     /// Who it is.
     fn info(&self) -> &DeviceInfo;

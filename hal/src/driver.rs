@@ -20,6 +20,7 @@ pub struct DeviceListing {
 }
 
 /// A family of devices behind one URI scheme. Thread-safe.
+#[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 pub trait Driver: Send + Sync + Debug {
     /// The URI scheme, e.g. `mock`.
     fn scheme(&self) -> &'static str;

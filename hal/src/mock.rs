@@ -8,96 +8,22 @@
 //!
 //! [`MockDevice::identified`], [`MockBuffer::with_memory`] and [`MockExecutable::of`] have the expectations that most tests need.
 
-use crate::arch::{Arch, ArchRegistry};
+use crate::arch::ArchRegistry;
 use crate::artifact::KernelArtifact;
-use crate::buffer::{Buffer, BufferParams, HostMemory, MemoryPool};
-use crate::counters::Counters;
-use crate::device::{Device, DeviceInfo, Limits, MemoryReport};
-use crate::driver::{DeviceListing, Driver};
-use crate::error::{DeviceError, DriverError, SubmitError};
-use crate::executable::Executable;
-use crate::queue::{Queue, Submission};
-use crate::semaphore::{Failure, Listener, ListenerId, Semaphore, WaitError};
+use crate::buffer::{Buffer, MemoryPool};
+use crate::device::DeviceInfo;
+use crate::error::DeviceError;
 use crate::uri::DeviceUri;
-use async_trait::async_trait;
 use mockall::mock;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
 
-mock! {
-    /// Double of [`crate::Driver`].
-    #[derive(Debug)]
-    pub Driver {}
-
-    impl Driver for Driver {
-        fn scheme(&self) -> &'static str;
-        fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError>;
-        fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError>;
-    }
-}
-
-mock! {
-    /// Double of [`crate::Device`].
-    #[derive(Debug)]
-    pub Device {}
-
-    impl Device for Device {
-        fn info(&self) -> &DeviceInfo;
-        fn arch(&self) -> &Arc<Arch>;
-        fn limits(&self) -> &Limits;
-        fn memory(&self) -> MemoryReport;
-        fn counters(&self) -> Counters;
-        fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError>;
-        fn import(&self, memory: Arc<dyn HostMemory>) -> Result<Arc<dyn Buffer>, DeviceError>;
-        fn load_executable(&self, artifact: &KernelArtifact) -> Result<Arc<dyn Executable>, DeviceError>;
-        fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError>;
-        fn create_semaphore(&self, initial: u64) -> Result<Arc<dyn Semaphore>, DeviceError>;
-    }
-}
-
-mock! {
-    /// Double of [`crate::Queue`].
-    #[derive(Debug)]
-    pub Queue {}
-
-    #[async_trait]
-    impl Queue for Queue {
-        fn submit(&self, submission: Submission) -> Result<(), SubmitError>;
-        fn flush(&self) -> Result<(), DeviceError>;
-        fn wait_idle(&self, timeout: Option<Duration>) -> Result<(), DeviceError>;
-        async fn idle(&self) -> Result<(), DeviceError>;
-    }
-}
-
-mock! {
-    /// Double of [`crate::Semaphore`].
-    #[derive(Debug)]
-    pub Semaphore {}
-
-    #[async_trait]
-    impl Semaphore for Semaphore {
-        fn query(&self) -> Result<u64, Failure>;
-        fn signal(&self, value: u64) -> Result<(), WaitError>;
-        fn fail(&self, cause: Failure);
-        fn poll(&self, value: u64) -> Result<bool, Failure>;
-        fn subscribe(&self, value: u64, listener: Listener) -> ListenerId;
-        fn unsubscribe(&self, id: ListenerId);
-        fn wait_blocking(&self, value: u64, timeout: Option<Duration>) -> Result<(), WaitError>;
-        async fn wait(&self, value: u64) -> Result<(), WaitError>;
-    }
-}
-
-mock! {
-    /// Double of [`crate::Executable`].
-    #[derive(Debug)]
-    pub Executable {}
-
-    impl Executable for Executable {
-        fn artifact(&self) -> &KernelArtifact;
-    }
-}
+pub use crate::device::MockDevice;
+pub use crate::driver::MockDriver;
+pub use crate::executable::MockExecutable;
+pub use crate::queue::MockQueue;
+pub use crate::semaphore::MockSemaphore;
 
 mock! {
     /// Double of [`crate::Buffer`].

@@ -36,6 +36,7 @@ pub struct Submission {
 }
 
 /// A queue of one device. Thread-safe. Dropping it waits for work that runs and fails work that has not started.
+#[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[async_trait]
 pub trait Queue: Send + Sync + Debug {
     /// Enqueues; returns at once. Execution errors fail the signal semaphores.

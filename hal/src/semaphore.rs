@@ -56,6 +56,7 @@ pub type Listener = Box<dyn FnOnce() + Send>;
 pub struct ListenerId(pub u64);
 
 /// A timeline semaphore. Thread-safe.
+#[cfg_attr(any(test, feature = "mock"), mockall::automock)]
 #[async_trait]
 pub trait Semaphore: Any + Send + Sync + Debug {
     /// The value now.

@@ -77,7 +77,6 @@ pub enum StoreError {
     },
 }
 
-/// The sources of one store.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     pub(crate) embedded: Vec<KernelPack>,

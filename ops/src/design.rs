@@ -157,7 +157,6 @@ fn bytes_of(dtype: DataType, elements: usize) -> usize {
     elements.div_ceil(dtype.block_elements()).saturating_mul(dtype.block_bytes())
 }
 
-/// Cores of a generation.
 fn all_cores(arch: &Arch) -> usize {
     arch.array.columns * arch.array.core_rows
 }

@@ -51,7 +51,6 @@ const FIELDS: [(&str, &str, &str); 22] = [
     ("SYNCOBJ_TRANSFER", "drm_syncobj_transfer", "from:src_handle to:dst_handle"),
 ];
 
-/// Where a field of a structure is.
 fn place(structure: &str, field: &str) -> Option<Range<usize>> {
     let structure = layout::structs().find(|found| found.name == structure)?;
     let field = structure.fields.iter().find(|found| found.c_name() == field)?;

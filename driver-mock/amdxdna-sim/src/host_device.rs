@@ -18,7 +18,6 @@ use rangemap::RangeSet;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the nodes are.
 const NODES: &[u8] = b"/dev/accel/";
 
 /// What a process has of the host's devices.

@@ -69,7 +69,6 @@ impl Drop for Pages {
 /// Name of the memory files, by which another process recognises a BO.
 const BO_NAME: &CStr = c"amdxdna-bo";
 
-/// An empty memory file of this name.
 fn memory_file(name: &CStr) -> Result<Descriptor, Errno> {
     // SAFETY: the name is a C string, and the call touches nothing else.
     let fd = unsafe { libc::syscall(libc::SYS_memfd_create, name.as_ptr(), libc::MFD_CLOEXEC) };

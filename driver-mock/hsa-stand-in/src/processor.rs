@@ -233,7 +233,6 @@ fn check(agent: &Agent, progress: &mut Progress, packet: &Packet) -> Result<Comm
     Ok(Command { signal: packet.completion_signal, pdi, instructions: bytes(&instructions, size), arguments })
 }
 
-/// A copy of a range.
 fn bytes(range: &Range, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     if let Some(span) = range.span(length) {

@@ -61,7 +61,6 @@ pub struct Runtime {
     next: AtomicU64,
 }
 
-/// Bytes of memory of this machine.
 fn machine_memory() -> u64 {
     // SAFETY: The call takes a number and returns one.
     let of = |name| u64::try_from(unsafe { libc::sysconf(name) }).unwrap_or(0);

@@ -44,7 +44,6 @@ pub struct Message {
 struct Channel {
     /// How far the firmware has read.
     read: u32,
-    /// How far it has written.
     written: u32,
     /// Messages for which there was no room.
     waiting: VecDeque<Message>,

@@ -144,7 +144,6 @@ pub struct Array {
     arch: Arc<Arch>,
     executor: Arc<dyn KernelExecutor>,
     snapshots: Snapshots,
-    /// By place, with the instructions that were there.
     by_place: HashMap<InstructionPlace, (Vec<u8>, Arc<Prepared>)>,
     by_content: HashMap<Digest, Arc<Prepared>>,
     /// Room for the instructions of a command.
@@ -308,7 +307,6 @@ fn is_empty_stream(instructions: &[u8]) -> bool {
         && InstructionStream::parse(instructions).is_ok_and(|stream| stream.operations().next().is_none())
 }
 
-/// Repeatable nonsense.
 pub(crate) fn fill_with_nonsense(bytes: &mut [u8]) {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     for byte in bytes {

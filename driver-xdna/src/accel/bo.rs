@@ -40,7 +40,6 @@ pub(crate) enum BoKind<'a> {
     Command,
     /// The device heap.
     Heap,
-    /// A part of the heap.
     HeapPart(&'a Bo),
 }
 
@@ -173,7 +172,6 @@ impl Bo {
         Self { node: Arc::clone(node), handle, mapping: None, host, device_address: 0, map_offset }
     }
 
-    /// Its handle.
     pub(crate) fn handle(&self) -> u32 {
         self.handle
     }
@@ -188,7 +186,6 @@ impl Bo {
         self.device_address
     }
 
-    /// Its offset for mapping.
     pub(crate) fn map_offset(&self) -> u64 {
         self.map_offset
     }

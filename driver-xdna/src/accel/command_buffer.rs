@@ -44,7 +44,6 @@ impl CommandBuffer {
         Self { bo: Bo::of_test_memory(node, handle, map_offset, page) }
     }
 
-    /// Handle of its BO.
     pub(crate) fn handle(&self) -> u32 {
         self.bo.handle()
     }
@@ -54,7 +53,6 @@ impl CommandBuffer {
         self.bo.map_offset()
     }
 
-    /// Its words in this process.
     pub(crate) fn words(&self) -> Words {
         Words(self.bo.host().cast())
     }
@@ -113,7 +111,6 @@ impl Words {
         self.set(index + 1, (address >> 32) as u32);
     }
 
-    /// Writes a dispatch.
     pub(crate) fn write_dispatch(self, packet: &Packet, arguments: &[Argument]) {
         let payload = dispatch_words(arguments.len());
         // The mask of compute units counts as a word behind the header.

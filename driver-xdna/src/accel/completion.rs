@@ -14,19 +14,16 @@ use nix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// How a submission is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaitMethod {
     /// By the point of the context's timeline.
     Timeline,
-    /// By WAIT_CMD.
     WaitCmd,
 }
 
 /// A submission of a context, as the kernel knows it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Submitted {
-    /// The context.
     pub(crate) context: HardwareContext,
     /// Sequence number in the context.
     pub(crate) sequence: u64,

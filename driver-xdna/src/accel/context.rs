@@ -12,7 +12,6 @@ const MAX_OPC: u32 = 0x800;
 /// A hardware context of the kernel driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HardwareContext {
-    /// Its handle.
     pub(crate) handle: u32,
     /// Handle of the timeline on which its submissions complete; 0 when it has none.
     pub(crate) timeline: u32,

@@ -33,7 +33,6 @@ pub(crate) enum ChainError {
         state: u32,
         /// The command that failed, when the kernel driver says.
         command: Option<usize>,
-        /// How long it took.
         took: Duration,
     },
     /// The kernel driver did not end it within the limit. The device may still work on it.
@@ -96,7 +95,6 @@ impl AccelDevice {
         }
     }
 
-    /// The error of a chain.
     pub(crate) fn chain_error(&self, cause: ChainError) -> AgentError {
         let reason = cause.to_string();
         match cause {

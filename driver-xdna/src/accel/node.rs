@@ -85,7 +85,6 @@ impl Node {
         Self { descriptor, _file: None, path: PathBuf::new() }
     }
 
-    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -146,7 +146,6 @@ pub(crate) fn entries(journal: &Arc<dyn Buffer>) -> Vec<u8> {
     content[1..=usize::from(content[0])].to_vec()
 }
 
-/// Records a list.
 pub(crate) fn list(record: impl FnOnce(&mut CommandListBuilder)) -> Arc<CommandList> {
     let mut builder = CommandList::builder();
     record(&mut builder);

@@ -18,7 +18,6 @@ pub(super) struct Context {
     pub(super) in_flight: VecDeque<InFlight>,
 }
 
-/// A chain in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// Number among the chains of the agent.

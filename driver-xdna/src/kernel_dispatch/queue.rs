@@ -134,7 +134,6 @@ impl Queue {
         u64::from(self.public().size)
     }
 
-    /// Its doorbell.
     pub(super) fn doorbell(&self) -> hsa_signal_t {
         self.public().doorbell_signal
     }

@@ -12,7 +12,6 @@ use std::sync::{Arc, Weak};
 /// What an event's context points to.
 #[derive(Default)]
 pub struct EventContext {
-    /// The last recorded point and its stream.
     recorded: Mutex<Option<(TimelinePoint, Weak<Stream>)>>,
 }
 

@@ -28,7 +28,6 @@ const _: () = {
     }
 };
 
-/// The defaults of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BuildDefaults {
     /// When kernels are compiled.

@@ -18,7 +18,6 @@ pub struct GraphMemory<'a> {
     imports: Vec<(HostSpan, Arc<dyn Buffer>)>,
 }
 
-/// Joins spans that overlap.
 fn join(mut spans: Vec<HostSpan>) -> Vec<HostSpan> {
     spans.sort_unstable();
     let mut joined: Vec<HostSpan> = Vec::new();

@@ -8,7 +8,6 @@ fn failed() -> WaitError {
     WaitError::Failed(Arc::new(lost()))
 }
 
-/// A queue that takes `submissions` submissions.
 fn queue(submissions: usize) -> Arc<dyn Queue> {
     let mut queue = MockQueue::new();
     queue.expect_submit().times(submissions).returning(|_| Ok(()));
@@ -28,7 +27,6 @@ fn semaphore(device: &mut MockDevice, results: &'static [Result<(), ()>]) {
     });
 }
 
-/// A stream on `device` and `queue`, with a copy for it.
 fn rig(device: MockDevice, queue: Arc<dyn Queue>, asynchronous: bool, from: MockBuffer) -> (Stream, OneNode) {
     let context = doubles::context(device);
     let graph = OneNode::copy(&context, Arc::new(from), coherent(64));

@@ -30,7 +30,6 @@ struct Packet {
     outputs: usize,
 }
 
-/// The dispatches of a chain.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     packets: Vec<Packet>,
@@ -101,7 +100,6 @@ impl Chain {
     }
 }
 
-/// A chain in flight.
 #[derive(Debug)]
 pub(super) struct ChainInFlight<C> {
     pub(super) context: C,
@@ -124,7 +122,6 @@ impl<C> Default for ChainsInFlight<C> {
 }
 
 impl<C: Copy> ChainsInFlight<C> {
-    /// Their context.
     pub(super) fn context(&self) -> Option<C> {
         self.list.front().map(|flight| flight.context)
     }

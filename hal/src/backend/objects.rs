@@ -8,7 +8,6 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A range of a buffer.
 pub(super) struct BufferRange<'a, B: DeviceBackend> {
     pub(super) buffer: &'a DeviceBuffer<B>,
     pub(super) offset: usize,

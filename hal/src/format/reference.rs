@@ -24,43 +24,9 @@ const PART_WORDS: usize = 4096;
 /// The part number has 16 bits.
 const MAX_BYTES: usize = PART_WORDS * WORD * (u16::MAX as usize + 1);
 
-/// Why a description cannot be read from a CDO, or not be put into one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReferenceError {
-    /// The version is another one.
-    #[error(
-        "kernel description at offset {offset:#x}: expected version {VERSION}, found {found}: rebuild the kernel with \
-         this version of the software"
-    )]
-    Version {
-        /// File offset of the part.
-        offset: usize,
-        /// The version there is.
-        found: u16,
-    },
-    /// A part is incomplete, missing, doubled or of another description.
-    #[error("kernel description at offset {offset:#x}: expected {what} {expected:#x}, found {found:#x}")]
-    Part {
-        /// File offset of the part.
-        offset: usize,
-        /// What differs from the parts before, or from any part.
-        what: &'static str,
-        /// What the parts before ask for.
-        expected: u32,
-        /// What is there.
-        found: u32,
-    },
-    /// The parts together are not what their headers say.
-    #[error("kernel description: expected {what} {expected:#x}, found {found:#x}")]
-    Whole {
-        /// What differs.
-        what: &'static str,
-        /// What the headers say.
-        expected: u32,
-        /// What is there.
-        found: u32,
-    },
+/// Where a description is wrong: `what` of it, with the words that the headers of its parts ask for.
+fn wrong(what: &str, offset: usize, expected: u32, found: u32) -> FormatError {
+    FormatError::word(format_args!("kernel description, {what}"), offset, expected, found)
 }
 
 /// Makes the PDI of a reference artifact.
@@ -107,7 +73,7 @@ pub fn describe(cdo: &mut CdoBuilder, description: &[u8]) -> Result<(), FormatEr
 ///
 /// # Errors
 /// When there are parts of a description that do not make a whole one of this version.
-pub fn extract(cdo: &Cdo<'_>) -> Result<Option<Vec<u8>>, ReferenceError> {
+pub fn extract(cdo: &Cdo<'_>) -> Result<Option<Vec<u8>>, FormatError> {
     let mut whole: Option<Whole> = None;
     for command in cdo.commands() {
         let CdoCommand::Nop { payload } = command else { continue };
@@ -122,24 +88,23 @@ pub fn extract(cdo: &Cdo<'_>) -> Result<Option<Vec<u8>>, ReferenceError> {
 #[derive(Default)]
 struct Whole {
     parts: u32,
+    /// File offset of the last part.
+    end: usize,
     length: u32,
     checksum: u32,
     bytes: Vec<u8>,
 }
 
 impl Whole {
-    fn add(&mut self, part: Words<'_>) -> Result<(), ReferenceError> {
+    fn add(&mut self, part: Words<'_>) -> Result<(), FormatError> {
         let offset = part.offset(0);
-        let header: [u32; HEADER_WORDS] =
-            part.slice(0, HEADER_WORDS).and_then(|header| header.exactly()).ok_or(ReferenceError::Part {
-                offset,
-                what: "header words",
-                expected: HEADER_WORDS as u32,
-                found: part.len() as u32,
-            })?;
-        let [_, version, length, checksum] = header;
-        if version as u16 != VERSION {
-            return Err(ReferenceError::Version { offset, found: version as u16 });
+        let header = part.slice(0, HEADER_WORDS).and_then(|header| header.exactly::<HEADER_WORDS>());
+        let too_short = || wrong("header words", offset, HEADER_WORDS as u32, part.len() as u32);
+        let [_, version, length, checksum] = header.ok_or_else(too_short)?;
+        let found = version as u16;
+        if found != VERSION {
+            let found = format_args!("{found}: rebuild the kernel with this version of the software");
+            return Err(FormatError::new("kernel description", offset, format_args!("version {VERSION}"), found));
         }
         if self.parts == 0 {
             (self.length, self.checksum) = (length, checksum);
@@ -150,18 +115,19 @@ impl Whole {
             ("checksum", self.checksum, checksum),
         ] {
             if found != expected {
-                return Err(ReferenceError::Part { offset, what, expected, found });
+                return Err(wrong(what, offset, expected, found));
             }
         }
         self.parts += 1;
+        self.end = offset;
         self.bytes.extend_from_slice(part.from(HEADER_WORDS).as_bytes());
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<u8>, ReferenceError> {
-        let whole = |what, expected, found| {
-            if expected == found { Ok(()) } else { Err(ReferenceError::Whole { what, expected, found }) }
-        };
+    fn finish(mut self) -> Result<Vec<u8>, FormatError> {
+        let end = self.end;
+        let whole =
+            |what, expected, found| if expected == found { Ok(()) } else { Err(wrong(what, end, expected, found)) };
         // A PDI has less than 2^32 bytes.
         whole("words", self.length.div_ceil(WORD as u32), (self.bytes.len() / WORD) as u32)?;
         whole("padding", 0, self.bytes.drain(self.length as usize..).map(u32::from).sum())?;
@@ -186,7 +152,7 @@ mod tests {
         (0..length).map(|index| (index * 7 + index / 256) as u8 | 1).collect()
     }
 
-    fn extract_from(file: &[u8]) -> Result<Option<Vec<u8>>, ReferenceError> {
+    fn extract_from(file: &[u8]) -> Result<Option<Vec<u8>>, FormatError> {
         extract(&Pdi::parse(file).unwrap().cdo())
     }
 
@@ -237,24 +203,24 @@ mod tests {
     const PART: usize = 0x150 + 20 + 4 + 4;
 
     #[rstest]
-    #[case::version(PART + 4, 2, ReferenceError::Version { offset: PART, found: 2 })]
-    #[case::number(
-        PART + 4,
-        0x0003_0001,
-        ReferenceError::Part { offset: PART, what: "part", expected: 0, found: 3 },
-    )]
-    #[case::longer(PART + 8, 11, ReferenceError::Whole { what: "words", expected: 3, found: 2 })]
-    #[case::shorter(PART + 8, 4, ReferenceError::Whole { what: "words", expected: 1, found: 2 })]
-    #[case::huge(
-        PART + 8,
-        u32::MAX,
-        ReferenceError::Whole { what: "words", expected: 1 << 30, found: 2 },
-    )]
-    #[case::padding(PART + 8, 5, ReferenceError::Whole { what: "padding", expected: 0, found: 0x6c })]
-    fn changed_words_are_found(#[case] offset: usize, #[case] value: u32, #[case] expected: ReferenceError) {
+    #[case::number(PART + 4, 0x0003_0001, wrong("part", PART, 0, 3))]
+    #[case::longer(PART + 8, 11, wrong("words", PART, 3, 2))]
+    #[case::shorter(PART + 8, 4, wrong("words", PART, 1, 2))]
+    #[case::huge(PART + 8, u32::MAX, wrong("words", PART, 1 << 30, 2))]
+    #[case::padding(PART + 8, 5, wrong("padding", PART, 0, 0x6c))]
+    fn changed_words_are_found(#[case] offset: usize, #[case] value: u32, #[case] expected: FormatError) {
         let mut file = wrap(b"kernel").unwrap();
         put_word(&mut file, offset, value);
         assert_eq!(extract_from(&file), Err(expected));
+    }
+
+    #[test]
+    fn another_version_says_what_to_do() {
+        let mut file = wrap(b"kernel").unwrap();
+        put_word(&mut file, PART + 4, 2);
+        let message = "kernel description at offset 0x16c: expected version 1, found 2: rebuild the kernel with this version \
+                       of the software";
+        assert_eq!(extract_from(&file).unwrap_err().to_string(), message);
     }
 
     #[test]
@@ -263,7 +229,7 @@ mod tests {
         let stated = word(&file, PART + 12);
         file[PART + 16] ^= 1;
         let found = checksum(b"jernel");
-        assert_eq!(extract_from(&file), Err(ReferenceError::Whole { what: "checksum", expected: stated, found }));
+        assert_eq!(extract_from(&file), Err(wrong("checksum", PART, stated, found)));
     }
 
     #[rstest]
@@ -278,12 +244,8 @@ mod tests {
         for index in order {
             cdo.push(&parts[*index]);
         }
-        match extract_from(&pdi::write(&cdo).unwrap()).unwrap_err() {
-            ReferenceError::Part { what, expected, found, .. } => {
-                assert_eq!((what, expected, found), (field, asked, there));
-            }
-            other => panic!("{other}"),
-        }
+        let error = extract_from(&pdi::write(&cdo).unwrap()).unwrap_err();
+        assert_eq!(error, wrong(field, error.offset, asked, there));
     }
 
     #[rstest]
@@ -304,7 +266,7 @@ mod tests {
         cdo.nop(second);
         let error = extract_from(&pdi::write(&cdo).unwrap()).unwrap_err();
         let field = if other.len() == 6 { "checksum" } else { "length" };
-        assert!(matches!(error, ReferenceError::Part { what, .. } if what == field), "{error}");
+        assert_eq!(*error.what, format!("kernel description, {field}"));
     }
 
     #[test]
@@ -312,7 +274,7 @@ mod tests {
         let mut cdo = CdoBuilder::new();
         cdo.nop(&[MAGIC, 1]);
         let error = extract_from(&pdi::write(&cdo).unwrap()).unwrap_err();
-        assert_eq!(error, ReferenceError::Part { offset: 0x168, what: "header words", expected: 4, found: 2 });
+        assert_eq!(error, wrong("header words", 0x168, 4, 2));
     }
 
     #[test]

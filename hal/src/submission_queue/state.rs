@@ -82,7 +82,6 @@ pub(super) struct Core {
     state: Mutex<State>,
     /// Something became ready, the device was lost, or the queue closes.
     work: Condvar,
-    /// A submission ended.
     ended: Condvar,
 }
 

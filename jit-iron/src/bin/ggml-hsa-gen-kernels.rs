@@ -175,7 +175,6 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
     Ok((code, report))
 }
 
-/// The kernels to make.
 fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Refusal> {
     for name in &arguments.arch {
         if arches.get(name).is_none() {

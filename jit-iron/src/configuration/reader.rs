@@ -13,7 +13,6 @@ use aie_ops::{F16Policy, Node, OpParams, Operation, Tensor, table};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Keys of the whole file.
 const FILE_KEYS: [&str; 2] = ["kernels", "description"];
 /// Keys that every kernel must have, in the order in which the C++ tool asks for them.
 pub(super) const REQUIRED: [&str; 5] = ["kernel_name", "kernel_source", "arch", "input_tensors", "output_tensor"];

@@ -3,7 +3,6 @@
 use crate::configuration::{Place, Problem};
 use serde::Serialize;
 
-/// Version of [`Report`].
 const VERSION: u32 = 1;
 
 /// What became of one kernel.

@@ -90,7 +90,6 @@ impl Interruption {
     }
 }
 
-/// One run.
 struct Run<'a> {
     compiler: &'a dyn KernelCompiler,
     output: &'a OutputDirectory,
@@ -216,7 +215,6 @@ impl Run<'_> {
 }
 
 impl KernelReport {
-    /// The kernel is there.
     fn has(&mut self, status: Status, artifact: &KernelArtifact) {
         self.status = status;
         self.bytes = artifact.pdi().len() + artifact.instructions().len();

@@ -9,7 +9,6 @@ use crate::configuration::{KernelRequest, check_request};
 use aie_hal::ArchRegistry;
 use aie_ops::Node;
 
-/// Version of the file.
 const VERSION: u64 = 1;
 
 /// Adds the missed kernels of `document` to `names`.

@@ -62,7 +62,6 @@ pub(super) enum Ending {
     Printed,
     /// Its files are more than they may be.
     Folder,
-    /// It ended.
     Ended(Exit),
     /// It closed its output, but runs.
     Closed,

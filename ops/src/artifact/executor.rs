@@ -30,7 +30,6 @@ impl KernelExecutor for ReferenceExecutor {
 #[derive(Debug)]
 struct Named {
     name: String,
-    /// Bytes of each argument.
     bytes: Vec<usize>,
     kernel: Arc<dyn HostFunction>,
 }

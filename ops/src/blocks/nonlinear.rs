@@ -123,7 +123,6 @@ impl Block for IQ4XS {
 /// Trials of a run's scale to either side of the one that maps its extreme value to the first level.
 const TRIALS: i32 = 7;
 
-/// The best scale of a run.
 #[inline(always)]
 fn best_scale(values: &[f32; 32]) -> f32 {
     let extreme = extreme(values);

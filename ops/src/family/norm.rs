@@ -88,7 +88,6 @@ const GROUP_NORM: &str = "GROUP_NORM";
 /// have fewer or none. Epsilon is in word 1.
 struct GroupNorm;
 
-/// Channels in a group.
 fn channels_per_group(node: &Node) -> usize {
     let groups = usize::try_from(node.params.int(0)).unwrap_or(0).max(1);
     node.output.ne[2].div_ceil(groups).max(1)

@@ -70,7 +70,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The generation with this name.
 fn generation(name: &str) -> Result<Arc<Arch>> {
     ArchRegistry::builtin().get(name).with_context(|| format!("no generation is called `{name}`"))
 }

@@ -15,7 +15,6 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
-/// Packets of the ring.
 const PACKETS: u32 = 64;
 /// Bytes for the payload of one packet: the PDI's address and 5 words, and 3 words for each of two arguments.
 const PAYLOAD_BYTES: usize = 64;

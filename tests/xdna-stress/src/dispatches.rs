@@ -11,7 +11,6 @@ use aie_hal::{Binding, BindingTable, BufferRef};
 use anyhow::{Context, Result, ensure};
 use std::sync::Arc;
 
-/// Bytes of a cell.
 const CELL: usize = 64;
 /// Dispatches of a list, each to a cell of its own.
 const LIST: usize = 1000;

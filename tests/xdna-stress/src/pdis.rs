@@ -14,7 +14,6 @@ use aie_hal::{BindingTable, Buffer, BufferRef};
 use anyhow::{Result, ensure};
 use std::sync::Arc;
 
-/// Bytes of each buffer.
 const BYTES: usize = 64;
 
 /// Runs the load. Returns the contexts made after the first repetition.

@@ -29,7 +29,6 @@ const CHECKED: u64 = 16;
 /// Rounds between two times a thread loads its kernels again.
 const LOADED: u64 = 64;
 
-/// What all threads share.
 struct Shared {
     queues: Vec<Arc<dyn Queue>>,
     buffer: Arc<dyn Buffer>,

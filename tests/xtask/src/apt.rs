@@ -202,7 +202,6 @@ pub fn architecture() -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Unpacks a package file into `root`.
 pub fn unpack(package: &Path, root: &Path) -> Result<Package> {
     let show =
         run_helper(Command::new("dpkg-deb").args(["-W", "--showformat=${Package} ${Version}"]).arg(package), LIMIT)?;

@@ -63,7 +63,6 @@ impl Built {
         Self(messages.filter(|message| message.reason == "compiler-artifact").collect())
     }
 
-    /// The shared library with this file name.
     pub fn shared_library(&self, file: &str) -> Result<PathBuf> {
         self.targets(|target| target.crate_types.iter().any(|kind| kind == "cdylib"))
             .flat_map(|message| &message.filenames)

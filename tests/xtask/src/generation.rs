@@ -126,7 +126,6 @@ impl StatsFile {
         Ok(Self { dir: tempfile::Builder::new().prefix("ggml-hsa-stats-").tempdir()? })
     }
 
-    /// Its path, absolute.
     pub fn path(&self) -> PathBuf {
         Path::new(self.dir.path()).join("stats.json")
     }

@@ -153,7 +153,6 @@ impl Table {
         self.exclusions_of(operation).map(|exclusion| exclusion.cases).sum()
     }
 
-    /// The exclusions of `operation`.
     pub fn exclusions_of<'a>(&'a self, operation: &'a str) -> impl Iterator<Item = &'a Exclusion> {
         self.exclusions.iter().filter(move |exclusion| exclusion.operation == operation)
     }

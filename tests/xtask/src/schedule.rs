@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Graph {
-    /// The backend of each split.
     pub splits: Vec<String>,
     /// Nodes by backend and operation (its first ten letters); empty at `GGML_SCHED_DEBUG=1`.
     pub nodes: BTreeMap<(String, String), usize>,

@@ -90,7 +90,6 @@ pub enum DriverName {
 }
 
 impl DriverName {
-    /// The URI of its first device.
     pub fn first_device(self) -> &'static str {
         match self {
             Self::Mock => "mock:aie2p",
@@ -110,7 +109,6 @@ pub struct Session {
     pub testbed: Testbed,
     /// `libggml-hsa.so`.
     pub library: PathBuf,
-    /// The device URI.
     pub device: String,
     /// What is behind the kernel interface, if our device is reached through it.
     pub simulation: Option<Simulation>,

@@ -54,7 +54,6 @@ pub struct DeviceStats {
     pub uri: String,
     pub arch: String,
     pub counters: Counters,
-    /// Graphs by how they were run.
     pub graphs: Graphs,
     pub weights: Weights,
     /// What ran where, per operation and shape.

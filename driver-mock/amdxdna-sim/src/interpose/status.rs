@@ -53,7 +53,6 @@ impl Status for libc::statx {
     }
 }
 
-/// The device node that is open as `fd`.
 fn open_node(fd: c_int) -> Option<Node> {
     simulated(|process| match process.descriptors.get(fd)? {
         Open::Accel(file) => process.devices.iter().position(|d| Arc::ptr_eq(d, file.device())).map(Node::Accel),

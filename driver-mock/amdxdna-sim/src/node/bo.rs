@@ -156,7 +156,6 @@ impl Bo {
         self.debugged.store(context.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Where it starts among the heaps, when it is one.
     pub(super) fn heap_start(&self) -> Option<usize> {
         match self.kind {
             Kind::Heap { start } => Some(start),
@@ -192,7 +191,6 @@ impl Bo {
         }
     }
 
-    /// A mapping was made.
     pub(super) fn mapped(&self, address: usize) {
         let mut places = self.places.lock();
         places.now.push(address);

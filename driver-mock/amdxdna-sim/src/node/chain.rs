@@ -9,7 +9,6 @@ use amdxdna_sys::ert::{self, opcode};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A submission that was accepted.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) units: Vec<LoadedPdi>,

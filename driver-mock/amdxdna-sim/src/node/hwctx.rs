@@ -130,7 +130,6 @@ impl File {
         Ok(())
     }
 
-    /// The PDI in a BO, as it is now.
     fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<LoadedPdi, Errno> {
         let bo = bo.filter(|bo| matches!(bo.kind(), Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
         let (memory, start) = bo.memory().ok_or(Errno::EINVAL)?;

@@ -16,7 +16,6 @@ pub const COLUMNS: usize = 4;
 
 /// Elements of the left operand, turned into f32 as they are loaded.
 pub trait Element: Copy + Send + Sync {
-    /// The value.
     fn value(self) -> f32;
 }
 

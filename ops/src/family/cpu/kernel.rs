@@ -12,7 +12,6 @@ struct Reference<F> {
     name: String,
     /// Slot of each source, for messages, and bytes that must be there; 0 for one that is not read.
     inputs: Vec<(usize, usize)>,
-    /// Bytes of each output.
     outputs: Vec<usize>,
     body: F,
 }

@@ -27,7 +27,6 @@ pub struct Script {
     pub name: &'static str,
     /// What it looks at.
     pub about: &'static str,
-    /// Makes the calls.
     calls: Calls,
     /// Whether a kernel that is known breaks at it.
     pub breaks: bool,

@@ -97,8 +97,8 @@ impl Setup {
         let offline = options.offline;
         tools::compilers(offline)?;
         Ok(Self {
-            cmake: tools::cmake(offline)?,
-            pkg_config: tools::pkg_config(offline)?,
+            cmake: tools::CMAKE.find(offline)?,
+            pkg_config: tools::PKG_CONFIG.find(offline)?,
             session,
             cargo_target: library::build_folder(offline)?,
             work: tempfile::Builder::new().prefix("xtask-cmake-").tempdir()?,
@@ -112,14 +112,12 @@ impl Setup {
         command
     }
 
-    /// A command that configures the sources in `build`.
     fn configure(&self, sources: &Path, build: &Path) -> Command {
         let mut command = self.cmake(&["-DCMAKE_BUILD_TYPE=Release"]);
         command.arg("-S").arg(sources).arg("-B").arg(build);
         command
     }
 
-    /// A command that builds in `build`.
     fn build(&self, build: &Path) -> Command {
         let mut command = self.cmake(&["--build"]);
         command.arg(build);

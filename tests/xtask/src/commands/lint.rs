@@ -33,8 +33,8 @@ enum Lint {
 /// Runs the command.
 pub fn run(args: &LintArgs, options: &Options) -> Result<()> {
     let (tool, arguments) = match args.what {
-        Lint::Deny => (tools::cargo_deny(options.offline)?, "--workspace check bans licenses sources"),
-        Lint::Typos => (tools::typos(options.offline)?, "--format brief"),
+        Lint::Deny => (tools::CARGO_DENY.find(options.offline)?, "--workspace check bans licenses sources"),
+        Lint::Typos => (tools::TYPOS.find(options.offline)?, "--format brief"),
     };
     let mut command = Command::new(&tool);
     command.args(arguments.split(' ')).current_dir(workspace::root());

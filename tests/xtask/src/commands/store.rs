@@ -37,7 +37,6 @@ struct Run {
     messages: Vec<String>,
 }
 
-/// Which cache a run has.
 #[derive(Clone, Copy)]
 enum Cache {
     /// The one of the other runs.
@@ -162,7 +161,6 @@ impl Rig {
         self.root.path().join("cache")
     }
 
-    /// The cache for a run in this state.
     fn cache_for(&self, state: &str, cache: Cache) -> PathBuf {
         match cache {
             Cache::Kept => self.cache(),

@@ -57,7 +57,6 @@ pub struct StressArgs {
     simulation: SimulationOptions,
 }
 
-/// What the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 struct Printed {
     load: Load,

@@ -127,7 +127,6 @@ struct Row {
     stage: &'static str,
     /// The stage's command as a user would type it.
     command: String,
-    /// How it ended, in words.
     end: String,
     seconds: f64,
     ok: bool,

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 pub const STAMP: &str = "stamp.json";
 
-/// A kind of folder.
 pub struct Kind {
     /// What it holds, for messages.
     pub what: &'static str,

@@ -91,7 +91,6 @@ impl Parts {
         &self.stamp
     }
 
-    /// A kernel, as in `7.2`.
     pub fn kernel(&self, series: &str) -> Result<&Kernel> {
         let known = || self.stamp.kernels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         self.stamp.kernels.get(series).with_context(|| {

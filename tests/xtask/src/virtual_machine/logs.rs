@@ -11,7 +11,6 @@ use std::{fmt, fs};
 
 /// Folder below `target`.
 const FOLDER: &str = "vm-logs";
-/// How many boots are kept.
 const KEPT: usize = 24;
 
 #[derive(Debug)]

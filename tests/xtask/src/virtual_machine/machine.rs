@@ -61,7 +61,6 @@ impl Iommu {
     }
 }
 
-/// How a machine is to be.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The kernel, by the first two numbers of its version.
@@ -162,7 +161,6 @@ impl Host {
     }
 }
 
-/// The folders that are in no other.
 fn outermost(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
     folders.sort();
     let mut kept: Vec<PathBuf> = Vec::new();

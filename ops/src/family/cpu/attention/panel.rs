@@ -10,7 +10,6 @@ use super::tile::{Emit, Finished, PADDING, Tile};
 use crate::family::cpu::exp::exp;
 use pulp::Simd;
 
-/// Rows of a panel.
 const PANEL: usize = 64;
 
 /// What a thread keeps.

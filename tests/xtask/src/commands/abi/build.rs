@@ -3,7 +3,7 @@
 use super::sources::{CRATE, Sources, Version};
 use crate::process::run_helper;
 use crate::settings::CC;
-use crate::tools::{COMPILE_WITH, argument, cmake, compilers, run_cmake};
+use crate::tools::{CMAKE, COMPILE_WITH, argument, compilers, run_cmake};
 use crate::workspace;
 use aie_hal::Environment;
 use anyhow::{Context, Result};
@@ -54,7 +54,7 @@ impl Build {
             fs::remove_dir_all(&build).with_context(|| format!("cannot remove {}", build.display()))?;
         }
         eprintln!("building ggml {} ({CRATE} {}), about a minute ...", sources.ggml, sources.crate_version);
-        let cmake = cmake(offline)?;
+        let cmake = CMAKE.find(offline)?;
         compilers(offline)?;
         let started = Instant::now();
         let mut configure = Command::new(&cmake);

@@ -34,7 +34,6 @@ struct Pair {
 }
 
 impl Costs {
-    /// Measures them, ours with [`program`].
     pub fn measure(stage: &Stage, machine: &Machine, kernels: &[serde_json::Value], program: &Path) -> Result<Self> {
         let [less, more] = PIECES;
         let single = |count: u32| json!({"kernels": kernels, "part": "single", "count": count});
