@@ -1,14 +1,14 @@
 //! Hardware contexts of the simulated NPU, as the context planner makes them: over all columns, configured at once.
 
 use crate::memory::HeapAllocation;
-use crate::npu::{ContextId, Npu, Refusal};
+use crate::npu::{ContextId, Refusal, SimulatedNpu};
 use aie_hal::artifact::Digest;
 use aie_hal::context_planner::ContextHost;
 use aie_hal::loaded_pdi::LoadedPdi;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(crate) struct NpuContexts(pub(crate) Arc<Npu>);
+pub(crate) struct NpuContexts(pub(crate) Arc<SimulatedNpu>);
 
 impl ContextHost for NpuContexts {
     type Memory = HeapAllocation;
@@ -49,10 +49,10 @@ mod tests {
         arch.limits.pdis_per_context = 4;
         arch.limits.contexts = 2;
         let heap = arch.limits.device_heap_bytes;
-        NpuContexts(Arc::new(Npu::new(Arc::new(arch), heap)))
+        NpuContexts(Arc::new(SimulatedNpu::new(Arc::new(arch), heap)))
     }
 
-    fn load(npu: &Arc<Npu>, count: u32) -> Vec<Arc<LoadedPdi<HeapAllocation>>> {
+    fn load(npu: &Arc<SimulatedNpu>, count: u32) -> Vec<Arc<LoadedPdi<HeapAllocation>>> {
         let mut table = PdiTable::default();
         let artifacts = (0..count).map(|i| TestKernel::Copy(i).artifact(npu.arch()));
         artifacts

@@ -7,7 +7,7 @@ use crate::contexts::NpuContexts;
 use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
 use crate::npu::fault_plan::FaultCounter;
-use crate::npu::{Npu, Refusal};
+use crate::npu::{Refusal, SimulatedNpu};
 use crate::options::Options;
 use aie_device_memory::Region;
 use aie_hal::artifact::KernelArtifact;
@@ -34,7 +34,7 @@ type Import = (usize, Weak<Region>);
 pub(crate) struct MockDevice {
     state: DeviceState,
     array: Array<NpuContexts>,
-    pub(crate) npu: Arc<Npu>,
+    pub(crate) npu: Arc<SimulatedNpu>,
     pub(crate) faults: FaultCounter<Fault>,
     order: CommandOrder,
     executor: Arc<dyn KernelExecutor>,
@@ -52,7 +52,7 @@ impl MockDevice {
     ) -> OpenDevice<Self> {
         let mut limits = arch.limits;
         limits.device_heap_bytes = options.heap.unwrap_or(limits.device_heap_bytes);
-        let npu = Arc::new(Npu::new(Arc::clone(arch), limits.device_heap_bytes));
+        let npu = Arc::new(SimulatedNpu::new(Arc::clone(arch), limits.device_heap_bytes));
         let info = DeviceInfo {
             uri,
             name: title(arch),

@@ -114,7 +114,7 @@ pub struct PdiRef {
 
 /// One kernel argument: a range of data memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Argument {
+pub struct DispatchArgument {
     /// Device address.
     pub address: u64,
     /// Length in bytes.
@@ -142,7 +142,7 @@ pub struct Chain {
     /// The dispatches: at least one, and no more than the limits of the generation allow.
     pub packets: Vec<Packet>,
     /// The arguments of all packets.
-    pub arguments: Vec<Argument>,
+    pub arguments: Vec<DispatchArgument>,
 }
 
 impl Chain {
@@ -169,7 +169,7 @@ impl Chain {
     }
 
     /// The arguments of one packet.
-    pub fn arguments_of(&self, packet: &Packet) -> &[Argument] {
+    pub fn arguments_of(&self, packet: &Packet) -> &[DispatchArgument] {
         let (start, count) = packet.arguments;
         &self.arguments[start..start + count]
     }

@@ -9,7 +9,7 @@ pub(crate) mod apart;
 pub(crate) mod rig;
 
 use crate::agent::{
-    Agent, AgentError, AgentInfo, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
+    Agent, AgentError, AgentInfo, Allocation, Chain, ContextId, DispatchArgument, Packet, PacketInterface, PdiRef,
 };
 use aie_device_memory::{Region, Span};
 use aie_hal::MemoryPool;
@@ -94,13 +94,13 @@ impl Memory {
 
 /// A range of an allocation. Keeps the bytes, not the allocation.
 #[derive(Clone)]
-struct Place {
+struct AllocationRange {
     region: Arc<Region>,
     start: usize,
     length: usize,
 }
 
-impl Place {
+impl AllocationRange {
     fn read(&self) -> Vec<u8> {
         let mut content = vec![0; self.length];
         self.region.span(self.start, self.length).unwrap().read(&mut content);
@@ -132,11 +132,11 @@ struct State {
 
 impl State {
     /// The range, when it is inside one allocation that exists.
-    fn place(&self, address: u64, length: usize) -> Option<(u64, Place)> {
+    fn place(&self, address: u64, length: usize) -> Option<(u64, AllocationRange)> {
         let (first, memory) = self.memory.range(..=address).next_back()?;
         let offset = usize::try_from(address - first).ok()?;
         memory.region.span(offset, length)?;
-        Some((*first, Place { region: Arc::clone(&memory.region), start: offset, length }))
+        Some((*first, AllocationRange { region: Arc::clone(&memory.region), start: offset, length }))
     }
 
     fn heap_used(&self) -> usize {
@@ -286,7 +286,7 @@ impl CpuAgent {
         }
         let mut allocations = vec![stream];
         let mut places = Vec::new();
-        for Argument { address, bytes } in arguments {
+        for DispatchArgument { address, bytes } in arguments {
             let found = state.place(*address, *bytes as usize);
             let (allocation, place) = found.ok_or_else(|| format!("an argument at {address:#x} is not allocated"))?;
             allocations.push(allocation);
@@ -318,7 +318,7 @@ impl CpuAgent {
 /// A packet that was looked at.
 struct Step {
     function: Function,
-    places: Vec<Place>,
+    places: Vec<AllocationRange>,
     /// First bytes of the allocations it uses.
     allocations: Vec<u64>,
 }
@@ -434,7 +434,7 @@ impl Agent for CpuAgent {
         };
         // Without the lock: memory functions may be called meanwhile.
         for step in steps.iter().take(fault.as_ref().map_or(usize::MAX, |fault| fault.ran)) {
-            let mut arguments: Vec<Vec<u8>> = step.places.iter().map(Place::read).collect();
+            let mut arguments: Vec<Vec<u8>> = step.places.iter().map(AllocationRange::read).collect();
             if let (Some(mut output), Some(place)) = (arguments.pop(), step.places.last()) {
                 (step.function)(&arguments, &mut output);
                 place.write(&output);

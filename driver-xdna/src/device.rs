@@ -5,7 +5,7 @@ mod chain;
 use crate::agent::{AgentError, Caches, Chain};
 use crate::contexts::AgentContexts;
 use crate::memory::{self, XdnaMemory};
-use crate::npu::Npu;
+use crate::npu::OpenNpu;
 use crate::pool::Block;
 use aie_hal::DeviceUri;
 use aie_hal::artifact::KernelArtifact;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct XdnaDevice {
     state: DeviceState,
-    npu: Arc<Npu>,
+    npu: Arc<OpenNpu>,
 }
 
 impl XdnaDevice {
@@ -31,7 +31,7 @@ impl XdnaDevice {
     pub(crate) fn open(
         uri: DeviceUri,
         title: String,
-        npu: Arc<Npu>,
+        npu: Arc<OpenNpu>,
         memory: Option<usize>,
         chain: Option<usize>,
     ) -> OpenDevice<Self> {
@@ -51,7 +51,7 @@ impl XdnaDevice {
         OpenDevice::new(Self { state, npu })
     }
 
-    pub(crate) fn npu(&self) -> &Arc<Npu> {
+    pub(crate) fn npu(&self) -> &Arc<OpenNpu> {
         &self.npu
     }
 

@@ -1,7 +1,7 @@
 //! Memory of buffers: cut from the NPU's pools, or the program's own, used in place.
 
 use crate::agent::{Agent, AgentError, Held};
-use crate::npu::Npu;
+use crate::npu::OpenNpu;
 use crate::pool::Block;
 use aie_device_memory::Region;
 use aie_hal::HostMemory;
@@ -17,7 +17,7 @@ const PAGE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct XdnaMemory {
     pub(crate) block: Block,
-    pub(crate) npu: Arc<Npu>,
+    pub(crate) npu: Arc<OpenNpu>,
 }
 
 impl Drop for XdnaMemory {

@@ -15,7 +15,7 @@ use std::any::Any;
 use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Once, Weak};
 
-pub(crate) struct Npu {
+pub(crate) struct OpenNpu {
     pub(crate) agent: Arc<dyn Agent>,
     pub(crate) arch: Arc<Arch>,
     pub(crate) limits: Limits,
@@ -27,13 +27,13 @@ pub(crate) struct Npu {
     _runtime: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Debug for Npu {
+impl Debug for OpenNpu {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Npu").field("agent", &self.agent).field("array", &self.array).finish_non_exhaustive()
+        f.debug_struct("OpenNpu").field("agent", &self.agent).field("array", &self.array).finish_non_exhaustive()
     }
 }
 
-impl Npu {
+impl OpenNpu {
     /// `agent` as an NPU of generation `arch`. It is closed at the end of the process at the latest.
     pub(crate) fn new(
         agent: Arc<dyn Agent>,
@@ -52,7 +52,7 @@ impl Npu {
     /// Puts bytes into the device heap.
     ///
     /// # Errors
-    /// As [`Npu::heap`].
+    /// As [`OpenNpu::heap`].
     pub(crate) fn upload(&self, bytes: &[u8], content: HeapContent) -> Result<Block, DeviceError> {
         let params = BufferParams { size: bytes.len(), alignment: 4096, pool: MemoryPool::DeviceHeap };
         let block = self.with_room(|| match content {
@@ -116,9 +116,9 @@ impl Npu {
 }
 
 /// The NPUs to close at the end of the process.
-static OPEN: Mutex<Vec<Weak<Npu>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Weak<OpenNpu>>> = Mutex::new(Vec::new());
 
-fn close_at_exit(npu: &Arc<Npu>) {
+fn close_at_exit(npu: &Arc<OpenNpu>) {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(|| {
         // SAFETY: the handler is a function of this library, which stays loaded as long as it is registered.

@@ -22,7 +22,6 @@ use std::sync::{Arc, Weak};
 
 /// Bytes of a slab of data memory.
 const SLAB_BYTES: usize = 4 << 20;
-/// Bytes of a slab of instruction streams.
 const INSTRUCTION_SLAB_BYTES: usize = 64 << 10;
 /// Granule of the device heap in bytes: the unit of PDI addresses (amdxdna kernel driver).
 pub(crate) const HEAP_GRANULE: usize = 32 << 10;

@@ -9,7 +9,7 @@ use crate::discovery::Machine;
 use crate::ert::ErtAgent;
 use crate::kernel_dispatch::KernelDispatchAgent;
 use crate::library::{self, LibraryError, Named};
-use crate::npu::Npu;
+use crate::npu::OpenNpu;
 use crate::session::Session;
 use crate::settings::AIE_HAL_TIME_LIMIT_MS;
 use aie_hal::environment::Reader;
@@ -68,7 +68,6 @@ struct Open {
 }
 
 static OPEN: Mutex<Open> = Mutex::new(Open { session: Weak::new(), busy: false });
-/// It has ended.
 static ENDED: Condvar = Condvar::new();
 
 /// A session with its agents.
@@ -77,7 +76,7 @@ pub(crate) struct Runtime {
     /// Emptied before the session is declared ended.
     agents: Vec<Arc<dyn Agent>>,
     /// Those that are open, by agent.
-    npus: Mutex<Vec<Weak<Npu>>>,
+    npus: Mutex<Vec<Weak<OpenNpu>>>,
 }
 
 impl Runtime {
@@ -109,11 +108,11 @@ impl Runtime {
     }
 
     /// Agent number `index` as an NPU of generation `arch`. All logical devices on it share the NPU.
-    pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>) -> Option<Arc<Npu>> {
+    pub(crate) fn npu(self: &Arc<Self>, index: usize, arch: &Arc<Arch>) -> Option<Arc<OpenNpu>> {
         let agent = self.agents.get(index)?;
         let mut npus = self.npus.lock();
         Some(npus[index].upgrade().unwrap_or_else(|| {
-            let npu = Npu::new(Arc::clone(agent), Arc::clone(arch), Some(self.clone()));
+            let npu = OpenNpu::new(Arc::clone(agent), Arc::clone(arch), Some(self.clone()));
             npus[index] = Arc::downgrade(&npu);
             npu
         }))

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 /// Nodes by where they ran.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Dispatches to the array.
     dispatches: u64,
     /// Nodes that ran on the host.
     host: u64,

@@ -130,7 +130,6 @@ fn rebuild(cdo: &Cdo<'_>) -> CdoBuilder {
     builder
 }
 
-/// The commands that do something.
 fn effects<'a>(cdo: &Cdo<'a>) -> impl Iterator<Item = CdoCommand<'a>> + use<'a> {
     cdo.commands().filter(|command| !matches!(command, CdoCommand::Nop { .. }))
 }

@@ -71,11 +71,11 @@ struct Entry {
 pub struct KernelPack {
     arch: String,
     data: Cow<'static, [u8]>,
-    kernels: HashMap<String, Place>,
+    kernels: HashMap<String, PackedKernel>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct PackedKernel {
     manifest: Option<Manifest>,
     pdi: Range<usize>,
     instructions: Range<usize>,
@@ -103,7 +103,7 @@ impl KernelPack {
         let mut kernels = HashMap::with_capacity(index.kernels.len());
         for entry in index.kernels {
             let (pdi, instructions) = (place(entry.pdi)?, place(entry.instructions)?);
-            kernels.insert(entry.stem, Place { manifest: entry.manifest, pdi, instructions });
+            kernels.insert(entry.stem, PackedKernel { manifest: entry.manifest, pdi, instructions });
         }
         Ok(Self { arch: index.arch, data: bytes, kernels })
     }

@@ -8,7 +8,7 @@ use std::fmt::{Display, Formatter};
 
 /// A kernel with its amdxdna driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Kernel {
+pub enum KernelVersion {
     /// Any kernel with AMD's own module, built out of tree: amd/xdna-driver 1.6 with its file `src/driver/amdxdna` of 2026-08.
     Legacy,
     /// Linux 6.14, the first with amdxdna.
@@ -92,7 +92,7 @@ pub enum Queries {
 /// The differences. All of them concern aie2 and aie2p only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Profile {
-    pub kernel: Kernel,
+    pub kernel: KernelVersion,
     /// Version that VERSION reports. Source: `amdxdna_pci_drv.c` (`AMDXDNA_DRIVER_MAJOR`, `_MINOR`), legacy the same.
     pub version: (i32, i32),
     /// Version of the module in sysfs. Source: `MODULE_VERSION`, which mainline does not have.
@@ -179,7 +179,7 @@ const SECOND: u64 = 1_000_000_000;
 const HANDED_ON: WithoutSva = WithoutSva { iommu_off: Some(Errno::ENODEV), passthrough: Errno::EOPNOTSUPP };
 
 const V6_14: Profile = Profile {
-    kernel: Kernel::V6_14,
+    kernel: KernelVersion::V6_14,
     version: (0, 0),
     module_version: None,
     wait_cmd: WaitCmd::Missing,
@@ -215,7 +215,7 @@ const V6_14: Profile = Profile {
 };
 
 const LEGACY: Profile = Profile {
-    kernel: Kernel::Legacy,
+    kernel: KernelVersion::Legacy,
     version: (1, 0),
     module_version: Some("0.1"),
     wait_cmd: WaitCmd::Works,
@@ -238,7 +238,7 @@ const LEGACY: Profile = Profile {
 };
 
 const V6_18: Profile = Profile {
-    kernel: Kernel::V6_18,
+    kernel: KernelVersion::V6_18,
     version: (0, 1),
     even_slots: true,
     user_pointers: Some(UserPointers { read_only: false, unpinnable: Errno::ENOMEM, visible: true }),
@@ -247,7 +247,7 @@ const V6_18: Profile = Profile {
 };
 
 const V7_2: Profile = Profile {
-    kernel: Kernel::V7_2,
+    kernel: KernelVersion::V7_2,
     version: (0, 10),
     wait_cmd: WaitCmd::Unsupported,
     empty_bo: Errno::ENOSPC,
@@ -274,7 +274,7 @@ const V7_2: Profile = Profile {
     ..V6_18
 };
 
-impl Kernel {
+impl KernelVersion {
     /// All, oldest interface first.
     pub const ALL: [Self; 4] = [Self::Legacy, Self::V6_14, Self::V6_18, Self::V7_2];
 
@@ -293,7 +293,7 @@ impl Kernel {
     }
 }
 
-impl Display for Kernel {
+impl Display for KernelVersion {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
@@ -305,11 +305,11 @@ mod tests {
 
     #[test]
     fn kernels_have_names_and_their_own_profiles() {
-        for kernel in Kernel::ALL {
-            assert_eq!(Kernel::by_name(kernel.name()), Some(kernel));
+        for kernel in KernelVersion::ALL {
+            assert_eq!(KernelVersion::by_name(kernel.name()), Some(kernel));
             assert_eq!(kernel.profile().kernel, kernel);
         }
-        assert_eq!(Kernel::by_name("6.17"), None);
-        assert_eq!(Kernel::default().name(), "6.18");
+        assert_eq!(KernelVersion::by_name("6.17"), None);
+        assert_eq!(KernelVersion::default().name(), "6.18");
     }
 }

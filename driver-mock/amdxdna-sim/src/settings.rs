@@ -1,7 +1,7 @@
 //! What the environment asks for. Read once, at the start of the process; [`VARIABLES`] describes it.
 
 use crate::faults::{self, FaultPlan};
-use crate::kernel::{Kernel, Profile, WaitCmd};
+use crate::kernel::{KernelVersion, Profile, WaitCmd};
 use aie_hal::arch::{Arch, ArchRegistry};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub struct Machine {
 
 impl Machine {
     /// What `kernel` does on this machine.
-    pub fn profile(&self, kernel: Kernel) -> Profile {
+    pub fn profile(&self, kernel: KernelVersion) -> Profile {
         let profile = *kernel.profile();
         let Some((by_cmd, syncobj)) = self.waiting else { return profile };
         Profile { wait_cmd: if by_cmd { WaitCmd::Works } else { WaitCmd::Missing }, syncobj, ..profile }
@@ -78,7 +78,7 @@ pub struct Settings {
     pub devices: Vec<DeviceSettings>,
     /// Whether there are the host's own devices instead, whose calls are recorded.
     pub host: bool,
-    pub kernel: Kernel,
+    pub kernel: KernelVersion,
     pub machine: Machine,
     /// Where the files are made; a temporary directory if not given.
     pub root: Option<PathBuf>,
@@ -148,9 +148,9 @@ impl Settings {
     }
 }
 
-fn read_kernel(name: &str) -> Result<Kernel, String> {
-    let known = || Kernel::ALL.map(Kernel::name).join(", ");
-    Kernel::by_name(name).ok_or_else(|| format!("no kernel is called `{name}`; there are {}", known()))
+fn read_kernel(name: &str) -> Result<KernelVersion, String> {
+    let known = || KernelVersion::ALL.map(KernelVersion::name).join(", ");
+    KernelVersion::by_name(name).ok_or_else(|| format!("no kernel is called `{name}`; there are {}", known()))
 }
 
 fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(settings.devices[0].arch.name, "aie2p");
         assert_eq!(settings.devices[0].address, "0000:c5:00.1");
         assert_eq!(settings.machine, Machine::default());
-        assert_eq!(settings.kernel, Kernel::V6_18);
+        assert_eq!(settings.kernel, KernelVersion::V6_18);
         assert!(!settings.log);
     }
 
@@ -255,7 +255,7 @@ mod tests {
                        addresses=iova,wait=none";
         let variables = [("DEVICES", devices), ("MACHINE", machine), ("KERNEL", "7.2"), ("LOG", "1")];
         let settings = Settings::of(&variables).unwrap();
-        assert_eq!(settings.kernel, Kernel::V7_2);
+        assert_eq!(settings.kernel, KernelVersion::V7_2);
         assert_eq!(settings.devices[1].arch.name, "aie2");
         assert_eq!(settings.devices[1].address, "0000:0a:00.2");
         let expected = Machine {

@@ -3,7 +3,7 @@
 //! Paths below a few prefixes are redirected into the tree; listing, links and permissions then come from the file system. It
 //! is laid out as in Linux: `/sys/class/accel/accelN` is a link into the folder of the PCI device, which has the attributes.
 
-use crate::kernel::Kernel;
+use crate::kernel::KernelVersion;
 use crate::settings::{DeviceSettings, Machine, Presence};
 use aie_hal::arch::FirmwareVersion;
 use std::ffi::{CStr, CString};
@@ -97,7 +97,7 @@ impl Tree {
     pub fn create(
         root: Option<&Path>,
         devices: &[DeviceSettings],
-        kernel: Kernel,
+        kernel: KernelVersion,
         machine: &Machine,
     ) -> io::Result<Self> {
         let (folder, temporary) = match root {

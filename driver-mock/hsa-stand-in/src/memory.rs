@@ -4,7 +4,7 @@
 //! memory is a region of its own.
 
 use aie_device_memory::{Region, Span};
-use aie_driver_mock::npu::{HEAP_BASE, Npu};
+use aie_driver_mock::npu::{HEAP_BASE, SimulatedNpu};
 use aie_hal::arch::Limits;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ pub enum Pool {
     Kernarg,
     /// PDIs and instructions.
     Heap,
-    /// Data.
     Data,
 }
 
@@ -33,7 +32,7 @@ pub struct Allocation {
     pub pool: Pool,
     /// Its bytes: as many as were asked for.
     pub region: Region,
-    heap_address: Option<(Arc<Npu>, u64)>,
+    heap_address: Option<(Arc<SimulatedNpu>, u64)>,
 }
 
 impl Drop for Allocation {
@@ -70,7 +69,7 @@ struct State {
 /// The memory of one agent. Thread-safe.
 #[derive(Debug)]
 pub struct Memory {
-    npu: Arc<Npu>,
+    npu: Arc<SimulatedNpu>,
     heap: Arc<Region>,
     data_bytes: u64,
     state: Mutex<State>,
@@ -80,7 +79,7 @@ impl Memory {
     /// The empty pools of an agent with `data_bytes` of data memory.
     ///
     /// `None` when the process may not have the address space.
-    pub fn new(npu: &Arc<Npu>, data_bytes: u64) -> Option<Self> {
+    pub fn new(npu: &Arc<SimulatedNpu>, data_bytes: u64) -> Option<Self> {
         let heap = Arc::new(Region::zeroed(npu.limits().device_heap_bytes, PAGE)?);
         Some(Self { npu: Arc::clone(npu), heap, data_bytes, state: Mutex::default() })
     }
@@ -166,7 +165,7 @@ mod tests {
     fn memory() -> Memory {
         let arch = ArchRegistry::builtin().get("aie2p").unwrap();
         let heap = arch.limits.device_heap_bytes;
-        Memory::new(&Arc::new(Npu::new(arch, heap)), 1 << 20).unwrap()
+        Memory::new(&Arc::new(SimulatedNpu::new(arch, heap)), 1 << 20).unwrap()
     }
 
     #[test]

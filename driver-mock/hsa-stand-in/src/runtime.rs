@@ -5,7 +5,7 @@ use crate::memory::Memory;
 use crate::queue::{ErrorCallback, Queue};
 use crate::settings::Settings;
 use crate::signal::Signal;
-use aie_driver_mock::npu::Npu;
+use aie_driver_mock::npu::SimulatedNpu;
 use aie_driver_mock::npu::array::Array;
 use aie_hal::ArchRegistry;
 use aie_hal::host_function::KernelExecutor;
@@ -24,7 +24,7 @@ pub const CPU_AGENT: u64 = 1;
 #[derive(Debug)]
 pub struct Agent {
     /// Its silicon.
-    pub npu: Arc<Npu>,
+    pub npu: Arc<SimulatedNpu>,
     /// Its memory.
     pub memory: Memory,
     /// Held while it executes.
@@ -81,7 +81,7 @@ impl Runtime {
             })?;
             let heap_bytes = arch.limits.device_heap_bytes;
             let array = Mutex::new(Array::new(Arc::clone(&arch), Arc::clone(&executor)));
-            let npu = Arc::new(Npu::new(arch, heap_bytes));
+            let npu = Arc::new(SimulatedNpu::new(arch, heap_bytes));
             let memory = Memory::new(&npu, machine_memory()).ok_or_else(|| format!("no memory for agent {name}"))?;
             Ok(Agent { npu, memory, array })
         };

@@ -10,7 +10,7 @@ use crate::mailbox::{ChannelLocation, MANAGEMENT, Message};
 use crate::message::{self, Kind, Request, bytes_of};
 use crate::settings::Settings;
 use aie_driver_mock::npu::array::{Command, LoadedPdi};
-use aie_driver_mock::npu::{ContextId, Npu, status};
+use aie_driver_mock::npu::{ContextId, SimulatedNpu, status};
 use aie_hal::arch::Tile;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Firmware {
     settings: Settings,
-    npu: Npu,
+    npu: SimulatedNpu,
     /// By number; 0 is the management.
     contexts: Vec<Option<Context>>,
     lives: u64,
@@ -71,7 +71,7 @@ const UNITS: usize = 32;
 impl Firmware {
     /// Not yet started.
     pub fn new(settings: Settings) -> Self {
-        let npu = Npu::new(settings.arch.clone(), settings.arch.limits.device_heap_bytes);
+        let npu = SimulatedNpu::new(settings.arch.clone(), settings.arch.limits.device_heap_bytes);
         let contexts = (0..=settings.arch.limits.contexts).map(|_| None).collect();
         let (errors, runtime) = (VecDeque::new(), BTreeMap::new());
         Self { settings, npu, contexts, lives: 0, errors, runtime, is_up: false }
@@ -93,7 +93,7 @@ impl Firmware {
     }
 
     /// The silicon: clock and counts.
-    pub fn npu(&self) -> &Npu {
+    pub fn npu(&self) -> &SimulatedNpu {
         &self.npu
     }
 

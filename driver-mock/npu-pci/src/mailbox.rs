@@ -45,7 +45,6 @@ struct Channel {
     /// How far the firmware has read.
     read: u32,
     written: u32,
-    /// Messages for which there was no room.
     waiting: VecDeque<Message>,
     open: bool,
 }

@@ -94,7 +94,7 @@ pub struct JobOutcome {
     pub last: usize,
     /// How that one ended.
     pub outcome: Outcome,
-    /// What was begun, for [`Npu::submit_encoded`](super::Npu::submit_encoded).
+    /// What was begun, for [`SimulatedNpu::submit_encoded`](super::SimulatedNpu::submit_encoded).
     pub charged: Vec<ChainCommand>,
 }
 

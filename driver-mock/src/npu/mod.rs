@@ -1,6 +1,6 @@
 //! The simulated silicon with its kernel driver: strict, and without opinions.
 //!
-//! [`Npu`] knows contexts, PDIs, chains, the device heap and a clock. It refuses what the amdxdna kernel driver and the
+//! [`SimulatedNpu`] knows contexts, PDIs, chains, the device heap and a clock. It refuses what the amdxdna kernel driver and the
 //! firmware refuse and never repairs a request: packing work so that nothing is refused is the task of the layer above. It
 //! moves no data and knows no traits of the HAL, so that the same core can stand behind other interfaces, such as the
 //! ioctls of the kernel driver.
@@ -82,13 +82,13 @@ struct State {
 
 /// One simulated NPU.
 #[derive(Debug)]
-pub struct Npu {
+pub struct SimulatedNpu {
     arch: Arc<Arch>,
     limits: Limits,
     state: Mutex<State>,
 }
 
-impl Npu {
+impl SimulatedNpu {
     /// A powered-up NPU of generation `arch` with a device heap of `heap_bytes`.
     pub fn new(arch: Arc<Arch>, heap_bytes: usize) -> Self {
         let mut limits = arch.limits;
@@ -218,12 +218,12 @@ impl Npu {
         self.submit_encoded(context, chain, bytes).map(drop)
     }
 
-    /// As [`Npu::submit_chain`] for a chain whose commands somebody has encoded, into `buffer_bytes` of the chain's command
+    /// As [`SimulatedNpu::submit_chain`] for a chain whose commands somebody has encoded, into `buffer_bytes` of the chain's command
     /// buffer: that number counts, not the one that follows from the arguments, and any number of arguments is possible.
     /// Returns the nanoseconds that were charged.
     ///
     /// # Errors
-    /// As [`Npu::submit_chain`].
+    /// As [`SimulatedNpu::submit_chain`].
     pub fn submit_encoded(
         &self,
         context: ContextId,

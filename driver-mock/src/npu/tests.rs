@@ -1,17 +1,17 @@
 use super::*;
 use aie_hal::ArchRegistry;
 
-fn npu() -> Npu {
+fn npu() -> SimulatedNpu {
     let arch = ArchRegistry::builtin().get("aie2p").unwrap();
     let heap = arch.limits.device_heap_bytes;
-    Npu::new(arch, heap)
+    SimulatedNpu::new(arch, heap)
 }
 
 fn digests(count: usize) -> Vec<Digest> {
     (0..count).map(|i| Digest::of(&i.to_le_bytes())).collect()
 }
 
-fn configured(npu: &Npu, pdis: usize) -> ContextId {
+fn configured(npu: &SimulatedNpu, pdis: usize) -> ContextId {
     let context = npu.create_context(npu.arch().array.columns).unwrap();
     npu.configure_context(context, &digests(pdis)).unwrap();
     context
@@ -37,7 +37,7 @@ fn a_chain_takes_as_many_commands_as_the_firmware() {
     let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
     // With the real buffer the bytes run out first; a larger one shows the other limit.
     arch.limits.chain_buffer_bytes = 1 << 20;
-    let npu = Npu::new(Arc::new(arch), 1 << 20);
+    let npu = SimulatedNpu::new(Arc::new(arch), 1 << 20);
     let context = configured(&npu, 1);
     assert_eq!(npu.submit_chain(context, &[COMMAND; 64]), Ok(()));
     let refusal = npu.submit_chain(context, &[COMMAND; 65]).unwrap_err();
@@ -100,7 +100,7 @@ fn the_heap_refuses_alignments_and_what_it_has_not_in_one_piece() {
     assert_eq!(npu.heap_free_bytes(), 64 << 20);
     assert_eq!(npu.heap_allocate(1, 8192), Err(Refusal::Alignment { requested: 8192, limit: 4096 }));
     assert_eq!(npu.heap_allocate(1, 3), Err(Refusal::Alignment { requested: 3, limit: 4096 }));
-    let small = Npu::new(npu.arch().clone(), 8192);
+    let small = SimulatedNpu::new(npu.arch().clone(), 8192);
     assert_eq!([(1, 1), (16, 4096)].map(|(n, at)| small.heap_allocate(n, at)), [Ok(HEAP_BASE), Ok(HEAP_BASE + 4096)]);
     let error = small.heap_allocate(5000, 1).unwrap_err().to_string();
     assert_eq!(error, "device heap: asked for 5000 bytes, 8175 of 8192 are free");

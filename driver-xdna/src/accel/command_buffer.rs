@@ -8,7 +8,7 @@ use super::bo::{Bo, BoKind};
 use super::context::HardwareContext;
 use super::device::ChainError;
 use super::node::{CallError, Node};
-use crate::agent::{Argument, Packet};
+use crate::agent::{DispatchArgument, Packet};
 use aie_hal::device::dispatch_words;
 use amdxdna_sys::ert::{self, chain, opcode, start_cu, state};
 use amdxdna_sys::limits::PAGE;
@@ -111,7 +111,7 @@ impl Words {
         self.set(index + 1, (address >> 32) as u32);
     }
 
-    pub(crate) fn write_dispatch(self, packet: &Packet, arguments: &[Argument]) {
+    pub(crate) fn write_dispatch(self, packet: &Packet, arguments: &[DispatchArgument]) {
         let payload = dispatch_words(arguments.len());
         // The mask of compute units counts as a word behind the header.
         self.set(0, ert::header(opcode::START_CU, payload as u32 + 1));
@@ -190,8 +190,8 @@ mod tests {
     #[case(5, 20)]
     fn dispatches_have_their_arguments_and_padding(#[case] arguments: usize, #[case] payload: usize) {
         let (_page, words) = page();
-        let list: Vec<Argument> = (0..arguments as u32)
-            .map(|i| Argument { address: 0x7f00_0000_1000 + u64::from(i), bytes: 100 + i })
+        let list: Vec<DispatchArgument> = (0..arguments as u32)
+            .map(|i| DispatchArgument { address: 0x7f00_0000_1000 + u64::from(i), bytes: 100 + i })
             .collect();
         words.write_dispatch(&packet(), &list);
         assert_eq!(ert::count_of(words.get(0)) as usize, payload + 1);

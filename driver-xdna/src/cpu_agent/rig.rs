@@ -4,7 +4,7 @@ use super::apart::ApartAgent;
 use super::{CpuAgent, Function};
 use crate::agent::{Agent, AgentInfo};
 use crate::device::XdnaDevice;
-use crate::npu::Npu;
+use crate::npu::OpenNpu;
 use aie_conformance::kernels;
 use aie_conformance::rig::{at, finished, signalling};
 pub(crate) use aie_conformance::rig::{host_view as bytes, whole};
@@ -37,7 +37,7 @@ pub(crate) const JOURNAL: usize = 256;
 /// A device on a [`CpuAgent`]. When it goes, the agent has to be clean, so it is to be declared before what it makes.
 pub(crate) struct Rig {
     pub(crate) device: OpenDevice<XdnaDevice>,
-    pub(crate) npu: Arc<Npu>,
+    pub(crate) npu: Arc<OpenNpu>,
     /// The last field: it looks at what the others leave.
     pub(crate) agent: Checked,
 }
@@ -87,7 +87,7 @@ impl Rig {
     }
 
     fn on(checked: Arc<CpuAgent>, agent: Arc<dyn Agent>, arch: Arch, chain: Option<usize>) -> Self {
-        let npu = Npu::new(agent, Arc::new(arch), None);
+        let npu = OpenNpu::new(agent, Arc::new(arch), None);
         let uri = DeviceUri::parse("xdna:0").unwrap();
         let device = XdnaDevice::open(uri, "a CPU".into(), Arc::clone(&npu), None, chain);
         Self { device, npu, agent: Checked(checked) }

@@ -34,7 +34,7 @@ fn setup() -> Setup {
         instruction_bytes: artifact.instructions().len(),
         arguments: (0, 1),
     };
-    let arguments = vec![Argument { address: data.device_address, bytes: 64 }];
+    let arguments = vec![DispatchArgument { address: data.device_address, bytes: 64 }];
     Setup { agent, memory: vec![pdi, instructions, data], context, chain: Chain { packets: vec![packet], arguments } }
 }
 

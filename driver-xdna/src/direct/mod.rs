@@ -26,7 +26,8 @@ use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::completion::{WaitError, WaitMethod};
 use crate::accel::device::{AccelDevice, ChainError};
 use crate::agent::{
-    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Argument, Caches, Chain, ContextId, CpuCaches, PdiRef,
+    AT_EXIT_LIMIT, Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, CpuCaches, DispatchArgument,
+    PdiRef,
 };
 use aie_hal::MemoryPool;
 use amdxdna_sys::limits::QUEUED_JOBS;
@@ -55,7 +56,6 @@ struct State {
     ended: Ended,
     /// Command buffers that nobody uses.
     free: Vec<CommandBuffer>,
-    /// Handles of one submission.
     handles: Vec<u32>,
     /// Data memory by device address, with its length in bytes.
     data: BTreeMap<u64, (Bo, u64)>,
@@ -94,7 +94,7 @@ impl DirectAgent {
         let State { contexts, handles, data, .. } = state;
         handles.clear();
         for argument in &chain.arguments {
-            let Argument { address, bytes } = *argument;
+            let DispatchArgument { address, bytes } = *argument;
             let missing =
                 || AgentError::failed(format!("an argument of {bytes} bytes at {address:#x}, where no buffer is"));
             handles.push(data_handle(data, argument).ok_or_else(missing)?);
@@ -179,7 +179,7 @@ impl DirectAgent {
 }
 
 /// The BO that holds all of an argument.
-fn data_handle(data: &BTreeMap<u64, (Bo, u64)>, argument: &Argument) -> Option<u32> {
+fn data_handle(data: &BTreeMap<u64, (Bo, u64)>, argument: &DispatchArgument) -> Option<u32> {
     let (start, (bo, length)) = data.range(..=argument.address).next_back()?;
     let end = argument.address.checked_add(u64::from(argument.bytes))?;
     (end <= start + length).then(|| bo.handle())

@@ -15,7 +15,7 @@ use crate::accel::device::AccelDevice;
 use crate::accel::node::{CallError, Mapping, Node};
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
 use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
-use crate::npu::Npu;
+use crate::npu::OpenNpu;
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
@@ -74,13 +74,13 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
 }
 
 /// The NPUs that are open: one for each accel node, shared by all logical devices on it.
-static OPENED: Mutex<Vec<(PathBuf, Weak<Npu>)>> = Mutex::new(Vec::new());
+static OPENED: Mutex<Vec<(PathBuf, Weak<OpenNpu>)>> = Mutex::new(Vec::new());
 
 /// The NPU behind the accel node at `path`, opened when it is not.
 ///
 /// # Errors
 /// As [`open`].
-pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<Npu>, AgentError> {
+pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<OpenNpu>, AgentError> {
     // Held while opening, so that two callers do not both open it.
     let mut opened = OPENED.lock();
     let found = opened.iter().find(|(known, _)| known == path).and_then(|(_, npu)| npu.upgrade());
@@ -88,7 +88,7 @@ pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<A
         return Ok(npu);
     }
     let agent: Arc<dyn Agent> = Arc::new(open(path, arch, limit)?);
-    let npu = Npu::new(agent, Arc::clone(arch), None);
+    let npu = OpenNpu::new(agent, Arc::clone(arch), None);
     opened.retain(|(known, npu)| known != path && npu.strong_count() > 0);
     opened.push((path.to_owned(), Arc::downgrade(&npu)));
     Ok(npu)

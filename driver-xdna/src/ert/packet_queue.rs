@@ -1,7 +1,7 @@
 //! The one queue of an agent: its packets and their payloads, its doorbell, and setting it back.
 
 use super::data_memory::DataMemory;
-use crate::agent::{Argument, Packet};
+use crate::agent::{DispatchArgument, Packet};
 use crate::ioctl_interposer::Dispatch;
 use amdxdna_sys::ert::TRANSACTION;
 use amdxdna_sys::limits::{DEV_MEM_BASE, DEV_MEM_SIZE};
@@ -49,7 +49,7 @@ impl PacketQueue {
         slot: usize,
         buffer: u64,
         packet: &Packet,
-        arguments: &[Argument],
+        arguments: &[DispatchArgument],
         data: &DataMemory,
     ) -> Dispatch {
         let count = FIXED_COUNT + ARGUMENT_COUNT * arguments.len() as u32;
@@ -95,7 +95,10 @@ impl PacketQueue {
             // The queue's ring has PACKETS packets.
             self.queue.as_ref().base_address.cast::<hsa_amd_aie_ert_packet_t>().add(slot).write(content);
         }
-        let seen = |argument: &Argument| Argument { address: data.seen_by_device(argument.address), ..*argument };
+        let seen = |argument: &DispatchArgument| DispatchArgument {
+            address: data.seen_by_device(argument.address),
+            ..*argument
+        };
         let instructions = device_address(packet.instructions);
         Dispatch { packet: Packet { instructions, ..*packet }, arguments: arguments.iter().map(seen).collect() }
     }

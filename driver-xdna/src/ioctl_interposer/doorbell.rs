@@ -5,7 +5,7 @@ use crate::accel::completion::{Submitted, WaitMethod};
 use crate::accel::context::HardwareContext;
 use crate::accel::device::ChainError;
 use crate::accel::node::{CallError, Node};
-use crate::agent::{Argument, Packet};
+use crate::agent::{DispatchArgument, Packet};
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{Request, RequestCode, amdxdna_drm_exec_cmd};
 use std::sync::Arc;
@@ -90,7 +90,7 @@ pub(crate) struct Dispatch {
     /// With addresses of the device; its range of arguments is not used.
     pub(crate) packet: Packet,
     /// With addresses of the device.
-    pub(crate) arguments: Vec<Argument>,
+    pub(crate) arguments: Vec<DispatchArgument>,
 }
 
 /// A doorbell in progress.

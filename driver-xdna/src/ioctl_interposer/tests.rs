@@ -5,7 +5,7 @@ use super::*;
 use crate::accel::bo::device_address_of;
 use crate::accel::command_buffer::{CommandBuffer, UNTOUCHED, Words};
 use crate::accel::node::CallError;
-use crate::agent::{Argument, Packet, PdiRef};
+use crate::agent::{DispatchArgument, Packet, PdiRef};
 use amdxdna_sys::ert::{self, chain, opcode, start_cu};
 use amdxdna_sys::{
     AMDXDNA_BO_CMD, DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, amdxdna_drm_config_hwctx,
@@ -170,7 +170,10 @@ fn dispatches() -> Vec<Dispatch> {
             instruction_bytes: 4 * words,
             arguments: (0, 0),
         },
-        arguments: arguments.iter().map(|(address, bytes)| Argument { address: *address, bytes: *bytes }).collect(),
+        arguments: arguments
+            .iter()
+            .map(|(address, bytes)| DispatchArgument { address: *address, bytes: *bytes })
+            .collect(),
     };
     let arguments = [(0x7f00_0000_1000, 0x21), (0x7f00_0000_2000, 0x22)];
     vec![dispatch(31, 0x5_0400_0000, 0x12, &[]), dispatch(4, 0x0500_0040, 0x13, &arguments)]

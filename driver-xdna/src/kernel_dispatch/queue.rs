@@ -1,6 +1,6 @@
 //! A queue of the runtime and the kernel arguments of its packets: the places where bytes are written for it.
 
-use crate::agent::{AgentError, Argument, Packet, PdiRef};
+use crate::agent::{AgentError, DispatchArgument, Packet, PdiRef};
 use crate::session::Session;
 use hsa_sys::*;
 use std::ffi::c_void;
@@ -48,7 +48,7 @@ impl Kernargs {
     }
 
     /// Writes the arguments of a packet: all addresses, then all sizes. Returns where they are; null without any.
-    pub(super) fn write(&mut self, slot: usize, arguments: &[Argument]) -> *mut c_void {
+    pub(super) fn write(&mut self, slot: usize, arguments: &[DispatchArgument]) -> *mut c_void {
         assert!(slot < self.slots && arguments.len() <= ARGUMENTS, "the caller keeps to the limits");
         if arguments.is_empty() {
             return std::ptr::null_mut();

@@ -8,7 +8,6 @@ use super::document::{Problem, Value};
 use aie_ops::OpParams;
 use serde_json::Number;
 
-/// Words that an operation has.
 const WORDS: usize = 16;
 
 /// Reads `op_params`.

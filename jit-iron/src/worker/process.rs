@@ -44,7 +44,6 @@ pub(super) struct WorkerProcess {
     /// Processes that belong to the worker itself; None when nobody looks after each job.
     spared: Option<Vec<Process>>,
     folder: WorkerFolder,
-    /// Most bytes in the folder.
     folder_bytes: u64,
 }
 

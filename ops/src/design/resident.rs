@@ -131,7 +131,6 @@ mod tests {
         Node::new("FLASH_ATTN_EXT", OpParams::default(), output, vec![Some(q), cache, cache, Some(mask)])
     }
 
-    /// Columns and cores in each.
     #[rstest]
     #[case::a_token("aie2p", node(F16, 64, 1, 9, 3), (3, 3))]
     #[case::a_prompt("aie2p", node(F16, 64, 128, 9, 3), (3, 4))]

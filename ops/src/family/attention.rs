@@ -102,7 +102,7 @@ impl Operation for FlashAttention {
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [q, k, v] = arguments(node);
-        let [mask, sinks] = [3, 4].map(|slot| Argument::of(node, slot));
+        let [mask, sinks] = [3, 4].map(|slot| KernelInput::of(node, slot));
         let attention = Attention {
             q: q.tensor,
             k: k.tensor,

@@ -256,7 +256,6 @@ impl Operation for Fused {
 struct Step {
     kernel: Arc<dyn HostFunction>,
     from: Vec<From>,
-    /// Bytes of its result.
     bytes: usize,
 }
 

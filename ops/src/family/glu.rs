@@ -82,7 +82,7 @@ where
     let [a] = arguments(node);
     let half = node.output.ne[0];
     let swapped = node.params.int(1) != 0;
-    let sources = match Argument::of(node, 1) {
+    let sources = match KernelInput::of(node, 1) {
         Some(gate) => [(a, 0), (gate, 0)],
         None if swapped => [(a, half), (a, 0)],
         None => [(a, 0), (a, half)],

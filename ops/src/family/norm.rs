@@ -146,7 +146,7 @@ impl Operation for GroupNorm {
 }
 
 /// Mean and scale of the group with extents `ne` that starts at the given channel and batch.
-fn mean_and_scale(a: &Argument, inputs: &[&[u8]], ne: [usize; 4], start: [usize; 2], eps: f64) -> (f32, f32) {
+fn mean_and_scale(a: &KernelInput, inputs: &[&[u8]], ne: [usize; 4], start: [usize; 2], eps: f64) -> (f32, f32) {
     let count = (ne[0] * ne[1] * ne[2]) as f64;
     let total = |mean: f64, square: bool| {
         fold(

@@ -136,7 +136,7 @@ fn total(a: &Tensor, bytes: &[u8]) -> f64 {
     fold(&ne, 1, Unit::Piece, body, |a, b| a + b).unwrap_or(0.0)
 }
 
-fn whole_sum(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
+fn whole_sum(node: &Node, a: KernelInput) -> Arc<dyn HostFunction> {
     let out = node.output;
     kernel(node, None, move |inputs, output| {
         let total = total(&a.tensor, inputs[a.position]) as f32;
@@ -146,7 +146,7 @@ fn whole_sum(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
 }
 
 /// The sums of the rows, divided.
-fn row_sums(node: &Node, a: Argument, divisor: f64) -> Arc<dyn HostFunction> {
+fn row_sums(node: &Node, a: KernelInput, divisor: f64) -> Arc<dyn HostFunction> {
     let out = node.output;
     // Few rows leave cores without work, unless each is shared.
     let shared = out.rows() < 8;
@@ -196,7 +196,7 @@ fn cumulate(y: &mut [f32], x: &[f32]) {
     }
 }
 
-fn largest(node: &Node, a: Argument) -> Arc<dyn HostFunction> {
+fn largest(node: &Node, a: KernelInput) -> Arc<dyn HostFunction> {
     // The elements of the result belong to the rows of the source, one to each.
     let (size, stride) = (node.output.dtype.block_bytes(), node.output.nb[0]);
     let out = Tensor { dtype: node.output.dtype, ne: [1, node.output.ne[0], 1, 1], nb: [size, stride, stride, stride] };

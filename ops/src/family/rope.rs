@@ -60,7 +60,7 @@ impl Operation for Rope {
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, positions] = arguments(node);
-        let (factors, out) = (Argument::of(node, 2), node.output);
+        let (factors, out) = (KernelInput::of(node, 2), node.output);
         let rope = RopeParams::new(&node.params);
         let pairs = rope.pairs(out.ne[0]);
         Ok(kernel(node, None, move |inputs, output| {

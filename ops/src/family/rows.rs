@@ -134,8 +134,8 @@ impl Operation for SetRows {
 /// Where the rows of a SET_ROWS go.
 #[derive(Debug, Clone, Copy)]
 struct Scatter {
-    rows: Argument,
-    indices: Argument,
+    rows: KernelInput,
+    indices: KernelInput,
     out: Tensor,
 }
 
@@ -147,7 +147,7 @@ impl Scatter {
         inputs: &[&[u8]],
         mut each: impl FnMut(usize, Range<usize>) -> Result<(), HostFunctionError>,
     ) -> Result<(), HostFunctionError> {
-        let Self { rows: Argument { tensor: rows, .. }, indices, out } = self;
+        let Self { rows: KernelInput { tensor: rows, .. }, indices, out } = self;
         let span = out.dtype.row_bytes(out.ne[0]);
         for third in 0..rows.ne[3] {
             for second in 0..rows.ne[2] {
@@ -200,7 +200,6 @@ impl HostFunction for SetRowsKernel {
     }
 }
 
-/// One index.
 #[inline(always)]
 fn index(indices: &Tensor, bytes: &[u8], [i, second, third]: [usize; 3]) -> i64 {
     let at = &bytes[i * indices.nb[0] + second * indices.nb[1] + third * indices.nb[2]..];

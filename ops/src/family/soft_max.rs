@@ -54,7 +54,7 @@ impl Operation for SoftMax {
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a] = arguments(node);
-        let (mask, sinks) = (Argument::of(node, 1), Argument::of(node, 2));
+        let (mask, sinks) = (KernelInput::of(node, 1), KernelInput::of(node, 2));
         let (out, scale) = (node.output, node.params.float(0));
         let (max_bias, heads) = (node.params.float(1), out.ne[2]);
         let slopes: Vec<f32> = (0..heads).map(|head| alibi_slope(max_bias, heads, head)).collect();

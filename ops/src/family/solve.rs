@@ -80,7 +80,7 @@ impl Operation for SolveTri {
 
 /// The rows of the solution of one batch, for one block of columns.
 #[inline(always)]
-fn solve(a: &Argument, b: &Argument, inputs: &[&[u8]], batch: usize, block: usize) -> Vec<f32> {
+fn solve(a: &KernelInput, b: &KernelInput, inputs: &[&[u8]], batch: usize, block: usize) -> Vec<f32> {
     let [columns, rows, second, _] = b.tensor.ne;
     let first = block * BLOCK;
     let width = BLOCK.min(columns - first);

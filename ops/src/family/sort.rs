@@ -97,7 +97,7 @@ impl Operation for TopK {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let [Argument { tensor, .. }] = arguments(node);
+        let [KernelInput { tensor, .. }] = arguments(node);
         let out = node.output;
         Ok(map_row_bytes(
             node,

@@ -8,7 +8,7 @@ pub const UNTOUCHED: u32 = u32::MAX;
 
 /// A command as it is written; scripts change what they want to be wrong.
 #[derive(Debug, Clone, Copy)]
-pub struct Command {
+pub struct CommandPacket {
     pub opcode: u32,
     /// Words behind the header, as the header says.
     pub count: u32,
@@ -22,7 +22,7 @@ pub struct Command {
     pub words: u32,
 }
 
-impl Command {
+impl CommandPacket {
     /// Runs a stream of instructions with the first compute unit and no arguments.
     pub fn run(instructions: u64, words: u32) -> Self {
         Self {
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn commands_and_chains_are_what_the_driver_reads() {
         let page = page();
-        Command::run(0x400_8000, 4).write(&page);
+        CommandPacket::run(0x400_8000, 4).write(&page);
         assert_eq!((ert::opcode_of(page.word(0)), ert::count_of(page.word(0))), (0, 7));
         assert_eq!([1, 2, 3, 4, 5, 6].map(|index| page.word(index)), [1, 3, 0, 0x400_8000, 0, 4]);
-        Command { extra_masks: 1, ..Command::run(16, 4) }.write(&page);
+        CommandPacket { extra_masks: 1, ..CommandPacket::run(16, 4) }.write(&page);
         assert_eq!((ert::masks_of(page.word(0)), page.word(3), page.word(5)), (2, 3, 16));
         Chain::of(&[5, 6]).write(&page);
         assert_eq!((ert::opcode_of(page.word(0)), ert::count_of(page.word(0))), (19, 10));

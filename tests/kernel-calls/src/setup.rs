@@ -1,6 +1,6 @@
 //! What most scripts need before they begin: heap, PDI, instructions, contexts, commands.
 
-use crate::packets::{Chain, Command};
+use crate::packets::{Chain, CommandPacket};
 use crate::probe::Probe;
 use crate::sys::{self, Errno, Map, Mapping};
 use aie_hal::format::cdo::CdoBuilder;
@@ -59,8 +59,8 @@ pub struct Setup {
 
 impl Setup {
     /// The command that runs the empty stream.
-    pub fn command(&self) -> Command {
-        Command::run(self.instructions, self.words)
+    pub fn command(&self) -> CommandPacket {
+        CommandPacket::run(self.instructions, self.words)
     }
 }
 
@@ -300,7 +300,7 @@ impl Probe {
     }
 
     /// Makes a command BO with a command in it.
-    pub fn command(&mut self, command: Command) -> Option<Mapped> {
+    pub fn command(&mut self, command: CommandPacket) -> Option<Mapped> {
         let bo = self.mapped_bo(AMDXDNA_BO_CMD, PAGE)?;
         command.write(&bo.memory);
         Some(bo)

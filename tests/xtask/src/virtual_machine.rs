@@ -7,7 +7,7 @@
 //!
 //! ```ignore
 //! let host = Host::ensure(options, None)?;
-//! let mut guest = Guest::boot(&host, &Machine { npu: Npu::Npu1, ..Machine::default() }, BOOT_LIMIT)?;
+//! let mut guest = Guest::boot(&host, &Machine { npu: ServedNpu::Npu1, ..Machine::default() }, BOOT_LIMIT)?;
 //! guest.npu()?;
 //! let listed = guest.run(Command::new("xrt-smi").arg("examine"), Duration::from_secs(60))?;
 //! let suite = guest.run(&host.testbed.command_for(&conformance), Duration::from_secs(600))?;
@@ -28,5 +28,5 @@ mod server;
 pub use command_line::{CARVEOUT, NPU_ADDRESS, module_parameters};
 pub use guest::{BOOT_LIMIT, FoundNpu, Guest, Stream, Times};
 pub use logs::BootFailure;
-pub use machine::{Host, Iommu, Machine, Npu};
+pub use machine::{Host, Iommu, Machine, ServedNpu};
 pub use rocr::Rocr;

@@ -72,7 +72,6 @@ impl Drop for MapOffset {
 struct UserMappings {
     /// Addresses of the mappings, oldest first.
     now: Vec<usize>,
-    /// The last one that was made.
     last: Option<usize>,
 }
 

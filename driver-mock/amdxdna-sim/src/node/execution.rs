@@ -16,10 +16,7 @@ pub(super) enum JobResult {
     /// It has ended, after `ns` of device time.
     Ended { ns: u64 },
     /// It does not end by itself.
-    Hung {
-        /// Index of the command that it is at.
-        command: usize,
-    },
+    Hung { command: usize },
 }
 
 impl Device {

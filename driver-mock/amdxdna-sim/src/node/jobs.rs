@@ -112,7 +112,6 @@ pub(super) struct Pending {
 #[derive(Debug)]
 struct Hung {
     job: Submission,
-    /// Index of the command that it is at.
     command: usize,
     left: RemainingTime,
 }

@@ -48,7 +48,7 @@ use crate::kernel::Profile;
 use crate::memory::Arena;
 use crate::settings::{DeviceSettings, Iommu, Settings};
 use aie_driver_mock::npu::array::Array;
-use aie_driver_mock::npu::{ContextId, Npu};
+use aie_driver_mock::npu::{ContextId, SimulatedNpu};
 use aie_hal::arch::Arch;
 use aie_hal::host_function::KernelExecutor;
 use amdxdna_sys::limits;
@@ -75,7 +75,7 @@ pub struct Device {
     heap_bytes: usize,
     /// How much all heaps of a file can have.
     heaps_bytes: usize,
-    npu: Npu,
+    npu: SimulatedNpu,
     journal: Arc<Journal>,
     mappings: Arc<Mappings>,
     arena: Arc<Arena>,
@@ -127,7 +127,7 @@ impl Device {
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
             heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { heap::HEAPS_BYTES } else { limits::DEV_MEM_SIZE },
-            npu: Npu::new(arch.clone(), heap_bytes),
+            npu: SimulatedNpu::new(arch.clone(), heap_bytes),
             arch,
             journal,
             mappings,
@@ -155,7 +155,7 @@ impl Device {
     }
 
     /// The silicon: clock and counts.
-    pub fn npu(&self) -> &Npu {
+    pub fn npu(&self) -> &SimulatedNpu {
         &self.npu
     }
 

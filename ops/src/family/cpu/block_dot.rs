@@ -89,7 +89,6 @@ fn row_times<S: Simd, F: Block, const C: usize>(simd: S, row: &[u8], columns: [&
     result
 }
 
-/// Run `index` of each column.
 #[inline(always)]
 fn each<V, const C: usize>(columns: [&[V]; C], index: usize) -> [&V; C] {
     columns.map(

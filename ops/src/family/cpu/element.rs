@@ -1,6 +1,6 @@
 //! Elements as f32: reading and writing runs of any float type, i32 and quantised blocks.
 
-use super::kernel::Argument;
+use super::kernel::KernelInput;
 use crate::blocks;
 use crate::tensor::{DataType, Tensor};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -167,7 +167,12 @@ pub fn read<'a>(
 
 /// As [`read`] for a whole row of an argument, with the offset of the row.
 #[inline(always)]
-pub fn read_row<'a>(argument: &Argument, inputs: &[&'a [u8]], offset: usize, scratch: &'a mut Vec<f32>) -> &'a [f32] {
+pub fn read_row<'a>(
+    argument: &KernelInput,
+    inputs: &[&'a [u8]],
+    offset: usize,
+    scratch: &'a mut Vec<f32>,
+) -> &'a [f32] {
     read(&argument.tensor, inputs[argument.position], offset, 0, argument.tensor.ne[0], scratch)
 }
 

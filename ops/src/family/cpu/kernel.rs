@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position ([`Argument`]), each
+/// Makes a kernel for a node that its operation's `check` accepted. `body` gets the inputs by position ([`KernelInput`]), each
 /// at least the span of its tensor, and the output cut to its span; it is not called for an empty result. The source in slot
 /// `unread` may be of any length.
 pub fn kernel<F>(node: &Node, unread: Option<usize>, body: F) -> Arc<dyn HostFunction>
@@ -105,14 +105,14 @@ pub fn in_range(op: &str, what: &str, index: i64, end: usize) -> Result<usize, H
 
 /// A tensor with its position among the inputs.
 #[derive(Debug, Clone, Copy)]
-pub struct Argument {
+pub struct KernelInput {
     /// Position.
     pub position: usize,
     /// Type and layout.
     pub tensor: Tensor,
 }
 
-impl Argument {
+impl KernelInput {
     /// Source `slot` of `node`, if present.
     pub fn of(node: &Node, slot: usize) -> Option<Self> {
         // Holes take no place.
@@ -121,6 +121,6 @@ impl Argument {
 }
 
 /// The first `N` sources of a node whose operation's `check` found that they are there.
-pub fn arguments<const N: usize>(node: &Node) -> [Argument; N] {
-    std::array::from_fn(|slot| Argument::of(node, slot).expect("check finds the sources"))
+pub fn arguments<const N: usize>(node: &Node) -> [KernelInput; N] {
+    std::array::from_fn(|slot| KernelInput::of(node, slot).expect("check finds the sources"))
 }

@@ -1,7 +1,7 @@
 //! Kernels that make elements of the result from the elements of the sources at the same place, by rows or by pieces of them.
 
 use super::element::{read, read_row, write};
-use super::kernel::{Argument, arguments, kernel};
+use super::kernel::{KernelInput, arguments, kernel};
 use super::rows::{Row, Scratch, for_each_piece, for_each_row};
 use crate::node::Node;
 use crate::tensor::Tensor;
@@ -41,7 +41,7 @@ pub fn as_one_row(tensors: &mut [&mut Tensor]) {
 /// is the work per element.
 pub fn map_pieces<const N: usize, F>(
     node: &Node,
-    mut sources: [(Argument, usize); N],
+    mut sources: [(KernelInput, usize); N],
     cost: usize,
     function: F,
 ) -> Arc<dyn HostFunction>
@@ -61,7 +61,7 @@ where
                 let mut free = [a, b].into_iter();
                 let sources = sources.map(
                     #[inline(always)]
-                    |(Argument { position, tensor }, first)| {
+                    |(KernelInput { position, tensor }, first)| {
                         let scratch = free.next().expect("there are at most two sources");
                         read(&tensor, inputs[position], row.offset(&tensor), first + start, length, scratch)
                     },
@@ -120,7 +120,7 @@ pub fn fill_rows<const N: usize>(
     output: &mut [u8],
     work: usize,
     inputs: &[&[u8]],
-    sources: &[Argument; N],
+    sources: &[KernelInput; N],
     function: impl Fn(Row, [&[f32]; N], &mut [f32]) + Sync,
 ) -> Result<(), HostFunctionError> {
     for_each_row(

@@ -85,7 +85,6 @@ impl<'a> WeightRows<'a> {
         (0..self.count).map(|row| bytemuck::try_cast_slice(&self.row(row)[..size]).ok()).collect()
     }
 
-    /// One row as f32.
     fn convert(&self, row: usize, target: &mut [f32]) -> Result<(), HostFunctionError> {
         let loaded = vectorised(
             #[inline(always)]

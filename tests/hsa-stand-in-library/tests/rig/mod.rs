@@ -3,7 +3,7 @@
 
 use aie_conformance::kernels::TestKernel;
 use aie_driver_xdna::agent::{
-    Agent, AgentError, Allocation, Argument, Chain, ContextId, Packet, PacketInterface, PdiRef,
+    Agent, AgentError, Allocation, Chain, ContextId, DispatchArgument, Packet, PacketInterface, PdiRef,
 };
 use aie_driver_xdna::kernel_dispatch::KernelDispatchAgent;
 use aie_driver_xdna::session::{Discovered, Session};
@@ -148,7 +148,7 @@ impl Rig {
         for kernel in kernels {
             let index = held.iter().position(|held| held.pdi == kernel.pdi).unwrap_or(held.len());
             let start = chain.arguments.len();
-            let whole = Argument { address: buffer.device_address, bytes: buffer.length as u32 };
+            let whole = DispatchArgument { address: buffer.device_address, bytes: buffer.length as u32 };
             chain.arguments.extend([whole, whole]);
             chain.packets.push(Packet {
                 pdi_index: index,

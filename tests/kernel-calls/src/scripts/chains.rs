@@ -1,7 +1,7 @@
 //! EXEC_CMD with chains.
 
 use super::{Script, with_command, with_setup};
-use crate::packets::{Chain, Command};
+use crate::packets::{Chain, CommandPacket};
 use crate::probe::Probe;
 use crate::setup::{Mapped, Setup};
 use amdxdna_sys::ert::{opcode, state};
@@ -112,7 +112,8 @@ fn opcodes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let opcodes = [opcode::START_DPU, opcode::START_NPU, opcode::START_NPU_PREEMPT, opcode::START_NPU_PREEMPT_ELF, 31];
     for other in opcodes {
-        let (Some(first), Some(second)) = (p.command(right), p.command(Command { opcode: other, ..right })) else {
+        let (Some(first), Some(second)) = (p.command(right), p.command(CommandPacket { opcode: other, ..right }))
+        else {
             return;
         };
         let (a, b) = (first.handle, second.handle);
@@ -126,14 +127,14 @@ fn opcodes(p: &mut Probe, setup: Setup) {
 fn commands(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     for (what, wrong) in [
-        ("no words", Command { count: 0, ..right }),
-        ("the mask only", Command { count: 1, ..right }),
-        ("more than the BO has", Command { count: 1024, ..right }),
-        ("no unit", Command { mask: 0, ..right }),
-        ("unit 31", Command { mask: 1 << 31, ..right }),
-        ("no transaction", Command { transaction: 0, ..right }),
-        ("address 0", Command { instructions: 0, ..right }),
-        ("no instructions", Command { words: 0, ..right }),
+        ("no words", CommandPacket { count: 0, ..right }),
+        ("the mask only", CommandPacket { count: 1, ..right }),
+        ("more than the BO has", CommandPacket { count: 1024, ..right }),
+        ("no unit", CommandPacket { mask: 0, ..right }),
+        ("unit 31", CommandPacket { mask: 1 << 31, ..right }),
+        ("no transaction", CommandPacket { transaction: 0, ..right }),
+        ("address 0", CommandPacket { instructions: 0, ..right }),
+        ("no instructions", CommandPacket { words: 0, ..right }),
     ] {
         let (Some(good), Some(wrong)) = (p.command(right), p.command(wrong)) else { return };
         let chain = Chain::of(&[good.handle, wrong.handle, good.handle]);
@@ -144,7 +145,7 @@ fn commands(p: &mut Probe, setup: Setup) {
 
 fn slots(p: &mut Probe, setup: Setup) {
     for payload in 1..=16 {
-        let Some(command) = p.command(Command { count: payload + 1, ..setup.command() }) else { return };
+        let Some(command) = p.command(CommandPacket { count: payload + 1, ..setup.command() }) else { return };
         run(p, &setup, &format!("{payload} words"), &Chain::of(&[command.handle]), Some(&command));
     }
 }

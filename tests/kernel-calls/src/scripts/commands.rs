@@ -2,7 +2,7 @@
 
 use super::{Script, with_command, with_setup};
 use crate::names::NOWHERE;
-use crate::packets::Command;
+use crate::packets::CommandPacket;
 use crate::probe::Probe;
 use crate::setup::{Mapped, PATIENCE, Setup, list};
 use amdxdna_sys::ert::opcode;
@@ -25,7 +25,7 @@ pub(super) const SCRIPTS: &[Script] = &[
 ];
 
 /// Runs each of these commands in a context of its own.
-fn run_each(p: &mut Probe, setup: &Setup, commands: &[(&str, Command)]) {
+fn run_each(p: &mut Probe, setup: &Setup, commands: &[(&str, CommandPacket)]) {
     for (what, command) in commands {
         let Some(command) = p.command(*command) else { return };
         p.in_context(&[setup.pdi], |p, context| {
@@ -117,7 +117,7 @@ fn arguments(p: &mut Probe, setup: Setup, command: Mapped) {
 
 fn opcodes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
-    let with = |name, opcode| (name, Command { opcode, ..right });
+    let with = |name, opcode| (name, CommandPacket { opcode, ..right });
     let commands = [
         with("START_CU", opcode::START_CU),
         with("START_DPU", opcode::START_DPU),
@@ -134,27 +134,27 @@ fn opcodes(p: &mut Probe, setup: Setup) {
 fn headers(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let commands = [
-        ("no words", Command { count: 0, ..right }),
-        ("the mask only", Command { count: 1, ..right }),
-        ("one word", Command { count: 2, ..right }),
-        ("an odd number", Command { count: 6, ..right }),
-        ("more than the BO has", Command { count: 1024, ..right }),
-        ("as many as the BO has", Command { count: 1023, ..right }),
-        ("the most", Command { count: 0x7ff, ..right }),
-        ("no unit", Command { mask: 0, ..right }),
-        ("the second unit, which there is not", Command { mask: 2, ..right }),
-        ("unit 31", Command { mask: 1 << 31, ..right }),
-        ("two units", Command { mask: 3, ..right }),
-        ("an extra mask", Command { extra_masks: 1, count: 8, ..right }),
-        ("three extra masks", Command { extra_masks: 3, count: 10, ..right }),
-        ("more masks than words", Command { extra_masks: 3, count: 4, ..right }),
+        ("no words", CommandPacket { count: 0, ..right }),
+        ("the mask only", CommandPacket { count: 1, ..right }),
+        ("one word", CommandPacket { count: 2, ..right }),
+        ("an odd number", CommandPacket { count: 6, ..right }),
+        ("more than the BO has", CommandPacket { count: 1024, ..right }),
+        ("as many as the BO has", CommandPacket { count: 1023, ..right }),
+        ("the most", CommandPacket { count: 0x7ff, ..right }),
+        ("no unit", CommandPacket { mask: 0, ..right }),
+        ("the second unit, which there is not", CommandPacket { mask: 2, ..right }),
+        ("unit 31", CommandPacket { mask: 1 << 31, ..right }),
+        ("two units", CommandPacket { mask: 3, ..right }),
+        ("an extra mask", CommandPacket { extra_masks: 1, count: 8, ..right }),
+        ("three extra masks", CommandPacket { extra_masks: 3, count: 10, ..right }),
+        ("more masks than words", CommandPacket { extra_masks: 3, count: 4, ..right }),
     ];
     run_each(p, &setup, &commands);
 }
 
 fn sizes(p: &mut Probe, setup: Setup) {
     let right = setup.command();
-    let with = |name, payload: u32| (name, Command { count: payload + 1, ..right });
+    let with = |name, payload: u32| (name, CommandPacket { count: payload + 1, ..right });
     let commands = [
         with("14 words", 14),
         with("15 words", 15),
@@ -173,15 +173,15 @@ fn sizes(p: &mut Probe, setup: Setup) {
 fn instructions(p: &mut Probe, setup: Setup) {
     let right = setup.command();
     let commands = [
-        ("no words", Command { words: 0, ..right }),
-        ("one word", Command { words: 1, ..right }),
-        ("more words than there are", Command { words: 1 << 20, ..right }),
-        ("the most words", Command { words: u32::MAX, ..right }),
-        ("address 0", Command { instructions: 0, ..right }),
-        ("an address behind the heap", Command { instructions: 0x7000_0000, ..right }),
-        ("an address that is no multiple of 4", Command { instructions: right.instructions + 2, ..right }),
-        ("no transaction", Command { transaction: 0, ..right }),
-        ("transaction 2", Command { transaction: 2, ..right }),
+        ("no words", CommandPacket { words: 0, ..right }),
+        ("one word", CommandPacket { words: 1, ..right }),
+        ("more words than there are", CommandPacket { words: 1 << 20, ..right }),
+        ("the most words", CommandPacket { words: u32::MAX, ..right }),
+        ("address 0", CommandPacket { instructions: 0, ..right }),
+        ("an address behind the heap", CommandPacket { instructions: 0x7000_0000, ..right }),
+        ("an address that is no multiple of 4", CommandPacket { instructions: right.instructions + 2, ..right }),
+        ("no transaction", CommandPacket { transaction: 0, ..right }),
+        ("transaction 2", CommandPacket { transaction: 2, ..right }),
     ];
     run_each(p, &setup, &commands);
 }

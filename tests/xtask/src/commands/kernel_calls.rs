@@ -8,7 +8,7 @@ use crate::generated_page::GeneratedPage;
 use crate::output::Report;
 use crate::session::{KERNELS, Options};
 use crate::testbed::virtual_machine;
-use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine, Npu};
+use crate::virtual_machine::{BOOT_LIMIT, Guest, Host, Machine, ServedNpu};
 use crate::{build, library, process, workspace};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
@@ -272,13 +272,13 @@ fn broken(records: &[Record]) -> impl Iterator<Item = String> + '_ {
 /// The word for all of [`EVERY`].
 const ALL: &str = "all";
 /// NPUs whose drivers differ in what they answer.
-const EVERY: [Npu; 2] = [Npu::Npu4, Npu::Npu1];
+const EVERY: [ServedNpu; 2] = [ServedNpu::Npu4, ServedNpu::Npu1];
 
 /// A kernel and an NPU, by the name of a run: `7.2 npu4`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRun {
     kernel: &'static str,
-    npu: Npu,
+    npu: ServedNpu,
 }
 
 impl GuestRun {
@@ -299,7 +299,7 @@ pub fn list(text: &str) -> Result<GuestRuns, String> {
     let (kernel, npu) = text.split_once(' ').ok_or("it has to be like `7.2 npu4`, or `all`")?;
     let kernel = virtual_machine::KERNELS.into_iter().find(|known| *known == kernel);
     let kernel = kernel.ok_or_else(|| format!("there are the kernels {}", virtual_machine::KERNELS.join(" and ")))?;
-    Ok(GuestRuns(vec![GuestRun { kernel, npu: Npu::from_str(npu, false)? }]))
+    Ok(GuestRuns(vec![GuestRun { kernel, npu: ServedNpu::from_str(npu, false)? }]))
 }
 
 /// Plays the scripts in each machine; what the runs are called, with their records.

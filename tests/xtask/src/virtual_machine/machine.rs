@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// An NPU that can be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Npu {
+pub enum ServedNpu {
     /// Phoenix and Hawk Point: 1022:1502, 5 columns of AIE2.
     Npu1,
     /// Strix: 1022:17f0 revision 10, 8 columns of AIE2P.
@@ -24,7 +24,7 @@ pub enum Npu {
     Npu6,
 }
 
-impl Npu {
+impl ServedNpu {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ pub struct Machine {
     /// The kernel, by the first two numbers of its version.
     pub kernel: String,
     /// The NPU.
-    pub npu: Npu,
+    pub npu: ServedNpu,
     /// What is between it and memory.
     pub iommu: Iommu,
     /// The machine's memory.
@@ -91,7 +91,7 @@ impl Default for Machine {
     fn default() -> Self {
         Self {
             kernel: "7.2".to_owned(),
-            npu: Npu::Npu4,
+            npu: ServedNpu::Npu4,
             iommu: Iommu::Translated,
             memory_mib: MEMORY_MIB,
             device_options: Vec::new(),

@@ -1,7 +1,7 @@
 //! What a machine is to be, on the command line.
 
 use crate::testbed::virtual_machine::KERNELS;
-use crate::virtual_machine::{Iommu, Machine, Npu};
+use crate::virtual_machine::{Iommu, Machine, ServedNpu};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -19,7 +19,7 @@ pub struct MachineArgs {
     pub kernel: String,
     /// The NPU; `all` only with `boot`
     #[arg(long, value_name = "NPU", default_value = "npu4", value_parser = PossibleValuesParser::new(
-        Npu::value_variants().iter().map(|npu| npu.name()).chain([ALL])))]
+        ServedNpu::value_variants().iter().map(|npu| npu.name()).chain([ALL])))]
     pub npu: String,
     /// Whether the NPU has addresses of its own, or uses those of memory and takes buffers from a part of it set aside
     #[arg(long, value_enum, value_name = "WAY", default_value_t = Iommu::Translated)]
@@ -56,7 +56,7 @@ impl MachineArgs {
     /// The machines asked for, one after the other.
     pub fn machines(&self) -> Vec<Machine> {
         let kernels = KERNELS.into_iter().filter(|kernel| self.kernel == ALL || self.kernel == *kernel);
-        let npus = || Npu::value_variants().iter().filter(|npu| self.npu == ALL || self.npu == npu.name());
+        let npus = || ServedNpu::value_variants().iter().filter(|npu| self.npu == ALL || self.npu == npu.name());
         kernels.flat_map(|kernel| npus().map(move |npu| self.machine(kernel, *npu))).collect()
     }
 
@@ -71,7 +71,7 @@ impl MachineArgs {
         }
     }
 
-    fn machine(&self, kernel: &str, npu: Npu) -> Machine {
+    fn machine(&self, kernel: &str, npu: ServedNpu) -> Machine {
         let mut device_options = Vec::new();
         if let Some(faults) = &self.device_faults {
             device_options.extend(["--faults".to_owned(), faults.clone()]);
@@ -112,8 +112,8 @@ mod tests {
     fn all_is_every_combination() {
         let machines = parse("--kernel all --npu all").machines();
         assert_eq!(machines.len(), 8);
-        assert_eq!((machines[0].kernel.as_str(), machines[0].npu), ("7.2", Npu::Npu1));
-        assert_eq!((machines[7].kernel.as_str(), machines[7].npu), ("7.3", Npu::Npu6));
+        assert_eq!((machines[0].kernel.as_str(), machines[0].npu), ("7.2", ServedNpu::Npu1));
+        assert_eq!((machines[7].kernel.as_str(), machines[7].npu), ("7.3", ServedNpu::Npu6));
         assert_eq!(parse("").one().unwrap().name(), "7.2-npu4-translated");
         assert!(parse("--npu all").one().unwrap_err().to_string().contains("4 were asked for"));
     }
