@@ -36,8 +36,9 @@ pub fn run(args: &LintArgs, options: &Options) -> Result<()> {
         Lint::Deny => (tools::CARGO_DENY.find(options.offline)?, "--workspace check bans licenses sources"),
         Lint::Typos => (tools::TYPOS.find(options.offline)?, "--format brief"),
     };
-    let mut command = Command::new(&tool);
-    command.args(arguments.split(' ')).current_dir(workspace::root());
+    let (mut command, offline) = (Command::new(&tool), options.offline.to_string());
+    // cargo-deny asks cargo for the dependencies.
+    command.args(arguments.split(' ')).current_dir(workspace::root()).env("CARGO_NET_OFFLINE", offline);
     let status = command.status()?;
     if !status.success() {
         bail!("{}: {status}; what it found is above", tool.display());
