@@ -59,9 +59,6 @@ impl HostMemory for Imported {
 ///
 /// The kernel driver takes whole pages. The first and the last one may hold other things of the program beside the memory that is
 /// imported; the NPU touches only what it is given as an argument.
-///
-/// # Errors
-/// As [`Agent::import`].
 pub(crate) fn import(agent: &Arc<dyn Agent>, memory: Arc<dyn HostMemory>) -> Result<Block, AgentError> {
     let (start, length) = {
         let bytes = memory.bytes();

@@ -50,9 +50,6 @@ impl OpenNpu {
     }
 
     /// Puts bytes into the device heap.
-    ///
-    /// # Errors
-    /// As [`OpenNpu::heap`].
     pub(crate) fn upload(&self, bytes: &[u8], content: HeapContent) -> Result<Block, DeviceError> {
         let params = BufferParams { size: bytes.len(), alignment: 4096, pool: MemoryPool::DeviceHeap };
         let block = self.with_room(|| match content {

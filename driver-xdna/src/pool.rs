@@ -165,9 +165,6 @@ impl Pool {
     }
 
     /// Memory of the device heap for an instruction stream of `bytes` bytes.
-    ///
-    /// # Errors
-    /// As [`Pool::allocate`].
     pub(crate) fn instructions(self: &Arc<Self>, bytes: usize) -> Result<Block, DeviceError> {
         let params = BufferParams { size: bytes, alignment: UNIT, pool: MemoryPool::DeviceHeap };
         // Later runtimes look instructions up by the address of their buffer.

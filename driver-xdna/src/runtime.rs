@@ -81,9 +81,6 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     /// The runtime of this process, started when it is not running; with the library that is `named`, if any. The machine has been checked by the discovery.
-    ///
-    /// # Errors
-    /// [`RuntimeError`].
     pub(crate) fn open(named: Option<&Named>) -> Result<Arc<Self>, RuntimeError> {
         let mut open = OPEN.lock();
         loop {

@@ -59,9 +59,6 @@ fn close(node: &Node, handle: u32) {
 }
 
 /// Where the device sees the BO `handle`, which is mapped at `host`. With SVA the device works with the addresses of the process.
-///
-/// # Errors
-/// The kernel's.
 pub(crate) fn device_address_of(node: &Node, handle: u32, host: NonNull<u8>) -> Result<u64, CallError> {
     Ok(known_address(&info(node, handle)?).unwrap_or(host.as_ptr().expose_provenance() as u64))
 }
@@ -191,9 +188,6 @@ impl Bo {
     }
 
     /// What the kernel says now of the device's address of a mapped BO.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn confirmed_address(&self) -> Result<u64, CallError> {
         Ok(info(&self.node, self.handle)?.xdna_addr)
     }

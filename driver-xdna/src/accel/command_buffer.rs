@@ -31,9 +31,6 @@ pub(crate) struct CommandBuffer {
 
 impl CommandBuffer {
     /// Makes one.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn create(node: &Arc<Node>) -> Result<Self, CallError> {
         Ok(Self { bo: Bo::create(node, BoKind::Command, PAGE)? })
     }
@@ -145,9 +142,6 @@ impl Words {
     }
 
     /// How the chain of `count` commands here ended, of which the kernel has said that it did after `took`.
-    ///
-    /// # Errors
-    /// [`ChainError::Ended`].
     pub(crate) fn outcome(self, count: usize, took: Duration) -> Result<(), ChainError> {
         let (state, index) = (self.get(0) & ert::STATE_MASK, self.get(chain::ERROR_INDEX));
         if state == state::COMPLETED && index == UNTOUCHED {

@@ -54,9 +54,6 @@ impl fmt::Display for WaitMethod {
 
 impl WaitMethod {
     /// Waits for `submitted`, no longer than `limit`.
-    ///
-    /// # Errors
-    /// [`WaitError`].
     pub(crate) fn wait(self, node: &Node, submitted: Submitted, limit: Duration) -> Result<(), WaitError> {
         let Submitted { context, sequence } = submitted;
         let start = Instant::now();

@@ -72,9 +72,6 @@ fn is_postponed(call: &str, cause: &io::Error) -> bool {
 
 impl Node {
     /// Opens the node at `path`.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned() })
@@ -90,9 +87,6 @@ impl Node {
     }
 
     /// Makes a request, again when it was interrupted.
-    ///
-    /// # Errors
-    /// The kernel's, with the call's name.
     pub(crate) fn request<T: Request>(&self, structure: &mut T) -> Result<(), CallError> {
         // SAFETY: `T` is the structure of this request and lives across the call. Its bytes may be anything. Addresses inside of it
         // are those that the caller put there for this request.
@@ -100,9 +94,6 @@ impl Node {
     }
 
     /// As [`Node::request`], for a caller whose structure may be of another version than this crate's.
-    ///
-    /// # Errors
-    /// The kernel's, with the call's name.
     ///
     /// # Safety
     /// `argument` points to the structure of the request with this code.
@@ -127,9 +118,6 @@ impl Node {
     }
 
     /// Queries one structure with GET_INFO.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn query<T: Pod>(&self, param: u32) -> Result<T, CallError> {
         let mut value = T::zeroed();
         // The kernel writes through the number; the compiler has to know that the structure is reachable.
@@ -140,9 +128,6 @@ impl Node {
 
     /// Rows of cores times columns, of which there are at most `columns`: the tiles of a context that has the whole array. npu1 shows a
     /// column more than contexts can have: it has no way to memory.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn core_tiles(&self, columns: Option<usize>) -> Result<u32, CallError> {
         let metadata: amdxdna_drm_query_aie_metadata = self.query(DRM_AMDXDNA_QUERY_AIE_METADATA)?;
         let columns = columns.unwrap_or(usize::MAX).min(metadata.cols.into());
@@ -157,9 +142,6 @@ impl Node {
     }
 
     /// Maps `bytes` bytes of the BO at `offset`: anywhere, or over what is mapped at `place`, which belongs to the caller.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub(crate) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW));
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
@@ -171,9 +153,6 @@ impl Node {
 }
 
 /// Maps pages: anywhere, or at `place`, over what is there.
-///
-/// # Errors
-/// The system's.
 ///
 /// # Safety
 /// Nobody uses what is mapped at `place`.
@@ -207,18 +186,12 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Reserves addresses without memory and without access.
-    ///
-    /// # Errors
-    /// The system's.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses free addresses.
         unsafe { Self::reserve_at(None, bytes) }
     }
 
     /// As [`Mapping::reserve`]; at `place`, over what is there.
-    ///
-    /// # Errors
-    /// The system's.
     ///
     /// # Safety
     /// Nobody uses what is mapped at `place`.
@@ -230,9 +203,6 @@ impl Mapping {
     }
 
     /// Maps the first `bytes` bytes of a file for reading.
-    ///
-    /// # Errors
-    /// The system's.
     pub(crate) fn of_file(file: &File, bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses free addresses.
         let address = unsafe { mmap(None, bytes, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) }?;

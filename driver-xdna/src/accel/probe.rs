@@ -23,9 +23,6 @@ pub(crate) struct NopKernel {
 
 impl NopKernel {
     /// For the generation that XRT calls `aie2`, or a later one.
-    ///
-    /// # Errors
-    /// [`AgentError::Unsupported`].
     pub(crate) fn new(is_aie2: bool) -> Result<Self, AgentError> {
         let failed = |cause: String| AgentError::Unsupported(format!("the kernel for a trial cannot be made: {cause}"));
         let pdi = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| failed(cause.to_string()))?;
@@ -62,9 +59,6 @@ pub(crate) enum ProbeError {
 }
 
 /// Runs `packet`, of a [`NopKernel`] whose PDI is the first of `context`, and returns the method that waited for it.
-///
-/// # Errors
-/// [`ProbeError`].
 pub(crate) fn find_wait_method(
     node: &Node,
     context: HardwareContext,

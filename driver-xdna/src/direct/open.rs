@@ -77,9 +77,6 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
 static OPENED: Mutex<Vec<(PathBuf, Weak<OpenNpu>)>> = Mutex::new(Vec::new());
 
 /// The NPU behind the accel node at `path`, opened when it is not.
-///
-/// # Errors
-/// As [`open`].
 pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<OpenNpu>, AgentError> {
     // Held while opening, so that two callers do not both open it.
     let mut opened = OPENED.lock();

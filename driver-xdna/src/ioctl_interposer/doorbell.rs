@@ -31,9 +31,6 @@ impl CommandBuffers {
     }
 
     /// Makes sure that a doorbell with `commands` commands finds its command buffers.
-    ///
-    /// # Errors
-    /// The kernel driver's.
     pub(crate) fn reserve(&mut self, commands: usize) -> Result<(), CallError> {
         while self.free.len() < commands + 1 {
             self.free.push(CommandBuffer::create(&self.node)?);

@@ -22,9 +22,6 @@ pub(super) struct Doorbell {
 
 impl Doorbell {
     /// Starts the thread, which keeps `session` alive.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
     pub(super) fn new(session: Arc<Session>) -> io::Result<Self> {
         let (jobs, taken) = mpsc::sync_channel::<(hsa_signal_t, hsa_signal_value_t)>(1);
         let (done, returned) = mpsc::sync_channel(1);

@@ -27,9 +27,6 @@ unsafe impl Send for Kernargs {}
 
 impl Kernargs {
     /// Buffers for `slots` packets.
-    ///
-    /// # Errors
-    /// [`AgentError::OutOfMemory`].
     pub(super) fn allocate(
         session: &Arc<Session>,
         pool: hsa_amd_memory_pool_t,
@@ -97,9 +94,6 @@ unsafe extern "C" fn note_error(status: hsa_status_t, _queue: *mut hsa_queue_t, 
 
 impl Queue {
     /// Makes a queue of `packets` packets.
-    ///
-    /// # Errors
-    /// The runtime's status.
     pub(super) fn create(session: &Arc<Session>, agent: hsa_agent_t, packets: u32) -> Result<Self, hsa_status_t> {
         let error = Box::new(AtomicU32::new(0));
         let data = (&raw const *error).cast_mut().cast::<c_void>();
