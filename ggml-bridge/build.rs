@@ -20,7 +20,7 @@ fn embed() {
         }
         packs.retain(|path| path.extension().is_some_and(|ending| ending == "pack"));
         if packs.is_empty() {
-            return fail("there is no *.pack in it; make them with ggml-hsa-gen-kernels --embed".into());
+            return fail("it has no *.pack files; generate them with ggml-hsa-gen-kernels --embed".into());
         }
         packs.sort();
     }

@@ -1,4 +1,4 @@
-//! A digest of this crate's sources, under which reference artifacts are kept: a kernel made by other sources is stale.
+//! A digest of this crate's sources, under which reference artifacts are cached: a kernel built by other sources is stale.
 
 use sha2::{Digest, Sha256};
 use std::fs;

@@ -1,7 +1,7 @@
 //! Hardware contexts of the simulated NPU, as the context planner makes them: over all columns, configured at once.
 
 use crate::memory::HeapAllocation;
-use crate::npu::{ContextId, Refusal, SimulatedNpu};
+use crate::npu::{ContextId, Rejection, SimulatedNpu};
 use aie_hal::artifact::Digest;
 use aie_hal::context_planner::ContextHost;
 use aie_hal::loaded_pdi::LoadedPdi;
@@ -13,26 +13,26 @@ pub(crate) struct NpuContexts(pub(crate) Arc<SimulatedNpu>);
 impl ContextHost for NpuContexts {
     type Memory = HeapAllocation;
     type Context = ContextId;
-    type Error = Refusal;
+    type Error = Rejection;
 
-    fn create(&self, pdis: &[Arc<LoadedPdi<HeapAllocation>>]) -> Result<ContextId, Refusal> {
+    fn create(&self, pdis: &[Arc<LoadedPdi<HeapAllocation>>]) -> Result<ContextId, Rejection> {
         let id = self.0.create_context(self.0.arch().array.columns)?;
         let digests: Vec<Digest> = pdis.iter().map(|pdi| pdi.digest).collect();
         match self.0.configure_context(id, &digests) {
             Ok(()) => Ok(id),
-            Err(refusal) => {
+            Err(rejection) => {
                 self.0.destroy_context(id)?;
-                Err(refusal)
+                Err(rejection)
             }
         }
     }
 
-    fn destroy(&self, context: ContextId) -> Result<(), Refusal> {
+    fn destroy(&self, context: ContextId) -> Result<(), Rejection> {
         self.0.destroy_context(context)
     }
 
-    fn is_exhausted(&self, refusal: &Refusal) -> bool {
-        matches!(refusal, Refusal::Limit { what: "contexts", .. })
+    fn is_exhausted(&self, rejection: &Rejection) -> bool {
+        matches!(rejection, Rejection::Limit { what: "contexts", .. })
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
             .collect()
     }
 
-    /// Contexts of somebody else leave fewer for the planner; it must never see the refusal.
+    /// Contexts of other programs leave fewer for the planner; it must never see the rejection.
     #[test]
     fn the_planner_does_with_the_contexts_that_are_left() {
         let host = host();
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn a_context_that_cannot_be_configured_does_not_stay() {
         let host = host();
-        let refusal = host.create(&load(&host.0, 5)).unwrap_err();
-        assert_eq!(refusal.to_string(), "PDIs per context: asked for 5, the limit is 4");
+        let rejection = host.create(&load(&host.0, 5)).unwrap_err();
+        assert_eq!(rejection.to_string(), "PDIs per context: 5 requested, the limit is 4");
         assert!((0..2).all(|_| host.0.create_context(8).is_ok()));
     }
 

@@ -7,7 +7,7 @@ use crate::contexts::NpuContexts;
 use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
 use crate::npu::fault_plan::FaultCounter;
-use crate::npu::{Refusal, SimulatedNpu};
+use crate::npu::{Rejection, SimulatedNpu};
 use crate::options::Options;
 use aie_device_memory::Region;
 use aie_hal::artifact::KernelArtifact;
@@ -78,7 +78,7 @@ impl MockDevice {
     }
 
     fn heap(&self, bytes: usize, alignment: usize) -> Result<HeapAllocation, DeviceError> {
-        HeapAllocation::new(&self.npu, bytes, alignment).map_err(|refusal| self.context_error(refusal))
+        HeapAllocation::new(&self.npu, bytes, alignment).map_err(|rejection| self.context_error(rejection))
     }
 
     /// The device's view of imported memory that is not coherent. It starts equal to the host's, as pinning pages writes their
@@ -205,7 +205,7 @@ impl DeviceBackend for MockDevice {
         self.npu.counts().contexts_created
     }
 
-    fn context_error(&self, cause: Refusal) -> DeviceError {
+    fn context_error(&self, cause: Rejection) -> DeviceError {
         cause.into_device_error(&self.state.name)
     }
 

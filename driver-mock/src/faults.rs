@@ -70,7 +70,7 @@ mod tests {
     #[case("alloc@1=5", "no such fault")]
     #[case("abort@1", "need a kernel driver")]
     #[case("status=5@1", "need a kernel driver")]
-    fn refuses(#[case] text: &str, #[case] expected: &str) {
+    fn rejects(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }

@@ -3,12 +3,12 @@
 //! It exists so that everything above a driver can be developed, tested and run on a machine without an NPU, and so that
 //! mistakes show here and not first on hardware. Hence two layers:
 //!
-//! - [`npu`] is the silicon with its kernel driver. It is strict: it refuses what they refuse, and keeps a virtual clock.
+//! - [`npu`] is the silicon with its kernel driver. It is strict: it rejects what they reject, and keeps a virtual clock.
 //! - [`MockDriver`] is the driver on top of it, with the executor that all drivers share
-//!   ([`backend`](aie_hal::backend)), which plans contexts and chains so that the silicon never has to refuse.
+//!   ([`backend`](aie_hal::backend)), which plans contexts and chains so that the silicon never rejects anything.
 //!
 //! Kernels are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, so this crate knows no operation. An
-//! artifact that the executor cannot prepare loads all the same, and its dispatches time out: what hardware does with a
+//! artifact that the executor cannot prepare loads anyway, and its dispatches time out: what hardware does with a
 //! design that never signals. No real time passes for that.
 //!
 //! # URIs
@@ -25,7 +25,7 @@
 //!
 //! # Accounting
 //! Data memory is accounted in granules of the arch file; imported memory and loaded kernels are not part of
-//! `allocated_bytes`. `bytes_flushed` and `bytes_invalidated` count what callers asked for and, on a device that is not
+//! `allocated_bytes`. `bytes_flushed` and `bytes_invalidated` count what callers requested and, on a device that is not
 //! coherent, what the queue does around host calls.
 //!
 //! # Example

@@ -3,13 +3,13 @@
 //! On a coherent device both views are the same bytes. Otherwise they are two pieces of memory, and only flush, invalidate and
 //! the queue's own synchronisation around host calls copy between them. A forgotten flush therefore gives old data, always.
 
-use crate::npu::{Refusal, SimulatedNpu};
+use crate::npu::{Rejection, SimulatedNpu};
 use aie_device_memory::{Region, Span};
 use aie_hal::backend::DeviceMemory;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A stretch of the device heap, given back when dropped.
+/// A stretch of the device heap, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeapAllocation {
     npu: Arc<SimulatedNpu>,
@@ -17,7 +17,7 @@ pub(crate) struct HeapAllocation {
 }
 
 impl HeapAllocation {
-    pub(crate) fn new(npu: &Arc<SimulatedNpu>, bytes: usize, alignment: usize) -> Result<Self, Refusal> {
+    pub(crate) fn new(npu: &Arc<SimulatedNpu>, bytes: usize, alignment: usize) -> Result<Self, Rejection> {
         Ok(Self { npu: Arc::clone(npu), address: npu.heap_allocate(bytes, alignment)? })
     }
 }

@@ -13,7 +13,7 @@ pub(crate) const DEFAULT_ARCH: &str = "aie2p";
 /// Most devices of one URI.
 const MAX_DEVICES: usize = 64;
 
-const BYTES_ACCEPTED: &str = "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)";
+const BYTES_ACCEPTED: &str = "a number of bytes of at least 4096, optionally with K, M or G (powers of 1024)";
 
 /// A `mock` URI, understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +65,7 @@ impl Options {
         let faults = uri.param("fault").map(faults::parse).transpose();
         let faults = faults.map_err(|why| uri.invalid_param("fault", why))?.unwrap_or_default();
         if coherent && faults.others().any(|fault| *fault == Fault::Stale) {
-            return Err(
-                uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory has nothing to go stale")
-            );
+            return Err(uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory cannot be stale"));
         }
         let no_device = |reason: String| DriverError::NoSuchDevice {
             uri: uri.to_string(),
@@ -129,8 +127,8 @@ mod tests {
     #[case("mock?devices=two", "devices", "expected a number from 1 to 64")]
     #[case("mock?coherent=maybe", "coherent", "expected `true` or `false`")]
     #[case("mock?order=random", "order", "expected `reverse` or `recorded`")]
-    #[case("mock?memory=1", "memory", "from 4096 on")]
-    #[case("mock?memory=99999999999G", "memory", "from 4096 on")]
+    #[case("mock?memory=1", "memory", "of at least 4096")]
+    #[case("mock?memory=99999999999G", "memory", "of at least 4096")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
     #[case("mock?fault=melt@1", "fault", "an entry is timeout@N, abort@N")]
     #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
@@ -138,7 +136,7 @@ mod tests {
     #[case("mock:aie2p/1", "mock:aie2p/1", "available: mock:aie2p")]
     #[case("mock:aie2/4?devices=3", "there is no device 4 of 3", "available: mock:aie2/0 to mock:aie2/2")]
     #[case("mock:aie2p/x", "mock:aie2p/x", "`x` is not the number")]
-    fn refuses(#[case] uri: &str, #[case] names: &str, #[case] reason: &str) {
+    fn rejects(#[case] uri: &str, #[case] names: &str, #[case] reason: &str) {
         let message = parse(uri).unwrap_err().to_string();
         assert!(message.contains(names) && message.contains(reason), "{message}");
     }

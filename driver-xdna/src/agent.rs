@@ -51,14 +51,14 @@ pub struct AgentInfo {
     pub heap_bytes: usize,
 }
 
-/// Memory of a pool: mapped for the host, known to the device. Given back with [`Agent::free`], by whoever has it.
+/// Memory of a pool: mapped for the host, known to the device. Released with [`Agent::free`] by its holder.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The pool it is from.
     pub pool: MemoryPool,
     /// First byte in this process.
     pub host: NonNull<u8>,
-    /// Length in bytes: what was asked for.
+    /// Length in bytes: what was requested.
     pub length: usize,
     /// Address that packets name.
     pub device_address: u64,
@@ -70,7 +70,7 @@ unsafe impl Send for Allocation {}
 // SAFETY: As for `Send`; there is nothing that could be changed through a shared reference.
 unsafe impl Sync for Allocation {}
 
-/// An allocation that is given back to its agent when this is dropped.
+/// An allocation that is returned to its agent when this is dropped.
 pub(crate) struct Held {
     agent: Arc<dyn Agent>,
     /// Taken only by `drop`.
@@ -175,10 +175,10 @@ impl Chain {
     }
 }
 
-/// Why the runtime or the kernel driver below did not do what was asked.
+/// Why a request to the runtime or the kernel driver failed.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum AgentError {
-    /// A pool has no room, or the kernel driver refused memory.
+    /// A pool has no room, or the kernel driver rejected memory.
     #[error("{0}")]
     OutOfMemory(String),
     /// No further hardware context now; fewer may do.
@@ -304,7 +304,7 @@ pub trait Agent: Send + Sync + Debug {
     /// Waits until the chain with this number has ended. May be called by several threads.
     ///
     /// # Errors
-    /// As [`Agent::start`]. The context is to be destroyed then, before memory that the chain uses is given to anybody: the
+    /// As [`Agent::start`]. The context is to be destroyed then, before memory that the chain uses is reused: the
     /// device may still be running.
     fn finish(&self, context: ContextId, number: u64) -> Result<(), AgentError> {
         let _ = (context, number);
@@ -330,7 +330,7 @@ pub trait Agent: Send + Sync + Debug {
     fn imports_files(&self) -> bool {
         false
     }
-    /// The process ends: gives back what the runtime and the kernel driver hold for this agent, as far as nobody can be using
+    /// The process ends: releases what the runtime and the kernel driver hold for this agent, as far as no one can be using
     /// it. Data memory that is still allocated stays mapped, because its owner may still look at it. Afterwards every call
     /// is an error, and giving memory back does nothing.
     fn close(&self) {}

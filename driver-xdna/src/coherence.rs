@@ -3,9 +3,9 @@
 //! An NPU does not look into the caches of the host. Where the runtime below leaves them to this driver
 //! ([`Agent::caches`](crate::agent::Agent::caches)), these rules hold:
 //!
-//! - Whoever writes on the host writes the cache lines back before the next dispatch: programs with
+//! - Every writer on the host writes the cache lines back before the next dispatch: programs with
 //!   [`Buffer::flush`](aie_hal::Buffer::flush), the queue after each host command, the pools for memory that comes zeroed. So there are
-//!   never lines that could later be written over what the NPU has written. Weights are written back once, by whoever uploads them.
+//!   never lines that could later be written over what the NPU has written. Weights are written back once, when they are uploaded.
 //! - What the NPU has written is noted here when its chain has ended. The lines are dropped before the host reads: by programs with
 //!   [`Buffer::invalidate`](aie_hal::Buffer::invalidate), and by the queue before a host command, of what is noted and no more.
 
@@ -24,7 +24,7 @@ impl Written {
         ranges.filter(|range| !range.is_empty()).for_each(|range| set.insert(range.clone()));
     }
 
-    /// The host has invalidated this range, or nobody will read it again.
+    /// The host has invalidated this range, or no one will read it again.
     pub(crate) fn forget(&self, range: Range<u64>) {
         if !range.is_empty() {
             self.0.lock().remove(range);

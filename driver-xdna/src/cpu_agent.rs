@@ -1,9 +1,9 @@
 //! An agent in plain memory, for the tests of everything above [`Agent`].
 //!
 //! It executes chains by a table of functions, one for each PDI, and is as strict as a device with its kernel driver is: what
-//! must never be asked is refused and remembered, and [`CpuAgent::assert_clean`] fails the test for it. Freed memory is filled
-//! with a pattern and kept, so that a late write is found. The device's addresses are not those of the process, so that one
-//! cannot be taken for the other. Each kind of call can be told to fail.
+//! is invalid is rejected and remembered, and [`CpuAgent::assert_clean`] fails the test for it. Freed memory is filled
+//! with a pattern and not reused, so that a late write is found. The device's addresses are not those of the process, so that one
+//! cannot be mistaken for the other. Each kind of call can be made to fail.
 
 pub(crate) mod apart;
 pub(crate) mod rig;
@@ -53,7 +53,7 @@ pub(crate) enum Call {
 #[derive(Debug, Clone)]
 struct Fault {
     error: AgentError,
-    /// Commands of the chain that run all the same.
+    /// Commands of the chain that run anyway.
     ran: usize,
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct CpuAgent {
     state: Mutex<State>,
     /// Whether a thread is in one of the calls that only one thread at a time may make.
     occupied: AtomicBool,
-    refused: Mutex<Vec<String>>,
+    rejected: Mutex<Vec<String>>,
 }
 
 impl Debug for CpuAgent {
@@ -184,7 +184,7 @@ impl CpuAgent {
         };
         change(&mut info);
         let state = State { contexts_left: usize::MAX, ..State::default() };
-        Arc::new(Self { info, state: Mutex::new(state), occupied: AtomicBool::new(false), refused: Mutex::default() })
+        Arc::new(Self { info, state: Mutex::new(state), occupied: AtomicBool::new(false), rejected: Mutex::default() })
     }
 
     /// From now on PDIs with this digest compute `function`.
@@ -239,14 +239,14 @@ impl CpuAgent {
         self.state.lock().contexts.values().map(Vec::len).collect()
     }
 
-    /// What was refused as something that must never be asked.
-    pub(crate) fn refused(&self) -> Vec<String> {
-        self.refused.lock().clone()
+    /// What was rejected as invalid.
+    pub(crate) fn rejected(&self) -> Vec<String> {
+        self.rejected.lock().clone()
     }
 
-    /// Nothing was asked that must not be, everything was given back, and nothing was written after that.
+    /// Nothing invalid was requested, everything was released, and nothing was written after that.
     pub(crate) fn assert_clean(&self) {
-        assert_eq!(self.refused(), [""; 0]);
+        assert_eq!(self.rejected(), [""; 0]);
         let state = self.state.lock();
         let open: Vec<_> = state.memory.values().map(|m| (m.pool, m.region.length())).collect();
         assert_eq!((open, state.contexts.len()), (Vec::new(), 0), "allocations and contexts that are left open");
@@ -255,15 +255,15 @@ impl CpuAgent {
         assert!(state.faults.is_empty(), "planned faults never happened: {:?}", state.faults);
     }
 
-    fn refuse(&self, what: String) -> AgentError {
-        self.refused.lock().push(what.clone());
+    fn reject(&self, what: String) -> AgentError {
+        self.rejected.lock().push(what.clone());
         AgentError::failed(what)
     }
 
     /// Guards a call that only one thread at a time may make.
     fn occupy(&self, call: &str) -> Occupied<'_> {
         if self.occupied.swap(true, Ordering::AcqRel) {
-            self.refuse(format!("{call} while another thread is in a call of its kind"));
+            self.reject(format!("{call} while another thread is in a call of its kind"));
         }
         Occupied(self)
     }
@@ -348,7 +348,7 @@ impl Agent for CpuAgent {
             return Err(fault.error);
         }
         if bytes == 0 {
-            return Err(self.refuse("an allocation of 0 bytes".into()));
+            return Err(self.reject("an allocation of 0 bytes".into()));
         }
         let (used, limit, wanted) = match pool {
             MemoryPool::Data => (state.data_used(), self.info.data_bytes as usize, bytes),
@@ -367,18 +367,18 @@ impl Agent for CpuAgent {
         let mut state = self.state.lock();
         let address = allocation.device_address;
         if state.contexts.values().flatten().any(|(pdi, _)| pdi.address == address) {
-            self.refuse("the memory of a PDI is freed while a context holds it".into());
+            self.reject("the memory of a PDI is freed while a context holds it".into());
         }
         if state.in_flight.contains(&address) {
-            self.refuse("memory is freed while a chain uses it".into());
+            self.reject("memory is freed while a chain uses it".into());
         }
         match state.memory.remove(&address) {
             Some(memory) if (memory.pool, memory.region.length()) == (allocation.pool, allocation.length) => {
                 memory.all().fill(&[FREED]);
                 state.freed.push(memory);
             }
-            Some(_) => drop(self.refuse("memory is freed with another length or pool than it was allocated".into())),
-            None => drop(self.refuse("memory is freed twice, or was never allocated".into())),
+            Some(_) => drop(self.reject("memory is freed with another length or pool than it was allocated".into())),
+            None => drop(self.reject("memory is freed twice, or was never allocated".into())),
         }
     }
 
@@ -389,17 +389,17 @@ impl Agent for CpuAgent {
             return Err(fault.error);
         }
         if !(1..=PDIS).contains(&pdis.len()) {
-            return Err(self.refuse(format!("a context with {} PDIs", pdis.len())));
+            return Err(self.reject(format!("a context with {} PDIs", pdis.len())));
         }
         let mut held: Vec<(PdiRef, Digest)> = Vec::new();
         for pdi in pdis {
             let found = state.place(pdi.address, pdi.bytes);
             let Some((_, place)) = found.filter(|(first, _)| *first == pdi.address) else {
-                return Err(self.refuse("a context with a PDI that is not allocated".into()));
+                return Err(self.reject("a context with a PDI that is not allocated".into()));
             };
             let digest = Digest::of(&place.read());
             if held.iter().any(|(_, other)| *other == digest) {
-                return Err(self.refuse("a context with the same PDI twice".into()));
+                return Err(self.reject("a context with the same PDI twice".into()));
             }
             held.push((*pdi, digest));
         }
@@ -418,7 +418,7 @@ impl Agent for CpuAgent {
     fn destroy_context(&self, context: ContextId) {
         let _occupied = self.occupy("destroy_context");
         if self.state.lock().contexts.remove(&context.0).is_none() {
-            self.refuse(format!("{context:?} is destroyed and does not exist"));
+            self.reject(format!("{context:?} is destroyed and does not exist"));
         }
     }
 
@@ -428,7 +428,7 @@ impl Agent for CpuAgent {
             let mut state = self.state.lock();
             let fault = state.called(Call::Submit);
             state.submitted.push(Submitted { context, commands: chain.packets.len() });
-            let steps = self.steps(&state, context, chain).map_err(|what| self.refuse(what))?;
+            let steps = self.steps(&state, context, chain).map_err(|what| self.reject(what))?;
             state.in_flight = steps.iter().flat_map(|step| step.allocations.iter().copied()).collect();
             (steps, fault)
         };

@@ -1,9 +1,9 @@
 //! Finding the NPUs of a machine and, for each that cannot be used, every reason with its fix.
 //!
 //! Opening a node sets up state in the kernel, and ROCR cannot be asked at all: on a machine that is not set up it ends the process
-//! in an assert. So this looks at what the chosen [`Route`] needs, before anything is opened: sysfs, the device nodes and their
-//! permissions; for ROCR also the KFD. It never opens a node, never loads the runtime, never fails; what is wrong with a device stands in its list of [`Obstacle`]s, all of them at
-//! once, so that a user need not fix one to learn of the next.
+//! in an assert. So this checks what the chosen [`Route`] needs, before anything is opened: sysfs, the device nodes and their
+//! permissions; for ROCR also the KFD. It never opens a node, never loads the runtime, never fails; each device has a list of all
+//! its [`Obstacle`]s, so that a user need not fix one to learn of the next.
 
 #[cfg(test)]
 pub(crate) mod fake_machine;
@@ -58,7 +58,7 @@ impl FoundNpu {
         DeviceUri::parse(&format!("{SCHEME}://{}", self.id))
     }
 
-    /// Whether nothing is known to stand in the way.
+    /// Whether no obstacle is known.
     pub fn usable(&self) -> bool {
         self.obstacles.is_empty()
     }
@@ -94,7 +94,7 @@ impl FoundNpu {
 pub struct Survey {
     /// The NPUs.
     pub npus: Vec<FoundNpu>,
-    /// What stands in the way of every NPU. Each NPU's own list has these too.
+    /// Obstacles of every NPU. Each NPU's own list has these too.
     pub machine: Vec<Obstacle>,
     /// What may become a problem.
     pub warnings: Vec<Warning>,
@@ -242,7 +242,7 @@ fn bar_all_but_the_first(npus: &mut [FoundNpu]) {
     }
 }
 
-/// Looks at `machine`, for NPUs that are to be reached by `route`. Nothing is opened and nothing is changed.
+/// Surveys `machine` for NPUs reached by `route`. Nothing is opened or changed.
 pub fn survey(machine: &Machine, arches: &ArchRegistry, route: Route) -> Survey {
     let module = sysfs::module(&machine.sysfs);
     let nodes = sysfs::accel_nodes(&machine.sysfs);

@@ -5,7 +5,7 @@
 //! all its work in the doorbell, so when the doorbell returns the queue is empty, and both indices are set back to 0: the
 //! write index by HSA's function, the read index in AMD's public queue structure (`amd_hsa_queue.h`).
 //!
-//! Contexts are made on ROCR's own descriptor, when they are asked for, and the interposer puts commands into them.
+//! Contexts are created on ROCR's own descriptor, on request, and the interposer puts commands into them.
 
 mod data_memory;
 mod packet_queue;
@@ -52,7 +52,7 @@ pub struct ErtAgent {
 /// What one doorbell needs, and what a thread at a time may use.
 struct Ring {
     packets: PacketQueue,
-    /// An instruction stream for the rehearsal.
+    /// An instruction stream for the trial dispatch.
     placeholder_instructions: NonNull<c_void>,
     buffers: CommandBuffers,
     contexts: HashMap<ContextId, HardwareContext>,
@@ -78,8 +78,8 @@ impl ErtAgent {
     /// Opens an agent of `session`. `columns`: those of its generation's arch file; the kernel driver may report more, and then
     /// has one without a way to memory (npu1 has five, and four are for contexts). `limit` is how long one doorbell may take.
     ///
-    /// Ends with a rehearsal, a doorbell that reaches no device, in which everything this driver relies on is looked at, and with
-    /// a context, which shows how this kernel lets one wait.
+    /// Ends with a trial dispatch, a doorbell that reaches no device, in which everything this driver relies on is checked, and
+    /// with a context, which shows how this kernel lets one wait.
     ///
     /// # Errors
     /// [`AgentError::Unsupported`] when this build of ROCR is not as known, and for a kernel that has no way to wait for a command;
@@ -110,7 +110,7 @@ impl ErtAgent {
         // The first of these is seen by the interposer, which needs ROCR's descriptor.
         let payloads = session.allocate(discovered.kernarg, PACKETS * PAYLOAD_BYTES)?;
         let free = |memory: NonNull<c_void>| {
-            // SAFETY: it was allocated just now and nobody has used it.
+            // SAFETY: it was allocated just now and is unused.
             if let Err(cause) = unsafe { session.free(memory.as_ptr()) } {
                 tracing::debug!("{cause}");
             }
@@ -142,7 +142,7 @@ impl ErtAgent {
         };
         let accel = AccelDevice { node, status: AgentStatus::new(discovered.info.clone()), tiles: 0, limit };
         let mut agent = Self { accel, discovered, interposer, ring: Mutex::new(ring), session };
-        // From here on an error gives back what there is.
+        // From here on an error releases everything.
         let tiles = agent.accel.node.core_tiles(columns);
         agent.accel.tiles = tiles.map_err(|cause| AgentError::Lost(cause.to_string()))?;
         agent.place_last_buffer()?;
@@ -159,7 +159,7 @@ impl ErtAgent {
 
     /// The lock, for no longer than a doorbell can take.
     fn lock(&self) -> Result<MutexGuard<'_, Ring>, AgentError> {
-        // Nobody waits again for a runtime that was lost because it does not return.
+        // No one waits again for a runtime that was lost because it does not return.
         let status = &self.accel.status;
         let patience = if status.is_lost() { Duration::ZERO } else { self.accel.limit.saturating_mul(2) };
         let ring = self.ring.try_lock_for(patience);
@@ -188,10 +188,10 @@ impl ErtAgent {
         })?;
         let host = address.cast::<u8>();
         if host.addr().get() != place.start {
-            // It stays where it is and is never used; its place stays taken, because it may be mapped there all the same.
+            // It stays where it is and is never used; its place stays taken, because it may be mapped there anyway.
             ring.data.insert(place, 0);
             return Err(AgentError::Unsupported(format!(
-                "{}: memory came to lie at {host:p}, not where it was mapped",
+                "{}: memory was placed at {host:p}, not where it was mapped",
                 self.info().library.display()
             )));
         }
@@ -201,10 +201,10 @@ impl ErtAgent {
             }),
             None => Err(AgentError::Unsupported("an allocation without a buffer".into())),
         };
-        // Known also without an address for the device: it is given back like any other then.
+        // Known also without an address for the device: it is released like any other then.
         ring.data.insert(place, *device.as_ref().unwrap_or(&0));
         device.map(|_| host).inspect_err(|_| {
-            // SAFETY: it was allocated just now and nobody has used it.
+            // SAFETY: it was allocated just now and is unused.
             unsafe { self.give_back(ring, host) };
         })
     }
@@ -212,7 +212,7 @@ impl ErtAgent {
     /// Gives memory back to ROCR, and its addresses when it is data.
     ///
     /// # Safety
-    /// It begins at `host`, was allocated by this agent, and nobody uses it any more.
+    /// It begins at `host`, was allocated by this agent, and is no longer used.
     unsafe fn give_back(&self, ring: &mut Ring, host: NonNull<u8>) {
         let place = ring.data.place(host.addr().get());
         let (freed, _) = self.interposer.observe(place.clone(), || {
@@ -239,7 +239,7 @@ impl ErtAgent {
         let dispatches = [0, 1].map(|slot| packets.write(slot, instructions, &packet, &[], &ring.data));
         self.interposer
             .ring(&mut ring.buffers, None, dispatches.to_vec(), self.accel.limit, || packets.ring(api, 2))
-            .map_err(|problem| format!("in a rehearsal of a dispatch: {problem}"))?;
+            .map_err(|problem| format!("in a trial dispatch: {problem}"))?;
         let read = packets.read_index(api);
         if read != 2 {
             return Err(format!("after a doorbell for 2 packets the read index is {read}"));
@@ -285,14 +285,14 @@ impl Agent for ErtAgent {
                 host
             }
         };
-        // ROCR works with the addresses of the process; what the device is told is found when a command is made.
+        // ROCR works with the addresses of the process; the device's addresses are looked up when a command is made.
         let device_address = host.as_ptr().expose_provenance() as u64;
         Ok(Allocation { pool, host, length: bytes, device_address })
     }
 
     fn free(&self, allocation: Allocation) {
         let Ok(mut ring) = self.lock() else {
-            tracing::warn!("{} bytes are not given back to a runtime that does not answer", allocation.length);
+            tracing::warn!("{} bytes are not freed, because the runtime does not respond", allocation.length);
             return;
         };
         // What a device may still work on stays.
@@ -414,7 +414,7 @@ impl ErtAgent {
     /// Puts bytes into the device heap.
     fn upload(&self, bytes: &[u8]) -> Result<Allocation, AgentError> {
         let allocation = self.allocate(MemoryPool::DeviceHeap, bytes.len())?;
-        // SAFETY: the allocation is as long, mapped for reading and writing, and given back by the caller later.
+        // SAFETY: the allocation is as long, mapped for reading and writing, and released by the caller later.
         let region = unsafe { Region::mapped(allocation.host, bytes.len(), Arc::new(())) };
         if let Some(span) = region.span(0, bytes.len()) {
             span.write(bytes);
@@ -430,7 +430,7 @@ impl ErtAgent {
         Ok(())
     }
 
-    /// Gives back everything but data memory, which it gives back when `data` says so, or when nobody has any.
+    /// Releases everything but data memory, which it releases when `data` says so, or when no one has any.
     fn end(&self, ring: &mut Ring, data: bool) {
         for (_, context) in std::mem::take(&mut ring.contexts) {
             if let Err(cause) = self.end_context(ring, context) {
@@ -443,13 +443,13 @@ impl ErtAgent {
             ring.closed = true;
             return;
         }
-        // SAFETY: the queue is this agent's, and nobody uses it any more.
+        // SAFETY: the queue is this agent's and no longer used.
         let status = unsafe { (self.session.api().hsa_queue_destroy)(ring.packets.queue.as_ptr()) };
         if let Err(cause) = self.session.check("hsa_queue_destroy", status) {
             tracing::debug!("{cause}");
         }
         let free = |address: *mut c_void| {
-            // SAFETY: the memory is of this agent's pools and was not given back before.
+            // SAFETY: the memory is of this agent's pools and was not released before.
             if let Err(cause) = unsafe { self.session.free(address) } {
                 tracing::debug!("{cause}");
             }
@@ -457,12 +457,12 @@ impl ErtAgent {
         let ((), freed) = self.interposer.observe(None, || free(ring.packets.payloads.as_ptr().cast()));
         if !freed.unmapped {
             // ROCR 7.2.4 closes the buffer and leaves its mapping.
-            // SAFETY: the memory was this agent's, and nobody has it any more.
+            // SAFETY: the memory was this agent's and is no longer used.
             unsafe { libc::munmap(ring.packets.payloads.as_ptr().cast(), PACKETS * PAYLOAD_BYTES) };
         }
         free(ring.packets.placeholder_pdi.as_ptr());
         free(ring.placeholder_instructions.as_ptr());
-        // Nobody reads the heap but the device.
+        // Only the device reads the heap.
         for (address, _) in std::mem::take(&mut ring.heap) {
             free(std::ptr::with_exposed_provenance_mut(address as usize));
         }
@@ -470,10 +470,10 @@ impl ErtAgent {
         let places = ring.data.places();
         if data || places.len() <= 1 {
             for place in places {
-                // With its place, or the addresses would be anybody's until they are reserved again.
+                // With its place, or the addresses would be free until they are reserved again.
                 self.interposer
                     .observe(Some(place.clone()), || free(std::ptr::with_exposed_provenance_mut(place.start)));
-                // SAFETY: the range was found there, and nobody has the memory.
+                // SAFETY: the range was found there, and the memory is unused.
                 unsafe { ring.data.give_back(place) };
             }
         }

@@ -1,9 +1,9 @@
 //! Which packets a runtime library takes.
 //!
 //! ROCR has changed the packet of AIE agents without changing the name of a function, so a driver that guesses wrong writes
-//! a packet that the library reads as something else. Three signs tell them apart: the version of AMD's extension
+//! a packet that the library reads as something else. Three signs distinguish them: the version of AMD's extension
 //! interface, the build string, and what becomes of a dispatch. The first two are read here; the third is a self-test of
-//! the driver, because some libraries accept packets and never look at them.
+//! the driver, because some libraries accept packets and never process them.
 //!
 //! | extension interface | packets | source |
 //! |---|---|---|
@@ -12,10 +12,10 @@
 //! | 1.16 to 1.26 | `hsa_amd_aie_kernel_dispatch_packet_t` | ROCR's public sources; ROCm 7.14 and ROCm Core SDK 10.0 say 1.26 |
 //! | above 1.26 | unknown: a public branch has the same packet with a kernel object in place of the addresses of instructions and PDI | ROCR's public sources |
 //!
-//! A runtime that takes a kernel object would read an instruction address as one, so what is newer than the table is refused.
+//! A runtime that takes a kernel object would read an instruction address as one, so what is newer than the table is rejected.
 //!
 //! A development build can carry the version of one row and the packets of another. [`AIE_HAL_PACKET_INTERFACE`] names the packets
-//! of such a build; the refusal of runtimes that process none does not apply then, and the self-test still does.
+//! of such a build; the rejection of runtimes that process none does not apply then, and the self-test still does.
 
 use crate::agent::{AgentError, PacketInterface};
 use crate::settings::AIE_HAL_PACKET_INTERFACE;
@@ -68,7 +68,7 @@ impl RuntimeVersion {
             match unsafe { (api.hsa_system_get_info)(attribute, (&raw mut value).cast()) } {
                 HSA_STATUS_SUCCESS => Ok(value),
                 status => Err(AgentError::Unsupported(format!(
-                    "the runtime library does not tell the version of AMD's extension ({attribute}: {}), so its packet \
+                    "the runtime library does not report the version of AMD's extension ({attribute}: {}), so its packet \
                      interface is unknown; install ROCR of ROCm 7.0 or newer",
                     api.describe(status)
                 ))),
@@ -99,11 +99,11 @@ fn build_string(api: &HsaApi) -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// Tells which packets a library of this version takes.
+/// The packets that a library of this version takes.
 ///
 /// # Errors
 /// [`AgentError::Unsupported`] with what was seen: for a runtime that processes no packets, one that is newer than what is
-/// known, and a value of [`AIE_HAL_PACKET_INTERFACE`] that means nothing.
+/// known, and an invalid value of [`AIE_HAL_PACKET_INTERFACE`].
 pub fn detect(version: &RuntimeVersion) -> Result<PacketInterface, AgentError> {
     choose(version, Environment::process().text(&AIE_HAL_PACKET_INTERFACE).as_deref())
 }
@@ -129,7 +129,7 @@ fn choose(version: &RuntimeVersion, named: Option<&str>) -> Result<PacketInterfa
     if version.extension > LAST_KERNEL_DISPATCH {
         return Err(AgentError::Unsupported(format!(
             "this runtime is newer than what this driver knows ({version}; {LAST_KERNEL_DISPATCH} is the newest): its packets may \
-             name kernel objects where this driver writes addresses. An NPU needs no ROCR: leave `runtime=rocr` away; or use \
+             name kernel objects where this driver writes addresses. An NPU needs no ROCR: remove `runtime=rocr`; or use \
              ROCm 7.0 to 7.14; for a development build that takes these packets, set \
              {AIE_HAL_PACKET_INTERFACE}=kernel-dispatch"
         )));
@@ -167,7 +167,7 @@ mod tests {
     const PROCESSES_NONE: &[&str] = &["never processes", "1.10", "ROCm 7.0 or newer"];
     const LATER: &[&str] = &[
         "1.26 is the newest",
-        "leave `runtime=rocr` away",
+        "remove `runtime=rocr`",
         "AIE_HAL_PACKET_INTERFACE=kernel-dispatch",
         "ROCm 7.0 to 7.14",
     ];

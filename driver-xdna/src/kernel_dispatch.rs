@@ -1,12 +1,12 @@
 //! Agents of ROCR from 2026 (ROCm 7.14, ROCm Core SDK 10.0): kernel dispatch packets.
 //!
 //! A context is an HSA queue: the runtime keeps a list of PDIs for each queue, gives each a compute unit, and makes the
-//! hardware context anew when a packet names a PDI that is new to the queue. So a context of this driver costs one hardware
+//! hardware context again when a packet names a PDI that is new to the queue. So a context of this driver costs one hardware
 //! context when it is created and another at the first doorbell that names a PDI for the first time.
 //!
 //! A chain becomes packets in the queue's ring, all or none, and one doorbell; a long one is split at [`PACKETS_PER_DOORBELL`].
 //! Every packet has a completion signal of its own, so that the failing command is known. Publications differ in how a failure
-//! is told, and all three ways are understood: a negative signal, the queue's error callback while signals stay as they are,
+//! is reported, and all three ways are understood: a negative signal, the queue's error callback while signals stay as they are,
 //! and a doorbell that does not return, which is why it is rung in a thread of its own. An agent whose runtime
 //! has not answered within the time limit is lost: nothing of it is called or freed any more.
 //!
@@ -117,7 +117,7 @@ impl KernelDispatchAgent {
             processes: AtomicBool::new(false),
             session: ManuallyDrop::new(session),
         };
-        // Dropping the agent gives back what was made so far.
+        // Dropping the agent releases what was made so far.
         failed.map_or(Ok(agent), Err)
     }
 
@@ -152,7 +152,7 @@ impl KernelDispatchAgent {
         };
         if let Some(at) = packets.iter().position(|packet| packet.pdi_index >= pdis.len()) {
             let (asked, held) = (packets[at].pdi_index, pdis.len());
-            let reason = format!("command {} asks for PDI {asked} of a context that holds {held}", first + at);
+            let reason = format!("command {} names PDI {asked} of a context that holds {held}", first + at);
             return Err(AgentError::Failed { command: Some(first + at), reason });
         }
         let signals = &signals[..packets.len()];
@@ -197,7 +197,7 @@ impl KernelDispatchAgent {
         let started = Instant::now();
         let mut completed = 0;
         loop {
-            // The error is read first, so that signals told before it are seen.
+            // The error is read first, so that signals before it are seen.
             let error = queue.error();
             while completed < signals.len() && self.load(signals[completed]) == 0 {
                 completed += 1;
@@ -250,7 +250,7 @@ impl KernelDispatchAgent {
 }
 
 /// The error of a packet whose signal became negative. Programs for these packets take such a value for an error and do not
-/// say which; read as minus the state of the ERT command it tells timeouts from the rest.
+/// say which; read as minus the state of the ERT command it distinguishes timeouts from the rest.
 fn failed_signal(command: usize, value: hsa_signal_value_t, error: Option<String>) -> AgentError {
     let state = u32::try_from(value.unsigned_abs()).ok().map(hsa_amd_aie_ert_state);
     let name = state.and_then(hsa_amd_aie_ert_state::name).map_or(String::new(), |name| format!(" ({name})"));
@@ -305,11 +305,11 @@ impl Agent for KernelDispatchAgent {
         let queue =
             Queue::create(&self.session, self.discovered.agent, self.discovered.queue_packets).map_err(|status| {
                 let reason = format!(
-                    "the runtime makes no further queue beside {} of this program: {}",
+                    "the runtime creates no queue beyond the {} of this program: {}",
                     state.contexts.len(),
                     self.session.api().describe(status)
                 );
-                // The kernel driver's refusal of a context reaches a program as an unspecific error.
+                // The kernel driver's rejection of a context reaches a program as an unspecific error.
                 if status == HSA_STATUS_ERROR_OUT_OF_RESOURCES || !state.contexts.is_empty() {
                     AgentError::ContextsExhausted(reason)
                 } else {

@@ -8,7 +8,7 @@
 //!   the HAL's executor packs what is pending into few chains, and starts them ahead.
 //! - An [`agent::Agent`] is one NPU, as what is below offers it: [`direct`] is the kernel driver itself, and the default. For
 //!   ROCR, `ert` speaks to releases 7.0 to 7.2, with the `ioctl_interposer` that keeps it off their defects, and
-//!   [`kernel_dispatch`] to later ones. [`interface`] tells which a library speaks, [`library`] finds it.
+//!   [`kernel_dispatch`] to later ones. [`interface`] detects which a library speaks, [`library`] finds it.
 //!
 //! ```no_run
 //! use aie_driver_xdna::XdnaDriver;
@@ -84,7 +84,7 @@ impl XdnaDriver {
     }
 
     /// The runtime library to use where a URI names none (`libhsa=PATH`), whatever the environment says: its file, or a folder
-    /// that has it. When it cannot be loaded, opening a device is an error that tells what was tried, and nothing else is.
+    /// that has it. When it cannot be loaded, opening a device is an error that lists what was tried; there is no fallback.
     #[must_use]
     pub fn with_libhsa(self, path: impl Into<PathBuf>) -> Self {
         Self { libhsa: Some(path.into()), ..self }
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disabled_npu_is_refused_before_the_runtime_is_touched() {
+    fn a_disabled_npu_is_rejected_before_the_runtime_is_touched() {
         let tree = FakeMachine::new();
         tree.add_npu(0, "0000:c6:00.1", "0x17f9", "0x00");
         assert!(driver(&tree).enumerate().unwrap()[0].disabled.is_some());

@@ -3,10 +3,10 @@
 //! It is searched for in this order: what the device URI says (`libhsa=PATH`), what the program says, [`AIE_HAL_LIBHSA_PATH`],
 //! [`IREE_HAL_AMDGPU_LIBHSA_PATH`] (the same variable that IREE's driver for AMD GPUs reads), ROCm's folders, and last the system's
 //! loader, which also knows `LD_LIBRARY_PATH`.
-//! The first four are explicit: who names a library wants that one, so when it cannot be loaded that is an error and the
+//! The first four are explicit: a named library is required, so when it cannot be loaded that is an error and the
 //! search ends. A path may be the library's file or a folder that has it; which of the two is decided by looking.
 //!
-//! Whatever happens is kept as a list of [`Attempt`]s, and an error tells all of them with the loader's own words.
+//! Every attempt is recorded as an [`Attempt`], and an error lists all of them with the loader's messages.
 
 use crate::settings::{AIE_HAL_LIBHSA_PATH, IREE_HAL_AMDGPU_LIBHSA_PATH, ROCM_PATH};
 use aie_hal::Environment;
@@ -119,7 +119,7 @@ pub struct Found {
 pub enum LibraryError {
     /// A library was named and cannot be loaded. Nothing else was tried.
     #[error(
-        "cannot load the runtime library that {source_name} names: {}; correct that or the path, or take the path away to \
+        "cannot load the runtime library that {source_name} names: {}; correct that or the path, or remove the path to \
          search for {}",
         tell(attempts), NAMES[0]
     )]
@@ -171,7 +171,7 @@ fn candidates(source: Source, place: &Path) -> Vec<Attempt> {
         Ok(metadata) if metadata.is_dir() => {
             let mut files: Vec<PathBuf> = NAMES.map(|name| place.join(name)).into();
             files.retain(|file| file.exists());
-            // Usually one is a link to the other; what failed once need not be told twice.
+            // Usually one is a link to the other; a failure need not be reported twice.
             files.dedup_by_key(|file| fs::canonicalize(&*file).unwrap_or_else(|_| file.clone()));
             match files.is_empty() {
                 true => vec![one(place, Some(format!("it has no {}", NAMES.join(" and no "))))],
@@ -249,7 +249,7 @@ fn load(path: &Path) -> Result<libloading::Library, String> {
     })
 }
 
-/// The file that a library was loaded from, which the system's loader does not tell: the kernel's list of mapped files does.
+/// The file that a library was loaded from, which the system's loader does not say: the kernel's list of mapped files does.
 fn loaded_file(name: &Path) -> Option<PathBuf> {
     let name = name.to_str()?;
     let maps = fs::read_to_string("/proc/self/maps").ok()?;
@@ -286,7 +286,7 @@ mod tests {
             path
         }
 
-        /// A file that is no library.
+        /// A file that is not a library.
         fn broken(&self, name: &str) -> PathBuf {
             let path = self.path(name);
             fs::write(&path, "x").unwrap();
@@ -321,7 +321,7 @@ mod tests {
     #[case::own(Some(&AIE_HAL_LIBHSA_PATH), Source::Variable(&AIE_HAL_LIBHSA_PATH))]
     #[case::iree(Some(&IREE_HAL_AMDGPU_LIBHSA_PATH), Source::Variable(&IREE_HAL_AMDGPU_LIBHSA_PATH))]
     fn a_named_library_is_a_file_or_a_folder(#[case] variable: Option<&'static Variable>, #[case] source: Source) {
-        // Neither is named as its kind would be: only looking tells.
+        // The names do not show what these are: only a look does.
         for (place, file) in [("plain", "plain"), ("folder.so.1", "folder.so.1/libhsa-runtime64.so.1")] {
             let mut installation = FakeInstallation::new();
             let file = installation.sound(file);
@@ -377,7 +377,7 @@ mod tests {
         assert!(text.starts_with("cannot load the runtime library that AIE_HAL_LIBHSA_PATH names: /"), "{text}");
         assert!(text.contains(name) && text.contains(cause), "{text}");
         assert!(
-            text.ends_with("correct that or the path, or take the path away to search for libhsa-runtime64.so.1"),
+            text.ends_with("correct that or the path, or remove the path to search for libhsa-runtime64.so.1"),
             "{text}"
         );
     }

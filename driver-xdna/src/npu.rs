@@ -1,6 +1,6 @@
 //! One NPU, shared by the logical devices that are opened on it: memory, contexts, and whether it is lost.
 //!
-//! At the end of the process what the kernel driver holds for NPUs that are still open is given back: devices in statics are
+//! At the end of the process what the kernel driver holds for NPUs that are still open is released: devices in statics are
 //! never dropped, and llama.cpp keeps its backends in such.
 
 use crate::agent::{AT_EXIT_LIMIT, Agent, AgentError};
@@ -129,7 +129,7 @@ fn close_at_exit(npu: &Arc<OpenNpu>) {
 }
 
 extern "C" fn close_all() {
-    // A panic must not cross into C, and at this point nobody could do anything about one.
+    // A panic must not cross into C, and at this point no one could do anything about one.
     let _ = std::panic::catch_unwind(|| {
         let Some(open) = OPEN.try_lock_for(AT_EXIT_LIMIT).map(|open| open.clone()) else { return };
         open.iter().filter_map(Weak::upgrade).for_each(|npu| npu.close());

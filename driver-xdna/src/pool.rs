@@ -5,7 +5,7 @@
 //! and only what is large has one of its own.
 //!
 //! The device heap is small, and the kernel driver hands it out in pieces of 32 KiB ([`HEAP_GRANULE`]), so instruction streams
-//! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap is kept free,
+//! share slabs too. PDIs do not: firmware takes their addresses in units of such a piece. A part of the heap stays free,
 //! because the kernel driver takes the command buffers of every context from it, and a full heap would stop all work.
 
 use crate::agent::{Agent, AgentError, Held, PacketInterface};
@@ -34,7 +34,7 @@ const LARGE: usize = 1 << 20;
 /// Granule inside a slab in bytes: a cache line, so that maintenance of one piece never touches another.
 const UNIT: usize = 64;
 
-/// An allocation of the runtime, given back when dropped.
+/// An allocation of the runtime, released when dropped.
 struct Slab {
     memory: Held,
     cuts: Mutex<Cuts>,
@@ -55,7 +55,7 @@ impl Slab {
     }
 }
 
-/// A piece of memory, given back when dropped.
+/// A piece of memory, released when dropped.
 struct Piece {
     slab: Arc<Slab>,
     /// In units; `None` for a whole slab.
@@ -154,7 +154,7 @@ impl Pool {
             }
             (MemoryPool::Data, _) => self.cut(PieceKind::Data, params),
         };
-        let block = made.map_err(|cause| self.refused(params, cause))?;
+        let block = made.map_err(|cause| self.rejected(params, cause))?;
         if let (MemoryPool::Data, Some(caches), Some(span)) =
             (params.pool, self.agent.caches(), block.region.span(0, params.size))
         {
@@ -171,7 +171,7 @@ impl Pool {
         let shared =
             self.agent.info().interface != Some(PacketInterface::KernelDispatch) && bytes <= INSTRUCTION_SLAB_BYTES / 4;
         let made = if shared { self.cut(PieceKind::Instructions, &params) } else { self.heap(bytes, &params) };
-        made.map_err(|cause| self.refused(&params, cause))
+        made.map_err(|cause| self.rejected(&params, cause))
     }
 
     /// A part of the heap of its own.
@@ -234,7 +234,7 @@ impl Pool {
         let offset = (units.start * UNIT).next_multiple_of(params.alignment);
         let stale = (used * UNIT).saturating_sub(offset).min(params.size);
         let piece = Piece { slab, units: Some(units), pool: Arc::downgrade(self), kind };
-        // SAFETY: offset and size stay inside the units that were just taken, which are inside the allocation; nobody else
+        // SAFETY: offset and size stay inside the units that were just taken, which are inside the allocation; no one else
         // has them, and the piece keeps the allocation. A fresh allocation is initialised with zeros.
         let region = unsafe { Region::mapped(host.add(offset), params.size, Arc::new(piece) as _) };
         fill_zero(&region, 0..stale);
@@ -265,7 +265,7 @@ impl Pool {
         self.trim(PieceKind::Instructions, 0);
     }
 
-    fn refused(&self, params: &BufferParams, cause: AgentError) -> DeviceError {
+    fn rejected(&self, params: &BufferParams, cause: AgentError) -> DeviceError {
         match cause {
             AgentError::Lost(cause) => DeviceError::Lost(cause),
             other => {
@@ -283,7 +283,7 @@ impl Pool {
 
 fn fill_zero(region: &Region, range: Range<usize>) {
     if let Some(span) = region.span(range.start, range.len()) {
-        // SAFETY: the region was just made of memory that nobody else has yet.
+        // SAFETY: the region was just made of memory that no one else has yet.
         unsafe { span.as_mut_slice() }.fill(0);
     }
 }

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long a doorbell may take when [`AIE_HAL_TIME_LIMIT_MS`] does not say. The kernel driver's own watchdog gives up after about two seconds without progress.
+/// How long a doorbell may take when [`AIE_HAL_TIME_LIMIT_MS`] is not set. The kernel driver's own watchdog gives up after about two seconds without progress.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// How long opening waits for an earlier session to end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ pub enum RuntimeError {
     /// No library, or not the one that was named.
     #[error(transparent)]
     Library(#[from] LibraryError),
-    /// The library is no HSA runtime.
+    /// The library is not an HSA runtime.
     #[error("{}: {cause}", path.display())]
     Symbols {
         /// Its file.
@@ -51,13 +51,13 @@ pub enum RuntimeError {
          or name the same library for both", named.source, named.path.display(), used.display()
     )]
     AnotherLibrary {
-        /// What is asked for.
+        /// What is requested.
         named: Named,
         /// What is in use.
         used: PathBuf,
     },
     /// It is used by a session that does not end.
-    #[error("an earlier session with ROCR has not ended after {0:?}; start the program again")]
+    #[error("an earlier session with ROCR has not ended after {0:?}; restart the program")]
     Closing(Duration),
 }
 
@@ -201,6 +201,6 @@ fn probe_kfd() -> Result<(), String> {
     // SAFETY: the request writes two 32-bit numbers.
     match unsafe { libc::ioctl(node.as_raw_fd(), GET_VERSION as _, version.as_mut_ptr()) } {
         0.. => Ok(()),
-        _ => Err(failed("its version cannot be asked for", io::Error::last_os_error())),
+        _ => Err(failed("its version cannot be queried", io::Error::last_os_error())),
     }
 }

@@ -35,10 +35,12 @@ const DEVICES: Param = Param { name: "devices", accepted: "a number from 1 to 64
 /// Opens that one of the logical devices on an NPU; 0 without it.
 const LOGICAL: Param = Param { name: "logical", accepted: "a number below `devices`" };
 /// Caps the data memory of each logical device.
-const MEMORY: Param =
-    Param { name: "memory", accepted: "a number of bytes from 4096 on, perhaps with K, M or G (powers of 1024)" };
+const MEMORY: Param = Param {
+    name: "memory",
+    accepted: "a number of bytes of at least 4096, optionally with K, M or G (powers of 1024)",
+};
 /// Most dispatches in one doorbell; 1 is what a backend without chains does.
-const CHAIN: Param = Param { name: "chain", accepted: "a number from 1 on" };
+const CHAIN: Param = Param { name: "chain", accepted: "a number of at least 1" };
 /// AMD's runtime library, ROCR: its file, or a folder that has it.
 const LIBHSA: Param =
     Param { name: "libhsa", accepted: "a path, percent-encoded where it has `%`, `&`, `;`, a comma or white space" };
@@ -110,12 +112,12 @@ impl Params {
             return Err(uri.invalid_param(LIBHSA.name, format!("it is empty; expected {}", LIBHSA.accepted)));
         }
         let libhsa = uri.param(LIBHSA.name).map(str::to_owned).zip(libhsa.map(PathBuf::from));
-        // Who names the library wants it used.
+        // A named library is required.
         let route = match route {
             Some(Route::Direct) if libhsa.is_some() => {
                 return Err(uri.invalid_param(
                     LIBHSA.name,
-                    "the direct way loads no runtime library; remove it, or say `runtime=rocr`",
+                    "`runtime=direct` loads no runtime library; remove it, or set `runtime=rocr`",
                 ));
             }
             route => route.or(libhsa.is_some().then_some(Route::Rocr)),
@@ -180,7 +182,7 @@ impl Inventory {
     /// [`DriverError::InvalidParameter`] for an entry that names no NPU, or one that is named before.
     pub fn new(npus: Vec<FoundNpu>, visible: Option<&str>) -> Result<Self, DriverError> {
         let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
-        let refuse = |reason: String| DriverError::InvalidParameter {
+        let reject = |reason: String| DriverError::InvalidParameter {
             uri: SCHEME.to_owned(),
             name: AIE_HAL_VISIBLE_DEVICES.name.to_owned(),
             reason: format!("{value:?}: {reason}"),
@@ -188,10 +190,10 @@ impl Inventory {
         let mut shown: Vec<FoundNpu> = Vec::new();
         for word in value.split(',').map(str::trim).filter(|_| !value.trim().is_empty()) {
             let npu = npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
-                refuse(format!("`{word}` names no NPU; expected ordinals or ids of: {}", list(&npus)))
+                reject(format!("`{word}` names no NPU; expected ordinals or ids of: {}", list(&npus)))
             })?;
             if shown.iter().any(|earlier| earlier.id == npu.id) {
-                return Err(refuse(format!("`{word}` names {} a second time; name it once", npu.id)));
+                return Err(reject(format!("`{word}` names {} a second time; name it once", npu.id)));
             }
             shown.push(npu.clone());
         }
@@ -434,7 +436,7 @@ mod tests {
         );
         assert!(message("xdna?libhsa=").contains("it is empty; expected a path"));
         assert!(message("xdna?libhsa=/a%").contains("write `%25`"));
-        assert!(message("xdna?runtime=direct&libhsa=/a").contains("the direct way loads no runtime library"));
+        assert!(message("xdna?runtime=direct&libhsa=/a").contains("`runtime=direct` loads no runtime library"));
         let params = Params::of(&uri("xdna:0?libhsa=/opt/my%20rocm")).unwrap();
         assert_eq!(params.libhsa.as_ref().unwrap().1, PathBuf::from("/opt/my rocm"));
         assert_eq!(params.route, Some(Route::Rocr));

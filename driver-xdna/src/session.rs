@@ -34,7 +34,7 @@ pub struct Discovered {
 }
 
 impl Session {
-    /// Starts the runtime of `api`, the library at `library`. If nobody in the process has started it, it opens its devices
+    /// Starts the runtime of `api`, the library at `library`. If no one in the process has started it, it opens its devices
     /// now; only after that it can be asked for its version.
     ///
     /// The caller has checked that the machine has what the runtime asserts: see the discovery.
@@ -135,7 +135,7 @@ impl Session {
     /// As [`Session::check`].
     ///
     /// # Safety
-    /// The allocation is of this runtime, and nobody uses it any more.
+    /// The allocation is of this runtime and no longer used.
     pub unsafe fn free(&self, address: *mut c_void) -> Result<(), AgentError> {
         // SAFETY: as the caller promises.
         let status = unsafe { (self.api.hsa_amd_memory_pool_free)(address) };
@@ -160,7 +160,7 @@ impl Session {
             self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_GLOBAL_FLAGS, &mut flags)?;
             self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_RUNTIME_ALLOC_REC_GRANULE, &mut granule)?;
             self.pool_info(pool, HSA_AMD_MEMORY_POOL_INFO_SIZE, &mut size)?;
-            // The device heap is told by its granule of 0 (mlir-aie's HSA runtime does the same).
+            // The device heap is recognised by its granule of 0 (mlir-aie's HSA runtime does the same).
             let kind = match (flags & HSA_AMD_MEMORY_POOL_GLOBAL_FLAG_KERNARG_INIT != 0, granule) {
                 (true, _) => &mut kernarg,
                 (false, 0) => &mut heap,
@@ -225,7 +225,7 @@ fn shut_down(api: &HsaApi) {
 
 /// Collects what an iteration shows.
 unsafe extern "C" fn collect<T: Copy>(item: T, data: *mut c_void) -> hsa_status_t {
-    // SAFETY: the data is the vector that the iteration was started with, and nobody else uses it meanwhile.
+    // SAFETY: the data is the vector that the iteration was started with, and no one else uses it meanwhile.
     unsafe { &mut *data.cast::<Vec<T>>() }.push(item);
     HSA_STATUS_SUCCESS
 }

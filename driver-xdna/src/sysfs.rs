@@ -1,4 +1,4 @@
-//! What the kernel says of NPUs in sysfs, as it is, without judgement.
+//! What sysfs says about NPUs, uninterpreted.
 //!
 //! Three places: `/sys/class/accel` has the nodes of the accel subsystem, each with a link to its PCI device; `/sys/bus/pci`
 //! has the PCI devices, also those that no driver serves; `/sys/devices/virtual/kfd` has the topology that ROCR reads. Every

@@ -69,7 +69,7 @@ impl BackendDevice {
         self.streams().iter().for_each(|stream| stream.synchronize());
     }
 
-    /// Takes note of a node that this device does not compute, with its result at `address`.
+    /// Records a node that this device does not compute, with its result at `address`.
     pub fn left_to_others(&self, address: usize) {
         if self.context.share_results(address) {
             self.streams().iter().for_each(|stream| stream.clear_plans());
@@ -88,7 +88,7 @@ impl BackendDevice {
     }
 
     /// Releases what is cached for later graphs: plans, converted weights, kernels, the queue. For the end of the process, when
-    /// nothing of this is dropped by itself. Buffers that ggml has stay.
+    /// nothing of this is dropped on its own. Buffers that ggml has stay.
     pub fn release(&self) {
         for stream in self.streams() {
             stream.synchronize();

@@ -1,4 +1,4 @@
-//! What the environment asks for.
+//! The settings from the environment.
 //!
 //! The variables are declared, with what they mean, in [`crate::settings`] and those of the other crates; `docs/environment.md` lists them. Here is what their
 //! values are.
@@ -32,7 +32,7 @@ use std::path::PathBuf;
 /// The settings, read once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Whether there is a backend at all. Without one no device is offered.
+    /// Whether the backend is enabled. If not, no device is offered.
     pub enabled: bool,
     /// Device URIs; `None` when not set.
     pub devices: Option<Vec<String>>,
@@ -56,7 +56,7 @@ pub struct Config {
     pub kernel_directory: Option<PathBuf>,
     /// Whether devices that are not simulated get reference kernels too.
     pub reference_kernels: bool,
-    /// Where compiled kernels are kept.
+    /// Where compiled kernels are cached.
     pub cache: CachePath,
     /// Whether the cache is emptied at the start.
     pub cache_clear: bool,
@@ -68,7 +68,7 @@ pub struct Config {
     pub verbose: bool,
 }
 
-/// What holds in an empty environment.
+/// The settings of an empty environment.
 impl Default for Config {
     fn default() -> Self {
         Self::read(&Environment::default()).0
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_told_and_ignored() {
+    fn invalid_values_are_reported_and_ignored() {
         let (config, problems) = read(&[
             ("GGML_HSA_DEVICE_TYPE", "tpu"),
             ("GGML_HSA_WEIGHTS_MAX", "lots"),

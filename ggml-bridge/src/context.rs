@@ -64,15 +64,15 @@ impl DeviceContext {
     /// Whether a graph with `node` can be computed. Decided by rules; nothing is compiled or allocated while it is asked. When
     /// operations without a kernel are not to run on the CPU, it is decided by what kernels there are too.
     pub fn supports(&self, node: &Node) -> bool {
-        let refusal = self.refusal(node);
-        if let Err(reason) = &refusal {
+        let rejection = self.rejection(node);
+        if let Err(reason) = &rejection {
             log::info(|| format!("{}: not supported: {reason}", self.name));
         }
-        refusal.is_ok()
+        rejection.is_ok()
     }
 
     /// Why a graph with `node` cannot be computed.
-    fn refusal(&self, node: &Node) -> Result<(), String> {
+    fn rejection(&self, node: &Node) -> Result<(), String> {
         let op = table::lookup(&node.op).ok_or_else(|| format!("{} is not in the table", node.op))?;
         let largest = self.hal.limits().max_buffer_bytes;
         for tensor in node.arguments() {
@@ -82,16 +82,16 @@ impl DeviceContext {
             }
         }
         op.check(node).map_err(|cause| cause.to_string())?;
-        if self.cpu_fallback { Ok(()) } else { self.kernel_refusal(op, node) }
+        if self.cpu_fallback { Ok(()) } else { self.kernel_rejection(op, node) }
     }
 
     /// Why `node` would run on the CPU.
-    fn kernel_refusal(&self, op: &dyn Operation, node: &Node) -> Result<(), String> {
+    fn kernel_rejection(&self, op: &dyn Operation, node: &Node) -> Result<(), String> {
         if let Placement::Host(reason) = op.placement(node) {
             return Err(format!("{}: {reason}; GGML_HSA_CPU_FALLBACK is off", node.op));
         }
         if self.require_array {
-            // Left to llama.cpp it would run on the CPU unseen; here it fails when there is no kernel.
+            // Left to llama.cpp it would run on the CPU unnoticed; here it fails when there is no kernel.
             return Ok(());
         }
         let normalised = normalise(op, node, self.f16).map_err(|cause| cause.to_string())?;
@@ -114,7 +114,7 @@ impl DeviceContext {
         first
     }
 
-    /// Whether nobody but this device computes results in its buffers, as far as was asked.
+    /// Whether only this device computes results in its buffers, as far as is known.
     pub fn writes_all_results(&self) -> bool {
         !self.shares_results.load(Ordering::Relaxed)
     }

@@ -18,7 +18,7 @@
 //! buffers as the CPU's. So a device with less than [`FIT_MEMORY`] in all is an accelerator, and the others never report less
 //! than that as free; an allocation that does not fit fails with its own message.
 
-/// Least free memory in bytes that llama.cpp's `--fit` is told of: twice its default margin.
+/// Least free memory in bytes that llama.cpp's `--fit` sees: twice its default margin.
 pub const FIT_MEMORY: u64 = 2 << 30;
 
 /// The types a device can have, with ggml's numbers (`enum ggml_backend_dev_type`).

@@ -1,4 +1,4 @@
-//! What the tests of error paths share: doubles of a device whose calls fail as told, and a graph for it.
+//! What the tests of error paths share: doubles of a device whose calls fail on demand, and a graph for it.
 
 use crate::config::Config;
 use crate::context::DeviceContext;
@@ -28,7 +28,7 @@ pub fn device() -> MockDevice {
     device
 }
 
-/// A coherent buffer with memory, which lives for ever.
+/// A coherent buffer with memory, which lives forever.
 pub fn coherent(size: usize) -> Arc<dyn Buffer> {
     let mut buffer = MockBuffer::with_memory(size);
     buffer.expect_flush().returning(|_| Ok(()));
@@ -51,7 +51,7 @@ pub fn view(context: &DeviceContext, buffer: Arc<dyn Buffer>, dtype: DataType, n
     let tensor = Tensor::contiguous(dtype, ne);
     let base = buffer.map(0..buffer.size()).unwrap().as_ptr().expose_provenance();
     context.buffers.insert(base, buffer);
-    // SAFETY: the buffer's memory is as long and lives for ever.
+    // SAFETY: the buffer's memory is as long and lives forever.
     let span = unsafe { HostSpan::new(base, tensor.span_bytes()) };
     TensorView::plain(base, tensor, span)
 }

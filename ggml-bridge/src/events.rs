@@ -12,9 +12,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Passes events on. Spans are not recorded.
 struct ToLog;
 
-/// Installs the passing on, once per process.
+/// Installs it, once per process.
 pub fn pass_on() {
-    // Only a host that links this code into itself can have one already, and then it is what it wants.
+    // Only a host that links this code can have one already, which then stays.
     let _ = tracing::subscriber::set_global_default(ToLog);
 }
 

@@ -6,7 +6,7 @@ use aie_ops::{Node, OpParams, Tensor};
 /// A tensor with its memory.
 #[derive(Debug, Clone, Copy)]
 pub struct TensorView {
-    /// Tells tensors apart within a graph.
+    /// Identifies a tensor within a graph.
     pub id: usize,
     /// Type and shape.
     pub tensor: Tensor,
@@ -85,7 +85,7 @@ impl GraphNode {
     }
 }
 
-/// The nodes to compute, in order. Views, empty nodes and nodes that are not asked for are left out.
+/// The nodes to compute, in order. Views, empty nodes and nodes that are not requested are left out.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     /// Nodes.

@@ -31,7 +31,7 @@ pub struct KernelStores<'a> {
 }
 
 impl<'a> KernelStores<'a> {
-    /// No stores yet. Empties the cache when that was asked for.
+    /// No stores yet. Empties the cache when that was requested.
     pub fn new(config: &'a Config, environment: &'a Environment) -> Self {
         if config.cache_clear {
             match clear(config.cache.path()) {
@@ -40,7 +40,7 @@ impl<'a> KernelStores<'a> {
                     if let [first, ..] = &cleared.kept[..] {
                         let (count, first) = (cleared.kept.len(), first.display());
                         log::warn(&format!(
-                            "kernel cache {}: {count} things stay that this library did not write, among them {first}",
+                            "kernel cache {}: {count} entries were not written by this library and stay, for example {first}",
                             config.cache
                         ));
                     }
@@ -84,7 +84,7 @@ impl<'a> KernelStores<'a> {
         for (name, bytes) in PACKS {
             match KernelPack::open(name, *bytes) {
                 Ok(pack) => builder = builder.embedded(pack),
-                Err(cause) => log::error(&format!("{cause}; going on without it")),
+                Err(cause) => log::error(&format!("{cause}; continuing without it")),
             }
         }
         if let Some(directory) = &self.config.kernel_directory {
@@ -93,14 +93,14 @@ impl<'a> KernelStores<'a> {
         match KernelCache::open(self.config.cache.path()) {
             Ok(cache) => builder.cache(cache),
             Err(cause) => {
-                log::error(&format!("{cause}; kernels are not kept"));
+                log::error(&format!("{cause}; kernels are not cached"));
                 builder
             }
         }
     }
 
     /// Makes reference kernels: in workers when their program is there, else here. It is safe code of this library that needs
-    /// no tools, so that being without workers is no reason to be without kernels.
+    /// no tools, so kernels do not depend on workers.
     fn reference(&self, builder: KernelStoreBuilder) -> KernelStoreBuilder {
         let here = Arc::new(ReferenceCompiler);
         if self.config.jit.limits.workers == 0 {
@@ -114,8 +114,8 @@ impl<'a> KernelStores<'a> {
         let program = match places.find() {
             Ok(program) => program,
             Err(cause) => {
-                let message = format!("{cause}; reference kernels are made in this process");
-                // Without workers all is well, unless the user has named one.
+                let message = format!("{cause}; reference kernels are compiled in this process");
+                // Workers are optional, unless the user has named one.
                 match &self.config.jit.worker {
                     Some(_) => log::error(&message),
                     None => log::info(|| message),
@@ -127,7 +127,7 @@ impl<'a> KernelStores<'a> {
             .cache_folder(here.folder())
             .known_identity(here.identity())
             .limits(self.config.jit.limits.clone());
-        // The second one is asked only when no worker starts.
+        // The second one is used only when no worker starts.
         builder.compiler(Arc::new(verbose::listen(compiler, &self.config.jit))).compiler(here)
     }
 

@@ -1,7 +1,7 @@
 //! Kernels loaded on a device, by the normalised node they compute. Names are not enough: the slope of LEAKY_RELU is in none.
 //!
 //! A kernel comes from the store, which finds or compiles it, and is loaded once. Loaded kernels occupy the device heap, so
-//! those that no plan uses any more make room when it is full. That a kernel could not be had is cached with the reason.
+//! those that no plan uses any more make room when it is full. That a kernel is unavailable is cached with the reason.
 
 use crate::log;
 use aie_hal::{Device, DeviceError, Executable};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub struct HostReason {
     /// In words.
     pub text: String,
-    /// For an operation that belongs on the array, what kept it from there, without names of kernels, so that it is the same for
+    /// For an operation that belongs on the array, why it does not run there, without names of kernels, so that it is the same for
     /// all kernels that are missing for one cause; `None` for one whose place is the CPU.
     pub fallback: Option<String>,
     /// Whether there may be a kernel when [`Kernels::arrivals`] has risen.

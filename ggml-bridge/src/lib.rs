@@ -5,13 +5,13 @@
 //! - **One binary for every ggml.** Nothing of ggml is linked or included; structures and numbers are recognised when the
 //!   library is loaded ([`abi`]).
 //! - **Whole graphs.** A graph becomes one command list and one submission ([`plan`]). Operations without a kernel run as host
-//!   calls inside it, so the scheduler has no reason to split the graph. The list is kept for the next token.
+//!   calls inside it, so the scheduler has no reason to split the graph. The list is cached for the next token.
 //! - **Host-visible memory.** Tensors live where the CPU sees them; what the device sees is restored around each graph.
 //! - **Nothing ends the program.** A wrong setting, a missing file, a failing device are messages and, where ggml has to know,
 //!   a failed status ([`abi::guard`]).
 //!
 //! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
-//! it, and the stream synchronizes with it when somebody asks for results. [`config`] has the settings.
+//! it, and the stream synchronizes with it when results are read. [`config`] has the settings.
 
 pub mod abi;
 pub mod backend_device;

@@ -1,6 +1,6 @@
 //! Messages, through ggml's logger when there is one, else to standard error.
 //!
-//! Errors and warnings are always sent: whoever asked for the NPU must learn why it does not serve. Information is sent
+//! Errors and warnings are always logged: a user who enables the NPU must learn why it is not used. Information is logged
 //! only when `GGML_HSA_ENABLE_LOG` asks for it.
 //!
 //! A program may have put a logger of its own into ggml that drops what it gets (llama-bench does), or that is gone when a
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum Level {
     /// For people who look for a problem.
     Info = 2,
-    /// Something was not as asked for, work goes on.
+    /// A request could not be met as it was made; work continues.
     Warn = 3,
-    /// Something asked for could not be done.
+    /// A request failed.
     Error = 4,
 }
 
@@ -40,7 +40,7 @@ fn send(level: Level, message: &str) {
     }
 }
 
-/// Writes a line at once, whole. There is nobody to tell when standard error is closed.
+/// Writes a line at once, whole. There is no one to tell when standard error is closed.
 fn write(line: &str) {
     drop(std::io::stderr().write_all(line.as_bytes()));
 }
@@ -50,32 +50,32 @@ pub fn notice(message: &str) {
     write(&format!("ggml-hsa: warning: {message}\n"));
 }
 
-/// Sends an error.
+/// Logs an error.
 pub fn error(message: &str) {
     send(Level::Error, message);
 }
 
-/// Sends a warning.
+/// Logs a warning.
 pub fn warn(message: &str) {
     send(Level::Warn, message);
 }
 
-/// Sends information that was asked for by another setting.
+/// Logs information that another setting enables.
 pub fn say(message: &str) {
     send(Level::Info, message);
 }
 
-/// Says whether information is sent; it is not without this call.
+/// Sets whether information is logged; off by default.
 pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-/// Whether information was asked for.
+/// Whether informational messages are logged.
 pub fn is_verbose() -> bool {
     VERBOSE.load(Ordering::Relaxed)
 }
 
-/// Sends information, if it was asked for. The message is made only then.
+/// Logs information, if that is enabled. The message is formatted only then.
 pub fn info(message: impl FnOnce() -> String) {
     if is_verbose() {
         say(&message());

@@ -12,12 +12,12 @@ aie_hal::settings! {
     prefix "GGML_HSA";
 
     section "Devices" {
-        /// Whether there is a backend at all. Off: it offers no device, and llama.cpp works as without it.
+        /// Whether the backend is enabled. Off: it offers no devices, and llama.cpp works as without it.
         GGML_HSA: "a switch" => "on";
         /// Devices to offer. Set but empty: none.
         GGML_HSA_DEVICES: "device URIs such as `xdna`, `xdna:0`, `xdna://pci-0000:c6:00.1`, `mock:aie2p?devices=2`, separated by `;` or white space; a comma does too when a URI follows it"
             => "the real NPUs that can be used";
-        /// How llama.cpp sees the devices, which decides what it gives them.
+        /// How llama.cpp sees the devices, which decides what work it assigns to them.
         GGML_HSA_DEVICE_TYPE: "`igpu`, `gpu`, `accel`" => "`igpu`; `accel` beside another GPU or with under 2 GiB";
         /// How real NPUs are reached when a URI has no `runtime=`: through the kernel driver alone, or through AMD's HSA
         /// runtime.
@@ -30,30 +30,30 @@ aie_hal::settings! {
         /// Whether operations without a kernel run on the CPU inside this backend, so that the graph stays whole. Off: they
         /// are left to llama.cpp's CPU backend, and the graph is split there.
         GGML_HSA_CPU_FALLBACK: "a switch" => "on";
-        /// Whether an operation that belongs on the array must run there. On: a graph in which one would run on the host
-        /// fails, and the message names the node and says why there is no kernel. Such operations are claimed whatever
-        /// `GGML_HSA_CPU_FALLBACK` says, and an NPU is offered even when no kernel can come for it. Operations that the
-        /// table of operations gives to the host are not concerned, nor is what the backend's rules do not accept.
+        /// Whether an operation that belongs on the array must run there. On: a graph in which one would run on the CPU
+        /// fails, and the message names the node and says why it has no kernel. Such operations are claimed whatever
+        /// `GGML_HSA_CPU_FALLBACK` says, and an NPU is offered even when no kernel is available for it. Operations that the
+        /// table of operations assigns to the CPU are not affected, nor are those that the backend's rules reject.
         GGML_HSA_REQUIRE_ARRAY: "a switch" => "off";
         /// Whether neighbouring nodes of a graph share a dispatch where there is a kernel for both.
         GGML_HSA_FUSION: "a switch" => "on";
-        /// Most memory for converted weights on each device.
+        /// Memory limit for converted weights on each device.
         GGML_HSA_WEIGHTS_MAX: "a size" => "half of the device's memory";
     }
 
     section "Compiling" {
-        /// Whether `xdna` devices are given reference kernels too. For AMD's runtime on the simulated kernel device: on an
-        /// NPU such kernels do nothing, and results are whatever memory held before.
+        /// Whether `xdna` devices use reference kernels too. For AMD's runtime on the simulated kernel device: on an
+        /// NPU such kernels do nothing, and results are undefined.
         GGML_HSA_REFERENCE_KERNELS: "a switch" => "off";
-        /// Whether the compilers' whole output is shown. It is kept beside a failure in any case.
+        /// Whether all compiler output is shown. The output of a failure is cached with it in any case.
         GGML_HSA_JIT_VERBOSE: "a switch" => "off";
-        /// Where output goes that `GGML_HSA_JIT_VERBOSE` shows. On: to the log. Off: to standard error as it is. A file: it
-        /// is appended there.
+        /// Where the output that `GGML_HSA_JIT_VERBOSE` shows goes. On: to the log. Off: to standard error. A file: it is
+        /// appended there.
         GGML_HSA_JIT_STDOUT_REDIRECT: "a switch or a file" => "on, or `GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT` of the build";
     }
 
     section "Messages and statistics" {
-        /// Whether information is told beside warnings and errors.
+        /// Whether informational messages are logged in addition to warnings and errors.
         GGML_HSA_ENABLE_LOG: "a switch" => "off";
         /// Where statistics of the run are written when the process ends: what ran where, JSON.
         GGML_HSA_STATS: "a file" => "none";
@@ -131,23 +131,23 @@ mod tests {
 
     #[test]
     fn without_a_near_name_the_page_is_named() {
-        let told = check("GGML_HSA_COLOUR_OF_THE_CASE", &ALL).unwrap().to_string();
+        let text = check("GGML_HSA_COLOUR_OF_THE_CASE", &ALL).unwrap().to_string();
         let expected =
-            "GGML_HSA_COLOUR_OF_THE_CASE is not a setting and has no effect; docs/environment.md lists all there are";
-        assert_eq!(told, expected);
+            "GGML_HSA_COLOUR_OF_THE_CASE is not a setting and has no effect; docs/environment.md lists all settings";
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn removed_and_older_settings_say_so_and_are_no_typing_mistakes() {
-        let told = ["GGML_HSA_ISOLATE", "AIE_HAL_RUNTIME_HOST", "GGML_HSA_JIT_CLEAR_CACHE"]
+        let text = ["GGML_HSA_ISOLATE", "AIE_HAL_RUNTIME_HOST", "GGML_HSA_JIT_CLEAR_CACHE"]
             .map(|name| check(name, &ALL).unwrap().to_string());
         let instead = "AMD's runtime is always in this process (docs/rocr.md says what can still end the process)";
         let expected = [
             format!("GGML_HSA_ISOLATE has no effect any more: {instead}"),
             format!("AIE_HAL_RUNTIME_HOST has no effect any more: {instead}"),
-            "GGML_HSA_JIT_CLEAR_CACHE is an older name, still understood; use GGML_HSA_KERNEL_CACHE_CLEAR".to_owned(),
+            "GGML_HSA_JIT_CLEAR_CACHE is an older name, still accepted; use GGML_HSA_KERNEL_CACHE_CLEAR".to_owned(),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opening the devices the user asked for, when ggml initialises the backend.
+//! Opening the devices the user requested, when ggml initialises the backend.
 
 use crate::backend_device::BackendDevice;
 use crate::config::Config;
@@ -28,7 +28,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
         StatisticsFile::open(path)
             .inspect_err(|cause| {
                 log::error(&format!(
-                    "{GGML_HSA_STATS}: {} cannot be written: {cause}; there will be no statistics",
+                    "{GGML_HSA_STATS}: {} cannot be written: {cause}; no statistics will be written",
                     path.display()
                 ));
             })
@@ -48,7 +48,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     for uri in &uris {
         match drivers.open(uri) {
             Ok(devices) => opened.extend(devices),
-            Err(cause) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; going on without it")),
+            Err(cause) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; continuing without it")),
         }
     }
     let stores = KernelStores::new(&config, environment);
@@ -63,7 +63,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
             Err(cause @ StoreError::NoKernels { .. }) => {
                 idle.push((format!("{uri} ({})", device.info().name), cause.to_string()));
             }
-            Err(cause) => log::error(&format!("{uri}: {cause}; going on without it")),
+            Err(cause) => log::error(&format!("{uri}: {cause}; continuing without it")),
         }
     }
     if let Some(warning) = idle_warning(&idle) {
@@ -77,27 +77,24 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
 
 /// Without a device no graph gets here that could fail.
 fn none_to_require() {
-    log::error(&format!(
-        "{GGML_HSA_REQUIRE_ARRAY} is on, and there is no device: llama.cpp computes without the array"
-    ));
+    log::error(&format!("{GGML_HSA_REQUIRE_ARRAY} is on, and there is no device: llama.cpp computes without an NPU"));
 }
 
 /// One warning about all NPUs that are not offered, because all their work would run on the host. Devices with their reasons.
 fn idle_warning(idle: &[(String, String)]) -> Option<String> {
-    let mut told: Vec<(&str, String)> = Vec::new();
+    let mut by_reason: Vec<(&str, String)> = Vec::new();
     for (device, reason) in idle {
-        match told.iter_mut().find(|(known, _)| known == reason) {
+        match by_reason.iter_mut().find(|(known, _)| known == reason) {
             Some((_, devices)) => *devices += &format!(", {device}"),
-            None => told.push((reason, device.clone())),
+            None => by_reason.push((reason, device.clone())),
         }
     }
-    let warning =
-        |(reason, devices)| format!("{devices} not offered, since everything would run on the host: {reason}");
-    let warnings: Vec<String> = told.into_iter().map(warning).collect();
+    let warning = |(reason, devices)| format!("{devices} not offered, since everything would run on the CPU: {reason}");
+    let warnings: Vec<String> = by_reason.into_iter().map(warning).collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))
 }
 
-/// What is used without a list: the real NPUs that can be opened. The others are no news to somebody who did not ask.
+/// What is used without a list: the real NPUs that can be opened. The others are not reported unless they are requested.
 fn real_npus(arches: ArchRegistry, route: Route) -> Vec<String> {
     let listings = XdnaDriver::new(arches).route_by_default(route).enumerate().unwrap_or_default();
     let (disabled, usable): (Vec<DeviceListing>, Vec<DeviceListing>) =
@@ -124,7 +121,7 @@ mod tests {
         assert!(warning.contains("; xdna:1 (Phoenix) not offered"), "{warning}");
     }
 
-    /// With a cache of its own: the user's is none of the tests' business.
+    /// With a cache of its own: tests must not touch the user's.
     #[rstest]
     #[case::two(&[("GGML_HSA_DEVICES", "mock:aie2p?devices=2")], 2)]
     #[case::none_named(&[("GGML_HSA_DEVICES", "")], 0)]

@@ -22,7 +22,7 @@ pub struct OperationCount {
     pub host: u64,
     /// Why on the host.
     pub host_reason: Option<String>,
-    /// For an operation that belongs on the array, what kept it from there.
+    /// For an operation that belongs on the array, why it does not run there.
     #[serde(skip)]
     pub fallback: Option<String>,
     /// Bytes of its tensors, all times together.
@@ -45,7 +45,7 @@ pub struct OperationShare {
 pub struct GraphCounts {
     /// In all.
     pub computed: u64,
-    /// Recorded anew.
+    /// Recorded again.
     pub built: u64,
     /// Recognised.
     pub replayed: u64,

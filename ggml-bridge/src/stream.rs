@@ -1,7 +1,7 @@
 //! One ggml backend: an order of graphs on a device.
 //!
 //! A graph becomes one submission that signals the next value of the stream's timeline. `compute` returns when it is
-//! submitted; whoever needs results synchronizes with the stream first. The exception is a graph that reads memory which the program
+//! submitted; readers of results synchronize with the stream first. The exception is a graph that reads memory which the program
 //! writes without asking us (llama.cpp writes token ids, positions and masks of its next batch right after `graph_compute` has
 //! returned): such a graph is complete when `compute` returns. A failure that shows only then cannot be returned by
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.

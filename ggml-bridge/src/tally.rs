@@ -10,7 +10,7 @@ pub struct Tally {
     dispatches: u64,
     /// Nodes that ran on the host.
     host: u64,
-    /// Those of them that belong on the array, by what kept them from there.
+    /// Those of them that belong on the array, by the reason why they did not run there.
     fallbacks: BTreeMap<String, u64>,
 }
 
@@ -26,7 +26,7 @@ impl Tally {
         }
     }
 
-    /// What a user has to be told: nothing was dispatched although there was work for the array. `None` when all is well, or
+    /// A warning for the user: nothing was dispatched although there was work for the array. `None` when all is well, or
     /// when there was nothing to do.
     pub fn warning(&self) -> Option<String> {
         let (cause, most) = self.fallbacks.iter().max_by_key(|(_, count)| **count)?;
@@ -35,7 +35,7 @@ impl Tally {
         }
         let belonging: u64 = self.fallbacks.values().sum();
         Some(format!(
-            "nothing ran on the NPU: dispatches 0, nodes on the host {}, {belonging} of them operations of the array; most \
+            "nothing ran on the NPU: dispatches 0, nodes on the CPU {}, {belonging} of them operations of the array; most \
              frequent reason ({most} nodes): {cause}; {GGML_HSA_REQUIRE_ARRAY}=1 makes this an error, {GGML_HSA_STATS}=FILE lists \
              every operation with its reason",
             self.host
@@ -66,7 +66,7 @@ mod tests {
             operation(0, 6, Some("no compiler")),
         ];
         let warning = tally(&all).warning().unwrap();
-        let expected = "dispatches 0, nodes on the host 26, 19 of them operations of the array; most frequent reason (11 nodes): \
+        let expected = "dispatches 0, nodes on the CPU 26, 19 of them operations of the array; most frequent reason (11 nodes): \
                         no compiler; GGML_HSA_REQUIRE_ARRAY=1";
         assert!(warning.contains(expected), "{warning}");
     }

@@ -69,7 +69,7 @@ pub enum Lookup {
     /// Not there; it may be made.
     Missing,
     /// It would be over the cap.
-    Refused,
+    Rejected,
 }
 
 impl WeightCache {
@@ -91,7 +91,7 @@ impl WeightCache {
         }
         if state.bytes.saturating_add(key.array.span_bytes() as u64) > self.cap {
             state.refused += 1;
-            return Lookup::Refused;
+            return Lookup::Rejected;
         }
         Lookup::Missing
     }
@@ -107,7 +107,7 @@ impl WeightCache {
     }
 
     /// Counts weights that could not be converted ahead for another reason than the cap. Returns whether they are the first.
-    pub fn refuse(&self) -> bool {
+    pub fn count_rejection(&self) -> bool {
         let mut state = self.state.lock();
         state.refused += 1;
         state.refused == 1
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn the_cap_is_kept_and_refusals_are_counted() {
+    fn the_cap_holds_and_rejections_are_counted() {
         let cache = WeightCache::new(300);
         cache.insert(key(0), coherent(256));
-        assert!(matches!(cache.find(&key(72)), Lookup::Refused));
+        assert!(matches!(cache.find(&key(72)), Lookup::Rejected));
         assert_eq!(cache.counts().refused, 1);
         cache.drop_range(&(0..1));
         assert!(matches!(cache.find(&key(72)), Lookup::Missing));

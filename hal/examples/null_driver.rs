@@ -142,7 +142,7 @@ impl DeviceBackend for NullDevice {
     }
 
     fn import(&self, _: Arc<dyn HostMemory>) -> Result<NullMemory, DeviceError> {
-        Err(DeviceError::Unsupported("memory of others; allocate and copy".into()))
+        Err(DeviceError::Unsupported("importing memory; allocate and copy".into()))
     }
 
     /// *Here*: put the PDI or the instructions into the device heap.

@@ -10,7 +10,7 @@ use super::format::dma_channel::Direction;
 use super::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter, Transfer};
 use super::format::{pdi as container, reference};
 
-/// A PDI is read or refused. One that is read can be written again with the same commands, and bytes that
+/// A PDI is read or rejected. One that is read can be written again with the same commands, and bytes that
 /// are not a PDI are tried as the description inside one.
 pub fn pdi(bytes: &[u8]) {
     match container::Pdi::parse(bytes) {
@@ -28,7 +28,7 @@ pub fn pdi(bytes: &[u8]) {
     assert_eq!(reference::extract(&pdi.cdo()).expect("it is whole").as_deref(), Some(bytes));
 }
 
-/// A CDO is read or refused; the same for a CDO with `bytes` as its commands.
+/// A CDO is read or rejected; the same for a CDO with `bytes` as its commands.
 pub fn cdo(bytes: &[u8]) {
     check_cdo(bytes);
     let words = bytes.len() / 4;
@@ -62,7 +62,7 @@ fn check_cdo(bytes: &[u8]) {
     Cdo::parse(&merged).expect("what was merged can be read");
 }
 
-/// A stream is read or refused, and one that is read comes back equal; the same with a right header put in
+/// A stream is read or rejected, and one that is read comes back equal; the same with a right header put in
 /// front of `bytes`.
 pub fn instructions(bytes: &[u8]) {
     check_instructions(bytes);
@@ -102,7 +102,7 @@ fn descriptor(words: Words<'_>) {
     }
 }
 
-/// An artifact is made or refused. The input is the byte length of the PDI, the PDI, the instructions.
+/// An artifact is made or rejected. The input is the byte length of the PDI, the PDI, the instructions.
 pub fn artifact(bytes: &[u8]) {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return };
     let length = (u32::from_le_bytes(*length) as usize).min(rest.len());

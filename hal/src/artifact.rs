@@ -42,7 +42,7 @@ pub enum ArtifactError {
     Generation {
         /// Kernel name.
         name: Arc<str>,
-        /// Generation asked for.
+        /// Requested generation.
         arch: Arc<str>,
         /// Its number in the instructions' header.
         expected: u8,
@@ -224,7 +224,7 @@ impl KernelArtifact {
     /// [`argument_extents`] finds them in the two files. Goes through both files whenever it is called.
     ///
     /// # Errors
-    /// [`ExtentError`] when they cannot be told, which says nothing against the kernel.
+    /// [`ExtentError`] when they cannot be determined, which says nothing against the kernel.
     pub fn argument_extents(&self) -> Result<Vec<ArgumentExtent>, ExtentError> {
         // Both files were valid when the artifact was made.
         let unreadable = |error: FormatError| ExtentError(error.to_string());
@@ -233,7 +233,7 @@ impl KernelArtifact {
         argument_extents(&pdi.cdo(), &stream)
     }
 
-    /// SHA-256 of the PDI. Hardware contexts count distinct PDIs, and this tells them apart: several
+    /// SHA-256 of the PDI. Hardware contexts count distinct PDIs, and this distinguishes them: several
     /// artifacts can share one PDI with different instructions.
     #[must_use]
     pub fn digest(&self) -> &Digest {

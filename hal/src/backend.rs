@@ -6,7 +6,7 @@
 //! is started and waited for.
 //!
 //! A backend trusts its arguments, as drivers do: [`crate::validation`] checks them. What would be memory-unsafe is checked here
-//! all the same: whose a buffer or kernel is, and that ranges lie inside their buffer.
+//! anyway: the device of a buffer or kernel, and that ranges lie inside their buffer.
 
 mod array;
 mod buffer;
@@ -71,7 +71,7 @@ pub type ContextOf<B> = <<B as DeviceBackend>::Contexts as ContextHost>::Context
 pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// Memory of a buffer.
     type Memory: DeviceMemory;
-    /// A piece of the device heap, given back when dropped.
+    /// A piece of the device heap, released when dropped.
     type Heap: Debug + Send + Sync;
     /// What [`DeviceBackend::prepare`] makes of a kernel.
     type Kernel: Debug + Send + Sync;
@@ -84,7 +84,7 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     const TRANSFERS_ON_HOST: bool = true;
     /// Whether chains between two host commands are sent with one doorbell; otherwise each has its own.
     const CHAINS_SHARE_DOORBELL: bool = false;
-    /// Most submissions that are looked at for one chain.
+    /// Most submissions that are considered for one chain.
     const BATCH: usize = 1;
     /// Longest expected time of a chain in nanoseconds.
     const CHAIN_NS: u64 = u64::MAX;
@@ -109,7 +109,7 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     fn allocate(&self, params: &BufferParams) -> Result<Self::Memory, DeviceError>;
-    /// Makes memory of somebody else usable, at least one byte of it.
+    /// Makes foreign memory usable, at least one byte of it.
     ///
     /// # Errors
     /// [`DeviceError::Unsupported`], [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].

@@ -2,7 +2,7 @@
 //!
 //! AI Engine memory is coarse-grained. The host's view and the device's view of a buffer agree only after
 //! [`Buffer::flush`] (host writes become visible to the device) and [`Buffer::invalidate`] (device writes become visible to the
-//! host). On a coherent device both are free; callers call them all the same.
+//! host). On a coherent device both are free; callers call them anyway.
 //!
 //! Commands inside a command list need none of this between each other: the queue keeps dispatches, transfers and host calls
 //! of one submission consistent. The rule is for the edges, before a submission and after it.
@@ -65,11 +65,11 @@ pub enum Access {
 /// Offsets and lengths are in bytes. The host-side methods access the host's view: see the module docs for coherence. The
 /// caller must not access ranges that a submission in flight writes.
 pub trait Buffer: Any + Send + Sync + Debug {
-    /// Size in bytes, as asked for.
+    /// Size in bytes, as requested.
     fn size(&self) -> usize;
     /// The pool it lies in.
     fn pool(&self) -> MemoryPool;
-    /// The address kernels see. Aligned as asked for.
+    /// The address kernels see. Aligned as requested.
     fn device_address(&self) -> u64;
     /// The host's view, mapped for the life of the buffer. `AtomicU8::as_ptr` gives C callers their pointer.
     ///

@@ -1,7 +1,7 @@
 //! What a queue executes: recorded once, immutable, replayed with a binding table.
 //!
 //! Ordering: commands between two [`Command::Barrier`]s may run in any order and may overlap. A barrier makes everything before
-//! it complete and visible before anything after it starts. Each command by itself is atomic with respect to the others.
+//! it complete and visible before anything after it starts. Each command on its own is atomic with respect to the others.
 //! An output range may overlap input ranges of the same dispatch or host call: inputs are read as they were before.
 
 use crate::buffer::{Access, Buffer};
@@ -73,7 +73,7 @@ pub enum ResolveError {
     /// The table is too short.
     #[error("slot {slot} is not bound; the table has {bound} bindings")]
     Unbound {
-        /// The slot asked for.
+        /// The requested slot.
         slot: usize,
         /// Number of bindings.
         bound: usize,
@@ -212,7 +212,7 @@ impl CommandList {
     }
 
     /// What the layer that executes this list derived from it (checks done, a plan), made by the first call and kept as long
-    /// as the list. `None` when another layer keeps something of another type here; then the caller has to do without.
+    /// as the list. `None` when another layer keeps something of another type here; then the caller gets no cached value.
     ///
     /// One list may be submitted to several devices: a `T` that depends on the device has to say which it is for.
     pub fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {

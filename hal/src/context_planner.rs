@@ -1,20 +1,19 @@
 //! Which PDI lives in which hardware context.
 //!
-//! An NPU refuses more than a fixed number of PDIs in a context and more than a fixed number of contexts, and the kernel driver
-//! may refuse a context earlier, because other processes hold some. The planner works inside these limits: the PDIs of a
-//! command list are put together into as few contexts as possible, a context that has room is created again with the
-//! union, and the least recently used context goes when there are too many. So a caller with any number of kernels sees
-//! costs, not errors.
+//! An NPU rejects more than a fixed number of PDIs in a context and more than a fixed number of contexts, and the kernel driver
+//! may reject a context earlier, because other processes hold some. The planner works inside these limits: the PDIs of a
+//! command list are put together into as few contexts as possible, a context that has room is created again with the union, and
+//! the least recently used context goes when there are too many. So a caller with any number of kernels sees costs, not errors.
 //!
-//! The planner keeps books and calls a [`ContextHost`] for the rest. It does not outlive a context: whoever drops a
-//! planner calls [`ContextPlanner::clear`] first, unless the device destroys its contexts by itself.
+//! The planner does the bookkeeping and calls a [`ContextHost`] for the rest. It does not outlive a context: the code that drops a
+//! planner calls [`ContextPlanner::clear`] first, unless the device destroys its contexts on its own.
 
 use crate::device::Limits;
 use crate::loaded_pdi::LoadedPdi;
 use std::fmt::{Debug, Display, Formatter};
 use std::sync::{Arc, Weak};
 
-/// What makes contexts of PDIs. One is loaded as long as somebody has an [`Arc`] of it; the planner has none except during a
+/// Creates contexts of PDIs. A PDI is loaded as long as there is an [`Arc`] of it; the planner has none except during a
 /// call, so the last one may be dropped inside the planner.
 pub trait ContextHost {
     /// Memory that a PDI is loaded into.
@@ -144,7 +143,7 @@ impl<H: ContextHost> ContextPlanner<H> {
     /// the planner's is ignored.
     ///
     /// # Errors
-    /// The host's; the context is forgotten all the same.
+    /// The host's; the context is forgotten anyway.
     pub fn discard(&mut self, host: &H, context: H::Context) -> Result<(), H::Error> {
         self.retire(host, context).map(drop)
     }
@@ -153,7 +152,7 @@ impl<H: ContextHost> ContextPlanner<H> {
     /// other PDIs of these contexts get another one at their next use.
     ///
     /// # Errors
-    /// The host's first; all such contexts are forgotten all the same.
+    /// The host's first; all such contexts are forgotten anyway.
     pub fn discard_unloaded(&mut self, host: &H) -> Result<(), H::Error> {
         let stale = self.contexts.iter().filter(|c| c.pdis.iter().any(|m| m.loaded.strong_count() == 0));
         self.discard_all(host, stale.map(|c| c.id).collect())
@@ -162,7 +161,7 @@ impl<H: ContextHost> ContextPlanner<H> {
     /// Destroys all contexts.
     ///
     /// # Errors
-    /// The host's first; all contexts are forgotten all the same.
+    /// The host's first; all contexts are forgotten anyway.
     pub fn clear(&mut self, host: &H) -> Result<(), H::Error> {
         self.discard_all(host, self.contexts().collect())
     }

@@ -1,4 +1,4 @@
-//! What work cost, counted. Counts are repeatable where timings are not, so tests and budgets use them.
+//! Counters of the cost of work. Counts are repeatable where timings are not, so tests and budgets use them.
 
 use serde::{Deserialize, Serialize};
 

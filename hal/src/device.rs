@@ -75,7 +75,7 @@ pub trait Device: Send + Sync + Debug {
     /// [`DeviceError::OutOfMemory`], [`DeviceError::LimitExceeded`], [`DeviceError::InvalidArgument`] (size 0, alignment not a
     /// power of two), [`DeviceError::Lost`].
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError>;
-    /// Makes somebody else's memory usable in command lists, in place. Holds `memory` for the life of the buffer. The device's
+    /// Makes foreign memory usable in command lists, in place. Holds `memory` for the life of the buffer. The device's
     /// view starts as the host's is now; later host writes need [`Buffer::flush`].
     ///
     /// # Errors

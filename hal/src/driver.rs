@@ -27,7 +27,7 @@ pub trait Driver: Send + Sync + Debug {
     /// Lists what could be opened now. A device that cannot be used is listed with its reason.
     ///
     /// # Errors
-    /// [`DriverError::Runtime`] when the runtime below is missing or refuses.
+    /// [`DriverError::Runtime`] when the runtime below is missing or fails.
     fn enumerate(&self) -> Result<Vec<DeviceListing>, DriverError>;
     /// Opens the logical devices that `uri` names; at least one on success.
     ///
@@ -36,7 +36,7 @@ pub trait Driver: Send + Sync + Debug {
     fn open(&self, uri: &DeviceUri) -> Result<Vec<Arc<dyn Device>>, DriverError>;
 }
 
-/// The drivers of a program by scheme. Owned by whoever composes the program; there is no global one.
+/// The drivers of a program by scheme. Owned by the program; there is no global one.
 #[derive(Debug, Default)]
 pub struct DriverRegistry {
     drivers: Vec<Arc<dyn Driver>>,
@@ -63,7 +63,7 @@ impl DriverRegistry {
     /// Opens the devices that the URI `text` names.
     ///
     /// # Errors
-    /// [`DriverError::Creating`] with the URI and the cause: a text that is no URI, a scheme nobody has, or the driver's error.
+    /// [`DriverError::Creating`] with the URI and the cause: an invalid URI, an unknown scheme, or the driver's error.
     pub fn open(&self, text: &str) -> Result<Vec<Arc<dyn Device>>, DriverError> {
         let uri = DeviceUri::parse(text).map_err(|cause| creating(text.to_owned(), cause))?;
         let opened = match self.drivers.iter().find(|driver| driver.scheme() == uri.scheme()) {

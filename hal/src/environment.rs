@@ -6,10 +6,10 @@
 //!   that are spelled like the variables, so that a search for a name finds the declaration, the code that reads it and the
 //!   page. `docs/environment.md` is generated from these files.
 //! - **Read once.** [`Environment::process`] is a copy made at its first use. Reading the environment while C code changes it is
-//!   a race, and a setting that changes under a running graph would help nobody. So a later change has no effect.
+//!   a race, and a setting that changes under a running graph would help no one, so a later change has no effect.
 //! - **A value like any other.** Whatever depends on settings takes an [`Environment`] or a value out of one, so that tests make
 //!   theirs with [`Environment::from_pairs`] and leave the process alone.
-//! - **Nothing is ignored in silence.** [`Reader`] collects the values that mean nothing, [`Environment::misnamed`] the names.
+//! - **Nothing is ignored silently.** [`Reader`] collects invalid values, [`Environment::misnamed`] unknown names.
 //!
 //! Test equipment (the simulated kernel device, the stand-in runtime library) has settings modules of its own: it is loaded
 //! into foreign programs below this crate, and no setting of it is one of the product's.
@@ -43,7 +43,7 @@ impl Environment {
 
     /// An environment with these names and values.
     pub fn from_pairs<N: Into<OsString>, V: Into<OsString>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
-        // A name that is not UTF-8 is no setting's, and is only ever printed.
+        // A name that is not UTF-8 is not a setting's, and is only ever printed.
         let pairs = pairs.into_iter().map(|(name, value)| (name.into().to_string_lossy().into_owned(), value.into()));
         Self { values: pairs.collect() }
     }
@@ -178,12 +178,12 @@ mod tests {
             ("AMDXDNA_SIM_DEVICES", "aie2p"),
             ("TOOL_RUN_ISOLATE", "1"),
         ]);
-        let told: Vec<String> = environment.misnamed(&[SETTINGS]).iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = environment.misnamed(&[SETTINGS]).iter().map(ToString::to_string).collect();
         let expected = [
-            "TOOL_RUN_CLEAR_CACHE is an older name, still understood; use TOOL_RUN_KERNEL_CACHE_CLEAR",
+            "TOOL_RUN_CLEAR_CACHE is an older name, still accepted; use TOOL_RUN_KERNEL_CACHE_CLEAR",
             "TOOL_RUN_ISOLATE has no effect any more: there is one process only",
             "TOOL_RUN_KERNELDIR is not a setting; did you mean TOOL_RUN_KERNEL_DIR?",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(messages, expected);
     }
 }

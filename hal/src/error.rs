@@ -1,6 +1,6 @@
 //! The error enums, one per domain.
 //!
-//! Every message says what was asked, what was tried or is available, and what to do next. Errors of recording and of bad
+//! Every message says what was requested, what was tried or is available, and what to do next. Errors of recording and of bad
 //! arguments are returned at once; errors of execution travel on semaphores as a [`crate::Failure`].
 
 use thiserror::Error;
@@ -12,9 +12,9 @@ pub enum DriverError {
     /// The device URI cannot be parsed.
     #[error("invalid device URI `{uri}`: {reason}")]
     InvalidUri {
-        /// What was asked for.
+        /// What was requested.
         uri: String,
-        /// Why it is refused and what a valid one looks like.
+        /// Why it is rejected and what a valid one looks like.
         reason: String,
     },
     /// No driver has this scheme.
@@ -30,7 +30,7 @@ pub enum DriverError {
     /// The URI names a device that does not exist.
     #[error("no device for `{uri}`: {reason}; available: {available}")]
     NoSuchDevice {
-        /// What was asked for.
+        /// What was requested.
         uri: String,
         /// Why nothing matched.
         reason: String,
@@ -40,7 +40,7 @@ pub enum DriverError {
     /// The device exists but cannot be used, for instance because its generation has no arch file.
     #[error("device `{uri}` is not usable: {reason}")]
     Unusable {
-        /// What was asked for.
+        /// What was requested.
         uri: String,
         /// Why, and what would enable it.
         reason: String,
@@ -48,14 +48,14 @@ pub enum DriverError {
     /// A driver or URI parameter is unknown or malformed.
     #[error("`{uri}`: parameter `{name}`: {reason}")]
     InvalidParameter {
-        /// What was asked for.
+        /// What was requested.
         uri: String,
         /// The parameter's name.
         name: String,
         /// What is accepted.
         reason: String,
     },
-    /// The runtime below the driver (ROCR, the kernel driver) is missing or refuses.
+    /// The runtime below the driver (ROCR, the kernel driver) is missing or fails.
     #[error("runtime unavailable: {0}")]
     Runtime(String),
     /// Opening the device itself failed.
@@ -64,7 +64,7 @@ pub enum DriverError {
     /// Says which of possibly many devices the cause is about.
     #[error("creating device `{uri}`: {cause}")]
     Creating {
-        /// What was asked for.
+        /// What was requested.
         uri: String,
         /// Why it failed.
         #[source]
@@ -82,16 +82,16 @@ impl DriverError {
     }
 }
 
-/// A device could not do what was asked of it.
+/// A request to a device failed.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// Not enough memory in a pool.
-    #[error("out of memory: asked for {requested} bytes of {pool} memory, {available} of {capacity} bytes are free")]
+    #[error("out of memory: {requested} bytes of {pool} memory requested, {available} of {capacity} bytes are free")]
     OutOfMemory {
         /// Pool name.
         pool: &'static str,
-        /// Bytes asked for.
+        /// Requested bytes.
         requested: usize,
         /// Bytes free.
         available: usize,
@@ -99,11 +99,11 @@ pub enum DeviceError {
         capacity: usize,
     },
     /// A limit of the generation or of the kernel driver would be exceeded.
-    #[error("{what}: asked for {requested}, the limit of {device} is {limit}")]
+    #[error("{what}: {requested} requested, the limit of {device} is {limit}")]
     LimitExceeded {
         /// What is limited, e.g. "PDIs per context".
         what: &'static str,
-        /// The value asked for.
+        /// The requested value.
         requested: usize,
         /// The limit.
         limit: usize,
@@ -135,7 +135,7 @@ pub enum DeviceError {
     Execution(String),
 }
 
-/// A submission was refused before anything of it ran.
+/// A submission was rejected before anything of it ran.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SubmitError {
@@ -148,7 +148,7 @@ pub enum SubmitError {
     /// The waits or signals are malformed.
     #[error("semaphore list: {0}")]
     Semaphores(String),
-    /// The device refused.
+    /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }

@@ -47,12 +47,12 @@ pub trait HostFunction: Send + Sync + Debug {
     /// a larger object that is partly updated. The ranges do not overlap; alignment of a slice is not guaranteed.
     ///
     /// # Errors
-    /// [`HostFunctionError::Arguments`] or [`HostFunctionError::Data`]; `output` may then be partly written. Whoever runs a kernel treats a
+    /// [`HostFunctionError::Arguments`] or [`HostFunctionError::Data`]; `output` may then be partly written. The caller treats a
     /// panic as a failure too. As a host call it may submit to its own device, but must not wait for it: other work of the queue
     /// starts only when the call has returned.
     fn run(&self, inputs: &[&[u8]], output: &mut [u8]) -> Result<(), HostFunctionError>;
-    /// Tells `each` the ranges of the output that [`HostFunction::run`] on these inputs writes, in bytes; returns whether it did. A kernel
-    /// that updates a few places of a large object says so here, and whoever runs it need not write back the caches of all of it.
+    /// Tells `each` the ranges of the output that [`HostFunction::run`] on these inputs writes, in bytes; returns whether it did. A
+    /// kernel that updates a few places of a large object says so here, and the caller need not write back the caches of all of it.
     /// `false` and no call: any byte may be written.
     fn written(&self, inputs: &[&[u8]], each: &mut dyn FnMut(Range<usize>)) -> bool {
         let _ = (inputs, each);
@@ -63,7 +63,7 @@ pub trait HostFunction: Send + Sync + Debug {
         let _ = index;
         None
     }
-    /// Number of outputs. A kernel with more than one defines [`HostFunction::run_all`] as well, and refuses [`HostFunction::run`].
+    /// Number of outputs. A kernel with more than one defines [`HostFunction::run_all`] as well, and rejects [`HostFunction::run`].
     fn output_count(&self) -> usize {
         1
     }
@@ -122,12 +122,12 @@ pub trait KernelExecutor: Send + Sync + Debug {
     /// Called once per loaded executable.
     ///
     /// # Errors
-    /// [`HostFunctionError::NotExecutable`] with the reason. A simulated device then loads the artifact all the same and lets its
+    /// [`HostFunctionError::NotExecutable`] with the reason. A simulated device then loads the artifact anyway and lets its
     /// dispatches time out, as hardware does with a design that never signals.
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError>;
 }
 
-/// Runs a kernel for a driver: one that panics has failed, and its thread goes on. `Err` is the reason, for people.
+/// Runs a kernel for a driver: one that panics has failed, and its thread continues. `Err` is the reason, for people.
 ///
 /// # Errors
 /// What [`HostFunction::run_all`] reports, or the text of its panic.

@@ -19,7 +19,7 @@ pub struct LoadedPdi<H> {
     pub memory: H,
 }
 
-/// The PDIs of an NPU by digest. Numbers are dense, and a digest has the same one for ever.
+/// The PDIs of an NPU by digest. Numbers are dense, and a digest has the same one forever.
 #[derive(Debug)]
 pub struct PdiTable<H> {
     known: HashMap<Digest, (usize, Weak<LoadedPdi<H>>)>,
@@ -86,9 +86,9 @@ mod tests {
     #[test]
     fn a_failed_upload_leaves_nothing() {
         let mut table = PdiTable::default();
-        let refused = DeviceError::Lost("as planned".into());
-        let error = table.load(&artifact("a"), |_| Err(refused.clone())).unwrap_err();
-        assert_eq!(error, refused);
+        let rejected = DeviceError::Lost("as planned".into());
+        let error = table.load(&artifact("a"), |_| Err(rejected.clone())).unwrap_err();
+        assert_eq!(error, rejected);
         assert_eq!(table.load(&artifact("b"), |_| Ok(())).unwrap().number, 0);
         assert_eq!(table.load(&artifact("a"), |_| Ok(())).unwrap().number, 1);
     }

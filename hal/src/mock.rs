@@ -3,7 +3,7 @@
 //! Behind the feature `mock`, which only `dev-dependencies` should enable; this crate's own tests have them too. A call that was not expected panics, as mockall
 //! does everywhere.
 //!
-//! One difference from the traits: `expect_map` of [`MockBuffer`] returns memory that lives for ever (`Box::leak`), because
+//! One difference from the traits: `expect_map` of [`MockBuffer`] returns memory that lives forever (`Box::leak`), because
 //! mockall cannot express a result that borrows from the double.
 //!
 //! [`MockDevice::identified`], [`MockBuffer::with_memory`] and [`MockExecutable::of`] have the expectations that most tests need.
@@ -80,7 +80,7 @@ impl MockExecutable {
 }
 
 impl MockBuffer {
-    /// A buffer of `size` bytes of memory, which lives for ever. Flush and invalidate are not expected yet.
+    /// A buffer of `size` bytes of memory, which lives forever. Flush and invalidate are not expected yet.
     pub fn with_memory(size: usize) -> Self {
         let bytes: &'static [AtomicU8] = Box::leak((0..size).map(|_| AtomicU8::new(0)).collect());
         let mut buffer = Self::new();

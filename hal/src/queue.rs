@@ -2,7 +2,7 @@
 //!
 //! A submission starts when all its waits are reached; submissions of one queue whose waits are reached start in the order
 //! of submission. A submission that waits does not block later ones of the same queue, so waiting for a value
-//! that is signalled later, by anybody, is allowed.
+//! that is signalled later, from anywhere, is allowed.
 
 use crate::command_list::{BindingTable, CommandList};
 use crate::error::{DeviceError, SubmitError};

@@ -1,6 +1,6 @@
 //! Timeline semaphores.
 //!
-//! A value that only grows. Waiting for a value before anybody has promised to signal it is allowed. A failure is sticky
+//! A value that only grows. Waiting for a value before its signal is submitted is allowed. A failure is sticky
 //! and keeps its first cause: it wakes every waiter of a value that has not been reached, now and later.
 //!
 //! [`TimelineSemaphore`] lives in host memory and serves every driver whose completions are handled by a host thread.
@@ -43,7 +43,7 @@ pub enum WaitError {
     NotMonotone {
         /// Value now.
         current: u64,
-        /// Value asked for.
+        /// Requested value.
         value: u64,
     },
 }
@@ -62,14 +62,14 @@ pub trait Semaphore: Any + Send + Sync + Debug {
     /// The value now.
     ///
     /// # Errors
-    /// The first failure, for ever after it.
+    /// The first failure, forever after it.
     fn query(&self) -> Result<u64, Failure>;
     /// Raises the value.
     ///
     /// # Errors
     /// [`WaitError::NotMonotone`], [`WaitError::Failed`].
     fn signal(&self, value: u64) -> Result<(), WaitError>;
-    /// Fails the semaphore. Only the first cause is kept.
+    /// Fails the semaphore. Only the first cause is stored.
     fn fail(&self, cause: Failure);
     /// Whether `value` is reached, has failed, or is pending.
     ///

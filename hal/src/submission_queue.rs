@@ -14,7 +14,7 @@
 //! # Failures
 //!
 //! A failed submission fails its signals, and what waits for those fails with the same cause. Submissions of one batch do
-//! not share their fate otherwise: a backend that stops at a failure leaves the rest in the batch, and they are looked at
+//! not share their fate otherwise: a backend that stops at a failure leaves the rest in the batch, and they are handled
 //! again. No submission is left without an outcome: when a backend panics, or drops one, its signals fail.
 
 mod in_flight;
@@ -38,7 +38,7 @@ pub trait QueueDevice: Send + Sync + 'static {
     /// The device, for messages.
     fn name(&self) -> &str;
     /// Why the device is lost, if it is. Sticky. Called often, also under a lock of the queue: it must be quick, and must not
-    /// use a queue. Whoever loses the device calls [`QueueHandle::wake`] for every queue afterwards.
+    /// use a queue. The code that loses the device calls [`QueueHandle::wake`] for every queue afterwards.
     fn lost(&self) -> Option<DeviceError>;
     /// Counts one submission that ended, well or badly. Called before its signals.
     fn count_submission(&self);
@@ -55,9 +55,9 @@ pub trait QueueBackend: QueueDevice {
     /// Runs `batch`: at least one submission, in order of submission, with at most [`QueueBackend::batch_limit`]. Blocks until they have
     /// ended.
     ///
-    /// Takes submissions from the front and calls [`InFlight::finish`] for each in that order: before a host call of a later work runs,
-    /// because that may wait for its signals, and at the latest when the batch ends. Sooner is better: somebody waits. Every
-    /// work runs as if those before it were complete.
+    /// Takes submissions from the front and calls [`InFlight::finish`] for each in that order: before a host call of a later work
+    /// runs, because that may wait for its signals, and at the latest when the batch ends. Sooner is better for waiters. Every work
+    /// runs as if those before it were complete.
     ///
     /// Works that stay in `batch` must not have been started. The queue takes them back, fails those whose waits have
     /// failed, and hands over the others again. At least one has to be taken, or the first one fails. A backend that cannot

@@ -1,7 +1,7 @@
 //! Naming devices: `driver[:[//]path[?key=value[&key=value...]]]`.
 //!
 //! The grammar is IREE's, so that people who know `--device=amdgpu://0,1` know ours. The scheme picks the driver; what path and
-//! parameters mean is the driver's business, but a driver must refuse what it does not know ([`DeviceUri::check_params`]).
+//! parameters mean is the driver's business, but a driver must reject what it does not know ([`DeviceUri::check_params`]).
 //! A repeated parameter or an empty name is an error; empty parameters (`?&a&`) are skipped, as in IREE.
 //!
 //! | URI | scheme | path | parameters |
@@ -98,22 +98,22 @@ fn percent_decoded(value: &str) -> Result<OsString, String> {
 }
 
 impl DeviceUri {
-    /// Parses one URI. Surrounding white space is not part of it and refused.
+    /// Parses one URI. Surrounding white space is not part of it and rejected.
     ///
     /// # Errors
     /// [`DriverError::InvalidUri`] with the reason and an example of a valid one.
     pub fn parse(text: &str) -> Result<Self, DriverError> {
-        let refuse = |reason: String| DriverError::InvalidUri { uri: text.to_owned(), reason };
+        let reject = |reason: String| DriverError::InvalidUri { uri: text.to_owned(), reason };
         if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
-            return Err(refuse(format!("it contains {bad:?}; {EXAMPLE}")));
+            return Err(reject(format!("it contains {bad:?}; {EXAMPLE}")));
         }
         let (head, query) = text.split_once('?').map_or((text, None), |(head, query)| (head, Some(query)));
         let (scheme, rest) = head.split_once(':').map_or((head, None), |(scheme, rest)| (scheme, Some(rest)));
         if scheme.is_empty() {
-            return Err(refuse(format!("it has no scheme; {EXAMPLE}")));
+            return Err(reject(format!("it has no scheme; {EXAMPLE}")));
         }
         if !is_scheme(scheme) {
-            return Err(refuse(format!("`{scheme}` is not a scheme (lower case letters and digits); {EXAMPLE}")));
+            return Err(reject(format!("`{scheme}` is not a scheme (lower case letters and digits); {EXAMPLE}")));
         }
         let (separator, path) = match rest {
             None => ("", ""),
@@ -126,16 +126,16 @@ impl DeviceUri {
         for param in query.unwrap_or_default().split('&').filter(|param| !param.is_empty()) {
             let (key, value) = param.split_once('=').unwrap_or((param, ""));
             if key.is_empty() {
-                return Err(refuse(format!(
+                return Err(reject(format!(
                     "a parameter without a name in `?{}`; {EXAMPLE}",
                     query.unwrap_or_default()
                 )));
             }
             if params.iter().any(|(known, _)| known == key) {
-                return Err(refuse(format!("parameter `{key}` is given twice; give it once")));
+                return Err(reject(format!("parameter `{key}` is given twice; give it once")));
             }
             if params.len() == MAX_PARAMS {
-                return Err(refuse(format!("more than {MAX_PARAMS} parameters")));
+                return Err(reject(format!("more than {MAX_PARAMS} parameters")));
             }
             params.push((key.to_owned(), value.to_owned()));
         }
@@ -200,7 +200,7 @@ impl DeviceUri {
         DriverError::InvalidParameter { uri: self.to_string(), name: name.to_owned(), reason: reason.into() }
     }
 
-    /// Refuses parameters that are not in `known`. Every driver calls this, so that a typo does not become a default.
+    /// Rejects parameters that are not in `known`. Every driver calls this, so that a typo does not become a default.
     ///
     /// # Errors
     /// [`DriverError::InvalidParameter`] naming the first unknown one and all known ones.

@@ -83,7 +83,7 @@ impl Owner {
         self.inner.info().uri.to_string()
     }
 
-    /// Refuses work for a device that is known to be lost.
+    /// Rejects work for a device that is known to be lost.
     fn alive(&self) -> Result<(), DeviceError> {
         self.lost.get().cloned().map_or(Ok(()), Err)
     }

@@ -28,7 +28,7 @@ MLIR = "aie.mlir"
 PDI = "kernel.pdi"
 INSTRUCTIONS = "kernel_insts.bin"
 
-# So much of Peano's messages is kept for the cause of a failure. All of it goes to standard error.
+# This much of Peano's messages becomes part of a failure's cause. All of it goes to standard error.
 _CAUSE_BYTES = 64 * 1024
 
 _NO_CHESS = ("--no-xchesscc", "--no-xbridge")
@@ -42,7 +42,7 @@ _CXX_OPTIONS = (
     "-O2",
     "-DNDEBUG",
 )
-# Keeps the headers of aie_api from including adf.h, which Peano does not have.
+# Prevents the headers of aie_api from including adf.h, which Peano does not have.
 _NO_ADF = "-D__AIE_API_AIE_ADF_HPP__"
 
 

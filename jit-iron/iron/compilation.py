@@ -73,7 +73,7 @@ class Compiler:
         except (MemoryError, OSError) as error:
             # A full disk, no more memory, no more processes.
             raise Unavailable(f"{type(error).__name__}: {error}") from None
-        except Exception as error:  # A design may return text that is no text, or options that no process can be given.
+        except Exception as error:  # A design may return text that is not valid, or options that no process can be given.
             traceback.print_exc()
             what = f"{type(error).__name__}: {error}"
             raise Failed(f"{request.source}: what {request.function} made cannot be compiled: {what}") from None
@@ -240,7 +240,7 @@ def _core_function(function: object) -> CoreFunction:
     missing = [name for name in _EXTERNAL_FUNCTION if not hasattr(function, name)]
     if missing:
         raise Failed(
-            f"this version of mlir_aie keeps core functions differently: {type(function).__name__} has no {missing[0]}"
+            f"this version of mlir_aie stores core functions differently: {type(function).__name__} has no {missing[0]}"
         )
     source, text = function._source_file, function._source_string
     return CoreFunction(

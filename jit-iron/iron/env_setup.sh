@@ -1,4 +1,4 @@
-# Makes and enters the environment in which kernels are compiled with IRON. To be sourced, in bash, zsh or another POSIX shell:
+# Creates and activates the environment in which kernels are compiled with IRON. To be sourced, in bash, zsh or another POSIX shell:
 #
 #     source env_setup.sh [--iron 1.3.1|1.4.4] [--dir DIR] [--wheels DIR]
 #
@@ -7,7 +7,7 @@
 
 _iron_help() {
     cat <<'TEXT'
-Makes and enters the environment in which kernels are compiled with IRON.
+Creates and activates the environment in which kernels are compiled with IRON.
 
 usage: source env_setup.sh [--iron VERSION] [--dir DIR] [--wheels DIR]
 
@@ -39,7 +39,7 @@ _iron_arguments() {
             --help|-h) _iron_help; return 3 ;;
             --iron|--dir|--wheels)
                 if [ "$#" -lt 2 ] || [ -z "$2" ]; then
-                    _iron_error "$1 needs a value; --help shows what there is"
+                    _iron_error "$1 needs a value; see --help"
                     return 1
                 fi
                 case $1 in
@@ -50,8 +50,8 @@ _iron_arguments() {
                 shift 2 ;;
             *)
                 # A script that sources this without arguments hands its own on.
-                _iron_error "unknown argument '$1'; --help shows what there is" \
-                    "(in a script with arguments, state one here too: source env_setup.sh --iron $_iron_version)"
+                _iron_error "unknown argument '$1'; see --help" \
+                    "(in a script with arguments, give one here too: source env_setup.sh --iron $_iron_version)"
                 return 1 ;;
         esac
     done
@@ -63,7 +63,7 @@ _iron_arguments() {
     _iron_requirements=$_iron_home/$_iron_requirements
     if [ -z "$_iron_venv" ]; then
         if [ -z "${XDG_DATA_HOME:-}" ] && [ -z "${HOME:-}" ]; then
-            _iron_error "neither XDG_DATA_HOME nor HOME is set; state the folder with --dir"
+            _iron_error "neither XDG_DATA_HOME nor HOME is set; give the folder with --dir"
             return 1
         fi
         _iron_venv=${XDG_DATA_HOME:-${HOME:-}/.local/share}/ggml-hsa/iron-$_iron_version
@@ -91,7 +91,7 @@ _iron_install() {
     printf 'env_setup.sh: installing IRON %s into %s\n' "$_iron_version" "$_iron_venv"
     if ! python3 -m venv "$_iron_venv"; then
         _iron_error "python3 -m venv failed for $_iron_venv" \
-            "(Debian: apt-get install python3-venv; --dir states another folder)"
+            "(Debian: apt-get install python3-venv; --dir gives another folder)"
         return 1
     fi
     # Positional parameters, because they are the one list that all shells have.
@@ -106,11 +106,11 @@ _iron_install() {
         set -- --requirement "$_iron_requirements"
     fi
     if ! "$_iron_venv/bin/python3" -m pip install "$@"; then
-        _iron_error "IRON $_iron_version could not be installed; what pip said is above" \
+        _iron_error "IRON $_iron_version could not be installed; see pip's messages above" \
             "- pip needs the release pages named in $_iron_requirements, and its own package index" \
             "- without a network, see --wheels in: source env_setup.sh --help" \
-            "- nightly builds of llvm-aie leave their page in time; then put a later one into that file" \
-            "Sourcing this again goes on from here."
+            "- nightly builds of llvm-aie are removed from their page over time; then put a later one into that file" \
+            "Source this again to continue from here."
         return 1
     fi
     if ! cp "$_iron_requirements" "$_iron_venv/ggml-hsa-requirements.txt"; then
@@ -139,8 +139,8 @@ _iron_enter() {
     # Any folder that exists will do for the designs: the tools are checked here, the designs below.
     if ! _iron_report=$("$_iron_venv/bin/python3" "$_iron_worker" --toolchain-check --kernels-dir "$_iron_home"); then
         printf '%s\n' "$_iron_report" >&2
-        _iron_error 'the environment is entered, but not complete: see "missing" above' \
-            "remove $_iron_venv and source this again to install it anew"
+        _iron_error 'the environment is active, but incomplete: see "missing" above' \
+            "remove $_iron_venv and source this again to reinstall it"
         return 1
     fi
     _iron_designs=${GGML_HSA_IRON_DIR:-${_iron_worker%/*}}/kernels
@@ -155,7 +155,7 @@ _iron_enter() {
 # Says where this file is, in _iron_home, and the worker, in _iron_worker, if this file is being sourced.
 _iron_locate() {
     if [ -n "${BASH_VERSION:-}" ] && [ "$_iron_file" = "$0" ] || [ "${ZSH_EVAL_CONTEXT:-}" = toplevel:shfunc ]; then
-        _iron_error "this file has to be sourced, or what it sets is lost: source $_iron_file"
+        _iron_error "this file has to be sourced, or its settings are lost: source $_iron_file"
         return 1
     fi
     _iron_home=$(CDPATH='' cd -- "$(dirname -- "$_iron_file")" 2>/dev/null && pwd)
@@ -172,7 +172,7 @@ _iron_locate() {
     fi
 }
 
-# zsh's form is no syntax elsewhere, hence eval. Shells that know neither need the file's folder to be the current one.
+# zsh's form is not valid syntax elsewhere, hence eval. Shells that know neither need the file's folder to be the current one.
 if [ -n "${BASH_VERSION:-}" ]; then
     _iron_file=${BASH_SOURCE:-}
 elif [ -n "${ZSH_VERSION:-}" ]; then

@@ -106,7 +106,7 @@ class Channel:
                 rest.clear()
             rest += last
             if len(rest) > _LINE_BYTES:
-                # Handed on as it is: the parser refuses it for its length.
+                # Passed on as it is: the parser rejects it for its length.
                 self._lines.put(bytes(rest))
                 rest.clear()
         end_group()
@@ -118,7 +118,7 @@ def end_group() -> None:
         try:
             os.kill(process, signal.SIGKILL)
         except OSError:
-            pass  # It has ended by itself.
+            pass  # It has ended on its own.
     os.killpg(0, signal.SIGKILL)
 
 
@@ -180,7 +180,7 @@ def parse(line: bytes) -> Request:
 def _check(request: Request) -> None:
     """The fields that become part of paths and command lines."""
     if re.fullmatch(r"[a-z0-9]+", request.arch) is None:
-        raise ProtocolError(f"arch {request.arch!r} is no generation's name")
+        raise ProtocolError(f"arch {request.arch!r} is not the name of a generation")
     if not is_plain_file_name(request.source) or not request.source.endswith(".py"):
         raise ProtocolError(f"source {request.source!r} is not the name of a Python file")
     if not request.function.isidentifier():

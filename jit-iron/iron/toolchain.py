@@ -64,11 +64,11 @@ class Toolchain:
     flags: str
     """Spelling of aiecc's options."""
     states_peano: bool
-    """Whether aiecc has to be told to use Peano: all of 1.3, and those of 1.4 that still list the options for it."""
+    """Whether aiecc needs an option to use Peano: all of 1.3, and those of 1.4 that still list the options for it."""
     mlir_aie: str
-    """Version, or what tells this aiecc from another."""
+    """Version, or another identity of this aiecc."""
     llvm_aie: str
-    """Version, or what tells this Peano from another."""
+    """Version, or another identity of this Peano."""
     warnings: tuple[str, ...] = field(default=())
     """What the user should know; the tools are used all the same."""
 
@@ -123,14 +123,14 @@ def flags_of_help(text: str) -> str | None:
 
 
 def _choose_flags(aiecc: Path, installed: str | None, warnings: list[str]) -> tuple[str, bool]:
-    """Spelling of the options, and whether Peano has to be asked for."""
+    """Spelling of the options, and whether Peano needs an option."""
     text = _help_of(aiecc)
     listed = flags_of_help(text)
     expected = flags_of_version(installed) if installed else None
     flags = listed or expected
     if flags is None:
         raise ToolchainError(
-            f"{aiecc} is of no known version: `aiecc --help` lists neither --aie-generate-pdi (IRON 1.3) nor --get (1.4), "
+            f"{aiecc} is of an unknown version: `aiecc --help` lists neither --aie-generate-pdi (IRON 1.3) nor --get (1.4), "
             f"and mlir_aie's version is {installed or 'not known'}. Known: {_known()}"
         )
     if listed is None:
@@ -202,7 +202,7 @@ def _find_peano() -> Path:
     """In IRON's own order, without the path that is compiled into IRON, which is one of the machine that built it."""
     if explicit := os.environ.get("PEANO_INSTALL_DIR"):
         root = Path(explicit).absolute()
-        # An explicit place that fails is an error: another Peano is not what was asked for.
+        # An explicit place that fails is an error: another Peano was not requested.
         if missing := _missing_programs(root):
             raise ToolchainError(f"PEANO_INSTALL_DIR is {explicit}, where {_list(missing)} is missing")
         return root
@@ -241,7 +241,7 @@ def _version(package: str, tool: Path) -> str | None:
 
 
 def _file_identity(program: Path) -> str:
-    """Tells a program without a version from its next build."""
+    """Distinguishes a program without a version from its next build."""
     status = program.stat()
     return f"{program}, {status.st_size} bytes, changed {status.st_mtime_ns}"
 

@@ -22,7 +22,7 @@ from compilation import Compiler, import_failure
 from design import Unsupported
 from protocol import VERSION, Channel, ProtocolError, cause
 
-# What designs may use, in the order in which a missing environment is best told: without one it is numpy that is missing.
+# What designs may use, in the order in which a missing environment is best reported: without one it is numpy that is missing.
 _IMPORTS = ("numpy", "ml_dtypes", "aie.iron")
 
 _EPILOG = """\
@@ -92,7 +92,7 @@ def prepare(arguments: argparse.Namespace) -> tuple[Compiler, str]:
 
 
 def check(arguments: argparse.Namespace) -> dict:
-    """What was found, for people and for installers. Looks on after the first thing that is missing."""
+    """What was found, for people and for installers. Continues after the first missing part."""
     missing = []
     imports = {}
     for name in () if arguments.text_only else _IMPORTS:

@@ -3,11 +3,11 @@
 //! A cache is a directory of the user's with a folder per generation, as the C++ backend has it: kernels for silicon in
 //! `<root>/<arch>`, so that it can serve as a `GGML_HSA_KERNEL_DIR`, kernels of other compilers in
 //! `<root>/<compiler>/<arch>`, where no other backend looks for them. Only what this store wrote is used: a kernel has a
-//! [`Manifest`], and it fits. What is damaged is moved to `<root>/damaged` and made again; what was made by other sources or
-//! another toolchain is made again in its place; what somebody else put there stays, and is not used.
+//! [`Manifest`], and it fits. What is damaged is moved to `<root>/damaged` and rebuilt; what other sources or another
+//! toolchain built is rebuilt in its place; files of other origin stay, and are not used.
 //!
 //! Many processes may use a cache at the same time. A kernel is compiled under its lock ([`crate::lock`]) by the first who gets
-//! it; the others find it there. A verdict of a compiler is kept too ([`crate::failure`]).
+//! it; the others find it there. Compile failures are cached too ([`crate::failure`]).
 
 use crate::compiler::{CompileError, KernelCompiler};
 use crate::failure::FailureRecord;
@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
 
-/// Folder of what was found damaged.
+/// Folder of damaged kernels.
 pub const DAMAGED: &str = "damaged";
 /// Marks a directory as a cache for programs that make backups (<https://bford.info/cachedir/>).
 const TAG: (&str, &str) = (
     "CACHEDIR.TAG",
-    "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled kernels of ggml-hsa. Everything in here can be made again.\n",
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled kernels of ggml-hsa. Everything in here can be rebuilt.\n",
 );
 
 /// A directory cannot be used as a cache.
@@ -63,13 +63,13 @@ pub enum Found {
     Absent,
     /// A kernel of other sources, another toolchain or another node, and what differs.
     Stale(String),
-    /// Files that are no kernel, which file, and why.
+    /// Files that are not a kernel, which file, and why.
     Damaged(PathBuf, String),
     /// Files this store did not write, and how that shows.
     Foreign(String),
 }
 
-/// How a kernel was had.
+/// Where a kernel came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// An earlier process had compiled it, or another one just now.
@@ -79,32 +79,32 @@ pub enum Way {
 }
 
 impl KernelCache {
-    /// Uses `path`, making it when it is not there, for this user alone.
+    /// Uses `path`, creating it if needed, for this user alone.
     ///
     /// # Errors
-    /// It cannot be made or written, it is a directory that holds other things ([`ownership::precious`]), or others could put
+    /// It cannot be created or written, it is a directory with other content ([`ownership::precious`]), or others could put
     /// kernels there.
     pub fn open(path: &Path) -> Result<Self, CacheError> {
         use std::os::unix::fs::DirBuilderExt as _;
-        let refuse = |reason: String| CacheError { path: path.into(), reason };
+        let reject = |reason: String| CacheError { path: path.into(), reason };
         if let Some(reason) = ownership::precious(path) {
-            return Err(refuse(reason));
+            return Err(reject(reason));
         }
-        // Not `exists`: what cannot be looked at is told by the attempt.
+        // Not `exists`: the attempt reports what cannot be inspected.
         if let Err(error) = fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
-            return Err(refuse(format!("it cannot be made: {error}")));
+            return Err(reject(format!("it cannot be created: {error}")));
         }
-        let root = path.canonicalize().map_err(|error| refuse(error.to_string()))?;
+        let root = path.canonicalize().map_err(|error| reject(error.to_string()))?;
         if let Some(reason) = ownership::precious(&root) {
-            return Err(refuse(reason));
+            return Err(reject(reason));
         }
-        ownership::check(&root).map_err(refuse)?;
+        ownership::check(&root).map_err(reject)?;
         let locks = Locks::of(&root);
-        // Found out now and once, not with every kernel.
-        drop(locks.lock("open").map_err(|error| refuse(format!("it cannot be written: {error}")))?);
+        // Checked once, not with every kernel.
+        drop(locks.lock("open").map_err(|error| reject(format!("it cannot be written: {error}")))?);
         let tag = root.join(TAG.0);
         if !tag.exists() {
-            fs::write(&tag, TAG.1).map_err(|error| refuse(format!("it cannot be written: {error}")))?;
+            fs::write(&tag, TAG.1).map_err(|error| reject(format!("it cannot be written: {error}")))?;
         }
         Ok(Self { root, locks, user: geteuid().as_raw() })
     }
@@ -129,8 +129,7 @@ impl KernelCache {
         KernelFiles::new(self.folder(compiler, wanted.arch), wanted.stem())
     }
 
-    /// Looks for a kernel without waiting for anybody who is writing it. `origin` is what it has to be made from; `None` takes
-    /// any.
+    /// Looks for a kernel without waiting for its writers. `origin` is what it has to be built from; `None` accepts any.
     pub fn look(&self, files: &KernelFiles, wanted: &Wanted<'_>, origin: Option<&Origin>) -> Found {
         let content = match files.read(wanted.arch.limits.device_heap_bytes) {
             Ok(Some(content)) => content,
@@ -147,7 +146,7 @@ impl KernelCache {
             Err(reason) => return Found::Damaged(files.manifest(), reason),
         };
         let Some(instructions) = instructions else {
-            return Found::Damaged(files.instructions(), "it is not there, but its PDI is".into());
+            return Found::Damaged(files.instructions(), "it is missing, but its PDI exists".into());
         };
         let (described, node) = (Some(&manifest), Some(wanted.node));
         let artifact = match assemble(&wanted.name, wanted.arch, pdi, instructions, described, node) {
@@ -165,7 +164,7 @@ impl KernelCache {
             return Found::Stale(difference);
         }
         if !wanted.is_of(&manifest.node) {
-            return Found::Stale("it was made for another node of the same name".into());
+            return Found::Stale("it was built for another node of the same name".into());
         }
         if let Err(misfit) = fit::check(wanted.op, wanted.node, &artifact) {
             return Found::Damaged(files.instructions(), misfit.to_string());
@@ -175,7 +174,7 @@ impl KernelCache {
 
     /// The kernel: from the cache, or compiled and put there. Waits for another thread or process that is compiling it.
     ///
-    /// When the result cannot be written, it is told and served all the same.
+    /// A result that cannot be written is logged and returned anyway.
     ///
     /// # Errors
     /// As [`KernelCompiler::compile`]; a failure of an earlier process with the same origin is returned without trying again.
@@ -191,7 +190,7 @@ impl KernelCache {
         let lock = match self.lock(&files) {
             Ok(lock) => lock,
             Err(error) => {
-                tracing::warn!("kernel cache {}: {error}; {} is not kept", self.root.display(), wanted.name);
+                tracing::warn!("kernel cache {}: {error}; {} is not cached", self.root.display(), wanted.name);
                 return Ok((compiler.compile(wanted.op, wanted.node, wanted.arch)?, Way::Compiled));
             }
         };
@@ -199,7 +198,7 @@ impl KernelCache {
             Found::Kernel(artifact) => return Ok((artifact, Way::Found)),
             Found::Absent => true,
             Found::Stale(difference) => {
-                tracing::info!("cached kernel {} is stale: {difference}; making it again", wanted.name);
+                tracing::info!("cached kernel {} is stale: {difference}; rebuilding it", wanted.name);
                 true
             }
             Found::Damaged(path, reason) => self.put_aside(&files, &path, &reason),
@@ -220,7 +219,7 @@ impl KernelCache {
         Ok((result?, Way::Compiled))
     }
 
-    /// Compiles and keeps what came of it. The caller holds the kernel's lock.
+    /// Compiles and caches the result. The caller holds the kernel's lock.
     fn compile(
         &self,
         compiler: &dyn KernelCompiler,
@@ -242,25 +241,25 @@ impl KernelCache {
         };
         if let Err(error) = kept {
             let root = self.root.display();
-            tracing::warn!("kernel cache {root}: {} cannot be kept: {error}; it is used all the same", wanted.name);
+            tracing::warn!("kernel cache {root}: {} cannot be cached: {error}; it is used anyway", wanted.name);
         }
         result
     }
 
-    /// Waits for everybody who is writing the kernel.
+    /// Waits for all writers of the kernel.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn lock(&self, files: &KernelFiles) -> io::Result<Lock> {
         self.locks.lock(&files.pdi().to_string_lossy())
     }
 
-    /// Moves a damaged kernel away, under its lock. Returns whether its place is free now.
+    /// Moves a damaged kernel away, under its lock. Returns whether that succeeded.
     fn put_aside(&self, files: &KernelFiles, path: &Path, reason: &str) -> bool {
         match self.move_aside(files) {
             Ok(target) => {
                 tracing::warn!(
-                    "cached kernel file {} is damaged: {reason}; the kernel was moved to {} and is made again",
+                    "cached kernel file {} is damaged: {reason}; the kernel was moved to {} and is rebuilt",
                     path.display(),
                     target.display()
                 );
@@ -268,7 +267,7 @@ impl KernelCache {
             }
             Err(error) => {
                 tracing::warn!(
-                    "cached kernel file {} is damaged: {reason}; it cannot be moved away either: {error}; it is not used",
+                    "cached kernel file {} is damaged: {reason}; it cannot be moved away: {error}; it is not used",
                     path.display()
                 );
                 false
@@ -277,9 +276,6 @@ impl KernelCache {
     }
 
     /// Moves all files of a kernel into a folder of its own below [`DAMAGED`], the PDI first.
-    ///
-    /// # Errors
-    /// What the file system said.
     pub(crate) fn move_aside(&self, files: &KernelFiles) -> io::Result<PathBuf> {
         let parent = self.root.join(DAMAGED);
         fs::create_dir_all(&parent)?;
@@ -320,7 +316,7 @@ mod tests {
             self.root.path().join("cache")
         }
 
-        /// Fetches the sum of 64 elements through a cache that was opened anew.
+        /// Fetches the sum of 64 elements through a cache that was opened again.
         fn fetch(&self) -> Result<Way, CompileError> {
             let cache = KernelCache::open(&self.path()).unwrap();
             let ((op, node), arch) = (sum(64), arch("aie2p"));
@@ -402,10 +398,7 @@ mod tests {
         *rig.compiler.error.lock() = Some(CompileError::Failed(failure.clone()));
         assert_eq!(rig.fetch(), Err(CompileError::Failed(failure)));
         let Err(CompileError::Failed(again)) = rig.fetch() else { panic!("it was compiled") };
-        assert!(
-            again.cause.starts_with("no room (remembered in ") && again.cause.contains(".failed.json"),
-            "{again:?}"
-        );
+        assert!(again.cause.starts_with("no room (cached in ") && again.cause.contains(".failed.json"), "{again:?}");
         assert_eq!(&*again.output, b"line\n");
         assert_eq!((rig.calls(), fs::read(rig.file(".failed.log")).unwrap()), (1, b"line\n".to_vec()));
         *rig.compiler.error.lock() = None;
@@ -430,14 +423,14 @@ mod tests {
     fn a_cache_that_cannot_be_written_serves_all_the_same() {
         let rig = Rig::new();
         KernelCache::open(&rig.path()).unwrap();
-        // A file where the folder has to be stops root too.
+        // A file in place of the folder stops root too.
         fs::write(rig.path().join("aie2p"), "").unwrap();
         assert_eq!(rig.fetch(), Ok(Way::Compiled));
         assert_eq!(rig.fetch(), Ok(Way::Compiled));
     }
 
     #[test]
-    fn directories_that_must_not_be_a_cache_are_refused() {
+    fn directories_that_must_not_be_a_cache_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("Cargo.toml"), "").unwrap();
         let message = KernelCache::open(root.path()).unwrap_err().to_string();

@@ -1,7 +1,7 @@
 //! Where the cache is.
 //!
 //! The order is that of the C++ ggml-hsa backend, so that both find each other's kernels: `GGML_HSA_KERNEL_CACHE_DIR` as it
-//! is, `$XDG_CACHE_HOME/ggml`, `$HOME/.cache/ggml`, and last a folder that every system has. Which one it was is kept, because
+//! is, `$XDG_CACHE_HOME/ggml`, `$HOME/.cache/ggml`, and last a folder that every system has. The choice is remembered, because
 //! a cache that cannot be used is repaired by changing that variable.
 
 use crate::settings::{GGML_HSA_KERNEL_CACHE_DIR, HOME, XDG_CACHE_HOME};

@@ -1,7 +1,7 @@
-//! Taking things out of a cache, and nothing else.
+//! Removing entries from a cache.
 //!
 //! The C++ backend empties its cache by deleting the whole directory, whatever it holds. Here only files go that the store
-//! wrote ([`Inventory`]); what else is there stays and is told. Nobody compiles into the cache meanwhile.
+//! wrote ([`Inventory`]); everything else stays and is reported. Nothing is compiled into the cache meanwhile.
 
 use crate::cache::{CacheError, DAMAGED, KernelCache};
 use crate::compiler::KernelCompiler;
@@ -60,7 +60,7 @@ pub fn clear(path: &Path) -> Result<Cleared, CacheError> {
     everything().map_err(|error: io::Error| CacheError { path: path.into(), reason: error.to_string() })
 }
 
-/// Removes what nobody will use: stale and damaged kernels, failures of other sources or toolchains, what killed writers left,
+/// Removes what will not be used: stale and damaged kernels, failures of other sources or toolchains, what killed writers left,
 /// and kernels beyond `limits`.
 ///
 /// # Errors
@@ -107,7 +107,7 @@ fn alone(cache: &KernelCache) -> io::Result<Lock> {
     if let Some(lock) = cache.locks().try_lock_all()? {
         return Ok(lock);
     }
-    tracing::warn!("kernel cache {}: waiting for those who compile into it", cache.root().display());
+    tracing::warn!("kernel cache {}: waiting for running compilations", cache.root().display());
     cache.locks().lock_all()
 }
 
@@ -135,7 +135,7 @@ fn remove_items(cache: &KernelCache, inventory: &Inventory, goes: impl Fn(&Item)
     cleared
 }
 
-/// The system refuses to remove directories that hold anything, so nothing has to be asked first.
+/// The system does not remove directories that are not empty, so no check is needed first.
 fn remove_if_empty(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }

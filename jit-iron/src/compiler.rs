@@ -1,4 +1,4 @@
-//! What makes an artifact from a node.
+//! Compilers, which make an artifact from a node.
 
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{BuildError, reference_artifact};
@@ -13,11 +13,11 @@ pub enum CompileError {
     /// It does not compile this operation, type, shape or generation; another compiler may.
     #[error("{0}")]
     Unsupported(String),
-    /// It should have, and failed. The same kernel will fail again until the compiler, its options or the sources change, so
+    /// It failed. The same kernel will fail again until the compiler, its options or the sources change, so
     /// that a store may remember it beyond the process.
     #[error("{}", .0.cause)]
     Failed(Failure),
-    /// It could not try: a tool is missing, a worker did not start, a disk is full. Says nothing about the kernel.
+    /// It could not be tried: a tool is missing, a worker did not start, a disk is full. Says nothing about the kernel.
     #[error("{0}")]
     Unavailable(String),
 }
@@ -54,10 +54,10 @@ pub trait KernelCompiler: Send + Sync + Debug {
         ""
     }
     /// The toolchain: everything besides the node, the generation and the kernel's sources that the result depends on, such as
-    /// the versions of the tools and their options. Kernels that are kept longer than a process are kept under it. Empty when it
-    /// cannot be told because the toolchain does not start: kernels that any version of it has made are taken then.
+    /// the versions of the tools and their options. Kernels that outlive a process are cached under it. Empty when it
+    /// is unknown because the toolchain does not start: kernels of any version are accepted then.
     fn identity(&self) -> String;
-    /// A digest, in hexadecimal, of the sources that kernels are made from.
+    /// A digest, in hexadecimal, of the sources that kernels are built from.
     fn sources(&self) -> String;
     /// Whether it could make any kernel at all: its toolchain starts and it has designs. May start the toolchain, which takes
     /// seconds the first time.
@@ -70,8 +70,8 @@ pub trait KernelCompiler: Send + Sync + Debug {
     /// Makes the artifact of a normalised node.
     ///
     /// # Errors
-    /// [`CompileError::Unsupported`] when it is not this compiler's business, [`CompileError::Unavailable`] when it could not
-    /// try, [`CompileError::Failed`] with the cause otherwise.
+    /// [`CompileError::Unsupported`] when this compiler does not handle it, [`CompileError::Unavailable`] when it could not be
+    /// tried, [`CompileError::Failed`] with the cause otherwise.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError>;
 }
 
@@ -90,7 +90,7 @@ impl KernelCompiler for ReferenceCompiler {
     }
 
     fn identity(&self) -> String {
-        // With the sources, so that a worker of another build of the same version is told apart.
+        // With the sources, so that a worker of another build of the same version differs.
         format!("reference {} ({})", env!("CARGO_PKG_VERSION"), &aie_ops::SOURCE_DIGEST[..12])
     }
 
@@ -126,11 +126,11 @@ pub(crate) mod tests {
         pub(crate) fails_for: Option<usize>,
         pub(crate) panics_for: Option<usize>,
         pub(crate) takes: Duration,
-        /// Kernels that have to be in hand at the same time.
+        /// Kernels that have to be in progress at the same time.
         pub(crate) together: Barrier,
         pub(crate) calls: AtomicUsize,
         pub(crate) running: AtomicUsize,
-        /// Most kernels in hand at the same time.
+        /// Most kernels in progress at the same time.
         pub(crate) most: AtomicUsize,
     }
 

@@ -16,7 +16,7 @@ pub struct StoreCounters {
     pub cache: u64,
     /// Kernels compiled.
     pub compiled: u64,
-    /// Kernels that could not be had. Asking again for one of them counts as an answer from memory.
+    /// Kernels that no source had. A repeated request for one of them counts as an answer from memory.
     pub failed: u64,
 }
 

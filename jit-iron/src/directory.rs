@@ -1,8 +1,8 @@
 //! Kernels in a directory of the user's: `<directory>/<arch>/<name>.pdi` and `<name>_insts.bin`.
 //!
 //! The layout is the C++ ggml-hsa backend's. A kernel needs both files; half of one is ignored with a warning, because it may
-//! be on its way. Files that are there but damaged are errors: to replace a kernel that somebody put there on purpose by another
-//! one would hide the damage.
+//! still be being written. Damaged files are errors: replacing a kernel that the user put there on purpose would hide the
+//! damage.
 
 use crate::kernel_files::{KernelFiles, assemble};
 use crate::manifest::Manifest;
@@ -39,7 +39,7 @@ pub enum DirectoryError {
     },
 }
 
-/// A directory of kernels. Files are looked up when asked for; nothing is listed or watched.
+/// A directory of kernels. Files are looked up on demand; nothing is listed or watched.
 #[derive(Debug, Clone)]
 pub struct KernelDirectory {
     path: PathBuf,
@@ -68,9 +68,9 @@ impl KernelDirectory {
     /// The kernel, if there is one.
     ///
     /// A kernel that has a manifest has to fit it. Parameters of some operations are not part of the name: the manifest, the
-    /// longer file name of a store, or the description in a reference artifact tell them, and a kernel of other ones is not
-    /// taken. Code without any of these does not tell its parameters and is taken as it is, as by the C++ backend, unless a source
-    /// shares memory ([`Tensor::shares_memory`]), whose strides it does not tell either.
+    /// longer file name of a store, or the description in a reference artifact has them, and a kernel with other ones is
+    /// skipped. Code without any of these is accepted unchecked, as by the C++ backend, unless a source shares memory
+    /// ([`Tensor::shares_memory`]), whose strides are unknown too.
     ///
     /// # Errors
     /// [`DirectoryError::File`] when a file cannot be read, is damaged, or is for another generation or operation.
@@ -80,7 +80,7 @@ impl KernelDirectory {
         if let Some(artifact) = load(&KernelFiles::new(&folder, stem.as_str()), wanted)? {
             return Ok(Some(artifact));
         }
-        // A name that is longer than file names can be has no other.
+        // A name that is too long for a file has no other.
         if stem == name || name.len() > LONGEST {
             return Ok(None);
         }
@@ -96,10 +96,10 @@ pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<Ke
     let Some(content) = content else { return Ok(None) };
     let Some(instructions) = content.instructions else {
         let (there, missing) = (files.pdi(), files.instructions());
-        tracing::warn!("{} is there but {} is not: the kernel is ignored", there.display(), missing.display());
+        tracing::warn!("{} exists but {} does not: the kernel is ignored", there.display(), missing.display());
         return Ok(None);
     };
-    // A JSON file that is not a manifest is none of our business.
+    // A JSON file that is not a manifest is ignored.
     let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
     let artifact = assemble(name, arch, content.pdi, instructions, manifest.as_ref(), Some(node));
     let artifact = artifact.map_err(|wrong| fault(files.fault(wrong)))?;
@@ -109,7 +109,7 @@ pub(crate) fn load(files: &KernelFiles, wanted: &Wanted<'_>) -> Result<Option<Ke
         Err(DescriptionError::Compiled { .. }) if other => "is the same operation with other parameters",
         // The name says that a source is not contiguous, and not how; no design of the C++ backend reads such a source.
         Err(DescriptionError::Compiled { .. }) if manifest.is_none() && node.inputs().any(Tensor::shares_memory) => {
-            "does not tell the strides it was made for"
+            "does not record the strides it was built for"
         }
         Ok(_) | Err(DescriptionError::Compiled { .. }) => return Ok(Some(artifact)),
         Err(error) => return Err(fault((files.pdi(), error.to_string()))),

@@ -1,8 +1,8 @@
-//! Compilers' verdicts, kept beside the kernels they did not make.
+//! Compile failures, cached where the kernels would be.
 //!
 //! `<stem>.failed.json` says why a kernel could not be compiled and from what, `<stem>.failed.log` holds all that the compiler
-//! printed. As long as sources, options and toolchain stay, nobody tries again. They are notes of the store's own: one that
-//! cannot be read counts as none.
+//! printed. As long as sources, options and toolchain stay the same, it is not retried. They are notes of the store's own: one that
+//! cannot be read is ignored.
 
 use crate::compiler::{CompileError, Failure};
 use crate::kernel_files::{KernelFiles, read, remove, unfinished};
@@ -26,7 +26,7 @@ const OUTPUT_LIMIT: usize = 64 << 20;
 pub struct FailureRecord {
     version: u32,
     program: String,
-    /// What it was to be made from.
+    /// What it was to be built from.
     pub origin: Origin,
     /// The normalised node.
     pub node: Node,
@@ -58,14 +58,14 @@ impl FailureRecord {
         let (text, _) = read(&path, LIMIT).ok()??;
         let record = Self::parse(&text).filter(|record| record.origin.difference(origin).is_none())?;
         let output = read(&Self::output_path(files), OUTPUT_LIMIT).ok().flatten().map(|(bytes, _)| bytes);
-        let note = format!("{} (remembered in {}; remove it to try again)", record.cause, path.display());
+        let note = format!("{} (cached in {}; remove it to try again)", record.cause, path.display());
         Some(CompileError::Failed(Failure { cause: note, output: output.unwrap_or_else(|| Arc::from([])) }))
     }
 
-    /// Keeps a failure.
+    /// Writes a failure.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn keep(files: &KernelFiles, node: &Node, origin: Origin, failure: &Failure) -> io::Result<()> {
         fs::create_dir_all(files.folder())?;
         let failed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -85,7 +85,7 @@ impl FailureRecord {
     /// Forgets the failure of a kernel that is there now.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn forget(files: &KernelFiles) -> io::Result<()> {
         remove(&Self::path(files))?;
         remove(&Self::output_path(files))

@@ -21,8 +21,7 @@ pub fn data(directory: &Path) -> Option<PathBuf> {
     Some(prefix(directory)?.join("share/ggml-hsa"))
 }
 
-/// The library or program that this code was linked into, by the process's own map of its memory. None if the system does not
-/// tell.
+/// The library or program that this code was linked into, by the process's memory map. None if the system does not provide it.
 pub fn image() -> Option<PathBuf> {
     let address = image as *const () as u64;
     let maps = Process::myself().and_then(|process| process.maps()).ok()?;

@@ -1,8 +1,7 @@
-//! What is in a cache: kernels and their state, failures, remains, and what is not the store's.
+//! What is in a cache: kernels and their state, failures, leftovers, and foreign files.
 //!
 //! The store never lists its directory; people and [`crate::clear`] do. A file is the store's when its manifest or note says so,
-//! or when it has the name of an unfinished one. Links are not followed, and directories that the store would not have made are
-//! not entered.
+//! or when it has the name of an unfinished one. Links and foreign directories are not followed.
 
 use crate::cache::{DAMAGED, Found, KernelCache};
 use crate::compiler::KernelCompiler;
@@ -28,9 +27,9 @@ const NOTE_LIMIT: u64 = 1 << 20;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum State {
-    /// A kernel that is used when it is asked for.
+    /// A kernel that is used.
     Good,
-    /// A kernel that is made again when it is asked for.
+    /// A kernel that is rebuilt on its next use.
     Stale {
         /// What differs.
         reason: String,
@@ -214,7 +213,7 @@ impl Walk<'_> {
                 Found::Kernel(_) => State::Good,
                 Found::Stale(reason) => State::Stale { reason },
                 Found::Damaged(path, reason) => damaged(format!("{}: {reason}", path.display())),
-                Found::Absent => damaged("its PDI is not there".into()),
+                Found::Absent => damaged("its PDI is missing".into()),
                 Found::Foreign(how) => damaged(how),
             };
         }
@@ -265,7 +264,7 @@ fn failure(files: &KernelFiles) -> Option<Item> {
     })
 }
 
-/// A small regular file; `None` when it is none.
+/// A small regular file; `None` for anything else.
 fn note(path: &Path) -> Option<Vec<u8>> {
     let metadata = path.symlink_metadata().ok()?;
     (metadata.is_file() && metadata.len() <= NOTE_LIMIT).then(|| fs::read(path).ok())?

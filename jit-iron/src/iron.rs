@@ -2,7 +2,7 @@
 //!
 //! A worker is `worker.py` of the IRON folder, run by the Python of the IRON environment; `docs/iron-toolchain.md` says what it
 //! does. Designs are in `kernels/` beside it. Nothing here knows a version of IRON: the worker finds out, and says it in its
-//! greeting, under which kernels are kept.
+//! greeting, under which kernels are cached.
 
 use crate::installation;
 use crate::worker::{WorkerCommand, WorkerCompiler};
@@ -49,8 +49,8 @@ pub fn installed(image: &Path) -> Option<PathBuf> {
 }
 
 impl IronPlaces {
-    /// A compiler of what the designs make, to which limits can be added. Starts nothing: whether the toolchain is there shows
-    /// when it is asked for a kernel.
+    /// A compiler of the designs, to which limits can be added. Starts nothing: whether the toolchain exists shows
+    /// when a kernel is requested.
     ///
     /// # Errors
     /// [`IronError`]: there is no worker, or the designs cannot be read.
@@ -85,7 +85,7 @@ fn digest(folders: &[&Path]) -> io::Result<String> {
     let mut files = Vec::new();
     for folder in folders {
         match collect(folder, folder, &mut files) {
-            // Without designs there is nothing to make kernels from, which the worker says for each.
+            // Without designs there are no kernels, which the worker reports for each.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result?,
         }
@@ -169,10 +169,10 @@ mod tests {
     fn without_designs_there_is_no_compiler() {
         let (root, mut places) = places();
         places.python = Some("/no/python3".into());
-        let told = || places.compiler().unwrap().available().unwrap_err().to_string();
-        assert!(told().contains("/no/python3"), "{}", told());
+        let message = || places.compiler().unwrap().available().unwrap_err().to_string();
+        assert!(message().contains("/no/python3"), "{}", message());
         fs::remove_file(root.path().join("kernels/binary_ops.py")).unwrap();
-        assert_eq!(told(), format!("there are no designs in {}", root.path().join(KERNELS).display()));
+        assert_eq!(message(), format!("there are no designs in {}", root.path().join(KERNELS).display()));
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! When kernels are compiled.
 
-/// When a kernel is compiled that no directory has.
+/// When missing kernels are compiled.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum JitPolicy {
     /// Before the graph runs that needs it, as the C++ backend does.
     #[default]
     Eager,
-    /// Beside the graphs: operations run elsewhere until their kernels are ready.
+    /// While graphs run: operations run on the CPU until their kernels are ready.
     Background,
     /// Never.
     Off,

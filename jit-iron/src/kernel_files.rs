@@ -1,8 +1,8 @@
 //! The files of one kernel: `<stem>.pdi`, `<stem>_insts.bin` and its manifest `<stem>.json`.
 //!
-//! Three files cannot appear at one moment, so one of them decides: **a kernel is there when its PDI is**. Writers put the PDI
-//! last and take it away first, each file whole or not at all, so that a reader who sees the PDI finds the rest, whichever
-//! backend it belongs to. Whoever writes holds the kernel's lock ([`crate::lock`]); readers need none: a pair that was replaced
+//! Three files cannot appear at one moment, so one of them decides: **a kernel exists when its PDI does**. Writers create the PDI
+//! last and remove it first, each file atomically, so that a reader who sees the PDI finds the rest, whichever
+//! backend it belongs to. Writers hold the kernel's lock ([`crate::lock`]); readers need none: a pair that was replaced
 //! while being read does not fit its manifest, and reading again under the lock decides.
 
 use crate::manifest::Manifest;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Beginning of the names of files that are being written. They are nobody's: what a killed writer leaves is swept up.
+/// Prefix of files that are being written. What a killed writer leaves is removed.
 pub const UNFINISHED: &str = ".making-";
 
 /// A file that cannot be read, and why.
@@ -85,10 +85,10 @@ impl KernelFiles {
         [self.pdi(), self.instructions(), self.manifest()]
     }
 
-    /// Writes the kernel, replacing one that is there. Makes the folder. The caller holds the kernel's lock.
+    /// Writes the kernel, replacing an existing one. Creates the folder. The caller holds the kernel's lock.
     ///
     /// # Errors
-    /// What the file system said. The kernel is not there then, neither the old one nor half of the new one.
+    /// Errors of the file system. The kernel is not there then, neither the old one nor half of the new one.
     pub fn publish(&self, artifact: &KernelArtifact, manifest: &Manifest) -> io::Result<()> {
         fs::create_dir_all(&self.folder)?;
         let instructions = unfinished(&self.folder, artifact.instructions())?;
@@ -143,7 +143,7 @@ pub(crate) fn assemble(
     Ok(artifact)
 }
 
-/// Writes `bytes` to a file of its own in `folder`, readable by everybody as far as the user's mask allows, as files are.
+/// Writes `bytes` to a file of its own in `folder`, readable by all users as far as the user's mask allows, as files are.
 pub(crate) fn unfinished(folder: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt as _;
     let mut builder = tempfile::Builder::new();
@@ -167,12 +167,12 @@ pub fn files_opened() -> u64 {
     FILES_OPENED.load(Relaxed)
 }
 
-/// The content and the owner of a file, if there is one. Files larger than `limit` are refused before they are read.
+/// The content and the owner of a file, if there is one. Files larger than `limit` are rejected before they are read.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<Option<Owned>, Fault> {
     use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
     let file = |reason: &dyn ToString| (path.to_owned(), reason.to_string());
     FILES_OPENED.fetch_add(1, Relaxed);
-    // A pipe must not block whoever opens it.
+    // Opening a pipe must not block.
     let opened = match File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! One writer per kernel, across threads and processes.
 //!
 //! All locks of a cache are byte ranges of one file: byte `n` stands for the kernels whose key is `n`, the whole file for the
-//! cache. The kernel of the operating system lets go of a range when its holder closes the file or dies, so that nothing has to
+//! cache. The operating system releases a range when its holder closes the file or dies, so that nothing has to
 //! be cleaned up after a crash, and no lock files pile up. The locks belong to open files (`F_OFD_SETLKW`), not to processes, so
 //! threads of one process exclude each other too.
 
@@ -32,28 +32,28 @@ impl Locks {
         Self { path: root.join(FILE) }
     }
 
-    /// Waits until nobody else holds `key`.
+    /// Waits until `key` is free.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn lock(&self, key: &str) -> io::Result<Lock> {
         let digest = Sha256::digest(key);
         let start = i64::from_le_bytes(std::array::from_fn(|index| digest[index])) & (i64::MAX >> 1);
         self.range(start, 1, true)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Waits until nobody holds anything.
+    /// Waits until all keys are free.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn lock_all(&self) -> io::Result<Lock> {
         self.range(0, 0, true)?.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// Everything, if nobody holds anything.
+    /// Locks everything, if all keys are free.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn try_lock_all(&self) -> io::Result<Option<Lock>> {
         self.range(0, 0, false)
     }

@@ -1,6 +1,6 @@
-//! What is known of a kernel on disk beside its two files: how it came about, and what it must consist of.
+//! What is known of a kernel on disk beside its two files: its origin, and its expected content.
 //!
-//! Names say the shapes of a kernel but not what it was made from. The manifest does, so that a kernel made by other sources or
+//! Names say the shapes of a kernel but not what it was built from. The manifest does, so that a kernel built by other sources or
 //! another toolchain is recognised as stale, and a file that was changed as damaged. It is a JSON file, `<name>.json`, for
 //! people too. Directories of the C++ backend have none.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Version of [`Manifest`]. Readers take this one only.
 const VERSION: u32 = 1;
-/// Tells our files from other JSON files.
+/// Distinguishes our files from other JSON files.
 const PROGRAM: &str = "aie-hal";
 
 /// The manifest of a kernel.
@@ -27,7 +27,7 @@ pub struct Manifest {
     pub arch: String,
     /// Operation, parameters, types and shapes: the normalised node.
     pub node: Node,
-    /// What it was made from and by.
+    /// What it was built from and by.
     pub origin: Origin,
     /// Bytes of the PDI.
     pub pdi_bytes: usize,
@@ -43,7 +43,7 @@ pub struct Manifest {
     pub milliseconds: u64,
 }
 
-/// What a kernel was made from and by. Kernels of different origins are not the same kernel.
+/// What a kernel was built from and by. Kernels of different origins are not the same kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
@@ -61,7 +61,7 @@ impl Origin {
         Self { compiler: compiler.name().into(), toolchain: compiler.identity(), sources: compiler.sources() }
     }
 
-    /// Says where this origin differs from the one that is wanted; `None` when it does not. A toolchain that is not known is any.
+    /// Where this origin differs from the wanted one; `None` when it does not. An unknown toolchain matches any.
     pub fn difference(&self, wanted: &Self) -> Option<String> {
         let parts = [
             ("compiler", &self.compiler, &wanted.compiler),
@@ -70,7 +70,7 @@ impl Origin {
         ];
         let known = |has: &String| !has.is_empty();
         let (what, had, has) = parts.into_iter().find(|(_, had, has)| had != has && known(has))?;
-        Some(format!("it was made with {what} `{}`, now it is `{}`", short(had), short(has)))
+        Some(format!("it was built with {what} `{}`, now it is `{}`", short(had), short(has)))
     }
 }
 
@@ -81,7 +81,7 @@ fn short(text: &str) -> &str {
 }
 
 impl Manifest {
-    /// Describes `artifact`, the kernel of `node`, which was made in `took` just now.
+    /// Describes `artifact`, the kernel of `node`, which was just built in `took`.
     pub fn new(artifact: &KernelArtifact, node: &Node, origin: Origin, took: Duration) -> Self {
         Self {
             version: VERSION,
@@ -134,7 +134,7 @@ impl Manifest {
         if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
             return Err(format!("the {what} has {found} bytes, its manifest says {expected}"));
         }
-        // The identity covers both files; the PDI's own digest only tells which of them it is.
+        // The identity covers both files; the PDI's own digest only says which of them it is.
         if self.identity != artifact.identity().to_string() {
             let what = if self.pdi_sha256 == artifact.digest().to_string() { "instruction stream" } else { "PDI" };
             return Err(format!("the {what} is not the one its manifest describes"));
@@ -180,7 +180,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn foreign_json_is_refused() {
+    fn foreign_json_is_rejected() {
         let (_, manifest) = described(64);
         let text = String::from_utf8(manifest.to_json().unwrap()).unwrap();
         for (from, to) in [("\"aie-hal\"", "\"other\""), ("\"version\":1", "\"version\":9"), ("{", "")] {
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         let origin = described(64).1.origin;
         assert_eq!(origin.difference(&origin), None);
         let newer = Origin { toolchain: "t 2".into(), ..origin.clone() };
-        assert_eq!(origin.difference(&newer).unwrap(), "it was made with toolchain `t 1`, now it is `t 2`");
+        assert_eq!(origin.difference(&newer).unwrap(), "it was built with toolchain `t 1`, now it is `t 2`");
         let unknown = Origin { toolchain: String::new(), ..origin.clone() };
         assert_eq!(origin.difference(&unknown), None);
         let edited = Origin { sources: "a".repeat(64), ..origin.clone() };

@@ -1,7 +1,7 @@
-//! Whose a directory is: whether it may serve as a cache, and whether one may be emptied.
+//! Ownership of a directory: whether it may serve as a cache, and whether one may be emptied.
 //!
-//! Kernels are code that runs with the user's data. Whoever can write the cache decides what runs, so nobody but the user may.
-//! And a cache may be cleared by a setting, so a directory that is anything else must not become one by a typing mistake.
+//! Kernels are code that runs with the user's data. Anyone who can write the cache decides what runs, so only the user may.
+//! And a cache may be cleared by a setting, so another directory must not become one by a typing mistake.
 
 use rustix::process::geteuid;
 use std::env;
@@ -9,11 +9,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Files that say that a directory is somebody's work.
+/// Files that mark a directory as a project.
 const PROJECT: &[&str] =
     &[".git", ".hg", ".svn", "Cargo.toml", "CMakeLists.txt", "Makefile", "package.json", "pyproject.toml", ".jj"];
 
-/// Why `path`, absolute or not, must not be a cache although nobody else can write it: the root, a home directory or one above
+/// Why `path`, absolute or not, must not be a cache although only the user can write it: the root, a home directory or one above
 /// it, a directory with a project in it. `None` when it is none of these, also when it is not there.
 pub fn precious(path: &Path) -> Option<String> {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -34,8 +34,8 @@ pub fn precious(path: &Path) -> Option<String> {
     Some(format!("it holds {mark}, so it is a project's directory"))
 }
 
-/// Whether kernels in `path` can be trusted: it is the user's own, and so is or safe is everything above it. In a directory of
-/// the user's that others may write to, the owner of each file tells.
+/// Whether kernels in `path` can be trusted: it is the user's own, and everything above it is so too, or safe. In a directory of
+/// the user's that others may write to, the owner of each file decides.
 ///
 /// # Errors
 /// Who could put files there.
@@ -55,7 +55,7 @@ pub fn check(path: &Path) -> Result<(), String> {
             return Err(format!("{} belongs to user {}, who could replace it", above.display(), metadata.uid()));
         }
         if metadata.uid() != user && others_write && !sticky {
-            return Err(format!("everybody may write to {}, and so replace it", above.display()));
+            return Err(format!("all users may write to {}, and so replace it", above.display()));
         }
     }
     Ok(())
@@ -82,12 +82,12 @@ mod tests {
     }
 
     #[test]
-    fn directories_others_could_replace_are_refused() {
+    fn directories_others_could_replace_are_rejected() {
         let root = tempfile::tempdir().unwrap();
         let own = root.path().join("own");
         fs::create_dir(&own).unwrap();
         assert_eq!(check(&own), Ok(()));
-        // Its own files are told apart by their owner.
+        // Its own files are recognised by their owner.
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(check(&own), Ok(()));
         fs::write(own.join("file"), "").unwrap();

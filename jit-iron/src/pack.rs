@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `ggml-hsa-gen-kernels --embed` writes `<directory>/<arch>.pack`; a build with `GGML_HSA_EMBED_KERNELS=<directory>` includes
-//! them. The index is read when the library starts, kernels when they are asked for.
+//! them. The index is read when the library starts, kernels on demand.
 
 use crate::kernel_files::{KernelFiles, assemble};
 use crate::manifest::Manifest;
@@ -34,7 +34,7 @@ const FILE_LIMIT: usize = 1 << 30;
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 pub enum PackError {
     /// Its bytes are not a pack.
-    #[error("kernel pack {name}: {reason}; make it again with ggml-hsa-gen-kernels --embed")]
+    #[error("kernel pack {name}: {reason}; rebuild it with ggml-hsa-gen-kernels --embed")]
     Damaged {
         /// File or generation.
         name: String,
@@ -90,15 +90,15 @@ impl KernelPack {
         let bytes = bytes.into();
         let damaged = |reason: &str| PackError::Damaged { name: name.into(), reason: reason.into() };
         let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is not a kernel pack"))?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| damaged("it is truncated"))?;
         let length = u32::from_le_bytes(*length) as usize;
-        let index = rest.get(..length).ok_or_else(|| damaged("its index is cut off"))?;
+        let index = rest.get(..length).ok_or_else(|| damaged("its index is truncated"))?;
         let index: Index = serde_json::from_slice(index).map_err(|error| damaged(&error.to_string()))?;
         let start = MAGIC.len() + 4 + length;
         let place = |(offset, length): (u32, u32)| {
             let begin = start + offset as usize;
             let range = begin..begin + length as usize;
-            bytes.get(range.clone()).map(|_| range).ok_or_else(|| damaged("a kernel in it is cut off"))
+            bytes.get(range.clone()).map(|_| range).ok_or_else(|| damaged("a kernel in it is truncated"))
         };
         let mut kernels = HashMap::with_capacity(index.kernels.len());
         for entry in index.kernels {
@@ -131,7 +131,7 @@ impl KernelPack {
     /// The kernel, if it is in the pack and was made for this node.
     ///
     /// # Errors
-    /// [`PackError::Damaged`] when it is no kernel for the generation.
+    /// [`PackError::Damaged`] when it is not a kernel for the generation.
     pub fn load(&self, wanted: &Wanted<'_>) -> Result<Option<KernelArtifact>, PackError> {
         let Wanted { node, arch, name, .. } = wanted;
         if arch.name != self.arch {
@@ -140,7 +140,7 @@ impl KernelPack {
         let Some(place) = self.kernels.get(&wanted.stem()).or_else(|| self.kernels.get(name)) else {
             return Ok(None);
         };
-        // Without a manifest a name does not tell the strides of a source that shares memory.
+        // Without a manifest a name does not say the strides of a source that shares memory.
         let same = match &place.manifest {
             Some(manifest) => wanted.is_of(&manifest.node),
             None => !node.inputs().any(Tensor::shares_memory),
@@ -158,20 +158,20 @@ impl KernelPack {
 }
 
 /// Makes the pack of the kernels in `folder`, which are for the generation `arch`, sorted by name, so that equal kernels make
-/// equal packs. Returns its bytes and the number of kernels. What is no kernel is left out.
+/// equal packs. Returns its bytes and the number of kernels. Other files are skipped.
 ///
 /// # Errors
 /// [`PackError::Folder`]: a kernel cannot be read or is not valid, or they are too large for one pack.
 pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
     let fault = |(path, reason)| PackError::Folder { path, reason };
-    let refuse = |path: &Path, reason: String| fault((path.into(), reason));
-    let entries = fs::read_dir(folder).map_err(|error| refuse(folder, error.to_string()))?;
+    let reject = |path: &Path, reason: String| fault((path.into(), reason));
+    let entries = fs::read_dir(folder).map_err(|error| reject(folder, error.to_string()))?;
     let mut stems = Vec::new();
     for entry in entries {
-        let path = entry.map_err(|error| refuse(folder, error.to_string()))?.path();
+        let path = entry.map_err(|error| reject(folder, error.to_string()))?.path();
         if path.extension() == Some(OsStr::new("pdi")) {
             let stem = path.file_stem().and_then(OsStr::to_str);
-            stems.push(stem.ok_or_else(|| refuse(&path, "its name is not UTF-8".into()))?.to_owned());
+            stems.push(stem.ok_or_else(|| reject(&path, "its name is not UTF-8".into()))?.to_owned());
         }
     }
     stems.sort_unstable();
@@ -181,7 +181,7 @@ pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
         let content = files.read(FILE_LIMIT).map_err(fault)?;
         let Some(content) = content else { continue };
         let Some(instructions) = content.instructions else {
-            return Err(refuse(&files.instructions(), "it is not there, but its PDI is".into()));
+            return Err(reject(&files.instructions(), "it is missing, but its PDI exists".into()));
         };
         let manifest = content.manifest.and_then(|text| Manifest::parse(&text).ok());
         let artifact = assemble(&stem, arch, content.pdi, instructions, manifest.as_ref(), None);
@@ -189,15 +189,15 @@ pub fn pack(folder: &Path, arch: &Arch) -> Result<(Vec<u8>, usize), PackError> {
         let mut add = |bytes: &[u8]| {
             let place = u32::try_from(data.len()).ok().zip(u32::try_from(bytes.len()).ok());
             data.extend_from_slice(bytes);
-            place.ok_or_else(|| refuse(folder, "they are more than 4 GiB".into()))
+            place.ok_or_else(|| reject(folder, "they exceed 4 GiB".into()))
         };
         let (pdi, instructions) = (add(artifact.pdi())?, add(artifact.instructions())?);
         kernels.push(Entry { stem, manifest, pdi, instructions });
     }
     let count = kernels.len();
     let index = serde_json::to_vec(&Index { arch: arch.name.clone(), kernels });
-    let index = index.map_err(|error| refuse(folder, error.to_string()))?;
-    let length = u32::try_from(index.len()).map_err(|_| refuse(folder, "there are too many".into()))?;
+    let index = index.map_err(|error| reject(folder, error.to_string()))?;
+    let length = u32::try_from(index.len()).map_err(|_| reject(folder, "there are too many".into()))?;
     Ok(([&MAGIC[..], &length.to_le_bytes(), &index, &data].concat(), count))
 }
 
@@ -231,13 +231,13 @@ mod tests {
         }
         let ((op, mut node), arch) = (sum(64), arch("aie2p"));
         assert!(pack.load(&Wanted::of(op, &sum(65).1, &arch)).unwrap().is_none());
-        // The manifest tells parameters that this name would not.
+        // The manifest has parameters that this name has not.
         node.params.0[0] = 1;
         assert!(pack.load(&Wanted::of(op, &node, &arch)).unwrap().is_none());
     }
 
     #[test]
-    fn every_prefix_and_every_flipped_byte_is_refused_or_harmless() {
+    fn every_prefix_and_every_flipped_byte_is_rejected_or_harmless() {
         let root = folder();
         let (bytes, _) = pack(&root.path().join("aie2p"), &arch("aie2p")).unwrap();
         let ((op, node), arch) = (sum(64), arch("aie2p"));

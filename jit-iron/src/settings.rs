@@ -1,7 +1,7 @@
 //! The environment variables of kernels: where they are found, and how they are compiled.
 //!
-//! Most are read by whoever builds a [`KernelStore`](crate::KernelStore); they are declared here because messages of this crate
-//! name them.
+//! Most are read by the code that builds a [`KernelStore`](crate::KernelStore); they are declared here because messages of this
+//! crate name them.
 
 aie_hal::settings! {
     prefix "GGML_HSA";
@@ -13,34 +13,34 @@ aie_hal::settings! {
     }
 
     section "Kernels" {
-        /// Compiled kernels, `ARCH/NAME.pdi` and `ARCH/NAME_insts.bin`, that are taken before those of the cache. They are
-        /// only read.
+        /// Compiled kernels, `ARCH/NAME.pdi` and `ARCH/NAME_insts.bin`, that are preferred over those of the cache. They
+        /// are only read.
         GGML_HSA_KERNEL_DIR: "a directory" => "none", read by ["aie-ggml-bridge"];
-        /// Where compiled kernels are kept.
-        GGML_HSA_KERNEL_CACHE_DIR: "a directory; it is made when it is not there"
+        /// Where compiled kernels are cached.
+        GGML_HSA_KERNEL_CACHE_DIR: "a directory; it is created if it does not exist"
             => "`$XDG_CACHE_HOME/ggml`, else `$HOME/.cache/ggml`, else `/tmp/ggml/ggml-hsa`";
         /// Whether the cache is emptied at the start. Only what the cache itself wrote is deleted.
         GGML_HSA_KERNEL_CACHE_CLEAR: "a switch" => "off", read by ["aie-ggml-bridge"], older "GGML_HSA_JIT_CLEAR_CACHE";
     }
 
     section "Compiling" {
-        /// When kernels are compiled that no directory has. `eager`: before a graph runs that needs them. `background`:
-        /// beside it; the operation runs elsewhere until its kernel is ready. `off`: never.
+        /// When missing kernels are compiled. `eager`: before a graph that needs them runs. `background`:
+        /// while graphs run; the operation runs on the CPU until its kernel is ready. `off`: never.
         GGML_HSA_JIT: "`eager`, `background`, `off`"
             => "`eager`, or `GGML_HSA_DEFAULT_JIT` of the build", read by ["aie-ggml-bridge"];
-        /// Off is the same as `GGML_HSA_JIT=off`, whatever that says.
+        /// Off is the same as `GGML_HSA_JIT=off`, and overrides it.
         GGML_HSA_JIT_COMPILE: "a switch" => "on", read by ["aie-ggml-bridge"];
-        /// How long the compilation of one kernel may take before it is ended.
+        /// How long the compilation of one kernel may take before it is stopped.
         GGML_HSA_JIT_TIMEOUT: "seconds, 1 to 604800" => "300", read by ["aie-ggml-bridge"];
-        /// How much memory one compiling process may have.
+        /// Memory limit of one compiling process.
         GGML_HSA_JIT_MEMORY_MAX: "a size, above 0" => "`16G`", read by ["aie-ggml-bridge"];
-        /// How many processes compile at the same time. 0: reference kernels are made in the program's own process.
+        /// Most processes that compile at the same time. 0: reference kernels are compiled in the program's own process.
         GGML_HSA_JIT_WORKERS: "0 to 256" => "the number of cores, at most 4", read by ["aie-ggml-bridge"];
         /// The program `ggml-hsa-jit-worker`, which compiles.
         GGML_HSA_JIT_WORKER: "an executable"
             => "the one beside the library, then the one installed with it, then on `PATH`", read by ["aie-ggml-bridge"];
-        /// Set by the library for the processes that compile, so that none of them outlives its job.
-        GGML_HSA_JIT_JOB: "another one for each process; nothing to set by hand" => "none";
+        /// Set by the library for compiling processes, so that none of them outlives its job.
+        GGML_HSA_JIT_JOB: "unique for each process; not set by users" => "none";
         /// The Python of the IRON environment.
         GGML_HSA_JIT_PYTHON: "an executable" => "`python3` on `PATH`", read by ["aie-ggml-bridge"];
         /// Where the designs for IRON are.
@@ -48,7 +48,7 @@ aie_hal::settings! {
             => "the one installed with the library", read by ["aie-ggml-bridge"];
         /// Where mlir_aie is installed, under IRON's own name for it; the script that prepares the environment sets it.
         MLIR_AIE_INSTALL_DIR: "a directory" => "that of the Python package `aie`";
-        /// Where Peano is installed, under IRON's own name for it. When it is not complete, nothing else is tried.
+        /// Where Peano is installed, under IRON's own name for it. When it is incomplete, nothing else is tried.
         PEANO_INSTALL_DIR: "a directory" => "that of the Python package `llvm-aie`";
     }
 

@@ -1,8 +1,8 @@
 //! Where a store looks for a kernel, in order: built into the library, the user's kernel directory, the cache, a compiler.
 //!
 //! The order is the C++ backend's. A kernel that the user put somewhere on purpose and that is damaged ends the search with an
-//! error, because another one in its place would hide the damage; in the cache it is moved away and made again. A kernel that
-//! is whole but was made for other tensors ([`aie_ops::fit`]), or is none for the device, is passed over: the search goes on.
+//! error, because another one in its place would hide the damage; in the cache it is moved away and rebuilt. A kernel that
+//! is complete but built for other tensors ([`aie_ops::fit`]), or not for the device, is skipped: the search continues.
 
 use crate::cache::{Found, KernelCache, Way};
 use crate::compiler::{CompileError, KernelCompiler};
@@ -40,7 +40,7 @@ pub enum StoreError {
         name: String,
         /// Generation.
         arch: String,
-        /// Every source and what it said.
+        /// The result of every source.
         tried: String,
     },
     /// It is being compiled in the background. The only answer that changes: ask again when [`arrivals`](crate::KernelStore::arrivals) has risen.
@@ -51,22 +51,22 @@ pub enum StoreError {
         /// Generation.
         arch: String,
     },
-    /// No kernel of this generation could come from anywhere ([`supplies`](crate::KernelStore::supplies)).
+    /// No source has a kernel of this generation ([`supplies`](crate::KernelStore::supplies)).
     #[error(
-        "no kernel for {arch} can come from anywhere: {tried}; make kernels with ggml-hsa-gen-kernels and name their directory with \
-         {GGML_HSA_KERNEL_DIR}, or have them compiled here: {GGML_HSA_JIT}=eager, with IRON and its designs installed \
+        "no kernel for {arch} is available from any source: {tried}; generate kernels with ggml-hsa-gen-kernels and name their directory with \
+         {GGML_HSA_KERNEL_DIR}, or compile them here: {GGML_HSA_JIT}=eager, with IRON and its designs installed \
          ({GGML_HSA_IRON_DIR}, {GGML_HSA_JIT_PYTHON})"
     )]
     NoKernels {
         /// Generation.
         arch: String,
-        /// Every source and what it said.
+        /// The result of every source.
         tried: String,
     },
-    /// There is nowhere a kernel of this generation could come from.
+    /// There is no source for kernels of this generation.
     #[error(
         "no kernels for {device}: available in this build: [{}], device reports: [{device}]; name a directory of kernels with \
-         {GGML_HSA_KERNEL_DIR}, or let kernels be compiled (GGML_HSA_JIT)",
+         {GGML_HSA_KERNEL_DIR}, or enable compilation (GGML_HSA_JIT)",
         available.join(", ")
     )]
     NoSource {
@@ -85,8 +85,8 @@ pub(crate) struct Sources {
     pub(crate) compilers: Vec<Arc<dyn KernelCompiler>>,
     pub(crate) policy: JitPolicy,
     pub(crate) silicon: bool,
-    /// Why compilers were not available and kernels did not fit, as far as it has been said.
-    pub(crate) told: Mutex<BTreeSet<String>>,
+    /// Messages about unavailable compilers and misfitting kernels that have been logged.
+    pub(crate) logged: Mutex<BTreeSet<String>>,
     pub(crate) counters: Mutex<StoreCounters>,
 }
 
@@ -100,7 +100,7 @@ impl Sources {
     const CACHE: &str = "cache";
     const COMPILED: &str = "compiled";
 
-    /// The kernel and where it was, compiled if it was nowhere and that is allowed.
+    /// The kernel and its source, compiled if it was not found and that is allowed.
     pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<FoundIn, StoreError> {
         let mut tried = Vec::new();
         if let Some(found) = self.search_given(wanted, &mut tried)? {
@@ -114,12 +114,12 @@ impl Sources {
             self.compile(wanted, &mut tried)
         };
         let (name, arch) = (wanted.name.clone(), wanted.arch.name.clone());
-        // Compilers that share a folder say the same.
+        // Compilers that share a folder give the same result.
         tried.dedup();
         found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
     }
 
-    /// The kernel and where it was, if it can be had without a compiler.
+    /// The kernel and its source, if it is available without a compiler.
     pub(crate) fn find_ready(&self, wanted: &Wanted<'_>) -> Result<Option<FoundIn>, StoreError> {
         let mut tried = Vec::new();
         let given = self.search_given(wanted, &mut tried)?;
@@ -173,7 +173,7 @@ impl Sources {
         Ok(Some(artifact))
     }
 
-    /// Reads the cache only. The compilers say what a kernel has to be made from and in which folder it is.
+    /// Reads the cache only. The compilers define the origin of a kernel and its folder.
     fn search_cache(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<FoundIn> {
         let Some(cache) = &self.cache else {
             tried.push("no cache".into());
@@ -229,7 +229,7 @@ impl Sources {
                 Err(CompileError::Unavailable(reason)) => {
                     let message = format!("compiler {} is not available: {reason}", compiler.name());
                     // It is about the machine, not the kernel: once is enough.
-                    if self.told.lock().insert(message.clone()) {
+                    if self.logged.lock().insert(message.clone()) {
                         tracing::warn!("{message}");
                     }
                     tried.push(message);
@@ -242,7 +242,7 @@ impl Sources {
         None
     }
 
-    /// A kernel that configures nothing must not reach an NPU: its results would be what memory held before.
+    /// A kernel that configures nothing must not reach an NPU: its results would be undefined.
     fn is_for_device(&self, artifact: &KernelArtifact, tried: &mut Vec<String>) -> bool {
         let fits = !self.silicon || matches!(read_description(artifact), Err(DescriptionError::Compiled { .. }));
         if !fits {
@@ -272,7 +272,7 @@ impl Sources {
             Err(misfit) => {
                 let message = format!("kernel {} from {place} is not used: {misfit}", artifact.name());
                 // The search for a kernel can come here twice.
-                if self.told.lock().insert(message.clone()) {
+                if self.logged.lock().insert(message.clone()) {
                     tracing::warn!("{message}");
                 }
                 tried.push(message);
@@ -282,18 +282,18 @@ impl Sources {
     }
 }
 
-/// Whether any kernel could come, before one is asked for: a device for which none can would do all its work on the host, and
-/// nobody would notice. The answer is cheap, and on the side of hope: one kernel anywhere is enough, whatever it computes, and so
+/// Whether any kernel could be found, before one is requested: a device without kernels would run everything on the CPU
+/// unnoticed. The answer is cheap and optimistic: one kernel anywhere is enough, whatever it computes, and so
 /// is a compiler that starts.
 impl Sources {
-    /// Whether a kernel for `arch` could come from any source; if not, what each source said.
+    /// Whether any source could have a kernel for `arch`; if not, the result of each.
     pub(crate) fn supply(&self, arch: &Arch) -> Result<(), String> {
         let mut tried = Vec::new();
         let found = self.embedded_supply(arch, &mut tried)
             || self.directory_supply(arch, &mut tried)
             || self.cache_supply(arch, &mut tried)
             || self.compiler_supply(&mut tried);
-        // Compilers that share a folder say the same.
+        // Compilers that share a folder give the same result.
         tried.dedup();
         if found { Ok(()) } else { Err(tried.join("; ")) }
     }
@@ -319,7 +319,7 @@ impl Sources {
         self.folder_supply(&directory.path().join(&arch.name), arch, tried)
     }
 
-    /// What compilers kept. Without a compiler nobody knows which kernels of a cache are the right ones.
+    /// What compilers cached. Without a compiler it is unknown which kernels of a cache are current.
     fn cache_supply(&self, arch: &Arch, tried: &mut Vec<String>) -> bool {
         let Some(cache) = &self.cache else { return false };
         self.counting_compilers().any(|compiler| self.folder_supply(&cache.folder(compiler, arch), arch, tried))
@@ -331,7 +331,7 @@ impl Sources {
             return false;
         }
         let before = tried.len();
-        // From the last one: who is asked when nothing else is there needs the least.
+        // From the last one: the last resort needs the least.
         let found = self.counting_compilers().rev().any(|compiler| match compiler.available() {
             Ok(()) => true,
             Err(error) => {
@@ -345,7 +345,7 @@ impl Sources {
         found
     }
 
-    /// On silicon reference kernels do not count, nor does who makes them.
+    /// On silicon reference kernels do not count, nor do their compilers.
     fn counting_compilers(&self) -> impl DoubleEndedIterator<Item = &dyn KernelCompiler> {
         self.compilers
             .iter()
@@ -392,7 +392,7 @@ mod tests {
     use rstest::rstest;
     use std::path::PathBuf;
 
-    /// A compiler for silicon that is there or not, and is never asked for a kernel.
+    /// A compiler for silicon that is available or not, and never compiles.
     #[derive(Debug)]
     struct Iron(bool);
 
@@ -442,14 +442,14 @@ mod tests {
     fn a_directory_counts_when_an_npu_can_run_what_is_in_it(#[case] code: bool, #[case] expected: Option<&str>) {
         let root = tempfile::tempdir().unwrap();
         fill(root.path(), code);
-        let told = message(silicon().kernel_directory(root.path()));
-        assert_eq!(told.is_some(), expected.is_some(), "{told:?}");
-        assert!(told.unwrap_or_default().contains(expected.unwrap_or_default()));
+        let text = message(silicon().kernel_directory(root.path()));
+        assert_eq!(text.is_some(), expected.is_some(), "{text:?}");
+        assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()));
         assert_eq!(message(KernelStore::builder().kernel_directory(root.path())), None);
         // Of another generation.
         fs::rename(root.path().join("aie2p"), root.path().join("aie2")).unwrap();
-        let told = message(silicon().kernel_directory(root.path())).unwrap();
-        assert!(told.contains(&format!("no kernels in {}", root.path().join("aie2p").display())), "{told}");
+        let text = message(silicon().kernel_directory(root.path())).unwrap();
+        assert!(text.contains(&format!("no kernels in {}", root.path().join("aie2p").display())), "{text}");
     }
 
     #[test]
@@ -485,8 +485,8 @@ mod tests {
             let builder = silicon().cache(cache(&path));
             compiler.into_iter().fold(builder, |builder, compiler| builder.compiler(Arc::new(compiler)))
         };
-        let told = message(with(Some(Iron(false)))).unwrap();
-        assert!(told.contains("no kernels in ") && told.contains("compiler iron: there is no Python"), "{told}");
+        let text = message(with(Some(Iron(false)))).unwrap();
+        assert!(text.contains("no kernels in ") && text.contains("compiler iron: there is no Python"), "{text}");
         fill(&path, true);
         assert_eq!(message(with(Some(Iron(false)))), None);
         assert_eq!(message(with(Some(Iron(false))).policy(JitPolicy::Off)), None);
@@ -497,15 +497,15 @@ mod tests {
     fn a_compiler_counts_when_it_starts_and_may() {
         assert_eq!(message(silicon().compiler(Arc::new(Iron(true)))), None);
         assert_eq!(message(silicon().compiler(Arc::new(Iron(true))).policy(JitPolicy::Background)), None);
-        let told = message(silicon().compiler(Arc::new(Iron(true))).policy(JitPolicy::Off)).unwrap();
-        assert!(told.contains("compiling is off (GGML_HSA_JIT)"), "{told}");
+        let text = message(silicon().compiler(Arc::new(Iron(true))).policy(JitPolicy::Off)).unwrap();
+        assert!(text.contains("compiling is off (GGML_HSA_JIT)"), "{text}");
         assert!(message(silicon().compiler(Arc::new(ReferenceCompiler))).unwrap().contains("no compiler"));
         assert_eq!(message(KernelStore::builder().compiler(Arc::new(ReferenceCompiler))), None);
     }
 
     #[test]
     fn the_message_says_what_would_change_it() {
-        let told = message(silicon()).unwrap();
+        let text = message(silicon()).unwrap();
         let expected = [
             "none are built into the library",
             "GGML_HSA_KERNEL_DIR is not set",
@@ -513,6 +513,6 @@ mod tests {
             "GGML_HSA_IRON_DIR",
             "GGML_HSA_JIT_PYTHON",
         ];
-        assert!(expected.iter().all(|part| told.contains(part)), "{told}");
+        assert!(expected.iter().all(|part| text.contains(part)), "{text}");
     }
 }

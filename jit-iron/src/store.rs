@@ -33,19 +33,19 @@ pub struct Missed {
 
 pub(crate) type Answer = Result<KernelArtifact, StoreError>;
 
-/// Filled once, by the first who asks; others wait for it.
+/// Filled once, by the first caller; others wait for it.
 #[derive(Debug, Default)]
 struct Entry {
     answer: OnceLock<Answer>,
-    /// Whether somebody is looking for it in the background.
+    /// Whether it is being looked for in the background.
     requested: AtomicBool,
 }
 
 /// Finds or makes kernels. Thread-safe.
 ///
-/// Kernels are kept by generation and whole node, not by name: names leave out what some operations depend on, such as the slope
-/// of LEAKY_RELU. A kernel is looked for or compiled once, whoever asks at the same time; different kernels do not
-/// wait for each other. Failures are kept with their cause and not tried again.
+/// Kernels are stored by generation and whole node, not by name: names leave out what some operations depend on, such as the slope
+/// of LEAKY_RELU. A kernel is looked for or compiled once, also by concurrent callers; different kernels do not
+/// wait for each other. Failures are remembered with their cause and not retried.
 #[derive(Debug)]
 pub struct KernelStore {
     shared: Arc<Shared>,
@@ -83,13 +83,13 @@ impl KernelStoreBuilder {
         self
     }
 
-    /// Looks for compiled kernels in `cache`, and keeps there what is compiled.
+    /// Looks for compiled kernels in `cache`, and stores there what is compiled.
     pub fn cache(mut self, cache: KernelCache) -> Self {
         self.sources.cache = Some(cache);
         self
     }
 
-    /// Adds a compiler. Compilers are asked in the order in which they were added.
+    /// Adds a compiler. Compilers are tried in the order in which they were added.
     pub fn compiler(mut self, compiler: Arc<dyn KernelCompiler>) -> Self {
         self.sources.compilers.push(compiler);
         self
@@ -101,13 +101,13 @@ impl KernelStoreBuilder {
         self
     }
 
-    /// How many kernels are compiled at the same time in the background; 2 if it is not said.
+    /// How many kernels are compiled at the same time in the background; default 2.
     pub fn background_threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// The kernels are for real NPUs: reference artifacts, which would do nothing there, are refused wherever they come from.
+    /// The kernels are for real NPUs: reference artifacts, which would do nothing there, are rejected wherever they come from.
     pub fn for_silicon(mut self) -> Self {
         self.sources.silicon = true;
         self
@@ -132,7 +132,7 @@ impl KernelStore {
         KernelStoreBuilder::default()
     }
 
-    /// The kernel of a normalised node. One hash lookup when it was asked for before; otherwise it may read files and
+    /// The kernel of a normalised node. One hash lookup after the first call; the first may read files and
     /// compile, and blocks until that is done. In the background policy it reads files and does not compile.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl KernelStore {
         answer.clone()
     }
 
-    /// Looks for the kernel where it can be had at once, and has it compiled elsewhere.
+    /// Looks for the kernel without compiling, and compiles it in the background.
     fn get_in(
         &self,
         background: &ThreadPool,
@@ -175,11 +175,11 @@ impl KernelStore {
         if let Some(found) = self.shared.sources.find_ready(&wanted).transpose() {
             return entry.answer.get_or_init(|| self.shared.take(wanted, found)).clone();
         }
-        // Operations live in the table, for ever; the one at hand may not.
+        // Operations of the table are static; the one at hand may not be.
         let Some(op) = aie_ops::table::lookup(op.name()) else { return self.shared.find(op, node, arch) };
         let (shared, node, arch) = (Arc::downgrade(&self.shared), node.clone(), arch.clone());
         background.spawn_fifo(move || {
-            // What has not begun when the store is dropped is left out.
+            // What has not begun when the store is dropped is skipped.
             let Some(shared) = shared.upgrade() else { return };
             entry.answer.get_or_init(|| shared.find(op, &node, &arch));
             shared.arrivals.fetch_add(1, Ordering::AcqRel);
@@ -219,9 +219,9 @@ impl KernelStore {
         Err(StoreError::NoSource { available, device: arch.name.clone() })
     }
 
-    /// Whether any kernel for `arch` could come: one is there, or a compiler is that starts. More than
+    /// Whether any kernel for `arch` is available: one exists, or a compiler starts. More than
     /// [`KernelStore::serves`] asks, which takes a source for its content. For a device that is not simulated: without a kernel
-    /// it would do all its work on the host. May start a worker, which takes seconds, when no kernel is there.
+    /// it would run everything on the CPU. May start a worker, which takes seconds, when there is no kernel.
     ///
     /// # Errors
     /// [`StoreError::NoKernels`], which says what would change that.
@@ -235,7 +235,7 @@ impl KernelStore {
         *self.shared.sources.counters.lock()
     }
 
-    /// The kernels that neither the library nor the kernel directory had so far, each once, in the order they were asked for.
+    /// The kernels that neither the library nor the kernel directory had so far, each once, in the order they were requested.
     pub fn missed(&self) -> Vec<Missed> {
         self.shared.missed.lock().clone()
     }
@@ -249,24 +249,29 @@ impl KernelStore {
     }
 }
 
-/// Threads to compile in, at least one. A compilation that panics costs its kernel only. Without threads, whoever asks compiles.
+/// Threads to compile in, at least one. A compilation that panics costs its kernel only. Without threads, the caller compiles.
 fn pool(threads: usize) -> Option<ThreadPool> {
     let builder = ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|_| "ggml-hsa-jit".into());
     let builder = builder.panic_handler(|_| {
-        tracing::error!("a compilation in the background panicked; its kernel stays missing");
+        tracing::error!("a background compilation panicked; its kernel stays missing");
     });
-    builder.build().inspect_err(|error| tracing::warn!("no thread to compile in: {error}; compiling here")).ok()
+    builder
+        .build()
+        .inspect_err(|error| {
+            tracing::warn!("cannot start threads for compiling: {error}; compiling in the calling thread")
+        })
+        .ok()
 }
 
 impl Shared {
-    /// Asks every source.
+    /// Tries every source.
     fn find(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Answer {
         let wanted = Wanted::of(op, node, arch);
         let found = self.sources.find(&wanted);
         self.take(wanted, found)
     }
 
-    /// Makes an answer of what the sources said, and notes what a pregeneration would have to make.
+    /// Turns a source's result into an answer, and records what a pregeneration would have to generate.
     fn take(&self, wanted: Wanted<'_>, found: Result<FoundIn, StoreError>) -> Answer {
         let reason = match &found {
             Ok((_, Sources::EMBEDDED | Sources::DIRECTORY)) => None,

@@ -1,7 +1,7 @@
-//! One kernel that is asked for, and what follows from that: its name, the stem of its files, which nodes it serves.
+//! One requested kernel, and what follows from that: its name, the stem of its files, which nodes it serves.
 //!
-//! The stem is the kernel's name, which other backends rely on. Two things need more: operations whose names leave out parameters
-//! that matter get a digest of these behind it, and names of fused operations that no file system takes are cut.
+//! The stem is the kernel's name, which other backends rely on. Two cases need more: operations whose names leave out parameters
+//! that matter get a digest of these behind it, and names of fused operations that are too long for file systems are cut.
 
 use aie_hal::Arch;
 use aie_hal::artifact::Digest;

@@ -1,5 +1,5 @@
 //! Kernels of the C++ backend in a kernel directory: names and file layout are shared, so that what its designs make is
-//! found. What they make for other types than the name says is found too, and has to be refused.
+//! found. What they make for other types than the name says is found too, and must be rejected.
 //!
 //! The streams here move what the C++ backend's designs move: element by element and row by row whole tensors, one after the
 //! other; products in the blocks of a whole-array design, its activations in the type of its weights.
@@ -299,7 +299,7 @@ impl Subscriber for Warnings {
 #[case("aie2", JitPolicy::Eager)]
 #[case("aie2p", JitPolicy::Eager)]
 #[case("aie2p", JitPolicy::Background)]
-fn activations_read_in_the_type_of_the_weights_are_refused(#[case] generation: &str, #[case] policy: JitPolicy) {
+fn activations_read_in_the_type_of_the_weights_are_rejected(#[case] generation: &str, #[case] policy: JitPolicy) {
     let rig = Rig::new(generation);
     let (op, node, name) = normalised(&mul_mat(F16, F32, [128, 256, 256]), F16Policy::Bf16);
     assert_eq!(name, "mul_mat-256x256f32-128x256bf16-128x256f32");
@@ -310,7 +310,7 @@ fn activations_read_in_the_type_of_the_weights_are_refused(#[case] generation: &
         rig.directory().join(generation).display()
     );
     let warnings = Warnings::default();
-    let told = Arc::clone(&warnings.0);
+    let logged = Arc::clone(&warnings.0);
     tracing::subscriber::with_default(warnings, || {
         let store = KernelStore::builder().kernel_directory(rig.directory()).policy(policy).for_silicon();
         let store = store.build().unwrap();
@@ -320,16 +320,16 @@ fn activations_read_in_the_type_of_the_weights_are_refused(#[case] generation: &
                 error => break error,
             }
         };
-        // Whoever asks gets no kernel, so that the node is computed elsewhere, and the reason.
+        // The caller gets no kernel, so that the node is computed elsewhere, and the reason.
         assert!(matches!(&error, StoreError::NotFound { tried, .. } if tried.contains(&misfit)), "{error}");
         assert_eq!((store.counters().failed, store.counters().directory), (1, 0));
         assert!(!store.expects(op, &node, &rig.arch));
         assert_eq!(store.missed()[0].kernel, name);
     });
-    assert_eq!(*told.lock(), [misfit]);
+    assert_eq!(*logged.lock(), [misfit]);
 }
 
-/// A kernel that does not fit is passed over: what comes after the directory is asked.
+/// A kernel that does not fit is skipped: the source after the directory is tried.
 #[test]
 fn another_source_can_have_the_right_kernel() {
     let rig = Rig::new("aie2p");
@@ -346,7 +346,7 @@ fn another_source_can_have_the_right_kernel() {
 #[case::fewer(tensor(F32, [4000, 1, 1, 1]), "it reads 16000 bytes of argument 0 (source 0, f32 [4096, 1, 1, 1]), which has 16384")]
 #[case::more(tensor(F32, [8192, 1, 1, 1]), "it reads 32768 bytes of argument 0 (source 0, f32 [4096, 1, 1, 1]), which has 16384")]
 #[case::narrower(tensor(I8, [4096, 1, 1, 1]), "it reads 4096 bytes of argument 0 (source 0, f32 [4096, 1, 1, 1]), which has 16384")]
-fn other_kernels_under_the_right_name_are_refused(#[case] made_for: Tensor, #[case] expected: &str) {
+fn other_kernels_under_the_right_name_are_rejected(#[case] made_for: Tensor, #[case] expected: &str) {
     let rig = Rig::new("aie2");
     let x = tensor(F32, [4096, 1, 1, 1]);
     let (op, wanted, name) = normalised(&node("RELU", &[], x, &[x]), F16Policy::F32);

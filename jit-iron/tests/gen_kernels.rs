@@ -120,7 +120,7 @@ fn the_example_of_the_cpp_tool_end_to_end() {
     assert!(stderr(&output).contains("On a real NPU they do nothing"), "{output:?}");
     let folder = rig.root.path().join("out/aie2");
     for (exported, looked_for) in FOUR {
-        assert!(stderr(&output).contains(&format!("made aie2/{exported}: ")), "{output:?}");
+        assert!(stderr(&output).contains(&format!("generated aie2/{exported}: ")), "{output:?}");
         for end in [".pdi", "_insts.bin", ".json"] {
             assert!(fs::symlink_metadata(folder.join(format!("{exported}{end}"))).unwrap().is_file());
             let link = fs::read_link(folder.join(format!("{looked_for}{end}"))).unwrap();
@@ -159,7 +159,7 @@ fn a_second_run_keeps_what_is_there() {
     let output = rig.run(&["--json"]);
     assert_eq!(statuses(&output), ["kept", "made", "kept", "kept"]);
     let report = report(&output);
-    assert!(report["kernels"][1]["cause"].as_str().unwrap().starts_with("made again: "), "{report}");
+    assert!(report["kernels"][1]["cause"].as_str().unwrap().starts_with("rebuilt: "), "{report}");
     assert_eq!((&report["generated"], &report["total"]), (&json!(4), &json!(4)));
     assert_eq!(statuses(&rig.run(&["--json", "--force"])), ["made"; 4]);
 }
@@ -170,8 +170,8 @@ fn without_the_toolchain_nothing_is_made_and_a_dry_run_is_possible() {
     let (config, out) = (rig.path("c.json"), rig.path("out"));
     let output = run(&["--config", &config, "--dry-run"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(stdout(&output).contains("make aie2/add_f32_1024 (links: add-1024f32-1024f32-1024f32)"), "{output:?}");
-    assert!(stdout(&output).ends_with("No mistakes found: 4 kernel(s) to make, 0 to keep\n"), "{output:?}");
+    assert!(stdout(&output).contains("generate aie2/add_f32_1024 (links: add-1024f32-1024f32-1024f32)"), "{output:?}");
+    assert!(stdout(&output).ends_with("No errors found: 4 kernel(s) to generate, 0 up to date\n"), "{output:?}");
     let output = run(&["--config", &config, "--output-dir", &out, "--dry-run", "--json"]);
     assert_eq!(report(&output)["kernels"][3]["status"], "planned");
     let mut iron = command(&["--config", &config, "--output-dir", &out, "--json"]);
@@ -196,8 +196,8 @@ fn every_mistake_is_reported_with_its_place() {
         ": kernels[0].output_tensor: Shape must have exactly 4 dimensions, got 3 in (1024,1,1)/f32",
         ": kernels[1]: Kernel 1 missing 'arch'",
         ": kernels[2].kernel_source: Kernel source not found: binary_ops.py has no ggml_unary_op_relu",
-        ": kernels[3].exported_name: 'exported_name' cannot name files: `../../escape` has '/' in it",
-        "error: 4 mistake(s); nothing was made",
+        ": kernels[3].exported_name: 'exported_name' cannot name files: `../../escape` contains '/'",
+        "error: 4 error(s); nothing was generated",
     ] {
         assert!(errors.contains(expected), "{errors} lacks {expected}");
     }
@@ -234,7 +234,7 @@ fn f16_follows_the_option_and_then_the_environment(#[case] more: &[&str], #[case
     silu.as_object_mut().unwrap().remove("exported_name");
     let rig = Rig::new(&json!({"kernels": [silu]}));
     let output = rig.command(&[&["--dry-run"], more].concat()).env("GGML_HSA_F16", value).output().unwrap();
-    assert!(stdout(&output).starts_with(&format!("make aie2/{name}\n")), "{output:?}");
+    assert!(stdout(&output).starts_with(&format!("generate aie2/{name}\n")), "{output:?}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn no_kernel_to_make_is_no_success(#[case] configuration: Value, #[case] more: &
     for mode in [&[][..], &["--dry-run"], &["--json"]] {
         let output = rig.run(&[more, mode].concat());
         assert_eq!(output.status.code(), Some(2), "{output:?}");
-        assert!(stderr(&output).contains(&format!("error: there is no kernel to make: {cause}")), "{output:?}");
+        assert!(stderr(&output).contains(&format!("error: there is no kernel to generate: {cause}")), "{output:?}");
         assert!(!stdout(&output).contains("successfully"), "{output:?}");
         assert!(!Path::new(&rig.path("out")).exists());
     }
@@ -288,11 +288,11 @@ fn statistics_without_kernels_to_make() {
     let (file, out) = (rig.path("stats.json"), rig.path("out"));
     let missed = json!({"arch": "aie77", "kernel": "k", "node": Node::new("ADD", OpParams::default(), Tensor::contiguous(DataType::F32, [64, 1, 1, 1]), vec![])});
     for (missed, code, text) in [
-        (json!([]), 0, "The run missed no kernel: there is nothing to make\n"),
+        (json!([]), 0, "The run missed no kernel: there is nothing to generate\n"),
         (
             json!([missed]),
             2,
-            "error: there is no kernel to make: every kernel of the statistics was left out, see the notes",
+            "error: there is no kernel to generate: every kernel in the statistics was skipped; see the notes",
         ),
     ] {
         fs::write(&file, json!({"version": 1, "store": {"missed": missed}}).to_string()).unwrap();
@@ -327,7 +327,7 @@ fn a_failed_kernel_does_not_keep_the_others_from_being_made() {
         stderr(&output).contains("error: Failed to generate kernel mul_f32_1024 (aie2): cannot write"),
         "{output:?}"
     );
-    assert!(stderr(&output).contains("no pack is written, because 1 kernel(s) are missing"), "{output:?}");
+    assert!(stderr(&output).contains("no pack was written: 1 kernel(s) are missing"), "{output:?}");
     assert_eq!(stdout(&output).lines().last(), Some("Generated 3/4 kernel(s) successfully"));
 }
 
@@ -343,7 +343,7 @@ fn missed_kernels_of_a_run_are_made() {
     fs::write(&file, stats.to_string()).unwrap();
     let output = run(&["--from-stats", &file, "--output-dir", &out, "--compiler", "reference"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(stderr(&output).contains("store.missed[1]: left out: the generation aie77 is not known"), "{output:?}");
+    assert!(stderr(&output).contains("store.missed[1]: skipped: the generation aie77 is not known"), "{output:?}");
     assert_eq!(stdout(&output).lines().last(), Some("Generated 1/1 kernel(s) successfully"));
     assert!(rig.root.path().join("out/aie2p/add-64f32-64f32-64f32.pdi").is_file());
     let both = rig.run(&["--from-stats", &file, "--embed"]);
@@ -356,7 +356,7 @@ fn missed_kernels_of_a_run_are_made() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
-/// Interrupted at many moments: what is there is whole, nothing half written is left, and the next run goes on.
+/// Interrupted at many moments: what is there is whole, nothing half written is left, and the next run continues.
 #[rstest]
 #[case(Signal::SIGINT)]
 #[case(Signal::SIGTERM)]
@@ -459,7 +459,7 @@ fn the_installed_examples_are_valid_and_can_be_made(
     let (path, out) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
     for f16 in ["f32", "bf16"] {
         let output = run(&["--config", path, "--dry-run", "--f16", f16]);
-        let expected = format!("No mistakes found: {kernels} kernel(s) to make, 0 to keep\n");
+        let expected = format!("No errors found: {kernels} kernel(s) to generate, 0 up to date\n");
         assert!(stdout(&output).ends_with(&expected) && output.stderr.is_empty(), "{output:?}");
     }
     let output = run(&["--config", path, "--output-dir", out, "--compiler", "reference"]);

@@ -142,14 +142,14 @@ fn verdicts_are_remembered_with_all_that_the_tools_said() {
     let output = fs::read_to_string(rig.file("add-14f32-14f32-14f32.failed.log")).unwrap();
     assert!(output.contains("cannot open missing.o"), "{output}");
     let message = rig.store().get(rig.op, &sum(14).1, &rig.arch).unwrap_err().to_string();
-    assert!(message.contains("remembered in"), "{message}");
+    assert!(message.contains("cached in"), "{message}");
     assert_eq!(rig.lines("aiecc").len(), 1);
     let message = rig.store().get(rig.op, &sum(13).1, &rig.arch).unwrap_err().to_string();
     assert!(message.contains("compiler iron does not support it") && message.contains("13 elements"), "{message}");
     assert!(!rig.file("add-13f32-13f32-13f32.failed.json").exists());
 }
 
-/// Outside the IRON environment, what was compiled in it is used all the same.
+/// Outside the IRON environment, what was compiled in it is still used.
 #[test]
 fn without_the_toolchain_cached_kernels_are_taken() {
     let rig = Rig::new("1.3.1");

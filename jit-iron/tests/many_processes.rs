@@ -39,7 +39,7 @@ struct User {
     milliseconds: u64,
     /// Index of the kernel it begins with.
     first: usize,
-    /// Whether it goes on until it is killed.
+    /// Whether it continues until it is killed.
     endless: bool,
 }
 
@@ -137,7 +137,7 @@ fn served(root: &Path) -> usize {
     served.map(|entry| fs::read_to_string(entry.path()).unwrap().parse::<usize>().unwrap()).sum()
 }
 
-/// Looks at every file that is visible, and refuses any that is not whole. For caches in which nothing is replaced.
+/// Checks every visible file, and rejects any that is incomplete. For caches in which nothing is replaced.
 fn inspect(folder: &Path) -> usize {
     let mut whole = 0;
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -237,7 +237,7 @@ fn killed_processes_leave_a_store_that_heals() {
         nothing_corrupt(root.path(), KERNELS);
     }
     println!("{killed} of {} processes were killed at work, {} kernels compiled", 3 * ROUNDS, compiled(root.path()));
-    assert_eq!(killed, 3 * ROUNDS, "a process ended by itself");
+    assert_eq!(killed, 3 * ROUNDS, "a process ended on its own");
     let last = user(root.path(), "last").start().wait().unwrap();
     assert!(last.success());
     nothing_corrupt(root.path(), KERNELS);

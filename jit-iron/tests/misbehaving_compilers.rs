@@ -162,7 +162,7 @@ fn hanging(#[case] script: &str) {
     let bench = Bench::misbehaving(script, WorkerLimits { time: TIME, ..limits() });
     let failure = bench.failure();
     let text =
-        "the double compiler took longer than 3 s and was ended; set GGML_HSA_JIT_TIMEOUT, in seconds, to allow more";
+        "the double compiler took longer than 3 s and was stopped; set GGML_HSA_JIT_TIMEOUT, in seconds, to allow more";
     assert_eq!(failure.cause, text);
     bench.end();
 }
@@ -172,7 +172,7 @@ fn hanging(#[case] script: &str) {
 #[case::abort(
     "echo assertion >&2; echo >&2; kill -ABRT $$",
     "was killed by SIGABRT; if it ran out of memory, set GGML_HSA_JIT_MEMORY_MAX to allow each of its processes more than 4 GiB; \
-     its last words: assertion"
+     its last output: assertion"
 )]
 #[case::another_signal("kill -63 $$", "was killed by signal 63 instead of answering")]
 #[case::exit("exit 3", "ended with exit status 3 instead of answering")]
@@ -252,18 +252,18 @@ fn all_that_is_printed_is_kept_and_shown() {
 }
 
 #[rstest]
-#[case::junk("echo nothing like it", "answered \\\"nothing like it\\\", which is no reply")]
-#[case::bytes("head -c 100 /dev/urandom | tr -d '\\n'; echo", "which is no reply")]
-#[case::another_message("echo '{\"maybe\":{\"id\":1}}'", "which is no reply: unknown variant `maybe`")]
+#[case::junk("echo nothing like it", "answered \\\"nothing like it\\\", which is not a reply")]
+#[case::bytes("head -c 100 /dev/urandom | tr -d '\\n'; echo", "which is not a reply")]
+#[case::another_message("echo '{\"maybe\":{\"id\":1}}'", "which is not a reply: unknown variant `maybe`")]
 #[case::another_job("id=77; answer", "answered job 77, the job is 1")]
 #[case::twice("id2=$(answer; answer); echo \"$id2\"", "answered more than once, with \"{\\\"done\\\":")]
 #[case::a_line_without_end("tr '\\0' x < /dev/zero", "sent a line of more than 1048576 bytes")]
-#[case::an_empty_line("echo", "answered \"\", which is no reply")]
+#[case::an_empty_line("echo", "answered \"\", which is not a reply")]
 fn not_keeping_to_the_protocol(#[case] script: &str, #[case] text: &str) {
     let bench = Bench::misbehaving(script, limits());
     let failure = bench.failure();
     let text = text.replace("\\\"nothing like it\\\"", "\"nothing like it\"");
-    assert!(failure.cause.contains("does not keep to the protocol: it "), "{}", failure.cause);
+    assert!(failure.cause.contains("violates the protocol: it "), "{}", failure.cause);
     assert!(failure.cause.contains(&text), "{} does not have {text}", failure.cause);
     bench.end();
 }
@@ -350,7 +350,7 @@ fn writing_wrong_files(#[case] script: &str, #[case] text: &str) {
     let small = ReferenceCompiler.compile(op, &sum(1).1, &arch()).unwrap();
     fs::write(bench.input.path().join("small_insts.bin"), small.instructions()).unwrap();
     let failure = bench.failure();
-    assert!(failure.cause.starts_with("the double compiler wrote wrong files: "), "{}", failure.cause);
+    assert!(failure.cause.starts_with("the double compiler wrote invalid files: "), "{}", failure.cause);
     assert!(failure.cause.contains(text), "{} does not have {text}", failure.cause);
     bench.end();
 }
@@ -396,7 +396,7 @@ fn never_saying_hello() {
     let start = Instant::now();
     let error = bench.compile().unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(1) + MARGIN, "{:?}", start.elapsed());
-    let text = "the double compiler does not start: sh said nothing for 1 s and was ended";
+    let text = "the double compiler does not start: sh printed nothing for 1 s and was stopped";
     assert_eq!(error, CompileError::Unavailable(text.into()));
     bench.check_next();
     bench.end();

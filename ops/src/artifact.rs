@@ -72,7 +72,7 @@ pub enum DescriptionError {
     /// It is a kernel for the array.
     #[error(
         "kernel {kernel} holds compiled AIE code, which only an NPU can run; a simulated device needs a reference artifact: \
-         take the kernel out of GGML_HSA_KERNEL_DIR"
+         remove the kernel from GGML_HSA_KERNEL_DIR"
     )]
     Compiled {
         /// Kernel name.
@@ -304,7 +304,7 @@ mod tests {
     #[case::name(|d: &mut Description| d.kernel = "sub".into(), "expected kernel name add-576f32", false)]
     #[case::shape(|d: &mut Description| d.node.output.ne[0] = 5, "found add-576f32", false)]
     #[case::overflow(|d: &mut Description| d.node.output.ne = [usize::MAX; 4], "exceed any memory", false)]
-    fn damaged_descriptions_are_refused(
+    fn damaged_descriptions_are_rejected(
         #[case] change: fn(&mut Description),
         #[case] expected: &str,
         #[case] cut: bool,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_beyond_a_descriptor_are_refused() {
+    fn arguments_beyond_a_descriptor_are_rejected() {
         let mut node = sum(576);
         node.output.ne[0] = 1 << 33;
         let design = table::lookup("ADD").unwrap().design(&sum(576), &arch("aie2p")).unwrap();

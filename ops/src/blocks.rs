@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lengths_and_types_are_refused() {
+    fn wrong_lengths_and_types_are_rejected() {
         for dtype in quantised() {
             let (elements, bytes) = (dtype.block_elements(), dtype.block_bytes());
             let mut values = vec![7.0; 2 * elements];

@@ -135,7 +135,7 @@ impl CoreMemory {
     }
 
     /// # Errors
-    /// [`Unsupported::Resources`] with what is needed and what there is.
+    /// [`Unsupported::Resources`] with what is needed and what is available.
     fn check(&self, op: &'static str, arch: &Arch) -> Result<(), Unsupported> {
         if self.fits(arch) {
             return Ok(());

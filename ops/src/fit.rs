@@ -22,12 +22,12 @@ use aie_hal::buffer::Access;
 use aie_hal::format::extent::{ArgumentExtent, Extent, ExtentError};
 use thiserror::Error;
 
-/// What was found out about a kernel that is not rejected.
+/// The result for a kernel that is not rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
     /// It touches what it has to.
     Fits,
-    /// What it touches cannot be told from its files.
+    /// What it touches cannot be determined from its files.
     Unknown(ExtentError),
 }
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_refused() {
+    fn what_cannot_be_told_is_not_rejected() {
         let mut writer = InstructionWriter::new(Header::aie2p(1));
         writer.custom(0xC8, &[]);
         let kernel = kernel(&[]);

@@ -40,7 +40,7 @@ impl F16Policy {
         match text.to_ascii_lowercase().as_str() {
             "" | "f32" => Ok(Self::F32),
             "bf16" => Ok(Self::Bf16),
-            _ => Err(format!("`{text}` is not a type f16 can be computed in; possible: f32 (the default), bf16")),
+            _ => Err(format!("`{text}` is not a type that f16 can be computed in; possible: f32 (the default), bf16")),
         }
     }
 
@@ -314,7 +314,7 @@ mod tests {
     #[rstest]
     #[case([0, 1, 1, 1], "SILU: source 0 has no elements, so there is nothing to compute: skip the node")]
     #[case([usize::MAX; 4], "SILU: source 0 is not well formed")]
-    fn empty_and_malformed_tensors_are_refused(#[case] ne: [usize; 4], #[case] expected: &str) {
+    fn empty_and_malformed_tensors_are_rejected(#[case] ne: [usize; 4], #[case] expected: &str) {
         let tensor = Tensor { dtype: F32, ne, nb: [4; 4] };
         let message = normal("SILU", F16Policy::F32, tensor, &[Some(tensor)]).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");

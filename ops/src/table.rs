@@ -1,6 +1,6 @@
 //! All operations.
 //!
-//! Whoever has a node's name asks here: the ggml bridge, the kernel store, the executor of reference artifacts. A family
+//! Node names are looked up here by the ggml bridge, the kernel store, the executor of reference artifacts. A family
 //! is listed once, below.
 
 use crate::design::Design;

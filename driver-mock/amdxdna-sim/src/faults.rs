@@ -26,12 +26,12 @@ pub fn parse(text: &str) -> Result<FaultPlan, String> {
             || OTHER_CALLS.contains(&name)
             || KFD_CALLS.iter().any(|(known, _)| *known == name);
         if !is_known {
-            return Err(format!("no call is named {name}"));
+            return Err(format!("unknown call {name}"));
         }
         let errno = errno.ok_or("the error code is missing")?;
         let mut codes = (1..ERRORS_END).map(Errno::from_raw).filter(|code| *code != Errno::UnknownErrno);
         let code = codes.find(|code| format!("{code:?}") == errno);
-        Ok((name.to_owned(), code.ok_or_else(|| format!("{errno} is no error code"))?))
+        Ok((name.to_owned(), code.ok_or_else(|| format!("{errno} is not an error code"))?))
     })
 }
 
@@ -50,9 +50,9 @@ mod tests {
 
     #[rstest]
     #[case("CREATE_BO@1", "error code is missing")]
-    #[case("CREATE_BO@1=ESPIPE2", "ESPIPE2 is no error code")]
-    #[case("CREATE_BO@1=UnknownErrno", "is no error code")]
-    #[case("CRATE_BO@1=ENOMEM", "no call is named CRATE_BO")]
+    #[case("CREATE_BO@1=ESPIPE2", "ESPIPE2 is not an error code")]
+    #[case("CREATE_BO@1=UnknownErrno", "is not an error code")]
+    #[case("CRATE_BO@1=ENOMEM", "unknown call CRATE_BO")]
     fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected) && error.contains("CALL@N=ERRNO"), "{error}");

@@ -3,7 +3,7 @@
 //! With `AMDXDNA_SIM_DEVICES=host`, a program's stream of calls (`AMDXDNA_SIM_RECORD`) on a real kernel driver can be compared with
 //! its stream on a simulated one. Planned faults of calls work as well: such a call does not reach the driver. The report has the
 //! calls; what they have made is known to the driver only. `AMDXDNA_SIM_KERNEL` and `AMDXDNA_SIM_MACHINE` mean nothing here, and
-//! are refused.
+//! are rejected.
 //!
 //! Of the simulated machine nothing is left but KFD, and that only where the host has none: ROCR does not start without it, and
 //! kernels have it with AMD graphics only.

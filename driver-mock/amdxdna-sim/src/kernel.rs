@@ -72,9 +72,9 @@ pub struct UserPointers {
 /// What SYNC_BO looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// The handle. A range outside of the BO is refused here, which the kernel would follow.
+    /// The handle. A range outside of the BO is rejected here, which the kernel would follow.
     Handle,
-    /// What can be looked at, and where the range begins; it is cut at the end of the BO. Only debug BOs come from the device.
+    /// What can be inspected, and where the range begins; it is cut at the end of the BO. Only debug BOs come from the device.
     Range,
 }
 
@@ -104,7 +104,7 @@ pub struct Profile {
     /// `aie2_ctx.c` (`aie2_ctx_syncobj_create`), `DRIVER_SYNCOBJ_TIMELINE` in every version, legacy `amdxdna_ctx.c`.
     pub syncobj: bool,
     /// What a context more than the device can hold gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
-    /// `aie2_message.c` (`aie2_create_context`: the firmware refuses, `aie_send_mgmt_msg_wait` makes EINVAL of that).
+    /// `aie2_message.c` (`aie2_create_context`: the firmware rejects, `aie_send_mgmt_msg_wait` makes EINVAL of that).
     pub contexts_exhausted: Errno,
     /// What a BO of no bytes gets. Source: `amdxdna_gem.c`; 7.2 leaves it to the DRM core, which has no offset for it.
     pub empty_bo: Errno,
@@ -124,7 +124,7 @@ pub struct Profile {
     pub imports_anew: bool,
     /// What `mmap` of an offset below the first gets. Source: 7.2 `amdxdna_pci_drv.c` (`amdxdna_drm_gem_mmap`).
     pub low_offset: Errno,
-    /// Whether SYNCOBJ_DESTROY of handle 0 is refused and makes 0 free for the next object all the same. Seen on 7.2.
+    /// Whether SYNCOBJ_DESTROY of handle 0 is rejected and makes 0 free for the next object anyway. Seen on 7.2.
     pub zero_becomes_free: bool,
     /// What a context with more columns than the array has gets. Source: legacy `aie2_ctx_runqueue.c` (`aie2_rq_add`); mainline
     /// `aie2_ctx.c` (`aie2_hwctx_col_list`).
@@ -142,7 +142,7 @@ pub struct Profile {
     pub lazy_contexts: bool,
     /// Whether a single command goes through the chain buffer. Source: `aie2_ctx.c` (`force_cmdlist`).
     pub single_in_chain_buffer: bool,
-    /// Whether the npu4 firmware of that time refuses slots of an odd number of words below 15. Source: AMD's README of ROCR's
+    /// Whether the npu4 firmware of that time rejects slots of an odd number of words below 15. Source: AMD's README of ROCR's
     /// XDNA driver; commands with odd counts ran on AMD's module in 2025, so older firmware takes them.
     pub even_slots: bool,
     /// Source: `amdxdna_pci_drv.c` (`amdxdna_drm_open`), reports at amd/xdna-driver (issues 704 and 1028); the errors are those of

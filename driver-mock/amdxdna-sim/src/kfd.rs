@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_simulated_is_refused() {
+    fn what_is_not_simulated_is_rejected() {
         assert_eq!(make(&kfd(), 0x02, &mut [0_u32; 2]), Err(Errno::EINVAL));
     }
 }

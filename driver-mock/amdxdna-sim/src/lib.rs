@@ -34,7 +34,7 @@
 //!
 //! # Processes
 //! Every process has a machine of its own: two processes with the library do not compete for contexts, as they would on
-//! hardware. A program that is started by another has a machine of its own too; a child that goes on after `fork` without `exec`
+//! hardware. A program that is started by another has a machine of its own too; a child that continues after `fork` without `exec`
 //! has no devices. The report, and the comparison of streams, are made by processes that have opened an accel node.
 //!
 //! # Report
@@ -47,7 +47,7 @@
 //!
 //! # Not simulated
 //! Telemetry, firmware logs, coredumps, eventfds of synchronisation objects, exporting command BOs of one page. All of these are
-//! refused with the kernel's error for a feature that is not there. Columns have a state of zeros. Commands
+//! rejected with the kernel's error for a feature that is not there. Columns have a state of zeros. Commands
 //! of ELF files are taken where the kernel takes them and end in state ERROR. KFD has no GPU. Directories above the redirected
 //! ones, such as `/dev`, list what the host has.
 //!

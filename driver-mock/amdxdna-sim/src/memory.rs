@@ -75,7 +75,7 @@ fn memory_file(name: &CStr) -> Result<Descriptor, Errno> {
     if fd < 0 { Err(Errno::last()) } else { Ok(Descriptor::new(fd as i32)) }
 }
 
-/// A descriptor that stands for something that is no memory.
+/// A descriptor that stands for something that is not memory.
 pub fn placeholder() -> Result<Descriptor, Errno> {
     memory_file(c"amdxdna-syncobj")
 }
@@ -100,7 +100,7 @@ pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
 struct Backing {
     file: Descriptor,
     length: usize,
-    /// The simulator's view; `None` when it cannot be had.
+    /// The simulator's view; `None` when it cannot be created.
     region: OnceLock<Option<Region>>,
 }
 
@@ -153,7 +153,7 @@ pub struct Arena {
     free: Mutex<Vec<(Arc<Backing>, usize)>>,
 }
 
-/// A page of an arena, given back when dropped.
+/// A page of an arena, released when dropped.
 #[derive(Debug)]
 struct Slot {
     arena: Arc<Arena>,

@@ -1,6 +1,6 @@
 //! The simulated machine of this process: made at its start, reported on at its end.
 //!
-//! A child that goes on after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
+//! A child that continues after `fork` without `exec` keeps the files but has no devices: what it opens or has open is a plain
 //! file to it, as the state of the simulator is its parent's.
 
 use crate::host_device::Host;
@@ -193,7 +193,7 @@ impl Process {
             let settings = &self.settings;
             let made = Tree::create(settings.root.as_deref(), &settings.devices, settings.kernel, &settings.machine);
             made.unwrap_or_else(|error| {
-                print(&format!("AMDXDNA_SIM_ROOT: the simulated files cannot be made: {error}"));
+                print(&format!("AMDXDNA_SIM_ROOT: the simulated files cannot be created: {error}"));
                 exit_now(BAD_SETTINGS)
             })
         })

@@ -51,7 +51,7 @@ pub struct Machine {
     pub iommu: Iommu,
     /// Whether the driver gives device addresses of its own (`force_iova`).
     pub iova: bool,
-    /// Whether the driver has refused the devices: they are on the bus only. Follows from kernel and IOMMU.
+    /// Whether the driver has rejected the devices: they are on the bus only. Follows from kernel and IOMMU.
     pub unbound: bool,
     /// Whether a program can wait by WAIT_CMD, and by synchronisation objects, when it is not as the kernel has it.
     pub waiting: Option<(bool, bool)>,
@@ -94,7 +94,7 @@ impl Settings {
     /// Reads the variables through `variable`.
     ///
     /// # Errors
-    /// The variable that cannot be used, why, and what there is.
+    /// The variable that cannot be used, why, and the possible values.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         let get = |name: &str| variable(&format!("AMDXDNA_SIM_{name}")).filter(|value| !value.is_empty());
         let wrong = |name: &str, why: String| format!("AMDXDNA_SIM_{name}: {why}. The variables are {VARIABLES}");
@@ -150,7 +150,7 @@ impl Settings {
 
 fn read_kernel(name: &str) -> Result<KernelVersion, String> {
     let known = || KernelVersion::ALL.map(KernelVersion::name).join(", ");
-    KernelVersion::by_name(name).ok_or_else(|| format!("no kernel is called `{name}`; there are {}", known()))
+    KernelVersion::by_name(name).ok_or_else(|| format!("unknown kernel `{name}`; available: {}", known()))
 }
 
 fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
@@ -159,11 +159,10 @@ fn read_devices(text: &str) -> Result<Vec<DeviceSettings>, String> {
     let mut devices: Vec<DeviceSettings> = Vec::new();
     for (index, entry) in entries.enumerate() {
         let (name, address) = entry.split_once('@').map_or((entry, None), |(name, address)| (name, Some(address)));
-        let arch =
-            registry.get(name).ok_or_else(|| format!("no generation is called `{name}`; there are aie2 and aie2p"))?;
+        let arch = registry.get(name).ok_or_else(|| format!("unknown generation `{name}`; available: aie2, aie2p"))?;
         let address = address.map_or_else(|| format!("0000:{:02x}:00.1", 0xc5 + index), str::to_owned);
         if !is_pci_address(&address) {
-            return Err(format!("`{address}` is no PCI address such as 0000:c5:00.1"));
+            return Err(format!("`{address}` is not a PCI address such as 0000:c5:00.1"));
         }
         if devices.iter().any(|device| device.address == address) {
             return Err(format!("two devices have the PCI address {address}"));
@@ -283,15 +282,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case("DEVICES", "aie9", "no generation is called `aie9`")]
-    #[case("DEVICES", "aie2p@c5:00.1", "is no PCI address")]
+    #[case("DEVICES", "aie9", "unknown generation `aie9`")]
+    #[case("DEVICES", "aie2p@c5:00.1", "is not a PCI address")]
     #[case("DEVICES", "aie2@0000:c5:00.1,aie2@0000:c5:00.1", "two devices")]
     #[case("MACHINE", "kfd=gone", "`kfd=gone` is not understood")]
     #[case("MACHINE", "firmware=1.2", "`firmware=1.2` is not understood")]
     #[case("MACHINE", "wait=long", "`wait=long` is not understood")]
     #[case("MACHINE", "addresses=iova", "the driver of kernel 6.18 has no addresses of its own")]
-    #[case("KERNEL", "6.17", "no kernel is called `6.17`; there are legacy, 6.14, 6.18, 7.2")]
-    #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is no error code")]
+    #[case("KERNEL", "6.17", "unknown kernel `6.17`; available: legacy, 6.14, 6.18, 7.2")]
+    #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is not an error code")]
     #[case("LOG", "yes", "neither 0 nor 1")]
     fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
         let error = Settings::of(&[(name, value)]).unwrap_err();

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_refuses_the_device_leaves_it_on_the_bus() {
+    fn a_driver_that_rejects_the_device_leaves_it_on_the_bus() {
         let tree = tree_of("7.2", "iommu=off");
         assert!(follow(&tree, "/sys/class/accel/accel0/dev").is_err());
         assert!(follow(&tree, "/dev/accel/accel0").is_err());

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_and_refuses() {
+    fn copies_and_rejects() {
         let mut target = [0_u8; 4];
         let address = target.as_mut_ptr().expose_provenance() as u64;
         // SAFETY: the address of `target`, which is as long; the others are not accessed.

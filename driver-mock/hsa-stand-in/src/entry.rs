@@ -225,7 +225,7 @@ pub extern "C" fn hsa_signal_destroy(signal: hsa_signal_t) -> hsa_status_t {
     call(|runtime| existed(runtime.destroy_signal(signal), HSA_STATUS_ERROR_INVALID_SIGNAL))
 }
 
-/// Orderings are not told apart: every access of a signal takes a lock.
+/// Orderings make no difference: every access of a signal takes a lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn hsa_signal_load_scacquire(signal: hsa_signal_t) -> hsa_signal_value_t {
     process::runtime().and_then(|runtime| runtime.signal(signal)).map_or(0, |signal| signal.load())

@@ -7,10 +7,10 @@
 //!
 //! Published and followed: the layout and the rules of the packet (`hsa_ext_amd_aie.h`, AIE interface 1.0); the doorbell,
 //! which makes one command chain of all pending packets and returns when it has ended; the list of at most 32 PDIs of a
-//! queue, by allocation, and the hardware context that is made anew for every PDI new to it; completion signals, counted
+//! queue, by allocation, and the hardware context that is recreated for every PDI new to it; completion signals, counted
 //! down by one for each packet; PDIs and instructions in the pool whose recommended granule is 0. The limit of 40 packets
 //! for one doorbell was reported of firmware. Own choices: the values of negative signals (minus the ERT state), the error
-//! callback's status, a refusal where a published build would have ended the process.
+//! callback's status, a rejection where a published build would have ended the process.
 //!
 //! Packets are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, on the limits and the virtual clock
 //! of [`aie_driver_mock::npu`]. What it cannot execute never signals, and the watchdog ends it; no real time passes for that.
@@ -27,7 +27,7 @@
 //! | `HSA_STAND_IN_AGENTS` | generations of the AIE agents, as in `aie2p,aie2` | `aie2p` |
 //! | `HSA_STAND_IN_EXTENSION` | the AMD extension interface it claims | `1.16` |
 //! | `HSA_STAND_IN_PROCESSING` | `synchronous`, or `never`: accepts packets and leaves them, as ROCR 6.x does | `synchronous` |
-//! | `HSA_STAND_IN_FAILURE` | `negative`: failed packets get negative signals; `withhold`: only the error callback tells | `negative` |
+//! | `HSA_STAND_IN_FAILURE` | `negative`: failed packets get negative signals; `withhold`: only the error callback reports them | `negative` |
 //! | `HSA_STAND_IN_FAULTS` | a plan, see [`faults`] | none |
 //! | `HSA_STAND_IN_LOG` | `1`: reasons of failures on standard error | off |
 

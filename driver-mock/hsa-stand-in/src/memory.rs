@@ -30,7 +30,7 @@ pub enum Pool {
 pub struct Allocation {
     /// The pool it is from.
     pub pool: Pool,
-    /// Its bytes: as many as were asked for.
+    /// Its bytes: as many as were requested.
     pub region: Region,
     heap_address: Option<(Arc<SimulatedNpu>, u64)>,
 }

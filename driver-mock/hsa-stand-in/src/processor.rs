@@ -1,7 +1,7 @@
 //! The packet processor of an agent: what happens between a doorbell and the completion signals.
 //!
 //! All packets that are pending become one command chain. First every packet is checked, then the queue's hardware context
-//! is made anew if a PDI needs a compute unit, then the chain runs in order. A chain that is refused runs no packet; one
+//! is recreated if a PDI needs a compute unit, then the chain runs in order. A chain that is rejected runs no packet; one
 //! that fails has run those before the failing one. Either way the queue has met its error and processes nothing more.
 
 use crate::faults::LibraryFault;
@@ -50,13 +50,13 @@ impl CommandMemory for Command {
     }
 }
 
-/// Why a chain was refused.
-struct Refused {
+/// Why a chain was rejected.
+struct Rejected {
     status: hsa_status_t,
     reason: String,
 }
 
-impl Refused {
+impl Rejected {
     fn format(reason: impl Into<String>) -> Self {
         Self { status: HSA_STATUS_ERROR_INVALID_PACKET_FORMAT, reason: reason.into() }
     }
@@ -107,11 +107,11 @@ fn chain(
     let known = progress.pdis.len();
     let commands = match prepare(runtime, agent, queue, progress, first, last) {
         Ok(commands) => commands,
-        Err(refused) => {
-            // The context was not given the compute units of a chain that was refused.
+        Err(rejected) => {
+            // The context was not given the compute units of a chain that was rejected.
             progress.pdis.truncate(known);
             progress.addresses.truncate(known);
-            let error = Err((refused.status, format!("packets {first} to {last} are refused: {}", refused.reason)));
+            let error = Err((rejected.status, format!("packets {first} to {last} are rejected: {}", rejected.reason)));
             for index in first..last {
                 tell(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
             }
@@ -155,28 +155,28 @@ fn prepare(
     progress: &mut Progress,
     first: u64,
     last: u64,
-) -> Result<Vec<Command>, Refused> {
+) -> Result<Vec<Command>, Rejected> {
     let count = usize::try_from(last - first).unwrap_or(usize::MAX);
     if last - first > u64::from(queue.public.size) {
-        return Err(Refused::format(format!("{count} packets are pending in a ring of {}", queue.public.size)));
+        return Err(Rejected::format(format!("{count} packets are pending in a ring of {}", queue.public.size)));
     }
     if count > FIRMWARE_CHAIN {
         let reason = format!("{count} packets at one doorbell; firmware takes {FIRMWARE_CHAIN}");
-        return Err(Refused { status: HSA_STATUS_ERROR, reason });
+        return Err(Rejected { status: HSA_STATUS_ERROR, reason });
     }
     let known = progress.pdis.len();
     let mut commands = Vec::with_capacity(count);
     for index in first..last {
         let command = check(agent, progress, &queue.packet(index));
-        let command = command.map_err(|r| Refused { reason: format!("packet {index}: {}", r.reason), ..r })?;
+        let command = command.map_err(|r| Rejected { reason: format!("packet {index}: {}", r.reason), ..r })?;
         if command.signal.handle != 0 && runtime.signal(command.signal).is_none() {
-            return Err(Refused::format(format!("packet {index}: its completion signal does not exist")));
+            return Err(Rejected::format(format!("packet {index}: its completion signal does not exist")));
         }
         commands.push(command);
     }
-    let silicon = |refusal: aie_driver_mock::npu::Refusal| Refused {
+    let silicon = |rejection: aie_driver_mock::npu::Rejection| Rejected {
         status: HSA_STATUS_ERROR_OUT_OF_RESOURCES,
-        reason: refusal.to_string(),
+        reason: rejection.to_string(),
     };
     let context = match progress.context {
         Some(context) if known == progress.pdis.len() => context,
@@ -205,30 +205,30 @@ fn prepare(
 }
 
 /// Checks one packet and finds its memory. Its PDI gets a place in the queue's list.
-fn check(agent: &Agent, progress: &mut Progress, packet: &Packet) -> Result<Command, Refused> {
+fn check(agent: &Agent, progress: &mut Progress, packet: &Packet) -> Result<Command, Rejected> {
     let kind = u32::from(packet.header) & 0xff;
     if kind != HSA_AMD_AIE_PACKET_TYPE_READY {
-        return Err(Refused::format(format!("its type is {kind}, not {HSA_AMD_AIE_PACKET_TYPE_READY} (ready)")));
+        return Err(Rejected::format(format!("its type is {kind}, not {HSA_AMD_AIE_PACKET_TYPE_READY} (ready)")));
     }
     if packet.opcode != HSA_AMD_AIE_PACKET_OPCODE_KMQ || packet.count != Packet::COUNT {
         let (opcode, count) = (packet.opcode, packet.count);
-        return Err(Refused::format(format!("opcode {opcode} and count {count}, not 0 and {}", Packet::COUNT)));
+        return Err(Rejected::format(format!("opcode {opcode} and count {count}, not 0 and {}", Packet::COUNT)));
     }
     if (packet.reserved0, packet.reserved1, packet.reserved2, packet.reserved3) != (0, 0, 0, 0) {
-        return Err(Refused::format("a reserved field is not 0"));
+        return Err(Rejected::format("a reserved field is not 0"));
     }
     if packet.pdi_patch_offset != 0 {
-        return Err(Refused::format("control code of a full ELF, which this library does not execute"));
+        return Err(Rejected::format("control code of a full ELF, which this library does not execute"));
     }
     let address = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
     let pdi = find_pdi(agent, progress, packet.pdi_addr.addr())?;
     let instructions = u64::from(packet.insts_addr_high) << 32 | u64::from(packet.insts_addr_low);
     let size = address(packet.insts_size);
     if size == 0 || !size.is_multiple_of(4) {
-        return Err(Refused::format(format!("{size} bytes of instructions are no whole number of words")));
+        return Err(Rejected::format(format!("{size} bytes of instructions are not a whole number of words")));
     }
     let instructions = agent.memory.find(address(instructions), size).filter(|r| r.allocation.pool == Pool::Heap);
-    let instructions = instructions.ok_or_else(|| Refused::format("its instructions are not in the device heap"))?;
+    let instructions = instructions.ok_or_else(|| Rejected::format("its instructions are not in the device heap"))?;
     let arguments = arguments(agent, packet.num_kernargs, packet.kernarg_address.addr())?;
     Ok(Command { signal: packet.completion_signal, pdi, instructions: bytes(&instructions, size), arguments })
 }
@@ -242,15 +242,16 @@ fn bytes(range: &Range, length: usize) -> Vec<u8> {
 }
 
 /// The compute unit of the PDI at `address`; a new one when it has none.
-fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<usize, Refused> {
+fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<usize, Rejected> {
     if let Some(index) = progress.addresses.iter().position(|known| *known == address) {
         return Ok(index);
     }
     let range = agent.memory.find(address, 1).filter(|r| r.allocation.pool == Pool::Heap && r.offset == 0);
-    let range = range.ok_or_else(|| Refused::format("its PDI is not the start of an allocation of the device heap"))?;
+    let range =
+        range.ok_or_else(|| Rejected::format("its PDI is not the start of an allocation of the device heap"))?;
     let limit = agent.npu.limits().pdis_per_context;
     if progress.pdis.len() >= limit {
-        return Err(Refused {
+        return Err(Rejected {
             status: HSA_STATUS_ERROR_OUT_OF_RESOURCES,
             reason: format!("no compute unit for another PDI; a queue has {limit}"),
         });
@@ -261,17 +262,17 @@ fn find_pdi(agent: &Agent, progress: &mut Progress, address: usize) -> Result<us
 }
 
 /// The ranges a kernarg buffer names.
-fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, usize)>, Refused> {
+fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, usize)>, Rejected> {
     let count = usize::from(count);
     if (count == 0) != (address == 0) {
-        return Err(Refused::format(format!("{count} arguments, and a kernarg buffer at {address:#x}")));
+        return Err(Rejected::format(format!("{count} arguments, and a kernarg buffer at {address:#x}")));
     }
     if count == 0 {
         return Ok(Vec::new());
     }
     let length = count * 2 * size_of::<u64>();
     let buffer = agent.memory.find(address, length).filter(|r| r.allocation.pool == Pool::Kernarg);
-    let buffer = buffer.ok_or_else(|| Refused::format("its kernarg buffer is not in the kernarg pool"))?;
+    let buffer = buffer.ok_or_else(|| Rejected::format("its kernarg buffer is not in the kernarg pool"))?;
     let words: Vec<usize> = bytes(&buffer, length)
         .chunks_exact(size_of::<u64>())
         .map(|word| word.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
@@ -281,7 +282,7 @@ fn arguments(agent: &Agent, count: u16, address: usize) -> Result<Vec<(Range, us
     let find = |(index, (address, size)): (usize, (&usize, &usize))| {
         let range = agent.memory.find(*address, *size).filter(|r| r.allocation.pool == Pool::Data);
         let missing =
-            || Refused::format(format!("argument {index} ({size} bytes at {address:#x}) is not in data memory"));
+            || Rejected::format(format!("argument {index} ({size} bytes at {address:#x}) is not in data memory"));
         range.map(|range| (range, *size)).ok_or_else(missing)
     };
     addresses.iter().zip(sizes).enumerate().map(find).collect()

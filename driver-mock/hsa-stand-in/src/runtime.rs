@@ -51,7 +51,7 @@ pub struct Runtime {
     pub build: CString,
     /// The AIE agents.
     pub agents: Vec<Agent>,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Faults,
     /// What the program did so far.
     pub counts: Counts,
@@ -77,7 +77,7 @@ impl Runtime {
         let agent = |name: &String| {
             let arch = registry.get(name).ok_or_else(|| {
                 let known: Vec<&str> = registry.names().collect();
-                format!("no generation is called `{name}`; known: {}", known.join(", "))
+                format!("unknown generation `{name}`; available: {}", known.join(", "))
             })?;
             let heap_bytes = arch.limits.device_heap_bytes;
             let array = Mutex::new(Array::new(Arc::clone(&arch), Arc::clone(&executor)));
@@ -154,22 +154,22 @@ impl Runtime {
         let agent = self.agent(handle).ok_or(HSA_STATUS_ERROR_INVALID_AGENT)?;
         let limit = agent.npu.limits().queue_packets;
         if !size.is_power_of_two() || size as usize > limit {
-            self.log(&format!("a queue of {size} packets is no power of two up to {limit}"));
+            self.log(&format!("a queue of {size} packets is not a power of two up to {limit}"));
             return Err(HSA_STATUS_ERROR_INVALID_ARGUMENT);
         }
         if self.faults.hits(LibraryFault::Queue) {
             self.log("no queue, as the fault plan says");
             return Err(HSA_STATUS_ERROR_OUT_OF_RESOURCES);
         }
-        let context = agent.npu.create_context(agent.npu.arch().array.columns).map_err(|refusal| {
-            self.log(&format!("no queue: {refusal}"));
+        let context = agent.npu.create_context(agent.npu.arch().array.columns).map_err(|rejection| {
+            self.log(&format!("no queue: {rejection}"));
             HSA_STATUS_ERROR_OUT_OF_RESOURCES
         })?;
         let (id, doorbell) = (self.number(), hsa_signal_t { handle: self.number() });
         // Handles of AIE agents follow the CPU's.
         let index = (handle.handle - CPU_AGENT - 1) as usize;
         let Some(queue) = Queue::new(index, id, size, doorbell, context, (callback, data)).map(Arc::new) else {
-            // The context exists, so destroying it cannot be refused.
+            // The context exists, so destroying it cannot be rejected.
             let _ = agent.npu.destroy_context(context);
             return Err(HSA_STATUS_ERROR_OUT_OF_RESOURCES);
         };
@@ -187,11 +187,11 @@ impl Runtime {
     pub fn destroy_queue(&self, handle: *const hsa_queue_t) -> bool {
         let Some(queue) = self.queues.lock().remove(&handle.addr()) else { return false };
         self.signals.lock().remove(&queue.public.doorbell_signal.handle);
-        // It processes nothing more, whoever still has it.
+        // It processes nothing more, even if it is still referenced.
         let mut progress = queue.progress.lock();
         progress.failed = true;
         if let (Some(agent), Some(context)) = (self.agents.get(queue.agent), progress.context.take()) {
-            // The context exists, so destroying it cannot be refused.
+            // The context exists, so destroying it cannot be rejected.
             let _ = agent.npu.destroy_context(context);
         }
         true

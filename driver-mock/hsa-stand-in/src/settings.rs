@@ -6,12 +6,12 @@ use clap::{Parser, ValueEnum};
 /// Every setting's name begins so.
 pub const PREFIX: &str = "HSA_STAND_IN_";
 
-/// How a packet that failed is told to the program.
+/// How a failed packet is reported to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailureStyle {
     /// Its completion signal gets minus the state of the ERT command: what programs for this interface check for.
     Negative,
-    /// Signals of packets that did not complete stay as they are; only the queue's error callback tells. ROCR's
+    /// Signals of packets that did not complete stay unchanged; only the queue's error callback reports them. ROCR's
     /// development branch does so since the middle of 2026.
     Withhold,
 }
@@ -35,16 +35,16 @@ pub struct Settings {
     /// Version of AMD's extension interface that the library claims.
     #[arg(long = "HSA_STAND_IN_EXTENSION", value_parser = extension, default_value = "1.16")]
     pub extension: (u16, u16),
-    /// What goes wrong.
+    /// Faults.
     #[arg(long = "HSA_STAND_IN_FAULTS", value_parser = faults::parse, default_value = "")]
     pub faults: FaultPlan,
-    /// How failures are told.
+    /// How failures are reported.
     #[arg(long = "HSA_STAND_IN_FAILURE", value_enum, default_value_t = FailureStyle::Negative)]
     pub failure: FailureStyle,
     /// Whether packets are processed.
     #[arg(long = "HSA_STAND_IN_PROCESSING", value_enum, default_value_t = Processing::Synchronous)]
     pub processing: Processing,
-    /// Whether reasons go to standard error: 1 or 0.
+    /// Whether reasons are written to standard error: 1 or 0.
     #[arg(long = "HSA_STAND_IN_LOG", default_value_t = 0)]
     pub log: u8,
 }

@@ -52,7 +52,7 @@ impl Signal {
             HSA_SIGNAL_CONDITION_GTE => value >= compared,
             _ => true,
         };
-        // A time limit beyond what a clock can show is no limit.
+        // A time limit beyond what a clock can show is not a limit.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut value = self.value.lock();
         while !meets(*value) {

@@ -6,7 +6,7 @@
 //! configured with; with more bits two ranges could claim the same place, which is rejected.
 //!
 //! A guest can take memory away while a command still uses it, as a driver does that has given up on the command. Real hardware
-//! then gets a fault of the IOMMU; here the command goes on with pages that nobody else sees.
+//! then gets a fault of the IOMMU; here the command continues with pages that no one else sees.
 
 #![allow(unsafe_code)] // the guest's memory is mapped and looked at here, and nowhere else
 
@@ -23,13 +23,13 @@ use std::sync::Arc;
 pub const ADDRESS_BITS: u32 = 39;
 const LENGTH: usize = 1 << ADDRESS_BITS;
 
-/// The reserved range, given back when dropped.
+/// The reserved range, released when dropped.
 #[derive(Debug)]
 struct Reservation(usize);
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: the range was reserved for this object alone, and nobody refers to it without keeping this object.
+        // SAFETY: the range was reserved for this object alone, and no one refers to it without keeping this object.
         let _ = unsafe { munmap(std::ptr::with_exposed_provenance_mut(self.0), LENGTH) };
     }
 }
@@ -66,7 +66,7 @@ impl AddressSpace {
     /// # Errors
     /// When the process has no room for the reserved range of addresses, which takes no memory.
     pub fn new() -> Result<Self, Error> {
-        // SAFETY: pages at a new address, which nobody can use.
+        // SAFETY: pages at a new address, which no one can use.
         let base =
             unsafe { mmap_anonymous(null_mut(), LENGTH, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) };
         let base = base.map_err(|error| {
@@ -76,7 +76,7 @@ impl AddressSpace {
         let owner = Arc::new(Reservation(base.expose_provenance()));
         let base = NonNull::new(base.cast()).ok_or(ErrorKind::OutOfMemory)?;
         // SAFETY: `owner` keeps the range. Only parts of it are readable and writable, and spans are made of such parts only
-        // (`reach`); a part stays so for ever, because taking a mapping away puts other pages into its place.
+        // (`reach`); a part stays so forever, because taking a mapping away puts other pages into its place.
         let window = unsafe { Region::mapped(base, LENGTH, owner) };
         Ok(Self { window, mappings: RwLock::default() })
     }
@@ -91,15 +91,15 @@ impl AddressSpace {
     /// # Errors
     /// What the kernel says, and a range that is mapped already or does not fit.
     pub fn map(&self, address: u64, length: u64, file: &File, offset: u64, writable: bool) -> Result<(), Error> {
-        let refuse =
+        let reject =
             |why: &str| Error::new(ErrorKind::InvalidInput, format!("mapping {address:#x}+{length:#x}: {why}"));
         let start = place(address);
         let end = start.checked_add(length).filter(|end| *end <= LENGTH as u64 && length > 0);
-        let end = end.ok_or_else(|| refuse("it does not fit into the addresses that are left"))?;
+        let end = end.ok_or_else(|| reject("it does not fit into the addresses that are left"))?;
         let mut mappings = self.mappings.write();
         let before = mappings.range(..end).next_back();
         if before.is_some_and(|(other, mapping)| other + mapping.length > start) {
-            return Err(refuse("another mapping is there; the IOMMU may use 39 bits of address (aw-bits=39)"));
+            return Err(reject("another mapping is there; the IOMMU may use 39 bits of address (aw-bits=39)"));
         }
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: the place is inside the reserved range and nothing is mapped there, as was checked under the lock.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_meet_are_refused() {
+    fn ranges_that_meet_are_rejected() {
         let (space, file) = (AddressSpace::new().unwrap(), memory(4));
         space.map(0x10000, 2 * PAGE, &file, 0, true).unwrap();
         for address in [0x10000, 0x11000, 0x0f000, 0x10000 + (1 << ADDRESS_BITS)] {

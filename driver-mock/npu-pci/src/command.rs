@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_leave_the_buffer_are_refused() {
+    fn slots_that_leave_the_buffer_are_rejected() {
         for words in [&[1, 4, 3, 0, 9][..], &[1, u32::MAX], &[1], &[]] {
             assert!(slots(&CHAIN_EXEC_BUFFER_CF, &bytes_of(words), 1).unwrap_err().contains("slot 0 of 1"));
         }

@@ -276,7 +276,7 @@ impl Device {
         let (ran, charged) = execution::run(array, job, &around, || self.asynchronous_error());
         let mut state = self.state.lock();
         if let Some(context) = state.firmware.context(job) {
-            // Refused only if nothing is to be charged.
+            // Rejected only if nothing is to be charged.
             let _ = state.firmware.npu().submit_encoded(context, &charged, 0);
         }
         if ran == JobResult::Lost {
@@ -292,7 +292,7 @@ impl Device {
     }
 }
 
-/// The array's thread. A context with a command that never signals stays where it is; the others go on.
+/// The array's thread. A context with a command that never signals stays where it is; the others continue.
 fn work(mut array: Array, jobs: &Receiver<Job>, device: &Weak<Device>) {
     while let Ok(job) = jobs.recv() {
         let Some(device) = device.upgrade() else { return };

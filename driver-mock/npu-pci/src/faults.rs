@@ -33,11 +33,11 @@ pub fn parse(text: &str) -> Result<FaultPlan, String> {
         if (name, outcome) == (ASYNCHRONOUS, None) {
             return Ok(Fault::Asynchronous);
         }
-        let kind = Kind::by_name(name).ok_or_else(|| format!("no message is named {name}"))?;
+        let kind = Kind::by_name(name).ok_or_else(|| format!("unknown message {name}"))?;
         match outcome.ok_or("the answer is missing")? {
             SILENT => Ok(Fault::Message(kind.name, None)),
             status => {
-                let status = number(status).ok_or_else(|| format!("`{status}` is no status"))?;
+                let status = number(status).ok_or_else(|| format!("`{status}` is not a status"))?;
                 Ok(Fault::Message(kind.name, Some(status)))
             }
         }
@@ -63,8 +63,8 @@ mod tests {
 
     #[rstest]
     #[case("SUSPEND@1", "the answer is missing")]
-    #[case("SUSPEND@1=often", "`often` is no status")]
-    #[case("PING@1=1", "no message is named PING")]
+    #[case("SUSPEND@1=often", "`often` is not a status")]
+    #[case("PING@1=1", "unknown message PING")]
     #[case("abort@1", "status=S")]
     fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();

@@ -397,7 +397,7 @@ fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<
         let address = u64::from(request.word(4 + 4 * index) & PDI_MASK) << PDI_SHIFT;
         let unreachable = || format!("the PDI of unit {index} at {address:#x} is out of reach");
         let head = heap.read(space, address, LoadedPdi::HEADER).ok_or_else(unreachable)?;
-        // What is no PDI at all is loaded as it is, and fails when it is run.
+        // What is not a PDI at all is loaded as it is, and fails when it is run.
         let rest = space.extent(heap.resolve(address)).0 as usize;
         let length = LoadedPdi::length(&head);
         let length = if length <= rest { length } else { LoadedPdi::HEADER };

@@ -14,9 +14,9 @@
 //! - [`settings`], [`faults`] and [`journal`]: what the device is like, what goes wrong, what happened.
 //!
 //! # Not simulated
-//! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not looked at.
-//! Time: an answer comes when the work is done; the clock in the report counts what it would have taken. Debug buffers, profiles and
-//! telemetry are accepted and empty.
+//! PASIDs and shared virtual addressing: addresses are those of an IOMMU domain or physical ones. The firmware file is not read.
+//! Time: an answer comes when the work is done; the clock in the report counts what it would have taken. Debug buffers, profiles
+//! and telemetry are accepted and empty.
 //!
 //! # Example
 //! ```

@@ -140,7 +140,7 @@ pub struct Model {
     pub layout: &'static Layout,
     /// Columns before the first that contexts can have.
     pub first_column: u16,
-    /// Protocol of the mailbox unless another is asked for: the newest that its kernel driver knows.
+    /// Protocol of the mailbox unless another is requested: the newest that its kernel driver knows.
     pub protocol: Protocol,
     /// Version of the firmware: of those AMD ships with Linux.
     pub firmware: [u32; 4],

@@ -18,7 +18,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 #[derive(Debug, ThisError)]
 pub enum ServeError {
     /// The socket cannot be made.
-    #[error("cannot make the socket {path}: {cause}")]
+    #[error("cannot create the socket {path}: {cause}")]
     Socket {
         /// Where.
         path: String,
@@ -126,7 +126,7 @@ impl ServerBackend for Backend {
         fd: Option<File>,
     ) -> Result<(), Error> {
         self.0.journal().detail(format_args!("map    {address:#x}+{size:#x} offset {offset:#x} flags {flags:?}"));
-        // Without a file it is no memory, but another device's registers.
+        // Without a file it is not memory, but another device's registers.
         let Some(file) = fd else { return Ok(()) };
         let mapped = self.0.space().map(address, size, &file, offset, flags.contains(DmaMapFlags::WRITE));
         self.logged("the guest's memory cannot be mapped", mapped)

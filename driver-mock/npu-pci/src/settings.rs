@@ -16,7 +16,7 @@ pub struct Settings {
     pub protocol: Protocol,
     /// Version of the firmware.
     pub firmware: [u32; 4],
-    /// What goes wrong.
+    /// Faults.
     pub faults: FaultPlan,
 }
 
@@ -40,7 +40,7 @@ impl Settings {
     /// What it has to look like.
     pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
         let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-        parts.ok_or_else(|| format!("`{text}` is no protocol; one is MAJOR.MINOR, such as 6.18"))
+        parts.ok_or_else(|| format!("`{text}` is not a protocol version; expected MAJOR.MINOR, such as 6.18"))
     }
 
     /// Whether the firmware takes CHAIN_EXEC_NPU, as the kernel driver's tables have it (`npu1_regs.c`, `npu4_regs.c`).

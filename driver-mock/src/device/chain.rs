@@ -34,7 +34,7 @@ pub(crate) fn run(
         bytes: arguments.iter().map(|range| range.end - range.start).sum(),
     }));
     let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
-    accepted.map_err(|refusal| failure(None, device.context_error(refusal)))?;
+    accepted.map_err(|rejection| failure(None, device.context_error(rejection)))?;
     chain.dispatches().enumerate().try_for_each(|(index, command)| {
         dispatch(device, &mut scratch.snapshots, &command).map_err(|cause| failure(Some(index), cause))
     })

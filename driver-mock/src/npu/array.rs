@@ -15,7 +15,7 @@ use aie_hal::host_function::{HostFunction, KernelExecutor, run_guarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Kernels that are kept prepared.
+/// Kernels that stay prepared.
 const PREPARED: usize = 4096;
 
 /// A PDI as it was when a context was given it: the firmware loads it then.
@@ -239,7 +239,7 @@ impl Array {
     /// The kernel of a PDI with the instructions at a device address.
     ///
     /// # Errors
-    /// Why the two are no kernel. Hardware would wait for ever.
+    /// Why the two are no kernel. Hardware would wait forever.
     fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, String> {
         let place = (pdi.digest, address, instructions.len());
         if let Some((before, prepared)) = self.by_place.get(&place)

@@ -69,8 +69,8 @@ impl<F> Default for FaultPlan<F> {
 }
 
 impl<F> FaultPlan<F> {
-    /// Reads a plan. `other` reads what is no fault of a command, from its name and its outcome; `forms` is what these look like, for
-    /// messages.
+    /// Reads a plan. `other` reads what is not a fault of a command, from its name and its outcome; `forms` is what these look
+    /// like, for messages.
     ///
     /// # Errors
     /// Which entry cannot be read and what an entry looks like.
@@ -95,7 +95,7 @@ impl<F> FaultPlan<F> {
     fn add(&mut self, entry: &str, other: impl Fn(&str, Option<&str>) -> Result<F, String>) -> Result<(), String> {
         let (name, rest) = entry.split_once('@').ok_or("it has no @")?;
         let (when, outcome) = rest.split_once('=').map_or((rest, None), |(when, outcome)| (when, Some(outcome)));
-        let when = occurrences(when).ok_or_else(|| format!("`{when}` is no occurrence"))?;
+        let when = occurrences(when).ok_or_else(|| format!("`{when}` is not an occurrence"))?;
         match (CommandFault::parse(name)?, outcome) {
             (Some(fault), None) => self.commands.push((fault, when)),
             (Some(_), Some(_)) => return Err("a fault of a command has no outcome".into()),
@@ -185,7 +185,7 @@ mod tests {
         FaultPlan::parse(text, "CALL@N=D", |name, outcome| match (name, outcome) {
             ("CALL", Some(digit)) => digit.parse().map_err(|_| format!("`{digit}` is no digit")),
             ("CALL", None) => Err("the digit is missing".into()),
-            _ => Err(format!("no call is named {name}")),
+            _ => Err(format!("unknown call {name}")),
         })
     }
 
@@ -208,17 +208,17 @@ mod tests {
     #[rstest]
     #[case("CALL", "it has no @")]
     #[case("timeout@1+", "it has no @")]
-    #[case("CALL@0=1", "`0` is no occurrence")]
-    #[case("CALL@=1", "`` is no occurrence")]
-    #[case("CALL@x=1", "`x` is no occurrence")]
-    #[case("CALL@-1=1", "`-1` is no occurrence")]
-    #[case("CALL@3-2=1", "`3-2` is no occurrence")]
-    #[case("CALL@1:0=1", "`1:0` is no occurrence")]
-    #[case("CALL@1:=1", "`1:` is no occurrence")]
-    #[case("CALL@0:2=1", "`0:2` is no occurrence")]
+    #[case("CALL@0=1", "`0` is not an occurrence")]
+    #[case("CALL@=1", "`` is not an occurrence")]
+    #[case("CALL@x=1", "`x` is not an occurrence")]
+    #[case("CALL@-1=1", "`-1` is not an occurrence")]
+    #[case("CALL@3-2=1", "`3-2` is not an occurrence")]
+    #[case("CALL@1:0=1", "`1:0` is not an occurrence")]
+    #[case("CALL@1:=1", "`1:` is not an occurrence")]
+    #[case("CALL@0:2=1", "`0:2` is not an occurrence")]
     #[case("CALL@1", "the digit is missing")]
     #[case("CALL@1=x", "`x` is no digit")]
-    #[case("PING@1=1", "no call is named PING")]
+    #[case("PING@1=1", "unknown call PING")]
     #[case("timeout@1=1", "a fault of a command has no outcome")]
     #[case("status=0@1", "the status is not a number above 0")]
     #[case("status=high@1", "the status is not a number above 0")]

@@ -47,7 +47,7 @@ impl HeapAllocator {
         Some(offset)
     }
 
-    /// Gives back what starts at `offset`; nothing happens when nothing does.
+    /// Releases what starts at `offset`; nothing happens when nothing does.
     pub fn free(&mut self, offset: usize) {
         self.used -= self.taken.remove(&offset).unwrap_or(0);
     }

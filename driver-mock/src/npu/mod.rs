@@ -1,7 +1,7 @@
 //! The simulated silicon with its kernel driver: strict, and without opinions.
 //!
-//! [`SimulatedNpu`] knows contexts, PDIs, chains, the device heap and a clock. It refuses what the amdxdna kernel driver and the
-//! firmware refuse and never repairs a request: packing work so that nothing is refused is the task of the layer above. It
+//! [`SimulatedNpu`] knows contexts, PDIs, chains, the device heap and a clock. It rejects what the amdxdna kernel driver and the
+//! firmware reject and never repairs a request: packing work so that nothing is rejected is the task of the layer above. It
 //! moves no data and knows no traits of the HAL, so that the same core can stand behind other interfaces, such as the
 //! ioctls of the kernel driver.
 //!
@@ -14,13 +14,13 @@ pub mod array;
 mod clock;
 pub mod fault_plan;
 mod heap;
-mod refusal;
+mod rejection;
 pub mod status;
 pub mod transaction;
 
 pub use clock::VirtualClock;
 pub use heap::{HEAP_BASE, HeapAllocator};
-pub use refusal::Refusal;
+pub use rejection::Rejection;
 
 use aie_hal::arch::{Arch, Limits};
 use aie_hal::artifact::Digest;
@@ -128,16 +128,16 @@ impl SimulatedNpu {
     /// Takes `bytes` of the device heap; returns the device address.
     ///
     /// # Errors
-    /// [`Refusal::OutOfHeap`]; [`Refusal::Alignment`] when `alignment` is not a power of two or above the limit.
-    pub fn heap_allocate(&self, bytes: usize, alignment: usize) -> Result<u64, Refusal> {
+    /// [`Rejection::OutOfHeap`]; [`Rejection::Alignment`] when `alignment` is not a power of two or above the limit.
+    pub fn heap_allocate(&self, bytes: usize, alignment: usize) -> Result<u64, Rejection> {
         if !alignment.is_power_of_two() || alignment > self.limits.max_alignment {
-            return Err(Refusal::Alignment { requested: alignment, limit: self.limits.max_alignment });
+            return Err(Rejection::Alignment { requested: alignment, limit: self.limits.max_alignment });
         }
         let (requested, capacity) = (bytes.max(1), self.limits.device_heap_bytes);
         let mut state = self.state.lock();
         let available = capacity - state.heap.used();
         let offset = state.heap.allocate(requested, alignment);
-        offset.map(|offset| HEAP_BASE + offset as u64).ok_or(Refusal::OutOfHeap { requested, available, capacity })
+        offset.map(|offset| HEAP_BASE + offset as u64).ok_or(Rejection::OutOfHeap { requested, available, capacity })
     }
 
     /// Gives an allocation back. An address that is not one is ignored, as the kernel does with a stale handle.
@@ -154,15 +154,15 @@ impl SimulatedNpu {
     /// Creates a hardware context on `columns` columns, without PDIs.
     ///
     /// # Errors
-    /// [`Refusal::Limit`] for more contexts or columns than there are.
-    pub fn create_context(&self, columns: usize) -> Result<ContextId, Refusal> {
+    /// [`Rejection::Limit`] for more contexts or columns than there are.
+    pub fn create_context(&self, columns: usize) -> Result<ContextId, Rejection> {
         if columns == 0 || columns > self.arch.array.columns {
-            return Err(Refusal::Limit { what: "columns", requested: columns, limit: self.arch.array.columns });
+            return Err(Rejection::Limit { what: "columns", requested: columns, limit: self.arch.array.columns });
         }
         let mut state = self.state.lock();
         let requested = state.contexts.len() + 1;
         if requested > self.limits.contexts {
-            return Err(Refusal::Limit { what: "contexts", requested, limit: self.limits.contexts });
+            return Err(Rejection::Limit { what: "contexts", requested, limit: self.limits.contexts });
         }
         let id = ContextId(state.next_context);
         state.next_context += 1;
@@ -175,19 +175,19 @@ impl SimulatedNpu {
     /// Gives a context its PDIs. Chains name them by their index in `pdis`. Possible once.
     ///
     /// # Errors
-    /// [`Refusal::Limit`] for too many distinct PDIs, [`Refusal::AlreadyConfigured`], [`Refusal::UnknownContext`].
-    pub fn configure_context(&self, context: ContextId, pdis: &[Digest]) -> Result<(), Refusal> {
+    /// [`Rejection::Limit`] for too many distinct PDIs, [`Rejection::AlreadyConfigured`], [`Rejection::UnknownContext`].
+    pub fn configure_context(&self, context: ContextId, pdis: &[Digest]) -> Result<(), Rejection> {
         let mut distinct = pdis.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         if distinct.len() > self.limits.pdis_per_context {
             let (requested, limit) = (distinct.len(), self.limits.pdis_per_context);
-            return Err(Refusal::Limit { what: "PDIs per context", requested, limit });
+            return Err(Rejection::Limit { what: "PDIs per context", requested, limit });
         }
         let mut state = self.state.lock();
-        let entry = state.contexts.get_mut(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        let entry = state.contexts.get_mut(&context).ok_or(Rejection::UnknownContext(context.0))?;
         if entry.pdis.is_some() {
-            return Err(Refusal::AlreadyConfigured(context.0));
+            return Err(Rejection::AlreadyConfigured(context.0));
         }
         entry.pdis = Some(pdis.to_vec());
         Ok(())
@@ -196,10 +196,10 @@ impl SimulatedNpu {
     /// Destroys a context.
     ///
     /// # Errors
-    /// [`Refusal::UnknownContext`].
-    pub fn destroy_context(&self, context: ContextId) -> Result<(), Refusal> {
+    /// [`Rejection::UnknownContext`].
+    pub fn destroy_context(&self, context: ContextId) -> Result<(), Rejection> {
         let mut state = self.state.lock();
-        state.contexts.remove(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        state.contexts.remove(&context).ok_or(Rejection::UnknownContext(context.0))?;
         Ok(())
     }
 
@@ -207,12 +207,12 @@ impl SimulatedNpu {
     /// commands and the bytes they move.
     ///
     /// # Errors
-    /// [`Refusal::EmptyChain`], [`Refusal::Limit`] (commands, bytes of the command buffer, arguments),
-    /// [`Refusal::UnknownContext`], [`Refusal::UnknownPdi`]; nothing is charged then.
-    pub fn submit_chain(&self, context: ContextId, chain: &[ChainCommand]) -> Result<(), Refusal> {
+    /// [`Rejection::EmptyChain`], [`Rejection::Limit`] (commands, bytes of the command buffer, arguments),
+    /// [`Rejection::UnknownContext`], [`Rejection::UnknownPdi`]; nothing is charged then.
+    pub fn submit_chain(&self, context: ContextId, chain: &[ChainCommand]) -> Result<(), Rejection> {
         let limit = self.limits.kernel_arguments;
         if let Some(command) = chain.iter().find(|command| command.arguments > limit) {
-            return Err(Refusal::Limit { what: "kernel arguments", requested: command.arguments, limit });
+            return Err(Rejection::Limit { what: "kernel arguments", requested: command.arguments, limit });
         }
         let bytes = chain.iter().map(|command| chain_command_bytes(command.arguments)).sum();
         self.submit_encoded(context, chain, bytes).map(drop)
@@ -229,10 +229,10 @@ impl SimulatedNpu {
         context: ContextId,
         chain: &[ChainCommand],
         buffer_bytes: usize,
-    ) -> Result<u64, Refusal> {
-        let over = |what, requested, limit| Err(Refusal::Limit { what, requested, limit });
+    ) -> Result<u64, Rejection> {
+        let over = |what, requested, limit| Err(Rejection::Limit { what, requested, limit });
         match &self.limits {
-            _ if chain.is_empty() => return Err(Refusal::EmptyChain),
+            _ if chain.is_empty() => return Err(Rejection::EmptyChain),
             limits if chain.len() > limits.commands_per_chain => {
                 return over("commands per chain", chain.len(), limits.commands_per_chain);
             }
@@ -244,10 +244,10 @@ impl SimulatedNpu {
         let mut state = self.state.lock();
         let state = &mut *state;
         let before = state.clock.now_ns();
-        let entry = state.contexts.get(&context).ok_or(Refusal::UnknownContext(context.0))?;
+        let entry = state.contexts.get(&context).ok_or(Rejection::UnknownContext(context.0))?;
         let configured = entry.pdis.as_ref().map_or(0, Vec::len);
         if let Some(command) = chain.iter().find(|c| c.pdi >= configured) {
-            return Err(Refusal::UnknownPdi { context: context.0, pdi: command.pdi, configured });
+            return Err(Rejection::UnknownPdi { context: context.0, pdi: command.pdi, configured });
         }
         if state.active.is_some_and(|active| active != context) {
             state.counts.context_switches += 1;

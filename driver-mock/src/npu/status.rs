@@ -4,7 +4,7 @@
 pub const SUCCESS: u32 = 0;
 /// A core came to an instruction it cannot execute.
 pub const AIE_INSTRUCTION_ERROR: u32 = 0x0100_0006;
-/// There is nothing left of what was asked for, such as contexts.
+/// There is nothing left of what was requested, such as contexts.
 pub const NOT_AVAILABLE: u32 = 0x0200_0003;
 /// A request makes no sense.
 pub const INVALID_PARAMETER: u32 = 0x0200_0004;

@@ -26,8 +26,8 @@ fn forty_commands_with_two_arguments_fill_a_chain() {
     let context = configured(&npu, 1);
     let two = ChainCommand { arguments: 2, ..COMMAND };
     assert_eq!(npu.submit_chain(context, &vec![two; 40]), Ok(()));
-    let refusal = npu.submit_chain(context, &vec![two; 41]).unwrap_err();
-    assert_eq!(refusal.to_string(), "bytes of a chain's command buffer: asked for 4100, the limit is 4096");
+    let rejection = npu.submit_chain(context, &vec![two; 41]).unwrap_err();
+    assert_eq!(rejection.to_string(), "bytes of a chain's command buffer: 4100 requested, the limit is 4096");
     assert_eq!(npu.counts().chains, 1);
     assert_eq!(npu.counts().commands, 40);
 }
@@ -40,8 +40,8 @@ fn a_chain_takes_as_many_commands_as_the_firmware() {
     let npu = SimulatedNpu::new(Arc::new(arch), 1 << 20);
     let context = configured(&npu, 1);
     assert_eq!(npu.submit_chain(context, &[COMMAND; 64]), Ok(()));
-    let refusal = npu.submit_chain(context, &[COMMAND; 65]).unwrap_err();
-    assert_eq!(refusal.to_string(), "commands per chain: asked for 65, the limit is 64");
+    let rejection = npu.submit_chain(context, &[COMMAND; 65]).unwrap_err();
+    assert_eq!(rejection.to_string(), "commands per chain: 65 requested, the limit is 64");
 }
 
 #[test]
@@ -51,23 +51,23 @@ fn a_context_holds_32_distinct_pdis() {
     repeated.extend(digests(32));
     let context = npu.create_context(8).unwrap();
     assert_eq!(npu.configure_context(context, &repeated), Ok(()));
-    assert_eq!(npu.configure_context(context, &digests(1)), Err(Refusal::AlreadyConfigured(0)));
+    assert_eq!(npu.configure_context(context, &digests(1)), Err(Rejection::AlreadyConfigured(0)));
     let second = npu.create_context(8).unwrap();
-    let refusal = npu.configure_context(second, &digests(33)).unwrap_err();
-    assert_eq!(refusal.to_string(), "PDIs per context: asked for 33, the limit is 32");
+    let rejection = npu.configure_context(second, &digests(33)).unwrap_err();
+    assert_eq!(rejection.to_string(), "PDIs per context: 33 requested, the limit is 32");
 }
 
 #[test]
 fn contexts_and_columns_are_limited() {
     let npu = npu();
     let contexts: Vec<_> = (0..16).map(|_| npu.create_context(8).unwrap()).collect();
-    let refusal = npu.create_context(8).unwrap_err();
-    assert_eq!(refusal.to_string(), "contexts: asked for 17, the limit is 16");
+    let rejection = npu.create_context(8).unwrap_err();
+    assert_eq!(rejection.to_string(), "contexts: 17 requested, the limit is 16");
     npu.destroy_context(contexts[3]).unwrap();
-    assert_eq!(npu.destroy_context(contexts[3]), Err(Refusal::UnknownContext(3)));
+    assert_eq!(npu.destroy_context(contexts[3]), Err(Rejection::UnknownContext(3)));
     assert!(npu.create_context(8).is_ok());
     npu.destroy_context(contexts[0]).unwrap();
-    assert_eq!(npu.create_context(9).unwrap_err().to_string(), "columns: asked for 9, the limit is 8");
+    assert_eq!(npu.create_context(9).unwrap_err().to_string(), "columns: 9 requested, the limit is 8");
     assert!(npu.create_context(0).is_err());
 }
 
@@ -75,35 +75,35 @@ fn contexts_and_columns_are_limited() {
 fn chains_need_a_context_that_holds_their_pdis() {
     let npu = npu();
     let context = configured(&npu, 2);
-    assert_eq!(npu.submit_chain(context, &[]), Err(Refusal::EmptyChain));
-    let refusal = npu.submit_chain(context, &[ChainCommand { pdi: 2, ..COMMAND }]).unwrap_err();
-    assert_eq!(refusal.to_string(), "context 0 has 2 PDIs, a command asks for number 2");
+    assert_eq!(npu.submit_chain(context, &[]), Err(Rejection::EmptyChain));
+    let rejection = npu.submit_chain(context, &[ChainCommand { pdi: 2, ..COMMAND }]).unwrap_err();
+    assert_eq!(rejection.to_string(), "context 0 has 2 PDIs, a command names number 2");
     let bare = npu.create_context(1).unwrap();
-    assert!(matches!(npu.submit_chain(bare, &[COMMAND]), Err(Refusal::UnknownPdi { configured: 0, .. })));
+    assert!(matches!(npu.submit_chain(bare, &[COMMAND]), Err(Rejection::UnknownPdi { configured: 0, .. })));
     npu.destroy_context(context).unwrap();
-    assert_eq!(npu.submit_chain(context, &[COMMAND]), Err(Refusal::UnknownContext(0)));
+    assert_eq!(npu.submit_chain(context, &[COMMAND]), Err(Rejection::UnknownContext(0)));
     let wide = ChainCommand { arguments: 17, ..COMMAND };
     let context = configured(&npu, 1);
     assert_eq!(
         npu.submit_chain(context, &[wide]).unwrap_err().to_string(),
-        "kernel arguments: asked for 17, the limit is 16"
+        "kernel arguments: 17 requested, the limit is 16"
     );
 }
 
 #[test]
-fn the_heap_refuses_alignments_and_what_it_has_not_in_one_piece() {
+fn the_heap_rejects_alignments_and_what_it_has_not_in_one_piece() {
     let npu = npu();
     let address = npu.heap_allocate(npu.limits().device_heap_bytes, 4096).unwrap();
     assert_eq!(address % 4096, 0);
-    assert!(matches!(npu.heap_allocate(1, 1), Err(Refusal::OutOfHeap { requested: 1, available: 0, .. })));
+    assert!(matches!(npu.heap_allocate(1, 1), Err(Rejection::OutOfHeap { requested: 1, available: 0, .. })));
     npu.heap_free(address);
     assert_eq!(npu.heap_free_bytes(), 64 << 20);
-    assert_eq!(npu.heap_allocate(1, 8192), Err(Refusal::Alignment { requested: 8192, limit: 4096 }));
-    assert_eq!(npu.heap_allocate(1, 3), Err(Refusal::Alignment { requested: 3, limit: 4096 }));
+    assert_eq!(npu.heap_allocate(1, 8192), Err(Rejection::Alignment { requested: 8192, limit: 4096 }));
+    assert_eq!(npu.heap_allocate(1, 3), Err(Rejection::Alignment { requested: 3, limit: 4096 }));
     let small = SimulatedNpu::new(npu.arch().clone(), 8192);
     assert_eq!([(1, 1), (16, 4096)].map(|(n, at)| small.heap_allocate(n, at)), [Ok(HEAP_BASE), Ok(HEAP_BASE + 4096)]);
     let error = small.heap_allocate(5000, 1).unwrap_err().to_string();
-    assert_eq!(error, "device heap: asked for 5000 bytes, 8175 of 8192 are free");
+    assert_eq!(error, "device heap: 5000 bytes requested, 8175 of 8192 are free");
 }
 
 #[test]

@@ -25,7 +25,7 @@ impl<'a> Transaction<'a> {
             [opcode, _, _, _, _, ..] => {
                 Err(format!("opcode {opcode} in the arguments, {TRANSACTION} runs instructions"))
             }
-            _ => Err(format!("{} words are no transaction", words.len())),
+            _ => Err(format!("{} words are not a transaction", words.len())),
         }
     }
 

@@ -45,7 +45,7 @@ structures! {
     amdxdna_drm_get_info = ReadWrite DRM_COMMAND_BASE + 7, "GET_INFO" { param: u32, buffer_size: u32, buffer: u64 }
     /// Sets something.
     amdxdna_drm_set_state = ReadWrite DRM_COMMAND_BASE + 8, "SET_STATE" { param: u32, buffer_size: u32, buffer: u64 }
-    /// Waits for a command; `timeout` in milliseconds, 0 for ever. Mainline answers it for aie4 only, AMD's own module for all.
+    /// Waits for a command; `timeout` in milliseconds, 0 forever. Mainline answers it for aie4 only, AMD's own module for all.
     [since "7.0"] amdxdna_drm_wait_cmd = Write DRM_COMMAND_BASE + 9, "WAIT_CMD" { hwctx: u32, timeout: u32, seq: u64 }
     /// Asks for a list.
     [since "6.18"] amdxdna_drm_get_array = ReadWrite DRM_COMMAND_BASE + 10, "GET_ARRAY" {

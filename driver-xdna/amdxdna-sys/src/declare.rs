@@ -1,8 +1,9 @@
 //! The macros every declaration goes through. Each makes the item and its entry in the tables of [`crate::layout`] from one text, so
 //! that the tables cannot fall behind the types.
 
-/// Structures of the kernel's headers, with the request they are the argument of; the macro of its code in C begins with a prefix. `[since "VERSION"]`: the first kernel whose
-/// header has it, when that is not the one that brought the driver. The derive of `Pod` refuses hidden padding.
+/// Structures of the kernel's headers, with the request they are the argument of; the macro of its code in C begins with a prefix.
+/// `[since "VERSION"]`: the first kernel whose header has it, when that is not the one that brought the driver. The derive of `Pod`
+/// rejects hidden padding.
 macro_rules! structures {
     ($prefix:literal: $($(#[$doc:meta])* $([since $since:literal])? $name:ident
        $(= $direction:ident $number:expr, $text:literal)? { $($field:ident: $type:ty),* $(,)? })*) => {

@@ -21,7 +21,7 @@ c_enums! {
         HSA_SYSTEM_INFO_TIMESTAMP_FREQUENCY = 3,
         /// The runtime's build: `*const c_char`, a string the runtime owns.
         HSA_AMD_SYSTEM_INFO_BUILD_VERSION = 0x200,
-        /// Major version of the AMD extension interface: `u16`. One of the signs by which a driver tells which packets a
+        /// Major version of the AMD extension interface: `u16`. One of the signs by which a driver recognises which packets a
         /// runtime takes.
         HSA_AMD_SYSTEM_INFO_EXT_VERSION_MAJOR = 0x207,
         /// Minor version of the AMD extension interface: `u16`. 7 in ROCR 6.4.3, 15 in ROCR 7.2.4 (measured).

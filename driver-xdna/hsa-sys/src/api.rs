@@ -132,7 +132,7 @@ function_table! {
         initial_value: hsa_signal_value_t, num_consumers: u32, consumers: *const hsa_agent_t,
         signal: *mut hsa_signal_t
     ) -> hsa_status_t;
-    /// Destroys a signal that nobody waits for.
+    /// Destroys a signal that no one waits for.
     fn hsa_signal_destroy(signal: hsa_signal_t) -> hsa_status_t;
     /// The signal's value, with acquire ordering.
     fn hsa_signal_load_scacquire(signal: hsa_signal_t) -> hsa_signal_value_t;

@@ -115,7 +115,7 @@ macro_rules! c_structs {
     };
 }
 
-/// Opaque handles: a structure with one number. Comparing two handles of one kind tells whether they name one object.
+/// Opaque handles: a structure with one number. Comparing two handles of one kind shows whether they name one object.
 macro_rules! c_handles {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         $(

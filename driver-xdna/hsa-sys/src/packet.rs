@@ -196,7 +196,7 @@ c_structs! {
         reserved0: u8,
         /// 0.
         reserved1: u8,
-        /// Signal that tells of the end, or handle 0 for none.
+        /// Completion signal, or handle 0 for none.
         completion_signal: hsa_signal_t,
         /// 0.
         reserved2: u32,

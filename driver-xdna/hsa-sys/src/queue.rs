@@ -3,7 +3,7 @@
 use crate::hsa_signal_t;
 use std::ffi::c_void;
 
-/// A fixed-size form of `hsa_queue_type_t`: [`HSA_QUEUE_TYPE_SINGLE`] and others that nobody here uses.
+/// A fixed-size form of `hsa_queue_type_t`: [`HSA_QUEUE_TYPE_SINGLE`] and others that no one here uses.
 pub type hsa_queue_type32_t = u32;
 
 c_constants! {

@@ -72,7 +72,7 @@ c_enums! {
         HSA_STATUS_ERROR_INVALID_SIGNAL_GROUP = 0x1024,
         /// The runtime is not in a state for this call.
         HSA_STATUS_ERROR_INVALID_RUNTIME_STATE = 0x1025,
-        /// The queue cannot go on.
+        /// The queue cannot continue.
         HSA_STATUS_ERROR_FATAL = 0x1026,
         /// Not a memory pool. This and the codes below are AMD's.
         HSA_STATUS_ERROR_INVALID_MEMORY_POOL = 40,
@@ -82,7 +82,7 @@ c_enums! {
         HSA_STATUS_ERROR_ILLEGAL_INSTRUCTION = 42,
         /// An agent touched memory it may not.
         HSA_STATUS_ERROR_MEMORY_FAULT = 43,
-        /// Fewer compute units were granted than asked for; the call took effect.
+        /// Fewer compute units were granted than requested; the call took effect.
         HSA_STATUS_CU_MASK_REDUCED = 44,
         /// A kernel needs more registers than there are.
         HSA_STATUS_ERROR_OUT_OF_REGISTERS = 45,

@@ -43,7 +43,7 @@ pub(crate) enum BoKind<'a> {
     HeapPart(&'a Bo),
 }
 
-/// A handle that is closed again unless all goes well.
+/// A handle that is closed again unless everything succeeds.
 struct Handle<'a>(&'a Arc<Node>, u32);
 
 impl Drop for Handle<'_> {

@@ -93,7 +93,7 @@ impl Words {
 
     pub(crate) fn get(self, index: usize) -> u32 {
         assert!(index < Self::COUNT);
-        // SAFETY: a page is mapped there as long as whoever has made this object holds it, and the index is inside.
+        // SAFETY: a page is mapped there as long as the creator of this object holds it, and the index is inside.
         unsafe { self.0.add(index).read_volatile() }
     }
 

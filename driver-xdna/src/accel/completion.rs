@@ -1,6 +1,6 @@
 //! Waiting for a submission.
 //!
-//! Kernels differ, and their version does not tell: mainline has a timeline for each context, whose points are the sequence
+//! Kernels differ, and their version does not say: mainline has a timeline for each context, whose points are the sequence
 //! numbers of its submissions; AMD's own module may have none and answers WAIT_CMD instead. Which one works is found out by using
 //! it once, when the NPU is opened ([`super::probe`]).
 
@@ -57,7 +57,7 @@ impl WaitMethod {
     pub(crate) fn wait(self, node: &Node, submitted: Submitted, limit: Duration) -> Result<(), WaitError> {
         let Submitted { context, sequence } = submitted;
         let start = Instant::now();
-        // One absolute time for all attempts: an interrupted wait goes on with what is left.
+        // One absolute time for all attempts: an interrupted wait continues with what is left.
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         let end = i64::try_from(now.saturating_add(limit).as_nanos()).unwrap_or(i64::MAX);
         loop {
@@ -72,14 +72,14 @@ impl WaitMethod {
                 }),
                 Self::WaitCmd => {
                     let left = limit.saturating_sub(start.elapsed());
-                    // 0 would be for ever.
+                    // 0 would be forever.
                     let timeout = u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1);
                     node.request(&mut amdxdna_drm_wait_cmd { hwctx: context.handle, timeout, seq: sequence })
                 }
             };
             let Err(cause) = waited else { return Ok(()) };
             match cause.errno() {
-                // Signals interrupt it all the time, and the command still runs.
+                // Signals may interrupt it, and the command still runs.
                 libc::EINTR | libc::EAGAIN if start.elapsed() < limit => {}
                 // WAIT_CMD of the kernel may count another time than ours.
                 libc::ETIME | libc::ETIMEDOUT if self == Self::WaitCmd && start.elapsed() < limit => {}

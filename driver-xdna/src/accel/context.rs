@@ -60,7 +60,7 @@ impl HardwareContext {
         if self.timeline != AMDXDNA_INVALID_FENCE_HANDLE
             && let Err(cause) = node.request(&mut drm_syncobj_destroy { handle: self.timeline, pad: 0 })
         {
-            tracing::debug!("the timeline of a context was not given back: {cause}");
+            tracing::debug!("the timeline of a context was not released: {cause}");
         }
         destroyed
     }

@@ -38,7 +38,7 @@ pub(crate) enum ChainError {
     /// The kernel driver did not end it within the limit. The device may still work on it.
     #[error("the kernel driver did not end the chain within {0:?}")]
     Stuck(Duration),
-    /// ROCR did something that is not known of it.
+    /// ROCR did something unexpected.
     #[error("{0}")]
     Unexpected(String),
 }
@@ -129,8 +129,8 @@ impl AccelDevice {
                     "{cause}: the kernel driver has no further hardware context for {} PDIs; {}",
                     pdis.len(),
                     match held {
-                        0 => "this program holds none, so another program holds the NPU; end it, or try again later \
-                              (`xrt-smi examine -r aie-partitions` or `lsof` on the node show who)"
+                        0 => "this program holds none, so another program holds the NPU; stop it, or try again later \
+                              (`xrt-smi examine -r aie-partitions` or `lsof` on the node show which)"
                             .to_owned(),
                         held => format!("this program holds {held}, others may hold some"),
                     }

@@ -43,7 +43,7 @@ impl CallError {
         self.cause.raw_os_error().unwrap_or_default()
     }
 
-    /// Whether there was no memory, or no part of the heap, for what was asked.
+    /// Whether there was no memory, or no part of the heap, for the request.
     pub(crate) fn is_no_memory(&self) -> bool {
         match self.errno() {
             libc::ENOMEM | libc::ENOSPC | libc::EPERM | libc::EMFILE | libc::ENFILE => true,
@@ -59,7 +59,7 @@ impl CallError {
     }
 }
 
-/// Whether a call that failed may go well when it is made again at once.
+/// Whether a call that failed may succeed when it is retried at once.
 fn is_postponed(call: &str, cause: &io::Error) -> bool {
     // What makes something of the heap says so when it is full, which lasts.
     let is_of_the_heap = [amdxdna_drm_create_bo::NAME, amdxdna_drm_create_hwctx::NAME].contains(&call);
@@ -155,7 +155,7 @@ impl Node {
 /// Maps pages: anywhere, or at `place`, over what is there.
 ///
 /// # Safety
-/// Nobody uses what is mapped at `place`.
+/// What is mapped at `place` is unused.
 unsafe fn mmap(
     place: Option<NonNull<u8>>,
     bytes: usize,
@@ -194,7 +194,7 @@ impl Mapping {
     /// As [`Mapping::reserve`]; at `place`, over what is there.
     ///
     /// # Safety
-    /// Nobody uses what is mapped at `place`.
+    /// What is mapped at `place` is unused.
     pub(crate) unsafe fn reserve_at(place: Option<NonNull<u8>>, bytes: usize) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: as the caller promises.
@@ -232,7 +232,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped for this object, and its owner has seen to it that nobody uses it any more.
+        // SAFETY: the range was mapped for this object, and its owner has seen to it that no one uses it any more.
         if unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) } != 0 {
             tracing::debug!("{} bytes stay mapped: {}", self.bytes, io::Error::last_os_error());
         }

@@ -24,7 +24,9 @@ pub(crate) struct NopKernel {
 impl NopKernel {
     /// For the generation that XRT calls `aie2`, or a later one.
     pub(crate) fn new(is_aie2: bool) -> Result<Self, AgentError> {
-        let failed = |cause: String| AgentError::Unsupported(format!("the kernel for a trial cannot be made: {cause}"));
+        let failed = |cause: String| {
+            AgentError::Unsupported(format!("the kernel for the test dispatch cannot be built: {cause}"))
+        };
         let pdi = pdi::write(CdoBuilder::new().nop(&[])).map_err(|cause| failed(cause.to_string()))?;
         let header = if is_aie2 { Header::aie2(1) } else { Header::aie2p(1) };
         let instructions = InstructionWriter::new(header).finish().map_err(|cause| failed(cause.to_string()))?;
@@ -42,17 +44,17 @@ pub(crate) fn nop_packet(instructions: u64, instruction_bytes: usize) -> Packet 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProbeError {
     /// A kernel call failed.
-    #[error("a dispatch that does nothing: {0}")]
+    #[error("a test dispatch: {0}")]
     Call(#[source] CallError),
     /// It ended in another state than completed.
-    #[error("a dispatch that does nothing: it ended as `{}`", state::name(*.0))]
+    #[error("a test dispatch: it ended as `{}`", state::name(*.0))]
     Ended(u32),
     /// It did not end.
-    #[error("a dispatch that does nothing: {0}")]
+    #[error("a test dispatch: {0}")]
     Wait(#[source] WaitError),
     /// No method works.
     #[error(
-        "a dispatch that does nothing: this kernel has no way to wait for a command: {0}; Linux 6.14 and later have a timeline for \
+        "a test dispatch: this kernel has no way to wait for a command: {0}; Linux 6.14 and later have a timeline for \
          each context, AMD's own module has WAIT_CMD: update the kernel or that module"
     )]
     NoMethod(String),
@@ -110,7 +112,7 @@ mod tests {
         let packet = nop_packet(0x400_0000, 16);
         let context = HardwareContext { handle: 5, timeline: 9 };
         let error = find_wait_method(&node, context, [&command, &list], &packet, PROBE_LIMIT).unwrap_err();
-        assert!(error.to_string().starts_with("a dispatch that does nothing: EXEC_CMD: "), "{error}");
+        assert!(error.to_string().starts_with("a test dispatch: EXEC_CMD: "), "{error}");
         let (command_words, words) = (command.words(), list.words());
         assert_eq!((ert::count_of(command_words.get(0)), command_words.get(start_cu::CU_MASK)), (7, 1));
         assert_eq!([2, 3, 4, 5, 6, 7].map(|index| command_words.get(index)), [3, 0, 0x400_0000, 0, 4, 0]);

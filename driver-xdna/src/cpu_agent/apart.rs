@@ -1,7 +1,7 @@
 //! A device that has memory of its own, and runs behind the caller.
 //!
-//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Chains run
-//! when somebody waits for them, and not before: what the host does too early, or forgets, gives wrong bytes.
+//! It sees what the host wrote only when that was written back, and the host sees what it wrote only after an invalidate. Chains
+//! run when they are waited for, and not before: what the host does too early, or forgets, gives wrong bytes.
 
 use super::CpuAgent;
 use crate::agent::{Agent, AgentError, AgentInfo, Allocation, Caches, Chain, ContextId, PdiRef};

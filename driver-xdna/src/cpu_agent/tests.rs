@@ -1,4 +1,4 @@
-//! The agent of the tests refuses what it says it does, or the tests built on it would prove nothing.
+//! The agent of the tests rejects what it says it does, or the tests built on it would prove nothing.
 
 use super::rig::artifact;
 use super::*;
@@ -51,7 +51,7 @@ fn a_chain_runs_and_everything_can_be_given_back() {
     agent.assert_clean();
 }
 
-/// Changes a chain that runs into one that must not be asked for.
+/// Changes a chain that runs into an invalid one.
 #[rstest::rstest]
 #[case::empty(|chain: &mut Chain| chain.clear(), "a chain of 0")]
 #[case::too_long(|chain: &mut Chain| repeat(chain, 65), "a chain of 65")]
@@ -61,12 +61,12 @@ fn a_chain_runs_and_everything_can_be_given_back() {
 #[case::instructions(|chain: &mut Chain| chain.packets[0].instructions -= 1 << 30, "instructions")]
 #[case::argument_out_of_bounds(|chain: &mut Chain| chain.arguments[0].bytes = 65, "is not allocated")]
 #[case::argument_too_many(|chain: &mut Chain| chain.arguments.push(chain.arguments[0]), "2 arguments for packets with 1")]
-fn what_must_never_be_submitted_is_refused(#[case] change: fn(&mut Chain), #[case] reason: &str) {
+fn what_must_never_be_submitted_is_rejected(#[case] change: fn(&mut Chain), #[case] reason: &str) {
     let mut setup = setup();
     change(&mut setup.chain);
     let error = setup.agent.start(setup.context, &setup.chain).unwrap_err().to_string();
     assert!(error.contains(reason), "{error}");
-    assert_eq!(setup.agent.refused(), [error]);
+    assert_eq!(setup.agent.rejected(), [error]);
     assert_eq!(first_byte(&setup), 0);
 }
 
@@ -76,7 +76,7 @@ fn repeat(chain: &mut Chain, count: usize) {
 }
 
 #[test]
-fn unknown_contexts_and_memory_that_is_in_use_are_refused() {
+fn unknown_contexts_and_memory_that_is_in_use_are_rejected() {
     let Setup { agent, mut memory, context, chain } = setup();
     assert!(agent.start(ContextId(99), &chain).is_err());
     agent.destroy_context(ContextId(99));
@@ -98,7 +98,7 @@ fn unknown_contexts_and_memory_that_is_in_use_are_refused() {
         "a context with 33 PDIs",
         "a context with a PDI that is not allocated",
     ];
-    assert_eq!(agent.refused(), reasons);
+    assert_eq!(agent.rejected(), reasons);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_call_from_two_threads_at_once_is_noticed() {
     let setup = setup();
     let _occupied = setup.agent.occupy("a call");
     setup.agent.start(setup.context, &setup.chain).unwrap();
-    assert_eq!(setup.agent.refused(), ["submit while another thread is in a call of its kind"]);
+    assert_eq!(setup.agent.rejected(), ["submit while another thread is in a call of its kind"]);
 }
 
 #[test]

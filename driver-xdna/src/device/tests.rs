@@ -44,7 +44,7 @@ fn maintenance_inside_a_buffer_is_counted_by_the_byte() {
 }
 
 #[test]
-fn what_the_runtime_refuses_is_given_back_to_the_account() {
+fn what_the_runtime_rejects_is_given_back_to_the_account() {
     let rig = Rig::new();
     let before = rig.device.memory();
     for size in [100, 8 << 20] {
@@ -56,7 +56,7 @@ fn what_the_runtime_refuses_is_given_back_to_the_account() {
 }
 
 #[test]
-fn memory_of_others_is_refused_with_what_to_do() {
+fn memory_of_others_is_rejected_with_what_to_do() {
     let rig = Rig::new();
     let memory = Arc::new(vec![AtomicU8::new(0), AtomicU8::new(0)]);
     let error = rig.device.import(memory).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Chains in flight: submitted to the kernel driver, and not yet looked at.
+//! Chains in flight: submitted to the kernel driver, and not yet waited for.
 
 use crate::accel::command_buffer::CommandBuffer;
 use crate::accel::completion::Submitted;
@@ -7,7 +7,7 @@ use crate::agent::AgentError;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Chains whose end is remembered for callers that have not asked yet.
+/// Chains whose end is remembered for callers that have not waited yet.
 const REMEMBERED: usize = 1024;
 
 /// A hardware context and its chains.
@@ -38,7 +38,7 @@ impl Context {
     }
 }
 
-/// How chains ended that were looked at before their callers asked, by number. Only the latest are remembered.
+/// How chains ended that were checked before their callers waited, by number. Only the latest are remembered.
 #[derive(Debug, Default)]
 pub(super) struct Ended(pub(super) BTreeMap<u64, Result<(), AgentError>>);
 

@@ -54,7 +54,7 @@ struct State {
     next_context: u64,
     next_chain: u64,
     ended: Ended,
-    /// Command buffers that nobody uses.
+    /// Unused command buffers.
     free: Vec<CommandBuffer>,
     handles: Vec<u32>,
     /// Data memory by device address, with its length in bytes.
@@ -279,7 +279,7 @@ impl Agent for DirectAgent {
             else {
                 break;
             };
-            // Memory can be had while this waits.
+            // Memory can be allocated while this waits.
             let waited = MutexGuard::unlocked(&mut guard, || self.wait_method.wait(&self.accel.node, submitted, left));
             let state = &mut *guard;
             let Some(context) = state.contexts.get_mut(&id) else { continue };

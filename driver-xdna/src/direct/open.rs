@@ -1,6 +1,6 @@
-//! Opening an NPU: everything a dispatch relies on is looked at, and used once.
+//! Opening an NPU: everything a dispatch relies on is probed.
 //!
-//! Kernels differ in what they have, and their version does not tell (distributions take patches back). So opening tries: how
+//! Kernels differ in what they have, and their version does not say (distributions take patches back). So opening tries: how
 //! addresses of data buffers relate to pointers, which way of waiting works, whether files that are mapped for reading can be
 //! used in place. It ends with one real round trip, a kernel that configures nothing and has no instructions: what would fail at
 //! the first dispatch fails here, with the reason.
@@ -38,7 +38,7 @@ const DRIVER: &[u8] = b"amdxdna";
 /// [`AgentError::Unsupported`] when the kernel lacks something, with what was tried and which setting to look at;
 /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`], [`AgentError::Lost`].
 pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
-    let node = Node::open(path).map_err(|cause| refused_open(path, &cause))?;
+    let node = Node::open(path).map_err(|cause| rejected_open(path, &cause))?;
     let node = Arc::new(node);
     check_driver(&node)?;
     let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
@@ -91,18 +91,18 @@ pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<A
     Ok(npu)
 }
 
-fn refused_open(path: &Path, cause: &std::io::Error) -> AgentError {
+fn rejected_open(path: &Path, cause: &std::io::Error) -> AgentError {
     let path = path.display();
     AgentError::Unsupported(match cause.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
             format!("{path}: {cause}; add the user to the node's group (`ls -l {path}`) and log in again")
         }
         Some(libc::EMFILE | libc::ENFILE) => format!("{path}: {cause}; see `ulimit -n`"),
-        Some(libc::EBUSY) => format!("{path}: {cause}; another program keeps it for itself (`sudo lsof {path}`)"),
+        Some(libc::EBUSY) => format!("{path}: {cause}; another program has it open exclusively (`sudo lsof {path}`)"),
         _ => format!(
             "{path} cannot be opened: {cause}; kernels up to 6.19 open an NPU only where it can use the addresses of processes: \
              turn the IOMMU on in the firmware setup, and boot without `iommu=off`, `iommu=pt` and `amd_iommu=off` \
-             (`sudo dmesg | grep -e amdxdna -e AMD-Vi` tells more)"
+             (`sudo dmesg | grep -e amdxdna -e AMD-Vi` shows more)"
         ),
     })
 }
@@ -127,7 +127,7 @@ fn check_driver(node: &Node) -> Result<(), AgentError> {
     )))
 }
 
-/// Firmware version for messages; empty when the kernel does not tell.
+/// Firmware version for messages; empty when the kernel does not say.
 fn firmware(node: &Node) -> String {
     match node.query::<amdxdna_drm_query_firmware_version>(DRM_AMDXDNA_QUERY_FIRMWARE_VERSION) {
         Ok(v) => format!(", firmware {}.{}.{}.{}", v.major, v.minor, v.patch, v.build),
@@ -143,7 +143,7 @@ fn memory_bytes() -> u64 {
 
 fn lost(node: &Node, what: &str, cause: &CallError) -> AgentError {
     let path = node.path().display();
-    AgentError::Lost(format!("{path}: {what}: {cause}; `sudo dmesg | grep amdxdna` may tell more"))
+    AgentError::Lost(format!("{path}: {what}: {cause}; `sudo dmesg | grep amdxdna` may show more"))
 }
 
 fn out_of_memory(node: &Node, what: &str, cause: &CallError) -> AgentError {
@@ -167,12 +167,12 @@ fn check_addresses(node: &Arc<Node>) -> Result<(), AgentError> {
         }
         return Ok(());
     }
-    let told = match confirmed {
+    let given = match confirmed {
         0 | AMDXDNA_INVALID_ADDR => "none".to_owned(),
         address => format!("{address:#x}"),
     };
     Err(AgentError::Unsupported(format!(
-        "{}: the kernel driver gives a data buffer at {:p} the device address {told}, which is neither that pointer nor an address \
+        "{}: the kernel driver gives a data buffer at {:p} the device address {given}, which is neither that pointer nor an address \
          known beforehand; turn the IOMMU on in the firmware setup and boot without `iommu=pt`, or load amdxdna with \
          `force_iova=1` where the kernel has that parameter (Linux 7.0 and later)",
         node.path().display(),
@@ -197,26 +197,25 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
         Ok::<Bo, AgentError>(bo)
     };
     let (pdi, stream) = (upload(&pdi)?, upload(&instructions)?);
-    let buffer =
-        || CommandBuffer::create(node).map_err(|cause| unsupported(format!("a command buffer for a trial: {cause}")));
+    let buffer = || CommandBuffer::create(node).map_err(|cause| unsupported(format!("a test command buffer: {cause}")));
     let (command, chain) = (buffer()?, buffer()?);
     let context = HardwareContext::create(node, tiles, &[pdi.handle()]).map_err(|cause| {
         if is_exhausted(&cause) {
             // Drivers that have given up on their NPU use the same error.
-            let given_up = if cause.errno() == libc::ENODEV { ". Or the driver has given up on it, which `dmesg` tells" } else { "" };
+            let given_up = if cause.errno() == libc::ENODEV { ". Or the driver has given up on it, which `dmesg` shows" } else { "" };
             return AgentError::ContextsExhausted(format!(
-                "{path}: the kernel driver gives no hardware context of {tiles} tiles ({cause}): another program holds the NPU; end \
-                 it, or try again later{given_up}"
+                "{path}: the kernel driver grants no hardware context of {tiles} tiles ({cause}): another program holds the NPU; \
+                 stop it, or try again later{given_up}"
             ));
         }
-        unsupported(format!("a context for a trial: {cause}"))
+        unsupported(format!("a test context: {cause}"))
     })?;
     let packet = nop_packet(stream.device_address(), instructions.len());
     let found = find_wait_method(node, context, [&command, &chain], &packet, limit);
     let destroyed = context.destroy(node);
     match found {
         Ok(method) => {
-            destroyed.map_err(|cause| lost(node, "the context of a trial", &cause))?;
+            destroyed.map_err(|cause| lost(node, "the test context", &cause))?;
             Ok(method)
         }
         Err(cause) => {

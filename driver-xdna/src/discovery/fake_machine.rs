@@ -12,9 +12,9 @@ use tempfile::TempDir;
 /// A user who may do what the files allow the test to do, except for the nodes named here.
 #[derive(Debug, Clone)]
 pub(crate) struct FakeProcess {
-    /// Nodes that access(2) refuses, with the error and the owner it is to show.
-    pub refused: BTreeMap<PathBuf, (io::ErrorKind, Option<Owner>)>,
-    /// Who asks.
+    /// Nodes that access(2) rejects, with the error and the owner it is to show.
+    pub rejected: BTreeMap<PathBuf, (io::ErrorKind, Option<Owner>)>,
+    /// The identity of the process.
     pub identity: Identity,
     /// RLIMIT_MEMLOCK.
     pub lockable_bytes: Option<u64>,
@@ -22,14 +22,14 @@ pub(crate) struct FakeProcess {
 
 impl Process for FakeProcess {
     fn may_use(&self, node: &Path) -> io::Result<()> {
-        match self.refused.get(node) {
+        match self.rejected.get(node) {
             Some((kind, _)) => Err((*kind).into()),
             None => fs::metadata(node).map(drop),
         }
     }
 
     fn owner(&self, node: &Path) -> io::Result<Owner> {
-        self.refused.get(node).and_then(|(_, owner)| owner.clone()).ok_or(io::ErrorKind::PermissionDenied.into())
+        self.rejected.get(node).and_then(|(_, owner)| owner.clone()).ok_or(io::ErrorKind::PermissionDenied.into())
     }
 
     fn identity(&self) -> Identity {
@@ -45,7 +45,7 @@ impl Process for FakeProcess {
 #[derive(Debug)]
 pub(crate) struct FakeMachine {
     folder: TempDir,
-    /// Who asks.
+    /// The identity of the process.
     pub process: FakeProcess,
 }
 
@@ -54,7 +54,7 @@ impl FakeMachine {
         let tree = Self {
             folder: TempDir::new().unwrap(),
             process: FakeProcess {
-                refused: BTreeMap::new(),
+                rejected: BTreeMap::new(),
                 identity: Identity { user: "ada".into(), groups: vec!["ada".into(), "video".into()] },
                 lockable_bytes: None,
             },
@@ -135,9 +135,9 @@ impl FakeMachine {
         self.make_node(&format!("accel/accel{number}"))
     }
 
-    /// Refuses a node to the process.
+    /// Rejects a node to the process.
     pub fn forbid(&mut self, node: &Path, group: &str, mode: u32, member: bool) {
         let owner = Owner { user: "root".into(), group: group.into(), mode, member };
-        self.process.refused.insert(node.to_owned(), (io::ErrorKind::PermissionDenied, Some(owner)));
+        self.process.rejected.insert(node.to_owned(), (io::ErrorKind::PermissionDenied, Some(owner)));
     }
 }

@@ -1,8 +1,8 @@
-//! The machine that is looked at, and the process that asks.
+//! The machine that is probed, and the process.
 //!
 //! Whether a node could be opened is asked with access(2): opening `/dev/kfd` or an accel node makes the kernel set up state for
 //! this process, and a listing must not do that. Access is checked for the real user. What access(2) does not know: the device
-//! rules of a container, which may refuse a node that is there.
+//! rules of a container, which may reject a node that is there.
 //!
 //! The calls go through the C library, never straight to the kernel, so that a preload library can stand in for devices.
 
@@ -38,7 +38,7 @@ pub struct Owner {
     pub member: bool,
 }
 
-/// What is asked of the running process. A trait, so that tests can be a user they are not.
+/// Properties of the running process. A trait, so that tests can be a user they are not.
 pub trait Process: Debug + Send + Sync {
     /// Whether this process may read and write `node`.
     ///
@@ -50,7 +50,7 @@ pub trait Process: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn owner(&self, node: &Path) -> io::Result<Owner>;
-    /// Who asks.
+    /// The identity of the process.
     fn identity(&self) -> Identity;
     /// Bytes of memory this process may lock (the soft limit); `None` when there is no limit.
     fn lockable_bytes(&self) -> Option<u64>;
@@ -100,7 +100,7 @@ impl Process for ThisProcess {
     }
 }
 
-/// Where a machine's devices are described, and who asks.
+/// Where a machine's devices are described, and the process.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// The sysfs tree.

@@ -17,11 +17,11 @@ pub enum Obstacle {
          `sudo modprobe amdxdna` (Linux 6.14 or newer has it, for older ones AMD publishes it)"
     )]
     ModuleNotLoaded(String),
-    /// The module is loaded and has left the device alone, or has given it up.
+    /// The module is loaded and has not bound to the device, or has given up on it.
     #[error(
-        "the kernel module amdxdna is loaded{}, but did not take PCI device {address}; most often its firmware \
+        "the kernel module amdxdna is loaded{}, but did not bind to PCI device {address}; most often its firmware \
          (amdnpu/ of linux-firmware) is missing, or has a protocol version that this kernel does not know: \
-         `sudo dmesg | grep amdxdna` tells; update linux-firmware and the kernel together",
+         see `sudo dmesg | grep amdxdna`; update linux-firmware and the kernel together",
         version(module)
     )]
     NotProbed {
@@ -32,8 +32,8 @@ pub enum Obstacle {
     },
     /// Another kernel driver has the device.
     #[error(
-        "PCI device {address} is bound to the kernel driver `{driver}`, not to amdxdna; if nothing needs it there, give it \
-         back: `echo {address} | sudo tee /sys/bus/pci/drivers/{driver}/unbind`, then \
+        "PCI device {address} is bound to the kernel driver `{driver}`, not to amdxdna; if nothing needs it there, rebind \
+         it: `echo {address} | sudo tee /sys/bus/pci/drivers/{driver}/unbind`, then \
          `echo {address} | sudo tee /sys/bus/pci/drivers_probe`"
     )]
     BoundElsewhere {
@@ -45,7 +45,7 @@ pub enum Obstacle {
     /// amdxdna has the PCI device at this address and shows no accel node for it.
     #[error(
         "amdxdna serves PCI device {0}, but shows no accel node for it; in a container, share the host's /sys; \
-         otherwise `sudo dmesg | grep -e amdxdna -e accel` tells why"
+         otherwise `sudo dmesg | grep -e amdxdna -e accel` shows why"
     )]
     NoAccelNode(String),
     /// No arch file names the device.
@@ -83,7 +83,7 @@ pub enum Obstacle {
     /// Sysfs lists this accel node, which does not exist.
     #[error(
         "{} does not exist although the kernel has such a device; in a container, pass it in \
-         (`--device={}`); otherwise udev has not made it: `sudo udevadm trigger`",
+         (`--device={}`); otherwise udev has not created it: `sudo udevadm trigger`",
         .0.display(), .0.display()
     )]
     NodeMissing(PathBuf),
@@ -94,7 +94,7 @@ pub enum Obstacle {
         node: PathBuf,
         /// Who owns it.
         owner: Owner,
-        /// Who asked.
+        /// The identity of the process.
         who: Identity,
     },
     /// A node cannot be used for another reason.
@@ -115,7 +115,7 @@ pub enum Obstacle {
     /// The kernel has a KFD, but this, its node, is not here.
     #[error(
         "{} does not exist although the kernel has a KFD; ROCR ends the process in an assert without it, so it is not opened; \
-         in a container, pass it in (`--device={}`); otherwise udev has not made it: `sudo udevadm trigger`",
+         in a container, pass it in (`--device={}`); otherwise udev has not created it: `sudo udevadm trigger`",
         .0.display(), .0.display()
     )]
     KfdNodeMissing(PathBuf),
@@ -188,7 +188,7 @@ fn permission_fix(node: &std::path::Path, owner: &Owner, who: &Identity) -> Stri
     let group_may = owner.mode & 0o060 == 0o060;
     if group_may && group != "root" {
         if who.groups.contains(group) {
-            return "the process is in that group, so something else refuses: a security module or the container's rules"
+            return "the process is in that group, so something else denies access: a security module or the container's rules"
                 .to_owned();
         }
         if owner.member {

@@ -61,7 +61,7 @@ fn a_machine_without_an_npu_has_an_empty_list() {
 )]
 #[case::not_probed(
     |tree: &mut FakeMachine| { tree.add_pci(ADDRESS, "0x17f0", "0x10"); tree.write("module/amdxdna/version", "0.6\n") },
-    &["^the kernel module amdxdna is loaded (version 0.6), but did not take PCI", "update linux-firmware and the kernel together"]
+    &["^the kernel module amdxdna is loaded (version 0.6), but did not bind to PCI", "update linux-firmware and the kernel together"]
 )]
 #[case::another_driver(|tree: &mut FakeMachine| { tree.add_pci(ADDRESS, "0x1502", "0x00"); tree.bind(ADDRESS, "vfio-pci") }, VFIO)]
 #[case::another_driver_with_a_node(|tree: &mut FakeMachine| { add_strix(tree); tree.bind(ADDRESS, "vfio-pci") }, VFIO)]
@@ -89,11 +89,11 @@ fn a_machine_without_an_npu_has_an_empty_list() {
     &["accel0 does not exist although the kernel has such a device", "--device="]
 )]
 #[case::another_error(
-    |tree: &mut FakeMachine| refuse(tree, io::ErrorKind::ReadOnlyFilesystem),
+    |tree: &mut FakeMachine| reject(tree, io::ErrorKind::ReadOnlyFilesystem),
     &["accel0 cannot be used: read-only filesystem"]
 )]
 #[case::folder_forbidden(
-    |tree: &mut FakeMachine| refuse(tree, io::ErrorKind::PermissionDenied),
+    |tree: &mut FakeMachine| reject(tree, io::ErrorKind::PermissionDenied),
     &["accel0 cannot be used: permission denied"]
 )]
 #[case::kernel_without_kfd(
@@ -144,9 +144,9 @@ fn without_kfd(tree: &mut FakeMachine) {
     fs::remove_file(tree.dev().join("kfd")).unwrap();
 }
 
-fn refuse(tree: &mut FakeMachine, error: io::ErrorKind) {
+fn reject(tree: &mut FakeMachine, error: io::ErrorKind) {
     let node = add_strix(tree);
-    tree.process.refused.insert(node, (error, None));
+    tree.process.rejected.insert(node, (error, None));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn firmware_that_cannot_be_compared_is_a_warning() {
 #[rstest]
 #[case::not_in_the_group("render", 0o660, false, "`sudo usermod -aG render ada`, then log out and in again")]
 #[case::since_this_login("render", 0o660, true, "the account is in group `render` since this login: log out and in")]
-#[case::something_else("video", 0o666, false, "the process is in that group, so something else refuses")]
+#[case::something_else("video", 0o666, false, "the process is in that group, so something else denies access")]
 #[case::only_root("root", 0o600, false, "put the line `SUBSYSTEM==\"accel\", KERNEL==\"accel*\", GROUP=\"render\"")]
 #[case::group_root("root", 0o660, false, "put the line `SUBSYSTEM==\"accel\"")]
 #[case::group_without_rights("render", 0o640, false, "put the line `SUBSYSTEM==\"accel\"")]
@@ -271,7 +271,7 @@ fn only_the_first_node_that_opens_is_in_reach() {
     tree.forbid(&nodes[0], "render", 0o660, false);
     assert_eq!(usable(&tree), [false, true, false]);
     // One that opens takes the place, whether or not this driver could use it.
-    tree.process.refused.clear();
+    tree.process.rejected.clear();
     tree.write(&format!("{FOLDER}/fw_version"), "0.0.0.1\n");
     assert_eq!(usable(&tree), [false, false, false]);
 }

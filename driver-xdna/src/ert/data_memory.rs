@@ -5,7 +5,7 @@
 //! its end stays there: every other one has it above. What is not in use is reserved without access and without memory.
 //!
 //! ROCR takes for granted that an NPU sees data where the process does. So it is under shared virtual addressing. A kernel driver
-//! that gives out device addresses of its own (amdxdna's `force_iova`) tells them by `GET_BO_INFO`. ROCR is told the process's
+//! that gives out device addresses of its own (amdxdna's `force_iova`) reports them by `GET_BO_INFO`. ROCR gets the process's
 //! address, by which it finds the buffer for the kernel driver, and the interposer puts the device's into the command.
 
 use crate::accel::node::Mapping;
@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// A stretch of reserved addresses and the data buffers in it. The addresses are given back when this is dropped; nothing in them
+/// A stretch of reserved addresses and the data buffers in it. The addresses are released when this is dropped; nothing in them
 /// may be in use then.
 #[derive(Debug)]
 pub(super) struct DataMemory {
@@ -28,7 +28,7 @@ impl DataMemory {
     /// Reserves `bytes`, or as much less as the process may have, but at least `least`.
     ///
     /// # Errors
-    /// The system's, when even `least` is refused.
+    /// The system's, when even `least` is rejected.
     pub(super) fn reserve(bytes: usize, least: usize) -> io::Result<Self> {
         let mut bytes = bytes.max(least).next_multiple_of(PAGE);
         loop {

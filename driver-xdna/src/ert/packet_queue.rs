@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const READ_INDEX_OFFSET: usize = AMD_QUEUE_READ_DISPATCH_ID;
 /// Packets of a queue; ROCR allows no other number.
 pub(super) const PACKETS: usize = 64;
-/// Bytes kept for the payload of one packet. The largest, with 16 arguments, takes 220.
+/// Bytes reserved for the payload of one packet. The largest, with 16 arguments, takes 220.
 pub(super) const PAYLOAD_BYTES: usize = 512;
 /// Words of a payload without arguments that the packet counts: instruction address, two words, and size.
 const FIXED_COUNT: u32 = 3;
@@ -117,7 +117,7 @@ impl PacketQueue {
     pub(super) fn rewind(&self, api: &HsaApi) {
         let queue = self.queue;
         // SAFETY: `hsa_queue_t` is the beginning of AMD's queue structure, whose read index is an aligned 64-bit word that
-        // only the packet processor writes, and it runs only inside a doorbell. The rehearsal has checked its place.
+        // only the packet processor writes, and it runs only inside a doorbell. The trial dispatch has checked its place.
         unsafe {
             let read_index = queue.as_ptr().cast::<u8>().add(READ_INDEX_OFFSET).cast::<AtomicU64>();
             (*read_index).store(0, Ordering::Release);

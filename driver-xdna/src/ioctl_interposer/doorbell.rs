@@ -11,7 +11,7 @@ use amdxdna_sys::{Request, RequestCode, amdxdna_drm_exec_cmd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Command buffers that are kept for the doorbells of one session. What is left in it when it is dropped stays with the kernel driver.
+/// Command buffers for the doorbells of one session. What is left in it when it is dropped stays with the kernel driver.
 #[derive(Debug)]
 pub(crate) struct CommandBuffers {
     node: Arc<Node>,
@@ -96,7 +96,7 @@ pub(super) struct Ringing {
     pub(super) buffers: Vec<CommandBuffer>,
     /// How many ROCR has taken. They are taken and asked about one after the other.
     pub(super) taken: usize,
-    /// The context to run in; `None` in a rehearsal, which reaches no device.
+    /// The context to run in; `None` in a trial dispatch, which reaches no device.
     pub(super) context: Option<(HardwareContext, WaitMethod)>,
     /// For each command.
     pub(super) dispatches: Vec<Dispatch>,
@@ -125,7 +125,7 @@ impl Ringing {
         if request.cmd_count != 1 {
             return Err(format!("EXEC_CMD with {} commands, expected 1 chain", request.cmd_count));
         }
-        let list = self.find(request.cmd_handles).ok_or("EXEC_CMD of a buffer that is no command buffer")?;
+        let list = self.find(request.cmd_handles).ok_or("EXEC_CMD of a buffer that is not a command buffer")?;
         let opcode = ert::opcode_of(list.words().get(0));
         if opcode != opcode::CMD_CHAIN {
             return Err(format!("a command with opcode {opcode}, expected a chain"));

@@ -1,7 +1,7 @@
 //! What libhsa calls instead of `ioctl`, `mmap` and `munmap`.
 //!
 //! A call of a thread that is not in an activity of the interposer goes straight on. None of these functions panics: what they
-//! index was checked, and a panic that came all the same would end the process at the C boundary, with its message.
+//! index was checked, and a panic nevertheless would end the process at the C boundary, with its message.
 
 use super::{Activity, INTERPOSER, Interposer, Offset, PLACEHOLDER_CONTEXT, Ringing, with_activity};
 use crate::accel::command_buffer::CommandBuffer;
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 /// As `ioctl`: `argument` points to the structure of `request`.
 pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let code = RequestCode(request as u32);
-    // Structures have grown at their ends, so their size tells nothing; requests to /dev/kfd are not DRM's.
+    // Structures have grown at their ends, so their size is not checked; requests to /dev/kfd are not DRM's.
     let number = code.is_drm().then(|| code.number());
     if let (Some(interposer), Some(number)) = (INTERPOSER.get(), number) {
         if number != drm_gem_close::NUMBER {
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn ioctl(descriptor: c_int, request: c_ulong, argum
     if result < 0 && number == Some(drm_gem_close::NUMBER) {
         let ours = |interposer: &Interposer| interposer.descriptor.load(Ordering::Relaxed) == descriptor;
         if INTERPOSER.get().is_some_and(ours) {
-            // ROCR ends the process when it hears of this, and it could do nothing about it.
+            // ROCR would end the process on this error.
             tracing::warn!("a buffer of the NPU was not closed: {}", std::io::Error::last_os_error());
             return 0;
         }
@@ -150,7 +150,7 @@ pub(super) unsafe extern "C" fn mmap(
         }
     }
     match place {
-        // SAFETY: whoever named the place owns its range, and only has it reserved; otherwise the caller's own arguments.
+        // SAFETY: the caller that named the place owns its range, and has only reserved it; otherwise the caller's own arguments.
         Some(place) => unsafe {
             let address = std::ptr::with_exposed_provenance_mut(place.start);
             libc::mmap(address, length, protection, flags | libc::MAP_FIXED, descriptor, offset)

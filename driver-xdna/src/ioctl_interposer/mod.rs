@@ -9,10 +9,10 @@
 //! 3. The first doorbell of a second queue finds the first queue's list, makes no context, and an assert ends the process. So a
 //!    queue cannot be replaced.
 //! 4. An address inside a buffer is not found when no other buffer lies above it; an assert ends the process.
-//! 5. The state of a command is never looked at: a chain that timed out or was aborted counts as done.
+//! 5. The state of a command is never checked: a chain that timed out or was aborted counts as done.
 //! 6. An error of any kernel call in a doorbell ends the process.
 //! 7. The last two words of a command's payload are not copied: sizes of arguments, and without arguments the instructions'
-//!    size and half of their address. ROCR is told 0 for all sizes, because it writes back and invalidates whatever has one,
+//!    size and half of their address. ROCR gets 0 for all sizes, because it writes back and invalidates whatever has one,
 //!    all of it around every chain; the driver above does what is needed.
 //! 8. Instructions in the second and in the last quarter of the device heap are looked for in the quarter before: bit 24 of
 //!    their address is lost.
@@ -24,7 +24,7 @@
 //! - While a doorbell is rung, command buffers come from a [`CommandBuffers`] pool that was filled before, so that nothing in
 //!   the doorbell can fail but the execution itself. This also saves five kernel calls per dispatch.
 //! - ROCR's context calls are answered here with one constant handle, and every packet names one and the same PDI, so its
-//!   list has one entry for ever. The contexts that exist are made by this driver, when its planner wants them.
+//!   list has one entry forever. The contexts that exist are made by this driver, when its planner wants them.
 //! - At `EXEC_CMD` the real context, the real compute units, the missing words, padding and the address of the instructions are
 //!   filled in. In place of `WAIT_CMD`, which mainline kernels do not have for these NPUs, the interposer waits with the
 //!   [`WaitMethod`] this kernel has, and reads the states. The outcome goes to the caller of the doorbell; ROCR always hears of success.
@@ -101,7 +101,7 @@ thread_local! {
     static ACTIVITY: RefCell<ManuallyDrop<Activity>> = const { RefCell::new(ManuallyDrop::new(Activity::None)) };
 }
 
-/// Looks at what this thread is doing, for a hook. The hooks do not call each other, so nobody else looks at the time.
+/// Looks at what this thread is doing, for a hook. The hooks do not call each other, so no one else looks at the time.
 fn with_activity<R>(look: impl FnOnce(&mut Activity) -> R) -> R {
     ACTIVITY.with_borrow_mut(|activity| look(activity))
 }
@@ -210,7 +210,7 @@ impl Interposer {
         result
     }
 
-    /// Runs `call`, an allocation or a release of ROCR's in this thread, and tells what it did below. With a `place`, memory
+    /// Runs `call`, an allocation or a release of ROCR's in this thread, and returns what it did below. With a `place`, memory
     /// that it maps from the accel node lies there, over what is mapped there now; the caller owns that range.
     pub(crate) fn observe<R>(&self, place: Option<Range<usize>>, call: impl FnOnce() -> R) -> (R, Observed) {
         set_activity(Activity::Observing(Observation { place, ..Observation::default() }));
@@ -226,8 +226,8 @@ impl Interposer {
     /// rehearsal that reaches no device. [`CommandBuffers::reserve`] has been called for as many.
     ///
     /// # Errors
-    /// What went wrong. When waiting failed the device may still be running: the command buffers are kept until the context is
-    /// destroyed ([`CommandBuffers::context_is_gone`]), and the caller must not use the arguments' memory before that either.
+    /// What went wrong. When waiting failed the device may still be running: the command buffers are not reused until the context
+    /// is destroyed ([`CommandBuffers::context_is_gone`]), and the caller must not use the arguments' memory before that either.
     pub(crate) fn ring(
         &self,
         buffers: &mut CommandBuffers,

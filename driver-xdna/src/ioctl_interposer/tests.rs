@@ -1,4 +1,4 @@
-//! The hooks, called by a fake ROCR: the calls of a doorbell in their order, on a descriptor that is no device's. What
+//! The hooks, called by a fake ROCR: the calls of a doorbell in their order, on a descriptor that is not a device's. What
 //! passes the interposer fails on it, and so is distinguished from what the interposer answers.
 
 use super::*;
@@ -210,7 +210,7 @@ fn a_rehearsed_doorbell_is_answered_and_completed() {
 
 #[rstest]
 #[case(Change::TwoCommands, "EXEC_CMD with 2 commands, expected 1 chain")]
-#[case(Change::UnknownChain, "EXEC_CMD of a buffer that is no command buffer")]
+#[case(Change::UnknownChain, "EXEC_CMD of a buffer that is not a command buffer")]
 #[case(Change::NoChain, "a command with opcode 0, expected a chain")]
 #[case(Change::WrongCount, "a chain of 3 commands, expected 2")]
 #[case(Change::UnknownCommand, "command 0 is in an unknown buffer")]
@@ -218,7 +218,7 @@ fn a_rehearsed_doorbell_is_answered_and_completed() {
 #[case(Change::NoUnit, "command 0 names compute units 0x0")]
 #[case(Change::NoExecute, "the doorbell reached no EXEC_CMD")]
 #[case(Change::NoWait, "the doorbell did not wait for its command")]
-fn a_doorbell_that_is_not_as_known_is_refused(#[case] change: Change, #[case] reason: &str) {
+fn a_doorbell_that_is_not_as_known_is_rejected(#[case] change: Change, #[case] reason: &str) {
     let _one = ONE_AT_A_TIME.lock();
     let node = node();
     let mut buffers = command_buffers(3);
@@ -311,7 +311,7 @@ fn other_buffers_of_a_doorbell_pass(#[case] kind: u32, #[case] size: u64) {
         doorbell(&node, 2, Change::None);
     };
     interposer().ring(&mut buffers, None, dispatches(), LIMIT, ring).unwrap();
-    assert_eq!(answer, Some(false), "the kernel is asked, and refuses");
+    assert_eq!(answer, Some(false), "the kernel is asked, and rejects");
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn the_descriptor_is_the_one_of_the_last_request_to_the_node() {
     let known = || interposer().descriptor.load(Ordering::Relaxed);
     // Closing a buffer is a request that every DRM device has, and KFD's are not DRM's.
     ioctl(&second, &mut drm_gem_close::default()).unwrap_err();
-    // SAFETY: KFD's question for its version; a file that is no device refuses it before it looks at the argument.
+    // SAFETY: KFD's question for its version; a file that is not a device rejects it before it looks at the argument.
     unsafe { hooks::ioctl(second.as_raw_fd(), 0x8008_4b01, std::ptr::null_mut()) };
     assert_eq!(known(), first.as_raw_fd());
     interposer().placeholders.lock().push(9);

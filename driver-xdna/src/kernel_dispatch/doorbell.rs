@@ -27,7 +27,7 @@ impl Doorbell {
         let (done, returned) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("aie-doorbell".into()).spawn(move || {
             for (signal, value) in taken {
-                // SAFETY: Whoever sent it keeps the signal's queue until the call has returned, and for good if it does not.
+                // SAFETY: The sender holds the signal's queue until the call has returned, and for good if it does not.
                 unsafe { (session.api().hsa_signal_store_screlease)(signal, value) };
                 if done.send(()).is_err() {
                     break;

@@ -36,7 +36,7 @@ impl Kernargs {
         let words = session.allocate(pool, bytes).map_err(|cause| {
             AgentError::OutOfMemory(format!("the runtime has no {bytes} bytes for kernel arguments: {cause}"))
         })?;
-        // Before the check, so that it is given back.
+        // Before the check, so that it is released.
         let kernargs = Self { words: words.cast(), slots, session: Arc::clone(session) };
         match kernargs.words.is_aligned() {
             true => Ok(kernargs),
@@ -86,7 +86,7 @@ unsafe impl Send for Queue {}
 unsafe extern "C" fn note_error(status: hsa_status_t, _queue: *mut hsa_queue_t, data: *mut c_void) {
     // SAFETY: The data is the address of the queue's word, which exists as long as the queue, and is only used atomically.
     let error = unsafe { &*data.cast::<AtomicU32>() };
-    // An error that is called success is one all the same.
+    // An error with the status of success is still an error.
     let code = if status.is_success() { HSA_STATUS_ERROR.0 } else { status.0 };
     // The first cause stays.
     let _ = error.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed);

@@ -129,7 +129,7 @@ fn one_empty_slab_of_data_is_kept_and_none_of_the_heap() {
     assert_eq!((agent.allocations(MemoryPool::Data), agent.allocations(MemoryPool::DeviceHeap)), (5, 5));
     drop((blocks, streams));
     assert_eq!((agent.allocations(MemoryPool::Data), agent.allocations(MemoryPool::DeviceHeap)), (1, 0));
-    // The one that was kept serves the next.
+    // The cached one serves the next.
     let _next = pool.allocate(&BufferParams::data(small)).unwrap();
     assert_eq!(agent.calls(Call::AllocateData), 5);
     pool.close();
@@ -168,7 +168,7 @@ fn the_heap_is_handed_out_but_for_the_part_of_contexts_and_runtime() {
     let full = pool.allocate(&one).unwrap_err();
     assert_eq!(full, DeviceError::OutOfMemory { pool: "device heap", requested: 1, available: 0, capacity });
     assert!(pool.instructions(64).is_err());
-    // What was kept is there: so many contexts fit into what the runtime has left.
+    // The reserve is there: so many contexts fit into what the runtime has left.
     assert_eq!(agent.calls(Call::AllocateHeap), blocks.len() as u64);
     blocks.pop();
     let two = params(HEAP_GRANULE + 1, 64, MemoryPool::DeviceHeap);
@@ -180,16 +180,16 @@ fn the_heap_is_handed_out_but_for_the_part_of_contexts_and_runtime() {
 }
 
 #[test]
-fn what_the_runtime_refuses_is_not_counted() {
+fn what_the_runtime_rejects_is_not_counted() {
     let (agent, pool) = pool();
     let capacity = pool.heap_capacity();
     for nth in 0..3 {
-        agent.fail(Call::AllocateHeap, 1, AgentError::OutOfMemory(format!("refusal {nth}")), 0);
+        agent.fail(Call::AllocateHeap, 1, AgentError::OutOfMemory(format!("rejection {nth}")), 0);
         let all = params(capacity, 64, MemoryPool::DeviceHeap);
         assert!(
             matches!(pool.allocate(&all), Err(DeviceError::OutOfMemory { available, .. }) if available == capacity)
         );
-        agent.fail(Call::AllocateHeap, 1, AgentError::OutOfMemory(format!("refusal {nth}")), 0);
+        agent.fail(Call::AllocateHeap, 1, AgentError::OutOfMemory(format!("rejection {nth}")), 0);
         assert!(pool.instructions(64).is_err());
     }
     let block = pool.allocate(&params(capacity, 64, MemoryPool::DeviceHeap)).unwrap();
@@ -206,16 +206,16 @@ fn what_the_runtime_refuses_is_not_counted() {
 #[rstest]
 #[case::small(100)]
 #[case::large(LARGE)]
-fn refused_data_memory_says_what_was_asked(#[case] size: usize) {
+fn rejected_data_memory_says_what_was_asked(#[case] size: usize) {
     let (agent, pool) = pool_with(|info| info.data_bytes = 8 << 20);
     agent.fail(Call::AllocateData, 1, AgentError::OutOfMemory("as planned".into()), 0);
     let error = pool.allocate(&BufferParams::data(size)).unwrap_err();
     let expected = DeviceError::OutOfMemory { pool: "data", requested: size, available: 0, capacity: 8 << 20 };
     assert_eq!(error, expected);
-    // Nothing is kept of it.
+    // Nothing remains of it.
     drop(pool.allocate(&BufferParams::data(size)).unwrap());
     let error = pool.allocate(&BufferParams::data(9 << 20)).unwrap_err();
-    assert!(error.to_string().contains("asked for 9437184 bytes of data memory"), "{error}");
+    assert!(error.to_string().contains("9437184 bytes of data memory requested"), "{error}");
 }
 
 #[rstest]

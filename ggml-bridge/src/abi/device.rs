@@ -38,7 +38,7 @@ pub fn register(layout: Layout, reg: *mut c_void, device: Arc<BackendDevice>) ->
     let (name, description) = (c_name(&device.context().name), c_name(device.description()));
     let registered: &'static RegisteredDevice =
         Box::leak(Box::new(RegisteredDevice { device, name, description, raw, buffer_type }));
-    // SAFETY: the device was made above and nobody else knows it yet.
+    // SAFETY: the device was made above and no one else knows it yet.
     unsafe { (*raw).context = std::ptr::from_ref(registered).cast_mut().cast() };
     registered
 }

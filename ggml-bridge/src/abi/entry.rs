@@ -18,7 +18,7 @@ pub extern "C" fn ggml_backend_score() -> c_int {
     1
 }
 
-/// Makes the backend's registry with all devices asked for; the same one each time. Null, with a message, when the ggml in
+/// Makes the backend's registry with all devices requested; the same one each time. Null, with a message, when the ggml in
 /// this process is not known to this backend. Without a device the registry is empty, which ggml accepts.
 #[unsafe(no_mangle)]
 pub extern "C" fn ggml_backend_init() -> *mut c_void {

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs `body`; on a panic logs it under `function`'s name and returns `fallback`.
 ///
 /// State is shared only through locks that do not poison, and every update under them is complete before anything that can
-/// panic, so going on after a panic is sound.
+/// panic, so continuing after a panic is sound.
 pub fn guard<R>(function: &str, fallback: R, body: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,

@@ -6,7 +6,7 @@
 //! | [`Layout::V2b`] | 0.10 to 0.25 | 2 | `ggml_backend_tensor_set_2d` |
 //! | [`Layout::V3`] | from 0.26 | 3 | `ggml_backend_buft_alloc_buffer_n` |
 //!
-//! The version number ggml checks does not tell the first two apart: 0.10 inserted members into the callback tables
+//! The version number ggml checks does not distinguish the first two: 0.10 inserted members into the callback tables
 //! without raising it, and a backend with the wrong table crashes. The symbols came with the members, so they are the proof.
 
 /// A generation of ggml's backend structures.

@@ -1,7 +1,7 @@
 //! ggml's numbers by name.
 //!
 //! The numbers of operations move from version to version (`GLU` was 89, 94, 95, 100), their names do not. The table is
-//! made once by asking ggml for each name until `GLU`, the last one in every version so far. Types are asked for when
+//! made once by asking ggml for each name until `GLU`, the last one in every version so far. Types are queried when
 //! a tensor first carries them, because there is no end mark to walk to.
 
 use super::symbols::Symbols;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 const MAX_OPS: c_int = 512;
 const MAX_TYPES: usize = 128;
 
-/// What a node does, as far as its number tells.
+/// What a node does, according to its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpKind {
     /// A leaf, or a node that only looks at another tensor's memory.
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_end_is_refused() {
+    fn a_table_without_end_is_rejected() {
         assert!(Names::new(|_| Some("ADD")).is_err());
     }
 }

@@ -38,7 +38,7 @@ pub struct Registry {
     forced_type: Option<DeviceType>,
     statistics: Option<StatisticsFile>,
     backends: AtomicUsize,
-    /// Whether it was said that nothing ran on the array.
+    /// Whether it was logged that nothing ran on the array.
     reported: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Registry {
         known && DeviceType::choose(None, &Self::others(), u64::MAX) == DeviceType::Igpu
     }
 
-    /// Writes statistics, if asked for, and says once if all the work went to the host. For the end of a run: the last backend
+    /// Writes statistics, if requested, and says once if all work fell back to the CPU. For the end of a run: the last backend
     /// was freed, or the process ends.
     pub fn report(&self) {
         let devices: Vec<_> = self.devices.iter().map(|registered| Arc::clone(&registered.device)).collect();

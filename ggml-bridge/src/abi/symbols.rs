@@ -197,7 +197,7 @@ impl Symbols {
     /// When there is no such function.
     pub(super) fn ask(&self, function: &'static str, object: Ptr) -> Result<usize, String> {
         type Getter = unsafe extern "C" fn(Ptr) -> usize;
-        // SAFETY: the functions asked for take one pointer and return a pointer, size, enumeration or bool in a register, whose
+        // SAFETY: these functions take one pointer and return a pointer, size, enumeration or bool in a register, whose
         // upper bits the caller masks.
         let getter: Option<Getter> = unsafe { Search::new().function(function) };
         let getter = getter.ok_or_else(|| format!("function {function} is missing"))?;

@@ -1,8 +1,8 @@
-//! Defaults that whoever builds the library may change: what a CMake option of the C++ backend becomes here.
+//! Defaults that a build of the library may change: what a CMake option of the C++ backend becomes here.
 //!
 //! They are variables of the build (`GGML_HSA_DEFAULT_JIT=off cargo build ...`), and the settings of the same name without
 //! `DEFAULT_` win over them when the library runs. There is no cargo feature for them: nothing is left out of the library, so
-//! that one binary can still do what its user asks for. A value that means nothing ends the build.
+//! that one binary serves all users. An invalid value ends the build.
 
 use super::compiler_output::CompilerOutput;
 use aie_hal::environment::switch;
@@ -12,7 +12,7 @@ const JIT: Option<&str> = option_env!("GGML_HSA_DEFAULT_JIT");
 const CPU_FALLBACK: Option<&str> = option_env!("GGML_HSA_DEFAULT_CPU_FALLBACK");
 const JIT_STDOUT_REDIRECT: Option<&str> = option_env!("GGML_HSA_DEFAULT_JIT_STDOUT_REDIRECT");
 
-/// Ends the build when a default means nothing, which would have no effect that anybody sees. An empty one counts as not set.
+/// Ends the build when a default is invalid, which would have no visible effect. An empty one counts as not set.
 const _: () = {
     if let Some(text) = JIT
         && !text.is_empty()

@@ -26,7 +26,7 @@ impl CompilerOutput {
         }
     }
 
-    /// The same for a value of the environment, which is a file when it is no text.
+    /// The same for a value of the environment, which is a file when it is not a text.
     pub fn from_setting(value: PathBuf) -> Self {
         match value.to_str() {
             Some(text) => Self::parse(text),

@@ -26,7 +26,7 @@ pub struct JitConfig {
     pub verbose: bool,
     /// Where it is shown.
     pub output: CompilerOutput,
-    /// Of workers. Without any, reference kernels are made in this process; time and memory are never zero.
+    /// Of workers. Without any, reference kernels are compiled in this process; time and memory are never zero.
     pub limits: WorkerLimits,
     /// The worker's executable, when it is not to be searched for.
     pub worker: Option<PathBuf>,
@@ -113,8 +113,8 @@ mod tests {
         #[case] expected: JitPolicy,
         #[case] problems: usize,
     ) {
-        let (jit, told) = read(pairs, default);
-        assert_eq!((jit.policy, told.len()), (expected, problems), "{told:?}");
+        let (jit, logged) = read(pairs, default);
+        assert_eq!((jit.policy, logged.len()), (expected, problems), "{logged:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Scratch memory of a plan, for converted arguments.
 //!
 //! A ring: it is used from front to back and then from the front again, so that a graph of a thousand nodes needs a few
-//! megabytes. Commands that reuse a place are kept apart by the hazard tracker like any others.
+//! megabytes. Commands that reuse a place are separated by the hazard tracker like any others.
 
 use std::ops::Range;
 

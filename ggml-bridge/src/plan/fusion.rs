@@ -1,14 +1,14 @@
 //! Groups of nodes that become one dispatch.
 //!
 //! A value that only the next step reads need not go to memory. Such groups are found from their last node backwards; the
-//! fused node takes its place, and the earlier ones vanish. That is right when nobody else wants the values between (ggml's
+//! fused node takes its place, and the earlier ones vanish. That is right when no one else wants the values between (ggml's
 //! count of uses says so), when the inputs of the vanished nodes still hold the same bytes where the fused node stands, and when
 //! the result is not written over an input that is still being read.
 //!
 //! The three projections of attention share their right operand, queries and keys are rotated, and there are three results:
-//! values and rotated queries are then written later than in the graph, so nobody between may want them.
+//! values and rotated queries are then written later than in the graph, so no one between may want them.
 //!
-//! A group for which there is no kernel stays apart.
+//! A group without a kernel is not fused.
 
 use super::hazard::overlap;
 use crate::graph::{Graph, GraphNode, TensorView};
@@ -45,7 +45,7 @@ pub struct Step<'a, T> {
 }
 
 impl<'a, T> Step<'a, T> {
-    /// A node that stays apart.
+    /// A node that is not fused.
     pub fn single(node: &'a GraphNode) -> Self {
         Self { node: Cow::Borrowed(node), nodes: 1, found: None }
     }
@@ -61,7 +61,7 @@ struct Group {
     members: Vec<usize>,
 }
 
-/// The nodes of `graph` with groups replaced, in order. `find` is asked last, for each group; without a result it stays apart.
+/// The nodes of `graph` with groups replaced, in order. `find` is called last, for each group; without a result the group is not fused.
 pub fn fuse<T>(graph: &Graph, mut find: impl FnMut(&GraphNode) -> Option<T>) -> Vec<Step<'_, T>> {
     let nodes = &graph.nodes;
     let mut steps: Vec<Option<Step<T>>> = Vec::with_capacity(nodes.len());

@@ -66,7 +66,7 @@ impl<'a> GraphMemory<'a> {
         }
     }
 
-    /// Adds the parts of buffers at `range`, which may go on from one buffer into the next, to `parts`. Errors as
+    /// Adds the parts of buffers at `range`, which may continue from one buffer into the next, to `parts`. Errors as
     /// [`GraphMemory::find`].
     pub fn split(&self, mut range: Range<usize>, parts: &mut Vec<Binding>) -> Result<(), PlanError> {
         while !range.is_empty() {

@@ -1,4 +1,4 @@
-//! A graph as one command list, kept for the next time the same graph comes.
+//! A graph as one command list, cached for the next time the same graph comes.
 //!
 //! Beside the commands a plan knows which host memory has to be flushed before each run, because the graph reads it
 //! without having written it, and what has to be invalidated after, because dispatches wrote it. Weights are flushed once, when

@@ -125,7 +125,7 @@ fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> O
         },
         Err(cause) => cause.to_string(),
     };
-    log::info(|| format!("{}: nodes stay apart instead of {}: {reason}", context.name, node.op));
+    log::info(|| format!("{}: nodes are not fused into {}: {reason}", context.name, node.op));
     None
 }
 
@@ -240,13 +240,13 @@ impl Recorder<'_> {
         // Only for our own buffers does ggml tell us when they are written or freed.
         let own = self.context.buffers.find(memory).filter(|_| !self.outputs.overlaps(memory));
         let Some(own) = own else {
-            weights.refuse();
+            weights.count_rejection();
             return None;
         };
         let key = WeightKey { address: memory.start, original: tensors.original, array: tensors.array };
         match weights.find(&key) {
             Lookup::Found(copy) => return Some(copy),
-            Lookup::Refused => return None,
+            Lookup::Rejected => return None,
             Lookup::Missing => {}
         }
         match self.convert_weights(function, &own, tensors.array.span_bytes()) {
@@ -255,9 +255,9 @@ impl Recorder<'_> {
                 Some(copy)
             }
             Err(cause) => {
-                if weights.refuse() {
+                if weights.count_rejection() {
                     log::warn(&format!(
-                        "{}: weights stay as they are and are converted in each graph, these and perhaps more: {cause}",
+                        "{}: weights are converted again in every graph, these and perhaps others: {cause}",
                         self.context.name
                     ));
                 }
@@ -407,7 +407,7 @@ fn is_shared(context: &DeviceContext, node: &GraphNode) -> bool {
 fn array_required(node: &GraphNode, reason: &HostReason) -> PlanError {
     let hint = if reason.pending { format!("; with {GGML_HSA_JIT}=eager graphs wait for it") } else { String::new() };
     PlanError::ArrayRequired(format!(
-        "{} belongs on the array and would run on the host, which {GGML_HSA_REQUIRE_ARRAY} forbids: {}{hint}",
+        "{} belongs on the array and would run on the CPU, which {GGML_HSA_REQUIRE_ARRAY} forbids: {}{hint}",
         node.describe(),
         reason.text
     ))

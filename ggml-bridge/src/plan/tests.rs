@@ -113,7 +113,7 @@ fn without_the_setting_it_is_counted_and_reported_at_the_end() {
         optional.statistics.graph(plan.share(), false, 1, &Counters::default());
     }
     let warning = warning(&optional).unwrap();
-    let expected = "dispatches 0, nodes on the host 3, 3 of them operations of the array; most frequent reason (3 nodes): no \
+    let expected = "dispatches 0, nodes on the CPU 3, 3 of them operations of the array; most frequent reason (3 nodes): no \
                     kernel directory (GGML_HSA_KERNEL_DIR is not set); no cache; compiling is off (GGML_HSA_JIT)";
     assert!(warning.contains(expected), "{warning}");
     // Without the setting, and without work on the CPU, llama.cpp gets what has no kernel.

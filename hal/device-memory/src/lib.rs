@@ -19,7 +19,7 @@
 //!
 //! # What makes the plain accesses sound
 //! Bounds are checked by [`Region::span`], so memory safety never depends on a caller. What remains is data races. It is the
-//! contract of `aie_hal::Buffer` and `aie_hal::queue` that nobody accesses a range that a command in flight writes, or
+//! contract of `aie_hal::Buffer` and `aie_hal::queue` that no one accesses a range that a command in flight writes, or
 //! writes one that it reads, without a barrier or a semaphore in between. Drivers run the commands of one device in an order
 //! that keeps the same rule. Real hardware asks for the same.
 
@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-/// Memory that belongs to somebody else, for instance to ggml, and that a device may use in place.
+/// Memory of another owner, for instance ggml, and that a device may use in place.
 ///
 /// Implementations promise that the slice has the same address and length for the life of the object and that its bytes stay
 /// readable and writable. `AtomicU8` makes it sound that the owner touches them too.
@@ -51,7 +51,7 @@ impl HostMemory for Vec<AtomicU8> {
 enum Backing {
     /// From the allocator, to be freed with this pointer and layout.
     Owned(NonNull<u8>, Layout),
-    /// From somebody else, kept alive here.
+    /// From another owner, held here.
     Borrowed(Arc<dyn HostMemory>),
     /// Mapped by a driver; the object keeps the mapping.
     Mapped { _owner: Arc<dyn Any + Send + Sync> },
@@ -100,7 +100,7 @@ impl Region {
         Some(Self { base, length, backing: Backing::Owned(block, layout) })
     }
 
-    /// Uses somebody else's memory in place.
+    /// Uses foreign memory in place.
     pub fn borrowed(memory: Arc<dyn HostMemory>) -> Self {
         let bytes = memory.bytes();
         let base = NonNull::from(bytes).cast();
@@ -111,7 +111,7 @@ impl Region {
     /// Uses memory that a driver has mapped.
     ///
     /// # Safety
-    /// `base` points to `length` initialised bytes that stay readable and writable while `owner` lives, and that nobody
+    /// `base` points to `length` initialised bytes that stay readable and writable while `owner` lives, and that no one
     /// refers to by a Rust reference other than through this region or as `AtomicU8`.
     pub unsafe fn mapped(base: NonNull<u8>, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { base, length, backing: Backing::Mapped { _owner: owner } }
@@ -263,7 +263,7 @@ impl<'a> Span<'a> {
     /// The bytes as a slice.
     ///
     /// # Safety
-    /// Nobody writes the range while the slice lives.
+    /// No one writes the range while the slice lives.
     pub unsafe fn as_slice(self) -> &'a [u8] {
         // SAFETY: In bounds of a region that lives for `'a`, initialised, and not written as the caller promises.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
@@ -272,7 +272,7 @@ impl<'a> Span<'a> {
     /// The bytes as a mutable slice.
     ///
     /// # Safety
-    /// Nobody else accesses the range while the slice lives.
+    /// No one else accesses the range while the slice lives.
     pub unsafe fn as_mut_slice(self) -> &'a mut [u8] {
         // SAFETY: In bounds of a region that lives for `'a`, initialised, and exclusive as the caller promises.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }

@@ -1,7 +1,7 @@
 //! What makes the values of an arch file sensible together.
 //!
 //! The type system checks that a value is a number; this checks that it can be one of an array: counts are not zero, sizes
-//! divide into banks, rows add up. Whoever divides by a value of an [`Arch`] relies on it.
+//! divide into banks, rows add up. Code that divides by a value of an [`Arch`] relies on it.
 
 use super::{Arch, FirmwareVersion, Mmul, PciId, Tile};
 use std::fmt::{Display, Formatter};
@@ -97,7 +97,7 @@ fn check_names(arch: &Arch) -> Result<(), String> {
         return Err("`native_types` is empty; name at least one type, for example \"i8\"".into());
     }
     if arch.min_firmware == Some(FirmwareVersion([0; 4])) {
-        return Err("`min_firmware` is 0.0.0.0, which refuses nothing; leave the key out".into());
+        return Err("`min_firmware` is 0.0.0.0, which rejects nothing; omit the key".into());
     }
     Ok(())
 }

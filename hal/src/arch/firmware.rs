@@ -23,7 +23,8 @@ impl FromStr for FirmwareVersion {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let expected = || format!("{text:?} is no firmware version; expected four numbers, for example \"1.5.5.391\"");
+        let expected =
+            || format!("{text:?} is not a firmware version; expected four numbers, for example \"1.5.5.391\"");
         let numbers: Vec<u32> =
             text.split('.').map(|part| part.parse().map_err(|_| expected())).collect::<Result<_, _>>()?;
         numbers.try_into().map(Self).map_err(|_| expected())
@@ -67,7 +68,7 @@ mod tests {
     #[case("1.5.5.-1")]
     #[case("1.5.5.391\n")]
     #[case("1.5.5.4294967296")]
-    fn other_texts_are_refused(#[case] text: &str) {
+    fn other_texts_are_rejected(#[case] text: &str) {
         let reason = text.parse::<FirmwareVersion>().unwrap_err();
         assert!(reason.contains("expected four numbers"), "{reason}");
     }

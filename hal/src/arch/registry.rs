@@ -266,7 +266,7 @@ mod tests {
     #[case::unknown_key("columns = 8", "columns = 8\ncolums = 8", "unknown field `colums`")]
     #[case::missing_key("columns = 8\n", "", "missing field `columns`")]
     #[case::wrong_type("columns = 8", "columns = \"8\"", "invalid type: string")]
-    #[case::firmware("\"1.0.0.63\"", "\"6.15\"", "\"6.15\" is no firmware version; expected four numbers")]
+    #[case::firmware("\"1.0.0.63\"", "\"6.15\"", "\"6.15\" is not a firmware version; expected four numbers")]
     #[case::negative("columns = 8", "columns = -8", "invalid value: integer `-8`")]
     fn malformed_files_name_the_line(#[case] from: &str, #[case] to: &str, #[case] reason: &str) {
         let error = Arch::from_toml("test.toml", &edited(from, to)).unwrap_err();

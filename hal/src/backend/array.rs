@@ -80,7 +80,7 @@ impl<C: ContextHost> Array<C> {
         }
     }
 
-    /// Destroys all contexts, when the execution lock can be had in `limit`.
+    /// Destroys all contexts, when the execution lock is acquired within `limit`.
     pub fn clear(&self, limit: Duration) {
         if let Some(mut schedule) = self.schedule.try_lock_for(limit) {
             Self::destroy_contexts(&mut schedule, &self.contexts);

@@ -1,7 +1,7 @@
 //! Chains of dispatches: packed, and in flight.
 //!
-//! A kernel driver queues several chains of a context, so the host need not wait for one before it goes on. What it does meanwhile
-//! may touch memory only as far as no chain in flight does: [`ChainsInFlight::last_conflict`] says.
+//! A kernel driver queues several chains of a context, so the host need not wait for one before it continues. What it does
+//! meanwhile may touch memory only as far as no chain in flight does: [`ChainsInFlight::last_conflict`] says.
 
 use super::objects::{buffer_range, kernel};
 use super::{ContextOf, DeviceBackend, LoadedKernel};

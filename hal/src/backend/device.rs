@@ -72,7 +72,7 @@ impl DeviceState {
         Ok(accounted)
     }
 
-    /// Gives back what `charge` took.
+    /// Releases what `charge` took.
     pub(super) fn release(&self, pool: MemoryPool, accounted: usize) {
         let mut account = self.account.lock();
         account.counters.allocated_bytes -= accounted as u64;

@@ -1,14 +1,14 @@
 //! Running submissions: dispatches are packed into chains, across submissions, and everything else runs on the host.
 //!
-//! A doorbell is the expensive thing, so a chain ends only where it has to: at the limits of the generation (commands, and bytes of
+//! Doorbells are expensive, so a chain ends only where it has to: at the limits of the generation (commands, and bytes of
 //! the command buffer), where the next dispatch needs another context, and where the host has to see memory (a host call or a
 //! transfer). Barriers do not end a chain, because a chain runs in order. Between two barriers the order is free
 //! ([`CommandOrder`]).
 //!
-//! Chains are started ahead, as many as the backend takes, while the host goes on with what does not depend on them. Chains of
-//! different contexts are not ordered by anybody below, so those of one context end before one of another starts.
+//! Chains are started ahead, as many as the backend takes, while the host continues with what does not depend on them. Chains of
+//! different contexts are not ordered below, so those of one context end before one of another starts.
 //!
-//! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which somebody may
+//! Submissions of a batch share chains. They are finished in order when the batch has run; a host call, for which a caller may
 //! wait for earlier ones, begins a batch.
 
 mod host_command;
@@ -183,7 +183,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             match pdi.and_then(|pdi| self.schedule.planner.locate(pdi.number)).map(|at| at.context) {
                 // Not dispatches, and PDIs that have to be placed on the way: last.
                 None => (2, None),
-                // The context that is being packed, or that ran last, goes on.
+                // The context that is being packed, or that ran last, continues.
                 context if context == current => (0, None),
                 context => (1, context),
             }

@@ -59,7 +59,7 @@ fn slots_are_counted_when_recording() {
     let error = list.fill(&[0], BufferRef::slot(usize::MAX, 0, 1)).unwrap_err();
     assert_eq!(error.to_string(), "slot 18446744073709551615; a command list has at most 65536 slots");
     let list = list.finish();
-    assert_eq!((list.commands().len(), list.slots()), (1, 2), "refused commands are not recorded");
+    assert_eq!((list.commands().len(), list.slots()), (1, 2), "rejected commands are not recorded");
 }
 
 #[rstest]

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 type Pdi = LoadedPdi<()>;
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-enum Refusal {
+enum Rejection {
     #[error("exhausted")]
     Exhausted,
     #[error("broken")]
@@ -25,30 +25,30 @@ struct Host {
 impl ContextHost for Host {
     type Memory = ();
     type Context = u32;
-    type Error = Refusal;
+    type Error = Rejection;
 
-    fn create(&self, pdis: &[Arc<Pdi>]) -> Result<u32, Refusal> {
+    fn create(&self, pdis: &[Arc<Pdi>]) -> Result<u32, Rejection> {
         assert!((1..=4).contains(&pdis.len()), "{pdis:?}");
         if self.broken.get() {
-            return Err(Refusal::Broken);
+            return Err(Rejection::Broken);
         }
         if self.live.borrow().len() + self.others.get() >= 2 {
-            return Err(Refusal::Exhausted);
+            return Err(Rejection::Exhausted);
         }
         self.created.set(self.created.get() + 1);
         self.live.borrow_mut().push((self.created.get(), pdis.iter().map(|pdi| pdi.number).collect()));
         Ok(self.created.get())
     }
 
-    fn destroy(&self, context: u32) -> Result<(), Refusal> {
+    fn destroy(&self, context: u32) -> Result<(), Rejection> {
         let mut live = self.live.borrow_mut();
         let index = live.iter().position(|(id, _)| *id == context).expect("a context that exists");
         live.remove(index);
-        if self.broken.get() { Err(Refusal::Broken) } else { Ok(()) }
+        if self.broken.get() { Err(Rejection::Broken) } else { Ok(()) }
     }
 
-    fn is_exhausted(&self, error: &Refusal) -> bool {
-        *error == Refusal::Exhausted
+    fn is_exhausted(&self, error: &Rejection) -> bool {
+        *error == Rejection::Exhausted
     }
 }
 
@@ -194,13 +194,13 @@ fn a_list_that_needs_more_than_is_left_is_prepared_in_part() {
 fn without_a_single_context_the_hosts_error_is_reported() {
     let (mut rig, pdis) = (Rig::default(), pdis(5));
     rig.host.others.set(2);
-    assert_eq!(rig.planner.prepare(&rig.host, &[&pdis[0]]), Err(Refusal::Exhausted));
-    assert_eq!(rig.planner.require(&rig.host, &pdis[0]), Err(Refusal::Exhausted));
+    assert_eq!(rig.planner.prepare(&rig.host, &[&pdis[0]]), Err(Rejection::Exhausted));
+    assert_eq!(rig.planner.require(&rig.host, &pdis[0]), Err(Rejection::Exhausted));
     rig.host.others.set(0);
     rig.prepare(&pdis[..4]);
     // Now there is one to destroy, and it does not help.
     rig.host.others.set(2);
-    assert_eq!(rig.planner.require(&rig.host, &pdis[4]), Err(Refusal::Exhausted));
+    assert_eq!(rig.planner.require(&rig.host, &pdis[4]), Err(Rejection::Exhausted));
     assert_eq!(rig.planner.contexts().count(), 0);
     rig.check(&pdis);
 }
@@ -210,9 +210,9 @@ fn other_errors_of_the_host_retire_nothing() {
     let (mut rig, pdis) = (Rig::default(), pdis(8));
     rig.prepare(&pdis[..4]);
     rig.host.broken.set(true);
-    assert_eq!(rig.planner.require(&rig.host, &pdis[4]), Err(Refusal::Broken));
+    assert_eq!(rig.planner.require(&rig.host, &pdis[4]), Err(Rejection::Broken));
     assert!(rig.context(&pdis[0]).is_some());
-    assert_eq!(rig.planner.clear(&rig.host), Err(Refusal::Broken));
+    assert_eq!(rig.planner.clear(&rig.host), Err(Rejection::Broken));
     assert_eq!((rig.planner.contexts().count(), rig.context(&pdis[0])), (0, None));
 }
 

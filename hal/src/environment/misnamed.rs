@@ -1,6 +1,6 @@
 //! Variables that are set under a name that is not, or no longer, a setting's.
 //!
-//! A typing mistake in a name has no effect at all, so nobody would notice it but by wondering. The nearest name is found by
+//! A typing mistake in a name has no effect at all, so it would go unnoticed. The nearest name is found by
 //! the letters to change, and where that finds none, by words left out (`TOOL_LOG` for `TOOL_ENABLE_LOG`).
 
 use super::{Removed, Settings};
@@ -19,13 +19,13 @@ pub enum Misnamed {
         nearest: &'static str,
     },
     /// No setting has this name or one like it.
-    #[error("{0} is not a setting and has no effect; docs/environment.md lists all there are")]
+    #[error("{0} is not a setting and has no effect; docs/environment.md lists all settings")]
     Unknown(String),
-    /// It was a setting once.
+    /// It is a removed setting.
     #[error("{} has no effect any more: {}", .0.name, .0.instead)]
     Removed(Removed),
     /// It still works.
-    #[error("{name} is an older name, still understood; use {replacement}")]
+    #[error("{name} is an older name, still accepted; use {replacement}")]
     Older {
         /// The older name.
         name: &'static str,
@@ -35,7 +35,7 @@ pub enum Misnamed {
 }
 
 impl Misnamed {
-    /// What is wrong with a name that is set; `None` when nothing is, or when it is no name like those of `declared`.
+    /// What is wrong with a name that is set; `None` when nothing is, or when it is not a name like those of `declared`.
     pub(super) fn check(name: &str, declared: &[Settings]) -> Option<Self> {
         let variables = || declared.iter().flat_map(|settings| settings.variables);
         if variables().any(|variable| variable.name == name) {

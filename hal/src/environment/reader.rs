@@ -1,4 +1,4 @@
-//! Reading values so that none is ignored in silence.
+//! Reading values, so that no invalid one is ignored silently.
 
 use super::{Environment, Variable};
 use std::str::FromStr;
@@ -74,7 +74,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// What a switch says, if it says something.
+    /// The value of a switch, if it is valid.
     pub fn switch(&mut self, variable: &Variable) -> Option<bool> {
         self.value(variable, switch)
     }

@@ -19,7 +19,7 @@ impl fmt::Display for Variable {
     }
 }
 
-/// A name that was a setting once.
+/// The name of a removed setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Removed {
     /// The name.
@@ -31,11 +31,11 @@ pub struct Removed {
 /// The settings of one crate.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How names begin that nobody but this project uses.
+    /// The prefix that only this project's names have.
     pub prefix: &'static str,
-    /// What there is to set.
+    /// The variables.
     pub variables: &'static [Variable],
-    /// What there is no more.
+    /// Removed variables.
     pub removed: &'static [Removed],
 }
 

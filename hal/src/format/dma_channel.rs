@@ -51,7 +51,7 @@ impl DmaTask {
         (u32::from(self.descriptor) & Self::DESCRIPTOR) | (u32::from(self.repeat) << 16) | token
     }
 
-    /// The entry of a word; bits without a meaning are not looked at.
+    /// The entry of a word; bits without a meaning are ignored.
     #[must_use]
     pub fn decode(word: u32) -> Self {
         Self { descriptor: (word & Self::DESCRIPTOR) as u8, repeat: (word >> 16) as u8, token: word & Self::TOKEN != 0 }
@@ -76,7 +76,7 @@ pub enum FinishOnTlast {
     WithoutCounts = 1,
     /// The same; completion tokens tell how many words came.
     CountsInTokens = 2,
-    /// The same; a register tells how many words came.
+    /// The same; a register counts the words that came.
     CountsInRegister = 3,
 }
 

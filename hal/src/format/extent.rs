@@ -7,12 +7,12 @@
 //!
 //! A descriptor that was patched with argument *a* plus *offset* touches, in bytes from the argument's first one,
 //! `offset + 4 * (iteration * iteration_step + i0 * d0_step + i1 * d1_step + i2 * d2_step)`. The counters start at 0 for
-//! each run and go on like digits: `i0` until `d0_wrap`, then `i1` until `d1_wrap`, then `i2`, which has no end; a wrap
+//! each run and continue like digits: `i0` until `d0_wrap`, then `i1` until `d1_wrap`, then `i2`, which has no end; a wrap
 //! of 0 never ends. A run is over after `length` words. The iteration counts the runs of the descriptor, modulo
 //! `iteration_wrap`, from the number in the descriptor on; a task runs its chain once and then `repeat` times more.
 //! The two low bits of an address are dropped, so that an argument is taken to start at a multiple of 4.
 //!
-//! What cannot be told this way is an [`ExtentError`]: operations that are not known, other configurations loaded by
+//! What cannot be determined this way is an [`ExtentError`]: operations that are not known, other configurations loaded by
 //! the stream, descriptors chosen or ended by packets that arrive, addresses of no argument. It says nothing against
 //! the kernel. Source: the AI Engine register reference and aie-rt.
 
@@ -43,7 +43,7 @@ pub struct ArgumentExtent {
     pub written: Option<Extent>,
 }
 
-/// Why the bytes that a kernel touches cannot be told from its files. It says what is the matter.
+/// Why the bytes that a kernel touches cannot be determined from its files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ExtentError(pub(crate) String);
@@ -52,7 +52,7 @@ pub struct ExtentError(pub(crate) String);
 /// [`InstructionStream::argument_count`]. Takes time in proportion to the two files.
 ///
 /// # Errors
-/// [`ExtentError`] when it cannot be told.
+/// [`ExtentError`] when it cannot be determined.
 pub fn argument_extents(cdo: &Cdo<'_>, stream: &InstructionStream<'_>) -> Result<Vec<ArgumentExtent>, ExtentError> {
     let mut shims = Shims { columns: BTreeMap::new(), extents: vec![Default::default(); stream.argument_count()] };
     for command in cdo.commands() {
@@ -168,7 +168,7 @@ impl Shims {
         let shim = self.columns.entry(column).or_default();
         let descriptor = &mut shim.descriptors[index];
         if descriptor.words.iter().zip(ADDRESS).any(|(word, bits)| word & bits != 0) {
-            // Whether it counts is told differently by those who patch.
+            // Patching code differs in whether it counts.
             return Err(descriptor_error(column, index, "is patched although it has an address"));
         }
         descriptor.patch = Some(Patch { argument, offset: offset & !3, used: false });
@@ -187,15 +187,15 @@ impl Shims {
         let runs = u64::from(task.repeat) + 1;
         let mut next = usize::from(task.descriptor) % DESCRIPTORS;
         for _ in 0..DESCRIPTORS {
-            let refuse = |reason| descriptor_error(column, next, reason);
+            let reject = |reason| descriptor_error(column, next, reason);
             let descriptor = &mut shim.descriptors[next];
             let bd = ShimBd::decode(&descriptor.words);
             if !bd.valid {
-                return Err(refuse("is started although it is not valid"));
+                return Err(reject("is started although it is not valid"));
             }
-            let patch = descriptor.patch.as_mut().ok_or_else(|| refuse("has an address of no argument"))?;
+            let patch = descriptor.patch.as_mut().ok_or_else(|| reject("has an address of no argument"))?;
             patch.used = true;
-            let iterations = iterations(&bd, runs).ok_or_else(|| refuse("is at an iteration that it does not have"))?;
+            let iterations = iterations(&bd, runs).ok_or_else(|| reject("is at an iteration that it does not have"))?;
             if bd.length > 0 {
                 let step = u64::from(bd.iteration_step);
                 let words = iterations.start * step..(iterations.end - 1) * step + last_word(&bd) + 1;
@@ -210,7 +210,7 @@ impl Shims {
             }
             let iteration = (u64::from(bd.iteration) + runs) % u64::from(bd.iteration_wrap);
             let after = ShimBd { iteration: iteration as u32, ..bd };
-            descriptor.words = after.encode().map_err(|_| refuse("has fields that do not fit"))?;
+            descriptor.words = after.encode().map_err(|_| reject("has fields that do not fit"))?;
             if !bd.use_next {
                 return Ok(());
             }

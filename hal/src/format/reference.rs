@@ -54,7 +54,7 @@ pub fn describe(cdo: &mut CdoBuilder, description: &[u8]) -> Result<(), FormatEr
     let checksum = checksum(description);
     let mut part = Vec::new();
     let mut parts = description.chunks(PART_WORDS * WORD);
-    // An empty description still has its part, so that it can be told from none.
+    // An empty description still has its part, so that it differs from none.
     let parts = std::iter::once(parts.next().unwrap_or_default()).chain(parts);
     for (bytes, number) in parts.zip(0u32..) {
         part.clear();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn too_long_descriptions_are_refused() {
+    fn too_long_descriptions_are_rejected() {
         assert!(wrap(&vec![0; 64 << 20]).unwrap_err().expected.contains("as many as the device heap holds"));
     }
 
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_magic_is_refused() {
+    fn a_bare_magic_is_rejected() {
         let mut cdo = CdoBuilder::new();
         cdo.nop(&[MAGIC, 1]);
         let error = extract_from(&pdi::write(&cdo).unwrap()).unwrap_err();
@@ -281,7 +281,7 @@ mod tests {
     fn mutated_files_give_the_description_or_an_error() {
         let description = description(300);
         let file = wrap(&description).unwrap();
-        let (mut right, mut refused) = (0, 0);
+        let (mut right, mut rejected) = (0, 0);
         mutate(&file, 20_000, |bytes| {
             match Pdi::parse(bytes).ok().map(|pdi| extract(&pdi.cdo())) {
                 Some(Ok(Some(found))) => {
@@ -290,10 +290,10 @@ mod tests {
                 }
                 // Another magic makes an ordinary NOP of it.
                 Some(Ok(None)) => {}
-                Some(Err(_)) => refused += 1,
+                Some(Err(_)) => rejected += 1,
                 None => {}
             }
         });
-        assert!(right > 10 && refused > 1000, "{right} right, {refused} refused");
+        assert!(right > 10 && rejected > 1000, "{right} right, {rejected} rejected");
     }
 }

@@ -58,7 +58,7 @@ pub struct RegisterError {
     pub min: i64,
     /// Greatest value.
     pub max: i64,
-    /// Value asked for.
+    /// Requested value.
     pub found: i64,
 }
 

@@ -1,7 +1,7 @@
 //! Ports of a tile's stream switch.
 //!
 //! A **slave** port takes words into the switch, a **master** port sends them out of it. With circuit switching a
-//! master names its slave, for ever. With packet switching a slave's four slots look at the id in each packet's
+//! master names its slave, forever. With packet switching a slave's four slots look at the id in each packet's
 //! header and choose an arbiter and one of its four selectors (`msel`); a master takes what its arbiter gets for the
 //! selectors in its mask. Neighbours are wired port to port: North master n of a tile is South slave n of the tile
 //! above it, and so on. Source: aie-rt and the AI Engine register reference; the same on aie2 and aie2p.
@@ -65,7 +65,7 @@ pub enum PortError {
         tile: TileKind,
         /// `"master"` or `"slave"`.
         role: &'static str,
-        /// The port asked for.
+        /// The requested port.
         port: Port,
     },
     /// The field.
@@ -114,7 +114,7 @@ impl StreamSwitch {
         self.index(Role::Slave, port)
     }
 
-    /// Connects `slave` with `master` for ever: what is written to the master and to the slave. A slave can feed
+    /// Connects `slave` with `master` forever: what is written to the master and to the slave. A slave can feed
     /// several masters. Not every pair has a wire; the switch's documentation lists those that do.
     ///
     /// # Errors

@@ -90,7 +90,7 @@ impl InFlight {
             waits[index].semaphore.unsubscribe(id);
         }
         self.core.count_submission();
-        // Whoever waits for the signal may expect that the submission holds nothing any more.
+        // Waiters of the signal may expect that the submission holds nothing any more.
         guarded(sequence, || drop((waits, commands, bindings)));
         if let Err(cause) = &result {
             tracing::warn!("submission {sequence} on {} failed: {cause}", self.core.name());
@@ -123,7 +123,7 @@ fn resolve(TimelinePoint { semaphore, value }: &TimelinePoint, result: &Result<(
 impl Drop for InFlight {
     fn drop(&mut self) {
         if !self.ended {
-            let how = if std::thread::panicking() { "panicked while it ran" } else { "gave it up without an outcome" };
+            let how = if std::thread::panicking() { "panicked while it ran" } else { "dropped it without an outcome" };
             let reason = format!("the driver of {} {how}", self.core.name());
             self.end(Err(Arc::new(DeviceError::Execution(reason))));
         }

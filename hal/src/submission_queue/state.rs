@@ -154,13 +154,13 @@ impl Core {
             self.work.notify_one();
         }
         for (index, semaphore, value) in pending {
-            // Weak, or a semaphore that nobody signals would keep the queue.
+            // Weak, or a semaphore that no one signals would keep the queue.
             let queue: Weak<Self> = Arc::downgrade(self);
             let changed = move || queue.upgrade().map_or((), |queue| queue.point_changed(sequence, index));
             let id = semaphore.subscribe(value, Box::new(changed));
             self.remember(sequence, index, &*semaphore, id);
         }
-        // The device may have been lost since the caller's check; then nobody else would wake the worker.
+        // The device may have been lost since the caller's check; then no one else would wake the worker.
         if self.device.lost().is_some() {
             self.wake();
         }
@@ -219,7 +219,7 @@ impl Core {
                 self.work.wait(&mut state);
                 continue;
             };
-            let refused = match (lost, state.closed, &state.jobs[first].readiness) {
+            let rejected = match (lost, state.closed, &state.jobs[first].readiness) {
                 (Some(cause), ..) => Some(Arc::new(cause)),
                 (None, true, _) => {
                     let reason = "the queue was dropped before this submission started";
@@ -228,8 +228,8 @@ impl Core {
                 (None, false, Readiness::Failed(cause)) => Some(Arc::clone(cause)),
                 (None, false, _) => None,
             };
-            self.take_batch(&mut state, first, if refused.is_some() { 1 } else { limit.max(1) }, batch);
-            return refused.map_or(Step::Run, Step::Fail);
+            self.take_batch(&mut state, first, if rejected.is_some() { 1 } else { limit.max(1) }, batch);
+            return rejected.map_or(Step::Run, Step::Fail);
         }
     }
 

@@ -315,7 +315,7 @@ fn dropped_works_fail() {
     let rig = Rig::new(1, |_| Outcome::Drop);
     let done = semaphore();
     rig.submit("a", &[], &[point(&done, 1)]);
-    assert!(cause(&done).to_string().contains("recorder gave it up without an outcome"));
+    assert!(cause(&done).to_string().contains("recorder dropped it without an outcome"));
 }
 
 #[test]

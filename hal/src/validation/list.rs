@@ -120,7 +120,7 @@ impl Checked {
     pub(super) fn bind(&self, owner: &Arc<Owner>, bindings: &BindingTable) -> Result<BindingTable, SubmitError> {
         if let Some(list_owner) = self.owner.as_ref().filter(|other| !Arc::ptr_eq(other, owner)) {
             return Err(SubmitError::CommandList(format!(
-                "it holds objects of {}, the queue belongs to {}; record it anew with objects of that device",
+                "it holds objects of {}, the queue belongs to {}; record it again with objects of that device",
                 list_owner.name(),
                 owner.name()
             )));

@@ -54,7 +54,7 @@ impl Setup {
     }
 
     /// Submits and returns the error's message, after checking that nothing reached the driver.
-    fn refused(&self, list: &Arc<CommandList>, bindings: Vec<Binding>) -> String {
+    fn rejected(&self, list: &Arc<CommandList>, bindings: Vec<Binding>) -> String {
         let before = self.submitted();
         let message = self.submit(list, bindings).unwrap_err().to_string();
         assert_eq!(self.submitted(), before);
@@ -81,9 +81,9 @@ fn record(
 #[case::no_size(0, 64, "allocation of 0 bytes of data memory")]
 #[case::no_alignment(8, 0, "alignment 0 of an allocation of 8 bytes of data memory is not a power of two")]
 #[case::odd_alignment(8, 48, "alignment 48")]
-#[case::large_alignment(8, 8192, "alignment of a buffer in bytes: asked for 8192, the limit of fake:0 is 4096")]
+#[case::large_alignment(8, 8192, "alignment of a buffer in bytes: 8192 requested, the limit of fake:0 is 4096")]
 #[case::odd_large_alignment(8, usize::MAX, "alignment 18446744073709551615")]
-#[case::large(usize::MAX, 64, "size of a buffer in bytes: asked for 18446744073709551615, the limit of fake:0 is")]
+#[case::large(usize::MAX, 64, "size of a buffer in bytes: 18446744073709551615 requested, the limit of fake:0 is")]
 fn allocations_are_checked(#[case] size: usize, #[case] alignment: usize, #[case] message: &str) {
     let setup = Setup::new();
     let params = BufferParams { size, alignment, pool: MemoryPool::Data };
@@ -210,7 +210,7 @@ fn signals_are_checked(#[case] values: &[u64], #[case] message: &str) {
 }
 
 #[test]
-fn waits_that_no_value_ends_are_refused() {
+fn waits_that_no_value_ends_are_rejected() {
     let setup = Setup::new();
     let waits = vec![TimelinePoint { semaphore: setup.device.create_semaphore(0).unwrap(), value: u64::MAX }];
     let error = setup.queue.submit(Submission { waits, ..Submission::default() }).unwrap_err().to_string();
@@ -227,31 +227,31 @@ fn signals_of_a_failed_semaphore_are_left_to_the_semaphore() {
 }
 
 #[test]
-fn objects_of_other_devices_are_refused() {
+fn objects_of_other_devices_are_rejected() {
     let (setup, other) = (Setup::new(), Setup::new());
     let list = record(0, |l| l.fill(&[0], BufferRef::direct(&other.buffer(8), 0, 8)).map(drop));
-    assert!(setup.refused(&list, vec![]).starts_with("command list: it holds objects of fake:0"));
+    assert!(setup.rejected(&list, vec![]).starts_with("command list: it holds objects of fake:0"));
     other.submit(&list, vec![]).unwrap();
 
     let mixed = record(0, |l| {
         let (mine, foreign) = (BufferRef::direct(&setup.buffer(8), 0, 8), BufferRef::direct(&other.buffer(8), 0, 8));
         l.copy(mine, foreign).map(drop)
     });
-    assert!(setup.refused(&mixed, vec![]).contains("argument 1 of command 0 (copy) belongs to"));
+    assert!(setup.rejected(&mixed, vec![]).contains("argument 1 of command 0 (copy) belongs to"));
 
     let list =
         record(2, |l| l.dispatch(&other.kernel(), vec![BufferRef::slot(0, 0, 4), BufferRef::slot(1, 0, 4)]).map(drop));
     let bindings = vec![bind(&setup.buffer(4), 0, 4), bind(&setup.buffer(4), 0, 4)];
-    assert!(setup.refused(&list, bindings).contains("holds objects of"));
+    assert!(setup.rejected(&list, bindings).contains("holds objects of"));
 
     let list = record(1, |l| l.fill(&[0], BufferRef::slot(0, 0, 4)).map(drop));
-    assert!(setup.refused(&list, vec![bind(&other.buffer(4), 0, 4)]).contains("slot 0 was not made by fake:0"));
+    assert!(setup.rejected(&list, vec![bind(&other.buffer(4), 0, 4)]).contains("slot 0 was not made by fake:0"));
     other.submit(&list, vec![bind(&other.buffer(4), 0, 4)]).unwrap();
     setup.submit(&list, vec![bind(&setup.buffer(4), 0, 4)]).unwrap();
 
     let bare: Arc<dyn Buffer> = setup.fake.allocate(&BufferParams::data(4)).unwrap();
     let list = record(0, |l| l.fill(&[0], BufferRef::direct(&bare, 0, 4)).map(drop));
-    assert!(setup.refused(&list, vec![]).contains("without the validation layer"));
+    assert!(setup.rejected(&list, vec![]).contains("without the validation layer"));
 
     for semaphore in [other.device.create_semaphore(0).unwrap(), Arc::new(TimelineSemaphore::new(0))] {
         let points = vec![TimelinePoint { semaphore, value: 1 }];
@@ -271,14 +271,14 @@ fn bindings_are_counted_and_ranges_resolved() {
     let setup = Setup::new();
     let buffer = setup.buffer(16);
     let list = record(1, |l| l.fill(&[0; 4], BufferRef::slot(0, 4, 8)).map(drop));
-    assert!(setup.refused(&list, vec![]).contains("0 bindings given, the command list has 1 slots"));
+    assert!(setup.rejected(&list, vec![]).contains("0 bindings given, the command list has 1 slots"));
     let two = vec![bind(&buffer, 0, 16), bind(&buffer, 0, 16)];
-    assert!(setup.refused(&list, two).contains("2 bindings given"));
-    assert!(setup.refused(&list, vec![bind(&buffer, 8, 12)]).contains("range 8+12 in slot 0 is not inside"));
-    assert!(setup.refused(&list, vec![bind(&buffer, usize::MAX, 12)]).contains("is not inside"));
-    let message = setup.refused(&list, vec![bind(&buffer, 0, 8)]);
+    assert!(setup.rejected(&list, two).contains("2 bindings given"));
+    assert!(setup.rejected(&list, vec![bind(&buffer, 8, 12)]).contains("range 8+12 in slot 0 is not inside"));
+    assert!(setup.rejected(&list, vec![bind(&buffer, usize::MAX, 12)]).contains("is not inside"));
+    let message = setup.rejected(&list, vec![bind(&buffer, 0, 8)]);
     assert!(message.contains("command 0 (fill) uses slot 0 up to byte 12, the binding has 8 bytes"), "{message}");
-    assert!(setup.refused(&list, vec![bind(&buffer, 2, 12)]).contains("pattern of 4 bytes"));
+    assert!(setup.rejected(&list, vec![bind(&buffer, 2, 12)]).contains("pattern of 4 bytes"));
     setup.submit(&list, vec![bind(&buffer, 4, 12)]).unwrap();
     let bindings = BindingTable { bindings: vec![bind(&buffer, 0, 4)] };
     let error = setup.queue.submit(Submission { bindings, ..Submission::default() }).unwrap_err();
@@ -293,15 +293,15 @@ fn dispatch_bindings_lie_on_words() {
         let target = BufferRef::direct(&buffer, 32, 4);
         record(slots, |l| l.dispatch(&kernel, vec![source, target]).map(drop))
     };
-    let message = setup.refused(&dispatch(BufferRef::direct(&buffer, 2, 4), 0), vec![]);
+    let message = setup.rejected(&dispatch(BufferRef::direct(&buffer, 2, 4), 0), vec![]);
     assert!(
         message.contains("argument 0 of command 0 (dispatch of `add_f32`) is at device address 0x1002"),
         "{message}"
     );
-    let message = setup.refused(&dispatch(BufferRef::slot(0, 6, 4), 1), vec![bind(&buffer, 0, 16)]);
+    let message = setup.rejected(&dispatch(BufferRef::slot(0, 6, 4), 1), vec![bind(&buffer, 0, 16)]);
     assert!(message.contains("uses slot 0 from byte 6"), "{message}");
     let list = dispatch(BufferRef::slot(0, 4, 4), 1);
-    let message = setup.refused(&list, vec![bind(&buffer, 1, 16)]);
+    let message = setup.rejected(&list, vec![bind(&buffer, 1, 16)]);
     assert!(message.contains("the binding in slot 0 is at device address 0x1001"), "{message}");
     setup.submit(&list, vec![bind(&buffer, 4, 16)]).unwrap();
 }
@@ -321,7 +321,7 @@ fn commands_that_share_written_bytes_need_a_barrier() {
         })
     };
     assert_eq!(
-        setup.refused(&list(false, 7..15), vec![]),
+        setup.rejected(&list(false, 7..15), vec![]),
         "command list: command 1 (copy) reads device addresses 0x1007..0x1008, which command 0 (fill) writes, and no barrier is \
          between them; record a barrier after command 0"
     );
@@ -330,7 +330,7 @@ fn commands_that_share_written_bytes_need_a_barrier() {
 
     let (kernel, part) = (setup.kernel(), |start, length| BufferRef::direct(&buffer, start, length));
     let needs = |list: Arc<CommandList>, verbs: [&str; 2]| {
-        let message = setup.refused(&list, vec![]);
+        let message = setup.rejected(&list, vec![]);
         assert!(message.contains(verbs[0]) && message.contains(verbs[1]), "{message}");
     };
     let twice = record(0, |l| l.fill(&[1], part(0, 8))?.fill(&[2], part(7, 1)).map(drop));
@@ -347,7 +347,7 @@ fn commands_that_share_written_bytes_need_a_barrier() {
     needs(behind_a_barrier, ["command 4 (copy) reads", "no barrier is between them"]);
     let one_slot =
         record(1, |l| l.fill(&[1], BufferRef::slot(0, 0, 8))?.fill(&[2], BufferRef::slot(0, 7, 8)).map(drop));
-    assert!(setup.refused(&one_slot, vec![bind(&buffer, 0, 16)]).contains("slot 0 bytes 0x7..0x8"));
+    assert!(setup.rejected(&one_slot, vec![bind(&buffer, 0, 16)]).contains("slot 0 bytes 0x7..0x8"));
 }
 
 #[test]
@@ -360,17 +360,17 @@ fn slots_that_alias_are_found_when_bound() {
     });
     let bindings = |a: usize, b: usize| vec![bind(&one, 0, 8), bind(&one, a, 8), bind(&two, b, 8)];
     setup.submit(&list, bindings(8, 0)).unwrap();
-    let message = setup.refused(&list, bindings(4, 0));
+    let message = setup.rejected(&list, bindings(4, 0));
     assert!(message.contains("command 1 (copy) reads device addresses 0x1004..0x1008"), "{message}");
     let same = vec![bind(&one, 0, 8), bind(&two, 0, 8), bind(&two, 4, 8)];
-    assert!(setup.refused(&list, same).contains("source and target of command 1 (copy) overlap as bound"));
+    assert!(setup.rejected(&list, same).contains("source and target of command 1 (copy) overlap as bound"));
 
     let direct = record(1, |l| {
         l.fill(&[0], BufferRef::direct(&one, 0, 8))?;
         l.fill(&[0], BufferRef::slot(0, 0, 8)).map(drop)
     });
     setup.submit(&direct, vec![bind(&one, 8, 8)]).unwrap();
-    assert!(setup.refused(&direct, vec![bind(&one, 7, 8)]).contains("writes device addresses 0x1007..0x1008"));
+    assert!(setup.rejected(&direct, vec![bind(&one, 7, 8)]).contains("writes device addresses 0x1007..0x1008"));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn memory_imported_twice_is_recognised_by_its_address() {
         l.fill(&[0], BufferRef::direct(&one, 0, 8))?;
         l.fill(&[0], BufferRef::direct(&two, 4, 8)).map(drop)
     });
-    assert!(setup.refused(&list, vec![]).contains("0x1000004..0x1000008"));
+    assert!(setup.rejected(&list, vec![]).contains("0x1000004..0x1000008"));
 }
 
 #[test]

@@ -21,7 +21,7 @@ TESTS = Path(__file__).resolve().parent
 IRON = TESTS.parent
 DOUBLES = TESTS / "doubles"
 DESIGNS = TESTS / "designs"
-# Long enough for a machine that is busy with other things.
+# Long enough for a busy machine.
 SECONDS = 60
 
 sys.dont_write_bytecode = True
@@ -213,7 +213,7 @@ class Case(unittest.TestCase):
         return worker
 
     def assert_gone(self, process: int) -> None:
-        """A process has ended; one that nobody has waited for has ended too."""
+        """A process has ended; zombies count as ended."""
         deadline = time.monotonic() + SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The doubles refuse what the programs they stand for refuse. A double that takes everything would prove nothing."""
+"""The doubles reject what the programs they stand for reject. A double that accepts everything would prove nothing."""
 
 import subprocess
 
@@ -11,7 +11,7 @@ class DoublesTest(Case):
         environment = installation.environment | variables
         return subprocess.run([path, *arguments], env=environment, cwd=self.work, capture_output=True, text=True, check=False)
 
-    def assert_refused(self, run: subprocess.CompletedProcess, message: str) -> None:
+    def assert_rejected(self, run: subprocess.CompletedProcess, message: str) -> None:
         self.assertEqual(run.returncode, 1)
         self.assertIn(message, run.stderr)
         self.assertEqual(list(self.work.glob("*.pdi")), [])
@@ -32,7 +32,7 @@ class DoublesTest(Case):
             self.assertEqual((self.work / "k.pdi").read_bytes(), installation.pdi.read_bytes())
             self.assertEqual((self.work / "k.bin").read_bytes(), installation.instructions.read_bytes())
 
-    def test_options_of_the_other_generation_are_refused(self):
+    def test_options_of_the_other_generation_are_rejected(self):
         old, new = self.installation("1.3.1"), self.installation("1.4.4")
         for installation, foreign in (
             (old, "--get-pdi"),
@@ -47,9 +47,9 @@ class DoublesTest(Case):
         ):
             with self.subTest(version=installation.mlir_aie, option=foreign):
                 run = self.run_tool(installation, "aiecc", *self.aiecc_line(installation), foreign)
-                self.assert_refused(run, f"Unknown command line argument '{foreign}'.  Try: 'aiecc --help'")
+                self.assert_rejected(run, f"Unknown command line argument '{foreign}'.  Try: 'aiecc --help'")
         run = self.run_tool(new, "aiecc", *self.aiecc_line(new), "--get-pdf")
-        self.assert_refused(run, "unknown output selector '--get-pdf'")
+        self.assert_rejected(run, "unknown output selector '--get-pdf'")
 
     def test_what_a_line_refers_to_is_looked_at(self):
         installation = self.installation("1.3.1")
@@ -64,9 +64,9 @@ class DoublesTest(Case):
             ([*line, line[1]], "may only occur zero or one times"),
         ):
             with self.subTest(message=message):
-                self.assert_refused(self.run_tool(installation, "aiecc", *wrong), message)
+                self.assert_rejected(self.run_tool(installation, "aiecc", *wrong), message)
         (self.work / "aie.mlir").write_text('link_with = "missing.o"', encoding="utf-8")
-        self.assert_refused(self.run_tool(installation, "aiecc", *line), "cannot open missing.o")
+        self.assert_rejected(self.run_tool(installation, "aiecc", *line), "cannot open missing.o")
 
     def test_peano(self):
         installation = self.installation()
@@ -82,4 +82,4 @@ class DoublesTest(Case):
             (line[:1] + line[2:], "only compiles"),
         ):
             with self.subTest(message=message):
-                self.assert_refused(self.run_tool(installation, "clang++", *wrong), message)
+                self.assert_rejected(self.run_tool(installation, "clang++", *wrong), message)

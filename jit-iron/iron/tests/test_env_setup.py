@@ -194,7 +194,7 @@ class EnvironmentTest(Case):
             run = self.shell(shell, 'SOURCE; echo "status $?"', DOUBLE_PYTHON="incomplete")
             self.assertEqual(run.stdout.splitlines()[-1], "status 1")
             self.assertIn('{"missing": ["Peano was not found"]}', run.stderr)
-            self.assertIn("entered, but not complete", run.stderr)
+            self.assertIn("active, but incomplete", run.stderr)
 
     def test_a_damaged_environment_is_told(self):
         for shell in self.each_shell():
@@ -237,7 +237,7 @@ class EnvironmentTest(Case):
         for shell in self.each_shell():
             run = self.shell(shell, 'unset XDG_DATA_HOME HOME; SOURCE; echo "status $?"')
             self.assertEqual(run.stdout, "status 1\n")
-            self.assertIn("state the folder with --dir", run.stderr)
+            self.assertIn("give the folder with --dir", run.stderr)
 
     def test_help(self):
         for shell in self.each_shell():

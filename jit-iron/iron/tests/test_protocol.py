@@ -44,7 +44,7 @@ class ParseTest(unittest.TestCase):
             ({"sources": [7]}, "a tensor is an object with dtype, ne and nb"),
             ({"output": {"dtype": [], "ne": [], "nb": []}}, "type [] is not known"),
             ({"output": support.tensor("f31")}, "type 'f31' is not known"),
-            ({"arch": "aie2; rm"}, "arch 'aie2; rm' is no generation's name"),
+            ({"arch": "aie2; rm"}, "arch 'aie2; rm' is not the name of a generation"),
             ({"source": "../x.py"}, "source '../x.py' is not the name of a Python file"),
             ({"source": "-x.py"}, "source '-x.py' is not"),
             ({"source": "x.so"}, "source 'x.so' is not"),
@@ -55,7 +55,7 @@ class ParseTest(unittest.TestCase):
             with self.subTest(changes=changes), self.assertRaisesRegex(ProtocolError, re.escape(message)):
                 parse(changed(**changes))
 
-    def test_what_is_no_request_is_refused(self):
+    def test_what_is_no_request_is_rejected(self):
         for line, message in (
             (b"", "it is not JSON"),
             (b"compile", "it is not JSON"),

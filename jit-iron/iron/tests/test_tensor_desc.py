@@ -34,7 +34,7 @@ class TensorDescTest(unittest.TestCase):
             with self.subTest(dtype=dtype, ne=ne, nb=nb):
                 self.assertIs(TensorDesc(dtype, ne, nb).contiguous, contiguous)
 
-    def test_what_is_no_tensor_is_refused(self):
+    def test_what_is_no_tensor_is_rejected(self):
         good = {"dtype": "f32", "ne": [8, 1, 1, 1], "nb": [4, 32, 32, 32]}
         for change, message in (
             ({"dtype": "f31"}, "type 'f31' is not known"),

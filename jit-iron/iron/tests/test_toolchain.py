@@ -103,7 +103,7 @@ class FindTest(Case):
         installation = self.installation()
         installation.environment["PEANO_INSTALL_DIR"] = "/nowhere"
         code, report = installation.check()
-        # The Peano of the package is not what was asked for.
+        # The Peano of the package is not what was requested.
         self.assertEqual(code, 1)
         self.assertTrue(report["missing"][0].startswith("PEANO_INSTALL_DIR is /nowhere, where /nowhere/bin/clang++, "))
         del installation.environment["PEANO_INSTALL_DIR"]
@@ -153,7 +153,7 @@ class FindTest(Case):
         aiecc.write_text("#!/bin/sh\necho hello\n", encoding="utf-8")
         code, report = installation.check()
         self.assertEqual(code, 1)
-        self.assertRegex(report["missing"][0], "is of no known version: .*0.0.1.2026. Known: 1.3.1, 1.4.4$")
+        self.assertRegex(report["missing"][0], "is of an unknown version: .*0.0.1.2026. Known: 1.3.1, 1.4.4$")
         aiecc.write_text("#!/no/such/interpreter\n", encoding="utf-8")
         code, report = installation.check()
         self.assertRegex(report["missing"][0], "aiecc does not run: .*No such file")

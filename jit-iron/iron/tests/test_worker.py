@@ -204,7 +204,7 @@ class FailureTest(Case):
         worker = self.greeted(installation, *arguments, **variables)
         answer = worker.ask(function, self.work, **changes)
         self.errors = worker.errors()
-        # Whatever it was, the worker goes on.
+        # Whatever it was, the worker continues.
         self.assertIsNone(worker.process.poll())
         return answer
 
@@ -405,7 +405,7 @@ class EndTest(Case):
             check=False,
             start_new_session=True,
         )
-        # The script goes on after the worker's end.
+        # The script continues after the worker's end.
         self.assertEqual(run.stdout.splitlines()[-1:], ["status 137"])
 
 

@@ -1,4 +1,4 @@
-//! `ggml-hsa-gen-kernels`: makes kernels ahead of time, for machines that have no compiler.
+//! `ggml-hsa-gen-kernels`: generates kernels ahead of time, for machines without a compiler.
 //!
 //! Options, messages and the last line are those of the C++ backend's tool of this name where it has them.
 
@@ -22,12 +22,12 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 Examples:
   ggml-hsa-gen-kernels --config kernels.json --output-dir ./kernels
-      Makes the kernels of a configuration. Use them with GGML_HSA_KERNEL_DIR=./kernels.
+      Generates the kernels listed in a configuration. Use them with GGML_HSA_KERNEL_DIR=./kernels.
   ggml-hsa-gen-kernels --config kernels.json --dry-run
-      Checks a configuration and shows what would be made. Needs no toolchain.
+      Checks a configuration and shows what would be generated. Needs no toolchain.
   GGML_HSA_STATS=run.json llama-cli ...
   ggml-hsa-gen-kernels --from-stats run.json --output-dir ./kernels --jobs 4
-      Makes what a run missed.
+      Generates the kernels that a run missed.
 
 Configuration:
   {\"kernels\": [{\"kernel_name\": \"ggml_op_add\", \"kernel_source\": \"binary_ops.py\", \"arch\": \"aie2\",
@@ -37,17 +37,17 @@ Configuration:
   Optional: exported_name (default: the name the backend looks for), op_params.
 
 Exit codes:
-  0  all kernels are there     2  configuration or usage is wrong, or there is no kernel to make
+  0  all kernels exist         2  configuration or usage is wrong, or there is no kernel to generate
   1  some kernels failed       3  the toolchain is missing     130  interrupted";
 
-/// Makes kernels ahead of time, from a configuration or from the statistics of a run
+/// Generates kernels ahead of time, from a configuration or from the statistics of a run
 #[derive(Debug, Parser)]
 #[command(name = "ggml-hsa-gen-kernels", version, after_help = EXAMPLES)]
 struct Arguments {
     /// Configuration file (JSON)
     #[arg(long, value_name = "FILE", required_unless_present = "from_stats")]
     config: Option<PathBuf>,
-    /// Statistics file of a run (GGML_HSA_STATS): makes the kernels it missed
+    /// Statistics file of a run (GGML_HSA_STATS): generates the kernels it missed
     #[arg(long, value_name = "FILE")]
     from_stats: Option<PathBuf>,
     /// Directory for the kernels, with a folder per generation
@@ -56,22 +56,22 @@ struct Arguments {
     /// Folder of the kernel sources [default: those of this build]
     #[arg(long, value_name = "DIR")]
     kernels_dir: Option<PathBuf>,
-    /// What makes the kernels
+    /// Which compiler generates the kernels
     #[arg(long, value_enum, default_value_t = CompilerName::Iron)]
     compiler: CompilerName,
     /// Only kernels of this generation; may be given several times
     #[arg(long, value_name = "ARCH")]
     arch: Vec<String>,
-    /// Kernels made at a time [default: one per processor]
+    /// Kernels compiled in parallel [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// What becomes of f16, which decides names; must be what the backend will be told [default: GGML_HSA_F16, or f32]
+    /// How f16 is computed, which decides kernel names; must match the backend's setting [default: GGML_HSA_F16, or f32]
     #[arg(long, value_name = "POLICY", value_parser = F16Policy::parse)]
     f16: Option<F16Policy>,
-    /// Makes kernels again that are there and current
+    /// Rebuilds kernels that are up to date too
     #[arg(long)]
     force: bool,
-    /// Checks everything and shows what would be made
+    /// Checks everything and shows what would be generated
     #[arg(long)]
     dry_run: bool,
     /// Writes DIR/ARCH.pack too, for building the kernels into the library
@@ -80,7 +80,7 @@ struct Arguments {
     /// Prints the report as JSON
     #[arg(long)]
     json: bool,
-    /// Tells every kernel, and what compilers print
+    /// Reports every kernel, and prints the compilers' output
     #[arg(short, long)]
     verbose: bool,
 }
@@ -93,8 +93,8 @@ enum CompilerName {
     Reference,
 }
 
-/// Why nothing was made.
-struct Refusal {
+/// Why nothing was generated.
+struct Rejection {
     /// The program's exit code.
     code: u8,
     /// What is wrong with the files.
@@ -102,7 +102,7 @@ struct Refusal {
     message: String,
 }
 
-impl Refusal {
+impl Rejection {
     /// The options are wrong.
     fn usage(message: impl Into<String>) -> Self {
         Self { code: 2, problems: Vec::new(), message: message.into() }
@@ -113,25 +113,25 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let (code, printed) = match run(&arguments) {
         Ok((code, report)) => (code, print(&arguments, &report)),
-        Err(refusal) => refuse(&arguments, refusal),
+        Err(rejection) => reject(&arguments, rejection),
     };
     match printed {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: cannot print: {error}");
             ExitCode::from(1)
         }
-        // A broken pipe means that whoever read our output has seen enough.
+        // A broken pipe: the reader of our output has seen enough.
         _ => ExitCode::from(code),
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
+fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
     let (arches, problems) = ArchRegistry::from_environment();
     for problem in problems {
         eprintln!("warning: {problem}");
     }
     let misnamed = Environment::process().misnamed(&[aie_jit_iron::settings::SETTINGS, aie_hal::settings::SETTINGS]);
-    // Names like none of these may be settings of the library.
+    // Other names may be settings of the library.
     for misnamed in misnamed.iter().filter(|misnamed| !matches!(misnamed, Misnamed::Unknown(_))) {
         eprintln!("warning: {misnamed}");
     }
@@ -145,13 +145,13 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
         return Ok((0, plan(&wanted, arguments.output_dir.as_deref(), &options)));
     }
     let Some(path) = &arguments.output_dir else {
-        return Err(Refusal::usage("--output-dir is missing"));
+        return Err(Rejection::usage("--output-dir is missing"));
     };
     // Before any other thread is there: threads inherit which signals are blocked.
     let interruption =
-        Interruption::watch().map_err(|error| Refusal::usage(format!("cannot watch signals: {error}")))?;
+        Interruption::watch().map_err(|error| Rejection::usage(format!("cannot watch signals: {error}")))?;
     let compiler = compiler(arguments, jobs)?;
-    let output = OutputDirectory::open(path).map_err(|error| Refusal::usage(error.to_string()))?;
+    let output = OutputDirectory::open(path).map_err(|error| Rejection::usage(error.to_string()))?;
     let progress = Progress::new(wanted.kernels.len(), arguments.verbose);
     let (mut report, nothing_tried) = generate(&wanted, &*compiler, &output, &options, &progress, &interruption);
     let failed = report.with(Status::Failed).count();
@@ -162,7 +162,7 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
         _ => 0,
     };
     if arguments.embed && failed > 0 {
-        eprintln!("error: no pack is written, because {failed} kernel(s) are missing");
+        eprintln!("error: no pack was written: {failed} kernel(s) are missing");
     } else if arguments.embed {
         match write_packs(&output, generations(&wanted, &report)) {
             Ok(packs) => report.packs = packs.iter().map(|path| path.display().to_string()).collect(),
@@ -175,22 +175,22 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Refusal> {
     Ok((code, report))
 }
 
-fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Refusal> {
+fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Rejection> {
     for name in &arguments.arch {
         if arches.get(name).is_none() {
             let known = arches.names().collect::<Vec<_>>().join(", ");
-            return Err(Refusal::usage(format!("--arch {name}: no such generation; possible: {known}")));
+            return Err(Rejection::usage(format!("--arch {name}: no such generation; possible: {known}")));
         }
     }
     if let Some(folder) = arguments.kernels_dir.as_ref().filter(|folder| !folder.is_dir()) {
         let message =
             format!("Kernels directory not found: {}; correct --kernels-dir or leave it out", folder.display());
-        return Err(Refusal::usage(message));
+        return Err(Rejection::usage(message));
     }
     let f16 = match (arguments.f16, Environment::process().text(&GGML_HSA_F16)) {
         (Some(policy), _) => policy,
         (None, Some(text)) => {
-            F16Policy::parse(&text).map_err(|error| Refusal::usage(format!("{GGML_HSA_F16}: {error}")))?
+            F16Policy::parse(&text).map_err(|error| Rejection::usage(format!("{GGML_HSA_F16}: {error}")))?
         }
         (None, None) => F16Policy::default(),
     };
@@ -211,12 +211,12 @@ fn wanted(arguments: &Arguments, arches: &ArchRegistry) -> Result<KernelSet, Ref
     if problems.is_empty() {
         return Ok(names);
     }
-    let message = format!("{} mistake(s); nothing was made", problems.len());
-    Err(Refusal { code: 2, problems, message })
+    let message = format!("{} error(s); nothing was generated", problems.len());
+    Err(Rejection { code: 2, problems, message })
 }
 
-/// A report without kernels, when a run missed none; with any other request that comes to nothing something is wrong.
-fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<Report>, Refusal> {
+/// A report without kernels when a run missed none; any other request without kernels is an error.
+fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<Report>, Rejection> {
     let (kernels, asked) = (&wanted.kernels, &arguments.arch);
     let cause = if kernels.is_empty() && arguments.config.is_some() {
         "the configuration lists no kernels".to_owned()
@@ -224,16 +224,16 @@ fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<R
         return Ok(Some(Report::new(Vec::new(), Vec::new())));
     } else if kernels.is_empty() {
         wanted.notes.iter().for_each(|note| eprintln!("note: {note}"));
-        "every kernel of the statistics was left out, see the notes".to_owned()
+        "every kernel in the statistics was skipped; see the notes".to_owned()
     } else if !asked.is_empty() && !kernels.iter().any(|kernel| asked.contains(&kernel.arch.name)) {
         format!("none of the {} kernel(s) is for {} (--arch)", kernels.len(), asked.join(", "))
     } else {
         return Ok(None);
     };
-    Err(Refusal::usage(format!("there is no kernel to make: {cause}")))
+    Err(Rejection::usage(format!("there is no kernel to generate: {cause}")))
 }
 
-fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Refusal> {
+fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Rejection> {
     match arguments.compiler {
         CompilerName::Reference => {
             eprintln!(
@@ -245,7 +245,7 @@ fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler
         CompilerName::Iron => {
             let (kernels, image) = (arguments.kernels_dir.clone(), std::env::current_exe().ok());
             iron_compiler(kernels, jobs, arguments.verbose, Environment::process(), image.as_deref())
-                .map_err(|error| Refusal { code: 3, problems: Vec::new(), message: error.to_string() })
+                .map_err(|error| Rejection { code: 3, problems: Vec::new(), message: error.to_string() })
         }
     }
 }
@@ -265,9 +265,9 @@ fn generations<'a>(wanted: &'a KernelSet, report: &Report) -> Vec<&'a Arch> {
     arches
 }
 
-/// Tells why nothing was made.
-fn refuse(arguments: &Arguments, refusal: Refusal) -> (u8, io::Result<()>) {
-    let Refusal { code, problems, message } = refusal;
+/// Reports why nothing was generated.
+fn reject(arguments: &Arguments, rejection: Rejection) -> (u8, io::Result<()>) {
+    let Rejection { code, problems, message } = rejection;
     for problem in &problems {
         eprintln!("error: {problem}");
     }
@@ -287,7 +287,7 @@ fn print(arguments: &Arguments, report: &Report) -> io::Result<()> {
     }
     let mut out = io::stdout().lock();
     if report.kernels.is_empty() {
-        return writeln!(out, "The run missed no kernel: there is nothing to make");
+        return writeln!(out, "The run missed no kernel: there is nothing to generate");
     }
     if arguments.dry_run { print_plan(report, &mut out) } else { print_result(report, &mut out) }
 }
@@ -297,7 +297,7 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if linked > 0 {
         writeln!(
             out,
-            "{linked} kernel(s) have names that no backend looks for; links under the right names lead to them"
+            "{linked} kernel(s) have names that no backend looks for; links with the right names point to them"
         )?;
     }
     let slowest = report.slowest(5);
@@ -313,7 +313,7 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "Packed {pack}")?;
     }
     if report.interrupted {
-        writeln!(out, "Interrupted; run the same command again to go on")?;
+        writeln!(out, "Interrupted; run the same command again to continue")?;
     }
     writeln!(out, "{}", report.summary())
 }
@@ -323,7 +323,7 @@ fn print_plan(report: &Report, out: &mut impl Write) -> io::Result<()> {
         let what = match kernel.status {
             Status::Kept => "keep",
             Status::Skipped => "skip",
-            _ => "make",
+            _ => "generate",
         };
         write!(out, "{what} {}/{}", kernel.arch, kernel.name)?;
         if !kernel.links.is_empty() {
@@ -336,7 +336,7 @@ fn print_plan(report: &Report, out: &mut impl Write) -> io::Result<()> {
     }
     let count = |status| report.with(status).count();
     let (make, keep) = (count(Status::Planned), count(Status::Kept));
-    writeln!(out, "No mistakes found: {make} kernel(s) to make, {keep} to keep")
+    writeln!(out, "No errors found: {make} kernel(s) to generate, {keep} up to date")
 }
 
 fn print_json(value: &impl serde::Serialize) -> io::Result<()> {

@@ -10,18 +10,18 @@ use std::process::ExitCode;
 
 /// Compiles reference kernels, which simulated devices execute.
 ///
-/// libggml-hsa.so starts this program when it needs a kernel, and speaks with it over its standard input and output: a line of
-/// JSON each way per kernel. It ends with its standard input. There is nothing to set.
+/// libggml-hsa.so starts this program when it needs a kernel, and communicates over its standard input and output: a line of
+/// JSON each way per kernel. It ends at the end of its standard input. It has no options.
 #[derive(Debug, Parser)]
 #[command(
     version,
     after_help = "Examples:\n  \
-        ggml-hsa-jit-worker < /dev/null          says what it is, and ends\n  \
+        ggml-hsa-jit-worker < /dev/null          prints its greeting and exits\n  \
         GGML_HSA_JIT_WORKER=/opt/ggml-hsa/bin/ggml-hsa-jit-worker llama-cli -m model.gguf\n                                           \
-        has the library use this one; otherwise it takes the one beside\n                                           \
+        makes the library use this one; the default is the one beside\n                                           \
         the library, else the first in PATH\n\n\
         Exit status: 0 when the input ended between kernels, 1 when a line was not a request or the output was closed, 2 when it \
-        was started in a wrong way. It is killed when the input ends amid a kernel."
+        was started incorrectly. It is killed when the input ends during a kernel."
 )]
 struct Arguments {}
 

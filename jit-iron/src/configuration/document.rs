@@ -1,6 +1,6 @@
 //! JSON whose values know where they are.
 //!
-//! serde_json tells the place of a syntax error, but not of a value that is well formed and wrong. It can hand out a value as
+//! serde_json reports the place of a syntax error, but not of a value that is well formed and wrong. It can hand out a value as
 //! the slice of the text that it was read from, though, and where a slice is in its text is a subtraction. Values are taken
 //! apart one level at a time, so that one bad value does not hide the next.
 
@@ -150,7 +150,7 @@ impl Document {
     }
 }
 
-/// serde_json's message without the place, which is told in its own way.
+/// serde_json's message without the place, which is reported separately.
 fn reason(error: &serde_json::Error) -> String {
     let message = error.to_string();
     match message.rfind(" at line ") {
@@ -222,7 +222,7 @@ impl<'d> Value<'d> {
             Some(b'{') => "an object",
             Some(b'[') => "a list",
             Some(b'"') => "a string",
-            Some(b't' | b'f') => "a truth value",
+            Some(b't' | b'f') => "a boolean",
             Some(b'n') => "null",
             _ => "a number",
         }

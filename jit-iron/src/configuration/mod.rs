@@ -1,7 +1,7 @@
 //! Configurations: the lists of kernels that `ggml-hsa-gen-kernels` makes ahead of time.
 //!
 //! The format is that of the C++ ggml-hsa backend's tool. `document` is JSON whose values know their place, `reader` turns it
-//! into [`KernelRequest`]s (`request`), which the backend would ask for. Reading goes on after a mistake, and every [`Problem`]
+//! into [`KernelRequest`]s (`request`), which the backend would ask for. Reading continues after a mistake, and every [`Problem`]
 //! carries its place, so that one run reports all that is wrong with a file. Nothing here compiles or writes, and nothing needs a
 //! toolchain.
 

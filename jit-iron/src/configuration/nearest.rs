@@ -1,4 +1,4 @@
-//! What somebody who mistyped a word probably meant.
+//! Suggestions for mistyped words.
 
 /// How far apart two words may be to be taken for one: a third of the letters.
 const CLOSE_ENOUGH: f64 = 0.66;

@@ -1,6 +1,6 @@
 //! The parameters of an operation in a configuration.
 //!
-//! ggml keeps them as 64 bytes, in which integers and floats lie side by side as the operation wants. A list is the readable
+//! ggml stores them as 64 bytes, in which integers and floats lie side by side as the operation wants. A list is the readable
 //! form: whole numbers are 32-bit integers, numbers with a point or an exponent are 32-bit floats (write `1.0`, not `1`, for a
 //! scale of one). Hexadecimal digits are the exact form.
 
@@ -111,7 +111,7 @@ mod tests {
         "\"00\"",
         "'op_params' is a string of 2 characters; possible: a list of up to 16 numbers, or a string of 128"
     )]
-    #[case("true", "'op_params' is a truth value; possible: a list")]
+    #[case("true", "'op_params' is a boolean; possible: a list")]
     #[case("[3000000000]", "p.json:1:2: [0]: 3000000000 is not a 32-bit integer")]
     #[case("[1e40]", "1e40 is larger than any 32-bit float")]
     #[case("[1, \"x\"]", "p.json:1:5: [1]: this is a string; a parameter is a number")]

@@ -1,6 +1,6 @@
 //! Configuration files: from JSON to the kernels to make.
 //!
-//! Reading goes on after a mistake, within an entry too, so that one run reports all that is wrong with a file.
+//! Reading continues after a mistake, within an entry too, so that one run reports all that is wrong with a file.
 
 use super::document::{Document, Member, Problem, Value, quoted};
 use super::nearest::{possible, suggestion};
@@ -28,7 +28,7 @@ const NAME_BYTES: usize = 200;
 pub struct Rules<'a> {
     /// The known generations.
     pub arches: &'a ArchRegistry,
-    /// What becomes of f16; decides the names of kernels, so it must be what the backend will be told.
+    /// How f16 is computed; decides the names of kernels, so it must match the backend's setting.
     pub f16: F16Policy,
     /// Where the designs must be, when they are not those of this build.
     pub kernels_dir: Option<&'a Path>,
@@ -194,7 +194,7 @@ impl Reader<'_> {
         found
     }
 
-    /// `None` when any of the tensors is not one, after all have been looked at.
+    /// `None` when any of the tensors is invalid, after all have been checked.
     fn inputs(&mut self, value: &Value<'_>) -> Option<Vec<Option<Tensor>>> {
         self.require(value, "a list", "'input_tensors' must be a list")?;
         let elements = self.keep(value.elements())?;
@@ -246,7 +246,7 @@ fn check_source(source: &str, op: Option<&'static dyn Operation>, folder: Option
     Err(format!("{}; the folder has {there}; correct --kernels-dir", path.display()))
 }
 
-/// Whether a kernel's files may have this name. It comes from a file that somebody else may have written, so only names are taken
+/// Whether a kernel's files may have this name. It comes from a file that may come from someone else, so only names are accepted
 /// that cannot leave their folder, hide in it, or exceed what file systems allow.
 fn check_exported_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -256,7 +256,7 @@ fn check_exported_name(name: &str) -> Result<(), String> {
     }
     if let Some(character) = name.chars().find(|character| !plain(*character)) {
         let possible = "letters a-z and A-Z, digits, and the characters . _ -";
-        return Err(format!("`{shown}` has {character:?} in it; possible: {possible}"));
+        return Err(format!("`{shown}` contains {character:?}; possible: {possible}"));
     }
     if name.starts_with('.') {
         return Err(format!("`{shown}` begins with a dot; begin with a letter or a digit"));
@@ -360,13 +360,13 @@ mod tests {
     #[case("", "is empty")]
     #[case("..", "begins with a dot")]
     #[case(".hidden", "begins with a dot")]
-    #[case("../up", "has '/' in it")]
-    #[case("/etc/passwd", "has '/' in it")]
-    #[case("a\\b", "has '\\\\' in it")]
-    #[case("a\0b", "has '\\0' in it")]
-    #[case("a b", "has ' ' in it")]
-    #[case("\u{e4}", "has '\u{e4}' in it")]
-    fn names_that_could_escape_are_refused(#[case] name: &str, #[case] expected: &str) {
+    #[case("../up", "contains '/'")]
+    #[case("/etc/passwd", "contains '/'")]
+    #[case("a\\b", "contains '\\\\'")]
+    #[case("a\0b", "contains '\\0'")]
+    #[case("a b", "contains ' '")]
+    #[case("\u{e4}", "contains '\u{e4}'")]
+    fn names_that_could_escape_are_rejected(#[case] name: &str, #[case] expected: &str) {
         let message = check_exported_name(name).unwrap_err();
         assert!(message.contains(expected), "{message}");
         assert!(!message.contains('\0'), "{message:?}");

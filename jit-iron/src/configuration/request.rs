@@ -1,12 +1,12 @@
 //! Kernels to make, and which of them has which name.
 //!
-//! The same questions that the backend asks a node of a graph are asked here, with the same code, so that a kernel that is made
+//! A node is checked here with the same code as a node of a graph in the backend, so that a kernel that is generated
 //! is one that will be looked for: the operation's rules, the normalisation from which the kernel's name follows, the
 //! place where it runs, and the design's resources.
 //!
 //! A kernel has the name of its files, which a configuration may choose, and the names that backends look for. Within a
 //! generation all must lead to one kernel: two kernels under one name would overwrite each other, and a kernel under the name
-//! of another would compute the wrong thing without anybody noticing.
+//! of another would silently compute wrong results.
 
 use super::document::{Place, Problem, quoted};
 use super::tensor_text::describe;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// One kernel to make.
 #[derive(Debug, Clone)]
 pub struct KernelRequest {
-    /// Who asked for it.
+    /// Who requested it.
     pub place: Place,
     /// The operation.
     pub op: &'static dyn Operation,
@@ -44,7 +44,7 @@ impl KernelRequest {
             && same_kernel(self.op, &self.node, &other.node)
     }
 
-    /// The kernel of a normalised node that is fit to be made, under the name that is looked for.
+    /// The kernel of a normalised node that can be generated, under the name that is looked for.
     pub(super) fn new(place: Place, op: &'static dyn Operation, node: Node, arch: Arc<Arch>) -> Self {
         let wanted = Wanted::of(op, &node, &arch);
         let (stem, name) = (wanted.stem(), wanted.name);
@@ -82,12 +82,12 @@ fn runs_on_the_array(op: &dyn Operation, node: &Node) -> Result<(), String> {
     match op.placement(node) {
         Placement::Array => Ok(()),
         Placement::Host(reason) => {
-            Err(format!("{} is computed on the host ({reason}), so there is no kernel to make; remove it", op.name()))
+            Err(format!("{} is computed on the CPU ({reason}), so it needs no kernel; remove it", op.name()))
         }
     }
 }
 
-/// More about why `node` is refused, if there is more to say. An operation reports the first rule that a node breaks, which is
+/// More about why `node` is rejected, if there is more to say. An operation reports the first rule that a node breaks, which is
 /// enough for a graph that ggml has checked. People who write a product by hand think of matrices as rows by columns and of
 /// results in the type of the sources, and break several rules of ggml's at once.
 fn advice(node: &Node) -> Option<String> {
@@ -134,7 +134,7 @@ pub struct KernelSet {
 }
 
 impl KernelSet {
-    /// Adds a kernel. One that is there already is noted and left out.
+    /// Adds a kernel. A duplicate is noted and skipped.
     ///
     /// # Errors
     /// When its name leads to another kernel.
@@ -143,7 +143,7 @@ impl KernelSet {
         let exported = key(&kernel.exported_name);
         if let Some(other) = self.find(&self.exported, &exported) {
             if other.same_kernel(&kernel) {
-                let message = format!("the same kernel as {}; it is made once", other.place);
+                let message = format!("the same kernel as {}; it is generated once", other.place);
                 self.notes.push(Problem::new(&kernel.place, message));
                 return Ok(());
             }

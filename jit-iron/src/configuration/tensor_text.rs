@@ -3,7 +3,7 @@
 //! Extents and strides are innermost first. Strides count **elements**, as the C++ tool's documents have them: in their example
 //! `(1024,768,1,1)/bf16/(1,1024,786432,786432)` rows lie 1024 elements apart. ggml counts bytes; the conversion is made here, so
 //! that a [`Tensor`] is always in bytes. Spaces around parts and numbers are allowed. Messages begin with the words of the C++
-//! tool and go on with what is possible.
+//! tool and continue with what is possible.
 
 use super::document::quoted;
 use super::nearest::possible;
@@ -36,7 +36,7 @@ fn parse_number(text: &str) -> Result<usize, String> {
 /// Reads a tensor.
 ///
 /// # Errors
-/// The first thing that is wrong with the text, in the words of the C++ tool, and what is possible.
+/// The first error in the text, in the words of the C++ tool, and what is possible.
 pub fn parse(text: &str) -> Result<Tensor, String> {
     let shown = &quoted(text);
     let descriptor =

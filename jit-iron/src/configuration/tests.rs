@@ -89,9 +89,9 @@ fn a_folder_of_designs_must_have_the_file() {
     assert!(run_with(&kernels, F16Policy::F32, Some(folder.path())).is_ok());
 }
 
-/// The C++ documents' product breaks three of ggml's rules, and all three are told.
+/// The C++ documents' product breaks three of ggml's rules, and all three are reported.
 #[test]
-fn the_product_of_the_cpp_documents_is_refused_with_every_reason() {
+fn the_product_of_the_cpp_documents_is_rejected_with_every_reason() {
     let product = kernel(
         "ggml_op_mul_mat",
         "mul_mat.py",
@@ -129,7 +129,7 @@ fn the_product_of_the_cpp_documents_is_refused_with_every_reason() {
 #[case::rule("[\"(8,", "[\"(3,", "ADD: source 0 has extents")]
 #[case::count("[\"(8,1,1,1)/f32\", ", "[", "ADD: source 1 is missing")]
 #[case::empty("(8,", "(0,", "has no elements")]
-#[case::name("}", ", \"exported_name\": \"../a\"}", "'exported_name' cannot name files: `../a` has '/' in it")]
+#[case::name("}", ", \"exported_name\": \"../a\"}", "'exported_name' cannot name files: `../a` contains '/'")]
 fn mistakes_are_explained(#[case] from: &str, #[case] to: &str, #[case] expected: &str) {
     let message = one_problem(&[sum("8,1,1,1", "").replace(from, to)]);
     assert!(message.contains(expected), "{message}");
@@ -144,7 +144,7 @@ fn operations_of_the_host_have_no_kernel() {
     });
     let (op, node) = op.expect("some operation runs on the host");
     let message = check(op, &node, F16Policy::F32).unwrap_err();
-    assert!(message.contains("is computed on the host") && message.ends_with("remove it"), "{message}");
+    assert!(message.contains("is computed on the CPU") && message.ends_with("remove it"), "{message}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn equal_entries_are_made_once_and_different_ones_need_different_names() {
     let found = run(&[sum("8,1,1,1", ""), sum("4,2,1,1", "")]).unwrap();
     assert_eq!(found.kernels.len(), 1);
     let note = found.notes[0].to_string();
-    assert!(note.contains("kernels[1]: the same kernel as c.json:2:1: kernels[0]; it is made once"), "{note}");
+    assert!(note.contains("kernels[1]: the same kernel as c.json:2:1: kernels[0]; it is generated once"), "{note}");
 
     let named = r#", "exported_name": "sum""#;
     let message = one_problem(&[sum("8,1,1,1", named), sum("16,1,1,1", named)]);
@@ -165,7 +165,7 @@ fn equal_entries_are_made_once_and_different_ones_need_different_names() {
 }
 
 #[test]
-fn names_of_other_kernels_are_refused_in_both_orders() {
+fn names_of_other_kernels_are_rejected_in_both_orders() {
     let thief = sum("16,1,1,1", r#", "exported_name": "add-8f32-8f32-8f32""#);
     for kernels in [
         [sum("8,1,1,1", r#", "exported_name": "x""#), thief.clone()],
@@ -275,7 +275,7 @@ fn every_operation_can_be_configured() {
     assert!(configured.len() > 90, "{} operations: {configured:?}", configured.len());
 }
 
-/// The configuration of one node, if it can be told: fused operations with several results cannot.
+/// The configuration of one node, if it has one: fused operations with several results do not.
 fn configuration(op: &dyn aie_ops::Operation, node: &aie_ops::Node) -> Option<String> {
     if !node.further_outputs.is_empty() {
         return None;
@@ -295,7 +295,7 @@ fn configuration(op: &dyn aie_ops::Operation, node: &aie_ops::Node) -> Option<St
     ))
 }
 
-/// Every text that is cut off, or has one byte changed, is either refused with a place or still a configuration.
+/// Every text that is cut off, or has one byte changed, is either rejected with a place or still a configuration.
 #[test]
 fn damaged_examples_never_panic() {
     let text = include_str!("../../examples/kernels/minimal-kernel-config.json");

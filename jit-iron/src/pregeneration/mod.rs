@@ -1,9 +1,9 @@
-//! Making kernels ahead of time: the library half of `ggml-hsa-gen-kernels`.
+//! Generating kernels ahead of time: the library half of `ggml-hsa-gen-kernels`.
 //!
-//! A configuration ([`crate::configuration`]) or the statistics of a run ([`stats_file`]) say which kernels to make. They are
-//! made by any [`KernelCompiler`](crate::KernelCompiler), several at a time, into a directory that serves as
-//! `GGML_HSA_KERNEL_DIR`. A kernel that is there already, whole and from the same sources, is kept: an interrupted run is
-//! taken up by starting it again. Each kernel appears with all of its files or not at all.
+//! A configuration ([`crate::configuration`]) or the statistics of a run ([`stats_file`]) say which kernels to generate. They are
+//! compiled by any [`KernelCompiler`](crate::KernelCompiler), several at a time, into a directory that serves as
+//! `GGML_HSA_KERNEL_DIR`. A complete kernel from the same sources is not generated again: an interrupted run is
+//! resumed by starting it again. Each kernel appears with all of its files or not at all.
 
 mod output;
 mod progress;

@@ -1,8 +1,8 @@
 //! The directory that kernels are written to, with links under the names that backends look for, and packs.
 //!
 //! A configuration may call a kernel's files as it likes, and the documents of the C++ tool do, with names like
-//! `add_f32_1024`. No backend ever looks for such a name. So a kernel's files are written under the name that was asked for, and
-//! links with the names that are looked for lead to them: the C++ backend takes links as it takes files. Links are
+//! `add_f32_1024`. No backend ever looks for such a name. So a kernel's files are written under the requested name, and
+//! links with the names that are looked for point to them: the C++ backend accepts links. Links are
 //! relative and stay in their folder, so a directory can be moved or packed.
 
 use crate::configuration::{KernelRequest, Problem};
@@ -31,7 +31,7 @@ pub struct OutputError {
     pub path: PathBuf,
     /// What was tried.
     pub action: &'static str,
-    /// What the file system said.
+    /// Errors of the file system.
     pub source: io::Error,
 }
 
@@ -43,7 +43,7 @@ pub struct OutputDirectory {
 }
 
 impl OutputDirectory {
-    /// Uses `path`, making it when it is not there. What killed runs have left half written is swept up.
+    /// Uses `path`, creating it if needed. Partial files of killed runs are removed.
     ///
     /// # Errors
     /// It cannot be created or written.
@@ -51,9 +51,9 @@ impl OutputDirectory {
         let failed = |action| move |source| OutputError { path: path.into(), action, source };
         fs::create_dir_all(path).map_err(failed("create it"))?;
         let this = Self { path: path.into(), locks: Locks::of(path) };
-        // Only when nobody else is writing: their unfinished files are theirs.
+        // Only when no other process is writing: its unfinished files are its own.
         if let Some(_everything) = this.locks.try_lock_all().map_err(failed("create the file .lock in it"))? {
-            this.sweep().map_err(failed("remove what an earlier run left unfinished"))?;
+            this.sweep().map_err(failed("remove unfinished files of an earlier run"))?;
         }
         Ok(this)
     }
@@ -76,10 +76,10 @@ impl OutputDirectory {
         &self.path
     }
 
-    /// Waits until nobody else makes this kernel.
+    /// Waits until no other process generates this kernel.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn lock(&self, kernel: &KernelRequest) -> io::Result<Lock> {
         self.locks.lock(&format!("{}/{}", kernel.arch.name, kernel.exported_name))
     }
@@ -87,17 +87,17 @@ impl OutputDirectory {
     /// Writes a kernel. The caller holds its lock.
     ///
     /// # Errors
-    /// What the file system said.
+    /// Errors of the file system.
     pub fn write(&self, kernel: &KernelRequest, artifact: &KernelArtifact, manifest: &Manifest) -> Result<(), String> {
         let files = kernel.files(&self.path);
         let failed = |error: io::Error| format!("cannot write {}: {error}", files.pdi().display());
         files.publish(artifact, manifest).map_err(failed)
     }
 
-    /// Makes links to a kernel that is there. The caller holds its lock.
+    /// Makes links to an existing kernel. The caller holds its lock.
     ///
     /// # Errors
-    /// What the file system said, or what is in the way.
+    /// Errors of the file system, or what is in the way.
     pub fn link(&self, kernel: &KernelRequest, names: &[String]) -> Result<(), String> {
         let folder = self.path.join(&kernel.arch.name);
         names.iter().try_for_each(|name| make_links(&folder, name, &kernel.exported_name))
@@ -114,7 +114,7 @@ impl KernelRequest {
 /// What is in the place of a kernel.
 #[derive(Debug)]
 pub(super) enum Existing {
-    /// The kernel, whole and of the origin that was asked for.
+    /// The kernel, complete and of the requested origin.
     Current(KernelArtifact),
     /// Something else, and what is wrong with it.
     Stale(String),
@@ -122,7 +122,7 @@ pub(super) enum Existing {
     Absent,
 }
 
-/// What the output directory `output` has of a kernel that has to be made from `origin` (`None`: from whatever).
+/// What the output directory `output` has of a kernel that has to be built from `origin` (`None`: any).
 pub(super) fn existing(output: &Path, kernel: &KernelRequest, origin: Option<&Origin>) -> Existing {
     let files = kernel.files(output);
     if !files.pdi().exists() {
@@ -210,7 +210,7 @@ pub fn plan_links(kernels: &[KernelRequest]) -> Links {
 /// Makes the links of a kernel under `name` to the files `stem` in the same folder, the PDI's last.
 ///
 /// # Errors
-/// What the file system said, or that something else than a link is in the way.
+/// Errors of the file system, or that something else than a link is in the way.
 fn make_links(folder: &Path, name: &str, stem: &str) -> Result<(), String> {
     let (links, files) = (KernelFiles::new(folder, name), KernelFiles::new(folder, stem));
     let pairs = links.all().into_iter().zip(files.all()).rev();
@@ -220,7 +220,7 @@ fn make_links(folder: &Path, name: &str, stem: &str) -> Result<(), String> {
         match fs::symlink_metadata(&link) {
             Ok(there) if !there.is_symlink() => {
                 return Err(format!(
-                    "{} is there and is no link; remove it, or leave out 'exported_name'",
+                    "{} exists and is not a link; remove it, or leave out 'exported_name'",
                     link.display()
                 ));
             }

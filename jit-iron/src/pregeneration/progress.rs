@@ -1,16 +1,16 @@
-//! How far a run is, for people.
+//! Progress of a run, for people.
 
 use super::report::{KernelReport, Status};
 use indicatif::{ProgressBar, ProgressStyle};
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// A progress bar on standard error, invisible where that is no terminal, and lines for whoever wants to read them.
+/// A progress bar on standard error, invisible where that is not a terminal, and one line per kernel on request.
 /// Thread-safe.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// Kernels in hand.
+    /// Kernels in progress.
     current: Mutex<Vec<String>>,
     verbose: bool,
 }
@@ -63,9 +63,9 @@ impl Progress {
             }
             Status::Made if self.verbose => {
                 let again = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
-                self.line(&format!("made {arch}/{name}: {bytes} bytes in {milliseconds} ms{again}"));
+                self.line(&format!("generated {arch}/{name}: {bytes} bytes in {milliseconds} ms{again}"));
             }
-            Status::Kept if self.verbose => self.line(&format!("kept {arch}/{name}: {bytes} bytes")),
+            Status::Kept if self.verbose => self.line(&format!("up to date: {arch}/{name}, {bytes} bytes")),
             _ => {}
         }
     }

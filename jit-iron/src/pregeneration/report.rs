@@ -9,15 +9,15 @@ const VERSION: u32 = 1;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It was made.
+    /// It was generated.
     Made,
-    /// It was there, whole and from the same sources.
+    /// It was up to date.
     Kept,
-    /// It could not be made; the report has the cause.
+    /// It could not be generated; the report has the cause.
     Failed,
-    /// It was not asked for (`--arch`), or cannot be made (statistics); the report has the cause.
+    /// It was not requested (`--arch`), or cannot be generated (statistics); the report has the cause.
     Skipped,
-    /// It would be made (`--dry-run`).
+    /// It would be generated (`--dry-run`).
     #[default]
     Planned,
 }
@@ -35,7 +35,7 @@ pub struct KernelReport {
     pub arch: String,
     /// Operation, ggml's description.
     pub operation: String,
-    /// Who asked for it.
+    /// Who requested it.
     pub place: Place,
     /// What became of it.
     pub status: Status,
@@ -43,7 +43,7 @@ pub struct KernelReport {
     pub milliseconds: u64,
     /// Bytes of PDI and instructions; 0 when there is no kernel.
     pub bytes: usize,
-    /// Why it failed, was skipped, or was made again.
+    /// Why it failed, was skipped, or was rebuilt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
     /// What the compiler printed before it failed; the end of it, when it is much.
@@ -65,9 +65,9 @@ pub struct Report {
     pub interrupted: bool,
     /// Duration of the run.
     pub milliseconds: u64,
-    /// Kernels that are there now, as asked for.
+    /// Kernels that exist now, as requested.
     pub generated: usize,
-    /// Kernels that were asked for.
+    /// Kernels that were requested.
     pub total: usize,
     /// Packs that were written (`--embed`).
     pub packs: Vec<String>,
@@ -101,7 +101,7 @@ impl Report {
         format!("Generated {}/{} kernel(s) successfully", self.generated, self.total)
     }
 
-    /// The kernels that took longest to make, the slowest first.
+    /// The kernels that took longest, the slowest first.
     pub fn slowest(&self, count: usize) -> Vec<&KernelReport> {
         let mut made: Vec<&KernelReport> = self.with(Status::Made).collect();
         made.sort_by_key(|kernel| std::cmp::Reverse(kernel.milliseconds));

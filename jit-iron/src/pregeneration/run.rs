@@ -1,6 +1,6 @@
-//! Making kernels, several at a time; after Ctrl-C nothing partial is left.
+//! Generating kernels, several at a time; after Ctrl-C nothing partial is left.
 //!
-//! The first SIGINT or SIGTERM lets kernels in hand be finished and starts no further one. The second ends the process, but never
+//! The first SIGINT or SIGTERM finishes the kernels in progress and starts no further one. The second ends the process, but never
 //! while the files of a kernel are being put in place. Signals are blocked in every thread and taken by one that waits for
 //! them, which needs no handler and so no unsafe code.
 
@@ -26,7 +26,7 @@ const OUTPUT_BYTES: usize = 64 << 10;
 pub struct Options {
     /// Compilations at a time, at least 1.
     pub jobs: usize,
-    /// Makes kernels again that are there and current.
+    /// Rebuilds kernels that are up to date too.
     pub force: bool,
     /// Only kernels of these generations; of all, when empty.
     pub arches: Vec<String>,
@@ -38,11 +38,11 @@ impl Options {
     }
 }
 
-/// Whether somebody wants the run to end.
+/// Whether the run has been interrupted.
 #[derive(Debug, Default)]
 pub struct Interruption {
     requested: AtomicBool,
-    /// Read by those who write kernels, written by whoever ends the process.
+    /// Read by the threads that write kernels, written by the signal handler.
     writing: RwLock<()>,
 }
 
@@ -51,7 +51,7 @@ impl Interruption {
     /// signals are blocked; so do child processes, which have to be ended by other means.
     ///
     /// # Errors
-    /// What the system said.
+    /// Errors of the system.
     pub fn watch() -> std::io::Result<Arc<Self>> {
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGINT);
@@ -62,7 +62,7 @@ impl Interruption {
         std::thread::Builder::new().name("signals".into()).spawn(move || {
             while let Ok(signal) = signals.wait() {
                 if watched.request() {
-                    eprintln!("interrupted: finishing the kernels in hand; once more to stop at once");
+                    eprintln!("interrupted: finishing the kernels in progress; interrupt again to stop at once");
                     continue;
                 }
                 let _writing = watched.writing.write();
@@ -83,7 +83,7 @@ impl Interruption {
         self.requested.load(SeqCst)
     }
 
-    /// Does something that the end of the process must not cut in two.
+    /// Runs something that the end of the process must not interrupt.
     pub fn uninterrupted<T>(&self, action: impl FnOnce() -> T) -> T {
         let _writing = self.writing.read();
         action()
@@ -95,11 +95,11 @@ struct Run<'a> {
     output: &'a OutputDirectory,
     force: bool,
     interruption: &'a Interruption,
-    /// Whether a kernel could not be made because the compiler could not try.
+    /// Whether a kernel was not generated because the compiler is unavailable.
     unavailable: AtomicUsize,
 }
 
-/// Makes the kernels, and whether every attempt ended in [`CompileError::Unavailable`], so that nothing is known of the kernels.
+/// Generates the kernels, and whether every attempt ended in [`CompileError::Unavailable`], so that nothing is known about the kernels.
 pub fn generate(
     wanted: &KernelSet,
     compiler: &dyn KernelCompiler,
@@ -151,7 +151,7 @@ pub fn generate(
     (report, nothing_tried)
 }
 
-/// What [`generate`] would do, without a compiler: kernels that are there and whole count as kept, whatever they were made from.
+/// What [`generate`] would do, without a compiler: complete kernels count as kept, whatever they were built from.
 pub fn plan(wanted: &KernelSet, output: Option<&Path>, options: &Options) -> Report {
     let Links { names, notes } = plan_links(&wanted.kernels);
     let report = |(kernel, links): (&KernelRequest, &Vec<String>)| {
@@ -184,7 +184,7 @@ impl Run<'_> {
         report
     }
 
-    /// Finds the kernel or makes it, and its links.
+    /// Finds or generates the kernel, and its links.
     fn serve(&self, kernel: &KernelRequest, links: &[String], report: &mut KernelReport) -> Result<(), String> {
         let _lock = self.output.lock(kernel).map_err(|error| format!("cannot lock the output directory: {error}"))?;
         self.find_or_compile(kernel, report)?;
@@ -220,11 +220,11 @@ impl KernelReport {
         self.bytes = artifact.pdi().len() + artifact.instructions().len();
     }
 
-    /// What was found in its place: it, or why it has to be made again.
+    /// What was found in its place: the kernel, or why it has to be rebuilt.
     fn found(&mut self, found: Existing, force: bool) {
         match found {
             Existing::Current(artifact) if !force => self.has(Status::Kept, &artifact),
-            Existing::Stale(reason) => self.cause = Some(format!("made again: {reason}")),
+            Existing::Stale(reason) => self.cause = Some(format!("rebuilt: {reason}")),
             Existing::Current(_) | Existing::Absent => {}
         }
     }
@@ -242,12 +242,12 @@ fn blank(kernel: &KernelRequest) -> KernelReport {
 }
 
 fn skipped(kernel: &KernelRequest) -> KernelReport {
-    let cause = format!("{} is not among the generations asked for (--arch)", kernel.arch.name);
+    let cause = format!("{} is not among the requested generations (--arch)", kernel.arch.name);
     KernelReport { status: Status::Skipped, cause: Some(cause), ..blank(kernel) }
 }
 
 fn not_begun(kernel: &KernelRequest) -> KernelReport {
-    let cause = "interrupted before it was begun; run the same command again to go on";
+    let cause = "interrupted before it was started; run the same command again to continue";
     KernelReport { status: Status::Failed, cause: Some(cause.into()), ..blank(kernel) }
 }
 

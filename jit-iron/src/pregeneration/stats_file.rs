@@ -1,8 +1,8 @@
 //! The kernels that a run missed, from the statistics it wrote (`GGML_HSA_STATS`).
 //!
 //! A run lists every kernel that neither the library nor the kernel directory had. Nodes are in the form that kernels are made
-//! for, so their names do not depend on options of this tool. A machine wrote the list: a kernel in it that cannot be made (it
-//! may have been missed for that very reason) is left out with a note and does not keep the others from being made.
+//! for, so their names do not depend on options of this tool. The list is generated: a kernel in it that cannot be made
+//! (which may be why it was missed) is skipped with a note, and the others are generated.
 
 use crate::configuration::{Document, KernelSet, Problem, Value};
 use crate::configuration::{KernelRequest, check_request};
@@ -21,14 +21,16 @@ pub fn read(document: &Document, arches: &ArchRegistry, names: &mut KernelSet) -
     for entry in &missed {
         match request(entry, arches) {
             Ok(Ok(kernel)) => match names.same_as(&kernel).map(|other| other.place.clone()) {
-                Some(other) => names.notes.push(entry.problem(format!("the same kernel as {other}; it is made once"))),
+                Some(other) => {
+                    names.notes.push(entry.problem(format!("the same kernel as {other}; it is generated once")))
+                }
                 None => {
                     if let Err(problem) = names.add(kernel) {
                         names.notes.push(problem);
                     }
                 }
             },
-            Ok(Err(reason)) => names.notes.push(entry.problem(format!("left out: {reason}"))),
+            Ok(Err(reason)) => names.notes.push(entry.problem(format!("skipped: {reason}"))),
             Err(problem) => problems.push(problem),
         }
     }
@@ -134,7 +136,7 @@ mod tests {
         assert_eq!(found.notes.len(), expected.len());
         for (index, (note, expected)) in found.notes.iter().zip(expected).enumerate() {
             let note = note.to_string();
-            assert!(note.contains(&format!("store.missed[{index}]: left out: {expected}")), "{note}");
+            assert!(note.contains(&format!("store.missed[{index}]: skipped: {expected}")), "{note}");
         }
     }
 
@@ -145,7 +147,7 @@ mod tests {
     #[case(json!({"version": 1, "store": {}}), "store: there is no 'missed'")]
     #[case(json!({"version": 1, "store": {"missed": [1]}}), "store.missed[0]: invalid type: integer `1`, expected an object")]
     #[case(json!({"version": 1, "store": {"missed": [{"kernel": "k", "arch": "a", "node": {}}]}}), "missed[0].node: missing field")]
-    fn other_files_are_refused(#[case] file: Json, #[case] expected: &str) {
+    fn other_files_are_rejected(#[case] file: Json, #[case] expected: &str) {
         let problems = run(&file).unwrap_err();
         assert!(problems[0].contains(expected), "{problems:?}");
     }

@@ -83,7 +83,7 @@ fn what_is_stale_or_damaged_is_made_again_with_the_reason() {
     assert_eq!(make(&Double::new("1")), (Status::Made, String::new()));
     let (status, cause) = make(&Double::new("2"));
     assert_eq!(status, Status::Made);
-    assert_eq!(cause, "made again: it was made with toolchain `1`, now it is `2`");
+    assert_eq!(cause, "rebuilt: it was built with toolchain `1`, now it is `2`");
     for (file, expected) in [("s8.pdi", "s8.pdi"), ("s8_insts.bin", "s8_insts.bin"), ("s8.json", "not a manifest")] {
         fs::write(root.path().join("aie2p").join(file), "x").unwrap();
         let (status, cause) = make(&Double::new("2"));
@@ -177,7 +177,7 @@ fn a_file_of_somebody_else_is_not_replaced_by_a_link() {
     let report = run(&sums(&[8], true), root.path());
     assert_eq!(statuses(&report), [Status::Failed]);
     let cause = report.kernels[0].cause.as_ref().unwrap();
-    assert!(cause.ends_with("is there and is no link; remove it, or leave out 'exported_name'"), "{cause}");
+    assert!(cause.ends_with("exists and is not a link; remove it, or leave out 'exported_name'"), "{cause}");
     assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
 }
 

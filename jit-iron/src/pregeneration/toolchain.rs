@@ -24,13 +24,13 @@ pub fn iron_compiler(
 ) -> Result<Arc<dyn KernelCompiler>, CompileError> {
     let unavailable = |reason: String| {
         CompileError::Unavailable(format!(
-            "{reason} (--dry-run checks a configuration without IRON, --compiler reference makes kernels for simulated devices)"
+            "{reason} (--dry-run checks a configuration without IRON, --compiler reference generates kernels for simulated devices)"
         ))
     };
     let installed = image.and_then(iron::installed);
     let Some(directory) = environment.path(&GGML_HSA_IRON_DIR).or(installed) else {
         return Err(unavailable(format!(
-            "{GGML_HSA_IRON_DIR} is not set, and where this program is installed is not known"
+            "{GGML_HSA_IRON_DIR} is not set, and the installation folder of this program is unknown"
         )));
     };
     let python = environment.path(&GGML_HSA_JIT_PYTHON);
@@ -48,7 +48,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
-    fn refusal(environment: &Environment, image: Option<&Path>) -> String {
+    fn rejection(environment: &Environment, image: Option<&Path>) -> String {
         match iron_compiler(None, 1, false, environment, image) {
             Err(CompileError::Unavailable(message)) => message,
             other => panic!("{other:?}"),
@@ -57,9 +57,9 @@ mod tests {
 
     #[test]
     fn an_installation_without_designs_is_told() {
-        let message = refusal(&Environment::default(), None);
+        let message = rejection(&Environment::default(), None);
         assert!(message.starts_with("GGML_HSA_IRON_DIR is not set") && message.contains("--dry-run"), "{message}");
-        let message = refusal(&Environment::default(), Some(Path::new("/no/bin/tool")));
+        let message = rejection(&Environment::default(), Some(Path::new("/no/bin/tool")));
         assert!(message.contains("/no/share/ggml-hsa/iron: there is no worker.py"), "{message}");
     }
 
@@ -76,7 +76,7 @@ mod tests {
             (GGML_HSA_IRON_DIR.name, root.path().to_str().unwrap()),
             (GGML_HSA_JIT_PYTHON.name, python.to_str().unwrap()),
         ]);
-        let message = refusal(&environment, None);
+        let message = rejection(&environment, None);
         assert!(message.starts_with(said) && message.contains("source env_setup.sh"), "{message}");
     }
 }

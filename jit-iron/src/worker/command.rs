@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Without a setting: more do not help on a machine that runs a model beside it.
+/// The default: more do not help on a machine that runs a model at the same time.
 const DEFAULT_WORKERS: usize = 4;
 
 /// Limits of the workers of a [`WorkerCompiler`](super::WorkerCompiler).
@@ -22,11 +22,11 @@ pub struct WorkerLimits {
     pub hello: Duration,
     /// Of the address space of each process, in bytes.
     pub memory_bytes: u64,
-    /// Of what is printed during one compilation, in bytes. As much may be kept in memory.
+    /// Of what is printed during one compilation, in bytes; may all be buffered in memory.
     pub output_bytes: usize,
     /// Of each file, in bytes.
     pub file_bytes: u64,
-    /// Of all files in the work folder and the temporary folder of a worker, in bytes on the disk, looked at five times a
+    /// Of all files in the work folder and the temporary folder of a worker, in bytes on the disk, checked five times a
     /// second. Files that a compiler writes elsewhere are not counted.
     pub folder_bytes: u64,
 }
@@ -46,13 +46,13 @@ impl Default for WorkerLimits {
 }
 
 impl WorkerLimits {
-    /// Sets the limits that the kernel watches over, for a process and all that it will start. No core files either: they
+    /// Sets the limits that the kernel enforces, for a process and its children. No core files either: they
     /// would be as large as the memory.
     pub(super) fn apply(&self, pid: Pid) -> io::Result<()> {
         for (resource, wanted) in
             [(Resource::As, self.memory_bytes), (Resource::Fsize, self.file_bytes), (Resource::Core, 0)]
         {
-            // Who started this process may have set less already; more than that is not allowed.
+            // The limit may be lower already; raising it is not allowed.
             let most = getrlimit(resource).maximum.map_or(wanted, |most| most.min(wanted));
             prlimit(Some(pid), resource, Rlimit { current: Some(most), maximum: Some(most) })?;
         }
@@ -85,10 +85,10 @@ pub struct WorkerCommand {
     pub arguments: Vec<OsString>,
     /// Variables to set, besides those of the host.
     pub environment: Vec<(OsString, OsString)>,
-    /// Whether to look for processes that a compilation left behind after each one that went well, too, and to kill them.
+    /// Whether to look for processes that a compilation left behind after each success, too, and to kill them.
     ///
     /// Looking means to read about every process of the machine, twice, at tens of microseconds each: nothing beside the
-    /// seconds that a toolchain takes, and a toolchain starts programs. A worker that compiles by itself, as the reference
+    /// seconds that a toolchain takes, and a toolchain starts programs. A worker that compiles on its own, as the reference
     /// worker does, starts none and can do without. After a failure and at the end of a worker it is always done.
     pub sweep_after_each: bool,
 }

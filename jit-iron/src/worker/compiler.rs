@@ -20,7 +20,7 @@ type Requirement = dyn Fn() -> Result<(), String> + Send + Sync;
 
 /// Compiles in worker processes; see the [module](super).
 ///
-/// Thread-safe: as many kernels are compiled at a time as [`WorkerLimits::workers`] says, and who asks for more waits for a
+/// Thread-safe: as many kernels are compiled at a time as [`WorkerLimits::workers`] says; further callers wait for a
 /// worker. Dropping it closes the workers' input, waits half a second, and kills what is left of them.
 pub struct WorkerCompiler {
     folder: String,
@@ -56,21 +56,21 @@ impl WorkerCompiler {
         self
     }
 
-    /// Asks the compiler to print what it does, and passes on what it prints, as it comes: the kernel's name and bytes that may
+    /// Makes the compiler verbose, and passes its output on as it comes: the kernel's name and bytes that may
     /// begin and end anywhere. The name is empty while a worker starts. Called by the threads that ask for kernels.
     pub fn verbose(mut self, listener: impl Fn(&str, &[u8]) + Send + Sync + 'static) -> Self {
         self.pool.listener = Some(Arc::new(listener));
         self
     }
 
-    /// What the workers must say they are ([`KernelCompiler::identity`]), when that is known before one is started. Kernels can
-    /// then be looked up in a cache without starting one, and a worker of another version is refused.
+    /// The identity that workers must report ([`KernelCompiler::identity`]), when that is known before one is started. Kernels can
+    /// then be looked up in a cache without starting one, and a worker of another version is rejected.
     pub fn known_identity(mut self, identity: impl Into<String>) -> Self {
         self.pool.identity = OnceLock::from(identity.into());
         self
     }
 
-    /// Something without which the workers would start and make no kernel: asked before one is started to learn whether there is
+    /// Something without which the workers would start and make no kernel: checked before one is started to learn whether there is
     /// a compiler at all ([`KernelCompiler::available`]).
     pub fn requirement(mut self, requirement: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
         self.requirement = Some(Box::new(requirement));
@@ -95,7 +95,7 @@ impl KernelCompiler for WorkerCompiler {
         &self.folder
     }
 
-    /// What the workers say; empty when they do not start. Starts a worker unless it was known before, which may take seconds.
+    /// The identity that workers report; empty when they do not start. Starts a worker unless it was known before, which may take seconds.
     fn identity(&self) -> String {
         self.pool.identity().unwrap_or_default()
     }
@@ -110,8 +110,8 @@ impl KernelCompiler for WorkerCompiler {
         self.start()
     }
 
-    /// See the trait. A worker that is ended for what it does has failed to compile the kernel; one that cannot be started, is
-    /// ended by somebody else, or has no space left on the disk was unavailable. After three starts in a row that failed, or
+    /// See the trait. A worker that exceeds a limit or crashes has failed to compile the kernel; one that cannot be started, is
+    /// killed from outside, or has no space left on the disk was unavailable. After three starts in a row that failed, or
     /// a worker that says that its toolchain is missing, all further calls are answered with the same reason.
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
         let pool = &self.pool;
@@ -152,18 +152,18 @@ struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Has `worker` do it. Its folder is gone when this returns.
+    /// Runs it on `worker`. Its folder is removed when this returns.
     fn run(&self, worker: &mut WorkerProcess) -> Answer {
         let folder = match worker.folder().job() {
             Ok(folder) => folder,
             Err(error) => {
-                let cause = format!("cannot make a work folder in {}: {error}", worker.folder().path().display());
+                let cause = format!("cannot create a work folder in {}: {error}", worker.folder().path().display());
                 return (Err(CompileError::Unavailable(cause)), false);
             }
         };
         let answer = self.ask(worker, &folder);
         if !answer.1 {
-            // Before its folder is removed, so that nobody writes there any more.
+            // Before its folder is removed, so that nothing writes there any more.
             worker.kill();
         } else {
             worker.sweep();
@@ -183,7 +183,7 @@ impl Task<'_> {
             Ok(Reply::Done { pdi, instructions, .. }) => match self.artifact(folder, &pdi, &instructions) {
                 Ok(artifact) => return (Ok(artifact), true),
                 Err(reason) => {
-                    let cause = format!("the {} compiler wrote wrong files: {reason}", self.compiler);
+                    let cause = format!("the {} compiler wrote invalid files: {reason}", self.compiler);
                     (CompileError::Failed(Failure { cause, output: captured.into_bytes() }), false)
                 }
             },
@@ -201,7 +201,7 @@ impl Task<'_> {
         let path = folder.path();
         let work_dir = path.to_str().ok_or_else(|| {
             format!(
-                "the work folder {} is not UTF-8, which the protocol cannot say; choose another one",
+                "the work folder {} is not UTF-8, which the protocol cannot express; choose another one",
                 path.display()
             )
         })?;
@@ -221,12 +221,12 @@ impl Task<'_> {
 
     fn parse(&self, line: &[u8]) -> Result<Reply, Ending> {
         let reply: Reply = serde_json::from_slice(line).map_err(|error| {
-            Ending::Nonsense(format!("it answered {}, which is no reply: {error}", protocol::quote(line)))
+            Ending::ProtocolError(format!("it answered {}, which is not a reply: {error}", protocol::quote(line)))
         })?;
         if reply.id() == self.id {
             Ok(reply)
         } else {
-            Err(Ending::Nonsense(format!("it answered job {}, the job is {}", reply.id(), self.id)))
+            Err(Ending::ProtocolError(format!("it answered job {}, the job is {}", reply.id(), self.id)))
         }
     }
 
@@ -240,7 +240,7 @@ impl Task<'_> {
     }
 }
 
-/// On a full disk everything fails, which says nothing about the kernel.
+/// On a full disk everything fails, whatever the kernel.
 fn blame_the_disk(error: CompileError, folder: &JobFolder) -> CompileError {
     match error {
         CompileError::Failed(failure) if folder.is_full() => CompileError::Unavailable(format!(

@@ -16,7 +16,7 @@ pub(super) enum Exit {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// Somebody else asked first.
+    /// Another thread asked first.
     Unknown,
 }
 
@@ -43,14 +43,14 @@ impl fmt::Display for Exit {
                 Err(_) => write!(f, "was killed by signal {number}"),
             },
             Self::Code(code) => write!(f, "ended with exit status {code}"),
-            Self::Unknown => f.write_str("ended, it is not known how"),
+            Self::Unknown => f.write_str("ended in an unknown way"),
         }
     }
 }
 
-/// Signals that no program sends itself by mistake: the system when it runs out of memory or is shut down, or a person.
+/// Signals from outside: from the system when it runs out of memory or is shut down, or from a user.
 const FROM_OUTSIDE: &[Signal] = &[Signal::SIGKILL, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT];
-/// How programs end that get no more memory, among others.
+/// Among others, how programs end that run out of memory.
 const PERHAPS_MEMORY: &[Signal] = &[Signal::SIGABRT, Signal::SIGSEGV, Signal::SIGBUS];
 
 /// Why there is no answer.
@@ -67,8 +67,8 @@ pub(super) enum Ending {
     Closed,
     /// It ended, or closed its input, before it took the request.
     NotTaken(Option<Exit>),
-    /// It does not keep to the protocol: how.
-    Nonsense(String),
+    /// It violates the protocol: how.
+    ProtocolError(String),
 }
 
 impl Ending {
@@ -76,24 +76,24 @@ impl Ending {
     fn describe(&self, limits: &WorkerLimits) -> String {
         match self {
             Self::Time => format!(
-                "took longer than {} s and was ended; set {GGML_HSA_JIT_TIMEOUT}, in seconds, to allow more",
+                "took longer than {} s and was stopped; set {GGML_HSA_JIT_TIMEOUT}, in seconds, to allow more",
                 limits.time.as_secs_f64()
             ),
             Self::Printed => format!(
-                "printed more than {} and was ended; what it printed until then shows what repeats",
+                "printed more than {} and was stopped; its output up to then shows what repeats",
                 Bytes(limits.output_bytes as u64)
             ),
             Self::Folder => format!(
-                "wrote more than {} into its work folder and was ended; a kernel takes a few megabytes, so that this is a mistake \
-                 of its design",
+                "wrote more than {} into its work folder and was stopped; a kernel takes a few megabytes, so this is an error in \
+                 its design",
                 Bytes(limits.folder_bytes)
             ),
             Self::Ended(exit) if exit.is(&[Signal::SIGXFSZ]) => {
                 format!("{exit} because it wrote a file of more than {}", Bytes(limits.file_bytes))
             }
             Self::Ended(exit) if exit.is(FROM_OUTSIDE) => format!(
-                "{exit}, by the system because memory ran out, or by somebody; nothing is known of this kernel; set \
-                 {GGML_HSA_JIT_MEMORY_MAX} below the {} of now if it was the memory",
+                "{exit}, by the system because memory ran out, or by a user; nothing is known about this kernel; set \
+                 {GGML_HSA_JIT_MEMORY_MAX} below the current {} if memory ran out",
                 Bytes(limits.memory_bytes)
             ),
             Self::Ended(exit) if exit.is(PERHAPS_MEMORY) => format!(
@@ -103,14 +103,14 @@ impl Ending {
             Self::Ended(exit) => format!("{exit} instead of answering"),
             Self::Closed => "closed its output instead of answering".into(),
             Self::NotTaken(Some(exit)) => {
-                format!("{exit} before it was given this kernel; nothing is known of the kernel")
+                format!("{exit} before it was given this kernel; nothing is known about the kernel")
             }
-            Self::NotTaken(None) => "takes no requests; nothing is known of this kernel".into(),
-            Self::Nonsense(what) => format!("does not keep to the protocol: {what}"),
+            Self::NotTaken(None) => "accepts no requests; nothing is known about this kernel".into(),
+            Self::ProtocolError(what) => format!("violates the protocol: {what}"),
         }
     }
 
-    /// The verdict on a kernel that a worker of `compiler` was compiling.
+    /// The result of a kernel that a worker of `compiler` was compiling.
     pub fn of_job(&self, compiler: &str, limits: &WorkerLimits, captured: Captured<'_>) -> CompileError {
         let mut cause = format!("the {compiler} compiler {}", self.describe(limits));
         match self {
@@ -119,7 +119,7 @@ impl Ending {
             _ => {}
         }
         if let Some(line) = captured.last_line() {
-            cause += &format!("; its last words: {line}");
+            cause += &format!("; its last output: {line}");
         }
         CompileError::Failed(Failure { cause, output: captured.into_bytes() })
     }
@@ -127,16 +127,16 @@ impl Ending {
     /// Why a worker of `compiler`, made by `program`, did not start.
     pub fn of_start(&self, compiler: &str, program: &str, limits: &WorkerLimits, captured: &Captured<'_>) -> String {
         let what = match self {
-            Self::Time => format!("said nothing for {} s and was ended", limits.hello.as_secs_f64()),
+            Self::Time => format!("printed nothing for {} s and was stopped", limits.hello.as_secs_f64()),
             other => other.describe(limits),
         };
-        let words = captured.last_line().map_or_else(String::new, |line| format!("; its last words: {line}"));
+        let words = captured.last_line().map_or_else(String::new, |line| format!("; its last output: {line}"));
         format!("the {compiler} compiler does not start: {program} {what}{words}")
     }
 }
 
-/// Hears what a compiler prints, as it comes: the kernel's name and the bytes, which may end anywhere. Called by the thread
-/// that asked for the kernel.
+/// Receives what a compiler prints, as it comes: the kernel's name and the bytes, which may end anywhere. Called by the thread
+/// that requested the kernel.
 pub(super) type Listener = dyn Fn(&str, &[u8]) + Send + Sync;
 
 /// It printed more than it may.
@@ -172,7 +172,7 @@ impl<'a> Captured<'a> {
         self.bytes.into()
     }
 
-    /// The last line that says something, for messages.
+    /// The last line that is not blank, for messages.
     pub fn last_line(&self) -> Option<String> {
         let tail = &self.bytes[self.bytes.len().saturating_sub(4096)..];
         let text = String::from_utf8_lossy(tail);
@@ -189,7 +189,7 @@ mod tests {
 
     #[rstest]
     #[case(Ending::NotTaken(Some(Exit::Code(1))), "ended with exit status 1 before it was given this kernel")]
-    #[case(Ending::NotTaken(None), "takes no requests")]
+    #[case(Ending::NotTaken(None), "accepts no requests")]
     fn what_was_not_taken_says_nothing_about_the_kernel(#[case] ending: Ending, #[case] text: &str) {
         let error = ending.of_job("iron", &WorkerLimits::default(), Captured::new(100, "k", None));
         let CompileError::Unavailable(cause) = error else { panic!("{error:?}") };

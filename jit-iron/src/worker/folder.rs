@@ -1,7 +1,7 @@
 //! Where workers write: `<parent>/ggml-hsa-jit-XXXXXX/`, one per worker, with `tmp/` (its `TMPDIR`) and a folder per job.
 //!
-//! A host that is killed cannot clean up, so every folder has a locked file in it. The lock ends with the host, and whoever makes
-//! the next folder beside it removes those that nobody holds.
+//! A host that is killed cannot clean up, so every folder has a locked file in it. The lock ends with the host, and the
+//! next folder that is created beside it removes the unlocked ones.
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstatvfs, open, openat};
 use std::fs::{self, File, Permissions};
@@ -38,7 +38,7 @@ impl WorkerFolder {
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(std::path::absolute(parent)?)?;
         fs::create_dir(folder.path().join(TEMPORARY))?;
-        // Locked before it has its name: a folder whose lock is there and free is nobody's.
+        // Locked before it has its name: a folder whose lock exists and is free is an orphan.
         let unnamed = folder.path().join(TEMPORARY).join(LOCK);
         let lock = File::create(&unnamed)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
@@ -51,7 +51,7 @@ impl WorkerFolder {
         self.folder.path()
     }
 
-    /// For files that are in nobody's way.
+    /// For files that disturb nothing.
     pub fn temporary(&self) -> PathBuf {
         self.path().join(TEMPORARY)
     }
@@ -154,7 +154,7 @@ pub(super) fn disk_usage(path: &Path, limit: u64) -> u64 {
     bytes
 }
 
-/// Removes the workers' folders in `parent` that no host holds any more.
+/// Removes the workers' folders in `parent` whose hosts are gone.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
@@ -163,7 +163,7 @@ fn remove_abandoned(parent: &Path) {
         }
         let path = entry.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        // Without a lock it is just being made; other users' cannot be opened.
+        // Without a lock it is being created; other users' cannot be opened.
         let Ok(lock) = open(path.join(LOCK), flags, Mode::empty()) else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             tracing::debug!("removing {}, which belongs to no process any more", path.display());

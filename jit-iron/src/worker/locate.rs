@@ -19,14 +19,14 @@ pub const WORKER_NAME: &str = "ggml-hsa-jit-worker";
      {GGML_HSA_JIT_WORKER}"
 )]
 pub struct LocateError {
-    /// Every place and what is wrong with it.
+    /// Every place and why it was not used.
     pub attempts: String,
 }
 
 /// Where to look.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkerPlaces {
-    /// Value of `GGML_HSA_JIT_WORKER`; empty is as good as none.
+    /// Value of `GGML_HSA_JIT_WORKER`; empty is ignored.
     pub variable: Option<OsString>,
     /// The library or executable that has this code.
     pub image: Option<PathBuf>,
@@ -53,7 +53,7 @@ impl WorkerPlaces {
             (None, None) => attempts.push("beside this library: its own path is unknown".to_owned()),
         }
         for (path, place) in places {
-            match refusal(&path) {
+            match rejection(&path) {
                 // The worker is started in another folder.
                 None => return Ok(std::path::absolute(&path).unwrap_or(path)),
                 Some(reason) => attempts.push(format!("{} ({place}): {reason}", path.display())),
@@ -64,7 +64,7 @@ impl WorkerPlaces {
         }
         let path = self.path.unwrap_or_default();
         let directories = std::env::split_paths(&path).filter(|directory| directory.is_absolute());
-        if let Some(found) = directories.map(|d| d.join(WORKER_NAME)).find(|path| refusal(path).is_none()) {
+        if let Some(found) = directories.map(|d| d.join(WORKER_NAME)).find(|path| rejection(path).is_none()) {
             return Ok(found);
         }
         attempts.push(format!("PATH ({}): no executable {WORKER_NAME} in it", path.display()));
@@ -72,8 +72,8 @@ impl WorkerPlaces {
     }
 }
 
-/// Why `path` cannot be run, as far as can be told beforehand.
-fn refusal(path: &Path) -> Option<String> {
+/// Why `path` cannot be run, as far as can be known beforehand.
+fn rejection(path: &Path) -> Option<String> {
     match std::fs::metadata(path) {
         Err(error) => Some(error.to_string()),
         Ok(metadata) if !metadata.is_file() => Some("it is not a file".to_owned()),

@@ -14,9 +14,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often processes that are about to end are looked at.
+/// How often processes that are about to end are polled.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// How many times in a row nobody must be found: a process may start another one, unseen, while the list is read.
+/// How many times in a row no process must be found: a process may start another one, unseen, while the list is read.
 const CLEAN_LOOKS: u32 = 2;
 
 /// A process: its number, and when it was started, in ticks since the machine was, because numbers are used again.
@@ -35,10 +35,10 @@ pub(super) fn new_mark() -> String {
     format!("{}-{number}-{random:016x}", getpid().as_raw_nonzero())
 }
 
-/// A worker and its kin.
+/// A worker and its descendants.
 #[derive(Debug, Clone)]
 pub(super) struct Family {
-    /// The worker, which leads a process group and is not reaped: else its number may be a stranger's.
+    /// The worker, which leads a process group and is not reaped: else its number may be another process's.
     pub leader: Pid,
     /// Value of [`GGML_HSA_JIT_JOB`].
     pub mark: String,

@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How long workers may take to end after they were told to, together, before they are killed.
+/// How long all workers together may take to end after they were asked to, before they are killed.
 const GRACE: Duration = Duration::from_millis(500);
-/// After so many starts in a row that failed, no more are tried: each may take a minute, and there are hundreds of kernels.
+/// After so many failed starts in a row, no more are tried: each may take a minute, and there are hundreds of kernels.
 const MOST_FAILED_STARTS: u32 = 3;
 /// The beginning of what an IRON worker says when Python does not find a module.
 const IMPORT_FAILED: &str = "Failed to import kernel build module";
@@ -26,7 +26,7 @@ pub(super) struct Pool {
     /// Where workers' folders are made.
     pub parent: PathBuf,
     pub listener: Option<Arc<Listener>>,
-    /// What the first worker said, or must say; all must say the same.
+    /// The identity of the first worker, or the expected one; all must report the same.
     pub identity: OnceLock<String>,
     state: Mutex<State>,
     returned: Condvar,
@@ -54,7 +54,7 @@ pub(super) struct Lease<'a> {
 enum StartError {
     /// The next one may.
     Failed(String),
-    /// It says that its toolchain is missing; so would every other.
+    /// Its toolchain is missing, for every other worker too.
     NoToolchain(String),
 }
 
@@ -66,7 +66,7 @@ impl Pool {
         Self { name, command, limits, parent, listener: None, identity: OnceLock::new(), state, returned }
     }
 
-    /// What the workers say they are; starts one if none has said it.
+    /// The workers' identity; starts one if it is not known.
     pub fn identity(&self) -> Result<String, CompileError> {
         if let Some(identity) = self.identity.get() {
             return Ok(identity.clone());
@@ -100,7 +100,7 @@ impl Pool {
         state.lent += 1;
         drop(state);
         let mut lease = Lease { pool: self, worker: idle, usable: false };
-        // One that died of itself meanwhile, or talks out of turn, is replaced.
+        // One that died meanwhile, or sent something unasked, is replaced.
         if lease.worker.as_ref().is_none_or(|worker| !worker.is_ready()) {
             lease.worker = None;
             lease.worker = Some(self.start()?);
@@ -123,14 +123,14 @@ impl Pool {
                     return Err(CompileError::Unavailable(reason));
                 }
                 let times = state.failed_starts;
-                state.given_up = Some(format!("{reason} ({times} starts in a row failed; none is tried any more)"));
+                state.given_up = Some(format!("{reason} ({times} starts in a row failed; giving up)"));
             }
         }
         self.returned.notify_all();
         Err(CompileError::Unavailable(state.given_up.clone().unwrap_or_default()))
     }
 
-    /// Starts a worker and hears its greeting.
+    /// Starts a worker and reads its greeting.
     fn try_start(&self) -> Result<WorkerProcess, StartError> {
         let (name, program) = (&self.name, self.command.program.display().to_string());
         let started = WorkerProcess::start(&self.command, &self.limits, &self.parent);
@@ -145,8 +145,8 @@ impl Pool {
                 let first = self.identity.get_or_init(|| identity.clone());
                 if *first != identity {
                     let text = format!(
-                        "is \"{identity}\", not \"{first}\": it is of another version, or was replaced; install both from one \
-                         build, and start this program again"
+                        "is \"{identity}\", not \"{first}\": it is from another version, or was replaced; install both from one \
+                         build, and restart this program"
                     );
                     return Err(wrong(text));
                 }
@@ -159,7 +159,7 @@ impl Pool {
             }
             Ok(Greeting::Unavailable(reason)) => return Err(StartError::NoToolchain(with_hint(reason))),
             Err(error) => {
-                return Err(wrong(format!("said {} instead of a greeting: {error}", protocol::quote(&line))));
+                return Err(wrong(format!("sent {} instead of a greeting: {error}", protocol::quote(&line))));
             }
         }
         if self.command.sweep_after_each {
@@ -298,9 +298,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case("exec sleep 1000", "sh said nothing for 0.3 s and was ended")]
-    #[case("echo why >&2; exit 3", "sh ended with exit status 3 instead of answering; its last words: why")]
-    #[case("echo hi; cat", "sh said \"hi\" instead of a greeting")]
+    #[case("exec sleep 1000", "sh printed nothing for 0.3 s and was stopped")]
+    #[case("echo why >&2; exit 3", "sh ended with exit status 3 instead of answering; its last output: why")]
+    #[case("echo hi; cat", "sh sent \"hi\" instead of a greeting")]
     #[case(
         "echo '{\"hello\":{\"protocol\":2,\"compiler\":\"x\",\"identity\":\"y\"}}'; cat",
         "sh speaks version 2 of the protocol"
@@ -330,6 +330,6 @@ mod tests {
         let (_parent, pool) = pool(&script, 1);
         drop(pool.lend().unwrap());
         let text = reason(pool.lend());
-        assert!(text.contains("is \"2\", not \"1\": it is of another version, or was replaced"), "{text}");
+        assert!(text.contains("is \"2\", not \"1\": it is from another version, or was replaced"), "{text}");
     }
 }

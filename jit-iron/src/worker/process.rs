@@ -1,4 +1,4 @@
-//! A worker as a process: started, limited, listened to, ended with all its kin.
+//! A worker as a process: started, limited, read from, ended with all its descendants.
 
 use super::ending::{Captured, Ending, Exit};
 use super::folder::{WorkerFolder, disk_usage};
@@ -19,9 +19,9 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often the folder and the process itself are looked at while a job runs.
+/// How often the folder and the process itself are polled while a job runs.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// How often a process that is about to end is looked at.
+/// How often a process that is about to end is polled.
 const END_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a worker that has closed its output may take to end, so that it can be said how.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ pub(super) struct WorkerProcess {
     errors: Option<ChildStderr>,
     /// What was read behind the last line.
     rest: Vec<u8>,
-    /// Processes that belong to the worker itself; None when nobody looks after each job.
+    /// Processes that belong to the worker itself; None when jobs are not swept.
     spared: Option<Vec<Process>>,
     folder: WorkerFolder,
     folder_bytes: u64,
@@ -50,12 +50,13 @@ pub(super) struct WorkerProcess {
 impl WorkerProcess {
     /// Starts `command` under `limits`, with a folder in `parent`.
     pub fn start(command: &WorkerCommand, limits: &WorkerLimits, parent: &Path) -> Result<Self, String> {
-        let folder = WorkerFolder::create(parent)
-            .map_err(|error| format!("cannot make a folder for a kernel compiler in {}: {error}", parent.display()))?;
+        let folder = WorkerFolder::create(parent).map_err(|error| {
+            format!("cannot create a folder for a kernel compiler in {}: {error}", parent.display())
+        })?;
         let program = command.program.display();
         let fail = |error: io::Error| format!("cannot start the kernel compiler {program}: {error}");
         let (input, theirs) = UnixStream::pair().map_err(fail)?;
-        // It has nothing to say there.
+        // It writes nothing there.
         theirs.shutdown(Shutdown::Write).map_err(fail)?;
         let mark = new_mark();
         let mut child = Command::new(&command.program)
@@ -73,7 +74,7 @@ impl WorkerProcess {
             .map_err(fail)?;
         let family = Family { leader: Pid::from_child(&child), mark };
         let (Some(output), errors @ Some(_)) = (child.stdout.take(), child.stderr.take()) else {
-            // Both were asked for; a process nobody can hear is of no use.
+            // Both were requested; without them the process is of no use.
             let _ = child.kill().and_then(|()| child.wait());
             return Err(fail(io::Error::other("its output cannot be read")));
         };
@@ -102,7 +103,7 @@ impl WorkerProcess {
         &self.folder
     }
 
-    /// Whether it can be given a job: it runs and has said nothing unasked.
+    /// Whether it can be given a job: it runs and has sent nothing unasked.
     pub fn is_ready(&self) -> bool {
         let mut byte = [0];
         self.exit().is_none() && self.rest.is_empty() && read(&self.output, &mut byte) == Err(Errno::AGAIN)
@@ -111,7 +112,7 @@ impl WorkerProcess {
     /// Sends `request`, a line, if there is one, and waits for a line, no longer than `time`. The line is returned without its
     /// end, and `captured` takes what is printed meanwhile.
     ///
-    /// After an error the worker is of no use any more.
+    /// After an error the worker is unusable.
     pub fn ask(&mut self, request: &[u8], time: Duration, captured: &mut Captured<'_>) -> Result<Vec<u8>, Ending> {
         let start = Instant::now();
         let mut unsent = request;
@@ -137,7 +138,7 @@ impl WorkerProcess {
                 // It was printed before the line was sent.
                 self.take_errors(captured, usize::MAX)?;
                 if !unsent.is_empty() {
-                    return Err(Ending::Nonsense("it answered before it was asked".into()));
+                    return Err(Ending::ProtocolError("it answered before a request".into()));
                 }
                 return Ok(line);
             }
@@ -171,11 +172,11 @@ impl WorkerProcess {
             }
             Ok(length) => self.rest.extend_from_slice(&chunk[..length]),
             Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
-            Err(error) => return Err(Ending::Nonsense(format!("its output cannot be read: {error}"))),
+            Err(error) => return Err(Ending::ProtocolError(format!("its output cannot be read: {error}"))),
         }
         let Some(end) = self.rest.iter().position(|&byte| byte == b'\n') else {
             if self.rest.len() > LINE_BYTES {
-                return Err(Ending::Nonsense(format!("it sent a line of more than {LINE_BYTES} bytes")));
+                return Err(Ending::ProtocolError(format!("it sent a line of more than {LINE_BYTES} bytes")));
             }
             return Ok(None);
         };
@@ -184,7 +185,7 @@ impl WorkerProcess {
         line.pop();
         if !behind.is_empty() {
             let quote = super::protocol::quote(&behind);
-            return Err(Ending::Nonsense(format!("it answered more than once, with {quote}")));
+            return Err(Ending::ProtocolError(format!("it answered more than once, with {quote}")));
         }
         Ok(Some(line))
     }
@@ -242,19 +243,19 @@ impl WorkerProcess {
         }
     }
 
-    /// From now on, whoever appears among its kin was left behind by a job; see [`WorkerProcess::sweep`].
+    /// From now on, every new descendant was left behind by a job; see [`WorkerProcess::sweep`].
     pub fn spare_present(&mut self) {
         self.spared = Some(self.family.members());
     }
 
-    /// Kills what a job left behind, if that was asked for.
+    /// Kills what a job left behind, if sweeping is enabled.
     pub fn sweep(&self) {
         if let Some(spared) = &self.spared {
             self.warn_if_left(self.family.sweep(spared, KILL_LIMIT));
         }
     }
 
-    /// Tells it to end, by the end of its input.
+    /// Ends it, by the end of its input.
     pub fn close_input(&mut self) {
         self.input = None;
     }
@@ -264,12 +265,12 @@ impl WorkerProcess {
         self.wait_for_exit(end.saturating_duration_since(Instant::now()));
     }
 
-    /// Kills it and everything it started; it can be asked nothing any more. No harm when it has ended.
+    /// Kills it and everything it started. Has no effect when it has ended.
     pub fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         // Before the worker ends: its descendants are known as such by their parents.
         let relatives = self.family.members();
-        // An error means that there is nobody left to kill.
+        // An error means that no process is left to kill.
         let _ = kill_process_group(self.family.leader, Signal::KILL);
         relatives.iter().for_each(Process::kill);
         self.warn_if_left(self.family.sweep(&[], KILL_LIMIT));
@@ -277,7 +278,7 @@ impl WorkerProcess {
             // Already reaped by someone else, if this fails.
             let _ = child.wait();
         } else {
-            tracing::warn!("the kernel compiler, process {}, does not end though it was killed", child.id());
+            tracing::warn!("the kernel compiler, process {}, does not end although it was killed", child.id());
         }
     }
 
@@ -285,7 +286,7 @@ impl WorkerProcess {
         if count > 0 {
             let (leader, mark) = (self.family.leader.as_raw_nonzero(), &self.family.mark);
             tracing::warn!(
-                "{count} processes of the kernel compiler, process {leader}, do not end though they were killed; they have \
+                "{count} processes of the kernel compiler, process {leader}, do not end although they were killed; they have \
                  {GGML_HSA_JIT_JOB}={mark} in their environment"
             );
         }
@@ -343,7 +344,7 @@ mod tests {
     fn an_answer_before_the_request_was_read_is_none() {
         let (_parent, mut process) = shell("echo early; sleep 1000", &WorkerLimits::default());
         let error = ask(&mut process, &vec![b'x'; 3_000_000], 20.0).0.unwrap_err();
-        assert_eq!(error, Ending::Nonsense("it answered before it was asked".into()));
+        assert_eq!(error, Ending::ProtocolError("it answered before a request".into()));
     }
 
     #[test]
@@ -374,6 +375,6 @@ mod tests {
         let error = start("/nonexistent/compiler", parent.path());
         assert!(error.starts_with("cannot start the kernel compiler /nonexistent/compiler: No such file"), "{error}");
         let error = start("true", Path::new("/proc/nonexistent"));
-        assert!(error.contains("cannot make a folder") && error.contains("/proc/nonexistent"), "{error}");
+        assert!(error.contains("cannot create a folder") && error.contains("/proc/nonexistent"), "{error}");
     }
 }

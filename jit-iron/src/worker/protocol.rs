@@ -7,7 +7,7 @@
 //!    group with it.
 //!
 //! The worker's standard error is the compiler's output. Nothing but these lines may reach its standard output: before a worker
-//! runs anything, it keeps that for itself and points descriptor 1 at descriptor 2.
+//! runs anything, it duplicates it for itself and points descriptor 1 at descriptor 2.
 
 use aie_ops::Node;
 use serde::{Deserialize, Serialize};
@@ -76,11 +76,11 @@ pub enum Reply {
         /// The instructions, likewise.
         instructions: String,
     },
-    /// The compiler's verdict on this kernel: what went wrong.
+    /// The kernel does not compile: why.
     Failed(NoKernel),
     /// There is no design for it.
     Unsupported(NoKernel),
-    /// It could not try: something is missing.
+    /// It could not be tried: something is missing.
     Unavailable(NoKernel),
 }
 
@@ -110,7 +110,7 @@ pub(super) fn line(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// What was said, for messages: readable, and short however long it was.
+/// An excerpt for messages: readable, and short.
 pub(super) fn quote(line: &[u8]) -> String {
     const SHOWN: usize = 120;
     let text = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);

@@ -23,14 +23,14 @@ const INSTRUCTIONS: &str = "kernel_insts.bin";
 /// How long processes may take to disappear when the host has gone.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// Compiles what is asked for on the standard input until it ends, and keeps the standard output for the replies: what anything
+/// Serves requests on the standard input until it ends, and reserves the standard output for the replies: what anything
 /// else in this process prints there goes to the standard error from now on.
 ///
-/// When the input ends amid a compilation, this process, its descendants and its process group are killed; so this function is
+/// When the input ends during a compilation, this process, its descendants and its process group are killed; so this function is
 /// for processes that do nothing else.
 ///
 /// # Errors
-/// When the standard output cannot be kept or written, or a request is not one.
+/// When the standard output cannot be duplicated or written, or a request is not one.
 pub fn serve(compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> io::Result<()> {
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdout(io::stderr())?;
@@ -47,8 +47,8 @@ pub fn serve_over(
     compiler: &dyn KernelCompiler,
     archs: &ArchRegistry,
 ) -> io::Result<()> {
-    // Whoever lost its parent becomes a child of this process, and so is found without its mark, too. Old kernels and
-    // sandboxes may refuse, and then the mark must do.
+    // Orphans become children of this process, and so are found without their mark, too. Old kernels and
+    // sandboxes may deny this; then the mark is used.
     let _ = set_child_subreaper(Some(getpid()));
     let identity = compiler.identity();
     send(
@@ -96,7 +96,7 @@ fn listen(mut input: impl BufRead, busy: &AtomicBool, requests: &mpsc::Sender<Ve
     }
 }
 
-/// The host has gone, or wants this process to end: nobody stays behind.
+/// The host has gone, or wants this process to end: nothing stays behind.
 fn end(busy: &AtomicBool) {
     if let Some(mark) = Environment::process().text(&GGML_HSA_JIT_JOB) {
         Family { leader: getpid(), mark }.sweep(&[], END_LIMIT);
@@ -106,7 +106,7 @@ fn end(busy: &AtomicBool) {
             // Ends this process, too.
             let _ = kill_current_process_group(Signal::KILL);
         }
-        // Started by hand, in the group of a shell, which is none of our business.
+        // Started by hand, in the group of a shell, which is not ours to kill.
         std::process::exit(1);
     }
 }
@@ -118,7 +118,7 @@ fn answer(job: &Job, compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> Rep
         Err(CompileError::Unsupported(cause)) => Reply::Unsupported(NoKernel { id, cause }),
         Err(CompileError::Unavailable(cause)) => Reply::Unavailable(NoKernel { id, cause }),
         Err(CompileError::Failed(failure)) => {
-            // The host keeps what this process prints.
+            // The host captures what this process prints.
             let _ = io::stderr().write_all(&failure.output);
             Reply::Failed(NoKernel { id, cause: failure.cause })
         }
@@ -137,7 +137,8 @@ fn compile(job: &Job, compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> Re
     };
     let name = kernel_name(op, &job.node);
     if name != job.kernel {
-        let cause = format!("the host calls this kernel {}, the worker {name}: they are not of one build", job.kernel);
+        let cause =
+            format!("the host calls this kernel {}, the worker {name}: they are not from one build", job.kernel);
         return unavailable(cause);
     }
     let (artifact, folder) = (compiler.compile(op, &job.node, &arch)?, Path::new(&job.work_dir));
@@ -171,7 +172,7 @@ mod tests {
     #[rstest]
     #[case(|job: &mut Job| job.arch = "aie9".into(), "unavailable", "does not know the generation aie9; it knows: aie2")]
     #[case(|job: &mut Job| job.node.op = "ADDX".into(), "unsupported", "there is no operation ADDX")]
-    #[case(|job: &mut Job| job.kernel = "add".into(), "unavailable", "they are not of one build")]
+    #[case(|job: &mut Job| job.kernel = "add".into(), "unavailable", "they are not from one build")]
     #[case(|job: &mut Job| job.work_dir = "/nonexistent".into(), "unavailable", "cannot write the kernel into /nonexistent")]
     fn what_is_wrong_is_said(#[case] spoil: impl Fn(&mut Job), #[case] kind: &str, #[case] text: &str) {
         let folder = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ pub fn marked(variable: &str) -> Vec<String> {
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(60), "waited in vain: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "timed out waiting: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,7 +1,7 @@
 //! Running reference artifacts on the CPU.
 //!
 //! A simulated device is given this executor and so needs to know no operation. What an artifact computes is read from its
-//! description; its kernel checks sizes on every run, because they come from whoever recorded the dispatch.
+//! description; its kernel checks sizes on every run, because they come from the recorder of the dispatch.
 
 use super::read_description;
 use crate::table;
@@ -101,7 +101,7 @@ mod tests {
     #[case(&[16], 16, "expected [2, 1] inputs and outputs, given [1, 1]")]
     #[case(&[16, 15], 16, "source 1 needs 16 bytes, given 15")]
     #[case(&[16, 16], 12, "the result needs 16 bytes, given 12")]
-    fn wrong_arguments_are_refused(#[case] inputs: &[usize], #[case] output: usize, #[case] expected: &str) {
+    fn wrong_arguments_are_rejected(#[case] inputs: &[usize], #[case] output: usize, #[case] expected: &str) {
         let kernel = ReferenceExecutor.prepare(&sum()).unwrap();
         let inputs: Vec<_> = inputs.iter().map(|size| vec![0; *size]).collect();
         let inputs: Vec<_> = inputs.iter().map(Vec::as_slice).collect();

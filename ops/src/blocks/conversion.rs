@@ -13,7 +13,7 @@ pub fn widen(bits: [u8; 2]) -> f32 {
     f32::from_bits(bits) * f32::from_bits((127 + 112) << 23)
 }
 
-/// Any f16 as f32: as [`widen`], with infinity and NaN kept. For encoders, which meet an infinite scale when values are large.
+/// Any f16 as f32: as [`widen`], with infinity and NaN unchanged. For encoders, which meet an infinite scale when values are large.
 #[inline(always)]
 pub fn widen_any(bits: [u8; 2]) -> f32 {
     let value = widen(bits);

@@ -21,7 +21,7 @@ pub struct Above<const N: usize> {
 pub struct Trials {
     /// The largest quant.
     pub top: i32,
-    /// What the first trial adds to `top` as the number of steps in the values' range; the others go on by a tenth.
+    /// What the first trial adds to `top` as the number of steps in the values' range; the others continue by a tenth.
     pub first: f32,
     /// Trials after the first.
     pub more: u8,

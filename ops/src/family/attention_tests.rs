@@ -232,11 +232,11 @@ fn scores_far_apart_do_not_overflow() {
 #[case::unknown_precision(|n: &mut Node| n.params.0[3] = 7)]
 #[case::result_not_permuted(|n: &mut Node| n.output = f32s([64, 4, 6, 1]))]
 #[case::keys_with_gaps(|n: &mut Node| n.sources[1].as_mut().unwrap().nb[0] = 4)]
-fn refuses(#[case] change: fn(&mut Node)) {
+fn rejects(#[case] change: fn(&mut Node)) {
     let (q, kv) = (f32s([64, 4, 6, 1]), Tensor::contiguous(DataType::F16, [64, 50, 2, 1]));
     let (mask, sinks) = (Tensor::contiguous(DataType::F16, [50, 4, 1, 1]), f32s([6, 1, 1, 1]));
     let output = f32s([64, 6, 4, 1]);
-    assert_refused(
+    assert_rejected(
         node(NAME, OpParams::default(), output, &[Some(q), Some(kv), Some(kv), Some(mask), Some(sinks)]),
         change,
     );

@@ -232,7 +232,7 @@ mod tests {
     #[case::larger([6, 5, 1, 1], [6, 5, 2, 1], DataType::F32)]
     #[case::type_mix([6, 5, 1, 1], [6, 5, 1, 1], DataType::F16)]
     #[case::integers([6, 5, 1, 1], [6, 5, 1, 1], DataType::I32)]
-    fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] dtype: DataType) {
+    fn rejects(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] dtype: DataType) {
         let a = f32s(a);
         assert!(!accepts("MUL", OpParams::default(), a, &[a, Tensor::contiguous(dtype, b)]));
     }

@@ -197,7 +197,7 @@ mod tests {
     #[case::negative(-1, [4, 2, 1, 1], [4, 2, 1, 1], [4, 4, 1, 1])]
     #[case::other_extent(1, [4, 2, 1, 1], [5, 2, 1, 1], [4, 4, 1, 1])]
     #[case::result(1, [4, 2, 1, 1], [4, 2, 1, 1], [4, 5, 1, 1])]
-    fn refuses(#[case] dimension: i32, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
+    fn rejects(#[case] dimension: i32, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
         let node = node(NAME, words([dimension]), f32s(out), &[Some(f32s(a)), Some(f32s(b))]);
         assert!(find(NAME).check(&node).is_err());
         let _ = find(NAME).placement(&node);

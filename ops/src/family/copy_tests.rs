@@ -131,7 +131,7 @@ fn conversions_are_wider_than_copies(#[case] from: DataType, #[case] to: DataTyp
 #[case::not_encoded([256, 1, 1, 1], [256, 1, 1, 1], DataType::F32, DataType::IQ2_XXS)]
 #[case::not_even_copied([256, 1, 1, 1], [256, 1, 1, 1], DataType::IQ2_XXS, DataType::IQ2_XXS)]
 #[case::blocks_to_halves([256, 1, 1, 1], [256, 1, 1, 1], DataType::Q8_0, DataType::F16)]
-fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] from: DataType, #[case] to: DataType) {
+fn rejects(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] from: DataType, #[case] to: DataType) {
     assert!(!accepts("CPY", OpParams::default(), Tensor::contiguous(to, b), &[Tensor::contiguous(from, a)]));
 }
 

@@ -77,7 +77,7 @@ mod tests {
     #[case([4, 2, 1, 1], [4, 4, 1, 1], DataType::F32)]
     #[case([4, 1, 1, 1], [4, 3, 1, 1], DataType::F32)]
     #[case([4, 1, 1, 1], [4, 4, 1, 1], DataType::F16)]
-    fn refuses(#[case] from: [usize; 4], #[case] to: [usize; 4], #[case] dtype: DataType) {
+    fn rejects(#[case] from: [usize; 4], #[case] to: [usize; 4], #[case] dtype: DataType) {
         let [a, out] = [from, to].map(|ne| Tensor::contiguous(dtype, ne));
         assert!(!accepts(NAME, OpParams::default(), out, &[a]));
     }

@@ -167,7 +167,7 @@ mod tests {
     #[case::no_step(0.0, 10.0, 0.0, [10, 1, 1, 1])]
     #[case::backwards(10.0, 0.0, 1.0, [10, 1, 1, 1])]
     #[case::nan(f32::NAN, 0.0, 1.0, [1, 1, 1, 1])]
-    fn refuses(#[case] start: f32, #[case] stop: f32, #[case] step: f32, #[case] ne: [usize; 4]) {
+    fn rejects(#[case] start: f32, #[case] stop: f32, #[case] step: f32, #[case] ne: [usize; 4]) {
         assert!(find(ARANGE).check(&arange(start, stop, step, f32s(ne))).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ggml's graph has a node for every step: a norm and the product with its weights, the two projections of a gated layer and
 //! the gate, a product and the sum that takes it. Between them values would go to memory and back, and each costs a dispatch.
-//! The operations of this family stand for such groups. No graph names them: whoever records a graph looks for the groups and
+//! The operations of this family stand for such groups. No graph names them: the recorder of a graph looks for the groups and
 //! makes these nodes (the ggml bridge does). Each is defined by the single operations it stands for, which its reference kernel
 //! runs one after the other, so that results do not depend on whether nodes were fused.
 //!
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_parts_refuse_is_refused() {
+    fn what_the_parts_reject_is_rejected() {
         let tensor = |ne| Some(Tensor::contiguous(F32, ne));
         let out = Tensor::contiguous(F32, [8, 2, 1, 1]);
         let sources = vec![tensor([64, 8, 1, 1]), tensor([32, 2, 1, 1]), tensor([8, 2, 1, 1])];

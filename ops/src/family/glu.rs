@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_of_another_width_is_refused() {
+    fn a_result_of_another_width_is_rejected() {
         let a = f32s([6, 1, 1, 1]);
         let out = f32s([2, 1, 1, 1]);
         let node = node("SWIGLU", OpParams::default(), out, &[Some(a)]);

@@ -2,7 +2,7 @@
 //!
 //! Source 0 is the convolution kernel, of which only the extents count; source 1 is the image. A row of the result belongs to
 //! one position and has the kernel's columns innermost, then its rows, then the channels. Words 0 to 5 of the parameters are
-//! strides, paddings and dilations by pairs; word 6 tells two dimensions from one.
+//! strides, paddings and dilations by pairs; word 6 distinguishes two dimensions from one.
 
 use super::prelude::*;
 
@@ -218,7 +218,7 @@ mod tests {
     #[case::channels([3, 3, 2, 4], [18, 6, 6, 1])]
     #[case::row([3, 3, 3, 4], [26, 6, 6, 1])]
     #[case::images([3, 3, 3, 4], [27, 6, 6, 2])]
-    fn refuses(#[case] weights: [usize; 4], #[case] out: [usize; 4]) {
+    fn rejects(#[case] weights: [usize; 4], #[case] out: [usize; 4]) {
         let sources = [weights, [8, 8, 3, 1]].map(f32s);
         assert!(!accepts(NAME, words([1, 1, 0, 0, 1, 1, 1]), f32s(out), &sources));
     }

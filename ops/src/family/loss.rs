@@ -122,7 +122,7 @@ mod tests {
     #[case::other_type(Some(Tensor::contiguous(DataType::F16, [8, 4, 1, 1])), [1; 4])]
     #[case::nothing_wanted(None, [1; 4])]
     #[case::no_scalar(Some(f32s([8, 4, 1, 1])), [4, 1, 1, 1])]
-    fn refuses(#[case] wanted: Option<Tensor>, #[case] ne: [usize; 4]) {
+    fn rejects(#[case] wanted: Option<Tensor>, #[case] ne: [usize; 4]) {
         let logits = f32s([8, 4, 1, 1]);
         let out = f32s(ne);
         assert!(find(NAME).check(&node(NAME, OpParams::default(), out, &[Some(logits), wanted])).is_err());

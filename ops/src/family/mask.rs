@@ -123,7 +123,7 @@ mod tests {
     #[case("TRI", 0, DataType::F16)]
     #[case("DIAG_MASK_INF", -1, DataType::F32)]
     #[case("DIAG_MASK_INF", 0, DataType::BF16)]
-    fn refuses(#[case] op: &str, #[case] value: i32, #[case] dtype: DataType) {
+    fn rejects(#[case] op: &str, #[case] value: i32, #[case] dtype: DataType) {
         let tensor = Tensor::contiguous(dtype, [4, 4, 1, 1]);
         assert!(!accepts(op, words([value]), tensor, &[tensor]));
     }

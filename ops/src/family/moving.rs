@@ -1,6 +1,6 @@
 //! Elements moved as they are: what joining, repeating and padding share.
 //!
-//! No value is looked at, so a type is only a number of bytes. A tensor is seen in units that are moved as a whole; rows of
+//! No value is read, so a type is only a number of bytes. A tensor is seen in units that are moved as a whole; rows of
 //! blocks have no gaps and are seen as bytes.
 
 use super::rules::require;

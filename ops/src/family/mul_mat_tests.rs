@@ -107,12 +107,12 @@ fn accepts_the_types_of_the_cpu_backend(
 #[case::output([64, 4, 1, 1], [64, 2, 1, 1], [2, 4, 1, 1])]
 #[case::repeat([64, 4, 2, 1], [64, 2, 3, 1], [4, 2, 3, 1])]
 #[case::more_weights([64, 4, 4, 1], [64, 2, 2, 1], [4, 2, 2, 1])]
-fn refuses_shapes(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
+fn rejects_shapes(#[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
     assert!(!accepts(NAME, OpParams::default(), f32s(out), &[f32s(a), f32s(b)]));
 }
 
 #[test]
-fn overlapping_rows_of_the_result_are_refused() {
+fn overlapping_rows_of_the_result_are_rejected() {
     let mut out = f32s([4, 2, 1, 1]);
     out.nb[1] = 8;
     assert!(!accepts(NAME, OpParams::default(), out, &[f32s([8, 4, 1, 1]), f32s([8, 2, 1, 1])]));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_epsilon_is_refused() {
+    fn a_negative_epsilon_is_rejected() {
         let tensor = f32s([8, 1, 1, 1]);
         for eps in [-1.0, f32::NAN] {
             assert!(!accepts("NORM", params(&[(0, eps)]), tensor, &[tensor]));
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn no_groups_are_refused() {
+    fn no_groups_are_rejected() {
         let tensor = f32s([8, 1, 4, 1]);
         for groups in [0, -1] {
             let mut params = params(&[(1, 1e-6)]);

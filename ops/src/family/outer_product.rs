@@ -133,7 +133,7 @@ mod tests {
     #[case::result(DataType::F32, [32, 4, 1, 1], [8, 4, 1, 1], [32, 9, 1, 1])]
     #[case::repeated_halves(DataType::F16, [32, 4, 1, 1], [8, 4, 2, 1], [32, 8, 2, 1])]
     #[case::other_type(DataType::BF16, [32, 4, 1, 1], [8, 4, 1, 1], [32, 8, 1, 1])]
-    fn refuses(#[case] dtype: DataType, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
+    fn rejects(#[case] dtype: DataType, #[case] a: [usize; 4], #[case] b: [usize; 4], #[case] out: [usize; 4]) {
         assert!(!accepts(NAME, OpParams::default(), f32s(out), &[Tensor::contiguous(dtype, a), f32s(b)]));
     }
 }

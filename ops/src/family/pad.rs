@@ -117,7 +117,7 @@ fn bordered(a: &Tensor, bytes: &[u8], offset: usize, before: isize, target: &mut
     tail.fill(0);
 }
 
-/// A row that begins `before` elements before its first and goes on from its start when it ends.
+/// A row that begins `before` elements before its first and continues from its start when it ends.
 #[inline(always)]
 fn wrapped(a: &Tensor, bytes: &[u8], offset: usize, before: isize, target: &mut [u8]) {
     let mut position = (-before).rem_euclid(a.ne[0].cast_signed()).cast_unsigned();
@@ -237,7 +237,7 @@ mod tests {
     #[case::more_than_once_around([[5, 0], [0, 0], [0, 0], [0, 0]], true, [9, 2, 1, 1])]
     #[case::widest([[i32::MAX, i32::MAX], [0, 0], [0, 0], [0, 0]], false, [4, 2, 1, 1])]
     #[case::narrowest([[i32::MIN, i32::MIN], [0, 0], [0, 0], [0, 0]], false, [4, 2, 1, 1])]
-    fn refuses(#[case] widths: [[i32; 2]; 4], #[case] circular: bool, #[case] ne: [usize; 4]) {
+    fn rejects(#[case] widths: [[i32; 2]; 4], #[case] circular: bool, #[case] ne: [usize; 4]) {
         assert!(!accepts(PAD, params(widths, circular), f32s(ne), &[f32s([4, 2, 1, 1])]));
         let half = Tensor::contiguous(DataType::F16, [4, 2, 1, 1]);
         assert!(!accepts(PAD, params([[0, 0]; 4], false), half, &[half]));
@@ -281,7 +281,7 @@ mod tests {
     #[case::too_wide(4, 0, [8, 2, 1, 1])]
     #[case::negative(-1, 0, [3, 2, 1, 1])]
     #[case::result(1, 1, [5, 2, 1, 1])]
-    fn refuses_reflections(#[case] before: i32, #[case] after: i32, #[case] ne: [usize; 4]) {
+    fn rejects_reflections(#[case] before: i32, #[case] after: i32, #[case] ne: [usize; 4]) {
         assert!(!accepts(REFLECT, words([before, after]), f32s(ne), &[f32s([4, 2, 1, 1])]));
     }
 }

@@ -175,7 +175,7 @@ mod tests {
     #[case::no_window([0, 0, 2, 0], [2, 2, 1, 1])]
     #[case::backwards([0, 2, -1, 0], [2, 2, 1, 1])]
     #[case::rows([0, 2, 2, 0], [2, 1, 1, 1])]
-    fn refuses(#[case] params: [i32; 4], #[case] ne: [usize; 4]) {
+    fn rejects(#[case] params: [i32; 4], #[case] ne: [usize; 4]) {
         assert!(!accepts("POOL_1D", words(params), f32s(ne), &[f32s([4, 2, 1, 1])]));
     }
 }

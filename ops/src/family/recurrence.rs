@@ -353,9 +353,9 @@ mod tests {
     })]
     #[case::half(|node: &mut Node| node.sources[1] = Some(Tensor::contiguous(DataType::F16, [16, 4, 6, 1])))]
     #[case::output(|node: &mut Node| node.output = f32s([64, 6, 1, 1]))]
-    fn what_does_not_fit_is_refused(#[case] change: fn(&mut Node)) {
+    fn what_does_not_fit_is_rejected(#[case] change: fn(&mut Node)) {
         for op in OPERATIONS {
-            op.examples(DataType::F32).into_iter().for_each(|node| assert_refused(node, change));
+            op.examples(DataType::F32).into_iter().for_each(|node| assert_rejected(node, change));
         }
     }
 

@@ -210,8 +210,8 @@ fn largest(node: &Node, a: KernelInput) -> Arc<dyn HostFunction> {
     )
 }
 
-/// The last position of the largest element; 0 in an empty row. As in ggml a NaN is no candidate and ends the comparison: what
-/// follows it starts anew.
+/// The last position of the largest element; 0 in an empty row. As in ggml a NaN is not a candidate and ends the comparison: what
+/// follows it starts again.
 #[inline(always)]
 fn position_of_largest(x: &[f32]) -> usize {
     let mut lanes = [f32::NEG_INFINITY; 16];
@@ -374,7 +374,7 @@ mod tests {
     #[case("SUM", [1; 4], DataType::F32)]
     #[case("MEAN", [1, 4, 1, 1], DataType::F32)]
     #[case("ARGMAX", [4, 1, 1, 1], DataType::I32)]
-    fn gaps_in_rows_are_refused(#[case] op: &str, #[case] ne: [usize; 4], #[case] result: DataType) {
+    fn gaps_in_rows_are_rejected(#[case] op: &str, #[case] ne: [usize; 4], #[case] result: DataType) {
         for (nb, accepted) in [([4, 32, 128, 128], true), ([4, 40, 160, 160], true), ([8, 64, 256, 256], false)] {
             let a = Tensor { dtype: DataType::F32, ne: [8, 4, 1, 1], nb };
             let out = Tensor::contiguous(result, ne);
@@ -400,7 +400,7 @@ mod tests {
     #[case::long_rows("ARGMAX", DataType::F32, [1 << 31, 1, 1, 1], DataType::I32, [1, 1, 1, 1])]
     #[case::cube("COUNT_EQUAL", DataType::I32, [8, 4, 2, 1], DataType::I64, [1, 1, 1, 1])]
     #[case::one_source("COUNT_EQUAL", DataType::I32, [8, 4, 1, 1], DataType::I64, [1, 1, 1, 1])]
-    fn refuses(
+    fn rejects(
         #[case] op: &str,
         #[case] dtype: DataType,
         #[case] ne: [usize; 4],

@@ -191,7 +191,7 @@ mod tests {
     #[case::smaller(DataType::F32, DataType::F32, [4, 2, 1, 1])]
     #[case::other_type(DataType::F32, DataType::F16, [8, 5, 1, 1])]
     #[case::long_integers(DataType::I64, DataType::I64, [8, 5, 1, 1])]
-    fn refuses(#[case] from: DataType, #[case] to: DataType, #[case] ne: [usize; 4]) {
+    fn rejects(#[case] from: DataType, #[case] to: DataType, #[case] ne: [usize; 4]) {
         let (a, out) = (Tensor::contiguous(from, [4, 5, 1, 1]), Tensor::contiguous(to, ne));
         assert!(!accepts(REPEAT, OpParams::default(), out, &[a]));
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_divide_is_refused() {
+    fn what_does_not_divide_is_rejected() {
         assert!(!accepts(REPEAT_BACK, OpParams::default(), f32s([3, 2, 1, 1]), &[f32s([4, 2, 1, 1])]));
     }
 }

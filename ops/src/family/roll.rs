@@ -93,7 +93,7 @@ mod tests {
     #[case::far_back([0, i32::MIN, 0, 0], [4, 3, 1, 1], DataType::F32)]
     #[case::result([1, 0, 0, 0], [3, 4, 1, 1], DataType::F32)]
     #[case::halves([1, 0, 0, 0], [4, 3, 1, 1], DataType::F16)]
-    fn refuses(#[case] by: [i32; 4], #[case] ne: [usize; 4], #[case] dtype: DataType) {
+    fn rejects(#[case] by: [i32; 4], #[case] ne: [usize; 4], #[case] dtype: DataType) {
         let [a, out] = [[4, 3, 1, 1], ne].map(|ne| Tensor::contiguous(dtype, ne));
         assert!(!accepts(NAME, words(by), out, &[a]));
     }

@@ -225,7 +225,7 @@ impl RopeParams {
         for (pair, turn) in turns.iter_mut().enumerate() {
             let sector = pair % total;
             if self.mode == VISION {
-                // Each section begins anew. Where sections are empty the first of equal bounds counts.
+                // Each section begins again. Where sections are empty the first of equal bounds counts.
                 if let Some(section) = bounds.iter().position(|bound| *bound == sector) {
                     theta[section] = start[section];
                 }
@@ -322,7 +322,7 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    /// A rotation, and YaRN if asked for, of `dimensions` from `offset`.
+    /// A rotation, and YaRN if requested, of `dimensions` from `offset`.
     fn parameters(mode: i32, dimensions: i32, offset: i32, yarn: bool) -> OpParams {
         let mut words = [0; 16];
         (words[1], words[2], words[4], words[15]) = (dimensions, mode, 512, offset);
@@ -427,13 +427,13 @@ mod tests {
     #[case::no_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0]))]
     #[case::negative_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, 5, -5, 0, 4, 0]))]
     #[case::overflowing_sections(OpParams([0, 64, MROPE, 0, 0, 0, 0, 0, 0, 0, 0, i32::MAX, i32::MAX, 0, 4, 0]))]
-    fn refuses(#[case] params: OpParams) {
+    fn rejects(#[case] params: OpParams) {
         let x = f32s([64, 3, 5, 1]);
         assert!(!accepts(NAME, params, x, &[x, Tensor::contiguous(DataType::I32, [20, 1, 1, 1])]));
     }
 
     #[test]
-    fn too_few_positions_or_factors_are_refused() {
+    fn too_few_positions_or_factors_are_rejected() {
         let x = f32s([64, 3, 5, 1]);
         let ints = |n| Some(Tensor::contiguous(DataType::I32, [n, 1, 1, 1]));
         let floats = |n| Some(f32s([n, 1, 1, 1]));

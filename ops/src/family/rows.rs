@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn types_the_cpu_backend_does_not_write_are_refused() {
+    fn types_the_cpu_backend_does_not_write_are_rejected() {
         let (a, places) = (f32s([256, 1, 1, 1]), Tensor::contiguous(DataType::I64, [1, 1, 1, 1]));
         for (dtype, possible) in
             [(DataType::Q4_K, true), (DataType::IQ4_NL, true), (DataType::IQ1_S, false), (DataType::I32, false)]

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn other_types_and_shapes_are_refused() {
+    fn other_types_and_shapes_are_rejected() {
         let tensor = |dtype, rows| Tensor::contiguous(dtype, [8, rows, 1, 1]);
         let check = |a, b, out| accepts(NAME, OpParams::default(), out, &[a, b]);
         let [f, h, i] = [DataType::F32, DataType::F16, DataType::I32].map(|dtype| tensor(dtype, 2));

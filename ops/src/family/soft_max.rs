@@ -220,7 +220,7 @@ mod tests {
     #[case::integer_mask(Some(Tensor::contiguous(DataType::I32, [16, 4, 1, 1])), None, 0.0)]
     #[case::alibi_without_mask(None, None, 8.0)]
     #[case::few_sinks(None, Some(f32s([5, 1, 1, 1])), 0.0)]
-    fn refuses(#[case] mask: Option<Tensor>, #[case] sinks: Option<Tensor>, #[case] max_bias: f32) {
+    fn rejects(#[case] mask: Option<Tensor>, #[case] sinks: Option<Tensor>, #[case] max_bias: f32) {
         let x = f32s([16, 4, 6, 1]);
         let node = node(NAME, params(&[(0, 1.0), (1, max_bias)]), x, &[Some(x), mask, sinks]);
         assert!(find(NAME).check(&node).is_err());

@@ -157,7 +157,7 @@ mod tests {
     #[case([4, 3, 1, 1], [2, 3, 1, 1])]
     #[case([4, 4, 1, 1], [2, 3, 1, 1])]
     #[case([3, 3, 2, 1], [2, 3, 1, 1])]
-    fn refuses(#[case] a: [usize; 4], #[case] b: [usize; 4]) {
+    fn rejects(#[case] a: [usize; 4], #[case] b: [usize; 4]) {
         let [a, b] = [a, b].map(f32s);
         assert!(!accepts(NAME, OpParams::default(), b, &[a, b]));
     }

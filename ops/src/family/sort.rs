@@ -1,6 +1,6 @@
 //! ARGSORT and TOP_K: the order of the elements of a row.
 //!
-//! An element and its index make one 64-bit key whose order is the order asked for, so that sorting compares integers and
+//! An element and its index make one 64-bit key whose order is the order requested, so that sorting compares integers and
 //! equal elements keep their order. Long rows are sorted digit by digit in a few passes; for the largest `k` of a row a
 //! single pass keeps the candidates, and almost all elements are skipped after a comparison with the worst of them.
 //!
@@ -320,7 +320,7 @@ mod tests {
     #[case::order(ARGSORT, 2, DataType::F32, DataType::I32, [8, 2, 1, 1])]
     #[case::more_than_there_are(TOP_K, 0, DataType::F32, DataType::I32, [9, 2, 1, 1])]
     #[case::other_rows(TOP_K, 0, DataType::F32, DataType::I32, [4, 3, 1, 1])]
-    fn refuses(
+    fn rejects(
         #[case] op: &str,
         #[case] direction: i32,
         #[case] from: DataType,

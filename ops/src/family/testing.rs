@@ -178,7 +178,7 @@ pub fn accepts(op: &str, params: OpParams, output: Tensor, sources: &[Tensor]) -
 }
 
 /// Asserts that the rules accept `node`, but no longer after `change`.
-pub fn assert_refused(mut node: Node, change: fn(&mut Node)) {
+pub fn assert_rejected(mut node: Node, change: fn(&mut Node)) {
     let op = find(&node.op);
     op.check(&node).unwrap();
     change(&mut node);

@@ -76,7 +76,7 @@ mod tests {
     #[case(4, 0, [4, 3, 1, 1])]
     #[case(5, 100, [4, 3, 1, 1])]
     #[case(4, 100, [4, 2, 1, 1])]
-    fn refuses(#[case] length: i32, #[case] period: i32, #[case] ne: [usize; 4]) {
+    fn rejects(#[case] length: i32, #[case] period: i32, #[case] ne: [usize; 4]) {
         assert!(!accepts(NAME, words([length, period]), f32s(ne), &[f32s([3, 1, 1, 1])]));
     }
 }

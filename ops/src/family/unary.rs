@@ -400,7 +400,7 @@ mod tests {
     #[case(DataType::I32, DataType::I32, [8, 2, 1, 1])]
     #[case(DataType::F16, DataType::F32, [8, 2, 1, 1])]
     #[case(DataType::F32, DataType::F32, [8, 1, 1, 1])]
-    fn clamp_refuses(#[case] source: DataType, #[case] result: DataType, #[case] ne: [usize; 4]) {
+    fn clamp_rejects(#[case] source: DataType, #[case] result: DataType, #[case] ne: [usize; 4]) {
         let source = Tensor::contiguous(source, [8, 2, 1, 1]);
         assert!(!accepts("CLAMP", params(&[(1, 1.0)]), Tensor::contiguous(result, ne), &[source]));
     }

@@ -227,7 +227,7 @@ mod tests {
     #[case::mode(3, DataType::F32)]
     #[case::aliased_cubic(2 | ANTI_ALIAS, DataType::F32)]
     #[case::halves(0, DataType::F16)]
-    fn refuses(#[case] word: i32, #[case] dtype: DataType) {
+    fn rejects(#[case] word: i32, #[case] dtype: DataType) {
         let [a, out] = [4, 8].map(|size| Tensor::contiguous(dtype, [size, size, 1, 1]));
         assert!(!accepts(NAME, words([word]), out, &[a]));
     }

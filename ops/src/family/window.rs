@@ -167,7 +167,7 @@ mod tests {
     #[case::between_elements("SET", DataType::F32, [18, 64, 64], 0)]
     #[case::sums_of_integers("ACC", DataType::I32, [16, 64, 64], 0)]
     #[case::halves("SET", DataType::F16, [8, 32, 32], 0)]
-    fn refuses(#[case] op: &str, #[case] dtype: DataType, #[case] strides: [usize; 3], #[case] offset: usize) {
+    fn rejects(#[case] op: &str, #[case] dtype: DataType, #[case] strides: [usize; 3], #[case] offset: usize) {
         let (tensor, part) = (Tensor::contiguous(dtype, [4, 4, 1, 1]), Tensor::contiguous(dtype, [4, 3, 1, 1]));
         for params in [window(strides, offset, false), OpParams([-16; 16])] {
             assert!(!accepts(op, params, tensor, &[tensor, part]));

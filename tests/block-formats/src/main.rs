@@ -66,7 +66,7 @@ fn decoding(ggml: &Ggml, dtype: DataType) -> Result<Outcome> {
         let count = bytes.len() / dtype.block_bytes();
         let expected = ggml.decode(dtype, &bytes)?;
         let mut found = vec![f32::NAN; expected.len()];
-        ensure!(decode(dtype, &bytes, &mut found), "{dtype}: {count} blocks are refused");
+        ensure!(decode(dtype, &bytes, &mut found), "{dtype}: {count} blocks are rejected");
         outcome.blocks += count;
         for (block, (expected, found)) in expected.chunks(elements).zip(found.chunks(elements)).enumerate() {
             let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
@@ -85,7 +85,7 @@ fn encoding(ggml: &Ggml, dtype: DataType) -> Result<Outcome> {
     for (kind, row) in material::rows(dtype.block_elements()) {
         let expected = ggml.encode(dtype, &row)?;
         let mut found = vec![0xaa; expected.len()];
-        ensure!(encode(dtype, &row, &mut found), "{dtype}: a row of {} is refused", row.len());
+        ensure!(encode(dtype, &row, &mut found), "{dtype}: a row of {} is rejected", row.len());
         let blocks = expected.chunks(dtype.block_bytes()).zip(found.chunks(dtype.block_bytes()));
         for ((expected, found), values) in blocks.zip(row.chunks(dtype.block_elements())) {
             outcome.blocks += 1;

@@ -97,7 +97,7 @@ impl Backend {
         self
     }
 
-    /// URI parameters (`name=value`) that the driver knows by name and has to refuse for their value.
+    /// URI parameters (`name=value`) that the driver knows by name and has to reject for their value.
     #[must_use]
     pub fn malformed_parameters(mut self, parameters: &[&'static str]) -> Self {
         self.malformed_parameters.extend_from_slice(parameters);

@@ -143,12 +143,12 @@ pub struct TestExecutor;
 
 impl KernelExecutor for TestExecutor {
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
-        let refuse = |reason: String| HostFunctionError::NotExecutable(format!("`{}`: {reason}", artifact.name()));
-        let pdi = Pdi::parse(artifact.pdi()).map_err(|e| refuse(e.to_string()))?;
-        let description = reference::extract(&pdi.cdo()).map_err(|e| refuse(e.to_string()))?;
-        let description = description.ok_or_else(|| refuse("its PDI carries no description".into()))?;
-        let text = std::str::from_utf8(&description).map_err(|e| refuse(e.to_string()))?;
-        let kernel = TestKernel::parse(text).ok_or_else(|| refuse(format!("no kernel is called `{text}`")))?;
+        let reject = |reason: String| HostFunctionError::NotExecutable(format!("`{}`: {reason}", artifact.name()));
+        let pdi = Pdi::parse(artifact.pdi()).map_err(|e| reject(e.to_string()))?;
+        let description = reference::extract(&pdi.cdo()).map_err(|e| reject(e.to_string()))?;
+        let description = description.ok_or_else(|| reject("its PDI carries no description".into()))?;
+        let text = std::str::from_utf8(&description).map_err(|e| reject(e.to_string()))?;
+        let kernel = TestKernel::parse(text).ok_or_else(|| reject(format!("no kernel is called `{text}`")))?;
         Ok(kernel.kernel())
     }
 }

@@ -7,7 +7,7 @@
 //! - **A mode is a [`Backend`].** A driver, a device URI with its parameters, and tags that say what the device can do.
 //!   [`run`] makes every case in every mode a test of its own.
 //! - **As users use it.** The driver is wrapped in the validation layer of `aie-hal`, always.
-//! - **Exclusions are data.** An [`Exclusion`] names a case and gives the reason in a sentence. The case runs all the same, and
+//! - **Exclusions are data.** An [`Exclusion`] names a case and gives the reason in a sentence. The case runs anyway, and
 //!   fails when it passes: the list can only shrink.
 //! - **Nothing is skipped in silence.** A case that needs what a mode does not have is reported as ignored with the reason, and the mode's tags are themselves
 //!   checked against the device.

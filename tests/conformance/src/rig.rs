@@ -11,7 +11,7 @@ use aie_hal::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest time a case waits for work that has to end by itself.
+/// Longest time a case waits for work that has to end on its own.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Time in which work that must not start would have started.
@@ -122,19 +122,19 @@ impl Rig {
         submit_to(&self.queue, self.semaphore(), list, bindings)
     }
 
-    /// Submits `list`, expecting a refusal, and expects that no semaphore was touched.
-    pub fn refused(&self, list: &Arc<CommandList>, bindings: BindingTable) -> SubmitError {
+    /// Submits `list`, expecting a rejection, and expects that no semaphore was touched.
+    pub fn rejected(&self, list: &Arc<CommandList>, bindings: BindingTable) -> SubmitError {
         let done = self.semaphore();
         let signals = vec![at(&done, 1)];
         let submission = Submission { commands: Some(Arc::clone(list)), bindings, signals, ..Submission::default() };
         let result = self.queue.submit(submission);
-        expect::equal("signal semaphore after a refusal", done.query(), Ok(0));
+        expect::equal("signal semaphore after a rejection", done.query(), Ok(0));
         match result {
             Err(e) => {
-                expect::note!("refused: {e}");
+                expect::note!("rejected: {e}");
                 e
             }
-            Ok(()) => panic!("expected that the submission is refused, found that it was accepted"),
+            Ok(()) => panic!("expected that the submission is rejected, found that it was accepted"),
         }
     }
 

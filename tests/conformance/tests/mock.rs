@@ -8,7 +8,7 @@ use std::sync::Arc;
 const TAGS: &[Tag] =
     &[Tag::SeveralDevices, Tag::HostImport, Tag::Faults, Tag::MemoryCap, Tag::SoftwareKernels, Tag::HeapAllocation];
 
-/// Parameters the mock knows, with values it has to refuse.
+/// Parameters the mock knows, with values it has to reject.
 const MALFORMED: &[&str] = &[
     "coherent=perhaps",
     "coherent=",

@@ -41,10 +41,10 @@ struct Args {
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=32))]
     chain: u16,
     /// Rounds that are timed, of one doorbell or submission each. ROCR 7.2.4 makes a context for each doorbell of `plain`,
-    /// and from the 256th on it believes old ones to be alive
+    /// and from the 256th on it considers old ones alive
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Rounds before them
+    /// Warm-up rounds
     #[arg(long, default_value_t = 20)]
     warm_up: u32,
     /// The runtime library, for `plain`

@@ -108,7 +108,7 @@ impl<'a> Queue<'a> {
         // SAFETY: the queue is open.
         let read = unsafe { (api.hsa_queue_load_read_index_scacquire)(self.queue) };
         ensure!(read == chain as u64, "the runtime processed {read} of {chain} packets in the doorbell");
-        // SAFETY: the queue is the first field of AMD's queue structure, which has its read index at this offset; nobody
+        // SAFETY: the queue is the first field of AMD's queue structure, which has its read index at this offset; no one
         // else uses the queue, and the runtime has nothing to do on it.
         let read_index = unsafe { AtomicU64::from_ptr(self.queue.byte_add(AMD_QUEUE_READ_DISPATCH_ID).cast()) };
         read_index.store(0, Ordering::Release);
@@ -179,7 +179,7 @@ impl<'a> Queue<'a> {
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
         let api = self.runtime.session.api();
-        // SAFETY: nothing is in work on the queue, and nobody uses it or the memory after this.
+        // SAFETY: the queue is idle, and neither it nor the memory is used after this.
         unsafe {
             let _ = (api.hsa_queue_destroy)(self.queue);
             for address in self.allocations.drain(..) {

@@ -1,4 +1,4 @@
-//! `libhsa_stand_in.so`: an HSA runtime for tests, see the package `hsa-stand-in`. It is no ROCR.
+//! `libhsa_stand_in.so`: an HSA runtime for tests, see the package `hsa-stand-in`. It is not ROCR.
 
 /// Starts the runtime, with the executors of the reference kernels. All other symbols are those of `hsa_stand_in_core`.
 #[unsafe(no_mangle)]

@@ -20,7 +20,7 @@ fn the_interface_is_detected_and_named() {
 }
 
 #[test]
-fn a_runtime_of_rocr_6_is_refused() {
+fn a_runtime_of_rocr_6_is_rejected() {
     let error = session(&["EXTENSION=1.7"]).unwrap_err();
     assert!(matches!(&error, AgentError::Unsupported(reason) if reason.contains("never processes")), "{error:?}");
 }
@@ -227,7 +227,7 @@ fn nothing_is_left_open() {
     let Rig { session, agent, .. } = rig;
     drop(agent);
     let open = report(&session)["open"].clone();
-    // The kernel's two allocations were not given back; everything the agent made for itself was.
+    // The kernel's two allocations were not released; everything the agent made for itself was.
     assert_eq!(open, serde_json::json!({"users": 1, "queues": 0, "signals": 0, "allocations": 2}));
 }
 

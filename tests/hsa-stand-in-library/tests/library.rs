@@ -1,4 +1,4 @@
-//! The library itself, used as a program uses it: what it refuses, and how.
+//! The library itself, used as a program uses it: what it rejects, and how.
 
 #[allow(dead_code, reason = "a part of what the tests share")]
 mod rig;
@@ -113,7 +113,7 @@ fn good_packets_count_their_signal_down_and_free_their_slots() {
     assert_eq!(program.ring(program.packet, 40), (HSA_STATUS_SUCCESS, 960));
     assert_eq!(program.ring(program.packet, 40), (HSA_STATUS_SUCCESS, 920));
     assert_eq!(program.first_byte(), 80);
-    // SAFETY: The queue exists; its slots have been given back.
+    // SAFETY: The queue exists; its slots have been released.
     unsafe {
         let api = program.session.api();
         assert_eq!((api.hsa_queue_load_read_index_scacquire)(program.queue), 80);
@@ -138,7 +138,7 @@ type Change = fn(&mut Packet);
 #[case::no_number_of_kernargs(|p: &mut Packet| p.num_kernargs = 0)]
 #[case::too_many_kernargs(|p: &mut Packet| p.num_kernargs = 9)]
 #[case::signal(|p: &mut Packet| p.completion_signal.handle = 4242)]
-fn packets_against_the_rules_are_refused(#[case] change: Change) {
+fn packets_against_the_rules_are_rejected(#[case] change: Change) {
     let program = Program::new(&[]);
     let mut packet = program.packet;
     change(&mut packet);

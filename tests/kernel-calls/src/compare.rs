@@ -1,7 +1,7 @@
 //! The differences between two runs, call by call.
 //!
-//! Scripts make the same calls whatever the answers are, but for what a refusal leaves out (nobody waits for a submission that
-//! was refused). So calls are matched by what they ask, and those that have no counterpart are differences themselves.
+//! Scripts make the same calls whatever the answers are, but for what a rejection leaves out (no one waits for a submission that
+//! was rejected). So calls are matched by what they ask, and those that have no counterpart are differences themselves.
 
 use crate::record::Record;
 use serde::Serialize;
@@ -76,7 +76,7 @@ fn in_script(first: &[&Record], second: &[&Record]) -> Vec<Difference> {
             (one, other) => {
                 let after = one.and_then(|one| place(second, b, one));
                 let before = other.and_then(|other| place(first, a, other));
-                // What is nearer goes on; a call that the other run does not have is a difference.
+                // What is nearer continues; a call that the other run does not have is a difference.
                 match (one, other, after, before) {
                     (Some(_), Some(other), Some(after), before) if before.is_none_or(|before| after <= before) => {
                         found.push(only(other, false));
@@ -106,7 +106,7 @@ fn place(records: &[&Record], from: usize, wanted: &Record) -> Option<usize> {
     records[from..].iter().take(LOOKAHEAD).position(|record| is_same(record, wanted))
 }
 
-/// Whether two calls ask the same. Numbers of names do not count: one refusal shifts all that come later.
+/// Whether two calls ask the same. Numbers of names do not count: one rejection shifts all that come later.
 fn is_same(one: &Record, other: &Record) -> bool {
     let input = |record: &Record| unnumbered(&Value::Object(record.input.clone()));
     one.call == other.call && one.structure == other.structure && input(one) == input(other)
@@ -120,7 +120,7 @@ fn unnumbered(value: &Value) -> Value {
             let is_name = name.len() < text.len() && ["bo", "context", "syncobj", "fd"].contains(&kind);
             Value::from(if is_name { format!("{name}#") } else { text.clone() })
         }
-        // A handle that was refused is 0.
+        // A handle that was rejected is 0.
         Value::Array(values) => values.iter().map(unnumbered).collect(),
         Value::Object(fields) => fields
             .iter()
@@ -157,7 +157,7 @@ fn only(record: &Record, is_first: bool) -> Difference {
 
 fn answers(one: &Record, other: &Record) -> Vec<Difference> {
     if one.result != other.result {
-        // What a refused call leaves in its fields follows from that.
+        // What a rejected call leaves in its fields follows from that.
         return vec![difference(one, "result", one.result.clone(), other.result.clone())];
     }
     let mut names: Vec<&String> = one.output.keys().chain(other.output.keys()).collect();

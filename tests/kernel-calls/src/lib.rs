@@ -1,6 +1,6 @@
 //! Asks an amdxdna kernel driver what it answers, call by call, and compares the answers of two.
 //!
-//! - [`scripts`]: what is asked: short lists of calls, each on an open file of its own.
+//! - [`scripts`]: the requests: short lists of calls, each on an open file of its own.
 //! - `probe`: makes the calls and writes a [`record::Record`] of each, without what differs from run to run (`names`).
 //! - [`run`]: plays the scripts, each in a process of its own with a time limit.
 //! - [`compare`]: the differences between two runs, less the [`known`] ones, which have reasons.

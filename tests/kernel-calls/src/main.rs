@@ -29,16 +29,16 @@ enum Command {
         /// The accel node
         #[arg(long, default_value = "/dev/accel/accel0")]
         node: PathBuf,
-        /// Scripts whose names contain one of these; all when there is none
+        /// Only scripts whose names contain one of these; default: all
         #[arg(long)]
         only: Vec<String>,
-        /// Scripts whose names contain one of these are left out
+        /// Skip scripts whose names contain one of these
         #[arg(long)]
         skip: Vec<String>,
-        /// Play those too at which a known kernel breaks: the process, or more, may be gone afterwards
+        /// Also play scripts that break a known kernel: the process, or the machine, may be gone afterwards
         #[arg(long)]
         breaking: bool,
-        /// Seconds that a script may take
+        /// Time limit of a script in seconds
         #[arg(long, default_value_t = 60)]
         limit: u64,
         /// A table instead of lines of JSON
@@ -52,7 +52,7 @@ enum Command {
         #[arg(long)]
         node: PathBuf,
     },
-    /// Names all scripts
+    /// Lists all scripts
     List,
 }
 

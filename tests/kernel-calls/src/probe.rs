@@ -97,7 +97,7 @@ impl Probe {
         self.record("close", None, Fields::new(), &closed, Fields::new());
     }
 
-    /// Makes calls that are not recorded; one record says whether all of them went well.
+    /// Makes calls that are not recorded; one record says whether all of them succeeded.
     pub fn prepare<R>(&mut self, what: &str, work: impl FnOnce(&mut Self) -> R) -> R {
         self.failed = None;
         let result = self.quietly(work);
@@ -116,7 +116,7 @@ impl Probe {
         result
     }
 
-    /// Records something that is no call.
+    /// Records something that is not a call.
     pub fn note(&mut self, what: &str, value: impl Into<Value>) {
         self.look(what, None, std::iter::once(("value".to_owned(), value.into())).collect());
     }
@@ -249,7 +249,7 @@ impl Probe {
         // Each line must be out before the next call, which may be the last that this process makes.
         let written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
         if written.is_err() {
-            // Nobody reads any more.
+            // The reader is gone.
             std::process::exit(1);
         }
     }

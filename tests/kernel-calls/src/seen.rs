@@ -29,7 +29,7 @@ pub struct Run {
 /// How the calls of one request ended.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcomes {
-    /// Calls that went well.
+    /// Calls that succeeded.
     pub ok: usize,
     /// Calls that did not, by error.
     pub errors: BTreeMap<String, usize>,
@@ -38,10 +38,10 @@ pub struct Outcomes {
 /// What was seen of a field.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Use {
-    /// A call that gave it went well.
+    /// A call that set it succeeded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
-    /// A call that gave it was refused.
+    /// A call that set it was rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
     /// The kernel has filled it.
@@ -51,7 +51,7 @@ pub struct Use {
 
 impl Use {
     fn words(self) -> String {
-        let words = [(self.taken, "taken"), (self.filled, "filled"), (self.refused && !self.taken, "refused")];
+        let words = [(self.taken, "accepted"), (self.filled, "filled"), (self.refused && !self.taken, "rejected")];
         words.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect::<Vec<_>>().join(", ")
     }
 }
@@ -117,7 +117,7 @@ impl Seen {
             let _ = writeln!(page, "| {first} | {} |", names.join(" | "));
             let _ = writeln!(page, "|---|{}", "---|".repeat(names.len()));
         };
-        page.push_str("\n## Requests\n\nHow many calls went well; the errors of the others.\n\n");
+        page.push_str("\n## Requests\n\nHow many calls succeeded; the errors of the others.\n\n");
         head(&mut page, "request");
         for ioctl in layout::ioctls() {
             let cells = columns.iter().map(|(_, run)| run.requests.get(ioctl.name).map_or_else(String::new, outcomes));
@@ -137,17 +137,17 @@ impl Seen {
     }
 }
 
-const HEAD: &str = "# The kernel's interface, as far as it was exercised
+const HEAD: &str = "# Coverage of the kernel's interface
 
-`cargo xtask kernel-calls --write` makes this page from what kernels answered to the scripts of `tests/kernel-calls`. Everything
-that `amdxdna-sys` declares is here, whether it was exercised or not. A simulated kernel's column says what is simulated, not what is
-so; only a real driver's says that. SET_STATE is for the super-user: only columns of real drivers have it.
+`cargo xtask kernel-calls --write` generates this page from the answers of kernels to the scripts of `tests/kernel-calls`. Everything
+that `amdxdna-sys` declares is here, whether it was exercised or not. A simulated kernel's column shows the simulation;
+only a real driver's column is evidence. SET_STATE is for the super-user: only columns of real drivers have it.
 ";
 
 const FIELDS: &str = "
 ## Fields
 
-`taken`: a call that gave it went well. `refused`: all calls that gave it failed, as those do that give padding or flags. `filled`: the
+`accepted`: a call that set it succeeded. `rejected`: all calls that set it failed, as calls do that set padding or flags. `filled`: the
 kernel has put something other than zero into it.
 
 ";
@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(run.requests["CREATE_BO"].ok, 1);
         assert_eq!(run.requests["CREATE_BO"].errors["EINVAL"], 1);
         let words = |field: &str| run.fields[field].words();
-        assert_eq!(words("amdxdna_drm_create_bo.size"), "taken");
-        assert_eq!(words("amdxdna_drm_create_bo.flags"), "refused");
+        assert_eq!(words("amdxdna_drm_create_bo.size"), "accepted");
+        assert_eq!(words("amdxdna_drm_create_bo.flags"), "rejected");
         assert_eq!(words("amdxdna_drm_create_bo.handle"), "filled");
         assert_eq!(words("drm_prime_handle.fd"), "filled");
         assert_eq!(words("amdxdna_drm_query_aie_version.major"), "filled");
@@ -189,7 +189,7 @@ mod tests {
         let seen = Seen { simulated: [("7.2".to_owned(), run())].into(), ..Seen::default() };
         let page = seen.page();
         assert!(page.contains("| CREATE_BO | 1; EINVAL |"), "{page}");
-        assert!(page.contains("| `amdxdna_drm_create_bo.size` | taken |"));
+        assert!(page.contains("| `amdxdna_drm_create_bo.size` | accepted |"));
         assert!(page.contains("| SYNCOBJ_EVENTFD |  |"));
         assert!(page.contains("No run on a real driver"));
     }

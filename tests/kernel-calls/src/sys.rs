@@ -118,7 +118,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped for this object, and nobody keeps a reference into it.
+        // SAFETY: the range was mapped for this object, and no one keeps a reference into it.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
 }
@@ -128,7 +128,7 @@ pub fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }
 
-/// Runs `work` in a forked process and waits for its end. Whether it ended by itself.
+/// Runs `work` in a forked process and waits for its end. Whether it ended on its own.
 pub fn in_child(work: impl FnOnce()) -> bool {
     // SAFETY: this process has one thread, so the child may do whatever the parent may.
     match unsafe { fork() } {
@@ -144,6 +144,6 @@ pub fn in_child(work: impl FnOnce()) -> bool {
 
 /// Takes over a descriptor that a request has returned.
 pub fn owned(descriptor: i32) -> Option<OwnedFd> {
-    // SAFETY: the kernel has just made it for this process, and nobody else knows of it.
+    // SAFETY: the kernel has just made it for this process, and no one else knows of it.
     (descriptor > 2).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "aie-npu-pci", version, verbatim_doc_comment, after_help = EXAMPLES)]
 struct Options {
-    /// Socket to wait at; it is made, and removed at the end
+    /// Socket to listen on; it is created, and removed at the end
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     /// Which NPU
@@ -36,7 +36,7 @@ struct Options {
     /// Contexts at one time, by default as many as the NPU has
     #[arg(long, value_name = "N")]
     contexts: Option<usize>,
-    /// What goes wrong: timeout@N, garbage@N, lost@N, status=S@N, async@N for the N-th command, MESSAGE@N=S or MESSAGE@N=silent for
+    /// Faults: timeout@N, garbage@N, lost@N, status=S@N, async@N for the N-th command, MESSAGE@N=S or MESSAGE@N=silent for
     /// messages of the kernel driver; a comma list
     #[arg(long, value_name = "LIST", default_value = "", value_parser = faults::parse, hide_default_value = true)]
     faults: FaultPlan,
@@ -56,7 +56,7 @@ const EXAMPLES: &str = "Examples:
 fn model(name: &str) -> Result<&'static Model, String> {
     let known =
         || MODELS.iter().map(|model| format!("{} ({})", model.name, model.title)).collect::<Vec<_>>().join(", ");
-    Model::by_name(name).ok_or_else(|| format!("there are {}", known()))
+    Model::by_name(name).ok_or_else(|| format!("possible: {}", known()))
 }
 
 fn run(options: &Options) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Very many dispatches on one logical queue: half of them in a submission each, half in lists of 1000.
 //!
 //! Each dispatch adds 1 to every byte of one cell of a buffer. No cell is added to more than 255 times, so at the end the
-//! cells say how often each of them was dispatched to: exactly as often as asked for.
+//! cells say how often each of them was dispatched to: exactly as often as requested.
 
 use crate::footprint::Footprints;
 use crate::target::{Target, check, reached, submit};
@@ -67,6 +67,6 @@ pub fn run(target: &Target, dispatches: usize, footprints: &mut Footprints) -> R
         footprints.step(turn + 1, dispatches / (2 * LIST))?;
     }
     let ran = target.device.counters().dispatches;
-    ensure!(sent == dispatches && ran == dispatches as u64, "{dispatches} dispatches were asked for, {ran} counted");
+    ensure!(sent == dispatches && ran == dispatches as u64, "{dispatches} dispatches were requested, {ran} counted");
     queue.wait_idle(None).context("the queue")
 }

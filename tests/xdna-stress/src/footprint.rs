@@ -25,7 +25,7 @@ impl Footprint {
     }
 }
 
-/// The resident memory that `/proc/PID/status` tells.
+/// The resident memory from `/proc/PID/status`.
 fn resident(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()
@@ -38,7 +38,7 @@ pub struct Footprints {
     pub early: Option<Footprint>,
     /// After the first half.
     pub middle: Option<Footprint>,
-    /// At the end, before anything is given back.
+    /// At the end, before anything is released.
     pub end: Option<Footprint>,
 }
 

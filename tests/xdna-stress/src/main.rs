@@ -2,7 +2,7 @@
 //!
 //! Each load looks at every result it computes, so a dispatch that is lost, runs twice, or runs out of order is seen. While
 //! it runs, the memory and the open descriptors of the process are read ([`footprint`]); at its end all device memory must be
-//! given back while the device is still open. What the kernel device still has open afterwards is in that device's report.
+//! released while the device is still open. What the kernel device still has open afterwards is in that device's report.
 //!
 //! It prints one line of JSON. Exit code 1 if anything did not hold, with the reason.
 #![forbid(unsafe_code)]

@@ -41,7 +41,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether there is a round with this number. All threads do the same rounds, or one would wait for ever.
+    /// Whether there is a round with this number. All threads do the same rounds, or one would wait forever.
     fn goes_on(&self, round: u64) -> bool {
         if Instant::now() >= self.deadline {
             // No thread can be further ahead of this one, because each waits for turns of all.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest wait for work that has to end by itself.
+/// Longest wait for work that has to end on its own.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Target {

@@ -32,11 +32,11 @@ impl PrivateApt {
     /// Prepares a state under `dir` with `suites` of `mirror` as sources, and reads their package lists. Packages that are
     /// `assumed` to be there are not fetched, though others depend on them.
     ///
-    /// Debian marks `experimental` so that nothing is taken from it unless a version is asked for.
+    /// Debian marks `experimental` so that nothing is taken from it unless a version is requested.
     pub fn new(dir: &Path, mirror: &str, suites: &[&str], assumed: &[&str]) -> Result<Self> {
         for folder in ["lists/partial", "cache/archives/partial", "etc"] {
             fs::create_dir_all(dir.join(folder))
-                .with_context(|| format!("cannot make {}", dir.join(folder).display()))?;
+                .with_context(|| format!("cannot create {}", dir.join(folder).display()))?;
         }
         // As far as this state knows nothing else is installed, so every dependency is fetched.
         fs::write(dir.join("status"), status(assumed, &architecture()?))?;
@@ -206,7 +206,7 @@ pub fn unpack(package: &Path, root: &Path) -> Result<Package> {
     let show =
         run_helper(Command::new("dpkg-deb").args(["-W", "--showformat=${Package} ${Version}"]).arg(package), LIMIT)?;
     let (name, version) = show.trim().split_once(' ').with_context(|| format!("unexpected answer {show:?}"))?;
-    fs::create_dir_all(root).with_context(|| format!("cannot make {}", root.display()))?;
+    fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
     run_helper(Command::new("dpkg-deb").arg("-x").arg(package).arg(root), LIMIT)
         .with_context(|| format!("cannot unpack {name} {version}"))?;
     Ok(Package { name: name.to_owned(), version: version.to_owned(), bytes: fs::metadata(package)?.len() })

@@ -41,7 +41,7 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
     }
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !output.status.success() {
-        bail!("`cargo {}` failed and says why above", arguments.join(" "));
+        bail!("`cargo {}` failed; its messages are above", arguments.join(" "));
     }
     Ok(Built::parse(&String::from_utf8_lossy(&output.stdout)))
 }

@@ -57,10 +57,13 @@ pub fn ask(questions: &[Question], headers: &[&str], include: &Path) -> Result<V
         )
     })?;
     let printed = run_helper(&mut Command::new(&binary), LIMIT)?;
-    printed.lines().map(|line| line.parse().with_context(|| format!("the comparison printed {line:?}"))).collect()
+    printed
+        .lines()
+        .map(|line| line.parse().with_context(|| format!("unexpected output of the comparison: {line:?}")))
+        .collect()
 }
 
-/// How many values of each kind are asked for.
+/// How many values of each kind are requested.
 pub fn kinds(questions: &[Question]) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     for question in questions {
@@ -77,7 +80,7 @@ pub fn without_comments(text: &str) -> Result<String> {
 /// A line for each answer that is not the expected one. `declared` is the crate that believes otherwise.
 pub fn differences(questions: &[Question], answers: &[u64], declared: &str) -> Vec<String> {
     if answers.len() != questions.len() {
-        return vec![format!("{} values were asked for and {} printed", questions.len(), answers.len())];
+        return vec![format!("{} values were requested and {} printed", questions.len(), answers.len())];
     }
     questions
         .iter()
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_compiler_answers_and_refuses_unknown_names() {
+    fn the_compiler_answers_and_rejects_unknown_names() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x.h"), "struct x { char a; int b; };").unwrap();
         let known = question("offsets", "value = offsetof(struct x, b);", 4);

@@ -59,7 +59,7 @@ impl Request {
     pub fn text_in(&self, finished: &Finished) -> Result<String> {
         let text = finished.stdout.trim_start().strip_prefix(self.prompt.trim_start()).map_or("", str::trim_end);
         if text.is_empty() {
-            bail!("llama-completion printed nothing after the prompt; it said\n{}", finished.last_words(8));
+            bail!("llama-completion printed nothing after the prompt; its output:\n{}", finished.last_lines(8));
         }
         Ok(text.to_owned())
     }
@@ -72,12 +72,12 @@ pub fn set_threads(command: &mut Command, threads: Option<usize>) {
     }
 }
 
-/// Turns a failed end into an error with the program's last words.
+/// Turns a failed end into an error with the program's last output.
 pub fn require_success(finished: &Finished) -> Result<()> {
     if finished.success() {
         return Ok(());
     }
-    bail!("llama.cpp failed: {}; it said\n{}", finished.describe(), finished.last_words(12));
+    bail!("llama.cpp failed: {}; its output:\n{}", finished.describe(), finished.last_lines(12));
 }
 
 /// What our library said on a program's standard error.
@@ -89,7 +89,7 @@ pub fn library_messages(stderr: &str) -> Vec<String> {
         .collect()
 }
 
-/// Which of our library's messages are errors: something asked for could not be done, even if llama.cpp went on.
+/// Which of our library's messages are errors: a request failed, even if llama.cpp continued.
 /// llama.cpp writes the level, `E`, before the message.
 pub fn errors(messages: &[String]) -> Vec<&str> {
     messages

@@ -35,7 +35,7 @@ pub fn locate(given: Option<&Path>, offline: bool) -> Result<PathBuf> {
 pub fn build_folder(offline: bool) -> Result<PathBuf> {
     let built = backend(&[], offline)?.shared_library(BACKEND[0])?;
     let folder = built.parent().and_then(Path::parent).map(Path::to_path_buf);
-    folder.with_context(|| format!("{} is in no build folder", built.display()))
+    folder.with_context(|| format!("{} is not in a build folder", built.display()))
 }
 
 /// The program that makes kernels ahead of time.

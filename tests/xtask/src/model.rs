@@ -76,7 +76,7 @@ mod tests {
     #[case::not_a_model(b"hello, world".as_slice(), "is not a GGUF model")]
     #[case::too_short(b"GG".as_slice(), "shorter than the header")]
     #[case::new_version(b"GGUF\x09\0\0\0".as_slice(), "GGUF version 9")]
-    fn other_files_are_refused_with_a_reason(#[case] bytes: &[u8], #[case] expected: &str) {
+    fn other_files_are_rejected_with_a_reason(#[case] bytes: &[u8], #[case] expected: &str) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");
         fs::write(&path, bytes).unwrap();

@@ -85,7 +85,7 @@ pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if !std::io::stdout().is_terminal() {
-        // A log has no width of its own; long messages would make lines nobody can read.
+        // A log has no width of its own; long messages would make unreadable lines.
         table.set_width(LOG_WIDTH);
     }
     table.set_header(header.iter().map(|name| Cell::new(name.trim_start_matches('#'))));
@@ -130,7 +130,7 @@ fn painted(text: &str, colour: &str) -> String {
     }
 }
 
-/// A progress bar on standard error; invisible where that is no terminal.
+/// A progress bar on standard error; invisible where that is not a terminal.
 pub fn progress(length: u64) -> Result<ProgressBar> {
     let bar = ProgressBar::new(length);
     bar.set_style(ProgressStyle::with_template("{bar:32} {pos}/{len} {elapsed_precise} {msg}")?);

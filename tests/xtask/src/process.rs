@@ -1,7 +1,7 @@
-//! Running a program to its end: both outputs kept, a time limit, and an end that is described in words.
+//! Running a program to its end: both outputs captured, a time limit, and an end that is described in words.
 //!
 //! The commands judge stock programs by what they print, because their exit codes prove little. An end by a signal is
-//! kept apart from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
+//! distinguished from an exit code: "llama.cpp never aborts because of us" is one of the things checked.
 
 use anyhow::{Context, Result, ensure};
 use rayon::iter::{ParallelBridge, ParallelIterator};
@@ -49,9 +49,9 @@ impl Finished {
         }
     }
 
-    /// Errors with the last words of `program` if it did not end well.
+    /// Errors with the last output of `program` if it failed.
     pub fn ensure(&self, program: &str) -> Result<()> {
-        ensure!(self.success(), "{program}: {}\n{}", self.describe(), self.last_words(12));
+        ensure!(self.success(), "{program}: {}\n{}", self.describe(), self.last_lines(12));
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Finished {
     }
 
     /// The last lines of standard error that say something, for a message.
-    pub fn last_words(&self, lines: usize) -> String {
+    pub fn last_lines(&self, lines: usize) -> String {
         let kept: Vec<&str> = meaningful(&self.stderr).collect();
         kept[kept.len().saturating_sub(lines)..].join("\n")
     }
@@ -82,8 +82,8 @@ fn signal_name(signal: i32) -> &'static str {
         4 => " (SIGILL: an instruction this CPU does not have)",
         6 => " (SIGABRT: it aborted)",
         8 => " (SIGFPE)",
-        9 => " (SIGKILL: killed, perhaps for want of memory)",
-        11 => " (SIGSEGV: it touched memory it must not)",
+        9 => " (SIGKILL: killed, perhaps out of memory)",
+        11 => " (SIGSEGV: invalid memory access)",
         15 => " (SIGTERM)",
         _ => "",
     }

@@ -61,7 +61,7 @@ pub struct SimulationOptions {
     /// takes several, separated by commas
     #[arg(long, value_name = "KERNEL", default_value = "6.18")]
     pub kernel: String,
-    /// With --driver xdna or rocr: how the machine differs from one in order, as AMDXDNA_SIM_MACHINE has it: `wait=cmd,contexts=2`
+    /// With --driver xdna or rocr: what is unusual about the machine, as in AMDXDNA_SIM_MACHINE: `wait=cmd,contexts=2`
     #[arg(long, value_name = "LIST")]
     pub machine: Option<String>,
     /// With --driver rocr: the HSA runtime, `new` or `old` (both of the testbed) or a file
@@ -168,7 +168,7 @@ impl Session {
         self.testbed.command(program)
     }
 
-    /// The same program with our library loaded and our device asked for; it writes statistics if `stats` is given.
+    /// The same program with our library loaded and our device requested; it writes statistics if `stats` is given.
     pub fn on_device(&self, program: &str, stats: Option<&Path>) -> Result<Command> {
         let mut command = match &self.simulation {
             Some(simulation) => simulation.command(&self.testbed, &self.testbed.program(program)?),

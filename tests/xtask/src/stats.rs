@@ -38,7 +38,7 @@ impl Store {
             (self.cache, "from the cache"),
             (self.directory, "from the kernel directory"),
             (self.embedded, "built into the library"),
-            (self.failed, "not to be had"),
+            (self.failed, "not available"),
         ];
         // Always said, because that it is none is what a second run is about.
         let named = sources.iter().filter(|(count, what)| *count > 0 || *what == "compiled");
@@ -68,7 +68,7 @@ pub struct DeviceStats {
     pub graph_log: Vec<GraphEntry>,
 }
 
-/// Graphs computed, and whether their command list was recorded anew or replayed.
+/// Graphs computed, and whether their command list was recorded again or replayed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Graphs {
     pub computed: u64,

@@ -36,8 +36,8 @@ const KERNEL_HEADERS: &str = "kernel-headers";
 const KIND: Kind = Kind {
     what: "testbed",
     schema: 3,
-    make: "make it with `cargo xtask testbed` (it downloads about 45 MB of Debian packages)",
-    remake: "remake the testbed with `cargo xtask testbed --force`",
+    make: "create it with `cargo xtask testbed` (it downloads about 45 MB of Debian packages)",
+    remake: "rebuild the testbed with `cargo xtask testbed --force`",
     suites: &kernel_headers::SUITES,
     assumed: &amd::ASSUMED,
     places: &[ROOT, OLD_ROCR, KERNEL_HEADERS],
@@ -162,7 +162,7 @@ impl Testbed {
     /// The HSA runtime of the generation before, ROCR 6: it finds NPUs and cannot use them.
     pub fn old_rocr(&self) -> Result<PathBuf> {
         if self.stamp.old_rocr.is_none() {
-            bail!("Debian had no ROCR older than 7.0 when this testbed was made, so there is none to be refused");
+            bail!("Debian had no ROCR older than 7.0 when this testbed was created, so the rejection cannot be tested");
         }
         existing(self.dir.join(OLD_ROCR).join("usr/lib").join(self.platform.triplet).join(amd::FILE))
     }
@@ -184,7 +184,7 @@ impl Testbed {
     pub fn xrt(&self, program: &str) -> Result<PathBuf> {
         if !self.stamp.packages.contains_key(amd::DRIVER) {
             bail!(
-                "Debian had no {} for {} when this testbed was made, so there is no {program} to judge with",
+                "Debian had no {} for {} when this testbed was created, so there is no {program} to compare with",
                 amd::DRIVER,
                 self.stamp.architecture
             );
@@ -230,7 +230,7 @@ impl Testbed {
         match places.iter().map(|place| place.join(name)).find(|path| path.exists()) {
             Some(path) => Ok(path),
             None => bail!(
-                "the testbed has no program {name} (looked in {}); remake it with `cargo xtask testbed --force`",
+                "the testbed has no program {name} (looked in {}); rebuild it with `cargo xtask testbed --force`",
                 places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
             ),
         }
@@ -266,7 +266,7 @@ impl Stamp {
 /// A file that every testbed has.
 fn existing(path: PathBuf) -> Result<PathBuf> {
     if !path.exists() {
-        bail!("{} is missing; remake the testbed with `cargo xtask testbed --force`", path.display());
+        bail!("{} is missing; rebuild the testbed with `cargo xtask testbed --force`", path.display());
     }
     Ok(path)
 }

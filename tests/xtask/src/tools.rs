@@ -119,7 +119,7 @@ pub fn run_cmake(command: &mut Command) -> Result<String> {
     if !finished.success() {
         let lines: Vec<&str> = finished.stdout.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
-        bail!("cmake: {}\n{tail}\n{}", finished.describe(), finished.last_words(20));
+        bail!("cmake: {}\n{tail}\n{}", finished.describe(), finished.last_lines(20));
     }
     Ok(finished.stdout)
 }

@@ -56,7 +56,7 @@ fn open_target(process: &Process, target: &Target, flags: c_int, mode: mode_t) -
         if fd < 0 {
             return Err(Errno::last());
         }
-        // Closed again when the device refuses.
+        // Closed again when the device rejects the mapping.
         let fd = crate::memory::Descriptor::new(fd);
         process.opened(fd.number(), node)?;
         Ok(fd.release())

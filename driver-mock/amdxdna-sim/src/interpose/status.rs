@@ -17,7 +17,7 @@ unsafe fn in_tree<S: Status>(path: *const c_char, status: *mut S, real: impl Fn(
     unsafe { marked(status, real(ours.path.as_ptr()), || ours.node) }
 }
 
-/// Makes a device node's status that of a character device, when the call has gone well.
+/// Makes a device node's status that of a character device, when the call has succeeded.
 ///
 /// # Safety
 /// `status` is what the call fills.

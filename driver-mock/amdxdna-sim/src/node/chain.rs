@@ -108,7 +108,7 @@ pub(super) fn read(submission: &Submission, arch: &Arch, profile: &Profile) -> R
     for index in 0..commands {
         let handle = chain.word(4 * (ert::chain::HANDLES + 2 * index)).unwrap_or(0);
         let bo = submission.lookup(handle);
-        let bo = bo.ok_or_else(|| format!("command {index}: handle {handle} is no command BO"))?;
+        let bo = bo.ok_or_else(|| format!("command {index}: handle {handle} is not a command BO"))?;
         let (opcode, command) = command(&bo, profile).map_err(|why| format!("command {index}: {why}"))?;
         buffer_bytes += slot_bytes(&command);
         if buffer_bytes > buffer {
@@ -145,7 +145,7 @@ fn command(bo: &Bo, profile: &Profile) -> Result<(u32, Command), String> {
         _ => false,
     };
     if !known {
-        return Err(format!("opcode {opcode} is none that the driver of kernel {} takes", profile.kernel));
+        return Err(format!("opcode {opcode} is not one that the driver of kernel {} accepts", profile.kernel));
     }
     let (count, masks) = (ert::count_of(header) as usize, ert::masks_of(header) as usize);
     let has_payload = count > masks && 4 + count * 4 <= bo.length();

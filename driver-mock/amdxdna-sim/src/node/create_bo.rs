@@ -115,7 +115,7 @@ impl File {
                 }
                 let memory = user_memory::adopt(user, &ranges, rules)?;
                 let bo = match is_heap {
-                    // As large as the memory is, whatever size was asked for.
+                    // As large as the memory is, whatever size was requested.
                     true => self.add_heap(memory.length() as u64, |kind| Ok(self.bo_of(kind, memory)))?,
                     false => self.bo_of(Kind::User { visible: rules.visible }, memory),
                 };

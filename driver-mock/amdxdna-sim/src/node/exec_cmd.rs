@@ -102,7 +102,7 @@ impl File {
         Ok(self.state.lock().contexts.get(&context).ok_or(Errno::EINVAL)?.line.clone())
     }
 
-    /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits for ever.
+    /// WAIT_CMD. `timeout` is in milliseconds of device time; 0 waits forever.
     ///
     /// # Errors
     /// EINVAL where the kernel does not have it, EOPNOTSUPP where it has it for other devices; EINVAL for an unknown context or a

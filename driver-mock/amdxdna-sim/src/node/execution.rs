@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) enum JobResult {
     /// It has ended, after `ns` of device time.
     Ended { ns: u64 },
-    /// It does not end by itself.
+    /// It never completes.
     Hung { command: usize },
 }
 
@@ -48,7 +48,7 @@ impl Device {
             device.journal.command()
         });
         let last = job.last;
-        // Refused only if nothing was to be charged.
+        // Rejected only if nothing was to be charged.
         let ns = device.npu.submit_encoded(npu, &job.charged, commands.buffer_bytes).unwrap_or(0);
         let log = |reason: &str| device.journal.log(|| format!("command {last} of a submission: {reason}"));
         match job.outcome {

@@ -28,7 +28,7 @@ pub(super) struct Context {
     pub(super) units: Option<Vec<LoadedPdi>>,
     /// Chain buffers of the kernel: they only take their place in the heap.
     pub(super) _chain_buffers: Vec<Arc<Bo>>,
-    /// The list of compute units, when it was given and not yet looked at.
+    /// The list of compute units, when it was given and not yet parsed.
     pub(super) configuration: Option<Vec<u8>>,
     pub(super) line: Arc<ContextQueue>,
     /// Where they complete, when the kernel has that.
@@ -112,7 +112,7 @@ impl File {
     /// # Errors
     /// What the kernel gives when user addresses cannot be shared with the device.
     pub fn open(device: &Arc<Device>) -> Result<Arc<Self>, Errno> {
-        if let Some(errno) = device.refused {
+        if let Some(errno) = device.rejected {
             device.journal.log(|| "the device cannot share user addresses: see the machine's IOMMU".into());
             return Err(errno);
         }

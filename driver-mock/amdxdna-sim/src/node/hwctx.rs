@@ -54,8 +54,8 @@ impl File {
         if columns > array.columns {
             return Err(profile.too_many_columns);
         }
-        let npu = self.device.npu.create_context(columns).map_err(|refusal| {
-            self.device.journal.log(|| format!("CREATE_HWCTX: {refusal}"));
+        let npu = self.device.npu.create_context(columns).map_err(|rejection| {
+            self.device.journal.log(|| format!("CREATE_HWCTX: {rejection}"));
             profile.contexts_exhausted
         })?;
         self.device.journal.change(Level::Contexts, 1);

@@ -34,7 +34,7 @@ fn exists(file: &File, name: &str) -> Result<(), Errno> {
     match name {
         "WAIT_CMD" if profile.wait_cmd == WaitCmd::Missing => Err(Errno::EINVAL),
         "GET_ARRAY" if !profile.get_array => Err(Errno::EINVAL),
-        // The DRM core refuses them for a driver that does not have the feature.
+        // The DRM core rejects them for a driver that does not have the feature.
         _ if name.starts_with("SYNCOBJ_") && !profile.syncobj => Err(Errno::EOPNOTSUPP),
         _ => Ok(()),
     }
@@ -237,24 +237,24 @@ fn import(file: &File, descriptors: &Descriptors, fd: i32) -> Result<u32, Errno>
 }
 
 fn exec_cmd(file: &File, user: UserMemory, a: &mut amdxdna_drm_exec_cmd) -> Result<(), Errno> {
-    let refuse_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
-    refuse_if(a.ext != 0 || a.ext_flags != 0)?;
+    let reject_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
+    reject_if(a.ext != 0 || a.ext_flags != 0)?;
     let has_dependencies = file.device().profile.dependencies;
     match a.type_ {
         AMDXDNA_CMD_SUBMIT_EXEC_BUF => {
-            refuse_if(a.arg_count > limits::ARGUMENT_BOS || a.cmd_count != 1 || a.cmd_handles as u32 == 0)?;
+            reject_if(a.arg_count > limits::ARGUMENT_BOS || a.cmd_count != 1 || a.cmd_handles as u32 == 0)?;
             let arguments: Vec<u32> = user.list(a.args, a.arg_count)?;
             a.seq = file.exec_cmd(a.hwctx, a.cmd_handles as u32, &arguments)?;
             Ok(())
         }
         AMDXDNA_CMD_SUBMIT_DEPENDENCY if has_dependencies => {
-            refuse_if(a.cmd_count != a.arg_count || a.arg_count > limits::ARGUMENT_BOS)?;
+            reject_if(a.cmd_count != a.arg_count || a.arg_count > limits::ARGUMENT_BOS)?;
             let (handles, points) = (user.list(a.cmd_handles, a.arg_count)?, user.list(a.args, a.arg_count)?);
             a.seq = file.exec_dependency(a.hwctx, &handles.into_iter().zip(points).collect::<Vec<_>>())?;
             Ok(())
         }
         AMDXDNA_CMD_SUBMIT_SIGNAL if has_dependencies => {
-            refuse_if(a.cmd_count != 1 || a.arg_count != 1)?;
+            reject_if(a.cmd_count != 1 || a.arg_count != 1)?;
             file.exec_signal(a.hwctx, a.cmd_handles as u32, a.args)
         }
         _ => Err(Errno::EINVAL),

@@ -108,7 +108,7 @@ pub(super) struct Pending {
     pub(super) submission: Option<Submission>,
 }
 
-/// A job that never completes by itself.
+/// A job that never completes on its own.
 #[derive(Debug)]
 struct Hung {
     job: Submission,
@@ -219,7 +219,7 @@ impl ContextQueue {
                 }
                 jobs.waiting.len()
             };
-            // The array has looked at them in vain.
+            // The array has checked them without result.
             for _ in 0..waiting {
                 let _ = device.queue.push(&device, line.clone());
             }
@@ -239,7 +239,7 @@ impl ContextQueue {
         let job = {
             let mut jobs = self.jobs.lock();
             if jobs.stuck.is_some() || jobs.running {
-                // Whoever ends the stuck job ends those behind it.
+                // Ending the stuck job ends those behind it.
                 return;
             }
             let Some(job) = jobs.waiting.pop_front() else { return };
@@ -330,7 +330,7 @@ impl ContextQueue {
         JobStatus::Completed
     }
 
-    /// Waits for a job, `timeout` milliseconds of device time or, with 0, for ever.
+    /// Waits for a job, `timeout` milliseconds of device time or, with 0, forever.
     ///
     /// # Errors
     /// EINVAL for a sequence number that was not given out; ETIME.

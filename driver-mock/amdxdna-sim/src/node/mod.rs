@@ -7,7 +7,7 @@
 //! # Fidelity
 //! The order of checks and the error codes are those of the kernel driver; what differs from kernel to kernel is in
 //! [`kernel`](crate::kernel). Deliberate differences:
-//! - SYNC_BO of older kernels refuses a range outside of its BO, which they would follow.
+//! - SYNC_BO of older kernels rejects a range outside of its BO, which they would follow.
 //! - Contexts are those that the hardware holds at one time, although `legacy` swaps more in and out on aie2p.
 //!
 //! As in the kernel, a submission is accepted before its commands are read. A chain that then turns out to be malformed, or too
@@ -69,7 +69,7 @@ pub struct Device {
     /// Whether the driver gives device addresses.
     iova: bool,
     /// What opening the node gives, if it fails.
-    refused: Option<Errno>,
+    rejected: Option<Errno>,
     firmware: [u32; 4],
     /// How much of the first heap can be handed out.
     heap_bytes: usize,
@@ -109,7 +109,7 @@ impl Device {
     ) -> Arc<Self> {
         let machine = &settings.machine;
         let profile = machine.profile(settings.kernel);
-        let refused = match machine.iommu {
+        let rejected = match machine.iommu {
             Iommu::On => None,
             Iommu::Off => profile.without_sva.iommu_off,
             Iommu::Passthrough => Some(profile.without_sva.passthrough),
@@ -123,7 +123,7 @@ impl Device {
             address: device.address.clone(),
             profile,
             iova: machine.iova,
-            refused: refused.filter(|_| !machine.iova),
+            rejected: rejected.filter(|_| !machine.iova),
             firmware: machine.firmware.unwrap_or_else(|| default_firmware(&arch)),
             heap_bytes,
             heaps_bytes: if profile.heaps_grow && arch.dev_gen != 3 { heap::HEAPS_BYTES } else { limits::DEV_MEM_SIZE },

@@ -15,7 +15,7 @@ impl File {
     ///
     /// # Errors
     /// ENOENT for an unknown handle. EINVAL for a range outside; or, by the kernel, EOPNOTSUPP for imported memory, EINVAL for
-    /// a range that begins outside, and for what is no debug BO when it is to come from the device.
+    /// a range that begins outside, and for what is not a debug BO when it is to come from the device.
     pub fn sync_bo(&self, handle: u32, direction: u32, offset: u64, size: u64) -> Result<(), Errno> {
         let bo = self.bo(handle).ok_or(Errno::ENOENT)?;
         let length = bo.length() as u64;

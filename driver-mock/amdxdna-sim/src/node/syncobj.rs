@@ -104,7 +104,7 @@ impl Syncobj {
 
     pub(super) fn add_point(&self, point: u64, fence: Fence) {
         let mut state = self.0.lock();
-        // A fence without a timeline is the timeline's first one; points that are behind go to the end all the same.
+        // A fence without a timeline is the timeline's first one; points that are behind go to the end anyway.
         state.is_timeline = true;
         state.points.push((point, fence));
         drop(state);

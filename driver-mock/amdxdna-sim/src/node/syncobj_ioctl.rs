@@ -51,19 +51,19 @@ pub(super) fn dispatch(
     name: &str,
     bytes: &mut [u8],
 ) -> Result<(), Errno> {
-    let refuse_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
+    let reject_if = |wrong: bool| if wrong { Err(Errno::EINVAL) } else { Ok(()) };
     match name {
         "SYNCOBJ_CREATE" => with(bytes, |a: &mut drm_syncobj_create| {
-            refuse_if(a.flags & !DRM_SYNCOBJ_CREATE_SIGNALED != 0)?;
+            reject_if(a.flags & !DRM_SYNCOBJ_CREATE_SIGNALED != 0)?;
             a.handle = file.add_syncobj(Syncobj::new(a.flags != 0));
             Ok(())
         }),
         "SYNCOBJ_DESTROY" => with(bytes, |a: &mut drm_syncobj_destroy| {
-            refuse_if(a.pad != 0)?;
+            reject_if(a.pad != 0)?;
             file.remove_syncobj(a.handle)
         }),
         "SYNCOBJ_WAIT" => with(bytes, |a: &mut drm_syncobj_wait| {
-            refuse_if(a.flags & !WAIT_FLAGS != 0)?;
+            reject_if(a.flags & !WAIT_FLAGS != 0)?;
             if a.count_handles == 0 {
                 return Ok(());
             }
@@ -72,7 +72,7 @@ pub(super) fn dispatch(
             wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
         }),
         "SYNCOBJ_TIMELINE_WAIT" => with(bytes, |a: &mut drm_syncobj_timeline_wait| {
-            refuse_if(a.flags & !(WAIT_FLAGS | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE) != 0)?;
+            reject_if(a.flags & !(WAIT_FLAGS | DRM_SYNCOBJ_WAIT_FLAGS_WAIT_AVAILABLE) != 0)?;
             if a.count_handles == 0 {
                 return Ok(());
             }
@@ -81,21 +81,21 @@ pub(super) fn dispatch(
             wait(objects, points, a.flags, a.timeout_nsec, &mut a.first_signaled)
         }),
         "SYNCOBJ_RESET" | "SYNCOBJ_SIGNAL" => with(bytes, |a: &mut drm_syncobj_array| {
-            refuse_if(a.pad != 0 || a.count_handles == 0)?;
+            reject_if(a.pad != 0 || a.count_handles == 0)?;
             let fence = || (name == "SYNCOBJ_SIGNAL").then_some(Fence::Signaled);
             let objects = objects(file, user, a.handles, a.count_handles)?;
             objects.iter().for_each(|object| object.replace(fence()));
             Ok(())
         }),
         "SYNCOBJ_TIMELINE_SIGNAL" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
-            refuse_if(a.flags != 0 || a.count_handles == 0)?;
+            reject_if(a.flags != 0 || a.count_handles == 0)?;
             let objects = objects(file, user, a.handles, a.count_handles)?;
             let points = points(user, a.points, a.count_handles)?;
             objects.iter().zip(points).for_each(|(object, point)| object.add_point(point, Fence::Signaled));
             Ok(())
         }),
         "SYNCOBJ_QUERY" => with(bytes, |a: &mut drm_syncobj_timeline_array| {
-            refuse_if(a.flags & !DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED != 0 || a.count_handles == 0)?;
+            reject_if(a.flags & !DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED != 0 || a.count_handles == 0)?;
             let objects = objects(file, user, a.handles, a.count_handles)?;
             for (index, object) in objects.iter().enumerate() {
                 let target = a.points.checked_add(8 * index as u64).ok_or(Errno::EFAULT)?;
@@ -104,7 +104,7 @@ pub(super) fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_TRANSFER" => with(bytes, |a: &mut drm_syncobj_transfer| {
-            refuse_if(a.pad != 0 || a.flags & !DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT != 0)?;
+            reject_if(a.pad != 0 || a.flags & !DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT != 0)?;
             let (source, target) = (file.syncobj(a.src_handle), file.syncobj(a.dst_handle));
             let (target, source) = (target?, source?);
             let fence = match source.fence(a.src_point) {
@@ -119,7 +119,7 @@ pub(super) fn dispatch(
             Ok(())
         }),
         "SYNCOBJ_HANDLE_TO_FD" => with(bytes, |a: &mut drm_syncobj_handle| {
-            refuse_if(a.pad != 0)?;
+            reject_if(a.pad != 0)?;
             if a.flags == DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE {
                 // An unknown object and one without a fence look the same here.
                 let fence = file.syncobj(a.handle)?.fence(a.point).ok_or(Errno::EINVAL)?;
@@ -127,14 +127,14 @@ pub(super) fn dispatch(
                 descriptors.set(a.fd, Open::SyncFile(fence));
                 return Ok(());
             }
-            refuse_if(a.flags != 0 || a.point != 0)?;
+            reject_if(a.flags != 0 || a.point != 0)?;
             let object = file.syncobj(a.handle).map_err(|_| Errno::EINVAL)?;
             a.fd = crate::memory::placeholder()?.release();
             descriptors.set(a.fd, Open::Syncobj(object));
             Ok(())
         }),
         "SYNCOBJ_FD_TO_HANDLE" => with(bytes, |a: &mut drm_syncobj_handle| {
-            refuse_if(a.pad != 0)?;
+            reject_if(a.pad != 0)?;
             if a.flags == DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE {
                 let Some(Open::SyncFile(fence)) = descriptors.get(a.fd) else { return Err(Errno::EINVAL) };
                 let object = file.syncobj(a.handle)?;
@@ -144,13 +144,13 @@ pub(super) fn dispatch(
                 }
                 return Ok(());
             }
-            refuse_if(a.flags != 0 || a.point != 0)?;
+            reject_if(a.flags != 0 || a.point != 0)?;
             let Some(Open::Syncobj(object)) = descriptors.get(a.fd) else { return Err(Errno::EINVAL) };
             a.handle = file.add_syncobj(object);
             Ok(())
         }),
         "SYNCOBJ_EVENTFD" => with(bytes, |a: &mut drm_syncobj_eventfd| {
-            refuse_if(a.flags & !EVENTFD_FLAGS != 0 || a.pad != 0)?;
+            reject_if(a.flags & !EVENTFD_FLAGS != 0 || a.pad != 0)?;
             file.syncobj(a.handle)?;
             match crate::memory::is_eventfd(a.fd) {
                 Ok(true) => Err(Errno::EOPNOTSUPP),

@@ -271,7 +271,7 @@ fn planned_faults_reach_the_driver() {
     let chain = driver.chain(2);
     let answer = driver.ask(channel, &message::CHAIN_EXEC_NPU, &chain);
     assert_eq!(Request(&answer).words(0), [0x0100_0006, 1, 0x0100_0006]);
-    // The third command never ends; its context is given up, and another goes on.
+    // The third command never ends; its context is given up, and another continues.
     driver.send(channel, &message::CHAIN_EXEC_NPU, &chain);
     assert_eq!(driver.answer(channel, Duration::from_millis(100)), None);
     let other = driver.context();

@@ -310,7 +310,7 @@ fn dispatches_of_one_context_are_put_together_between_barriers() {
     let expected: Vec<_> = (0..12).map(|index| vec![[1, 3, 2, 4][index % 4]; 64]).collect();
     assert_eq!(results, expected);
     let (gathered, results, switches) = alternating(false);
-    // The context that ran last goes on.
+    // The context that ran last continues.
     assert_eq!((gathered, switches), (vec![6, 6], 1));
     assert_eq!(results, expected);
 }

@@ -1,4 +1,4 @@
-//! `ggml-hsa cache`: what is in the cache of compiled kernels, whether it is whole, and taking things out.
+//! `ggml-hsa cache`: lists, verifies, prunes and clears the cache of compiled kernels.
 
 use crate::cache_table::table;
 use aie_hal::environment::parse_bytes;
@@ -21,11 +21,11 @@ const SECONDS_PER_DAY: u64 = 24 * 3600;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ggml-hsa cache list
-  ggml-hsa cache verify && echo whole
+  ggml-hsa cache verify && echo ok
   ggml-hsa cache prune --older-than 90
   ggml-hsa cache clear --dir /var/tmp/kernels
 
-Only files that the kernel store wrote are ever removed; anything else in the directory is named and stays.")]
+Only files that the kernel store wrote are ever removed; anything else in the directory is listed and left in place.")]
 pub struct CacheArguments {
     #[command(subcommand)]
     action: Action,
@@ -39,16 +39,16 @@ pub struct CacheArguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Kernels, failures and remains, by their manifests and sizes
+    /// List kernels, failures and leftovers, by their manifests and sizes
     List,
-    /// The same with every byte checked; exit code 1 if anything is damaged
+    /// List the same with every byte checked; exit code 1 if anything is damaged
     Verify,
     /// Remove what is stale, damaged or left behind
     Prune {
-        /// Also kernels and failures that are older than so many days
+        /// Also remove kernels and failures that are older than this many days
         #[arg(long, value_name = "DAYS")]
         older_than: Option<u64>,
-        /// Also the oldest kernels, until the others fit into this size (suffixes K, M, G, T)
+        /// Also remove the oldest kernels, until the others fit into this size (suffixes K, M, G, T)
         #[arg(long, value_name = "SIZE", value_parser = size)]
         max_size: Option<u64>,
     },
@@ -85,7 +85,7 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
     })
 }
 
-/// The compilers whose present state is known without starting anything: kernels of others are taken as they are.
+/// The compilers whose present state is known without starting anything: kernels of others are not checked.
 fn compilers() -> [Arc<dyn KernelCompiler>; 1] {
     [Arc::new(ReferenceCompiler)]
 }
@@ -98,7 +98,7 @@ fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, c
     } else {
         say(&table(&inventory, &path));
         for path in &inventory.foreign {
-            say(&format!("not the kernel store's: {}", path.display()));
+            say(&format!("not written by the kernel store: {}", path.display()));
         }
     }
     let damaged = inventory.items.iter().any(|item| matches!(item.state, State::Damaged { .. }));
@@ -111,7 +111,7 @@ fn cleared(arguments: &CacheArguments, done: &Cleared) -> ExitCode {
     } else {
         say(&format!("removed {} entries, {} bytes", done.items, done.bytes));
         for path in &done.kept {
-            say(&format!("kept, not the kernel store's: {}", path.display()));
+            say(&format!("left in place, not written by the kernel store: {}", path.display()));
         }
     }
     done.failed.iter().for_each(complain);
@@ -122,7 +122,7 @@ fn nothing(arguments: &CacheArguments, path: &std::path::Path) -> ExitCode {
     if arguments.json {
         json(&Inventory::default());
     } else {
-        say(&format!("no cache: {} is not there", path.display()));
+        say(&format!("no cache: {} does not exist", path.display()));
     }
     ExitCode::SUCCESS
 }
@@ -131,7 +131,7 @@ fn complain(problem: &impl Display) {
     eprintln!("ggml-hsa: {problem}");
 }
 
-/// A reader that has gone away, such as `head`, wants no more.
+/// The reader has gone away, such as `head`.
 fn say(text: &impl Display) {
     let _ = writeln!(io::stdout(), "{text}");
 }

@@ -1,4 +1,4 @@
-//! `ggml-hsa`: looking after what `libggml-hsa.so` leaves on the disk.
+//! `ggml-hsa`: manages the files that `libggml-hsa.so` leaves on disk.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -7,15 +7,15 @@ mod cache_table;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Looks after what libggml-hsa.so, the llama.cpp backend for AMD NPUs, leaves on the disk.
+/// Manages the files that libggml-hsa.so, the llama.cpp backend for AMD NPUs, leaves on disk.
 #[derive(Debug, Parser)]
 #[command(
     name = "ggml-hsa",
     version,
     after_help = "Examples:
-  ggml-hsa cache list                   kernels that were compiled, their sizes, ages and states
-  ggml-hsa cache verify --json          the same with every byte checked, for programs
-  ggml-hsa cache prune --max-size 1G    remove what nobody will use, and the oldest beyond 1 GiB
+  ggml-hsa cache list                   compiled kernels with their sizes, ages and states
+  ggml-hsa cache verify --json          the same as JSON, with every byte checked
+  ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
 
 Exit code: 0 when all is well, 1 when something is damaged or could not be removed, 2 when the command line or the cache cannot be used."
 )]

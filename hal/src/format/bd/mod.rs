@@ -121,7 +121,7 @@ macro_rules! descriptor {
                 Ok(words)
             }
 
-            /// The descriptor of register words. Bits without a meaning are not looked at.
+            /// The descriptor of register words. Bits without a meaning are ignored.
             #[must_use]
             pub fn decode(words: &[u32; $words]) -> Self {
                 Self {
@@ -201,9 +201,9 @@ descriptor! {
         iteration_step: u32 = 6, 19..0, LessOne;
         /// Whether the last word is sent without TLAST.
         suppress_tlast: bool = 7, 31..31, Plain;
-        /// Descriptor to go on with.
+        /// Descriptor to continue with.
         next: u32 = 7, 30..27, Plain;
-        /// Whether to go on with `next`.
+        /// Whether to continue with `next`.
         use_next: bool = 7, 26..26, Plain;
         /// Whether the descriptor may be used.
         valid: bool = 7, 25..25, Plain;
@@ -236,9 +236,9 @@ descriptor! {
         /// Address in words. The western neighbour comes first, so that the tile's own memory starts at
         /// [`MemTileBd::OWN_MEMORY`].
         address: u32 = 1, 18..0, Plain;
-        /// Whether to go on with `next`.
+        /// Whether to continue with `next`.
         use_next: bool = 1, 19..19, Plain;
-        /// Descriptor to go on with.
+        /// Descriptor to continue with.
         next: u32 = 1, 25..20, Plain;
         /// Words of zero in front of dimension 0.
         d0_zero_before: u32 = 1, 31..26, Plain;
@@ -326,9 +326,9 @@ descriptor! {
         iteration: u32 = 4, 24..19, Plain;
         /// Whether the last word is sent without TLAST.
         suppress_tlast: bool = 5, 31..31, Plain;
-        /// Descriptor to go on with.
+        /// Descriptor to continue with.
         next: u32 = 5, 30..27, Plain;
-        /// Whether to go on with `next`.
+        /// Whether to continue with `next`.
         use_next: bool = 5, 26..26, Plain;
         /// Whether the descriptor may be used.
         valid: bool = 5, 25..25, Plain;

@@ -47,7 +47,7 @@ const DMA_ALIGNMENT: usize = 16;
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the fields are those of the command")]
 pub enum CdoCommand<'a> {
-    /// End of the list. The reader goes on after it; bootgen does not write it.
+    /// End of the list. The reader continues after it; bootgen does not write it.
     End,
     /// No operation. Loaders skip the payload, so it can carry data (see [`reference`](mod@super::reference)).
     Nop { payload: Words<'a> },
@@ -218,7 +218,7 @@ fn next_command(words: Words<'_>) -> Result<Option<(CdoCommand<'_>, Words<'_>)>,
 
 /// Makes a CDO, laid out as bootgen lays it out.
 ///
-/// Commands are kept in call order. Each DMA_WRITE's command word is put on a 16-byte file offset with a NOP
+/// Commands stay in call order. Each DMA_WRITE's command word is put on a 16-byte file offset with a NOP
 /// in front of it where needed, as bootgen of 2025 does (the loader is faster that way; readers do not care).
 #[derive(Clone, Debug, Default)]
 pub struct CdoBuilder {
@@ -250,7 +250,7 @@ impl CdoBuilder {
         }
     }
 
-    /// Adds the commands of another CDO as bootgen merges them: in order, own NOPs kept.
+    /// Adds the commands of another CDO as bootgen merges them: in order, including own NOPs.
     pub fn append(&mut self, cdo: &Cdo<'_>) -> &mut Self {
         cdo.commands().fold(self, |builder, command| builder.push(&command))
     }
@@ -323,7 +323,7 @@ impl CdoBuilder {
         let command = u32::from(opcode) | ((length.min(LONG) as u32) << 16);
         extend(&mut self.commands, [command]);
         if length >= LONG {
-            // A length beyond 32 bits is far beyond MAX_WORDS, which `finish` refuses.
+            // A length beyond 32 bits is far beyond MAX_WORDS, which `finish` rejects.
             extend(&mut self.commands, [u32::try_from(length).unwrap_or(u32::MAX)]);
         }
         extend(&mut self.commands, fixed.iter().copied().chain(rest));

@@ -212,7 +212,7 @@ fn what_cannot_be_read_is_not_written() {
 }
 
 #[test]
-fn more_than_the_device_heap_is_refused() {
+fn more_than_the_device_heap_is_rejected() {
     let mut builder = CdoBuilder::new();
     builder.nop(&vec![0; MAX_WORDS - HEADER_WORDS - 2]);
     assert_eq!(builder.finish().unwrap().len(), MAX_WORDS * WORD);
@@ -226,10 +226,10 @@ fn meaning(cdo: Cdo<'_>) -> impl Iterator<Item = CdoCommand<'_>> {
 }
 
 #[test]
-fn mutated_files_are_read_or_refused_and_what_is_read_is_consistent() {
+fn mutated_files_are_read_or_rejected_and_what_is_read_is_consistent() {
     let commands: Vec<u32> = every_kind().into_iter().flat_map(|(words, _)| words).collect();
     let file = cdo(&commands);
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     mutate(&file[20..], 20_000, |mutated| {
         // A right header gets the mutations to the commands.
         let bytes = cdo(&words(mutated));
@@ -240,9 +240,9 @@ fn mutated_files_are_read_or_refused_and_what_is_read_is_consistent() {
                 let again = Cdo::parse(&again).unwrap();
                 assert!(meaning(parsed).eq(meaning(again)));
             }
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
         }
         let _ = Cdo::parse(mutated);
     });
-    assert!(read > 1000 && refused > 1000, "{read} read, {refused} refused");
+    assert!(read > 1000 && rejected > 1000, "{read} read, {rejected} rejected");
 }

@@ -8,8 +8,7 @@
 //! structs and the output of mlir-aie. Masked writes and polls have 28 bytes from mlir-aie and 32 from aie-rt, whose
 //! structure ends with a word of padding; both are read, and 28 are written.
 //!
-//! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is
-//! refused.
+//! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is rejected.
 
 mod transfer;
 mod writer;
@@ -157,7 +156,7 @@ impl<'a> Instruction<'a> {
             opcode::BLOCK_WRITE => {
                 let [_, _, address, size] = fixed(take(4)?);
                 if size < BLOCK_HEADER_BYTES || size % 4 != 0 {
-                    return Err(wrong_size(size, "a multiple of 4 from 16 on"));
+                    return Err(wrong_size(size, "a multiple of 4 of at least 16"));
                 }
                 let length = size as usize / WORD;
                 (Self::BlockWrite { address, data: take(length)?.from(4) }, length)
@@ -208,7 +207,7 @@ impl<'a> Instruction<'a> {
             code if code >= opcode::FIRST_CUSTOM => {
                 let [_, size] = fixed(take(2)?);
                 if size < CUSTOM_HEADER_BYTES || size % 4 != 0 {
-                    return Err(wrong_size(size, "a multiple of 4 from 8 on"));
+                    return Err(wrong_size(size, "a multiple of 4 of at least 8"));
                 }
                 let length = size as usize / WORD;
                 (Self::Custom { opcode, payload: take(length)?.from(2) }, length)

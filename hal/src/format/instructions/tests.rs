@@ -238,16 +238,16 @@ const UNKNOWN: &str = "an operation of known length";
 #[case::short_custom(&[0x90], "8 bytes", "the end of the stream after 4")]
 #[case::long_custom(&[0x90, 16], "16 bytes", "the end of the stream after 8")]
 #[case::write_size(&[0, 0, 0, 0, 0, 20], "24", "20 bytes")]
-#[case::block_size(&[1, 0, 0, 12], "a multiple of 4 from 16 on", "12 bytes")]
-#[case::odd_block(&[1, 0, 0, 18, 0], "a multiple of 4 from 16 on", "18 bytes")]
+#[case::block_size(&[1, 0, 0, 12], "a multiple of 4 of at least 16", "12 bytes")]
+#[case::odd_block(&[1, 0, 0, 18, 0], "a multiple of 4 of at least 16", "18 bytes")]
 #[case::mask_size(&[4, 0, 0, 0, 0, 0, 24], "28 or 32", "24 bytes")]
 #[case::mask_between(&[3, 0, 0, 0, 0, 0, 30, 0], "28 or 32", "30 bytes")]
 #[case::mask_beyond(&[7, 0, 0, 0, 0, 0, 36, 0, 0], "28 or 32", "36 bytes")]
 #[case::padded_mask_cut(&[3, 0, 0, 0, 0, 0, 32], "32 bytes", "the end of the stream after 28")]
 #[case::sync_size(&[0x80, 20, 0, 0], "16", "20 bytes")]
 #[case::patch_size(&[0x81, 40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], "48", "40 bytes")]
-#[case::custom_size(&[0x90, 4], "a multiple of 4 from 8 on", "4 bytes")]
-#[case::odd_custom(&[0x90, 10, 0], "a multiple of 4 from 8 on", "10 bytes")]
+#[case::custom_size(&[0x90, 4], "a multiple of 4 of at least 8", "4 bytes")]
+#[case::odd_custom(&[0x90, 10, 0], "a multiple of 4 of at least 8", "10 bytes")]
 #[case::direction(&[0x80, 16, 2, 0], "direction 0 or 1", "0x2")]
 #[case::action(&[0x81, 48, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0], "action 0", "0x1")]
 #[case::argument(&[0x81, 48, 0, 0, 0, 0, 0, 0, 0xFFFF, 0, 0, 0], "argument index below 65535", "0xffff")]
@@ -269,7 +269,7 @@ fn what_cannot_be_read_is_not_written() {
 }
 
 #[test]
-fn more_than_the_device_heap_is_refused() {
+fn more_than_the_device_heap_is_rejected() {
     let mut writer = InstructionWriter::new(Header::aie2p(1));
     writer.block_write(0, &vec![0; MAX_WORDS - HEADER_WORDS - 4]);
     assert_eq!(writer.finish().unwrap().len(), MAX_WORDS * WORD);
@@ -291,10 +291,10 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn mutated_streams_are_read_or_refused_and_what_is_read_comes_back() {
+fn mutated_streams_are_read_or_rejected_and_what_is_read_comes_back() {
     let operations: Vec<u32> = every_kind().into_iter().flat_map(|(words, _)| words).collect();
     let file = stream(every_kind().len() as u32, &operations);
-    let (mut read, mut refused) = (0, 0);
+    let (mut read, mut rejected) = (0, 0);
     mutate(&file, 40_000, |mutated| {
         let mut mutated = mutated.to_vec();
         if mutated.len() >= 16 && word(&mutated, 0) & 1 == 0 {
@@ -311,8 +311,8 @@ fn mutated_streams_are_read_or_refused_and_what_is_read_comes_back() {
                 assert_eq!(again, InstructionStream { operations: again.operations, ..stream });
                 assert!(again.operations().eq(stream.operations()));
             }
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
         }
     });
-    assert!(read > 1000 && refused > 1000, "{read} read, {refused} refused");
+    assert!(read > 1000 && rejected > 1000, "{read} read, {rejected} rejected");
 }

@@ -107,7 +107,7 @@ impl InstructionWriter {
     fn emit_word(&mut self, word: u32, fixed: &[u32], rest: impl IntoIterator<Item = u32>) -> &mut Self {
         extend(&mut self.operations, [word]);
         extend(&mut self.operations, fixed.iter().copied().chain(rest));
-        // Each operation has four bytes: the count cannot wrap before `finish` refuses the length.
+        // Each operation has four bytes: the count cannot wrap before `finish` rejects the length.
         self.count = self.count.saturating_add(1);
         self
     }

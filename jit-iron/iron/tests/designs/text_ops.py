@@ -45,7 +45,7 @@ def ggml_op_two_of_a_name(arch, input_tensors, output_tensor, op_params):
 
 
 def ggml_op_no_object(arch, input_tensors, output_tensor, op_params):
-    """Links an object that nobody makes."""
+    """Links an object that does not exist."""
     return MLIR
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A TEST DOUBLE of aiecc. It is not aiecc and compiles nothing: IRON itself has not run in these tests.
 
-It takes the options that aiecc of one generation takes, refuses all others with that generation's message, checks what a line
+It takes the options that aiecc of one generation takes, rejects all others with that generation's message, checks what a line
 refers to, and writes the two files it was given as a kernel. Tests link it as `aiecc` into a folder of PATH.
 
 Environment:

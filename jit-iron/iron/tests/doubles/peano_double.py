@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A TEST DOUBLE of Peano's clang++. It is not Peano and compiles nothing: IRON itself has not run in these tests.
 
-It takes the options that core functions are compiled with, refuses all others as clang++ does, and writes a file that says what
+It takes the options that core functions are compiled with, rejects all others as clang++ does, and writes a file that says what
 it is in place of an object. A source with a line `#error TEXT` fails with clang's message. Tests link it as `clang++`.
 
 Environment:

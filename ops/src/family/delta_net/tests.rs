@@ -144,8 +144,8 @@ fn states_for_which_there_is_no_token_keep_their_bytes() {
 #[case::gates(|node: &mut Node| node.sources[3] = Some(f32s([2, 4, 5, 2])))]
 #[case::state(|node: &mut Node| node.sources[5] = Some(f32s([16, 16, 4, 1])))]
 #[case::output(|node: &mut Node| node.output = f32s([64, 7, 1, 1]))]
-fn networks_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
-    assert_refused(SMALL.node(), change);
+fn networks_that_do_not_fit_are_rejected(#[case] change: fn(&mut Node)) {
+    assert_rejected(SMALL.node(), change);
 }
 
 #[rstest]

@@ -1,7 +1,7 @@
 //! The product of tokens with the weights of the experts chosen for them, on the CPU.
 //!
-//! Columns are grouped by expert, so that each row of weights is read and decoded once for all of them, and weights of experts
-//! nobody chose are not read at all. Work is divided by rows of weights: with one token the few experts in use still keep all
+//! Columns are grouped by expert, so that each row of weights is read and decoded once for all of them, and weights of experts that
+//! no token chose are not read at all. Work is divided by rows of weights: with one token the few experts in use still keep all
 //! cores busy.
 
 use super::super::cpu::dot::ROWS;

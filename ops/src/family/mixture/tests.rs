@@ -103,13 +103,13 @@ fn ids_out_of_range_are_data_errors(#[case] op: &str, #[case] id: i32) {
 #[case::output(|node: &mut Node| node.output = f32s([6, 4, 2, 1]))]
 #[case::four_dimensions(|node: &mut Node| node.sources[0] = Some(Tensor::contiguous(DataType::Q8_0, [32, 6, 3, 2])))]
 #[case::missing(|node: &mut Node| node.sources.truncate(2))]
-fn products_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
+fn products_that_do_not_fit_are_rejected(#[case] change: fn(&mut Node)) {
     let sources = [
         Tensor::contiguous(DataType::Q8_0, [32, 6, 3, 1]),
         f32s([32, 2, 4, 1]),
         Tensor::contiguous(DataType::I32, [2, 4, 1, 1]),
     ];
-    assert_refused(node(MUL_MAT_ID, OpParams::default(), f32s([6, 2, 4, 1]), &sources.map(Some)), change);
+    assert_rejected(node(MUL_MAT_ID, OpParams::default(), f32s([6, 2, 4, 1]), &sources.map(Some)), change);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn sums_are_the_definition(#[case] ne: [usize; 4], #[case] strided: bool) {
 #[case::tokens(f32s([8, 2, 4, 1]), f32s([8, 3, 1, 1]), [2, 5, 1, 1])]
 #[case::no_matrix_of_ids(f32s([8, 2, 4, 1]), f32s([8, 3, 1, 1]), [2, 4, 0, 1])]
 #[case::half(f32s([8, 2, 4, 1]), Tensor::contiguous(DataType::F16, [8, 3, 1, 1]), [2, 4, 1, 1])]
-fn sums_that_do_not_fit_are_refused(#[case] a: Tensor, #[case] b: Tensor, #[case] ids: [usize; 4]) {
+fn sums_that_do_not_fit_are_rejected(#[case] a: Tensor, #[case] b: Tensor, #[case] ids: [usize; 4]) {
     assert!(!accepts(ADD_ID, OpParams::default(), a, &[a, b, Tensor::contiguous(DataType::I32, ids)]));
 }
 

@@ -41,7 +41,7 @@ fn a_convolution_of_large_and_strided_tensors_is_the_same() {
 #[case::tokens([8, 5, 1, 1], [3, 5, 1, 1], [5, 5, 1, 1])]
 #[case::no_window([8, 5, 1, 1], [0, 5, 1, 1], [5, 8, 1, 1])]
 #[case::weights_by_sequence([8, 5, 2, 1], [3, 5, 2, 1], [5, 6, 2, 1])]
-fn convolutions_that_do_not_fit_are_refused(
+fn convolutions_that_do_not_fit_are_rejected(
     #[case] x: [usize; 4],
     #[case] weights: [usize; 4],
     #[case] out: [usize; 4],
@@ -193,8 +193,8 @@ fn ids_out_of_range_are_data_errors(#[case] id: i32) {
 #[case::no_groups(|node: &mut Node| { node.sources[4] = Some(f32s([16, 0, 5, 2])); node.sources[5] = node.sources[4]; })]
 #[case::output(|node: &mut Node| node.output = f32s([77, 1, 1, 1]))]
 #[case::half(|node: &mut Node| node.sources[1] = Some(Tensor::contiguous(DataType::F16, [4, 6, 5, 2])))]
-fn scans_that_do_not_fit_are_refused(#[case] change: fn(&mut Node)) {
-    assert_refused(SMALL.node(), change);
+fn scans_that_do_not_fit_are_rejected(#[case] change: fn(&mut Node)) {
+    assert_rejected(SMALL.node(), change);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Getting memory: what it holds, where it lies, what is refused, and that it comes back.
+//! Getting memory: what it holds, where it lies, what is rejected, and that it comes back.
 
 use crate::expect;
 use crate::rig::{Context, contents, host_view, pattern, store};
@@ -9,7 +9,7 @@ use std::thread;
 /// Sizes around the boundaries of words, cache lines, pages and granules.
 const SIZES: &[usize] = &[1, 3, 4, 63, 64, 65, 4095, 4096, 4097, 65_537, 1 << 20];
 
-/// Size and pool are as asked for, whatever the granule.
+/// Size and pool are as requested, whatever the granule.
 pub fn size_and_pool_are_as_asked(context: &Context) {
     let rig = context.shared();
     for &size in SIZES {
@@ -35,7 +35,7 @@ pub fn memory_is_zeroed_for_the_device(context: &Context) {
     }
 }
 
-/// Memory that was written and given back does not show its old content to the next owner.
+/// Memory that was written and released does not show its old content to the next owner.
 pub fn reused_memory_is_zeroed(context: &Context) {
     let rig = context.fresh();
     for round in 0..8 {
@@ -46,7 +46,7 @@ pub fn reused_memory_is_zeroed(context: &Context) {
     }
 }
 
-/// Device address and host address have every alignment that can be asked for.
+/// Device address and host address have every alignment that can be requested.
 pub fn alignment_is_as_asked(context: &Context) {
     let rig = context.shared();
     let mut alignment = 1;

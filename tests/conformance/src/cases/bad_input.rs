@@ -1,6 +1,6 @@
-//! What a refusal leaves behind: nothing was touched, and the device works on.
+//! What a rejection leaves behind: nothing was touched, and the device works on.
 //!
-//! Which submissions are refused, and with which words, is the validation layer's, and tested there.
+//! Which submissions are rejected, and with which words, is the validation layer's, and tested there.
 
 use crate::expect::{self, expect_match};
 use crate::rig::{Context, Rig, at, contents, nothing, reached, record, signalling, whole};
@@ -14,7 +14,7 @@ fn still_works(rig: &Rig) {
     expect::bytes("work after the mistake", &contents(&buffer), &[1; 64]);
 }
 
-/// A signal that would not increase its semaphore is refused.
+/// A signal that would not increase its semaphore is rejected.
 pub fn signals_that_do_not_increase_are_refused(context: &Context) {
     let rig = context.shared();
     let semaphore = rig.semaphore();
@@ -30,7 +30,7 @@ pub fn signals_that_do_not_increase_are_refused(context: &Context) {
     reached(&at(&semaphore, MAX_VALUE));
 }
 
-/// A refused submission counts nothing, runs nothing, and fails nothing.
+/// A rejected submission counts nothing, runs nothing, and fails nothing.
 pub fn refused_submissions_touch_nothing(context: &Context) {
     let rig = context.fresh();
     let buffer = rig.zeroed(64);
@@ -38,7 +38,7 @@ pub fn refused_submissions_touch_nothing(context: &Context) {
     let bad = record(|list| list.fill(&[1], whole(&buffer))?.fill(&[2], whole(&buffer)));
     let missing = record(|list| list.fill(&[1], BufferRef::slot(0, 0, 64))?.barrier().fill(&[1], whole(&buffer)));
     for list in [&bad, &missing] {
-        rig.refused(list, BindingTable::default());
+        rig.rejected(list, BindingTable::default());
     }
     rig.queue.wait_idle(None).expect("an idle queue");
     expect::equal("counters", rig.device.counters(), before);

@@ -50,7 +50,7 @@ pub fn updates_cover_their_range(context: &Context) {
     }
 }
 
-/// The largest update works; one byte more is refused when recording.
+/// The largest update works; one byte more is rejected when recording.
 pub fn updates_have_a_largest_size(context: &Context) {
     let rig = context.shared();
     let buffer = rig.zeroed(MAX_UPDATE_BYTES + 1);

@@ -334,7 +334,7 @@ pub fn dependents_of_a_failure_fail(context: &Context) {
     expect::bytes("target of the dependent one", &contents(&source), &[0; 64]);
 }
 
-/// A PDI that nothing here can execute loads, as on hardware; its dispatches time out with the reason, and work goes on.
+/// A PDI that nothing here can execute loads, as on hardware; its dispatches time out with the reason, and work continues.
 pub fn unknown_designs_time_out(context: &Context) {
     let rig = context.fresh();
     let mut cdo = CdoBuilder::new();

@@ -37,7 +37,7 @@ pub fn a_loss_fails_the_submission(context: &Context) {
     expect::holds("the loss has a reason", &cause, cause.to_string().len() > "device lost: ".len());
 }
 
-/// After a loss every call reports the first cause, for ever.
+/// After a loss every call reports the first cause, forever.
 pub fn a_loss_is_sticky(context: &Context) {
     let (rig, list, ..) = planned(context, "fault=lost@1");
     let cause = lose(&rig, &list);
@@ -55,7 +55,7 @@ pub fn a_loss_is_sticky(context: &Context) {
     }
 }
 
-/// A loss fails what is pending, on all queues, so that nobody waits for ever.
+/// A loss fails what is pending, on all queues, so that no one waits forever.
 pub fn a_loss_fails_pending_work(context: &Context) {
     let (rig, list, ..) = planned(context, "fault=lost@1");
     let other = rig.device.create_queue().expect("a queue");

@@ -93,7 +93,7 @@ pub fn failing_functions_fail_the_submission(context: &Context) {
     expect::bytes("target of later work", &contents(&after), &[2; 64]);
 }
 
-/// A function that panics is a function that failed: nobody waits for ever, and later work runs.
+/// A function that panics is a function that failed: no one waits forever, and later work runs.
 pub fn panicking_functions_fail_the_submission(context: &Context) {
     let rig = context.fresh();
     let panicking = from_fn("careless", 0, |_, _| panic!("a panic inside a host function"));

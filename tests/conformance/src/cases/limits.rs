@@ -1,4 +1,4 @@
-//! At the limit things work; beyond it they are refused with numbers; what is given back can be had again.
+//! At the limit things work; beyond it they are rejected with numbers; what is released can be allocated again.
 
 use crate::expect::{self, expect_match};
 use crate::kernels::TestKernel;
@@ -23,7 +23,7 @@ fn exhaust_heap(rig: &Rig, piece: usize) -> (Vec<Arc<dyn Buffer>>, DeviceError) 
     }
 }
 
-/// As many queues as allowed can be created, the next is refused, and a dropped one makes room.
+/// As many queues as allowed can be created, the next is rejected, and a dropped one makes room.
 pub fn queues_are_limited(context: &Context) {
     let rig = context.fresh();
     let limit = rig.device.limits().queues;
@@ -52,7 +52,7 @@ pub fn the_device_heap_is_limited(context: &Context) {
     expect::at_least("pieces after giving them back", again.len(), bytes / (1 << 20) - 1);
 }
 
-/// More than the whole heap at once is refused.
+/// More than the whole heap at once is rejected.
 pub fn more_than_the_heap_is_refused(context: &Context) {
     let rig = context.fresh();
     let bytes = rig.device.limits().device_heap_bytes;
@@ -80,7 +80,7 @@ pub fn a_full_heap_refuses_kernels(context: &Context) {
     expect::bytes("result of the second kernel", &contents(&buffer), &[3; 64]);
 }
 
-/// Kernels give their heap back: loading and dropping goes on for ever.
+/// Kernels give their heap back: loading and dropping can be repeated without end.
 pub fn dropped_kernels_give_their_heap_back(context: &Context) {
     let rig = context.fresh();
     let (mut held, _) = exhaust_heap(&rig, 1 << 20);

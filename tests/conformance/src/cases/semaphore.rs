@@ -26,7 +26,7 @@ pub fn starts_at_its_initial_value(context: &Context) {
     }
 }
 
-/// A signal that does not increase the value is refused and changes nothing.
+/// A signal that does not increase the value is rejected and changes nothing.
 pub fn signals_have_to_increase(context: &Context) {
     let [semaphore] = semaphores(context);
     semaphore.signal(5).expect("an increase");
@@ -58,7 +58,7 @@ pub fn signals_wake_waiters(context: &Context) {
     });
 }
 
-/// A failure wakes everybody who waits, with its cause.
+/// A failure wakes all waiters, with its cause.
 pub fn failure_wakes_waiters(context: &Context) {
     let [semaphore] = semaphores(context);
     thread::scope(|scope| {
@@ -90,7 +90,7 @@ pub fn failures_stay_on_their_semaphore(context: &Context) {
     expect::equal("value of another", other.query(), Ok(1));
 }
 
-/// A device makes as many semaphores as asked for.
+/// A device makes as many semaphores as requested.
 pub fn thousands_can_exist(context: &Context) {
     let all: Vec<Arc<dyn Semaphore>> = (0..5000).map(|_| context.shared().semaphore()).collect();
     all.iter().zip(1..).for_each(|(semaphore, value)| semaphore.signal(value).expect("an increase"));

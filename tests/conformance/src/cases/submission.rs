@@ -243,7 +243,7 @@ pub fn flushing_is_always_allowed(context: &Context) {
     expect::bytes("buffer", &contents(&buffer), &[3; 64]);
 }
 
-/// Dropping a queue fails work that has not started, so that nobody waits for ever.
+/// Dropping a queue fails work that has not started, so that no one waits forever.
 pub fn dropping_a_queue_fails_pending_work(context: &Context) {
     let Rig { device, queue } = context.fresh();
     let go = device.create_semaphore(0).expect("a semaphore");
@@ -277,7 +277,7 @@ pub fn dropping_a_queue_waits_for_running_work(context: &Context) {
     drop(device);
 }
 
-/// Work goes on when the caller's handles to list, buffers and executable are gone.
+/// Work continues when the caller's handles to list, buffers and executable are gone.
 pub fn submissions_hold_what_they_use(context: &Context) {
     let rig = context.fresh();
     let (go, done, target) = (rig.semaphore(), rig.semaphore(), rig.zeroed(64));

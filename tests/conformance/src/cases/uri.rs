@@ -31,7 +31,7 @@ pub fn parameters_stay_in_the_device_uri(context: &Context) {
     expect::holds("the URI has a path that names the device", &info.uri, !info.uri.path().is_empty());
 }
 
-/// A parameter nobody knows is an error that names it and the URI, never ignored.
+/// An unknown parameter is an error that names it and the URI, never ignored.
 pub fn unknown_parameters_are_refused(context: &Context) {
     for parameter in ["no-such-parameter=1", "no-such-parameter", "Coherent=true"] {
         let uri = context.uri(&[parameter]);

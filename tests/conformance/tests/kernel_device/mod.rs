@@ -10,7 +10,7 @@ use std::sync::Arc;
 const TAGS: &[Tag] =
     &[Tag::NonCoherent, Tag::SeveralDevices, Tag::MemoryCap, Tag::SoftwareKernels, Tag::HeapAllocation];
 
-/// Parameters the driver knows, with values it has to refuse.
+/// Parameters the driver knows, with values it has to reject.
 const MALFORMED: &[&str] = &[
     "devices=",
     "devices=0",
@@ -32,7 +32,7 @@ const COHERENT: &str = "The driver maintains cache lines, but the memory of the 
 const EXCLUSIONS: &[Exclusion] = &[
     Exclusion {
         case: "dispatch::failing_kernels_fail_the_submission",
-        reason: "The submission fails and names the kernel, but the kernel driver tells a state and no text, so the kernel's own \
+        reason: "The submission fails and names the kernel, but the kernel driver reports a state and no text, so the kernel's own \
                  message cannot be in the error.",
     },
     Exclusion { case: "coherence::missing_flush_gives_old_data", reason: COHERENT },

@@ -100,7 +100,7 @@ impl Rig {
 
     pub fn place(&self, pool: MemoryPool, bytes: &[u8]) -> Allocation {
         let allocation = self.agent.allocate(pool, bytes.len()).unwrap();
-        // SAFETY: The allocation has this length and is used by nobody else yet.
+        // SAFETY: The allocation has this length and is not shared yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), allocation.host.as_ptr(), bytes.len()) };
         allocation
     }

@@ -88,7 +88,7 @@ fn destroy(p: &mut Probe, setup: Setup) {
     p.destroy_syncobj(setup.context.timeline);
 }
 
-/// Makes contexts of one column until the kernel refuses.
+/// Makes contexts of one column until the kernel rejects one.
 fn fill(p: &mut Probe) -> Vec<Context> {
     let tiles = p.array().0;
     let made: Vec<Context> = p.quietly(|p| {

@@ -10,7 +10,7 @@ use amdxdna_sys::*;
 
 pub(super) const SCRIPTS: &[Script] = &[
     script("open: version", "name and version of the driver, with too little room", version),
-    script("open: capabilities", "what the DRM core tells", capabilities),
+    script("open: capabilities", "capabilities of the DRM core", capabilities),
     script("open: for reading", "a file that is open for reading only", for_reading),
     script("open: twice", "two files know nothing of each other", twice),
     script("open: fork", "a forked process has the same file", fork),

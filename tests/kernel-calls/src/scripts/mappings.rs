@@ -30,7 +30,7 @@ fn offsets(p: &mut Probe) {
         ("nothing", offset, 0),
         ("offset 0", 0, PAGE),
         ("offset of a page", page, PAGE),
-        ("an offset that nobody has", 1 << 40, PAGE),
+        ("an offset that no BO has", 1 << 40, PAGE),
         ("offset none", AMDXDNA_INVALID_ADDR & !0xfff, PAGE),
     ] {
         p.map(what, Map::shared(offset, bytes));

@@ -1,4 +1,4 @@
-//! What is asked of the kernel driver.
+//! Requests to the kernel driver.
 //!
 //! A script makes the same calls whatever the answers are, so that the records of two kernels can be laid side by side. What it
 //! could not prepare is zero in what follows.
@@ -75,7 +75,7 @@ const fn with_command(name: &'static str, about: &'static str, calls: fn(&mut Pr
     Script { name, about, calls: Calls::WithCommand(calls), breaks: false }
 }
 
-/// A script that is only played when that is asked for.
+/// A script that is only played on request.
 const fn breaking(name: &'static str, about: &'static str, calls: fn(&mut Probe)) -> Script {
     Script { breaks: true, ..script(name, about, calls) }
 }

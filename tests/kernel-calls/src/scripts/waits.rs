@@ -210,7 +210,7 @@ fn gone(p: &mut Probe) {
     wait(p, &[context.timeline], &[3], ALL | SUBMIT, Until::Soon);
     p.destroy_syncobj(context.timeline);
     wait(p, &[context.timeline], &[2], ALL | SUBMIT, Until::Later);
-    // A context works on when its timeline's handle is given back.
+    // A context works on when its timeline's handle is released.
     let Some(setup) = p.prepare("a second context", |p| {
         let tiles = p.array().0;
         let context = p.context(tiles);

@@ -1,6 +1,6 @@
 //! `cargo xtask abi`: one `libggml-hsa.so` in every structure layout of ggml it was made for.
 //!
-//! ggml's version check does not tell two of the layouts apart, and a backend with the wrong one crashes. So the same
+//! ggml's version check does not distinguish two of the layouts, and a backend with the wrong one crashes. So the same
 //! file, not one built per version, is loaded into a ggml of each layout: two releases built from source and the
 //! testbed's. In each a small program of ours runs ADD, MUL_MAT and the memory functions and compares with the CPU
 //! backend; it is written in C against ggml's own headers, so that it shares no declaration with the library.
@@ -49,7 +49,7 @@ const CASES: [(&str, usize); 12] = [
   cargo xtask abi                            two older ggml built from source, and the testbed's
   cargo xtask abi --crate-version 0.1.138    another release, by the version of the crate with its sources
 
-The first run builds two releases of ggml under target/abi, a minute or two each; later runs use them again.
+The first run builds two releases of ggml under target/abi, a minute or two each; later runs reuse them.
 Exit code 1 if a case failed or is missing, or if a layout was not run.")]
 pub struct AbiArgs {
     /// Build the ggml inside this version of the crate llama-cpp-sys-2, in place of the usual two; may be repeated
@@ -209,18 +209,18 @@ fn expected(layout: Layout) -> impl Iterator<Item = (&'static str, usize)> {
 fn judge(finished: &Finished, listing: &Listing, version: Option<Version>, wanted: Option<Version>) -> Vec<String> {
     let mut problems = listing.problems("abi_test", finished, DEVICE_NAME);
     let Some(version) = version else {
-        problems.push("the program did not get as far as its first case".to_owned());
+        problems.push("the program ended before its first case".to_owned());
         return problems;
     };
     if wanted != Some(version) {
         let wanted = wanted.map_or_else(|| "an unknown version".to_owned(), |wanted| wanted.to_string());
-        problems.push(format!("the program ran with ggml {version} and should have with {wanted}"));
+        problems.push(format!("the program ran with ggml {version}, expected {wanted}"));
     }
     for (operation, count) in expected(Layout::of(version)) {
         let cases = listing.cases.iter().filter(|case| case.operation == operation);
         let passed = cases.filter(|case| case.outcome == Outcome::Passed).count();
         if passed != count {
-            problems.push(format!("{operation}: {passed} cases passed, {count} are wanted"));
+            problems.push(format!("{operation}: {passed} cases passed, expected {count}"));
         }
     }
     problems
@@ -276,7 +276,7 @@ mod tests {
         let text = good_output(Layout::V2a);
         assert!(problems(0, &text, V3, V3).iter().any(|problem| problem.starts_with("TENSOR_2D: 0")));
         let shorter = text.replace("  ADD(i=3): OK\n", "").replace("68/68", "67/67");
-        assert_eq!(problems(0, &shorter, V2A, V2A), ["ADD: 26 cases passed, 27 are wanted"]);
+        assert_eq!(problems(0, &shorter, V2A, V2A), ["ADD: 26 cases passed, expected 27"]);
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn the_wrong_ggml_and_a_missing_device_are_problems() {
         let text = good_output(Layout::V2a);
-        assert!(problems(0, &text, V2A, Version(0, 9, 7))[0].contains("should have with 0.9.7"));
+        assert!(problems(0, &text, V2A, Version(0, 9, 7))[0].contains("expected 0.9.7"));
         let other = text.replace("Backend HSA0: OK", "Backend CPU: OK");
         assert_eq!(problems(0, &other, V2A, V2A), ["no line `Backend HSA0: OK`"]);
     }

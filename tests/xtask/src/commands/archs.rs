@@ -29,7 +29,7 @@ const BOUND: f64 = 1e-4;
 const EXCLUDED: &[(&str, &str)] = &[(
     "deepseek2",
     "its third configuration, the cache of experts, is filled when the scheduler copies the table of cached experts to \
-     the device; our device reads CPU memory in place, nothing is copied, the table keeps its -1 and MUL_MAT_ID refuses \
+     the device; our device reads CPU memory in place, nothing is copied, the table keeps its -1 and MUL_MAT_ID rejects \
      that expert, which ends the program (without MUL_MAT_ID on the device, the CPU backend corrupts memory instead). \
      mistral4 and deepseek32 have the same attention",
 )];
@@ -82,7 +82,7 @@ pub struct ArchsArgs {
     /// Only architectures whose name matches this expression
     #[arg(long, value_name = "REGEX")]
     arch: Option<String>,
-    /// Also say how the graphs were split and what did not run on our device (slower: much is printed)
+    /// Also report how the graphs were split and what did not run on our device (slower)
     #[arg(long)]
     splits: bool,
     #[command(flatten)]
@@ -144,7 +144,7 @@ pub fn run(args: &ArchsArgs, options: &Options) -> Result<()> {
         report.line(format!("{whole} of {} architectures ran whole on {DEVICE_NAME}", elsewhere.len()));
     }
     let left_out: Vec<_> = EXCLUDED.iter().chain(programs::LEFT_OUT).collect();
-    left_out.iter().for_each(|(name, reason)| report.line(format!("left out: {name}: {reason}")));
+    left_out.iter().for_each(|(name, reason)| report.line(format!("skipped: {name}: {reason}")));
     report.field("elsewhere", elsewhere)?;
     report.field("left_out", left_out)?;
     report.finish("archs", options)
@@ -164,7 +164,7 @@ fn wait_quietly(command: &mut Command) -> &mut Command {
 fn judge(finished: &Finished, rows: &[Row]) -> Vec<String> {
     let mut problems = Vec::new();
     if !finished.success() {
-        problems.push(format!("test-llama-archs: {}; it said\n{}", finished.describe(), finished.last_words(6)));
+        problems.push(format!("test-llama-archs: {}; its output:\n{}", finished.describe(), finished.last_lines(6)));
     }
     if !rows.iter().any(|row| row.logits == Verdict::Ok) {
         problems.push("test-llama-archs compared no logits: no architecture matches, or all were skipped".to_owned());

@@ -1,6 +1,6 @@
 //! `cargo xtask backend-ops`: ggml's own operation tests on our device, compared with the checked-in table.
 //!
-//! Each operation runs in a process of its own: memory is given back between operations, and a crash costs one of them.
+//! Each operation runs in a process of its own: memory is released between operations, and a crash costs one of them.
 //! Several of them run side by side, those with most cases first. That fills the cores better than workers within one
 //! process: much of the time one thread of ggml quantises operands or computes the reference.
 //! Beside the counts, every single case the CPU backend supports must have passed here, unless an exclusion names it.
@@ -43,13 +43,13 @@ pub struct BackendOpsArgs {
     /// Only cases whose parameters match this regular expression; counts are then not compared
     #[arg(short = 'p', long = "parameters", value_name = "REGEX")]
     parameters: Option<String>,
-    /// Only the fixed part of large operations that the table names under `ci`
+    /// Only the fixed part of large operations that the table lists under `ci`
     #[arg(long, conflicts_with_all = ["parameters", "update"])]
     ci: bool,
-    /// How many operations to run side by side
+    /// How many operations to run in parallel
     #[arg(short = 'j', long, value_name = "N", default_value_t = process::processors().min(4))]
     jobs: usize,
-    /// Write the counts seen into the table (only if nothing failed)
+    /// Write the observed counts into the table (only if nothing failed)
     #[arg(long, conflicts_with = "parameters")]
     update: bool,
     /// Test ggml's CPU backend instead of our device; with --update, writes the `cpu` counts
@@ -133,7 +133,7 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let (passed, failed, unsupported) = (sum(|row| row.passed), sum(|row| row.failed), sum(|row| row.unsupported));
     report.problems.extend(rows.iter().flat_map(|row| row.problems.iter().cloned()));
     if is_whole && !args.ci && passed < table.minimum {
-        report.problems.push(format!("{passed} cases passed in all, the table asks for {}", table.minimum));
+        report.problems.push(format!("{passed} cases passed in all, the table has {}", table.minimum));
     }
     let commands: Vec<u64> = rows.iter().filter_map(|row| row.kernel_commands).collect();
     if !commands.is_empty() && commands.iter().sum::<u64>() == 0 {
@@ -165,7 +165,7 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     }
     for row in rows.iter().filter(|row| row.expected.is_some_and(|expected| row.passed > expected)) {
         let name = &row.operation;
-        report.summary(format!("note: {name} passes more cases than the table has; record it with --update"));
+        report.summary(format!("note: {name} passes more cases than the table has; record them with --update"));
     }
     let (backend, seconds) = (course.backend(), started.elapsed().as_secs_f64());
     report.summary(format!(
@@ -200,7 +200,7 @@ fn no_longer_unclaimed(course: &Course) -> Result<Vec<String>> {
     let finished = process::run(&mut command, LIMIT)?;
     let listing = Listing::parse(&finished.stdout);
     if listing.cases.is_empty() {
-        bail!("test-backend-ops ({}) listed no unclaimed case\n{}", finished.describe(), finished.last_words(4));
+        bail!("test-backend-ops ({}) listed no unclaimed case\n{}", finished.describe(), finished.last_lines(4));
     }
     let mut claimed: Vec<&str> = listing
         .cases
@@ -212,7 +212,7 @@ fn no_longer_unclaimed(course: &Course) -> Result<Vec<String>> {
     Ok(claimed
         .into_iter()
         .map(|name| {
-            format!("{name}: supported now, yet among [unclaimed]; take it out there and run -o {name} --update")
+            format!("{name}: supported now, but listed under [unclaimed]; remove it there and run -o {name} --update")
         })
         .collect())
 }
@@ -240,7 +240,7 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
     let wanted = catalogue.wanted(operation, &selection)?;
     if args.parameters.is_none() && wanted.excluded != table.excluded(operation) {
         bail!(
-            "the exclusions of {operation} take out {} cases and say {}; correct `cases` in {}",
+            "the exclusions of {operation} match {} cases, but state {}; correct `cases` in {}",
             wanted.excluded,
             table.excluded(operation),
             ops_table::path().display()
@@ -290,7 +290,7 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
 fn update(table: &mut Table, rows: &[Row], reference: bool, ggml: String) -> Result<()> {
     let failed: usize = rows.iter().map(|row| row.failed).sum();
     if failed > 0 {
-        bail!("{failed} cases failed; the table is left as it was");
+        bail!("{failed} cases failed; the table is unchanged");
     }
     for row in rows {
         let excluded = table.excluded(&row.operation);

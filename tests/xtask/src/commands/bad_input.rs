@@ -1,7 +1,7 @@
 //! `cargo xtask bad-input`: mistakes get a clear message and an exit code, and never an abort inside llama.cpp.
 //!
 //! Each case calls this program again the way a user would, and looks at its exit code and its words. Devices that fail are
-//! among the cases: llama.cpp must be told, and end by itself.
+//! among the cases: llama.cpp must get an error, and end on its own.
 
 use crate::generation::Request;
 use crate::process;
@@ -24,14 +24,14 @@ const NPU_WITHOUT_WAIT: [&str; 4] = ["--driver", "xdna", "--machine", "wait=none
 const NPU_WITHOUT_IOMMU: [&str; 4] = ["--driver", "xdna", "--machine", "iommu=off"];
 const NPU_IN_PASSTHROUGH: [&str; 4] = ["--driver", "xdna", "--machine", "iommu=passthrough"];
 
-/// Check that mistakes get a clear message, an exit code and no abort.
+/// Check that mistakes cause a clear message, an exit code and no abort.
 #[derive(Debug, Args)]
 pub struct BadInputArgs {
     #[command(flatten)]
     device: DeviceOptions,
 }
 
-/// A mistake and what must come of it.
+/// A mistake and its expected result.
 struct Case {
     name: &'static str,
     /// Arguments after `demo`.
@@ -87,8 +87,8 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         case("an IOMMU that is off", &NPU_WITHOUT_IOMMU, &["cannot be opened", "IOMMU on", "iommu=pt"]),
         case("an IOMMU in passthrough mode", &NPU_IN_PASSTHROUGH, &["cannot be opened", "IOMMU on", "iommu=pt"]),
         case("a model that is not one", &["--model", &path(&text)], &["is not a GGUF model", "--model"]),
-        case("a model that breaks off", &["--model", &path(&broken)], &["llama.cpp failed", "exit code"]),
-        case("a model that is not there", &["--model", &path(&empty)], &["cannot read the model", "--model"]),
+        case("a truncated model", &["--model", &path(&broken)], &["llama.cpp failed", "exit code"]),
+        case("a missing model", &["--model", &path(&empty)], &["cannot read the model", "--model"]),
         case("statistics that cannot be written", &["--stats", &stats], &["GGML_HSA_STATS", "cannot be written"]),
         case("statistics into a folder", &["--stats", &path(dir)], &["cannot be written"]),
         case("a model cut off in its tensors", &["--model", &path(&cut)], &["llama.cpp failed", "exit code"]),
@@ -103,7 +103,7 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
         // Every command from the third on: llama.cpp ignores a failure of its warm-up run, where the first ones are.
         case("a device that hangs", &["--device", "mock:aie2p?fault=timeout@3:1000000"], &["timeout", "exit code"]),
         case("no testbed", &["--offline", "--testbed", &path(&empty)], &["no testbed", "cargo xtask testbed"]),
-        case("a library that is not there", &["--library", &path(&empty)], &["cannot read the library"]),
+        case("a missing library", &["--library", &path(&empty)], &["cannot read the library"]),
         Case {
             name: "a truncated kernel",
             arguments: Vec::new(),
@@ -111,7 +111,7 @@ fn cases(session: &Session, dir: &Path) -> Result<Vec<Case>> {
             expected: words(&["kernel file", "replace the file or remove it"]),
         },
         Case {
-            name: "a kernel folder that is not there",
+            name: "a missing kernel folder",
             arguments: Vec::new(),
             environment: vec![("GGML_HSA_KERNEL_DIR", path(&empty))],
             expected: words(&["kernel directory", "GGML_HSA_KERNEL_DIR"]),
@@ -139,9 +139,9 @@ fn machines(absent: &Path) -> Vec<Case> {
     let absent = absent.display().to_string();
     vec![
         machine("an NPU and no KFD", "rocr", "kfd=missing", &["/dev/kfd"]),
-        machine("an NPU and a KFD nobody may use", "rocr", "kfd=forbidden", &["no permission", "/dev/kfd"]),
+        machine("an NPU and a KFD without permission", "rocr", "kfd=forbidden", &["no permission", "/dev/kfd"]),
         machine("an NPU whose node is missing", "xdna", "node=missing", &["accel0 does not exist"]),
-        machine("an NPU whose node nobody may use", "xdna", "node=forbidden", &["no permission", "accel0"]),
+        machine("an NPU node without permission", "xdna", "node=forbidden", &["no permission", "accel0"]),
         machine("an NPU of another generation", "xdna", "pci=17f9:00", &["unknown generation", "AIE_HAL_ARCH_PATH"]),
         machine("an NPU with old firmware", "xdna", "firmware=0.0.0.1", &["firmware", "update linux-firmware"]),
         rocr(
@@ -149,7 +149,7 @@ fn machines(absent: &Path) -> Vec<Case> {
             "old",
             &["libhsa-runtime64", "never processes", "7.0 or newer"],
         ),
-        rocr("an HSA runtime that is not there", &absent, &[&absent]),
+        rocr("a missing HSA runtime", &absent, &[&absent]),
     ]
 }
 
@@ -196,18 +196,18 @@ fn check(case: &Case, session: &Session) -> Result<String> {
     let message = process::meaningful(&end.stderr).collect::<Vec<_>>().join("\n");
     let missing: Vec<&String> = case.expected.iter().filter(|words| !message.contains(words.as_str())).collect();
     ensure!(end.status.code() == Some(1), "expected exit code 1, got {}", end.describe());
-    ensure!(!message.contains("ended by signal"), "llama.cpp was aborted:\n{message}");
+    ensure!(!message.contains("ended by signal"), "llama.cpp aborted:\n{message}");
     ensure!(missing.is_empty(), "the message lacks {missing:?}; it is\n{message}");
-    let told = message.lines().find(|line| case.expected.iter().any(|words| line.contains(words.as_str())));
-    Ok(format!("{}: {}", end.describe(), told.unwrap_or_default()))
+    let logged = message.lines().find(|line| case.expected.iter().any(|words| line.contains(words.as_str())));
+    Ok(format!("{}: {}", end.describe(), logged.unwrap_or_default()))
 }
 
-/// An unwritable statistics file must not cost the user the text: llama.cpp itself goes on.
+/// An unwritable statistics file must not cost the user the text: llama.cpp itself continues.
 fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<String> {
     let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 4, threads: None };
     let end = request.run(session.on_device("llama-completion", Some(&dir.join("no/such/folder/s.json")))?, |_| ())?;
-    let told = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS"));
+    let logged = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS"));
     ensure!(end.success(), "llama.cpp: {}", end.describe());
     ensure!(end.stdout.trim().len() > PROMPT.len(), "llama.cpp generated nothing");
-    Ok(format!("{}: {}", end.describe(), told.context("no message about the file")?))
+    Ok(format!("{}: {}", end.describe(), logged.context("no message about the file")?))
 }

@@ -43,7 +43,7 @@ pub struct BenchArgs {
     /// Print the figures as docs/performance.md has them
     #[arg(long, conflicts_with_all = ["write", "json"])]
     markdown: bool,
-    /// Put the figures into docs/performance.md
+    /// Write the figures into docs/performance.md
     #[arg(long)]
     write: bool,
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     }
     report.summary(format!("{}; {}", figures.machine.describe(), figures.programs.describe()));
     report.summary(format!(
-        "{threads} threads on both sides, {} repetitions in turn; simulated device, its kernels run on this CPU",
+        "{threads} threads on both sides, {} repetitions each in turn; simulated device, its kernels run on this CPU",
         figures.repetitions
     ));
     report.field("figures", figures)?;

@@ -29,13 +29,13 @@ use std::process::Command;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask cmake
-  cargo xtask cmake --keep /tmp/ggml-hsa    the installed tree stays there, to look at
+  cargo xtask cmake --keep /tmp/ggml-hsa    keeps the installed tree there for inspection
   cargo xtask cmake --json | jq '.steps[] | select(.problem)'
 
 cmake and pkg-config are the machine's own, or come as Python packages into target/tools.
 Exit code 1 if a step failed.")]
 pub struct CmakeArgs {
-    /// Install there, into a folder that does not exist yet, and leave it
+    /// Install into this new folder, and keep it
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask conformance`: the conformance suite on one driver.
 //!
 //! On the mock it is an ordinary test of the workspace. On the driver for real NPUs the same suite runs as a program of the
-//! testbed on the simulated kernel device, directly or with AMD's own runtime; arguments go on to the test program.
+//! testbed on the simulated kernel device, directly or with AMD's own runtime; arguments are passed on to the test program.
 
 use crate::build;
 use crate::session::{DriverName, KERNELS, Options, SimulationOptions};
@@ -29,7 +29,7 @@ pub struct ConformanceArgs {
     #[command(flatten)]
     simulation: SimulationOptions,
     /// On every simulated kernel and every generation, and on machines of other kinds, one after the other; --kernel, --npus and
-    /// --machine do not count then
+    /// --machine are ignored then
     #[arg(long)]
     every_kernel: bool,
     /// Arguments for the test program

@@ -23,7 +23,7 @@ use std::path::PathBuf;
   cargo xtask demo --driver xdna        through AMD's ROCR, on a simulated kernel device
   cargo xtask demo --json | jq .device.counters
 
-On a fresh machine this builds the library, makes the testbed and downloads a small model first.
+On a fresh machine this builds the library, creates the testbed and downloads a small model first.
 Exit code 1 if llama.cpp failed or nothing ran on the device.")]
 pub struct DemoArgs {
     /// GGUF model; by default the small one of the testbed
@@ -38,7 +38,7 @@ pub struct DemoArgs {
     /// Threads of llama.cpp and of the reference kernels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Keep the statistics in this file
+    /// Write the statistics to this file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
     #[command(flatten)]
@@ -107,7 +107,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         );
         println!("{}", stats.store.summary());
         if stats.store.compiled == 0 {
-            println!("nothing was compiled: all kernels were there already");
+            println!("nothing was compiled: all kernels existed already");
         }
         if let Some(kernel) = &kernel {
             println!("{}", kernel.summary());
@@ -117,7 +117,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         bail!("the text is complete, but kernels could not be used ({} more): {first}", rest.len());
     }
     if let [first, ..] = errors(&messages)[..] {
-        bail!("llama.cpp went on, but the library reported an error: {first}");
+        bail!("llama.cpp continued, but the library reported an error: {first}");
     }
     if device.array() == 0 {
         bail!("no operation ran on the array; the statistics say why");
@@ -138,7 +138,7 @@ fn same_as_mock(request: &Request, session: &Session, text: &str) -> Result<()> 
     if finished.stdout != text {
         let same = text.chars().zip(finished.stdout.chars()).take_while(|(left, right)| left == right).count();
         bail!(
-            "the text differs from that of the simulated device without ROCR after {same} characters, where it goes on:\n{}",
+            "the text differs from that of the simulated device without ROCR after {same} characters, where it continues:\n{}",
             finished.stdout.chars().skip(same).collect::<String>().trim_end()
         );
     }

@@ -41,7 +41,7 @@ const PAGE: GeneratedPage = GeneratedPage { file: "docs/environment.md", command
 const FAMILIES: [[&str; 3]; 2] = [
     [
         "AMDXDNA_SIM_",
-        "the simulated kernel device: which NPUs, what is wrong with the machine, faults, recordings",
+        "the simulated kernel device: which NPUs, defects of the machine, faults, recordings",
         "driver-mock/amdxdna-sim/src/settings.rs",
     ],
     [
@@ -67,11 +67,11 @@ fn page(declared: &[Declaration]) -> String {
          - An empty value counts as not set, where the table does not say otherwise.\n\
          - **A switch** is on with {},\n\
          \x20 and off with {}.\n\
-         \x20 Other spellings are no words.\n\
+         \x20 Other values are invalid.\n\
          - **A size** is a number of bytes, or a number with K, M, G or T (powers of 1024).\n\
-         - A value that means nothing is an error message that says what is possible, and the default holds.\n\
-         - A variable that is set, begins with `GGML_HSA` or `AIE_HAL_` and is not in this table is a warning at the start, with\n\
-         \x20 the nearest name that is.\n",
+         - An invalid value is logged as an error that lists the valid ones, and the default applies.\n\
+         - A variable that is set, begins with `GGML_HSA` or `AIE_HAL_` and is not in this table causes a warning at startup that\n\
+         \x20 names the closest match.\n",
         words(&TRUTHY),
         words(&FALSY),
     );

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: every kernel call fails once, and llama.cpp must be told, not ended.
+//! `cargo xtask faults`: every kernel call fails once, and llama.cpp must get an error, not be ended.
 //!
 //! A first run without faults counts the kernel calls by name. Then stock llama.cpp is run again and again, each time with
 //! one planned fault: a call at its first, second and last occurrence with each error code the kernel can return there,
@@ -90,7 +90,7 @@ fn leaves(fault: &str) -> Levels {
     }
 }
 
-/// Let every kernel call fail once under stock llama.cpp.
+/// Make every kernel call fail once under stock llama.cpp.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask faults
@@ -113,7 +113,7 @@ pub struct FaultsArgs {
     driver: DriverName,
     #[command(flatten)]
     simulation: SimulationOptions,
-    /// Cases at a time
+    /// Cases in parallel
     #[arg(short = 'j', long, value_name = "N", default_value_t = process::processors())]
     jobs: usize,
     /// GGUF model; by default the small one of the testbed
@@ -140,7 +140,7 @@ struct Row {
     fault: String,
     outcome: Outcome,
     seconds: f64,
-    /// The message that told the user.
+    /// The message to the user.
     message: String,
     problem: Option<String>,
 }
@@ -202,7 +202,7 @@ fn cases_on(args: &FaultsArgs, session: &Session) -> Result<Vec<Row>> {
     let faults = plan(&reference)?.into_iter().filter(|fault| wanted(fault)).step_by(args.sample as usize);
     let faults: Vec<String> = faults.collect();
     if faults.is_empty() {
-        bail!("no such call in a run without faults; there are {}", names(&reference));
+        bail!("no such call in a run without faults; available: {}", names(&reference));
     }
     let documented = if args.driver == DriverName::Rocr { RUNTIME_ABORTS } else { &[] };
     let bar = output::progress(faults.len() as u64)?;
@@ -298,13 +298,13 @@ fn judge(
     left_open: Option<String>,
     documented: &[(&str, &str)],
 ) -> (Outcome, Option<String>) {
-    let wrong = |why: String| (Outcome::Wrong, Some(format!("{why}\n{}", finished.last_words(6))));
+    let wrong = |why: String| (Outcome::Wrong, Some(format!("{why}\n{}", finished.last_lines(6))));
     if finished.timed_out {
         return wrong(format!("llama.cpp hung for {SECONDS} s"));
     }
-    let mut told = library_messages(&finished.stderr);
+    let mut logged = library_messages(&finished.stderr);
     // About the machine and not the fault: every run on it says so.
-    told.retain(|line| !line.contains("`ulimit -l`"));
+    logged.retain(|line| !line.contains("`ulimit -l`"));
     if finished.status.code().is_none() {
         let call = fault.split('@').next().unwrap_or(fault);
         let documented = documented.iter().any(|(name, words)| *name == call && finished.stderr.contains(words));
@@ -316,16 +316,16 @@ fn judge(
     if let Some(left_open) = left_open {
         return wrong(left_open);
     }
-    if finished.success() && finished.stdout == text && told.is_empty() {
+    if finished.success() && finished.stdout == text && logged.is_empty() {
         return (Outcome::Unharmed, None);
     }
-    if told.is_empty() {
+    if logged.is_empty() {
         return wrong(format!(
-            "llama.cpp: {}, with another text or none, and no word from the library",
+            "llama.cpp: {}, with another text or none, and no message of the library",
             finished.describe()
         ));
     }
-    if finished.success() && finished.stdout != text && !told.iter().any(|line| line.contains(" E ")) {
+    if finished.success() && finished.stdout != text && !logged.iter().any(|line| line.contains(" E ")) {
         return wrong("llama.cpp printed another text, and the library reported no error".to_owned());
     }
     (Outcome::Error, None)

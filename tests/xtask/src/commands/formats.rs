@@ -29,12 +29,12 @@ use std::time::Instant;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask formats
-  cargo xtask formats --only mul_mat        kernels whose name has this in it
+  cargo xtask formats --only mul_mat        kernels whose name contains this
   cargo xtask formats --json
 
-Exit code 1 if a program refuses a file or reads something else in it than we do.")]
+Exit code 1 if a program rejects a file or interprets it differently than we do.")]
 pub struct FormatsArgs {
-    /// Only files whose name has this in it
+    /// Only files whose name contains this
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 }
@@ -189,7 +189,7 @@ struct Judges<'a> {
 }
 
 impl Judges<'_> {
-    /// Shows everything to the programs, on all processors; returns what they confirm, and what they refuse or read
+    /// Shows everything to the programs, on all processors; returns what they confirm, and what they reject or read
     /// differently.
     fn all(&self, samples: &[Sample]) -> Result<(BTreeMap<&'static str, usize>, Vec<String>)> {
         let verdicts = process::parallel(samples, process::processors(), |sample| {

@@ -7,7 +7,7 @@ use crate::session::Options;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Write the pages of the documentation that are made from tables; print, write or check one of them.
+/// Write the generated pages of the documentation; print, write or check one of them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask gen                          writes the pages of operations and of environment variables

@@ -2,7 +2,7 @@
 //!
 //! The tables of `hsa_sys::layout` are turned into a C program that prints what the C compiler makes of the headers:
 //! sizes, alignments, offsets, bit fields, values, and whether each function has the type of the table. A name the
-//! headers do not have is an error of the compiler. The other direction is looked at too: every status code and every
+//! headers do not have is an error of the compiler. The other direction is checked too: every status code and every
 //! AIE item of the headers must be declared.
 
 use crate::c_headers::{Question, ask, differences, kinds, without_comments};

@@ -33,7 +33,7 @@ pub fn run(args: &IronArgs, _: &Options) -> Result<()> {
     let status =
         command.status().context("cannot start python3; install Python 3 (Debian: apt-get install python3)")?;
     if !status.success() {
-        bail!("iron: the tests of the IRON worker failed and say where above");
+        bail!("iron: the tests of the IRON worker failed; their output is above");
     }
     Ok(())
 }

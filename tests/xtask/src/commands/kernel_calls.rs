@@ -31,7 +31,7 @@ const PROGRAM: &str = "aie-kernel-calls";
 const LIMIT: Duration = Duration::from_secs(600);
 /// Real kernels whose simulated counterparts differ from a plain one.
 const LIKE: [&str; 2] = ["7.2 npu4", "7.2 npu1"];
-/// What a player prints where a script should have ended by itself.
+/// What a player prints where a script should have ended on its own.
 const BROKEN: &str = "the script";
 const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", command: "kernel-calls" };
 
@@ -43,7 +43,7 @@ const PAGE: GeneratedPage = GeneratedPage { file: "docs/kernel-interface.md", co
   cargo xtask kernel-calls --vm all --write
   cargo xtask kernel-calls --real '6.18 npu4=run.jsonl'
 
-A run on a real kernel is what `aie-kernel-calls run` prints there. `--write` notes what was exercised in
+A run on a real kernel is what `aie-kernel-calls run` prints there. `--write` records what was exercised in
 tests/kernel-calls/seen.json and what simulated kernels answer in answers.json, and writes docs/kernel-interface.md.
 Exit code 1 if a script breaks or varies, a simulated kernel answers otherwise than before, a difference has no reason, a reason has
 no difference, or the page is out of date.")]
@@ -58,7 +58,7 @@ pub struct KernelCallsArgs {
     /// Use this aie-npu-pci and do not build one
     #[arg(long, value_name = "FILE")]
     device_server: Option<PathBuf>,
-    /// Note what was exercised, and write the page
+    /// Record what was exercised, and write the page
     #[arg(long)]
     write: bool,
     /// Use this preload library and do not build one
@@ -76,7 +76,7 @@ struct Real {
 
 fn real(text: &str) -> Result<Real, String> {
     let parts = text.split_once('=').filter(|(name, _)| name.split(' ').count() == 2);
-    let (name, file) = parts.ok_or("it has to be like `7.2 npu4=run.jsonl`")?;
+    let (name, file) = parts.ok_or("expected a value like `7.2 npu4=run.jsonl`")?;
     Ok(Real { name: name.to_owned(), file: file.into() })
 }
 
@@ -111,7 +111,8 @@ impl Simulated {
         let major = |version: &str| version.split('.').next().map(str::to_owned);
         let kernel = KERNELS.into_iter().find(|kernel| *kernel == version);
         let kernel = kernel.or_else(|| KERNELS.into_iter().rev().find(|kernel| major(kernel) == major(version)));
-        let kernel = kernel.with_context(|| format!("no simulated kernel is like {version}; there are {KERNELS:?}"))?;
+        let kernel =
+            kernel.with_context(|| format!("no simulated kernel is like {version}; available: {KERNELS:?}"))?;
         Ok(Self { npu, kernel, machine: (kernel == "7.2").then_some("addresses=iova") })
     }
 }
@@ -213,7 +214,7 @@ pub fn run(args: &KernelCallsArgs, options: &Options) -> Result<()> {
     // Script, step, call: what: simulated | real.
     for Compared { kernel, differences, stale, .. } in &rows {
         report.problems.extend(differences.iter().map(|difference| format!("{kernel}: {difference}")));
-        report.problems.extend(stale.iter().map(|name| format!("{kernel}: known, but not so any more: {name}")));
+        report.problems.extend(stale.iter().map(|name| format!("{kernel}: known, but no longer observed: {name}")));
     }
     if !report.problems.is_empty() {
         report.summary(
@@ -296,9 +297,9 @@ pub fn list(text: &str) -> Result<GuestRuns, String> {
         let every = virtual_machine::KERNELS.into_iter().flat_map(|kernel| EVERY.map(|npu| GuestRun { kernel, npu }));
         return Ok(GuestRuns(every.collect()));
     }
-    let (kernel, npu) = text.split_once(' ').ok_or("it has to be like `7.2 npu4`, or `all`")?;
+    let (kernel, npu) = text.split_once(' ').ok_or("expected a value like `7.2 npu4`, or `all`")?;
     let kernel = virtual_machine::KERNELS.into_iter().find(|known| *known == kernel);
-    let kernel = kernel.ok_or_else(|| format!("there are the kernels {}", virtual_machine::KERNELS.join(" and ")))?;
+    let kernel = kernel.ok_or_else(|| format!("available kernels: {}", virtual_machine::KERNELS.join(" and ")))?;
     Ok(GuestRuns(vec![GuestRun { kernel, npu: ServedNpu::from_str(npu, false)? }]))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! For each version a C program is built against its headers and prints what the compiler makes of them: sizes, offsets, values,
 //! request codes. `amdxdna-sys` says which kernel brought what; a version that lacks something it should have, or has
-//! something it should not, is a difference, and what it rightly lacks is named. The other direction is looked at too: everything
+//! something it should not, is a difference, and what it rightly lacks is named. The other direction is checked too: everything
 //! that the newest header of the driver declares is declared by the crate, or left out for a reason given here.
 
 use crate::apt::numbers;
@@ -25,11 +25,11 @@ const DRIVER: &str = "drm/amdxdna_accel.h";
 /// What the driver's header declares and the crate does not: the start of a name, and why.
 const LEFT_OUT: [(&str, &str); 9] = [
     ("AMDXDNA_DEV_TYPE_", "only one way to submit is used"),
-    ("AMDXDNA_QOS_", "priorities other than the normal one are not asked for"),
+    ("AMDXDNA_QOS_", "only the normal priority is requested"),
     ("AMDXDNA_SENSOR_TYPE_", "sensors are not read"),
     ("AMDXDNA_HWCTX_STATE_", "states of contexts are not read"),
     ("POWER_MODE_", "the power mode is not set"),
-    ("AMDXDNA_BO_INVALID", "it is never asked for"),
+    ("AMDXDNA_BO_INVALID", "it is never requested"),
     ("AMDXDNA_BO_SHARE", "it is another name of AMDXDNA_BO_SHMEM"),
     ("AMDXDNA_INVALID_CMD_HANDLE", "it is never passed"),
     ("AMDXDNA_INVALID_DOORBELL_OFFSET", "only aie4 has user mode queues"),
@@ -76,7 +76,7 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
             let headers = Testbed::ensure(&options.testbed, options.offline)?.kernel_headers()?;
             ensure!(
                 headers.iter().any(|headers| headers.include.join(DRIVER).exists()),
-                "none of the testbed's kernel headers has {DRIVER}; remake it with `cargo xtask testbed --force`"
+                "none of the testbed's kernel headers has {DRIVER}; rebuild it with `cargo xtask testbed --force`"
             );
             headers
         }
@@ -123,7 +123,7 @@ pub fn run(args: &KernelHeadersArgs, options: &Options) -> Result<()> {
 /// The numbers of a version such as `6.12.107`.
 fn release(version: &str) -> Result<Vec<u32>> {
     let release = numbers(version);
-    ensure!(release.len() > 1, "`{version}` is no kernel version such as 6.18");
+    ensure!(release.len() > 1, "`{version}` is not a kernel version such as 6.18");
     Ok(release)
 }
 
@@ -148,7 +148,7 @@ impl Text {
     }
 }
 
-/// What is asked of one kernel's headers.
+/// What is compared with one kernel's headers.
 struct Inquiry {
     release: Vec<u32>,
     questions: Vec<Question>,

@@ -38,7 +38,7 @@ pub struct KldArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
     model: Option<PathBuf>,
-    /// Highest mean KL divergence; only a stricter one than the default is taken
+    /// Highest mean KL divergence; at most the default
     #[arg(long, value_name = "NATS", default_value_t = BOUND, value_parser = parse_bound)]
     bound: f64,
     /// Threads of both sides
@@ -50,7 +50,11 @@ pub struct KldArgs {
 
 fn parse_bound(text: &str) -> Result<f64, String> {
     let bound: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if bound > 0.0 && bound <= BOUND { Ok(bound) } else { Err(format!("the bound is above 0 and at most {BOUND}")) }
+    if bound > 0.0 && bound <= BOUND {
+        Ok(bound)
+    } else {
+        Err(format!("the bound must be above 0 and at most {BOUND}"))
+    }
 }
 
 #[derive(Serialize)]
@@ -108,7 +112,9 @@ pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
     }
     report.line(table);
     if !ok {
-        report.problems.push(format!("the mean KL divergence is {}, allowed is {}", divergence.mean, args.bound));
+        report
+            .problems
+            .push(format!("the mean KL divergence is {}, at most {} is allowed", divergence.mean, args.bound));
     }
     report.field("greedy", greedy)?;
     report.field("divergence", divergence)?;
@@ -138,7 +144,7 @@ fn measure(session: &Session, model: &std::path::Path, threads: Option<usize>) -
     generation::require_success(&reference).context("the CPU backend's reference logits")?;
     let tokens = tokens_scored(&reference)?;
     if tokens < MIN_TOKENS {
-        bail!("{tokens} tokens are compared, needed are {MIN_TOKENS}");
+        bail!("{tokens} tokens are compared, at least {MIN_TOKENS} are needed");
     }
     let run = session.run("llama-perplexity", LIMIT, |command| {
         arguments(command);
@@ -149,7 +155,7 @@ fn measure(session: &Session, model: &std::path::Path, threads: Option<usize>) -
     let measured = &run.finished;
     parse(&measured.stdout, tokens)
         .or_else(|_| parse(&measured.stderr, tokens))
-        .with_context(|| format!("llama-perplexity said\n{}", measured.last_words(10)))
+        .with_context(|| format!("llama-perplexity's output:\n{}", measured.last_lines(10)))
 }
 
 /// llama-perplexity scores the second half of each chunk, less its last token.
@@ -158,7 +164,7 @@ fn tokens_scored(reference: &Finished) -> Result<u64> {
     let found = pattern
         .captures(&reference.stderr)
         .or_else(|| pattern.captures(&reference.stdout))
-        .context("llama-perplexity did not say over how many chunks it works")?;
+        .context("llama-perplexity did not print its number of chunks")?;
     let (chunks, context): (u64, u64) = (found[1].parse()?, found[2].parse()?);
     Ok(chunks * (context - 1 - context / 2))
 }

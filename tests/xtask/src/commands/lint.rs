@@ -1,6 +1,6 @@
 //! `cargo xtask lint`: the dependencies and the spelling, judged by the tools every Rust project uses for them.
 //!
-//! Advisories are left to the hosted workflow: they need a clone of the RustSec database, and a new advisory is no fault of
+//! Advisories are left to the hosted workflow: they need a clone of the RustSec database, and a new advisory is not a fault of
 //! the commit that happens to be tested.
 
 use crate::session::Options;
@@ -41,7 +41,7 @@ pub fn run(args: &LintArgs, options: &Options) -> Result<()> {
     command.args(arguments.split(' ')).current_dir(workspace::root()).env("CARGO_NET_OFFLINE", offline);
     let status = command.status()?;
     if !status.success() {
-        bail!("{}: {status}; what it found is above", tool.display());
+        bail!("{}: {status}; its findings are above", tool.display());
     }
     Ok(())
 }

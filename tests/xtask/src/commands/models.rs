@@ -59,14 +59,14 @@ const MODELS: &[Random] = &[
   cargo xtask models --driver xdna --only qwen3
   cargo xtask models --json
 
-The models are made on the first run, with the Python package gguf, and kept beside the testbed's model.
-Exit code 1 if a graph was split, a logit is no number, or the normalised mean squared error of the logits is
+The models are built on the first run, with the Python package gguf, and stored beside the testbed's model.
+Exit code 1 if a graph was split, a logit is not a number, or the normalised mean squared error of the logits is
 above 5e-4.")]
 pub struct ModelsArgs {
     /// Only these models, separated by commas
     #[arg(long, value_name = "MODEL", value_delimiter = ',', value_parser = names())]
     only: Vec<String>,
-    /// Threads of both sides; the models are so small that more than one only wait for each other
+    /// Threads of both sides; one is fastest for such small models
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     #[command(flatten)]
@@ -194,11 +194,11 @@ impl Trial<'_> {
         generation::require_success(&process::run(&mut command, LIMIT)?).context("on the CPU backend")?;
         let reference = Logits::read(&expected)?;
         if reference.tokens.len() < LEAST_TOKENS {
-            bail!("the text has {} tokens, needed are {LEAST_TOKENS}", reference.tokens.len());
+            bail!("the text has {} tokens, at least {LEAST_TOKENS} are needed", reference.tokens.len());
         }
         let unusable = reference.not_finite();
         if unusable > 0 {
-            bail!("{unusable} logits of the CPU backend are no numbers: the model is of no use");
+            bail!("{unusable} logits of the CPU backend are not numbers: the model is unusable");
         }
         let run = session.run("llama-results", LIMIT, |command| {
             self.prepare(command.env("GGML_SCHED_DEBUG", "2"), &results);
@@ -214,12 +214,12 @@ impl Trial<'_> {
             bail!("kernels could not be used: {first}");
         }
         let graphs = schedule::graphs(schedule::after_reservation(log)?)?;
-        let splits = graphs.iter().map(|graph| graph.splits.len()).max().context("no graph was cut")?;
+        let splits = graphs.iter().map(|graph| graph.splits.len()).max().context("no graph was split")?;
         let mut elsewhere = BTreeMap::new();
         for (op, count) in graphs.iter().flat_map(|graph| graph.not_on(DEVICE_NAME)) {
             *elsewhere.entry(op.to_owned()).or_default() += count;
         }
-        // One split, but the CPU's, is no pass either.
+        // One split, but the CPU's, is not a pass either.
         if splits == 1 && !graphs.iter().all(|graph| graph.is_whole_on(DEVICE_NAME)) {
             bail!("a graph is whole, but not on {DEVICE_NAME}");
         }
@@ -266,7 +266,7 @@ impl Measured {
             ));
         }
         if self.not_finite > 0 {
-            problems.push(format!("{name}: {} logits are no numbers", self.not_finite));
+            problems.push(format!("{name}: {} logits are not numbers", self.not_finite));
         }
         let found = &self.comparison;
         if found.nmse.is_nan() || found.nmse > BOUND {

@@ -103,7 +103,7 @@ fn page(rows: &[Row], expected: &Table) -> String {
          \x20 *quantised* stands for all of {}.\n\
          - **plan**: columns x cores in a column on {GENERATION}, and the way data passes them, for a small example of the first type.\n\
          \x20 Larger and smaller tensors use more or fewer columns. A plan fits the generation's memories, channels and descriptors;\n\
-         \x20 it is no compiled kernel. An operation on the host runs in the same command list, for the reason given.\n\
+         \x20 it is not a compiled kernel. An operation on the host runs in the same command list, for the reason given.\n\
          - **cases**: of stock `test-backend-ops` of ggml {}, how many pass and how many the CPU backend has; a dash where it has\n\
          \x20 no test under that name. In all {passing} of {cpu}.\n\n",
         names(&quantised()),
@@ -116,7 +116,7 @@ fn page(rows: &[Row], expected: &Table) -> String {
     text.push_str(
         "\n## Fused\n\n\
          No node of a graph has these names. The backend makes one dispatch of the nodes given, where nothing else reads\n\
-         what lies between. `GGML_HSA_FUSION=0` keeps the nodes apart.\n\n\
+         what lies between. `GGML_HSA_FUSION=0` disables fusion.\n\n\
          | operation | stands for | types | runs on | plan | cases |\n|---|---|---|---|---|---|\n",
     );
     for row in fused {

@@ -21,7 +21,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
   cargo xtask rpc
   cargo xtask rpc --prompt \"Once upon a time\"
 
-Exit code 1 if the texts differ or the server did not serve our device.")]
+Exit code 1 if the texts differ or the server did not offer our device.")]
 pub struct RpcArgs {
     /// GGUF model; by default the small one of the testbed
     #[arg(long, value_name = "GGUF")]
@@ -44,7 +44,7 @@ impl Server {
     fn start(session: &Session, dir: &Path) -> Result<Self> {
         let log = dir.join("server.log");
         let file = File::create(&log)?;
-        // Asking for port 0 yields one that is free now; the server cannot choose one by itself.
+        // Asking for port 0 yields one that is free now; the server cannot choose one on its own.
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = session.on_device("ggml-rpc-server", None)?;
         command.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-d", DEVICE_NAME]);
@@ -59,10 +59,14 @@ impl Server {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             if let Some(status) = self.child.try_wait()? {
-                bail!("ggml-rpc-server ended at once ({status}); it said\n{}", self.said());
+                bail!("ggml-rpc-server ended at once ({status}); its output:\n{}", self.said());
             }
             if started.elapsed() > START_LIMIT {
-                bail!("ggml-rpc-server did not listen within {} s; it said\n{}", START_LIMIT.as_secs(), self.said());
+                bail!(
+                    "ggml-rpc-server did not listen within {} s; its output:\n{}",
+                    START_LIMIT.as_secs(),
+                    self.said()
+                );
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -98,17 +102,17 @@ pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
     client.args(["--rpc", &format!("127.0.0.1:{}", server.port)]);
     let remote = request.text(client);
     let said = server.said();
-    let remote = remote.with_context(|| format!("through the server, which said\n{said}"))?;
+    let remote = remote.with_context(|| format!("through the server, with the output\n{said}"))?;
     if let Some(status) = server.child.try_wait()? {
-        bail!("ggml-rpc-server ended during the run ({status}); it said\n{said}");
+        bail!("ggml-rpc-server ended during the run ({status}); its output:\n{said}");
     }
     if !said.lines().any(|line| line.trim_start().starts_with(&format!("{DEVICE_NAME}:"))) {
-        bail!("ggml-rpc-server does not list {DEVICE_NAME} among its devices; it said\n{said}");
+        bail!("ggml-rpc-server does not list {DEVICE_NAME} among its devices; its output:\n{said}");
     }
     // The first connection is our own wait for the port.
     let connections = said.matches("Accepted client connection").count().saturating_sub(1);
     if connections == 0 {
-        bail!("llama.cpp never connected to the server; it said\n{said}");
+        bail!("llama.cpp never connected to the server; its output:\n{said}");
     }
     let mut report = Report::default();
     report.line(format!("local:  {}{local}\nremote: {}{remote}", args.prompt, args.prompt));

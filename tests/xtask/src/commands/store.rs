@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const TOKENS: usize = 16;
 const PROMPT: &str = "The three states of matter are";
 
-/// Check where kernels come from: compiled, cached, given, embedded, or not at all.
+/// Check every source of kernels: compiled, cached, from a directory, embedded, or none.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code 1 if a state of the kernel store has another effect than it should.")]
 pub struct StoreArgs {
@@ -59,26 +59,26 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     let mut steps = Steps::default();
     let first = rig.check(&mut steps, "an empty cache", Cache::Kept, &[], |run| {
         ensure!(run.stats.store.compiled > 0 && run.stats.store.cache == 0, "kernels should have been compiled");
-        ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
+        ensure!(run.messages.is_empty(), "the library logged {:?}", run.messages);
         Ok(())
     })?;
     let kernels = first.stats.store.compiled;
     let text = &first.text;
     let same = |run: &Run| {
-        ensure!(run.text == *text, "the text is another: {}", run.text);
+        ensure!(run.text == *text, "the text differs: {}", run.text);
         ensure!(run.array() == first.array(), "{} operations ran on the array, {} before", run.array(), first.array());
         Ok(())
     };
     rig.check(&mut steps, "a full cache", Cache::Kept, &[], |run| {
         ensure!((run.stats.store.compiled, run.stats.store.cache) == (0, kernels), "nothing should be compiled");
-        ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
+        ensure!(run.messages.is_empty(), "the library logged {:?}", run.messages);
         same(run)
     })?;
     rig.damage()?;
     rig.check(&mut steps, "two damaged kernels in the cache", Cache::Kept, &[], |run| {
-        ensure!((run.stats.store.compiled, run.stats.store.cache) == (2, kernels - 2), "two should be made again");
-        let told = run.messages.iter().filter(|line| line.contains("is damaged")).count();
-        ensure!(told == 2, "{told} of 2 damaged kernels were told: {:?}", run.messages);
+        ensure!((run.stats.store.compiled, run.stats.store.cache) == (2, kernels - 2), "two should be rebuilt");
+        let logged = run.messages.iter().filter(|line| line.contains("is damaged")).count();
+        ensure!(logged == 2, "{logged} of 2 damaged kernels were logged: {:?}", run.messages);
         same(run)
     })?;
     rig.check(&mut steps, "a cache to be cleared", Cache::Kept, &[("GGML_HSA_KERNEL_CACHE_CLEAR", "1")], |run| {
@@ -96,17 +96,17 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     let directory = [("GGML_HSA_KERNEL_DIR", text_of(&mixed)?)];
     rig.check(&mut steps, "kernels for other shapes in the directory", Cache::Fresh, &directory, |run| {
         ensure!((run.stats.store.directory, run.stats.store.compiled) == (kernels - 2, 2), "two should be compiled");
-        let refused = |line: &&String| line.contains("is not used: it ") && line.contains("other types or shapes");
-        let told = run.messages.iter().filter(refused).count();
-        ensure!(told == 2, "{told} of 2 kernels that do not fit were told: {:?}", run.messages);
+        let rejected = |line: &&String| line.contains("is not used: it ") && line.contains("other types or shapes");
+        let logged = run.messages.iter().filter(rejected).count();
+        ensure!(logged == 2, "{logged} of 2 kernels that do not fit were logged: {:?}", run.messages);
         same(run)
     })?;
     let nothing = [off];
     rig.check(&mut steps, "no kernels, no compiling", Cache::Fresh, &nothing, |run| {
-        ensure!(run.array() == 0 && run.host() > 0, "everything should run on the host");
+        ensure!(run.array() == 0 && run.host() > 0, "everything should run on the CPU");
         let device = run.device.as_ref().context("there is no device")?;
-        let told = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
-        ensure!(told.into_iter().any(|reason| reason.contains("compiling is off")), "the reason is not told");
+        let logged = device.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
+        ensure!(logged.into_iter().any(|reason| reason.contains("compiling is off")), "the reason is missing");
         once(&run.messages, NOTHING_RAN)
     })?;
     let background = [("GGML_HSA_JIT", "background")];
@@ -122,14 +122,14 @@ pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
         ensure!(run.stats.store.compiled == kernels, "all kernels should be compiled");
         same(run)
     })?;
-    rig.check(&mut steps, "no work on the host", Cache::Kept, &[("GGML_HSA_CPU_FALLBACK", "off")], |run| {
+    rig.check(&mut steps, "no work on the CPU", Cache::Kept, &[("GGML_HSA_CPU_FALLBACK", "off")], |run| {
         ensure!(run.host() == 0 && run.array() > 0, "{} operations ran on the host", run.host());
         Ok(())
     })?;
     array_idle(&rig, &mut steps, text)?;
     let generated = rig.generate(&first.stats)?;
     let directory = [off, ("GGML_HSA_KERNEL_DIR", text_of(&generated)?)];
-    rig.check(&mut steps, "kernels made ahead from the statistics", Cache::Fresh, &directory, |run| {
+    rig.check(&mut steps, "kernels generated from the statistics", Cache::Fresh, &directory, |run| {
         ensure!(run.stats.store.directory == kernels, "all kernels should be the directory's");
         ensure!(run.stats.store.missed.is_empty(), "{} were missed", run.stats.store.missed.len());
         same(run)
@@ -205,7 +205,7 @@ impl Rig {
         let mut pdis: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         pdis.retain(|path| path.extension().is_some_and(|ending| ending == "pdi"));
         pdis.sort();
-        let [first, second, ..] = &pdis[..] else { bail!("{} holds less than two kernels", folder.display()) };
+        let [first, second, ..] = &pdis[..] else { bail!("{} has fewer than two kernels", folder.display()) };
         let whole = fs::read(first)?;
         fs::write(first, &whole[..whole.len() / 2])?;
         let mut changed = fs::read(second)?;
@@ -242,7 +242,7 @@ impl Rig {
             let (other, _) = streams[index + 1..].iter().find(|(_, other)| differs(other))?;
             Some((one, other))
         });
-        let (one, other) = pair.with_context(|| format!("{} holds no two kernels to exchange", from.display()))?;
+        let (one, other) = pair.with_context(|| format!("{} has no two kernels to swap", from.display()))?;
         let spare = self.root.path().join("spare");
         fs::rename(one, &spare)?;
         fs::rename(other, one)?;
@@ -264,7 +264,7 @@ impl Rig {
         Ok(target)
     }
 
-    /// A library with the kernels of aie2p built in: they are all it needs, and another generation is refused.
+    /// A library with the kernels of aie2p built in: they are all it needs, and another generation is rejected.
     fn embedded(
         &self,
         steps: &mut Steps,
@@ -290,7 +290,10 @@ impl Rig {
         let expected = "available in this build: [aie2p], device reports: [aie2]";
         steps.check("a generation that is not built in", || {
             let said = library_messages(&finished.stderr);
-            ensure!(said.iter().any(|line| line.contains(expected)), "it should say: {expected}; it said {said:?}");
+            ensure!(
+                said.iter().any(|line| line.contains(expected)),
+                "expected the message: {expected}; found {said:?}"
+            );
             Ok(expected.to_owned())
         });
         Ok(())
@@ -302,16 +305,16 @@ fn text_of(path: &Path) -> Result<&str> {
 }
 
 /// The beginning of the warning about a device that is not offered.
-const NOT_OFFERED: &str = "not offered, since everything would run on the host";
+const NOT_OFFERED: &str = "not offered, since everything would run on the CPU";
 /// The beginning of the warning at the end of a run.
-const NOTHING_RAN: &str = "nothing ran on the NPU: dispatches 0, nodes on the host";
+const NOTHING_RAN: &str = "nothing ran on the NPU: dispatches 0, nodes on the CPU";
 /// What an error names.
 const FORBIDDEN: &str = "which GGML_HSA_REQUIRE_ARRAY forbids";
 
 /// Whether exactly one message has `part`.
 fn once(messages: &[String], part: &str) -> Result<()> {
     let count = messages.iter().filter(|line| line.contains(part)).count();
-    ensure!(count == 1, "`{part}` was told {count} times and not once: {messages:?}");
+    ensure!(count == 1, "`{part}` was logged {count} times and not once: {messages:?}");
     Ok(())
 }
 
@@ -319,15 +322,15 @@ fn once(messages: &[String], part: &str) -> Result<()> {
 fn array_idle(rig: &Rig, steps: &mut Steps, text: &str) -> Result<()> {
     let npu = rig.session.on_simulated_npu()?;
     let finished = run_idle(rig, &npu, &[], "idle-1")?;
-    judge(steps, "an NPU for which no kernel can come", || {
+    judge(steps, "an NPU without any kernels", || {
         require_success(&finished)?;
         let mut messages = library_messages(&finished.stderr);
         // About the machine that the test runs on.
         messages.retain(|line| !line.contains("ulimit -l"));
         once(&messages, NOT_OFFERED)?;
-        ensure!(messages.len() == 1, "the library said more: {messages:?}");
+        ensure!(messages.len() == 1, "unexpected messages: {messages:?}");
         let advice = ["GGML_HSA_KERNEL_DIR", "ggml-hsa-gen-kernels", "GGML_HSA_JIT", "no compiler"];
-        ensure!(advice.iter().all(|part| messages[0].contains(part)), "it should say {advice:?}: {}", messages[0]);
+        ensure!(advice.iter().all(|part| messages[0].contains(part)), "expected {advice:?} in: {}", messages[0]);
         Ok(())
     });
     let finished = run_idle(rig, &npu, &[("GGML_HSA_REQUIRE_ARRAY", "1")], "idle-2")?;
@@ -338,15 +341,15 @@ fn array_idle(rig: &Rig, steps: &mut Steps, text: &str) -> Result<()> {
     let fallback = "GGML_HSA_CPU_FALLBACK";
     for (state, environment, cache) in [
         ("the array required, no kernels", vec![required, (jit, "off")], "idle-3"),
-        ("the same without work on the host", vec![required, (jit, "off"), (fallback, "off")], "idle-4"),
-        ("the array required, kernels on their way", vec![required, (jit, "background")], "idle-5"),
+        ("the same without work on the CPU", vec![required, (jit, "off"), (fallback, "off")], "idle-4"),
+        ("the array required, kernels being compiled", vec![required, (jit, "background")], "idle-5"),
     ] {
         let finished = run_idle(rig, &rig.session, &environment, cache)?;
         judge(steps, state, || forbidden(&finished));
     }
-    rig.check(steps, "the array required, and there", Cache::Kept, &[required], |run| {
-        ensure!(run.text == *text && run.array() > 0, "the text is another: {}", run.text);
-        ensure!(run.messages.is_empty(), "the library said {:?}", run.messages);
+    rig.check(steps, "the array required, and available", Cache::Kept, &[required], |run| {
+        ensure!(run.text == *text && run.array() > 0, "the text differs: {}", run.text);
+        ensure!(run.messages.is_empty(), "the library logged {:?}", run.messages);
         Ok(())
     })?;
 
@@ -369,12 +372,12 @@ fn run_idle(rig: &Rig, session: &Session, environment: &[(&str, &str)], cache: &
     rig.request.run(command, |_| ())
 }
 
-/// The program ends with an error, by itself, and the message names node, operation, types, extents and reason.
+/// The program ends with an error, on its own, and the message names node, operation, types, extents and reason.
 fn forbidden(finished: &Finished) -> Result<()> {
     let messages = library_messages(&finished.stderr);
     ensure!(finished.status.code().is_some_and(|code| code > 0), "it ended with {}: {messages:?}", finished.describe());
-    let told = messages.iter().find(|line| line.contains(FORBIDDEN));
-    let complete = told.is_some_and(|line| {
+    let logged = messages.iter().find(|line| line.contains(FORBIDDEN));
+    let complete = logged.is_some_and(|line| {
         let named = ["node \"", " of ", " to f32 ["].iter().all(|part| line.contains(part));
         named && ["no kernel ", "is being compiled"].iter().any(|part| line.contains(part))
     });
@@ -383,5 +386,5 @@ fn forbidden(finished: &Finished) -> Result<()> {
 }
 
 fn judge(steps: &mut Steps, state: &str, expect: impl FnOnce() -> Result<()>) {
-    steps.check(state, || expect().map(|()| "as it has to be".to_owned()));
+    steps.check(state, || expect().map(|()| "as expected".to_owned()));
 }

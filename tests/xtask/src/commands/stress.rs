@@ -2,7 +2,7 @@
 //!
 //! Three loads, each in a process of its own: very many dispatches on one queue, graphs with more PDIs than a context holds,
 //! and four queues used from eight threads. The program checks every result, that its memory and descriptors stay flat, and that
-//! all device memory was given back; this command checks what the kernel device saw: that every dispatch arrived there, how
+//! all device memory was released; this command checks what the kernel device saw: that every dispatch arrived there, how
 //! many contexts were made, that no call failed, and that nothing was left open.
 
 use crate::build;
@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const PACKAGE: &str = "xdna-stress";
-/// Longest time for a load, on top of what was asked for.
+/// Longest time for a load, on top of what was requested.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// A load, by the program's word for it.
@@ -92,7 +92,7 @@ struct Row {
 pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::ensure(&options.testbed, options.offline)?;
     let simulation = Simulation::for_driver(args.driver, &testbed, &args.simulation, options.offline)?
-        .context("the mock has no kernel device to be put under load; choose `xdna` or `rocr`")?;
+        .context("the mock has no kernel device to stress; choose `xdna` or `rocr`")?;
     let program = build::program(PACKAGE, options.offline)?;
     let all = [Load::Dispatches, Load::Pdis, Load::Queues];
     let loads = all.into_iter().filter(|load| args.load.is_empty() || args.load.contains(load));
@@ -125,7 +125,7 @@ pub fn run(args: &StressArgs, options: &Options) -> Result<()> {
     } else {
         "the runtime does not use the kernel device (-)"
     };
-    report.summary(format!("every result was right, memory stayed flat, all device memory was given back; {kernel}"));
+    report.summary(format!("every result was right, memory stayed flat, all device memory was released; {kernel}"));
     report.finish("stress", options)
 }
 
@@ -162,7 +162,7 @@ impl Row {
         output::count(self.kernel.as_ref().map(count))
     }
 
-    /// Errors unless the kernel device did what the driver says it asked for, and has nothing open but what it may.
+    /// Errors unless the kernel device did what the driver says it requested, and has nothing open but what it may.
     fn arrived(&self, trial: Trial, nothing_open: impl FnOnce(&KernelReport) -> Result<()>) -> Result<()> {
         let Self { printed, kernel: Some(kernel) } = self else { return Ok(()) };
         nothing_open(kernel)?;

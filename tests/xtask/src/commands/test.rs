@@ -113,7 +113,7 @@ pub struct TestArgs {
     /// All stages but these, separated by commas
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage_names())]
     skip: Vec<String>,
-    /// Name the stages and run none
+    /// List the stages and run none
     #[arg(long)]
     list: bool,
 }

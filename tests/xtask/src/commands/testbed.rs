@@ -9,16 +9,16 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Make target/testbed: stock ggml and llama.cpp from Debian sid, and a small model.
+/// Create target/testbed: stock ggml and llama.cpp from Debian sid, and a small model.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  cargo xtask testbed            make it, or list what it holds
-  cargo xtask testbed --force    make it anew with the packages current today
+  cargo xtask testbed            create it, or list its contents
+  cargo xtask testbed --force    rebuild it with today's packages
   cargo xtask testbed --json     versions for a script
 
 Needs apt-get, dpkg and Python 3 with pip; no root. Nothing outside the folder changes.")]
 pub struct TestbedArgs {
-    /// Make it anew even if it is complete
+    /// Rebuild it even if it is complete
     #[arg(long)]
     force: bool,
     /// Debian mirror to use; by default the one of this machine's apt configuration

@@ -33,11 +33,11 @@ const TIME_LIMIT: u8 = 124;
   cargo xtask vm run xrt-smi examine
   cargo xtask vm run --npu npu1 --timeout 60 target/release/my-program --option
   cargo xtask vm shell --kernel 7.3 --iommu passthrough
-  cargo xtask vm prepare --force    download kernels and QEMU anew
+  cargo xtask vm prepare --force    download kernels and QEMU again
 
 The guest sees the testbed's Debian root as its own, and the checkout at the path it has here, read-only. Logs of each boot are
-in target/vm-logs. Exit code of `run` and `shell`: that of the program; 124 if its time was over; 125 if the machine did not
-come up or went down.")]
+in target/vm-logs. Exit code of `run` and `shell`: that of the program; 124 if it exceeded its time; 125 if the machine did not
+start or went down.")]
 pub struct VmArgs {
     #[command(subcommand)]
     action: Action,
@@ -52,10 +52,10 @@ enum Action {
     Shell(shell::ShellArgs),
 }
 
-/// Download QEMU and the kernels into the testbed, or say what is there
+/// Download QEMU and the kernels into the testbed, or list what it has
 #[derive(Debug, Args)]
 struct PrepareArgs {
-    /// Make it anew even if it is complete
+    /// Rebuild it even if it is complete
     #[arg(long)]
     force: bool,
     /// Debian mirror to use; by default the one of this machine's apt configuration
@@ -103,7 +103,7 @@ fn prepare(args: &PrepareArgs, options: &Options) -> Result<()> {
     }
     println!("{table}");
     println!(
-        "{}: {} MB downloaded and {} MB kept of it, made in {} s",
+        "{}: {} MB downloaded, {} MB of it stored, in {} s",
         parts.dir().display(),
         megabytes(stamp.downloaded_bytes),
         megabytes(stamp.kept_bytes),

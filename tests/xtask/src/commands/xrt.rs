@@ -24,7 +24,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(120);
 const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
 const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
-/// The PCI address the simulated device has unless another is asked for, as XRT prints it.
+/// The PCI address the simulated device has unless another is requested, as XRT prints it.
 const ADDRESS: &str = "0000:c5:00.1";
 /// Run reference kernels through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
 #[derive(Debug, Args)]

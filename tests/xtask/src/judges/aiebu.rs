@@ -187,7 +187,7 @@ fn length(operation: &Instruction<'_>) -> Result<u64> {
 /// Compares the ELF file: the instructions are ours, and it puts each argument's address where we do. Returns the number
 /// of places.
 fn compare_elf(ours: &InstructionStream<'_>, stream: &[u8], elf: &[u8]) -> Result<usize> {
-    let file = ElfFile32::<LittleEndian>::parse(elf).context("the file aiebu-asm made is no ELF file")?;
+    let file = ElfFile32::<LittleEndian>::parse(elf).context("the output of aiebu-asm is not an ELF file")?;
     let section = file.section_by_name(INSTRUCTIONS).context("the ELF file has no instructions")?;
     let text = section.data()?;
     if let Some(index) = (0..text.len().max(stream.len())).find(|index| text.get(*index) != stream.get(*index)) {
@@ -199,7 +199,7 @@ fn compare_elf(ours: &InstructionStream<'_>, stream: &[u8], elf: &[u8]) -> Resul
         let RelocationTarget::Symbol(index) = relocation.target() else { bail!("a relocation without a symbol") };
         let symbols = file.dynamic_symbol_table().context("relocations without symbols")?;
         let symbol = object::ObjectSymbolTable::symbol_by_index(&symbols, index)?;
-        let argument: usize = symbol.name()?.parse().context("a symbol that is no argument's number")?;
+        let argument: usize = symbol.name()?.parse().context("a symbol that is not an argument's number")?;
         let argument = argument.checked_sub(FIRST_ARGUMENT).context("a symbol of an argument before ours")?;
         found.push((offset, argument, symbol.size()));
     }

@@ -52,7 +52,7 @@ impl<'a> Bootgen<'a> {
         fs::write(work.join("design.bif"), DESCRIPTION)?;
         run_helper(self.command(work).args(["-image", "design.bif", "-o", "made.pdi", "-w"]), LIMIT)?;
         let made = fs::read(work.join("made.pdi")).context("bootgen wrote no PDI")?;
-        let theirs = Pdi::parse(&made).context("the PDI bootgen makes of our CDO is not one to our reader")?;
+        let theirs = Pdi::parse(&made).context("our reader does not accept the PDI that bootgen makes of our CDO")?;
         ensure!(
             pdi[..BLOCKS[2].1] == made[..BLOCKS[2].1],
             "the header in front of the partition's is another one in the PDI bootgen makes"

@@ -1,4 +1,4 @@
-//! AMD's programs for its own file formats, asked what they make of our files. What they print or write is compared word for word
+//! AMD's programs for its own file formats, run on our files. What they print or write is compared word for word
 //! with what our readers say; an exit code alone proves little.
 
 /// What a program confirmed of one file, and how much of it.

@@ -1,4 +1,4 @@
-//! What AMD's XRT is asked to run by our program `tests/xrt/judge.py`: containers around our PDIs, made by AMD's xclbinutil, and
+//! What AMD's XRT runs for our program `tests/xrt/judge.py`: containers around our PDIs, made by AMD's xclbinutil, and
 //! what to do with them.
 
 use crate::process::run_helper;
@@ -27,7 +27,7 @@ const BUFFERS_AT: usize = 0x14;
 /// Writes `pdi` and an xclbin around it, for a kernel with so many buffers on so many columns, into a folder of its own. Returns
 /// the xclbin.
 pub fn make(testbed: &Testbed, folder: &Path, pdi: &[u8], buffers: usize, columns: usize) -> Result<PathBuf> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     fs::write(folder.join("design.pdi"), pdi)?;
     for (name, section) in [
         ("memory.json", memory_section()),
@@ -92,7 +92,7 @@ fn partition_section(columns: usize) -> Value {
 /// The program that uses XRT's Python module, from the root of the checkout.
 pub const JUDGE: &str = "tests/xrt/judge.py";
 pub const LIST: u32 = 24;
-/// What XRT is asked to do with each kernel, and how often.
+/// What XRT does with each kernel, and how often.
 pub const PARTS: [(&str, u32); 4] = [("single", 1), ("repeated", 200), ("runlist", LIST), ("contexts", 50)];
 
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! Which of AMD's software the testbed gets: of the HSA runtime (ROCR) the newest version that serves AI Engines, with its headers,
-//! and one of the generation before, which a driver has to recognise and refuse; and its other software for NPUs: XRT with its driver
-//! for amdxdna and its Python module, and the tools for its file formats. None of the latter shares code with this project or with
-//! ROCR, so it can judge both.
+//! and one of the generation before, which a driver has to recognise and reject; and its other software for NPUs: XRT with its
+//! driver for amdxdna and its Python module, and the tools for its file formats. None of the latter shares code with this project
+//! or with ROCR, so it can judge both.
 
 use crate::apt::{PrivateApt, numbers};
 use anyhow::{Result, bail};
@@ -89,7 +89,7 @@ mod tests {
     fn a_missing_generation_is_told_with_what_was_found() {
         let error = choose(&["7.1.0-1", "6.4.3-5"]).err().unwrap().to_string();
         assert!(error.contains("7.2 or newer") && error.contains("7.1.0-1, 6.4.3-5"), "{error}");
-        assert_eq!(choose(&["7.2.4-1"]).unwrap().old, None, "a runtime to refuse is no condition");
+        assert_eq!(choose(&["7.2.4-1"]).unwrap().old, None, "a runtime to reject is no condition");
         assert!(choose(&[]).err().unwrap().to_string().contains("have: none"));
     }
 }

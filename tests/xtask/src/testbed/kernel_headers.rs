@@ -26,7 +26,7 @@ impl KernelHeaders {
                 let include = folder.join(suite).join("usr/include");
                 if !include.join("drm/drm.h").exists() {
                     bail!(
-                        "{} has no drm/drm.h; remake the testbed with `cargo xtask testbed --force`",
+                        "{} has no drm/drm.h; rebuild the testbed with `cargo xtask testbed --force`",
                         include.display()
                     );
                 }

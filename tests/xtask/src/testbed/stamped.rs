@@ -15,7 +15,7 @@ pub struct Kind {
     /// Raised when what an older version of this program made is not good enough any more.
     pub schema: u32,
     pub make: &'static str,
-    /// How to make it anew.
+    /// How to rebuild it.
     pub remake: &'static str,
     /// Debian's suites, and the packages that are not fetched though others depend on them.
     pub suites: &'static [&'static str],
@@ -41,7 +41,7 @@ impl Kind {
         let Stamped { schema, stamp } =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged; {remake}", path.display()))?;
         if schema != *needed {
-            bail!("the {what} in {} has format {schema}, needed is {needed}; {make}", dir.display());
+            bail!("the {what} in {} has format {schema}, expected {needed}; {make}", dir.display());
         }
         Ok((fs::canonicalize(dir).with_context(|| format!("cannot resolve {}", dir.display()))?, stamp))
     }
@@ -54,9 +54,9 @@ impl Kind {
         mirror: Option<&str>,
         fill: impl FnOnce(&PrivateApt, &Path) -> Result<S>,
     ) -> Result<()> {
-        eprintln!("making the {} in {} ...", self.what, dir.display());
+        eprintln!("creating the {} in {} ...", self.what, dir.display());
         let mirror = mirror.map_or_else(apt::machine_mirror, |mirror| Ok(mirror.to_owned()))?;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
         // Made beside its place and moved there whole, so that a run broken off leaves nothing half-made.
         let building = tempfile::Builder::new().prefix(".making-").tempdir_in(dir);
         let building = building.with_context(|| format!("cannot write in {}", dir.display()))?;
@@ -75,7 +75,7 @@ impl Kind {
                 fs::rename(&place, old.join(name)).with_context(|| format!("cannot replace {}", place.display()))?;
             }
             fs::rename(made.join(name), &place)
-                .with_context(|| format!("cannot put {} in its place", place.display()))?;
+                .with_context(|| format!("cannot move {} into place", place.display()))?;
         }
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Kind {
         match open() {
             Ok(opened) if offline || !force => Ok(opened),
             Err(error) if offline => {
-                Err(error.context(format!("the {} cannot be used, and --offline forbids making it", self.what)))
+                Err(error.context(format!("the {} cannot be used, and --offline forbids downloading it", self.what)))
             }
             _ => make().and_then(|()| open()),
         }
@@ -104,7 +104,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_stamp_that_is_missing_damaged_or_old_is_refused() {
+    fn a_stamp_that_is_missing_damaged_or_old_is_rejected() {
         let kind = Kind {
             what: "thing",
             schema: 3,
@@ -119,7 +119,7 @@ mod tests {
         let error = |result: Result<BTreeMap<String, u8>>| format!("{:#}", result.unwrap_err());
         assert!(error(open()).contains("no thing in") && error(open()).contains("; make it"));
         assert!(error(kind.ensure(true, false, open, || bail!("offline"))).contains("--offline"));
-        for (text, expected) in [("{", "damaged; make it with --force"), (r#"{"schema":0}"#, "format 0, needed is 3")] {
+        for (text, expected) in [("{", "damaged; make it with --force"), (r#"{"schema":0}"#, "format 0, expected 3")] {
             fs::write(dir.path().join(STAMP), text).unwrap();
             assert!(error(open()).contains(expected));
         }

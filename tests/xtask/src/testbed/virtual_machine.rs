@@ -1,7 +1,7 @@
 //! What a virtual machine with an NPU is made of: QEMU, kernels with the driver for NPUs, and a static busybox.
 //!
 //! It lies in `vm` of the testbed's folder and is a part of its own, with a stamp of its own, because it is large and only
-//! `cargo xtask vm` needs it. Of the packages only what boots is kept: QEMU with the libraries it is linked to and the
+//! `cargo xtask vm` needs it. Of the packages only what boots is stored: QEMU with the libraries it is linked to and the
 //! firmware a PC starts with, and of each kernel its image, its configuration, and the modules that are loaded.
 
 mod kernels;
@@ -30,8 +30,8 @@ const ARCHITECTURE: &str = "amd64";
 const KIND: Kind = Kind {
     what: "kit for virtual machines",
     schema: 1,
-    make: "make it with `cargo xtask vm prepare` (it downloads about 280 MB of Debian packages)",
-    remake: "make it anew with `cargo xtask vm prepare --force`",
+    make: "download it with `cargo xtask vm prepare` (it downloads about 280 MB of Debian packages)",
+    remake: "download it again with `cargo xtask vm prepare --force`",
     suites: &["sid", "experimental"],
     assumed: &qemu::ASSUMED,
     places: &[kernels::FOLDER, qemu::FOLDER, qemu::BUSYBOX],
@@ -45,7 +45,7 @@ pub struct Stamp {
     /// The kernels, by the first two numbers of their version.
     pub kernels: BTreeMap<String, Kernel>,
     pub downloaded_bytes: u64,
-    /// Bytes of the files kept of them.
+    /// Bytes of the stored files.
     pub kept_bytes: u64,
     /// How long making it took.
     pub seconds: u64,
@@ -94,7 +94,7 @@ impl Parts {
     pub fn kernel(&self, series: &str) -> Result<&Kernel> {
         let known = || self.stamp.kernels.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         self.stamp.kernels.get(series).with_context(|| {
-            format!("Debian had no kernel {series} when these parts were downloaded, but {}; {}", known(), KIND.remake)
+            format!("Debian had no kernel {series} when these parts were downloaded, only {}; {}", known(), KIND.remake)
         })
     }
 

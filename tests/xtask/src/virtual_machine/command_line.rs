@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The NPU's place on the PCI bus.
 pub const NPU_ADDRESS: &str = "0000:00:05.0";
 const NPU_SLOT: &str = "5";
-/// The port through which the host tells the guest what to do.
+/// The port through which the host controls the guest.
 pub const CONTROL_PORT: &str = "aie-vm.control";
 /// What the kernel leaves alone for the NPU's buffers, as its command line and the driver's file write it.
 const SET_ASIDE: &str = "memmap=128M$768M";

@@ -1,7 +1,7 @@
 //! What host and guest say to each other through the control port: lines of words.
 //!
 //! The host sends `run NUMBER SECONDS`, `shell ROWS COLUMNS TERM` and `off`. The guest's answers are below. That the port
-//! closes tells the guest that the host is gone, and it powers off.
+//! closes means to the guest that the host is gone, and it powers off.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Write};
@@ -89,7 +89,7 @@ impl Control {
     }
 
     pub fn say(&mut self, line: &str) -> Result<()> {
-        writeln!(self.stream, "{line}").context("the guest cannot be told anything: QEMU has closed the control port")
+        writeln!(self.stream, "{line}").context("cannot send commands to the guest: QEMU has closed the control port")
     }
 }
 

@@ -111,7 +111,7 @@ impl Guest {
         let times = Times { guest_seconds: 0.0, boot_seconds: 0.0 };
         let mut guest = Self { qemu, server, control, logs, next: 1, times, _sockets: sockets };
         let hundredths = guest.wait_until_ready(started, limit)?;
-        // A boot that fails keeps it, to be looked at.
+        // A boot that fails leaves it for inspection.
         fs::remove_file(&initramfs)?;
         guest.times = Times { guest_seconds: hundredths as f64 / 100.0, boot_seconds: started.elapsed().as_secs_f64() };
         Ok(guest)
@@ -129,7 +129,7 @@ impl Guest {
                 Err(RecvTimeoutError::Disconnected) => bail!(self.went_down(&format!("while {stage}"))),
             }
             if started.elapsed() > limit {
-                bail!(self.failure(format!("it was not up after {} s, and was still {stage}", limit.as_secs())));
+                bail!(self.failure(format!("it was not up after {} s, while {stage}", limit.as_secs())));
             }
         }
     }
@@ -168,7 +168,7 @@ impl Guest {
         self.execute(&script::of(command), limit, on_output)
     }
 
-    /// Runs a script for the guest's shell (busybox). What it starts in the background and leaves behind goes on.
+    /// Runs a script for the guest's shell (busybox). What it starts in the background and leaves behind continues.
     pub fn script(&mut self, text: &str, limit: Duration) -> Result<Finished> {
         self.execute(text, limit, |_, _| ())
     }
@@ -211,7 +211,7 @@ impl Guest {
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
             elapsed,
             timed_out: code == 128 + SIGKILL && elapsed + CLOCKS >= Duration::from_secs(seconds),
-            // The guest does not tell.
+            // The guest does not say.
             peak_resident: 0,
         })
     }
@@ -239,7 +239,7 @@ impl Guest {
         if !finished.success() {
             let said = self.script("dmesg | grep -i -e xdna -e 00:05.0 -e iommu -e dmar | tail -n 20", GRACE)?;
             bail!(
-                "the guest's kernel has no NPU: its driver did not take the PCI device. What the kernel said of it:\n{}\n\
+                "the guest's kernel has no NPU: its driver did not bind to the PCI device. The kernel's messages about it:\n{}\n\
                  complete logs: {}",
                 said.stdout.trim_end(),
                 self.logs.dir().display()
@@ -253,7 +253,7 @@ impl Guest {
     pub fn power_off(mut self) -> Result<PathBuf> {
         self.tell("off")?;
         if let Err(error) = self.qemu.wait(POWER_OFF_LIMIT) {
-            bail!(self.failure(format!("it was told to power off; {error:#}")));
+            bail!(self.failure(format!("after the request to power off: {error:#}")));
         }
         let status = self.server.wait(GRACE).map_err(|error| self.failure(format!("it is off, but {error:#}")))?;
         if !status.success() {

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # The guest's first program. It loads the driver for NPUs, puts the testbed's Debian root together with the host's folders,
-# and then does what the host says through the control port, line by line. It powers off when told, and when the port closes.
+# and then does what the host says through the control port, line by line. It powers off on request, and when the port closes.
 # What differs from boot to boot is in /machine.sh.
 
 /bin/busybox mkdir -p /proc /sys /dev /lower /upper /layer/usr/bin /layer/usr/local/bin /machine

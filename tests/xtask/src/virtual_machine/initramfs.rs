@@ -43,9 +43,9 @@ pub fn make(parts: &Parts, machine: &Machine, shares: &[Share], folder: &Path) -
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to)
-        .map(drop)
-        .with_context(|| format!("cannot copy {}; make it anew with `cargo xtask vm prepare --force`", from.display()))
+    fs::copy(from, to).map(drop).with_context(|| {
+        format!("cannot copy {}; download it again with `cargo xtask vm prepare --force`", from.display())
+    })
 }
 
 /// What the first program has to know of this machine, in the shell's language.

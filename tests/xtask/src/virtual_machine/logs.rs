@@ -1,4 +1,4 @@
-//! The folder of one boot: its logs, its command lines, and the files host and guest share. The newest are kept. And what is known
+//! The folder of one boot: its logs, its command lines, and the files host and guest share. The newest stay. And what is known
 //! of a machine that did not come up, or went down.
 
 use crate::workspace;
@@ -25,7 +25,7 @@ impl Logs {
     }
 
     fn create_in(all: &Path, machine: &str) -> Result<Self> {
-        fs::create_dir_all(all).with_context(|| format!("cannot make {}", all.display()))?;
+        fs::create_dir_all(all).with_context(|| format!("cannot create {}", all.display()))?;
         remove_oldest(all, KEPT - 1)?;
         let milliseconds = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         // Names sort by time; the end makes boots at the same moment differ.
@@ -59,7 +59,7 @@ impl Logs {
     pub fn kinds(&self) -> impl Iterator<Item = (&'static str, PathBuf)> {
         [
             ("the guest's console", self.console()),
-            ("what the guest's kernel said", self.kernel()),
+            ("the guest kernel's messages", self.kernel()),
             ("QEMU's messages", self.dir.join("qemu.log")),
             ("the device server's messages", self.dir.join("server.log")),
         ]

@@ -116,7 +116,7 @@ impl Machine {
         };
         ensure!(
             self.memory_mib >= least,
-            "a machine with {} MiB of memory was asked for; with --iommu {} it needs at least {least}",
+            "a machine with {} MiB of memory was requested; with --iommu {} it needs at least {least}",
             self.memory_mib,
             self.iommu.name()
         );

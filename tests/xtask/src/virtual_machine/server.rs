@@ -43,7 +43,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // An error means that it has ended by itself.
+        // An error means that it has ended on its own.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

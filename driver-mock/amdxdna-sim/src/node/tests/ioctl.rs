@@ -114,7 +114,7 @@ fn a_planned_failure_has_no_effect(#[case] plan: &str, #[case] expected: Errno) 
 }
 
 #[test]
-fn a_lost_device_refuses_everything() {
+fn a_lost_device_rejects_everything() {
     let rig = rig_with("", "lost@2");
     let (context, instructions) = rig.ready("add 1");
     let command = rig.command(0, instructions, 0, 64, 4);

@@ -86,7 +86,7 @@ fn a_job_that_takes_too_long_ends_as_the_kernel_ends_it(
 }
 
 #[test]
-fn odd_slots_are_refused_by_newer_firmware_of_npu4() {
+fn odd_slots_are_rejected_by_newer_firmware_of_npu4() {
     let rig = rig_of("6.18", "", "");
     let (context, instructions) = rig.ready("add 1");
     let chain = rig.chain(&[rig.command(0, instructions, 0, 64, 4)]);

@@ -31,7 +31,7 @@ fn bos_have_the_lowest_free_handles_of_their_file() {
 }
 
 #[test]
-fn more_than_the_machine_has_is_refused_and_so_is_a_context_of_no_tiles() {
+fn more_than_the_machine_has_is_rejected_and_so_is_a_context_of_no_tiles() {
     let file = File::open(&device("", "")).unwrap();
     assert_eq!(create(&file, AMDXDNA_BO_SHMEM, 1 << 39), Err(Errno::ENOMEM));
     assert_eq!(context(&file, 0), Err(Errno::EINVAL), "before the heap is missed");
@@ -89,10 +89,10 @@ fn malformed_submissions_are_dropped() {
     let cases = [
         (rig.chain(&[]), "a chain of 0 commands"),
         (rig.chain(&[good; 65]), "a chain of 65 commands"),
-        (rig.chain(&[rig.data]), "is no command BO"),
+        (rig.chain(&[rig.data]), "is not a command BO"),
         (rig.chain(&[no_unit]), "no compute unit"),
         (rig.command_bo(opcode::CMD_CHAIN, &[1, 0, 0]), "do not fit into the chain's payload"),
-        (rig.command_bo(23, &[1; 8]), "opcode 23 is none that the driver"),
+        (rig.command_bo(23, &[1; 8]), "opcode 23 is not one that the driver"),
         // Commands of two arguments take 52 + 4 * 11 bytes.
         (rig.chain(&[good; 43]), "does not fit into the chain buffer of 4096 bytes"),
     ];

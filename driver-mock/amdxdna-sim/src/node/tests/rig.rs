@@ -23,10 +23,10 @@ pub(super) struct Executor;
 
 fn add(k: Option<u8>) -> Arc<dyn HostFunction> {
     from_fn("add", 1, move |inputs, output| {
-        let refuse = |reason: &str| HostFunctionError::Data { kernel: "add".into(), reason: reason.into() };
-        let k = k.ok_or_else(|| refuse("always"))?;
+        let reject = |reason: &str| HostFunctionError::Data { kernel: "add".into(), reason: reason.into() };
+        let k = k.ok_or_else(|| reject("always"))?;
         if inputs.len() != 1 || inputs[0].len() != output.len() {
-            return Err(refuse("lengths differ"));
+            return Err(reject("lengths differ"));
         }
         output.iter_mut().zip(inputs[0]).for_each(|(o, i)| *o = i.wrapping_add(k));
         Ok(())
@@ -35,14 +35,14 @@ fn add(k: Option<u8>) -> Arc<dyn HostFunction> {
 
 impl KernelExecutor for Executor {
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError> {
-        let refuse = || HostFunctionError::NotExecutable("no description that is known".into());
-        let pdi = Pdi::parse(artifact.pdi()).map_err(|_| refuse())?;
-        let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(refuse)?;
-        let text = String::from_utf8(text).map_err(|_| refuse())?;
+        let reject = || HostFunctionError::NotExecutable("no description that is known".into());
+        let pdi = Pdi::parse(artifact.pdi()).map_err(|_| reject())?;
+        let text = reference::extract(&pdi.cdo()).ok().flatten().ok_or_else(reject)?;
+        let text = String::from_utf8(text).map_err(|_| reject())?;
         match text.strip_prefix("add ") {
-            Some(k) => Ok(add(Some(k.parse().map_err(|_| refuse())?))),
+            Some(k) => Ok(add(Some(k.parse().map_err(|_| reject())?))),
             None if text == "fail" => Ok(add(None)),
-            None => Err(refuse()),
+            None => Err(reject()),
         }
     }
 }
@@ -84,7 +84,7 @@ pub(super) fn map_at(file: &File, handle: u32, address: usize) -> usize {
     file.device.mappings.map(mappable, &MapRequest { address, length, prot, flags, offset: 0 }).unwrap()
 }
 
-/// An address that is free for a heap and at a multiple of its size. Never given back, so that tests do not meet.
+/// An address that is free for a heap and at a multiple of its size. Never released, so that tests do not meet.
 pub(super) fn heap_address() -> usize {
     let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: new pages at an address the kernel chooses.

@@ -171,7 +171,7 @@ fn objects_travel_as_descriptors() {
     let flags = DRM_SYNCOBJ_FD_TO_HANDLE_FLAGS_IMPORT_SYNC_FILE;
     let mut no_file = drm_syncobj_handle { handle, flags, fd: -1, ..Default::default() };
     assert_eq!(make_with(&other, &descriptors, "SYNCOBJ_FD_TO_HANDLE", &mut no_file), Err(Errno::EINVAL));
-    // A sync file is no object.
+    // A sync file is not an object.
     let mut file_of = drm_syncobj_handle { handle, flags: 1, ..Default::default() };
     make_with(file, &descriptors, "SYNCOBJ_HANDLE_TO_FD", &mut file_of).unwrap();
     let sync_file = crate::memory::Descriptor::new(file_of.fd);
@@ -218,7 +218,7 @@ fn amds_module_orders_contexts_by_objects() {
     let soon = after(Duration::from_millis(20));
     assert_eq!(wait(&rig.file, &[(done, 7)], ALL, soon), Err(Errno::ETIME));
     assert_eq!(rig.state(command), state::NEW);
-    // Other contexts go on.
+    // Other contexts continue.
     let free = rig.command(0, rig.instructions(), 0, 128, 4);
     assert_eq!(rig.run(other, free, &[rig.data]), state::COMPLETED);
     rig.file.destroy_hwctx(stuck).unwrap();
@@ -247,7 +247,7 @@ fn who_waits_for_all_learns_what_was_there_before() {
     let done = object(&rig.file, DRM_SYNCOBJ_CREATE_SIGNALED);
     let late = after(LONG);
     assert_eq!(first_of(&rig.file, &[(done, 0)], ALL, late), Ok(0));
-    // Nothing completes before somebody waits: the command never signals by itself.
+    // Nothing completes before a wait: the command never signals on its own.
     let command = rig.padded(rig.command(0, (rig.data, instructions.1), 0, 64, 4));
     rig.file.exec_cmd(context, command, &[]).unwrap();
     assert_eq!(first_of(&rig.file, &[(timeline, 0), (done, 0)], ALL, late), Ok(1));

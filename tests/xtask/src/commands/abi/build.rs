@@ -84,7 +84,7 @@ impl Build {
     }
 }
 
-/// Seconds of the build that `stamp` tells of, if it was of this version with the build file of today.
+/// Seconds of the build that `stamp` records, if it was of this version with the build file of today.
 fn finished(stamp: &Path, ggml: Version) -> Option<f64> {
     let stamp: Stamp = serde_json::from_str(&fs::read_to_string(stamp).ok()?).ok()?;
     (stamp.ggml == ggml.to_string() && stamp.cmake_file == CMAKE_FILE).then_some(stamp.seconds)

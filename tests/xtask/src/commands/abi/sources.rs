@@ -96,7 +96,7 @@ impl Sources {
         if !crate_version.split('.').all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())) {
             bail!("`{crate_version}` is not a version of the crate {CRATE}; versions look like 0.1.159");
         }
-        fs::create_dir_all(folder.join("src")).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder.join("src")).with_context(|| format!("cannot create {}", folder.display()))?;
         fs::write(folder.join("src/lib.rs"), "")?;
         let manifest = folder.join("Cargo.toml");
         fs::write(&manifest, manifest_text(crate_version))?;
@@ -112,7 +112,7 @@ impl Sources {
     }
 
     fn from_metadata(text: &str, crate_version: &str) -> Result<Self> {
-        let metadata: Metadata = serde_json::from_str(text).context("cargo metadata printed something unexpected")?;
+        let metadata: Metadata = serde_json::from_str(text).context("unexpected output of cargo metadata")?;
         let found = metadata.packages.iter().find(|package| package.name == CRATE && package.version == crate_version);
         let package = found.with_context(|| format!("cargo metadata does not list {CRATE} {crate_version}"))?;
         let folder = package.manifest_path.with_file_name("llama.cpp").join("ggml");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn something_that_is_no_version_is_refused_before_cargo_sees_it() {
+    fn something_that_is_no_version_is_rejected_before_cargo_sees_it() {
         let dir = tempfile::tempdir().unwrap();
         let error = Sources::fetch("0.1.x\"", dir.path(), true).unwrap_err().to_string();
         assert!(error.contains("0.1.159"), "{error}");

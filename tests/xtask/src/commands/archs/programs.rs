@@ -40,7 +40,7 @@ pub struct Program {
 pub fn all() -> &'static [Program] {
     const THREADS: &[&str] =
         &["-p", "the quick brown fox", "-n", "16", "-np", "2", "-c", "256", "-ngl", "99", "--temp", "0", "--seed", "1"];
-    // Its exit code is 1 if a thread failed. Its last words may be lost: they are logged by a thread nobody waits for.
+    // Its exit code is 1 if a thread failed. Its last output may be lost: they are logged by a thread that is not joined.
     const STARTED: &str = r"Creating context 2/2 for model 2/2";
     &[
         Program { name: "test-thread-safety", model: "qwen3", arguments: THREADS, expected: STARTED },
@@ -61,15 +61,15 @@ impl Program {
     /// Runs it; what it says, when that is right, and how many operations ran on our device.
     pub fn run(&self, session: &Session, offline: bool) -> Result<String> {
         let files = making::ensure(&[self.model], &session.testbed, offline)?;
-        let model = files.first().context("no model was made")?;
+        let model = files.first().context("no model was built")?;
         let (finished, stats) = session.attempt(self.name, super::LIMIT, |command| {
             super::wait_quietly(command).arg("-m").arg(model).args(self.arguments);
         })?;
         session.kernel_report()?;
-        let last_words = || finished.last_words(6);
-        ensure!(finished.success(), "{}; it said\n{}", finished.describe(), last_words());
+        let last_lines = || finished.last_lines(6);
+        ensure!(finished.success(), "{}; its output:\n{}", finished.describe(), last_lines());
         let says = self.says(&finished);
-        let says = says.with_context(|| format!("it does not say that all passed; it said\n{}", last_words()))?;
+        let says = says.with_context(|| format!("it does not say that all passed; its output:\n{}", last_lines()))?;
         Ok(format!("{says}; {} operations on our device", stats?.used()?.operations_run()))
     }
 

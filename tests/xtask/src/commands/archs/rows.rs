@@ -31,7 +31,7 @@ impl Verdict {
             Self::Ok => "ok",
             Self::Failed => "FAIL",
             Self::Skipped => "none",
-            Self::Missing => "broken off",
+            Self::Missing => "truncated",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Every case of ggml's operation tests, and which of them the CPU backend supports.
 //!
 //! The program's support mode leaves out the cases that are whole graphs. So the list is taken in test mode, from a device
-//! that has room for nothing: the simulated one with buffers of a single byte. It refuses every case, nothing runs, and each
-//! printed line names the backends that refused. A case that the CPU backend computes is refused by our device alone.
+//! that has room for nothing: the simulated one with buffers of a single byte. It rejects every case, nothing runs, and each
+//! printed line names the backends that rejected. A case that the CPU backend computes is rejected by our device alone.
 
 use crate::ops_output::{Listing, Outcome};
 use crate::ops_table::{Selection, Table};
@@ -61,7 +61,7 @@ impl Catalogue {
                 "test-backend-ops ({}) listed no case{}\n{}",
                 finished.describe(),
                 filter.map_or_else(String::new, |filter| format!(" for -p '{filter}'")),
-                finished.last_words(4)
+                finished.last_lines(4)
             );
         }
         Ok(catalogue)
@@ -70,7 +70,7 @@ impl Catalogue {
     fn of(listing: &Listing) -> Self {
         let mut operations = BTreeMap::<String, Vec<Entry>>::new();
         for case in &listing.cases {
-            // "not supported [HSA0, HSA0, CPU]": one name for each tensor and backend that refused it.
+            // "not supported [HSA0, HSA0, CPU]": one name for each tensor and backend that rejected it.
             let on_cpu = case.outcome == Outcome::Passed || !case.detail.contains("CPU");
             let entry = Entry { parameters: case.parameters.clone(), on_cpu };
             operations.entry(case.operation.clone()).or_default().push(entry);
@@ -131,7 +131,7 @@ mod tests {
     "#;
 
     #[test]
-    fn a_case_refused_by_our_device_alone_is_wanted() {
+    fn a_case_rejected_by_our_device_alone_is_wanted() {
         let (catalogue, table) = (Catalogue::of(&Listing::parse(LISTED)), Table::parse(TABLE).unwrap());
         assert_eq!(catalogue.supported("ADD"), 2);
         let wanted =

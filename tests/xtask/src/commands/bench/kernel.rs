@@ -30,7 +30,7 @@ const WAYS: [(&str, &str, u32); 3] = [
     ("runtime's functions, a doorbell each", "plain", 1),
 ];
 
-/// The only kernel on which ROCR 7.2.4 dispatches by itself: it waits with WAIT_CMD.
+/// The only kernel on which ROCR 7.2.4 dispatches on its own: it waits with WAIT_CMD.
 const KERNEL_OF_ROCR: &str = "legacy";
 
 type Count = fn(&Decoded) -> f64;
@@ -47,7 +47,7 @@ const COUNTS: [(&str, Count); 7] = [
 ];
 const DOORBELLS: &str = "doorbells";
 const COMMANDS: &str = "commands in them";
-const CONTEXTS: &str = "contexts made";
+const CONTEXTS: &str = "contexts created";
 const DEVICE_MS: &str = "ms of the device's own time";
 const CALLS: &str = "kernel calls";
 
@@ -173,8 +173,11 @@ impl Decoded {
     fn counts(&self) -> BTreeMap<String, f64> {
         let counts = COUNTS.iter().map(|(name, count)| ((*name).to_owned(), count(self)));
         let calls = self.kernel.calls.iter().map(|(name, calls)| (format!("{CALLS}: {name}"), calls.count as f64));
-        let bos =
-            self.kernel.bos_created.iter().map(|(kind, count)| (format!("buffer objects made: {kind}"), *count as f64));
+        let bos = self
+            .kernel
+            .bos_created
+            .iter()
+            .map(|(kind, count)| (format!("buffer objects created: {kind}"), *count as f64));
         let all = [(CALLS.to_owned(), self.kernel.total_calls() as f64)];
         counts.chain(calls).chain(bos).chain(all).collect()
     }
@@ -216,7 +219,7 @@ mod tests {
         let counters = Counters { bytes_flushed: 4096, ..Counters::default() };
         let counts = Decoded { kernel, counters }.counts();
         assert_eq!((counts[DOORBELLS], counts[CONTEXTS], counts[DEVICE_MS]), (3.0, 1.0, 7.0));
-        assert_eq!((counts["kernel calls: EXEC_CMD"], counts["buffer objects made: CMD"]), (3.0, 3.0));
+        assert_eq!((counts["kernel calls: EXEC_CMD"], counts["buffer objects created: CMD"]), (3.0, 3.0));
         assert_eq!((counts[CALLS], counts["bytes written back"]), (7.0, 4096.0));
     }
 }

@@ -62,14 +62,14 @@ pub fn wrong_version(setup: &Setup, installation: &Installation) -> Result<Strin
     let mut command = configure(setup, &setup.work.path().join("wrong-version"))?;
     command.arg(argument("-DCMAKE_PREFIX_PATH=", &installation.prefix)).arg("-DCONSUMER_WANTS=99.0");
     match run_cmake(&mut command) {
-        Ok(_) => bail!("find_package(ggml-hsa 99.0) took version {}", env!("CARGO_PKG_VERSION")),
+        Ok(_) => bail!("find_package(ggml-hsa 99.0) accepted version {}", env!("CARGO_PKG_VERSION")),
         Err(error) => {
             let text = error.to_string();
             let wanted = ["99.0", env!("CARGO_PKG_VERSION")];
             if wanted.iter().all(|version| text.contains(version)) {
-                return Ok("refused, naming both versions".to_owned());
+                return Ok("rejected, naming both versions".to_owned());
             }
-            bail!("the message names not both versions, {} and {}:\n{text}", wanted[0], wanted[1])
+            bail!("the message does not name both versions, {} and {}:\n{text}", wanted[0], wanted[1])
         }
     }
 }
@@ -119,7 +119,7 @@ fn check_linked(text: &str) -> Result<()> {
     if text.lines().eq(wanted.iter().map(String::as_str)) {
         return Ok(());
     }
-    bail!("the linked program should print\n{}\nand printed\n{text}", wanted.join("\n"))
+    bail!("the linked program should print\n{}\nbut printed\n{text}", wanted.join("\n"))
 }
 
 #[cfg(test)]

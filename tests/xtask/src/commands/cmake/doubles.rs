@@ -88,7 +88,7 @@ impl Call {
         for name in DEFAULTS.into_iter().chain(["CARGO_BUILD_TARGET"]) {
             let value = wanted.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
             if self.variable(name) != value {
-                bail!("cargo got {name}={:?} and should get {value:?}", self.variable(name));
+                bail!("cargo got {name}={:?}, expected {value:?}", self.variable(name));
             }
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Call {
     }
 }
 
-/// Every option changes what cargo is told.
+/// Every option changes cargo's arguments or environment.
 pub fn options_reach_cargo(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "options")?;
     let kernels = doubles.dir.join("kernels to embed");
@@ -140,7 +140,7 @@ pub fn defaults_reach_cargo(setup: &Setup) -> Result<String> {
     call.has_words(&["build", "--locked"])?;
     call.has_words(&["--profile", "release", "--target-dir", &target.to_string_lossy()])?;
     if call.arguments.iter().any(|word| word == "--offline") {
-        bail!("cargo was given --offline, and nobody asked for it");
+        bail!("cargo was given --offline although it was not requested");
     }
     Ok("no variable of the caller's".to_owned())
 }
@@ -168,7 +168,7 @@ pub fn missing_cargo(setup: &Setup) -> Result<String> {
     configure.args(["-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF", "-G", "Unix Makefiles", "-DCMAKE_MAKE_PROGRAM=make"]);
     configure.env("PATH", "/nonexistent").env("HOME", &doubles.dir).env_remove("CARGO_HOME");
     configure.env_remove("CARGO");
-    refused(&mut configure, &["there is no cargo in PATH", "rustup.rs", "-DGGML_HSA_CARGO=PATH", "-DGGML_HSA=OFF"])
+    rejected(&mut configure, &["there is no cargo in PATH", "rustup.rs", "-DGGML_HSA_CARGO=PATH", "-DGGML_HSA=OFF"])
 }
 
 /// rustc is too old: which version it is, which is needed, what to do.
@@ -177,24 +177,24 @@ pub fn old_rustc(setup: &Setup) -> Result<String> {
     let rustc = doubles.dir.join("rustc");
     script(&rustc, "rustc 1.63.0", "exit 9")?;
     let needed = concat!(env!("CARGO_PKG_RUST_VERSION"), " or newer is needed");
-    refused(&mut doubles.configure(setup), &["1.63.0", needed, &rustc.to_string_lossy(), "rustup.rs"])
+    rejected(&mut doubles.configure(setup), &["1.63.0", needed, &rustc.to_string_lossy(), "rustup.rs"])
 }
 
 pub fn missing_kernels(setup: &Setup) -> Result<String> {
     let doubles = Doubles::new(setup, "no-kernels")?;
     let mut configure = doubles.configure(setup);
-    refused(
+    rejected(
         configure.arg("-DGGML_HSA_EMBED_KERNELS=/nonexistent/kernels"),
         &["GGML_HSA_EMBED_KERNELS names /nonexistent/kernels", "ggml-hsa-gen-kernels", "--embed"],
     )
 }
 
 /// Configuring must fail with a message that has all these words.
-fn refused(command: &mut Command, words: &[&str]) -> Result<String> {
+fn rejected(command: &mut Command, words: &[&str]) -> Result<String> {
     process::clear_settings(command);
     let finished = process::run(command, LIMIT)?;
     if finished.success() {
-        bail!("CMake configured; it should have said {words:?}");
+        bail!("CMake configured; expected a message with {words:?}");
     }
     let said = one_line(&finished.stderr);
     let missing: Vec<&&str> = words.iter().filter(|words| !said.contains(**words)).collect();

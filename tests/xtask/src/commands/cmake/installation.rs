@@ -79,7 +79,7 @@ impl Installation {
         let wanted = FILES.iter().map(|&name| name.to_owned()).chain(programs).chain(examples);
         let missing: Vec<String> = wanted.filter(|name| !found.contains(name)).collect();
         if !missing.is_empty() {
-            bail!("not installed: {}; there are {found:?}", missing.join(", "));
+            bail!("not installed: {}; found {found:?}", missing.join(", "));
         }
         let inside = |name: &String| FOLDERS.iter().any(|folder| name.starts_with(&format!("{folder}/")));
         let stray: Vec<&String> = found.iter().filter(|name| !inside(name) || name.contains("__pycache__")).collect();
@@ -94,7 +94,7 @@ impl Installation {
             let text = fs::read(self.prefix.join(name))?;
             let first = self.prefix.with_file_name(".ggml-hsa-first");
             if String::from_utf8_lossy(&text).contains(&*first.to_string_lossy()) {
-                bail!("{name} names the folder it was installed in, and would be wrong once it is moved");
+                bail!("{name} contains its installation folder, and would be wrong after a move");
             }
         }
         Ok(format!("{} files", found.len()))
@@ -129,14 +129,14 @@ impl Installation {
         Ok("finds its parts".to_owned())
     }
 
-    /// A second build has nothing to do: it writes no file anew.
+    /// A second build has nothing to do: it writes no file again.
     pub fn build_again(&self, setup: &Setup) -> Result<String> {
         let library = self.build.join("lib/libggml-hsa.so");
         let written = || fs::metadata(&library)?.modified().with_context(|| format!("{}", library.display()));
         let before = written()?;
         run_cmake(&mut setup.build(&self.build))?;
         if written()? != before {
-            bail!("{} was written again though nothing had changed", library.display());
+            bail!("{} was rewritten although nothing had changed", library.display());
         }
         Ok("nothing to do".to_owned())
     }
@@ -193,7 +193,7 @@ pub fn same_path(what: &str, given: &str, wanted: &Path) -> Result<()> {
     if normal(Path::new(given)) == normal(wanted) {
         return Ok(());
     }
-    bail!("{what} is {given} and should be {}", wanted.display())
+    bail!("{what} is {given}, expected {}", wanted.display())
 }
 
 /// `path` with its links and `..` resolved as far as it exists.

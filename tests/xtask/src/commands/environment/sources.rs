@@ -61,7 +61,7 @@ fn the_product_reads_the_environment_in_one_place() {
     assert!(others.is_empty(), "use aie_hal::Environment in {others:?}");
 }
 
-/// Python reads for itself, since it is a program of its own; what it reads is declared all the same.
+/// Python reads for itself, since it is a program of its own; what it reads is declared anyway.
 #[test]
 fn what_python_reads_is_in_the_table() {
     let reads = Regex::new(r#"\bos\.environ(?:\.get\(|\[)"([A-Z0-9_]+)""#).unwrap();
@@ -87,7 +87,7 @@ fn whoever_is_said_to_read_a_variable_names_it() {
             let (_, text) = texts
                 .iter()
                 .find(|(package, _)| package == reader)
-                .unwrap_or_else(|| panic!("{variable}: {reader} is no crate of the project"));
+                .unwrap_or_else(|| panic!("{variable}: {reader} is not a crate of the project"));
             assert!(word.is_match(text), "{reader} does not read {variable}");
         }
     }
@@ -127,7 +127,7 @@ fn every_name_in_the_pages_is_in_the_table() {
     }
 }
 
-/// A name in quotes is one that is read, set or told. Unit tests, which end a file, misspell some on purpose.
+/// A name in quotes is one that is read, set or printed. Unit tests, which end a file, misspell some on purpose.
 #[test]
 fn every_name_in_quotes_is_in_the_table() {
     let quoted = Regex::new(r#""((?:GGML_HSA|AIE_HAL)(?:_[A-Z0-9]+)*)""#).unwrap();

@@ -1,7 +1,7 @@
 //! The results of `llama-results`: a GGUF file with the tokens of a text and the logits behind each of them.
 //!
 //! The program can compare two such files itself, but only prints one number. Read here, they also show whether a logit
-//! is no number, which token is worst, and whether the logits differ from token to token at all: two files of zeros are
+//! is not a number, which token is worst, and whether the logits differ from token to token at all: two files of zeros are
 //! equal too. The layout is GGUF's (ggml's docs/gguf.md): a header, keys, descriptions of tensors, aligned data.
 
 use anyhow::{Context, Result, bail};
@@ -32,7 +32,7 @@ impl Logits {
     /// Reads a file of `llama-results`.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("llama-results wrote no {}", path.display()))?;
-        Self::parse(&bytes).with_context(|| format!("{} is no result of llama-results", path.display()))
+        Self::parse(&bytes).with_context(|| format!("{} is not a result of llama-results", path.display()))
     }
 
     fn parse(bytes: &[u8]) -> Result<Self> {
@@ -115,7 +115,7 @@ impl<'a> Gguf<'a> {
     fn parse(bytes: &'a [u8]) -> Result<Self> {
         let at = &mut &*bytes;
         if take(at, 4)? != b"GGUF" || number::<4>(at)? != 3 {
-            bail!("no GGUF of version 3");
+            bail!("not a GGUF file of version 3");
         }
         let (tensors, keys) = (number::<8>(at)?, number::<8>(at)?);
         for _ in 0..keys {

@@ -25,17 +25,17 @@ pub fn ensure(names: &[&str], testbed: &Testbed, offline: bool) -> Result<Vec<Pa
     let missing: Vec<&str> = names.iter().copied().filter(|name| model::check(&place(name)).is_err()).collect();
     if !missing.is_empty() {
         let package = package(&sources, offline)?;
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let work = tempfile::Builder::new().prefix(".making-").tempdir_in(&folder)?;
         let bar = output::progress(missing.len() as u64)?;
         for name in missing {
-            bar.set_message(format!("making the model {name}"));
+            bar.set_message(format!("building the model {name}"));
             let mut command = with_package(&package);
             command.arg(sources.join(SCRIPT)).arg(work.path()).arg(name);
-            run_helper(&mut command, LIMIT).with_context(|| format!("cannot make the model {name}"))?;
+            run_helper(&mut command, LIMIT).with_context(|| format!("cannot build the model {name}"))?;
             let made = work.path().join(format!("{name}.gguf"));
             model::check(&made)?;
-            fs::rename(&made, place(&name)).with_context(|| format!("cannot put {name} in its place"))?;
+            fs::rename(&made, place(&name)).with_context(|| format!("cannot move {name} into place"))?;
             bar.inc(1);
         }
         bar.finish_and_clear();

@@ -1,7 +1,7 @@
 //! `cargo xtask vm check`: this project, stock llama.cpp and AMD's programs on the kernel's own driver.
 //!
 //! One machine is booted for everything that needs an NPU in order, and one for each fault. A part says what it has seen as a
-//! figure; whatever is not as it should be is a problem, and the parts after it go on.
+//! figure; whatever is not as it should be is a problem, and the parts after it continue.
 
 mod faults;
 mod power;
@@ -41,9 +41,9 @@ enum Part {
     Xrt,
     /// AMD's runtime: dispatches, and the conformance suite
     Rocr,
-    /// Suspend and resume, the driver taken from the NPU while a program runs, the module unloaded
+    /// Suspend and resume, the driver unbound while a program runs, the module unloaded
     Power,
-    /// What the firmware can do wrong, and contexts that another process holds
+    /// Faults of the firmware, and contexts that another process holds
     Faults,
 }
 
@@ -58,7 +58,7 @@ const ONE_BOOT: [Part; 6] = [Part::Conformance, Part::Stress, Part::Demo, Part::
   cargo xtask vm check --part conformance,xrt --npu all
   cargo xtask vm check --ci
 
-Exit code 1 if anything was not as it should be; 125 if a machine did not come up.")]
+Exit code 1 if anything was not as expected; 125 if a machine did not start.")]
 pub struct CheckArgs {
     #[command(flatten)]
     machine: MachineArgs,
@@ -179,10 +179,10 @@ impl Checks {
     }
 }
 
-/// The error of a program that had to fail by itself: an exit code, no signal, no time limit.
+/// The error of a program that had to fail on its own: an exit code, no signal, no time limit.
 fn failed_by_itself(finished: &Finished) -> Result<&str> {
     if finished.timed_out || !finished.status.code().is_some_and(|code| (1..=128).contains(&code)) {
-        bail!("it was to end by itself with an error: {}\n{}", finished.describe(), finished.last_words(12));
+        bail!("it should have ended with an error: {}\n{}", finished.describe(), finished.last_lines(12));
     }
     Ok(&finished.stderr)
 }

@@ -21,13 +21,13 @@ pub struct MachineArgs {
     #[arg(long, value_name = "NPU", default_value = "npu4", value_parser = PossibleValuesParser::new(
         ServedNpu::value_variants().iter().map(|npu| npu.name()).chain([ALL])))]
     pub npu: String,
-    /// Whether the NPU has addresses of its own, or uses those of memory and takes buffers from a part of it set aside
+    /// Whether the NPU has addresses of its own, or uses physical ones and takes buffers from a carve-out
     #[arg(long, value_enum, value_name = "WAY", default_value_t = Iommu::Translated)]
     pub iommu: Iommu,
     /// The guest's memory
     #[arg(long, value_name = "MIB", default_value_t = Machine::default().memory_mib)]
     pub memory: u32,
-    /// What goes wrong on the NPU, as the device server has it; see `aie-npu-pci --help`
+    /// Faults of the NPU, as the device server takes them; see `aie-npu-pci --help`
     #[arg(long, value_name = "LIST")]
     pub device_faults: Option<String>,
     /// Another option of the device server, without its hyphens: `protocol=6.24`, `contexts=2`. Can be repeated
@@ -48,24 +48,24 @@ pub struct MachineArgs {
 pub fn assignment(text: &str) -> Result<String, String> {
     match text.split_once('=') {
         Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
-        _ => Err("it has to be NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }
 
 impl MachineArgs {
-    /// The machines asked for, one after the other.
+    /// The machines requested, one after the other.
     pub fn machines(&self) -> Vec<Machine> {
         let kernels = KERNELS.into_iter().filter(|kernel| self.kernel == ALL || self.kernel == *kernel);
         let npus = || ServedNpu::value_variants().iter().filter(|npu| self.npu == ALL || self.npu == npu.name());
         kernels.flat_map(|kernel| npus().map(move |npu| self.machine(kernel, *npu))).collect()
     }
 
-    /// The one machine asked for.
+    /// The one machine requested.
     pub fn one(&self) -> Result<Machine> {
         match &*self.machines() {
             [machine] => Ok(machine.clone()),
             machines => bail!(
-                "this command boots one machine and {} were asked for; name one kernel and one NPU, or use `vm boot`",
+                "this command boots one machine and {} were requested; name one kernel and one NPU, or use `vm boot`",
                 machines.len()
             ),
         }
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((machines[0].kernel.as_str(), machines[0].npu), ("7.2", ServedNpu::Npu1));
         assert_eq!((machines[7].kernel.as_str(), machines[7].npu), ("7.3", ServedNpu::Npu6));
         assert_eq!(parse("").one().unwrap().name(), "7.2-npu4-translated");
-        assert!(parse("--npu all").one().unwrap_err().to_string().contains("4 were asked for"));
+        assert!(parse("--npu all").one().unwrap_err().to_string().contains("4 were requested"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct RunArgs {
     /// A variable of its environment. Can be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = super::options::assignment)]
     env: Vec<String>,
-    /// Give it AMD's runtime of the testbed, and a stand-in for KFD, which the guest's kernel does not have
+    /// Provide AMD's runtime of the testbed, and a stand-in for KFD, which the guest's kernel does not have
     #[arg(long)]
     rocr: bool,
     /// The program and its arguments
@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs, options: &Options) -> Result<ExitCode> {
     let finished = if options.json { guest.run(&command, limit)? } else { guest.run_watched(&command, limit, show)? };
     let (times, logs) = (guest.times(), guest.logs().to_path_buf());
     match guest.power_off() {
-        // The program's own end is what was asked for.
+        // The program's own end is what was requested.
         Err(error) if error.is::<BootFailure>() && !finished.success() => eprintln!("warning: {error:#}"),
         other => drop(other?),
     }
@@ -107,7 +107,7 @@ struct Report<'a> {
 }
 
 fn show(stream: Stream, bytes: &[u8]) {
-    // Nobody may be reading it any more, and then the program goes on.
+    // The reader may be gone; then the program continues.
     let _ = match stream {
         Stream::Output => std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush()),
         Stream::Error => std::io::stderr().write_all(bytes),

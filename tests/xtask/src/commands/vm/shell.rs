@@ -10,10 +10,10 @@ use std::io::IsTerminal;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// What is assumed of a terminal that does not tell.
+/// What is assumed of a terminal that does not say.
 const SIZE: (u16, u16) = (24, 80);
 
-/// Get a prompt in a guest; `exit` powers it off
+/// Open a shell in a guest; `exit` powers it off
 #[derive(Debug, Args)]
 pub struct ShellArgs {
     #[command(flatten)]

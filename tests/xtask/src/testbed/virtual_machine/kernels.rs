@@ -1,4 +1,4 @@
-//! The kernels that are booted: their packages, whose names change with every version, and what is kept of them.
+//! The kernels that are booted: their packages, whose names change with every version, and what is stored of them.
 
 use super::modules::{self, About, WANTED};
 use super::qemu;
@@ -30,9 +30,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Kernel {
     pub release: String,
     pub version: String,
-    /// Its modules that were kept, with what each needs.
+    /// Its stored modules, with what each needs.
     pub modules: BTreeMap<String, Vec<String>>,
-    /// Modules that are loaded, of those kept.
+    /// Modules that are loaded, of those stored.
     pub wanted: Vec<String>,
     /// The firmware its driver for NPUs may ask for, below `/lib/firmware`.
     pub firmware: Vec<String>,
@@ -56,7 +56,7 @@ pub fn make(apt: &PrivateApt, work: &Path, made: &Path) -> Result<(BTreeMap<Stri
     }
     if kernels.is_empty() {
         bail!(
-            "Debian's suites sid and experimental have none of the kernels {}, but {}; pass a mirror that has one with \
+            "Debian's suites sid and experimental have none of the kernels {}, only {}; pass a mirror that has one with \
              `cargo xtask vm prepare --mirror URI`",
             KERNELS.join(", "),
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -138,7 +138,7 @@ fn uncompress(file: &Path, target: &Path, busybox: &Path) -> Result<()> {
     if let Some(program) = program {
         process::run_helper(Command::new(busybox).args([program, "-f"]).arg(&copy), LIMIT)?;
     }
-    ensure!(target.exists(), "{} was not made of {}", target.display(), file.display());
+    ensure!(target.exists(), "{} was not built from {}", target.display(), file.display());
     Ok(())
 }
 

@@ -27,8 +27,10 @@ impl About {
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let file = object::File::parse(bytes.as_slice())
-            .with_context(|| format!("{} is no module: not an ELF file", path.display()))?;
-        let section = file.section_by_name(".modinfo").with_context(|| format!("{} says nothing", path.display()))?;
+            .with_context(|| format!("{} is not a module: not an ELF file", path.display()))?;
+        let section = file
+            .section_by_name(".modinfo")
+            .with_context(|| format!("{} has no module information", path.display()))?;
         Ok(Self::parse(section.data()?))
     }
 

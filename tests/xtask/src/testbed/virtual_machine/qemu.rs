@@ -1,4 +1,4 @@
-//! QEMU and busybox: their packages, and what is kept of them.
+//! QEMU and busybox: their packages, and what is stored of them.
 
 use crate::apt::{self, PrivateApt};
 use crate::process;

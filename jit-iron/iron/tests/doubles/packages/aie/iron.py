@@ -4,7 +4,7 @@ print("the double of aie.iron is imported")
 
 
 class ExternalFunction:
-    """Keeps what it is given where IRON keeps it."""
+    """Stores its arguments where IRON stores them."""
 
     _instances: set = set()
 

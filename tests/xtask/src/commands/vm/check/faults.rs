@@ -89,7 +89,7 @@ impl Checks {
         let mut seen = match fault.error {
             Some(expected) => {
                 let words = failed_by_itself(&finished)?;
-                ensure!(words.contains(expected), "it says nothing of \"{expected}\":\n{words}");
+                ensure!(words.contains(expected), "its output lacks \"{expected}\":\n{words}");
                 expected.to_owned()
             }
             None => {
@@ -99,7 +99,7 @@ impl Checks {
         };
         if let Some(expected) = fault.kernel {
             let said = guest.script("dmesg", LIMIT)?.stdout;
-            ensure!(said.contains(expected), "the kernel says nothing of \"{expected}\"");
+            ensure!(said.contains(expected), "the kernel's log lacks \"{expected}\"");
             seen += &format!("; kernel: {expected}");
         }
         let next = guest.run(&load, LIMIT)?;
@@ -123,7 +123,7 @@ impl Checks {
         let finished = guest.script(&text, LIMIT)?;
         let words = failed_by_itself(&finished)?;
         let expected = "another program holds the NPU";
-        ensure!(words.contains(expected), "it says nothing of \"{expected}\":\n{words}");
+        ensure!(words.contains(expected), "its output lacks \"{expected}\":\n{words}");
         self.works(guest)?;
         Ok(format!("{expected}; it works when that has ended"))
     }

@@ -49,7 +49,7 @@ impl Checks {
     /// The module cannot be unloaded while a program has the node open; afterwards it can, and comes back.
     pub(super) fn unload(&mut self, guest: &mut Guest, machine: &Machine) -> Result<String> {
         let held = guest.script("exec 9<>/dev/accel/accel0 || exit 99; rmmod amdxdna; exit $?", LIMIT)?;
-        ensure!(held.status.code() == Some(1), "with its node open: {}\n{}", held.describe(), held.last_words(4));
+        ensure!(held.status.code() == Some(1), "with its node open: {}\n{}", held.describe(), held.last_lines(4));
         shell(guest, "rmmod amdxdna && [ ! -e /dev/accel/accel0 ]")?;
         let gone = guest.run(&self.load(&["dispatches", "--dispatches", "2000"]), LIMIT)?;
         let words = failed_by_itself(&gone)?.trim().replace('\n', " ");

@@ -1,35 +1,35 @@
-//! Why the simulated silicon refuses something.
+//! Why the simulated silicon rejects something.
 
 use aie_hal::error::DeviceError;
 use thiserror::Error;
 
 /// A request that hardware, firmware or kernel driver would reject.
 #[derive(Debug, Clone, Copy, Error, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Rejection {
     /// More than there may be.
-    #[error("{what}: asked for {requested}, the limit is {limit}")]
+    #[error("{what}: {requested} requested, the limit is {limit}")]
     Limit {
         /// What is limited.
         what: &'static str,
-        /// The value asked for.
+        /// The requested value.
         requested: usize,
         /// The limit.
         limit: usize,
     },
     /// The device heap has no such range.
-    #[error("device heap: asked for {requested} bytes, {available} of {capacity} are free")]
+    #[error("device heap: {requested} bytes requested, {available} of {capacity} are free")]
     OutOfHeap {
-        /// Bytes asked for.
+        /// Requested bytes.
         requested: usize,
         /// Bytes free, perhaps not in one piece.
         available: usize,
         /// Bytes in all.
         capacity: usize,
     },
-    /// An alignment that is no power of two or too large.
+    /// An alignment that is not a power of two or too large.
     #[error("alignment {requested} is not a power of two up to {limit}")]
     Alignment {
-        /// The value asked for.
+        /// The requested value.
         requested: usize,
         /// The largest possible.
         limit: usize,
@@ -41,11 +41,11 @@ pub enum Refusal {
     #[error("context {0} has its PDIs already; create a new context for others")]
     AlreadyConfigured(u32),
     /// A chain names a PDI that its context does not hold.
-    #[error("context {context} has {configured} PDIs, a command asks for number {pdi}")]
+    #[error("context {context} has {configured} PDIs, a command names number {pdi}")]
     UnknownPdi {
         /// The context.
         context: u32,
-        /// Index asked for.
+        /// Requested index.
         pdi: usize,
         /// PDIs configured.
         configured: usize,
@@ -55,8 +55,8 @@ pub enum Refusal {
     EmptyChain,
 }
 
-impl Refusal {
-    /// The same as an error of the HAL. `device` names who refuses.
+impl Rejection {
+    /// The same as an error of the HAL. `device` names the device.
     pub fn into_device_error(self, device: &str) -> DeviceError {
         match self {
             Self::Limit { what, requested, limit } => {
@@ -70,7 +70,7 @@ impl Refusal {
             }
             Self::Alignment { .. } => DeviceError::InvalidArgument(self.to_string()),
             Self::UnknownContext(_) | Self::AlreadyConfigured(_) | Self::UnknownPdi { .. } | Self::EmptyChain => {
-                DeviceError::Execution(format!("{device} refused: {self}"))
+                DeviceError::Execution(format!("{device} rejected: {self}"))
             }
         }
     }
