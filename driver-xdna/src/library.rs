@@ -121,7 +121,7 @@ pub enum LibraryError {
     #[error(
         "cannot load the runtime library that {source_name} names: {}; correct that or the path, or remove the path to \
          search for {}",
-        tell(attempts), NAMES[0]
+        list(attempts), NAMES[0]
     )]
     Explicit {
         /// Who named it.
@@ -132,7 +132,7 @@ pub enum LibraryError {
     /// No place has one that can be loaded.
     #[error(
         "cannot load {}, AMD's ROCR; tried: {}; install ROCm 7.0 to 7.14 or Debian's libhsa-runtime64-1 (7.2 or newer), or set \
-         {AIE_HAL_LIBHSA_PATH} to its file or folder", NAMES[0], tell(attempts)
+         {AIE_HAL_LIBHSA_PATH} to its file or folder", NAMES[0], list(attempts)
     )]
     NotFound {
         /// What was tried.
@@ -149,7 +149,7 @@ impl LibraryError {
     }
 }
 
-fn tell(attempts: &[Attempt]) -> String {
+fn list(attempts: &[Attempt]) -> String {
     attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_library_every_attempt_is_told() {
+    fn without_a_library_every_attempt_is_reported() {
         let mut installation = FakeInstallation::new();
         installation.broken("rocm/lib/libhsa-runtime64.so.1");
         installation.set(&ROCM_PATH, installation.path("old-rocm"));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loaders_choice_is_told_as_a_file() {
+    fn the_loaders_choice_is_reported_as_a_file() {
         let found = FakeInstallation::new().find_by(None, &["libno-such-library.so.1", C_LIBRARY]).unwrap();
         assert!(found.path.is_absolute() && found.path.is_file(), "{}", found.path.display());
         assert_eq!(found.attempts.last().unwrap().path, Path::new(C_LIBRARY));

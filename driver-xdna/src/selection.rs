@@ -361,7 +361,7 @@ mod tests {
     #[rstest]
     #[case("xdna")]
     #[case("xdna:*")]
-    fn without_a_usable_npu_all_reasons_are_told(#[case] text: &str) {
+    fn without_a_usable_npu_all_reasons_are_reported(#[case] text: &str) {
         let inventory = Inventory::new(vec![npu(0, true), npu(1, true)], None).unwrap();
         let error = inventory.select(&uri(text)).unwrap_err();
         let DriverError::Unusable { reason, .. } = error else { panic!("{error}") };
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn hiding_everything_is_told() {
+    fn hiding_everything_is_reported() {
         let text = Inventory::new(four(), Some("")).unwrap().select(&uri("xdna")).unwrap_err().to_string();
         assert!(text.contains("AIE_HAL_VISIBLE_DEVICES hides all 4 NPUs; change or unset it"), "{text}");
     }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_that_cannot_be_read_is_told() {
+    fn an_attribute_that_cannot_be_read_is_reported() {
         let tree = FakeMachine::new();
         tree.add_npu(0, "0000:c6:00.1", "what", "0x100");
         tree.remove("devices/pci0000:00/0000:c6:00.1/vbnv");

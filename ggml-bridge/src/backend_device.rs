@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_could_not_be_created_is_asked_for_again() {
+    fn a_queue_that_could_not_be_created_is_requested_again() {
         let mut hal = doubles::device();
         hal.expect_create_queue().times(1).returning(|| Err(lost()));
         hal.expect_create_queue().times(1).returning(|| Ok(Arc::new(MockQueue::new())));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_could_not_be_had_is_nobodys() {
+    fn memory_that_could_not_be_allocated_has_no_owner() {
         let mut hal = doubles::device();
         hal.expect_allocate().times(1).returning(|_| Err(out_of_memory()));
         hal.expect_allocate().times(1).returning(|params| Ok(coherent(params.size)));

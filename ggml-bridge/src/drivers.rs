@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_open_and_schemes_are_told() {
+    fn devices_open_and_schemes_are_reported() {
         let drivers = registry(ArchRegistry::builtin(), Route::Direct, true);
         let message = drivers.open("xdma:0").unwrap_err().to_string();
         assert!(message.contains("xdma") && message.contains("mock") && message.contains("xdna"), "{message}");

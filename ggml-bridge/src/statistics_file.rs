@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unwritable_path_is_told_when_opened() {
+    fn an_unwritable_path_is_reported_when_opened() {
         let directory = tempfile::tempdir().unwrap();
         assert!(StatisticsFile::open(directory.path()).is_err());
         assert!(StatisticsFile::open(&directory.path().join("missing/file")).is_err());

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_dispatch_is_told_with_its_counts() {
+    fn a_run_without_a_dispatch_is_reported_with_its_counts() {
         let all = [
             operation(0, 7, None),
             operation(0, 5, Some("no compiler")),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_told() {
+    fn states_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("cache");
         let compiler = Arc::new(Double::new("1"));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_takes_what_nobody_will_use() {
+    fn pruning_removes_what_will_not_be_used() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("cache");
         let compiler = Arc::new(Double::new("1"));

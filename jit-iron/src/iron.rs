@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_a_worker_is_told() {
+    fn a_folder_without_a_worker_is_reported() {
         let (root, places) = places();
         fs::remove_file(root.path().join(WORKER)).unwrap();
         let message = places.compiler().err().unwrap().to_string();

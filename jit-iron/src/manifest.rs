@@ -166,7 +166,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_files_are_distinguished() {
         let (_, manifest) = described(64);
         let (other, _) = described(32);
         assert!(manifest.check(&other).unwrap_err().contains("PDI"), "{:?}", manifest.check(&other));

@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generation_that_is_not_embedded_is_told() {
+    fn a_generation_that_is_not_embedded_is_reported() {
         let root = tempfile::tempdir().unwrap();
         let (op, node) = sum(64);
         put(root.path(), op, &node, &arch("aie2"));

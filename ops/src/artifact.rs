@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_code_is_told_apart() {
+    fn compiled_code_is_distinguished() {
         let error = read_description(&compiled(576)).unwrap_err();
         assert!(matches!(error, DescriptionError::Compiled { .. }));
         assert!(error.to_string().contains("holds compiled AIE code"), "{error}");

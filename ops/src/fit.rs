@@ -229,7 +229,7 @@ mod tests {
     #[case::other_argument(
         &[(0, READ, 0, 64), (1, READ, 0, 64), (2, WRITE, 0, 64), (3, WRITE, 0, 1)], "writes 4 bytes", 3, ""
     )]
-    fn what_does_not_is_told_with_both_numbers(
+    fn what_does_not_is_reported_with_both_numbers(
         #[case] transfers: &[(u16, Direction, u64, u32)],
         #[case] access: &str,
         #[case] argument: usize,
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_not_rejected() {
+    fn what_cannot_be_determined_is_not_rejected() {
         let mut writer = InstructionWriter::new(Header::aie2p(1));
         writer.custom(0xC8, &[]);
         let kernel = kernel(&[]);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_told_without_addresses() {
+    fn fields_are_recorded_without_addresses() {
         let before = amdxdna_drm_create_bo { vaddr: 0x7f00_0000, size: 4096, type_: 1, ..Default::default() };
         let after = amdxdna_drm_create_bo { handle: 3, ..before };
         assert_eq!(recorded("CREATE_BO", &before, &after, Ok(())), "file=2 type=1 size=4096 handle=3 user");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_the_kernel_changes_are_told_twice() {
+    fn sizes_that_the_kernel_changes_are_recorded_twice() {
         let before = amdxdna_drm_get_info { param: 5, buffer_size: 256, buffer: 1 };
         let after = amdxdna_drm_get_info { buffer_size: 128, ..before };
         assert_eq!(recorded("GET_INFO", &before, &after, Ok(())), "file=2 query=5 bytes=256->128");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_told_when_the_kernel_has_read_them() {
+    fn points_are_recorded_when_the_kernel_has_read_them() {
         let points = [3_u64, 4];
         let wait = drm_syncobj_timeline_wait {
             points: points.as_ptr().expose_provenance() as u64,

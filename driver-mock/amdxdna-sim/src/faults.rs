@@ -53,7 +53,7 @@ mod tests {
     #[case("CREATE_BO@1=ESPIPE2", "ESPIPE2 is not an error code")]
     #[case("CREATE_BO@1=UnknownErrno", "is not an error code")]
     #[case("CRATE_BO@1=ENOMEM", "unknown call CRATE_BO")]
-    fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
+    fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected) && error.contains("CALL@N=ERRNO"), "{error}");
     }

@@ -113,7 +113,7 @@ fn chain(
             progress.addresses.truncate(known);
             let error = Err((rejected.status, format!("packets {first} to {last} are rejected: {}", rejected.reason)));
             for index in first..last {
-                tell(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
+                report(runtime, queue.packet(index).completion_signal, HSA_AMD_AIE_ERT_STATE_ERROR);
             }
             return (0, error);
         }
@@ -127,9 +127,9 @@ fn chain(
                 }
             }
             Err((state, reason)) => {
-                tell(runtime, command.signal, state);
+                report(runtime, command.signal, state);
                 // Those behind it have not run.
-                commands[at + 1..].iter().for_each(|c| tell(runtime, c.signal, HSA_AMD_AIE_ERT_STATE_ABORT));
+                commands[at + 1..].iter().for_each(|c| report(runtime, c.signal, HSA_AMD_AIE_ERT_STATE_ABORT));
                 let reason = format!("packet {}: {state}: {reason}", first + at as u64);
                 return (at as u64, Err((HSA_STATUS_ERROR, reason)));
             }
@@ -139,7 +139,7 @@ fn chain(
 }
 
 /// Tells the end of a packet that did not complete.
-fn tell(runtime: &Runtime, signal: hsa_signal_t, state: hsa_amd_aie_ert_state) {
+fn report(runtime: &Runtime, signal: hsa_signal_t, state: hsa_amd_aie_ert_state) {
     if runtime.settings.failure == FailureStyle::Negative
         && let Some(signal) = runtime.signal(signal)
     {

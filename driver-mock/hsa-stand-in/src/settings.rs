@@ -105,7 +105,7 @@ mod tests {
     #[case("HSA_STAND_IN_PROCESSING", "", "never")]
     #[case("HSA_STAND_IN_FAULTS", "fire@1", "allocate")]
     #[case("HSA_STAND_IN_AGENT", "aie2", "AGENTS")]
-    fn mistakes_are_told(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
+    fn mistakes_are_reported(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
         let error = read(&[(name, value)]).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains(expected), "{error}");
     }

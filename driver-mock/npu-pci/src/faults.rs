@@ -66,7 +66,7 @@ mod tests {
     #[case("SUSPEND@1=often", "`often` is not a status")]
     #[case("PING@1=1", "unknown message PING")]
     #[case("abort@1", "status=S")]
-    fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
+    fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected) && error.contains("an entry is"), "{error}");
     }

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_the_ring_is_told_and_skipped() {
+    fn nonsense_in_the_ring_is_reported_and_skipped() {
         let mut driver = Driver::new();
         let (ring, _) = Mailbox::rings(1);
         driver.word(ring, 0x7fff_fffc);

@@ -133,7 +133,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn kinds_are_found_and_told_apart() {
+    fn kinds_are_found_and_distinguished() {
         assert_eq!(Kind::of(0x18), Some(&CHAIN_EXEC_NPU));
         assert_eq!(Kind::by_name("GET_TELEMETRY"), Some(&GET_TELEMETRY));
         assert_eq!((Kind::of(0x999), Kind::by_name("PING")), (None, None));

@@ -222,7 +222,7 @@ mod tests {
     #[case("timeout@1=1", "a fault of a command has no outcome")]
     #[case("status=0@1", "the status is not a number above 0")]
     #[case("status=high@1", "the status is not a number above 0")]
-    fn mistakes_are_told(#[case] text: &str, #[case] expected: &str) {
+    fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
         let error = parse(text).unwrap_err();
         assert!(error.contains(expected) && error.contains("an entry is") && error.contains("CALL@N=D"), "{error}");
     }

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_told_from_the_rest() {
+    fn failures_are_distinguished_from_the_rest() {
         assert!(HSA_STATUS_SUCCESS.is_success() && HSA_STATUS_INFO_BREAK.is_success());
         assert!(!HSA_STATUS_ERROR.is_success() && !hsa_status_t(0x7777).is_success());
     }

@@ -109,7 +109,7 @@ fn a_machine_without_an_npu_has_an_empty_list() {
     |tree: &mut FakeMachine| { add_strix(tree); tree.remove("devices/virtual/kfd") },
     &["names no node with CPU cores; ROCR ends the process"]
 )]
-fn an_obstacle_is_told_with_its_fix(#[case] set_up: fn(&mut FakeMachine), #[case] parts: &[&str]) {
+fn an_obstacle_is_reported_with_its_fix(#[case] set_up: fn(&mut FakeMachine), #[case] parts: &[&str]) {
     let mut tree = FakeMachine::new();
     set_up(&mut tree);
     let reason = reason(&tree);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_versions_are_told() {
+    fn unknown_versions_are_reported() {
         assert!(Version(0, 28, 0).is_newer_than_known() && Version(1, 0, 0).is_newer_than_known());
         assert!(!Version(0, 27, 9).is_newer_than_known());
     }

@@ -167,7 +167,7 @@ mod tests {
     #[case("GGML_HSA_JIT_MEMORY_MAX", &["0", "0G", "much", "1.5G"])]
     #[case("GGML_HSA_JIT_WORKERS", &["-1", "257", "all", "99999999999999999999"])]
     #[case("GGML_HSA_JIT_VERBOSE", &["loud", "2"])]
-    fn what_is_no_value_is_told_and_leaves_the_default(#[case] name: &str, #[case] values: &[&str]) {
+    fn what_is_no_value_is_reported_and_leaves_the_default(#[case] name: &str, #[case] values: &[&str]) {
         let (default, _) = read(&[], JitPolicy::Eager);
         for value in values {
             let (jit, problems) = read(&[(name, value)], JitPolicy::Eager);

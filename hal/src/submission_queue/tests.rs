@@ -296,7 +296,7 @@ fn works_finished_before_what_they_wait_for_fail() {
 }
 
 #[test]
-fn a_panicking_engine_fails_its_batch_and_goes_on() {
+fn a_panicking_engine_fails_its_batch_and_continues() {
     let rig = Rig::new(8, |name| if name == "a" { Outcome::Panic } else { Outcome::Succeed });
     let [first, second, third] = [(); 3].map(|()| semaphore());
     rig.close();
@@ -338,7 +338,7 @@ fn a_short_binding_table_is_rejected() {
 }
 
 #[test]
-fn a_panicking_listener_keeps_nobody_waiting() {
+fn a_panicking_listener_keeps_no_one_waiting() {
     let rig = Rig::new(1, |_| Outcome::Succeed);
     let [first, second] = [semaphore(), semaphore()];
     first.subscribe(1, Box::new(|| panic!("a listener panics")));

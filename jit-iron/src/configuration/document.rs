@@ -321,7 +321,7 @@ mod tests {
         "\u{feff}{}",
         "f.json: Failed to load configuration: it begins with a byte order mark; save it as UTF-8 without one"
     )]
-    fn what_is_not_json_is_told_with_its_place(#[case] text: &str, #[case] expected: &str) {
+    fn what_is_not_json_is_reported_with_its_place(#[case] text: &str, #[case] expected: &str) {
         let document = Document::new("f.json", text);
         assert_eq!(document.root().unwrap_err().to_string(), expected);
     }

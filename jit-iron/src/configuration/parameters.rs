@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_and_floats_are_told_apart_by_their_spelling() {
+    fn integers_and_floats_are_distinguished_by_their_spelling() {
         let params = parse("[1, 1.0, -7, 1e-5, -0.5]").unwrap();
         assert_eq!((params.int(0), params.float(1), params.int(2)), (1, 1.0, -7));
         assert_eq!((params.float(3), params.float(4), params.int(5)), (1e-5, -0.5, 0));

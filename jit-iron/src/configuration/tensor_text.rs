@@ -171,7 +171,7 @@ mod tests {
     #[case("(8,4,1,1)/f32/(0,8,32,32)", "stride 0 is 0")]
     #[case("(64,2,1,1)/q4_0/(0,64,128,128)", "stride 0 is 0")]
     #[case("(64,2,1,1)/q4_0/(1,0,128,128)", "stride 1 is 0")]
-    fn mistakes_are_told_in_the_words_of_the_cpp_tool(#[case] text: &str, #[case] expected: &str) {
+    fn mistakes_are_reported_in_the_words_of_the_cpp_tool(#[case] text: &str, #[case] expected: &str) {
         let message = parse(text).unwrap_err();
         assert!(message.contains(expected), "{message}");
     }

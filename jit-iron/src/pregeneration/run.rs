@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_request_is_told_from_the_second() {
+    fn the_first_request_is_distinguished_from_the_second() {
         let interruption = Interruption::default();
         assert!(!interruption.requested());
         assert!(interruption.request());

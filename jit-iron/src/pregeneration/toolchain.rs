@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn an_installation_without_designs_is_told() {
+    fn an_installation_without_designs_is_reported() {
         let message = rejection(&Environment::default(), None);
         assert!(message.starts_with("GGML_HSA_IRON_DIR is not set") && message.contains("--dry-run"), "{message}");
         let message = rejection(&Environment::default(), Some(Path::new("/no/bin/tool")));
@@ -65,7 +65,7 @@ mod tests {
 
     /// What a Python without IRON says, word for word as the C++ backend's tool, and the next step.
     #[test]
-    fn a_missing_environment_is_told_with_the_next_step() {
+    fn a_missing_environment_is_reported_with_the_next_step() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("worker.py"), "").unwrap();
         let python = root.path().join("python");

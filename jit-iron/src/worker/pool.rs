@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_toolchain_is_asked_for_once() {
+    fn a_missing_toolchain_is_tried_once() {
         let state = tempfile::tempdir().unwrap();
         let message = "Failed to import kernel build module: No module named 'numpy'";
         let script = format!("echo >> {}/starts; echo '{{\"unavailable\":\"{message}\"}}'", state.path().display());

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dmas_cannot_do_is_told() {
+    fn what_dmas_cannot_do_is_reported() {
         let plan = Movement { parts: 1, passes: 1 };
         let odd = Tensor::contiguous(F16, [3, 1, 1, 1]);
         let message = movement("REPEAT", &node(odd, &[odd]), &arch("aie2"), plan).unwrap_err().to_string();

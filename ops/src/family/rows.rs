@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rows_that_are_written_are_told() {
+    fn the_rows_that_are_written_are_reported() {
         let rows = f32s([4, 2, 1, 1]);
         let places = Data::contiguous(DataType::I64, [2, 1, 1, 1], &[5.0, 1.0]);
         let out = Tensor::contiguous(DataType::F16, [4, 6, 1, 1]);

@@ -67,7 +67,7 @@ fn a_context_keeps_32_pdis_and_is_made_anew_only_for_new_ones() {
 }
 
 #[test]
-fn the_33rd_pdi_of_a_queue_is_an_error_and_another_context_goes_on() {
+fn the_33rd_pdi_of_a_queue_is_an_error_and_another_context_continues() {
     let rig = Rig::new(&[]);
     let kernels: Vec<Loaded> = (1..=33).map(|constant| rig.load(&TestKernel::Add8(constant))).collect();
     // One more than the planner of a driver would ask for.
@@ -104,7 +104,7 @@ fn a_pdi_that_its_context_does_not_hold_reaches_no_doorbell() {
 #[case::withheld("FAILURE=withhold", "timeout@3", false, Some(2))]
 #[case::withheld_first("FAILURE=withhold", "abort@1", false, None)]
 #[case::withheld_second_doorbell("FAILURE=withhold", "abort@36", false, Some(35))]
-fn failures_name_the_command_however_they_are_told(
+fn failures_name_the_command_however_they_are_reported(
     #[case] style: &str,
     #[case] fault: &str,
     #[case] timeout: bool,

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_by_what_they_are() {
+    fn addresses_are_named_by_what_they_are() {
         let mut names = Names::default();
         names.mapped(0x7f00_0000_0000, 8192);
         let mut shown = |field, value| names.output("GET_BO_INFO", field, value);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_pointers_are_told_by_their_kind() {
+    fn times_and_pointers_are_named_by_their_kind() {
         let names = Names::default();
         let shown = |field, value| names.input("SYNCOBJ_TIMELINE_WAIT", field, value, Duration::from_nanos(100));
         assert_eq!(shown("timeout_nsec", 99), "past");

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_is_recorded_and_the_next_goes_on() {
+    fn what_breaks_is_recorded_and_the_next_continues() {
         let breaks = OwnCommand { program: "/bin/sh".into(), leading: vec!["-c".into(), "kill -SEGV $$".into()] };
         let player = Player { own: breaks, node: "/nowhere".into(), limit: Duration::from_secs(20) };
         let mut out = Vec::new();

@@ -42,7 +42,7 @@ struct Shared {
 
 impl Shared {
     /// Whether there is a round with this number. All threads do the same rounds, or one would wait forever.
-    fn goes_on(&self, round: u64) -> bool {
+    fn continues(&self, round: u64) -> bool {
         if Instant::now() >= self.deadline {
             // No thread can be further ahead of this one, because each waits for turns of all.
             let last = round + 2 * AHEAD;
@@ -176,7 +176,7 @@ impl<'a> Thread<'a> {
 
     fn run(&mut self) -> Result<()> {
         let mut round = 0;
-        while self.shared.goes_on(round) {
+        while self.shared.continues(round) {
             self.round(round)?;
             round += 1;
             if round.is_multiple_of(CHECKED) {

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_from_other_messages() {
+    fn errors_are_distinguished_from_other_messages() {
         let lines = ["0.01 E ggml-hsa: HSA0: a graph failed", "0.01 I ggml-hsa: fine", "ggml-hsa: E ggml-hsa"]
             .map(str::to_owned);
         assert_eq!(errors(&lines), [lines[0].as_str()]);

@@ -269,7 +269,7 @@ pub mod tests {
     }
 
     #[test]
-    fn damaged_kernels_are_told_from_other_reasons() {
+    fn damaged_kernels_are_distinguished_from_other_reasons() {
         let text = sample("[]");
         assert!(read(&text).unwrap().devices[0].damaged_kernels().is_empty());
         let damaged = text.replace("copies stay on the host", "kernel file /k/a.pdi: 3 bytes");

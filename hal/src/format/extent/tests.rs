@@ -127,7 +127,7 @@ fn repeats_go_through_iterations(#[case] wrap: u32, #[case] step: u32, #[case] r
 }
 
 #[test]
-fn iterations_go_on_from_task_to_task_until_the_descriptor_is_written_again() {
+fn iterations_continue_from_task_to_task_until_the_descriptor_is_written_again() {
     let shape = ShimBd { iteration_wrap: 8, iteration_step: 64, ..ShimBd::linear(64, 3) };
     let once = transfer(MemoryToStream, 0, shape);
     let mut writer = stream();
@@ -267,7 +267,7 @@ fn offsets_that_are_no_memory_do_not_wrap() {
     |w: &mut InstructionWriter| { w.push(&Instruction::Write { address: 1 << 32, value: 5 }); },
     "a write to 0x100000000 may change what is moved"
 )]
-fn what_cannot_be_told_says_why(#[case] add: fn(&mut InstructionWriter), #[case] expected: &str) {
+fn what_cannot_be_determined_says_why(#[case] add: fn(&mut InstructionWriter), #[case] expected: &str) {
     let mut writer = stream();
     writer.transfer(&linear(MemoryToStream, 0, 64)).unwrap();
     assert!(of(&writer).is_ok());

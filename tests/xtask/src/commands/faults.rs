@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_are_told_are_right_and_silence_is_wrong() {
+    fn errors_that_are_reported_are_right_and_silence_is_wrong() {
         assert_eq!(outcome(&end(0, "text", ""), None), Outcome::Unharmed);
         assert_eq!(outcome(&end(256, "", TOLD), None), Outcome::Error);
         assert_eq!(outcome(&end(256, "", "other"), None), Outcome::Wrong);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_declaration_is_asked_for() {
+    fn every_declaration_is_compared() {
         let questions = questions();
         let count = |kind| questions.iter().filter(|question| question.kind == kind).count();
         assert_eq!(count("function types"), FUNCTIONS.len());

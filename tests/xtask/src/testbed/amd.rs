@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_generation_is_told_with_what_was_found() {
+    fn a_missing_generation_is_reported_with_what_was_found() {
         let error = choose(&["7.1.0-1", "6.4.3-5"]).err().unwrap().to_string();
         assert!(error.contains("7.2 or newer") && error.contains("7.1.0-1, 6.4.3-5"), "{error}");
         assert_eq!(choose(&["7.2.4-1"]).unwrap().old, None, "a runtime to reject is no condition");

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_header_says_how_to_go_on() {
+    fn a_missing_header_says_how_to_continue() {
         let versions = [("sid".to_owned(), "7.2.13-1".to_owned())].into();
         let error = KernelHeaders::list(Path::new("/nowhere"), &versions).unwrap_err().to_string();
         assert!(error.contains("--force"), "{error}");

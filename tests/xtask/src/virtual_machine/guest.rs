@@ -182,7 +182,7 @@ impl Guest {
             .map(|stream| Follower::new(file(if stream == Stream::Output { "out" } else { "err" }), stream));
         let started = Instant::now();
         let seconds = limit.as_secs().max(1);
-        self.tell(&format!("run {number} {seconds}"))?;
+        self.send(&format!("run {number} {seconds}"))?;
         let code = loop {
             let message = self.control.messages().recv_timeout(TICK);
             for output in &mut outputs {
@@ -218,7 +218,7 @@ impl Guest {
 
     /// Gives the caller's terminal a prompt in the guest, until its shell ends. The machine has to be one with a terminal.
     pub fn shell(&mut self, rows: u16, columns: u16, terminal: &str, limit: Option<Duration>) -> Result<i32> {
-        self.tell(&format!("shell {rows} {columns} {terminal}"))?;
+        self.send(&format!("shell {rows} {columns} {terminal}"))?;
         let started = Instant::now();
         loop {
             match self.control.messages().recv_timeout(TICK) {
@@ -251,7 +251,7 @@ impl Guest {
     /// Powers the machine off and waits for its end; returns the folder with its logs. Errors if it does not end, or the device
     /// server ends badly.
     pub fn power_off(mut self) -> Result<PathBuf> {
-        self.tell("off")?;
+        self.send("off")?;
         if let Err(error) = self.qemu.wait(POWER_OFF_LIMIT) {
             bail!(self.failure(format!("after the request to power off: {error:#}")));
         }
@@ -262,7 +262,7 @@ impl Guest {
         Ok(self.logs.dir().to_path_buf())
     }
 
-    fn tell(&mut self, line: &str) -> Result<()> {
+    fn send(&mut self, line: &str) -> Result<()> {
         self.control.say(line).map_err(|error| self.failure(format!("{error:#}")).into())
     }
 

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_is_told() {
+    fn the_end_of_a_log_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         fs::write(&path, "one\r\n\n  \ntwo\r\nx: Could not enable error recovery for y\nthree\n").unwrap();

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_ends_or_is_not_there_is_told() {
+    fn a_server_that_ends_or_is_not_there_is_reported() {
         let error = start(shell("exit 2"), Path::new("/nonexistent/socket")).unwrap_err().to_string();
         assert!(error.contains("before it listened") && error.contains('2'), "{error}");
         let error = start(Command::new("/nonexistent/server"), Path::new("/nonexistent/socket")).unwrap_err();

@@ -144,7 +144,7 @@ fn commands_of_elf_files_end_as_far_as_the_kernel_takes_them(
 }
 
 #[test]
-fn sensors_are_told_as_far_as_there_is_room() {
+fn sensors_are_reported_as_far_as_there_is_room() {
     let rig = rig_of("7.2", "", "");
     let mut sensors = [amdxdna_drm_query_sensor::zeroed(); 16];
     let buffer_size = size_of_val(&sensors) as u32;

@@ -138,7 +138,7 @@ fn the_kernel_does_not_look_into_memory_of_the_caller() {
 }
 
 #[test]
-fn columns_and_states_are_told() {
+fn columns_and_states_are_reported() {
     let rig = newest();
     let file = &rig.file;
     let active = || {

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn submissions_and_waits_are_told_apart() {
+    fn submissions_and_waits_are_distinguished() {
         let calls = ["EXEC_CMD", "WAIT_CMD", "SYNCOBJ_TIMELINE_WAIT", "SYNC_BO"].map(|name| (name.to_owned(), 1.5));
         let calls = Calls(calls.into());
         assert_eq!((calls.submissions(), calls.waits()), (1.5, 3.0));

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_goes_round_is_told() {
+    fn what_is_missing_or_goes_round_is_reported() {
         let missing = load_order(&["a"], &needs(&[("a", &["b"])])).unwrap_err().to_string();
         assert!(missing.contains("no module b, which a needs"), "{missing}");
         let round = load_order(&["a"], &needs(&[("a", &["b"]), ("b", &["a"])])).unwrap_err().to_string();
