@@ -1,6 +1,6 @@
 //! Attention: for each query the mean of the values, weighted by the softmax of its products with the keys.
 //!
-//! Nothing of the size queries x keys is ever stored. Keys and values pass in blocks of [`BLOCK`]; each query keeps the largest
+//! Nothing of the size queries x keys is ever stored. Keys and values pass in blocks of [`tile::BLOCK`]; each query keeps the largest
 //! score so far, the sum of the weights relative to it, and the weighted sum of the values, and scales the two sums down when
 //! a larger score turns up (the online softmax of arXiv 2112.05682).
 //!
@@ -17,16 +17,18 @@ mod half;
 mod mask;
 mod matmul;
 mod panel;
+mod parameters;
 mod tile;
 
 use super::exp::exp;
-use crate::tensor::Tensor;
 use aie_hal::HostFunctionError;
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
-use tile::{Finished, Tile};
+use std::cell::RefCell;
+use tile::{BLOCK, Emit, Finished, Tile};
 
-/// Keys that pass together.
-const BLOCK: usize = 64;
+pub use parameters::{Attention, Sources, alibi_slope};
+
 /// Rows (query heads of a group times tokens) of a tile, unless one token has more.
 const TILE_ROWS: usize = 64;
 /// As [`TILE_ROWS`] for quantised keys or values, whose decoding costs more.
@@ -36,64 +38,39 @@ const SMALLEST_PART: usize = 2 * BLOCK;
 /// Below this many multiply-adds the calling thread works alone.
 const PARALLEL_WORK: usize = 512 * 1024;
 
-/// One attention: tensors, whose rows have no gaps but may lie anywhere, and parameters.
-///
-/// Requirements, which the caller has checked: q f32 `[dk, tokens, heads, batch]`; k `[dk, keys, k heads, k batch]` and v
-/// `[dv, keys, v heads, v batch]` in f32, f16, bf16 or any quantised type; the heads and batches of k and v divide those of q,
-/// head h uses head h / (heads / k heads); mask f16 `[>= keys, >= tokens, m2, m3]`, repeated over heads and batch;
-/// sinks f32 `[>= heads]` without gaps. dk, heads and batch are not 0.
-///
-/// The weight of a key is the softmax over the keys of `cap(q.k scale) + slope(head) mask`, where `cap(x)` is
-/// `softcap tanh(x / softcap)`, or x if `softcap` is 0, and slopes are ALiBi's for `max_bias`, or 1 if that is 0. A sink is one
-/// more element of its head's softmax without a value. A query whose keys are all forbidden gives zeros.
-#[derive(Debug, Clone)]
-pub struct Attention {
-    /// Queries.
-    pub q: Tensor,
-    /// Keys.
-    pub k: Tensor,
-    /// Values.
-    pub v: Tensor,
-    /// Added to the scores.
-    pub mask: Option<Tensor>,
-    /// Factor of the scores.
-    pub scale: f32,
-    /// ALiBi's largest bias.
-    pub max_bias: f32,
-    /// Bound of the scores, or 0.
-    pub softcap: f32,
+thread_local! {
+    /// Kept from call to call: a decoded token asks for the same buffers in every layer.
+    static BUFFERS: RefCell<(few::Buffers, panel::Buffers)> = RefCell::default();
 }
 
-/// The memory of the tensors of an [`Attention`], each at least its span.
-#[derive(Debug, Clone, Copy)]
-pub struct Sources<'a> {
-    /// Queries.
-    pub q: &'a [u8],
-    /// Keys.
-    pub k: &'a [u8],
-    /// Values.
-    pub v: &'a [u8],
-    /// Mask, if the attention has one.
-    pub mask: Option<&'a [u8]>,
-    /// Sinks, if heads have them.
-    pub sinks: Option<&'a [u8]>,
+struct Run<'t, 'a, 'e, 'f> {
+    tile: &'t Tile<'a>,
+    buffers: &'t mut (few::Buffers, panel::Buffers),
+    emit: &'e mut Emit<'f>,
+}
+
+impl WithSimd for Run<'_, '_, '_, '_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> bool {
+        let (few, panel) = self.buffers;
+        if self.tile.rows() <= few::ROWS {
+            few::run(simd, self.tile, few, self.emit)
+        } else {
+            panel::run(simd, self.tile, panel, self.emit)
+        }
+    }
+}
+
+/// Computes all rows of a tile. Returns false when keys or values could not be decoded.
+fn compute(tile: &Tile, emit: &mut Emit<'_>) -> bool {
+    // The dispatch is inside: closures that a library function calls are not compiled for the vector unit. Nothing it runs
+    // calls back into the thread pool, so this thread does not use its buffers yet.
+    BUFFERS.with_borrow_mut(|buffers| pulp::Arch::new().dispatch(Run { tile, buffers, emit }))
 }
 
 impl Attention {
-    fn slope(&self, head: usize) -> f32 {
-        alibi_slope(self.max_bias, self.q.ne[2], head)
-    }
-
-    /// Query heads that follow each other and share the heads of both keys and values.
-    fn group(&self) -> usize {
-        let heads = self.q.ne[2];
-        let (mut a, mut b) = (heads / self.k.ne[2], heads / self.v.ne[2]);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    }
-
     /// Writes the result, f32 `[dv, heads, tokens, batch]` without gaps, to `output`, which has exactly its size. Uses all
     /// threads of the current rayon pool when the work is worth it.
     ///
@@ -141,10 +118,10 @@ impl Attention {
         if parts == 1 {
             let one = |(item, mut rows): (usize, Vec<&mut [u8]>)| {
                 let tile = tile(item, 0);
-                let decoded = tile.compute(&mut |row, finished| {
+                let decoded = compute(&tile, &mut |row, finished| {
                     let (token, head) = (row / group, row % group);
                     let target = &mut rows[token][head * dv * 4..(head + 1) * dv * 4];
-                    finished.write(self.sink(sources, tile.heads.start + head), target);
+                    finished.write(sources.sink(tile.heads.start + head), target);
                 });
                 if decoded { Ok(()) } else { Err(undecoded()) }
             };
@@ -164,7 +141,7 @@ impl Attention {
                 let tile = tile(index / parts, index % parts);
                 // A row: its maximum, its sum, its values.
                 let mut states = vec![0.0; tile.rows() * (dv + 2)];
-                let decoded = tile.compute(&mut |row, finished| {
+                let decoded = compute(&tile, &mut |row, finished| {
                     let state = &mut states[row * (dv + 2)..(row + 1) * (dv + 2)];
                     (state[0], state[1]) = (finished.max, finished.sum);
                     state[2..].copy_from_slice(finished.values);
@@ -180,27 +157,11 @@ impl Attention {
                 let states = partial.iter().map(|part| &part[row * (dv + 2)..(row + 1) * (dv + 2)]);
                 let (max, sum) = merge(states, &mut values);
                 let target = &mut rows[row / group][row % group * dv * 4..(row % group + 1) * dv * 4];
-                Finished { max, sum, values: &values }.write(self.sink(sources, head + row % group), target);
+                Finished { max, sum, values: &values }.write(sources.sink(head + row % group), target);
             }
         }
         Ok(())
     }
-
-    fn sink(&self, sources: Sources, head: usize) -> Option<f32> {
-        let bytes = sources.sinks?.as_chunks::<4>().0;
-        Some(f32::from_le_bytes(bytes[head]))
-    }
-}
-
-/// ALiBi's slope of one of `heads` heads; 1 when `max_bias` is 0.
-pub fn alibi_slope(max_bias: f32, heads: usize, head: usize) -> f32 {
-    if max_bias <= 0.0 {
-        return 1.0;
-    }
-    // Heads beyond a power of two take the odd places of a series twice as dense. The powers are rounded as in ggml.
-    let power = 1_usize << heads.ilog2();
-    let base = |exponent: f32| (-max_bias * exponent / power as f32).exp2();
-    if head < power { base(1.0).powf((head + 1) as f32) } else { base(0.5).powf((2 * (head - power) + 1) as f32) }
 }
 
 /// Merges what the parts of a cache gave for a row: the values' sums go to `values`, maximum and sum are returned.

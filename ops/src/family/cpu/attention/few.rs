@@ -1,10 +1,9 @@
 //! Few rows: vectors run along the elements of a head.
 
-use super::BLOCK;
 use super::mask::{Effect, Mask};
-use super::matmul::{Left, dots, multiply};
-use super::tile::{Emit, Finished, PADDING, Tile};
-use crate::family::cpu::exp::exp;
+use super::matmul::{Left, PADDING, dots, multiply};
+use super::tile::{BLOCK, Emit, Finished, Tile};
+use crate::family::cpu::exp::{exp, tanh};
 use pulp::Simd;
 
 /// Up to so many rows are few.
@@ -88,7 +87,7 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
 fn weigh(scores: &mut [f32; BLOCK], softcap: f32, mask: Option<(&[f32], f32)>, state: &mut (f32, f32)) -> f32 {
     if softcap != 0.0 {
         for score in scores.iter_mut() {
-            *score = softcap * super::panel::tanh(*score);
+            *score = softcap * tanh(*score);
         }
     }
     if let Some((mask, slope)) = mask {

@@ -1,8 +1,7 @@
 //! The mask of a tile for one block of keys.
 
 use super::super::element::load;
-use super::BLOCK;
-use super::tile::Tile;
+use super::tile::{BLOCK, Tile};
 use crate::tensor::DataType;
 use std::ops::Range;
 

@@ -1,7 +1,9 @@
 //! The two small matrix products attention is made of, on blocks that lie in the cache.
 
-use super::tile::PADDING;
 use pulp::Simd;
+
+/// Vectors are padded to so many elements: no vector unit has longer ones.
+pub const PADDING: usize = 16;
 
 /// How the broadcast operand of [`multiply`] lies: element (i, k) is at `i * row + k * step`.
 #[derive(Clone, Copy)]

@@ -3,11 +3,10 @@
 //! The first product is keys x queries, the second values x weights; both read keys and values one element at a time, for all
 //! lanes, and so take them as they lie. Only queries are transposed, and the results, once per tile.
 
-use super::BLOCK;
 use super::mask::{Effect, Mask};
-use super::matmul::{Left, multiply};
-use super::tile::{Emit, Finished, PADDING, Tile};
-use crate::family::cpu::exp::exp;
+use super::matmul::{Left, PADDING, multiply};
+use super::tile::{BLOCK, Emit, Finished, Tile};
+use crate::family::cpu::exp::{exp, tanh};
 use pulp::Simd;
 
 const PANEL: usize = 64;
@@ -180,10 +179,4 @@ pub fn run<S: Simd>(simd: S, tile: &Tile, buffers: &mut Buffers, emit: &mut Emit
         }
     }
     true
-}
-
-/// The hyperbolic tangent to about 1e-7, which the compiler can vectorise.
-#[inline(always)]
-pub fn tanh(x: f32) -> f32 {
-    1.0 - 2.0 / (exp(2.0 * x) + 1.0)
 }

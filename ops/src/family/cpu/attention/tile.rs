@@ -3,14 +3,12 @@
 use super::super::element::{load, write};
 use super::super::exp::exp;
 use super::half::Halves;
-use super::{Attention, Sources, few, panel};
+use super::parameters::{Attention, Sources};
 use crate::tensor::{DataType, Tensor};
-use pulp::{Simd, WithSimd};
-use std::cell::RefCell;
 use std::ops::Range;
 
-/// Vectors are padded to so many elements: no vector unit has longer ones.
-pub const PADDING: usize = 16;
+/// Keys that pass together.
+pub const BLOCK: usize = 64;
 
 /// Part of an attention. Row r is head `r % heads.len()` of token `r / heads.len()`.
 pub struct Tile<'a> {
@@ -54,42 +52,10 @@ impl Finished<'_> {
 /// Receives the rows of a tile when they are finished, each once.
 pub type Emit<'e> = dyn FnMut(usize, Finished) + 'e;
 
-thread_local! {
-    /// Kept from call to call: a decoded token asks for the same buffers in every layer.
-    static BUFFERS: RefCell<(few::Buffers, panel::Buffers)> = RefCell::default();
-}
-
-struct Run<'t, 'a, 'e, 'f> {
-    tile: &'t Tile<'a>,
-    buffers: &'t mut (few::Buffers, panel::Buffers),
-    emit: &'e mut Emit<'f>,
-}
-
-impl WithSimd for Run<'_, '_, '_, '_> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> bool {
-        let (few, panel) = self.buffers;
-        if self.tile.rows() <= few::ROWS {
-            few::run(simd, self.tile, few, self.emit)
-        } else {
-            panel::run(simd, self.tile, panel, self.emit)
-        }
-    }
-}
-
 impl Tile<'_> {
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.heads.len() * self.tokens.len()
-    }
-
-    /// Computes all rows. Returns false when keys or values could not be decoded.
-    pub fn compute(&self, emit: &mut Emit<'_>) -> bool {
-        // The dispatch is inside: closures that a library function calls are not compiled for the vector unit. Nothing it runs
-        // calls back into the thread pool, so this thread does not use its buffers yet.
-        BUFFERS.with_borrow_mut(|buffers| pulp::Arch::new().dispatch(Run { tile: self, buffers, emit }))
     }
 
     /// Head and token of a row, counted in the whole attention.
