@@ -12,6 +12,20 @@
 //!
 //! The way of a graph: [`abi::graph`] reads it, [`stream::Stream`] recognises it or has [`plan::Plan`] record it, the queue runs
 //! it, and the stream synchronizes with it when results are read. [`config`] has the settings.
+//!
+//! # Example
+//!
+//! What the library makes of its environment:
+//!
+//! ```
+//! use aie_hal::Environment;
+//! use ggml_hsa::config::Config;
+//!
+//! let environment = Environment::from_pairs([("GGML_HSA_DEVICES", "mock:aie2p"), ("GGML_HSA_ENABLE_LOG", "banana")]);
+//! let (config, problems) = Config::read(&environment);
+//! assert_eq!(config.devices, Some(vec!["mock:aie2p".to_owned()]));
+//! assert!(!config.verbose && problems[0].contains("GGML_HSA_ENABLE_LOG"));
+//! ```
 
 pub mod abi;
 pub mod backend_device;

@@ -7,6 +7,23 @@
 //!
 //! The way of a node: [`Node`] -> [`table::lookup`] -> [`Operation::check`] -> [`normalise`](normalise::normalise) ->
 //! [`kernel_name`](name::kernel_name) -> [`Operation::design`] -> [`artifact`](artifact::reference_artifact).
+//!
+//! # Example
+//!
+//! ```
+//! use aie_ops::{DataType, F16Policy, Node, OpParams, Tensor, name, normalise::normalise, table};
+//!
+//! let x = Tensor::contiguous(DataType::F32, [256, 1, 1, 1]);
+//! let node = Node::new("ADD", OpParams::default(), x, vec![Some(x), Some(x)]);
+//! let op = table::lookup(&node.op).expect("a known operation");
+//! op.check(&node)?;
+//! let array = normalise(op, &node, F16Policy::default())?.node;
+//! assert_eq!(name::kernel_name(op, &array), "add-256f32-256f32-256f32");
+//! let (ones, mut sum) = (1_f32.to_le_bytes().repeat(256), [0; 1024]);
+//! op.reference(&array)?.run(&[&ones, &ones], &mut sum)?;
+//! assert_eq!(sum[..4], 2_f32.to_le_bytes());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod artifact;

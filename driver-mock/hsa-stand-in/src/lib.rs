@@ -30,6 +30,15 @@
 //! | `HSA_STAND_IN_FAILURE` | `negative`: failed packets get negative signals; `withhold`: only the error callback reports them | `negative` |
 //! | `HSA_STAND_IN_FAULTS` | a plan, see [`faults`] | none |
 //! | `HSA_STAND_IN_LOG` | `1`: reasons of failures on standard error | off |
+//!
+//! ```
+//! use hsa_stand_in_core::settings::{FailureStyle, Settings};
+//!
+//! let pairs = [("HSA_STAND_IN_AGENTS", "aie2p,aie2"), ("HSA_STAND_IN_FAILURE", "withhold")];
+//! let settings = Settings::read(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())))?;
+//! assert_eq!((settings.agents.len(), settings.failure), (2, FailureStyle::Withhold));
+//! # Ok::<(), clap::Error>(())
+//! ```
 
 pub mod entry;
 pub mod faults;
