@@ -66,32 +66,35 @@ impl Operation for Pad {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let [a] = arguments(node);
-        let (out, circular) = (node.output, circular(node));
-        let before = widths(node).map(|[before, _]| before as isize);
-        Ok(kernel(node, None, move |inputs, output| {
-            let bytes = inputs[a.position];
-            for_each_row(
-                &out,
-                output,
-                out.elements() / 4,
-                #[inline(always)]
-                |_, row, target| {
-                    let mut offset = Some(0_usize);
-                    for (d, index) in (1..4).zip(row.0) {
-                        let place = place(index, before[d], a.tensor.ne[d], circular);
-                        offset = offset.zip(place).map(|(sum, index)| sum + index * a.tensor.nb[d]);
-                    }
-                    match offset {
-                        None => target.fill(0),
-                        Some(offset) if circular => wrapped(&a.tensor, bytes, offset, before[0], target),
-                        Some(offset) => bordered(&a.tensor, bytes, offset, before[0], target),
-                    }
-                    Ok(())
-                },
-            )
-        }))
+        Ok(moved(node, widths(node).map(|[before, _]| before as isize), circular(node)))
     }
+}
+
+/// Source 0 behind `before` elements in each dimension: elements of its other end if `circular`, else zeros.
+pub fn moved(node: &Node, before: [isize; 4], circular: bool) -> Arc<dyn HostFunction> {
+    let ([a], out) = (arguments(node), node.output);
+    kernel(node, None, move |inputs, output| {
+        let bytes = inputs[a.position];
+        for_each_row(
+            &out,
+            output,
+            out.elements() / 4,
+            #[inline(always)]
+            |_, row, target| {
+                let mut offset = Some(0_usize);
+                for (d, index) in (1..4).zip(row.0) {
+                    let place = place(index, before[d], a.tensor.ne[d], circular);
+                    offset = offset.zip(place).map(|(sum, index)| sum + index * a.tensor.nb[d]);
+                }
+                match offset {
+                    None => target.fill(0),
+                    Some(offset) if circular => wrapped(&a.tensor, bytes, offset, before[0], target),
+                    Some(offset) => bordered(&a.tensor, bytes, offset, before[0], target),
+                }
+                Ok(())
+            },
+        )
+    })
 }
 
 /// The index in a source of `extent` for `index` of the result, if it is not in a border.

@@ -2,6 +2,7 @@
 //!
 //! Words 0 to 3 of the parameters are the shifts, innermost first (ggml.h, `ggml_roll`).
 
+use super::pad::moved;
 use super::prelude::*;
 
 pub static OPERATIONS: &[&dyn Operation] = &[&Roll];
@@ -38,27 +39,7 @@ impl Operation for Roll {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let [a] = arguments(node);
-        let (out, ne) = (node.output, a.tensor.ne);
-        // The element of the source that comes first in the result.
-        let first: [usize; 4] =
-            std::array::from_fn(|d| (-(node.params.int(d) as isize)).rem_euclid(ne[d].cast_signed()).cast_unsigned());
-        Ok(kernel(node, None, move |inputs, output| {
-            let bytes = inputs[a.position];
-            for_each_row(
-                &out,
-                output,
-                out.elements() / 4,
-                #[inline(always)]
-                |_, row, target| {
-                    let offset = (1..4).zip(row.0).map(|(d, i)| (i + first[d]) % ne[d] * a.tensor.nb[d]).sum();
-                    let (left, right) = target.split_at_mut((ne[0] - first[0]) * out.dtype.block_bytes());
-                    copy_run(&a.tensor, bytes, offset, first[0], left);
-                    copy_run(&a.tensor, bytes, offset, 0, right);
-                    Ok(())
-                },
-            )
-        }))
+        Ok(moved(node, std::array::from_fn(|d| node.params.int(d) as isize), true))
     }
 }
 
