@@ -65,11 +65,12 @@ struct Fused {
 
 impl Fused {
     fn parts(&self, node: &Node) -> Result<Vec<Part>, Unsupported> {
-        let get = |slot| source(self.name, node, slot).copied();
+        let get = |slot| Ok((*source(self.name, node, slot)?, From::Source(slot)));
         let between = |ne| Tensor::contiguous(DataType::F32, ne);
-        let part = |op: &str, params, output, sources: &[Tensor], from: &[From]| Part {
-            node: Node::new(op, params, output, sources.iter().copied().map(Some).collect()),
-            from: from.to_vec(),
+        let product = |(a, _): &(Tensor, From), b: &Tensor| between([a.ne[1], b.ne[1], b.ne[2], b.ne[3]]);
+        let part = |op: &str, params, output, sources: &[(Tensor, From)]| Part {
+            node: Node::new(op, params, output, sources.iter().map(|(tensor, _)| Some(*tensor)).collect()),
+            from: sources.iter().map(|(_, from)| *from).collect(),
         };
         let plain = OpParams::default();
         let (count, results) = match self.form {
@@ -85,18 +86,18 @@ impl Fused {
         Ok(match self.form {
             Form::NormMul { norm } => {
                 let (x, weights) = (get(0)?, get(1)?);
-                let scaled = between(x.ne);
+                let scaled = between(x.0.ne);
                 vec![
-                    part(norm, node.params, scaled, &[x], &[From::Source(0)]),
-                    part("MUL", plain, node.output, &[scaled, weights], &[From::Part(0), From::Source(1)]),
+                    part(norm, node.params, scaled, &[x]),
+                    part("MUL", plain, node.output, &[(scaled, From::Part(0)), weights]),
                 ]
             }
             Form::MulMatAdd => {
                 let (a, b, addend) = (get(0)?, get(1)?, get(2)?);
-                let product = between([a.ne[1], b.ne[1], b.ne[2], b.ne[3]]);
+                let product = product(&a, &b.0);
                 vec![
-                    part("MUL_MAT", node.params, product, &[a, b], &[From::Source(0), From::Source(1)]),
-                    part("ADD", plain, node.output, &[product, addend], &[From::Part(0), From::Source(2)]),
+                    part("MUL_MAT", node.params, product, &[a, b]),
+                    part("ADD", plain, node.output, &[(product, From::Part(0)), addend]),
                 ]
             }
             Form::Projections => {
@@ -104,10 +105,8 @@ impl Fused {
                 let mut parts = Vec::new();
                 for slot in 0..3 {
                     let weights = get(slot)?;
-                    let product = between([weights.ne[1], x.ne[1], x.ne[2], x.ne[3]]);
-                    let from = [From::Source(slot), From::Source(3)];
-                    let output = if slot == VALUES { node.further_outputs[1] } else { product };
-                    parts.push(part("MUL_MAT", plain, output, &[weights, x], &from));
+                    let output = if slot == VALUES { node.further_outputs[1] } else { product(&weights, &x.0) };
+                    parts.push(part("MUL_MAT", plain, output, &[weights, x]));
                 }
                 let values = parts.pop();
                 for (index, output) in node.outputs().take(VALUES).enumerate() {
@@ -116,24 +115,21 @@ impl Fused {
                     require(self.name, heads.elements() == parts[index].node.output.elements(), || {
                         format!("result {index} has extents {:?}, which are not its product's", output.ne)
                     })?;
-                    let (mut sources, mut from) = (vec![heads, positions], vec![From::Part(index), From::Source(4)]);
-                    if node.sources.len() > 5 {
-                        sources.push(get(5)?);
-                        from.push(From::Source(5));
-                    }
-                    parts.push(part("ROPE", node.params, *output, &sources, &from));
+                    let mut sources = vec![(heads, From::Part(index)), positions];
+                    sources.extend((node.sources.len() > 5).then(|| get(5)).transpose()?);
+                    parts.push(part("ROPE", node.params, *output, &sources));
                 }
                 parts.extend(values);
                 parts
             }
             Form::MulMatGlu { gate } => {
                 let (a, b, x) = (get(0)?, get(1)?, get(2)?);
-                let product = |weights: &Tensor| between([weights.ne[1], x.ne[1], x.ne[2], x.ne[3]]);
-                let (gates, values) = (product(&a), product(&b));
+                let (gates, values) = (product(&a, &x.0), product(&b, &x.0));
+                let halves = [(gates, From::Part(0)), (values, From::Part(1))];
                 vec![
-                    part("MUL_MAT", plain, gates, &[a, x], &[From::Source(0), From::Source(2)]),
-                    part("MUL_MAT", plain, values, &[b, x], &[From::Source(1), From::Source(2)]),
-                    part(gate, node.params, node.output, &[gates, values], &[From::Part(0), From::Part(1)]),
+                    part("MUL_MAT", plain, gates, &[a, x]),
+                    part("MUL_MAT", plain, values, &[b, x]),
+                    part(gate, node.params, node.output, &halves),
                 ]
             }
         })
