@@ -85,11 +85,6 @@ pub trait Visitor {
     fn visit<F: Block>(self) -> Self::Output;
 }
 
-/// As [`Visitor`], for formats that can be written.
-trait EncodeVisitor {
-    fn visit<F: Encode>(self) -> bool;
-}
-
 /// Declares which formats are known.
 macro_rules! known {
     (read: $($read:ident)*; write: $($write:ident)*;) => {
@@ -102,9 +97,10 @@ macro_rules! known {
             }
         }
 
-        fn visit_encode(dtype: DataType, visitor: impl EncodeVisitor) -> bool {
+        /// The reverse of [`decode`], same rules. Returns false also for types that can only be read.
+        pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
             match dtype {
-                $(<$write as Block>::TYPE => visitor.visit::<$write>(),)*
+                $(<$write as Block>::TYPE => encode_row::<$write>(source, target),)*
                 _ => false,
             }
         }
@@ -157,27 +153,19 @@ pub fn decode(dtype: DataType, source: &[u8], target: &mut [f32]) -> bool {
     visit(dtype, Row(source, target)).unwrap_or(false)
 }
 
-/// The reverse of [`decode`], same rules. Returns false also for types that can only be read.
-pub fn encode(dtype: DataType, source: &[f32], target: &mut [u8]) -> bool {
-    struct Row<'a>(&'a [f32], &'a mut [u8]);
-    impl EncodeVisitor for Row<'_> {
-        #[inline(always)]
-        fn visit<F: Encode>(self) -> bool {
-            let fits = fits::<F>(self.1.len(), self.0.len());
-            if fits {
-                Arch::new().dispatch(
-                    #[inline(always)]
-                    || {
-                        for (values, bytes) in cast_slice(self.0).iter().zip(cast_slice_mut(self.1)) {
-                            F::encode(values, bytes);
-                        }
-                    },
-                );
-            }
-            fits
-        }
+fn encode_row<F: Encode>(source: &[f32], target: &mut [u8]) -> bool {
+    let fits = fits::<F>(target.len(), source.len());
+    if fits {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                for (values, bytes) in cast_slice(source).iter().zip(cast_slice_mut(target)) {
+                    F::encode(values, bytes);
+                }
+            },
+        );
     }
-    visit_encode(dtype, Row(source, target))
+    fits
 }
 
 #[cfg(test)]
