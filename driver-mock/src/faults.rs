@@ -12,7 +12,7 @@
 //! | `zero` | dispatches | completes, but the output is zeroed |
 //! | `stale` | calls of `Buffer::flush` and `Buffer::invalidate` | silently does nothing (`coherent=false` only) |
 
-use crate::npu::fault_plan::{self, CommandFault};
+use crate::npu::fault_plan::{self, CommandFault, FaultPlanError};
 
 /// What can go wrong beside commands that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +32,7 @@ pub type FaultPlan = fault_plan::FaultPlan<Fault>;
 ///
 /// # Errors
 /// Which entry cannot be read and what an entry looks like.
-pub fn parse(text: &str) -> Result<FaultPlan, String> {
+pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     if text.is_empty() {
         return Err("it is empty; an entry is for instance timeout@1".into());
     }
@@ -71,7 +71,7 @@ mod tests {
     #[case("abort@1", "need a kernel driver")]
     #[case("status=5@1", "need a kernel driver")]
     fn rejects(#[case] text: &str, #[case] expected: &str) {
-        let error = parse(text).unwrap_err();
+        let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

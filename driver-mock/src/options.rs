@@ -63,7 +63,7 @@ impl Options {
         let coherent = choice("coherent", "true", "false", true)?;
         let reverse = choice("order", "reverse", "recorded", false)?;
         let faults = uri.param("fault").map(faults::parse).transpose();
-        let faults = faults.map_err(|why| uri.invalid_param("fault", why))?.unwrap_or_default();
+        let faults = faults.map_err(|why| uri.invalid_param("fault", why.to_string()))?.unwrap_or_default();
         if coherent && faults.others().any(|fault| *fault == Fault::Stale) {
             return Err(uri.invalid_param("fault", "`stale` needs `coherent=false`: coherent memory cannot be stale"));
         }

@@ -3,6 +3,7 @@
 //! Calls of KFD are left out, as ROCR makes them in a thread of its own at any time. Other threads that make calls at the same time
 //! make them in no fixed order, so a comparison is of use for a run whose calls come from one thread at a time.
 
+use crate::settings::SettingsError;
 use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
@@ -17,20 +18,19 @@ pub struct Stream {
 
 impl Stream {
     /// A stream, if there is a file to write or one to compare with.
-    pub fn open(record: Option<&Path>, replay: Option<&Path>) -> Result<Option<Self>, String> {
+    pub fn open(record: Option<&Path>, replay: Option<&Path>) -> Result<Option<Self>, SettingsError> {
         if record.is_none() && replay.is_none() {
             return Ok(None);
         }
-        if let Some(path) = record {
-            fs::write(path, "")
-                .map_err(|e| format!("AMDXDNA_SIM_RECORD: {} cannot be written: {e}", path.display()))?;
-        }
-        let read = |path: &Path| {
-            let text = fs::read_to_string(path);
-            let text = text.map_err(|e| format!("AMDXDNA_SIM_REPLAY: {} cannot be read: {e}", path.display()))?;
-            Ok::<_, String>(text.lines().map(str::to_owned).collect())
+        let failed = |name, path: &Path, verb| {
+            let path = path.to_owned();
+            move |source| SettingsError::File { name, path, verb, source }
         };
-        let expected = replay.map(read).transpose()?;
+        if let Some(path) = record {
+            fs::write(path, "").map_err(failed("RECORD", path, "written"))?;
+        }
+        let read = |path: &Path| fs::read_to_string(path).map_err(failed("REPLAY", path, "read"));
+        let expected = replay.map(read).transpose()?.map(|text| text.lines().map(str::to_owned).collect());
         Ok(Some(Self { record: record.map(Path::to_owned), expected, lines: Mutex::default() }))
     }
 

@@ -5,7 +5,7 @@
 //! answers every later ioctl with ENODEV.
 
 use crate::kfd::KFD_CALLS;
-use aie_driver_mock::npu::fault_plan;
+use aie_driver_mock::npu::fault_plan::{self, FaultPlanError};
 use nix::errno::Errno;
 
 /// Calls that can fail besides the ioctls.
@@ -20,13 +20,13 @@ pub type FaultPlan = fault_plan::FaultPlan<(String, Errno)>;
 ///
 /// # Errors
 /// Which entry cannot be read and what an entry looks like.
-pub fn parse(text: &str) -> Result<FaultPlan, String> {
+pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     FaultPlan::parse(text, "CALL@N=ERRNO", |name, errno| {
         let is_known = amdxdna_sys::layout::ioctls().any(|call| call.name == name)
             || OTHER_CALLS.contains(&name)
             || KFD_CALLS.iter().any(|(known, _)| *known == name);
         if !is_known {
-            return Err(format!("unknown call {name}"));
+            return Err(format!("unknown call {name}").into());
         }
         let errno = errno.ok_or("the error code is missing")?;
         let mut codes = (1..ERRORS_END).map(Errno::from_raw).filter(|code| *code != Errno::UnknownErrno);
@@ -54,7 +54,7 @@ mod tests {
     #[case("CREATE_BO@1=UnknownErrno", "is not an error code")]
     #[case("CRATE_BO@1=ENOMEM", "unknown call CRATE_BO")]
     fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
-        let error = parse(text).unwrap_err();
+        let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("CALL@N=ERRNO"), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call_stream::Stream;
 use crate::node::Device;
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsError};
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -65,7 +65,7 @@ impl Journal {
     ///
     /// # Errors
     /// When the stream to compare with cannot be read, or the one to write cannot be made.
-    pub fn new(settings: Arc<Settings>) -> Result<Self, String> {
+    pub fn new(settings: Arc<Settings>) -> Result<Self, SettingsError> {
         let stream = Stream::open(settings.record.as_deref(), settings.replay.as_deref())?;
         Ok(Self {
             settings,
@@ -188,8 +188,8 @@ impl Journal {
 
     pub fn report(&self, devices: &[Arc<Device>]) -> Value {
         let describe = |device: &Arc<Device>| {
-            let mut described = json!(device.npu().counts());
-            described["arch"] = json!(device.arch().name);
+            let mut described = json!(device.npu.counts());
+            described["arch"] = json!(device.arch.name);
             described["pci"] = json!(device.address());
             described["lost"] = json!(device.is_lost());
             described

@@ -7,7 +7,7 @@ use crate::host_device::Host;
 use crate::journal::{Journal, print};
 use crate::kfd::Kfd;
 use crate::node::{Descriptors, Device, File, Mappings, Open};
-use crate::settings::Settings;
+use crate::settings::{Settings, SettingsError};
 use crate::sysfs::{KFD_NODE, Prefixes, Tree};
 use aie_hal::host_function::KernelExecutor;
 use nix::errno::Errno;
@@ -117,7 +117,7 @@ pub fn start(executor: Arc<dyn KernelExecutor>) {
     let process = match made {
         Ok(process) => process,
         Err(why) => {
-            print(&why);
+            print(&why.to_string());
             exit_now(BAD_SETTINGS);
         }
     };
@@ -162,7 +162,7 @@ pub fn finish() -> Option<i32> {
 }
 
 impl Process {
-    fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, String> {
+    fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, SettingsError> {
         let settings = Arc::new(settings);
         let journal = Arc::new(Journal::new(settings.clone())?);
         let mappings = Mappings::new(journal.clone());

@@ -72,6 +72,16 @@ pub struct DeviceSettings {
     pub address: String,
 }
 
+/// The environment asks for what cannot be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    #[error("AMDXDNA_SIM_{name}: {reason}. The variables are {VARIABLES}")]
+    Value { name: &'static str, reason: String },
+    #[error("AMDXDNA_SIM_{name}: {} cannot be {verb}: {source}", path.display())]
+    File { name: &'static str, path: PathBuf, verb: &'static str, source: std::io::Error },
+}
+
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
     /// The devices, by the number of their accel node.
@@ -95,9 +105,9 @@ impl Settings {
     ///
     /// # Errors
     /// The variable that cannot be used, why, and the possible values.
-    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, SettingsError> {
         let get = |name: &str| variable(&format!("AMDXDNA_SIM_{name}")).filter(|value| !value.is_empty());
-        let wrong = |name: &str, why: String| format!("AMDXDNA_SIM_{name}: {why}. The variables are {VARIABLES}");
+        let wrong = |name, reason| SettingsError::Value { name, reason };
         let devices = get("DEVICES").unwrap_or_else(|| "aie2p".into());
         let host = devices == HOST;
         if host && let Some(name) = ["KERNEL", "MACHINE"].into_iter().find(|name| get(name).is_some()) {
@@ -123,7 +133,8 @@ impl Settings {
             host,
             kernel,
             machine,
-            faults: faults::parse(&get("FAULTS").unwrap_or_default()).map_err(|why| wrong("FAULTS", why))?,
+            faults: faults::parse(&get("FAULTS").unwrap_or_default())
+                .map_err(|why| wrong("FAULTS", why.to_string()))?,
             root: get("ROOT").map(PathBuf::from),
             report: get("REPORT").map(PathBuf::from),
             record: get("RECORD").map(PathBuf::from),
@@ -140,7 +151,7 @@ impl Settings {
 #[cfg(test)]
 impl Settings {
     /// Those of variables, whose names are given without the prefix.
-    pub fn of(variables: &[(&str, &str)]) -> Result<Self, String> {
+    pub fn of(variables: &[(&str, &str)]) -> Result<Self, SettingsError> {
         Self::read(|name| {
             let found = variables.iter().find(|(known, _)| name == format!("AMDXDNA_SIM_{known}"));
             found.map(|(_, value)| (*value).to_owned())
@@ -277,7 +288,7 @@ mod tests {
     fn the_host_has_its_own_devices_and_kernel() {
         let settings = Settings::of(&[("DEVICES", "host")]).unwrap();
         assert!(settings.host && settings.devices.is_empty());
-        let error = Settings::of(&[("DEVICES", "host"), ("KERNEL", "7.2")]).unwrap_err();
+        let error = Settings::of(&[("DEVICES", "host"), ("KERNEL", "7.2")]).unwrap_err().to_string();
         assert!(error.contains("leave out AMDXDNA_SIM_KERNEL"), "{error}");
     }
 
@@ -293,7 +304,7 @@ mod tests {
     #[case("FAULTS", "CREATE_BO@1=EWHAT", "EWHAT is not an error code")]
     #[case("LOG", "yes", "neither 0 nor 1")]
     fn mistakes_name_the_variable(#[case] name: &str, #[case] value: &str, #[case] expected: &str) {
-        let error = Settings::of(&[(name, value)]).unwrap_err();
+        let error = Settings::of(&[(name, value)]).unwrap_err().to_string();
         assert!(error.starts_with(&format!("AMDXDNA_SIM_{name}: ")) && error.contains(expected), "{error}");
         assert!(error.contains("The variables are"), "{error}");
     }

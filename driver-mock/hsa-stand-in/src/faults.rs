@@ -7,7 +7,7 @@
 //! | `queue` | queue creations | a queue cannot be made |
 //! | `hang` | doorbells with packets | storing to the doorbell does not return |
 
-use aie_driver_mock::npu::fault_plan::{self, FaultCounter};
+use aie_driver_mock::npu::fault_plan::{self, FaultCounter, FaultPlanError};
 
 /// What can go wrong beside commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub type FaultPlan = fault_plan::FaultPlan<LibraryFault>;
 ///
 /// # Errors
 /// Which entry cannot be read and what an entry looks like.
-pub fn parse(text: &str) -> Result<FaultPlan, String> {
+pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     FaultPlan::parse(text, "allocate@N, queue@N, hang@N", |name, outcome| match (name, outcome) {
         ("allocate", None) => Ok(LibraryFault::Allocate),
         ("queue", None) => Ok(LibraryFault::Queue),
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(packets, [None, timeout, None, abort, abort, None]);
         assert_eq!([(); 2].map(|()| faults.hits(LibraryFault::Allocate)), [true, false]);
         assert!(!faults.hits(LibraryFault::Queue) && !faults.hits(LibraryFault::Hang));
-        let error = parse("fire@1").unwrap_err();
+        let error = parse("fire@1").unwrap_err().to_string();
         assert!(error.contains("fire@1") && error.contains("allocate@N"), "{error}");
     }
 }

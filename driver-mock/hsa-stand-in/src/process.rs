@@ -40,7 +40,8 @@ pub fn init(executor: impl FnOnce() -> Arc<dyn KernelExecutor>) -> hsa_status_t 
                     .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())),
             ),
         };
-        match settings.map_err(|cause| cause.to_string()).and_then(|settings| Runtime::new(settings, executor())) {
+        let started = settings.map_err(|cause| cause.to_string());
+        match started.and_then(|settings| Runtime::new(settings, executor()).map_err(|cause| cause.to_string())) {
             Ok(runtime) => *RUNTIME.write() = Some(Arc::new(runtime)),
             Err(reason) => {
                 eprintln!("hsa-stand-in: {reason}");

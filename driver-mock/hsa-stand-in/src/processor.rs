@@ -10,7 +10,7 @@ use crate::queue::{Progress, Queue};
 use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_driver_mock::npu::ChainCommand;
-use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, Outcome};
+use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_hal::artifact::Digest;
 use hsa_sys::*;
@@ -34,14 +34,14 @@ impl CommandMemory for Command {
     /// The index of an argument.
     type Place = usize;
 
-    fn instructions(&self, _address: u64, _words: usize, target: &mut Vec<u8>) -> Result<(), String> {
+    fn instructions(&self, _address: u64, _words: usize, target: &mut Vec<u8>) -> Result<(), OutOfReach> {
         target.clone_from(&self.instructions);
         Ok(())
     }
 
-    fn argument(&self, address: u64) -> Result<(usize, usize), String> {
+    fn argument(&self, address: u64) -> Result<(usize, usize), OutOfReach> {
         let index = address as usize;
-        self.arguments.get(index).map(|(_, length)| (index, *length)).ok_or_else(|| "it is missing".to_owned())
+        self.arguments.get(index).map(|(_, length)| (index, *length)).ok_or_else(|| "it is missing".into())
     }
 
     fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<array::Argument<'a>> {

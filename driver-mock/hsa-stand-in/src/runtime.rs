@@ -67,25 +67,35 @@ fn machine_memory() -> u64 {
     of(libc::_SC_PHYS_PAGES).saturating_mul(of(libc::_SC_PAGESIZE))
 }
 
+/// A runtime cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    #[error("unknown generation `{name}`; available: {known}")]
+    Generation { name: String, known: String },
+    #[error("no memory for agent {0}")]
+    Memory(String),
+}
+
 impl Runtime {
     /// Starts one.
     ///
     /// # Errors
-    /// A sentence: an unknown generation, or no memory for an agent.
-    pub fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, String> {
+    /// An unknown generation, or no memory for an agent.
+    pub fn new(settings: Settings, executor: Arc<dyn KernelExecutor>) -> Result<Self, StartError> {
         let registry = ArchRegistry::builtin();
         let agent = |name: &String| {
             let arch = registry.get(name).ok_or_else(|| {
-                let known: Vec<&str> = registry.names().collect();
-                format!("unknown generation `{name}`; available: {}", known.join(", "))
+                let known = registry.names().collect::<Vec<_>>().join(", ");
+                StartError::Generation { name: name.clone(), known }
             })?;
             let heap_bytes = arch.limits.device_heap_bytes;
             let array = Mutex::new(Array::new(Arc::clone(&arch), Arc::clone(&executor)));
             let npu = Arc::new(SimulatedNpu::new(arch, heap_bytes));
-            let memory = Memory::new(&npu, machine_memory()).ok_or_else(|| format!("no memory for agent {name}"))?;
+            let memory = Memory::new(&npu, machine_memory()).ok_or_else(|| StartError::Memory(name.clone()))?;
             Ok(Agent { npu, memory, array })
         };
-        let agents = settings.agents.iter().map(agent).collect::<Result<Vec<_>, String>>()?;
+        let agents = settings.agents.iter().map(agent).collect::<Result<_, StartError>>()?;
         let build = concat!(env!("CARGO_PKG_VERSION"), "-stand-in (no ROCR: AIE agents are simulated)");
         Ok(Self {
             build: CString::new(build).unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Commands as the firmware gets them: in a message, or as slots of a chain buffer in the heap. Source: `aie2_msg_priv.h`.
 
 use crate::message::{CHAIN_EXEC_BUFFER_CF, CHAIN_EXEC_DPU, EXECUTE_BUFFER_CF, Kind, Request};
-use aie_driver_mock::npu::array::Command;
+use aie_driver_mock::npu::array::{Command, OutOfReach};
 
 /// Type of a slot (`enum exec_npu_type`) that starts a compute unit without an ELF file.
 const NON_ELF: u32 = 1;
@@ -31,7 +31,7 @@ pub fn single(kind: &Kind, request: Request<'_>) -> Command {
     Command { unit: request.word(16) as usize, is_elf: true, words: request.words(20) }
 }
 
-pub fn slots(kind: &Kind, bytes: &[u8], count: usize) -> Result<Vec<Command>, String> {
+pub fn slots(kind: &Kind, bytes: &[u8], count: usize) -> Result<Vec<Command>, OutOfReach> {
     let buffer = Request(bytes);
     let (mut commands, mut at) = (Vec::new(), 0);
     for index in 0..count {
@@ -44,7 +44,8 @@ pub fn slots(kind: &Kind, bytes: &[u8], count: usize) -> Result<Vec<Command>, St
         let first = at + unit_at + 8;
         let words = buffer.word(at + unit_at + 4) as usize;
         let end = words.checked_mul(4).and_then(|bytes| first.checked_add(bytes)).filter(|end| *end <= bytes.len());
-        let end = end.ok_or_else(|| format!("slot {index} of {count} does not fit into {} bytes", bytes.len()))?;
+        let outside = || OutOfReach(format!("slot {index} of {count} does not fit into {} bytes", bytes.len()));
+        let end = end.ok_or_else(outside)?;
         let is_elf = match unit_at {
             0 => false,
             16 => true,
@@ -79,7 +80,7 @@ mod tests {
     #[test]
     fn slots_that_leave_the_buffer_are_rejected() {
         for words in [&[1, 4, 3, 0, 9][..], &[1, u32::MAX], &[1], &[]] {
-            assert!(slots(&CHAIN_EXEC_BUFFER_CF, &bytes_of(words), 1).unwrap_err().contains("slot 0 of 1"));
+            assert!(slots(&CHAIN_EXEC_BUFFER_CF, &bytes_of(words), 1).unwrap_err().0.contains("slot 0 of 1"));
         }
     }
 

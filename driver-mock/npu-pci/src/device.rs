@@ -48,9 +48,12 @@ struct State {
 /// An NPU on a PCI bus. Thread-safe.
 #[derive(Debug)]
 pub struct Device {
-    settings: Settings,
-    space: AddressSpace,
-    journal: Journal,
+    /// Its settings.
+    pub settings: Settings,
+    /// The guest's memory.
+    pub space: AddressSpace,
+    /// What happened.
+    pub journal: Journal,
     state: Mutex<State>,
     jobs: Sender<Job>,
 }
@@ -78,21 +81,6 @@ impl Device {
         let weak = Arc::downgrade(&device);
         std::thread::Builder::new().name("aie-npu-array".into()).spawn(move || work(array, &receiver, &weak))?;
         Ok(device)
-    }
-
-    /// The guest's memory.
-    pub fn space(&self) -> &AddressSpace {
-        &self.space
-    }
-
-    /// What happened.
-    pub fn journal(&self) -> &Journal {
-        &self.journal
-    }
-
-    /// Its settings.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// Puts the device back into the state at power-on. What QEMU has set up stays.
@@ -148,7 +136,7 @@ impl Device {
 
     /// A report in JSON: counts of the silicon, of messages and accesses.
     pub fn report(&self) -> serde_json::Value {
-        let mut report = serde_json::json!(self.state.lock().firmware.npu().counts());
+        let mut report = serde_json::json!(self.state.lock().firmware.npu.counts());
         report["npu"] = self.settings.model.name.into();
         self.journal.report(&mut report);
         report
@@ -213,7 +201,7 @@ impl Device {
                 Ok(Some(message)) => message,
                 Ok(None) => return,
                 Err(why) => {
-                    self.journal.note(why);
+                    self.journal.note(why.to_string());
                     return;
                 }
             };
@@ -277,7 +265,7 @@ impl Device {
         let mut state = self.state.lock();
         if let Some(context) = state.firmware.context(job) {
             // Rejected only if nothing is to be charged.
-            let _ = state.firmware.npu().submit_encoded(context, &charged, 0);
+            let _ = state.firmware.npu.submit_encoded(context, &charged, 0);
         }
         if ran == JobResult::Lost {
             state.mailbox.close_all();

@@ -6,7 +6,7 @@ use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
 use aie_driver_mock::npu::ChainCommand;
-use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, LoadedPdi, Outcome};
+use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
 use std::sync::Arc;
 
 /// Commands of one message.
@@ -81,13 +81,14 @@ struct GuestMemory<'a> {
 impl CommandMemory for GuestMemory<'_> {
     type Place = u64;
 
-    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), String> {
+    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), OutOfReach> {
         let found = words.checked_mul(4).and_then(|bytes| self.heap.read(self.space, address, bytes));
-        *target = found.ok_or_else(|| format!("instructions at {address:#x}, {words} words, are out of reach"))?;
+        let unreachable = || OutOfReach(format!("instructions at {address:#x}, {words} words, are out of reach"));
+        *target = found.ok_or_else(unreachable)?;
         Ok(())
     }
 
-    fn argument(&self, address: u64) -> Result<(u64, usize), String> {
+    fn argument(&self, address: u64) -> Result<(u64, usize), OutOfReach> {
         // Nothing but the mapping ends an argument that neither the kernel nor the command gives a length.
         let address = self.heap.resolve(address);
         Ok((address, self.space.extent(address).0 as usize))

@@ -6,7 +6,7 @@
 //! messages are those of the kernel driver without `MSG_OP_`: `CREATE_CONTEXT@3=0x2000003`.
 
 use crate::message::Kind;
-use aie_driver_mock::npu::fault_plan::{self, CommandFault, number};
+use aie_driver_mock::npu::fault_plan::{self, CommandFault, FaultPlanError, number};
 
 /// What can be planned beside faults of commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ const SILENT: &str = "silent";
 ///
 /// # Errors
 /// Which entry cannot be read and what an entry looks like.
-pub fn parse(text: &str) -> Result<FaultPlan, String> {
+pub fn parse(text: &str) -> Result<FaultPlan, FaultPlanError> {
     let forms = format!("{ASYNCHRONOUS}@N, MESSAGE@N=S, MESSAGE@N={SILENT}");
     let plan = FaultPlan::parse(text, &forms, |name, outcome| {
         if (name, outcome) == (ASYNCHRONOUS, None) {
@@ -67,7 +67,7 @@ mod tests {
     #[case("PING@1=1", "unknown message PING")]
     #[case("abort@1", "status=S")]
     fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
-        let error = parse(text).unwrap_err();
+        let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("an entry is"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use crate::journal::Journal;
 use crate::mailbox::{ChannelLocation, MANAGEMENT, Message};
 use crate::message::{self, Kind, Request, bytes_of};
 use crate::settings::Settings;
-use aie_driver_mock::npu::array::{Command, LoadedPdi};
+use aie_driver_mock::npu::array::{Command, LoadedPdi, OutOfReach};
 use aie_driver_mock::npu::{ContextId, SimulatedNpu, status};
 use aie_hal::arch::Tile;
 use std::collections::{BTreeMap, VecDeque};
@@ -51,7 +51,8 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Firmware {
     settings: Settings,
-    npu: SimulatedNpu,
+    /// The silicon: clock and counts.
+    pub npu: SimulatedNpu,
     /// By number; 0 is the management.
     contexts: Vec<Option<Context>>,
     lives: u64,
@@ -90,11 +91,6 @@ impl Firmware {
         self.errors.clear();
         self.runtime.clear();
         self.is_up = false;
-    }
-
-    /// The silicon: clock and counts.
-    pub fn npu(&self) -> &SimulatedNpu {
-        &self.npu
     }
 
     /// Channels that there can be.
@@ -309,7 +305,7 @@ impl Firmware {
         let context = self.contexts.get_mut(channel).and_then(Option::as_mut).ok_or_else(|| unknown(channel))?;
         let commands = match kind.name {
             "CONFIG_CU" => {
-                let units = units(request, &context.heap, space).map_err(|why| (status::LOAD_PDI_FAILED, why))?;
+                let units = units(request, &context.heap, space).map_err(|why| (status::LOAD_PDI_FAILED, why.0))?;
                 let digests: Vec<_> = units.iter().map(|unit| unit.digest).collect();
                 let configured = self.npu.configure_context(context.npu, &digests);
                 configured.map_err(|why| (status::INVALID_PARAMETER, why.to_string()))?;
@@ -320,7 +316,7 @@ impl Firmware {
                 return Err((status::INVALID_COMMAND, "it came with a later protocol".into()));
             }
             "CHAIN_EXEC_NPU" | "CHAIN_EXEC_BUFFER_CF" | "CHAIN_EXEC_DPU" => {
-                chain(kind, request, context, space).map_err(|why| (status::INVALID_INSTRUCTION, why))?
+                chain(kind, request, context, space).map_err(|why| (status::INVALID_INSTRUCTION, why.0))?
             }
             "EXECUTE_BUFFER_CF" | "EXEC_DPU" => vec![command::single(kind, request)],
             // What a heap has, host and device see alike.
@@ -388,14 +384,14 @@ fn array_version(dev_gen: u8) -> [u16; 2] {
     [2, u16::from(dev_gen != 3)]
 }
 
-fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<LoadedPdi>, String> {
+fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<LoadedPdi>, OutOfReach> {
     let count = request.word(0) as usize;
     if count > UNITS {
-        return Err(format!("{count} compute units, {UNITS} are possible"));
+        return Err(OutOfReach(format!("{count} compute units, {UNITS} are possible")));
     }
     let unit = |index: usize| {
         let address = u64::from(request.word(4 + 4 * index) & PDI_MASK) << PDI_SHIFT;
-        let unreachable = || format!("the PDI of unit {index} at {address:#x} is out of reach");
+        let unreachable = || OutOfReach(format!("the PDI of unit {index} at {address:#x} is out of reach"));
         let head = heap.read(space, address, LoadedPdi::HEADER).ok_or_else(unreachable)?;
         // What is not a PDI at all is loaded as it is, and fails when it is run.
         let rest = space.extent(heap.resolve(address)).0 as usize;
@@ -406,10 +402,16 @@ fn units(request: Request<'_>, heap: &Heap, space: &AddressSpace) -> Result<Vec<
     (0..count).map(unit).collect()
 }
 
-fn chain(kind: &Kind, request: Request<'_>, context: &Context, space: &AddressSpace) -> Result<Vec<Command>, String> {
+fn chain(
+    kind: &Kind,
+    request: Request<'_>,
+    context: &Context,
+    space: &AddressSpace,
+) -> Result<Vec<Command>, OutOfReach> {
     let buffer = ChainBuffer::of(kind, request);
     let bytes = context.heap.read(space, buffer.address, buffer.bytes);
-    let bytes = bytes.ok_or_else(|| format!("the chain buffer at {:#x} is out of reach", buffer.address))?;
+    let unreachable = || OutOfReach(format!("the chain buffer at {:#x} is out of reach", buffer.address));
+    let bytes = bytes.ok_or_else(unreachable)?;
     command::slots(kind, &bytes, buffer.count)
 }
 

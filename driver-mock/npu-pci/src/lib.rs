@@ -28,7 +28,7 @@
 //! settings.faults = faults::parse("timeout@3,CREATE_CONTEXT@2=0x2000003")?;
 //! // Device::new makes the device of these, and server::Listener serves it to a virtual machine.
 //! assert!(settings.has_npu_commands());
-//! # Ok::<(), String>(())
+//! # Ok::<(), aie_driver_mock::npu::fault_plan::FaultPlanError>(())
 //! ```
 
 #![deny(unsafe_code)]

@@ -40,6 +40,16 @@ pub struct Message {
     pub payload: Vec<u8>,
 }
 
+/// What is in a ring is no message.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("channel {channel}: a message of {bytes} bytes at {at:#x} of the ring, whose tail is at {tail:#x}")]
+pub struct RingError {
+    channel: usize,
+    bytes: u32,
+    at: u32,
+    tail: u32,
+}
+
 #[derive(Debug, Default)]
 struct Channel {
     /// How far the firmware has read.
@@ -146,7 +156,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// What is wrong with the ring; the rest of what is in it is skipped.
-    pub fn receive(&mut self, bars: &mut Bars, channel: usize) -> Result<Option<Message>, String> {
+    pub fn receive(&mut self, bars: &mut Bars, channel: usize) -> Result<Option<Message>, RingError> {
         let tail = bars.word(self.register(channel, X2I_TAIL));
         let (ring, _) = Self::rings(channel);
         let mut at = self.channels[channel].read;
@@ -168,9 +178,7 @@ impl Mailbox {
         let next = if message.is_some() { end } else { tail };
         self.channels[channel].read = next;
         bars.set_word(self.register(channel, X2I_HEAD), next);
-        message.map(Some).ok_or_else(|| {
-            format!("channel {channel}: a message of {bytes} bytes at {at:#x} of the ring, whose tail is at {tail:#x}")
-        })
+        message.map(Some).ok_or(RingError { channel, bytes, at, tail })
     }
 
     /// Sends a message; returns whether there is something to interrupt for. One without room waits until some is taken out.
@@ -329,7 +337,7 @@ mod tests {
         driver.tail = 32;
         let register = driver.mailbox.register(1, X2I_TAIL);
         driver.bars.set_word(register, 32);
-        assert!(driver.mailbox.receive(&mut driver.bars, 1).unwrap_err().contains("channel 1"));
+        assert!(driver.mailbox.receive(&mut driver.bars, 1).unwrap_err().to_string().contains("channel 1"));
         driver.put(7, &[1, 2, 3, 4]);
         assert_eq!(driver.mailbox.receive(&mut driver.bars, 1).unwrap().unwrap().id, 7);
         driver.mailbox.close(1);

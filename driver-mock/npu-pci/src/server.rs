@@ -16,6 +16,7 @@ use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, Serv
 
 /// The device cannot be served.
 #[derive(Debug, ThisError)]
+#[non_exhaustive]
 pub enum ServeError {
     /// The socket cannot be made.
     #[error("cannot create the socket {path}: {cause}")]
@@ -54,13 +55,13 @@ impl Listener {
     /// [`ServeError::Connection`].
     pub fn serve(self) -> Result<(), ServeError> {
         let served = self.server.run(&mut Backend(self.device.clone()));
-        self.device.journal().flush();
+        self.device.journal.flush();
         served.map_err(|cause| ServeError::Connection(cause.to_string()))
     }
 }
 
 fn regions(device: &Device) -> Vec<ServerRegion> {
-    let bars = &device.settings().model.layout.bars;
+    let bars = &device.settings.model.layout.bars;
     (0..VFIO_PCI_NUM_REGIONS)
         .map(|index| {
             let size = match bars.get(index as usize) {
@@ -92,7 +93,7 @@ impl Backend {
     /// Logs a request that fails; QEMU says little about it.
     fn logged<T>(&self, what: &str, result: Result<T, Error>) -> Result<T, Error> {
         result.inspect_err(|error| {
-            self.0.journal().note(format!("{what}: {error}"));
+            self.0.journal.note(format!("{what}: {error}"));
             eprintln!("aie-npu-pci: {what}: {error}");
         })
     }
@@ -125,30 +126,30 @@ impl ServerBackend for Backend {
         size: u64,
         fd: Option<File>,
     ) -> Result<(), Error> {
-        self.0.journal().detail(format_args!("map    {address:#x}+{size:#x} offset {offset:#x} flags {flags:?}"));
+        self.0.journal.detail(format_args!("map    {address:#x}+{size:#x} offset {offset:#x} flags {flags:?}"));
         // Without a file it is not memory, but another device's registers.
         let Some(file) = fd else { return Ok(()) };
-        let mapped = self.0.space().map(address, size, &file, offset, flags.contains(DmaMapFlags::WRITE));
+        let mapped = self.0.space.map(address, size, &file, offset, flags.contains(DmaMapFlags::WRITE));
         self.logged("the guest's memory cannot be mapped", mapped)
     }
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> Result<(), Error> {
-        self.0.journal().detail(format_args!("unmap  {address:#x}+{size:#x}"));
+        self.0.journal.detail(format_args!("unmap  {address:#x}+{size:#x}"));
         let all = flags.contains(DmaUnmapFlags::UNMAP_ALL);
         let range = if all { 0..u64::MAX } else { address..address.saturating_add(size) };
-        let unmapped = self.0.space().unmap(range);
+        let unmapped = self.0.space.unmap(range);
         self.logged("the guest's memory cannot be unmapped", unmapped)
     }
 
     fn reset(&mut self) -> Result<(), Error> {
-        self.0.journal().detail(format_args!("reset"));
+        self.0.journal.detail(format_args!("reset"));
         self.0.reset();
         Ok(())
     }
 
     fn set_irqs(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> Result<(), Error> {
         self.0
-            .journal()
+            .journal
             .detail(format_args!("irqs   index {index} flags {flags:#x} from {start}, {count}, {} files", fds.len()));
         if index == VFIO_PCI_MSIX_IRQ_INDEX {
             if flags & VFIO_IRQ_SET_DATA_NONE != 0 && count == 0 {

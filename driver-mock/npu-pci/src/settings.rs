@@ -20,6 +20,11 @@ pub struct Settings {
     pub faults: FaultPlan,
 }
 
+/// A text is not a protocol version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a protocol version; expected MAJOR.MINOR, such as 6.18")]
+pub struct ProtocolError(String);
+
 impl Settings {
     /// A device in order.
     pub fn new(model: &'static Model, arch: Arc<Arch>) -> Self {
@@ -38,9 +43,9 @@ impl Settings {
     ///
     /// # Errors
     /// What it has to look like.
-    pub fn parse_protocol(text: &str) -> Result<Protocol, String> {
+    pub fn parse_protocol(text: &str) -> Result<Protocol, ProtocolError> {
         let parts = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-        parts.ok_or_else(|| format!("`{text}` is not a protocol version; expected MAJOR.MINOR, such as 6.18"))
+        parts.ok_or_else(|| ProtocolError(text.to_owned()))
     }
 
     /// Whether the firmware takes CHAIN_EXEC_NPU, as the kernel driver's tables have it (`npu1_regs.c`, `npu4_regs.c`).
@@ -58,7 +63,7 @@ mod tests {
     #[test]
     fn protocols_are_read_and_compared() {
         assert_eq!(Settings::parse_protocol("6.15"), Ok((6, 15)));
-        assert!(Settings::parse_protocol("6").unwrap_err().contains("MAJOR.MINOR"));
+        assert!(Settings::parse_protocol("6").unwrap_err().to_string().contains("MAJOR.MINOR"));
         let settings = |name, protocol| {
             let model = Model::by_name(name).unwrap();
             let arch = ArchRegistry::builtin().get(model.arch).unwrap();

@@ -8,10 +8,10 @@ use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
 use super::{ChainCommand, status};
 use aie_device_memory::{Snapshots, Span};
 use aie_hal::arch::Arch;
-use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::artifact::{ArtifactError, Digest, KernelArtifact};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi;
-use aie_hal::host_function::{HostFunction, KernelExecutor, run_guarded};
+use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor, run_guarded};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ struct Prepared {
     name: String,
     /// Number of arguments: what its instruction stream addresses.
     arguments: usize,
-    kernel: Result<Arc<dyn HostFunction>, String>,
+    kernel: Result<Arc<dyn HostFunction>, HostFunctionError>,
 }
 
 impl Prepared {
@@ -109,6 +109,17 @@ pub struct Command {
     pub words: Vec<u32>,
 }
 
+/// What a command's address leads to is nothing the device can reach: why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutOfReach(pub String);
+
+impl From<&str> for OutOfReach {
+    fn from(reason: &str) -> Self {
+        Self(reason.into())
+    }
+}
+
 /// The memory that a command's addresses lead to, as the interface in front of the array has it.
 pub trait CommandMemory {
     /// Where an argument is.
@@ -118,13 +129,13 @@ pub trait CommandMemory {
     ///
     /// # Errors
     /// Why they are out of reach.
-    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), String>;
+    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), OutOfReach>;
 
     /// Where the argument at an address is, and the bytes from there on that the device can reach.
     ///
     /// # Errors
     /// Why it is out of reach.
-    fn argument(&self, address: u64) -> Result<(Self::Place, usize), String>;
+    fn argument(&self, address: u64) -> Result<(Self::Place, usize), OutOfReach>;
 
     /// The bytes of an argument: `length` by the command or by its memory, unless those that its kernel names are to count.
     fn length(&self, _kernel: Option<usize>, length: usize) -> usize {
@@ -210,16 +221,18 @@ impl Array {
         let unit = units.get(command.unit);
         let unit =
             unit.ok_or_else(|| invalid(format!("compute unit {} of a context with {}", command.unit, units.len())))?;
-        let transaction = Transaction::parse(&command.words).map_err(invalid)?;
+        let transaction = Transaction::parse(&command.words).map_err(|why| invalid(why.to_string()))?;
         let address = transaction.instructions();
-        memory.instructions(address, transaction.instruction_words(), instructions).map_err(Outcome::Silent)?;
+        memory
+            .instructions(address, transaction.instruction_words(), instructions)
+            .map_err(|why| Outcome::Silent(why.0))?;
         if is_empty_stream(instructions) {
             return Ok(Outcome::Completed);
         }
-        let prepared = self.prepare(unit, address, instructions).map_err(Outcome::Silent)?;
+        let prepared = self.prepare(unit, address, instructions).map_err(|why| Outcome::Silent(why.to_string()))?;
         let silent = |why: String| Outcome::Silent(format!("`{}`: {why}", prepared.name));
         let place = |index| {
-            let address = transaction.argument(index).ok_or_else(|| "it is missing".to_owned());
+            let address = transaction.argument(index).ok_or_else(|| "it is missing".into());
             address.and_then(|address| memory.argument(address)).map_err(|why| format!("argument {index}: {why}"))
         };
         let places = (0..prepared.arguments).map(place).collect::<Result<Vec<_>, _>>().map_err(silent)?;
@@ -240,7 +253,7 @@ impl Array {
     ///
     /// # Errors
     /// Why the two are no kernel. Hardware would wait forever.
-    fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, String> {
+    fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, ArtifactError> {
         let place = (pdi.digest, address, instructions.len());
         if let Some((before, prepared)) = self.by_place.get(&place)
             && before == instructions
@@ -248,12 +261,11 @@ impl Array {
             return Ok(prepared.clone());
         }
         let (name, arch) = (format!("pdi {:.12}", pdi.digest.to_string()), &self.arch);
-        let artifact = KernelArtifact::new(name, &*arch.name, arch.dev_gen, pdi.bytes.clone(), instructions);
-        let artifact = artifact.map_err(|error| error.to_string())?;
+        let artifact = KernelArtifact::new(name, &*arch.name, arch.dev_gen, pdi.bytes.clone(), instructions)?;
         let prepared = match self.by_content.get(artifact.identity()) {
             Some(prepared) => prepared.clone(),
             None => {
-                let kernel = self.executor.prepare(&artifact).map_err(|error| error.to_string());
+                let kernel = self.executor.prepare(&artifact);
                 let name = kernel.as_ref().map_or_else(|_| artifact.name(), |kernel| kernel.name()).to_owned();
                 Arc::new(Prepared { name, arguments: artifact.argument_count(), kernel })
             }
@@ -291,7 +303,8 @@ impl Array {
             }
             result
         });
-        match result.unwrap_or_else(|| Err("its outputs overlap".into())) {
+        let result = result.map_or_else(|| Err("its outputs overlap".into()), |ran| ran.map_err(|e| e.to_string()));
+        match result {
             Ok(()) => Outcome::Completed,
             Err(reason) => Outcome::Failed(status::AIE_INSTRUCTION_ERROR, format!("`{name}`: {reason}")),
         }

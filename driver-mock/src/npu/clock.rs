@@ -9,18 +9,14 @@ use aie_hal::arch::CostModel;
 #[derive(Debug, Clone)]
 pub struct VirtualClock {
     cost: CostModel,
-    now_ns: u64,
+    /// Nanoseconds since the start.
+    pub now_ns: u64,
 }
 
 impl VirtualClock {
     /// A clock at zero.
     pub fn new(cost: CostModel) -> Self {
         Self { cost, now_ns: 0 }
-    }
-
-    /// Nanoseconds since the start.
-    pub fn now_ns(&self) -> u64 {
-        self.now_ns
     }
 
     /// Lets `ns` pass.
@@ -71,24 +67,24 @@ mod tests {
     fn adds_up_the_cost_model() {
         let mut clock = clock();
         clock.create_context();
-        assert_eq!(clock.now_ns(), 35_000_000);
+        assert_eq!(clock.now_ns, 35_000_000);
         clock.switch_context(8);
-        assert_eq!(clock.now_ns(), 37_880_000);
+        assert_eq!(clock.now_ns, 37_880_000);
         clock.run_chain(1, 0);
-        assert_eq!(clock.now_ns(), 37_930_000);
+        assert_eq!(clock.now_ns, 37_930_000);
         clock.run_chain(44, 50_000);
-        assert_eq!(clock.now_ns(), 37_930_000 + 50_000 + 43 * 30_000 + 1_000);
+        assert_eq!(clock.now_ns, 37_930_000 + 50_000 + 43 * 30_000 + 1_000);
     }
 
     #[test]
     fn rounds_bytes_up_and_never_overflows() {
         let mut clock = clock();
         clock.move_bytes(1);
-        assert_eq!(clock.now_ns(), 1);
+        assert_eq!(clock.now_ns, 1);
         clock.move_bytes(51);
-        assert_eq!(clock.now_ns(), 3);
+        assert_eq!(clock.now_ns, 3);
         clock.pass(u64::MAX);
         clock.move_bytes(u64::MAX);
-        assert_eq!(clock.now_ns(), u64::MAX);
+        assert_eq!(clock.now_ns, u64::MAX);
     }
 }

@@ -46,12 +46,23 @@ impl CommandFault {
     ///
     /// # Errors
     /// What is wrong with the status.
-    fn parse(name: &str) -> Result<Option<Self>, String> {
+    fn parse(name: &str) -> Result<Option<Self>, FaultPlanError> {
         let Some(status) = name.strip_prefix("status=") else {
             return Ok(NAMED.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault));
         };
         let status = number(status).filter(|status| *status != 0);
         status.map(|status| Some(Self::Status(status))).ok_or_else(|| "the status is not a number above 0".into())
+    }
+}
+
+/// A plan cannot be read: which entry, why, and what an entry looks like.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FaultPlanError(String);
+
+impl<T: Into<String>> From<T> for FaultPlanError {
+    fn from(text: T) -> Self {
+        Self(text.into())
     }
 }
 
@@ -77,8 +88,8 @@ impl<F> FaultPlan<F> {
     pub fn parse(
         text: &str,
         forms: &str,
-        other: impl Fn(&str, Option<&str>) -> Result<F, String>,
-    ) -> Result<Self, String> {
+        other: impl Fn(&str, Option<&str>) -> Result<F, FaultPlanError>,
+    ) -> Result<Self, FaultPlanError> {
         let mut plan = Self::default();
         let entries = text.split([',', '+']).map(str::trim);
         for entry in entries.take_while(|_| !text.trim().is_empty()) {
@@ -92,7 +103,11 @@ impl<F> FaultPlan<F> {
         Ok(plan)
     }
 
-    fn add(&mut self, entry: &str, other: impl Fn(&str, Option<&str>) -> Result<F, String>) -> Result<(), String> {
+    fn add(
+        &mut self,
+        entry: &str,
+        other: impl Fn(&str, Option<&str>) -> Result<F, FaultPlanError>,
+    ) -> Result<(), FaultPlanError> {
         let (name, rest) = entry.split_once('@').ok_or("it has no @")?;
         let (when, outcome) = rest.split_once('=').map_or((rest, None), |(when, outcome)| (when, Some(outcome)));
         let when = occurrences(when).ok_or_else(|| format!("`{when}` is not an occurrence"))?;
@@ -181,11 +196,11 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn parse(text: &str) -> Result<FaultPlan<u8>, String> {
+    fn parse(text: &str) -> Result<FaultPlan<u8>, FaultPlanError> {
         FaultPlan::parse(text, "CALL@N=D", |name, outcome| match (name, outcome) {
-            ("CALL", Some(digit)) => digit.parse().map_err(|_| format!("`{digit}` is no digit")),
+            ("CALL", Some(digit)) => digit.parse().map_err(|_| format!("`{digit}` is no digit").into()),
             ("CALL", None) => Err("the digit is missing".into()),
-            _ => Err(format!("unknown call {name}")),
+            _ => Err(format!("unknown call {name}").into()),
         })
     }
 
@@ -223,7 +238,7 @@ mod tests {
     #[case("status=0@1", "the status is not a number above 0")]
     #[case("status=high@1", "the status is not a number above 0")]
     fn mistakes_are_reported(#[case] text: &str, #[case] expected: &str) {
-        let error = parse(text).unwrap_err();
+        let error = parse(text).unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("an entry is") && error.contains("CALL@N=D"), "{error}");
     }
 }

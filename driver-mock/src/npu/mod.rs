@@ -117,12 +117,12 @@ impl SimulatedNpu {
     /// Counts since opening.
     pub fn counts(&self) -> NpuCounts {
         let state = self.state.lock();
-        NpuCounts { virtual_ns: state.clock.now_ns(), ..state.counts }
+        NpuCounts { virtual_ns: state.clock.now_ns, ..state.counts }
     }
 
     /// Nanoseconds of device time since opening.
     pub fn elapsed_ns(&self) -> u64 {
-        self.state.lock().clock.now_ns()
+        self.state.lock().clock.now_ns
     }
 
     /// Takes `bytes` of the device heap; returns the device address.
@@ -144,11 +144,6 @@ impl SimulatedNpu {
     pub fn heap_free(&self, address: u64) {
         let offset = address.checked_sub(HEAP_BASE).and_then(|offset| usize::try_from(offset).ok());
         self.state.lock().heap.free(offset.unwrap_or(usize::MAX));
-    }
-
-    /// Bytes of the device heap that are free.
-    pub fn heap_free_bytes(&self) -> usize {
-        self.limits.device_heap_bytes - self.state.lock().heap.used()
     }
 
     /// Creates a hardware context on `columns` columns, without PDIs.
@@ -243,7 +238,7 @@ impl SimulatedNpu {
         }
         let mut state = self.state.lock();
         let state = &mut *state;
-        let before = state.clock.now_ns();
+        let before = state.clock.now_ns;
         let entry = state.contexts.get(&context).ok_or(Rejection::UnknownContext(context.0))?;
         let configured = entry.pdis.as_ref().map_or(0, Vec::len);
         if let Some(command) = chain.iter().find(|c| c.pdi >= configured) {
@@ -257,7 +252,7 @@ impl SimulatedNpu {
         state.counts.chains += 1;
         state.counts.commands += chain.len() as u64;
         state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());
-        Ok(state.clock.now_ns() - before)
+        Ok(state.clock.now_ns - before)
     }
 
     /// Charges memory traffic outside the array, such as a copy.

@@ -8,6 +8,18 @@ const FIXED_WORDS: usize = 5;
 /// Words that an argument comes to: its address and a size.
 pub const WORDS_PER_ARGUMENT: usize = 3;
 
+/// Words are not a [`Transaction`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransactionError {
+    /// Another opcode.
+    #[error("opcode {0} in the arguments, {TRANSACTION} runs instructions")]
+    Opcode(u32),
+    /// Too few.
+    #[error("{0} words are not a transaction")]
+    Length(usize),
+}
+
 /// A command, understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transaction<'a> {
@@ -19,13 +31,11 @@ impl<'a> Transaction<'a> {
     ///
     /// # Errors
     /// Why it is none.
-    pub fn parse(words: &'a [u32]) -> Result<Self, String> {
+    pub fn parse(words: &'a [u32]) -> Result<Self, TransactionError> {
         match words {
             [TRANSACTION, _, _, _, _, ..] => Ok(Self { words }),
-            [opcode, _, _, _, _, ..] => {
-                Err(format!("opcode {opcode} in the arguments, {TRANSACTION} runs instructions"))
-            }
-            _ => Err(format!("{} words are not a transaction", words.len())),
+            [opcode, _, _, _, _, ..] => Err(TransactionError::Opcode(*opcode)),
+            _ => Err(TransactionError::Length(words.len())),
         }
     }
 
@@ -76,8 +86,8 @@ mod tests {
         assert_eq!((transaction.instructions(), transaction.instruction_words()), (0x400_0000, 8));
         assert_eq!((transaction.argument(0), transaction.argument(1)), (Some(0x1_0000_1000), Some(0x2000)));
         assert_eq!(transaction.argument(3), None);
-        assert!(Transaction::parse(&words[..4]).unwrap_err().contains("4 words"));
-        assert!(Transaction::parse(&[2, 0, 0, 0, 0]).unwrap_err().contains("opcode 2"));
+        assert_eq!(Transaction::parse(&words[..4]), Err(TransactionError::Length(4)));
+        assert_eq!(Transaction::parse(&[2, 0, 0, 0, 0]), Err(TransactionError::Opcode(2)));
     }
 
     #[test]

@@ -77,13 +77,13 @@ struct UserMappings {
 
 #[derive(Debug)]
 pub struct Bo {
-    kind: Kind,
+    pub kind: Kind,
     length: usize,
     /// Its own memory; a part of the heap has none.
     memory: Option<Memory>,
     map_offset: Option<MapOffset>,
     /// Its device address, where the driver gives one.
-    iova: Option<u64>,
+    pub iova: Option<u64>,
     places: Mutex<UserMappings>,
     /// The context that it is the debug BO of; 0: none.
     debugged: AtomicU32,
@@ -106,10 +106,6 @@ impl Bo {
         }
         let (places, debugged) = (Mutex::default(), AtomicU32::new(0));
         Arc::new(Self { kind, length, memory, map_offset, iova, places, debugged, journal })
-    }
-
-    pub fn kind(&self) -> &Kind {
-        &self.kind
     }
 
     /// Length in bytes, whole pages.
@@ -160,11 +156,6 @@ impl Bo {
             Kind::Heap { start } => Some(start),
             _ => None,
         }
-    }
-
-    /// Its device address, where the driver gives one.
-    pub fn iova(&self) -> Option<u64> {
-        self.iova
     }
 
     /// What the driver takes for its address in the process: that of the oldest mapping. Where the device has addresses of its own

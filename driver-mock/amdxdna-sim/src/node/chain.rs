@@ -26,7 +26,7 @@ pub(super) struct Submission {
 impl Submission {
     /// The command BO behind a handle in a chain.
     fn lookup(&self, handle: u32) -> Option<Arc<Bo>> {
-        let is_command = |bo: &&Arc<Bo>| if self.is_typed { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() };
+        let is_command = |bo: &&Arc<Bo>| if self.is_typed { matches!(&bo.kind, Kind::Cmd) } else { bo.is_shared() };
         self.file.lock().bo(handle).filter(is_command).cloned()
     }
 

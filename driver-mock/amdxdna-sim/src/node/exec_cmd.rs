@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use std::sync::Arc;
 
 fn is_command(bo: &Bo, profile: &Profile) -> bool {
-    if profile.typed_commands { matches!(bo.kind(), Kind::Cmd) } else { bo.is_shared() }
+    if profile.typed_commands { matches!(&bo.kind, Kind::Cmd) } else { bo.is_shared() }
 }
 
 impl File {
@@ -45,7 +45,7 @@ impl File {
             if addresses.windows(2).any(|pair| pair[0] == pair[1]) {
                 return Err(Errno::EALREADY);
             }
-            let heaps = state.heaps.list().to_vec();
+            let heaps = state.heaps.list.to_vec();
             (found.line.clone(), units, heaps, chain, bos)
         };
         let submission = |sequence| Submission {

@@ -6,7 +6,7 @@ use super::chain::{Submission, read};
 use super::completion::CompletionWriter;
 use super::heap::Heaps;
 use aie_driver_mock::npu::ContextId;
-use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, Outcome};
+use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, OutOfReach, Outcome};
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use amdxdna_sys::limits;
 use std::sync::Arc;
@@ -110,8 +110,9 @@ struct Place {
 impl CommandMemory for CallerMemory<'_> {
     type Place = Place;
 
-    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), String> {
-        let unreachable = || format!("instructions at {address:#x}, {words} words, are not in a device heap");
+    fn instructions(&self, address: u64, words: usize, target: &mut Vec<u8>) -> Result<(), OutOfReach> {
+        let unreachable =
+            || OutOfReach(format!("instructions at {address:#x}, {words} words, are not in a device heap"));
         let offset = address.checked_sub(limits::DEV_MEM_BASE).ok_or_else(unreachable)? as usize;
         let length = words.checked_mul(4).ok_or_else(unreachable)?;
         let (heap, offset) = Heaps::find(&self.submission.heaps, offset, length).ok_or_else(unreachable)?;
@@ -122,12 +123,12 @@ impl CommandMemory for CallerMemory<'_> {
     }
 
     /// An argument has to lie inside of a BO that the submission names, where that BO is mapped. It reaches to the end of the mapping.
-    fn argument(&self, address: u64) -> Result<(Place, usize), String> {
+    fn argument(&self, address: u64) -> Result<(Place, usize), OutOfReach> {
         let arguments = &self.submission.arguments;
-        let unnamed = || "its address belongs to no BO of the submission".to_owned();
+        let unnamed = || OutOfReach("its address belongs to no BO of the submission".into());
         if self.device.iova {
             let inside = |bo: &Arc<Bo>| {
-                let offset = usize::try_from(address.checked_sub(bo.iova()?)?).ok()?;
+                let offset = usize::try_from(address.checked_sub(bo.iova?)?).ok()?;
                 (offset < bo.length()).then(|| (bo.clone(), offset))
             };
             let (bo, offset) = arguments.iter().find_map(inside).ok_or_else(unnamed)?;
@@ -135,7 +136,7 @@ impl CommandMemory for CallerMemory<'_> {
             return Ok((Place { bo, offset, writable: true }, length));
         }
         let mapped = self.device.mappings.find(address as usize).ok_or("no BO is mapped at its address")?;
-        let inside = |bo: &Arc<Bo>| match bo.kind() {
+        let inside = |bo: &Arc<Bo>| match &bo.kind {
             Kind::Dev { heap, offset, .. } => {
                 let found = Arc::ptr_eq(heap, &mapped.bo) && (*offset..offset + bo.length()).contains(&mapped.offset);
                 found.then(|| (mapped.offset - offset, bo.length() - (mapped.offset - offset)))

@@ -206,9 +206,9 @@ impl File {
     /// Bytes of all BOs with memory of their own, and of those that are no user's data.
     pub(super) fn bo_usage(&self) -> (usize, usize) {
         let state = self.state.lock();
-        let own = state.handles.values().filter(|bo| !matches!(bo.kind(), Kind::Dev { .. }));
+        let own = state.handles.values().filter(|bo| !matches!(&bo.kind, Kind::Dev { .. }));
         own.fold((0, 0), |(total, internal), bo| {
-            let inside = if matches!(bo.kind(), Kind::Heap { .. } | Kind::Cmd) { bo.length() } else { 0 };
+            let inside = if matches!(&bo.kind, Kind::Heap { .. } | Kind::Cmd) { bo.length() } else { 0 };
             (total + bo.length(), internal + inside)
         })
     }

@@ -93,7 +93,7 @@ impl File {
     /// EOPNOTSUPP for what is not simulated, and what the newest kernel does not know; EINVAL when there is no room for a list,
     /// with the bytes that are needed.
     pub(super) fn info(&self, query: u32, room: usize) -> Result<Vec<u8>, (Errno, usize)> {
-        let arch = self.device.arch();
+        let arch = &self.device.arch;
         let newest = [
             DRM_AMDXDNA_QUERY_SENSORS,
             DRM_AMDXDNA_QUERY_TELEMETRY,
@@ -168,7 +168,7 @@ impl File {
 
     /// MHz of the NPU's and of the array's clock.
     fn clocks(&self) -> (u64, u64) {
-        let arch = self.device.arch();
+        let arch = &self.device.arch;
         let is_idle = self.state.lock().contexts.is_empty();
         let busy = arch.cost.clock_mhz;
         if is_idle && self.device.profile.queries == Queries::Mainline { idle_clocks(arch) } else { (busy, busy) }
@@ -181,7 +181,7 @@ impl File {
     }
 
     pub(super) fn column_bytes(&self) -> usize {
-        metadata(self.device.arch()).col_size as usize
+        metadata(&self.device.arch).col_size as usize
     }
 
     fn entries(&self) -> Vec<amdxdna_drm_hwctx_entry> {

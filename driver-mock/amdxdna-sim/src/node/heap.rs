@@ -18,7 +18,7 @@ pub(super) const HEAPS_BYTES: usize = 512 << 20;
 /// The heaps of a file, in the order of their device addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Heaps {
-    list: Vec<Arc<Bo>>,
+    pub(super) list: Vec<Arc<Bo>>,
     account: Arc<Mutex<HeapAllocator>>,
 }
 
@@ -26,10 +26,6 @@ impl Heaps {
     pub(super) fn new(device: &Device) -> Self {
         let capacity = if device.heaps_bytes > DEV_MEM_SIZE { device.heaps_bytes } else { device.heap_bytes };
         Self { list: Vec::new(), account: Arc::new(Mutex::new(HeapAllocator::new(capacity))) }
-    }
-
-    pub(super) fn list(&self) -> &[Arc<Bo>] {
-        &self.list
     }
 
     pub(super) fn bytes(&self) -> usize {

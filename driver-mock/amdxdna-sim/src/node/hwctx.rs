@@ -41,7 +41,7 @@ impl File {
         if columns == 0 {
             return Err(Errno::EINVAL);
         }
-        let heap = state.heaps.list().first().ok_or(Errno::ENOENT)?;
+        let heap = state.heaps.list.first().ok_or(Errno::ENOENT)?;
         let is_aligned = |address| self.device.iova || address % limits::DEV_MEM_SIZE as u64 == 0;
         let address = heap.user_address().ok_or(self.device.profile.heap_unmapped)?;
         if !is_aligned(address) {
@@ -131,7 +131,7 @@ impl File {
     }
 
     fn pdi(&self, bo: Option<&Arc<Bo>>) -> Result<LoadedPdi, Errno> {
-        let bo = bo.filter(|bo| matches!(bo.kind(), Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
+        let bo = bo.filter(|bo| matches!(&bo.kind, Kind::Dev { .. })).ok_or(Errno::EINVAL)?;
         let (memory, start) = bo.memory().ok_or(Errno::EINVAL)?;
         let head = memory.copy(start, LoadedPdi::HEADER.min(bo.length())).ok_or(Errno::EINVAL)?;
         let length = LoadedPdi::length(&head).min(bo.length());

@@ -211,11 +211,11 @@ fn dispatch(
                 return Err(Errno::EINVAL);
             }
             let bo = file.bo(a.handle).ok_or(Errno::ENOENT)?;
-            if matches!(bo.kind(), super::Kind::User { .. }) {
+            if matches!(&bo.kind, super::Kind::User { .. }) {
                 return Err(Errno::EOPNOTSUPP);
             }
             let close_on_exec = a.flags & libc::O_CLOEXEC as u32 != 0;
-            let own = if matches!(bo.kind(), super::Kind::Dev { .. }) { None } else { bo.memory() };
+            let own = if matches!(&bo.kind, super::Kind::Dev { .. }) { None } else { bo.memory() };
             a.fd = own.ok_or(Errno::EOPNOTSUPP)?.0.export(close_on_exec)?;
             descriptors.set(a.fd, Open::Bo(bo));
             Ok(())

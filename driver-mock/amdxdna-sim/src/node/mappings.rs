@@ -67,7 +67,7 @@ impl Mappings {
     /// the BO; what the kernel returns.
     pub fn map(&self, bo: Arc<Bo>, wanted: &MapRequest) -> Result<usize, Errno> {
         let MapRequest { address, length, prot, flags, offset } = *wanted;
-        if matches!(bo.kind(), Kind::Dev { .. }) || !bo.is_visible() {
+        if matches!(&bo.kind, Kind::Dev { .. }) || !bo.is_visible() {
             return Err(Errno::EINVAL);
         }
         let (memory, _) = bo.memory().ok_or(Errno::EINVAL)?;

@@ -64,7 +64,7 @@ use syncobj::Syncobj;
 #[derive(Debug)]
 pub struct Device {
     address: String,
-    arch: Arc<Arch>,
+    pub arch: Arc<Arch>,
     profile: Profile,
     /// Whether the driver gives device addresses.
     iova: bool,
@@ -75,7 +75,8 @@ pub struct Device {
     heap_bytes: usize,
     /// How much all heaps of a file can have.
     heaps_bytes: usize,
-    npu: SimulatedNpu,
+    /// The silicon: clock and counts.
+    pub npu: SimulatedNpu,
     journal: Arc<Journal>,
     mappings: Arc<Mappings>,
     arena: Arc<Arena>,
@@ -148,15 +149,6 @@ impl Device {
 
     pub fn address(&self) -> &str {
         &self.address
-    }
-
-    pub fn arch(&self) -> &Arch {
-        &self.arch
-    }
-
-    /// The silicon: clock and counts.
-    pub fn npu(&self) -> &SimulatedNpu {
-        &self.npu
     }
 
     pub fn is_lost(&self) -> bool {

@@ -23,7 +23,7 @@ impl File {
             let inside = offset.checked_add(size).is_some_and(|end| end <= length);
             return if inside { Ok(()) } else { Err(Errno::EINVAL) };
         }
-        match bo.kind() {
+        match &bo.kind {
             Kind::Imported | Kind::User { .. } => return Err(Errno::EOPNOTSUPP),
             // What is outside of the heaps is left out.
             Kind::Dev { .. } => {}
@@ -49,7 +49,7 @@ impl File {
         if !self.state.lock().contexts.contains_key(&context) {
             return Err(Errno::EINVAL);
         }
-        let is_part = |bo: &Arc<Bo>| matches!(bo.kind(), Kind::Dev { .. });
+        let is_part = |bo: &Arc<Bo>| matches!(&bo.kind, Kind::Dev { .. });
         let bo = self.bo(handle).filter(is_part).ok_or(Errno::EINVAL)?;
         match bo.debugged() {
             Some(_) if assign => return Err(Errno::EBUSY),

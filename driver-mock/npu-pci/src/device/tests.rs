@@ -77,14 +77,14 @@ impl Driver {
         let device = Device::new(settings, Arc::new(Executor), Journal::new(None).unwrap()).unwrap();
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(HEAP_BYTES).unwrap();
-        device.space().map(HEAP, HEAP_BYTES, &memory, 0, true).unwrap();
+        device.space.map(HEAP, HEAP_BYTES, &memory, 0, true).unwrap();
         let mut driver = Self { device, memory, rings: vec![(0, 0); channels], next: 0 };
         driver.start();
         driver
     }
 
     fn layout(&self) -> &'static crate::model::Layout {
-        self.device.settings().model.layout
+        self.device.settings.model.layout
     }
 
     fn set(&self, register: Register, word: u32) {
@@ -184,7 +184,7 @@ impl Driver {
 
     /// A context with a heap and one PDI; returns its channel.
     fn context(&mut self) -> usize {
-        let first = u32::from(self.device.settings().model.first_column);
+        let first = u32::from(self.device.settings.model.first_column);
         let answer = self.ask(MANAGEMENT, &message::CREATE_CONTEXT, &[1, first | 4 << 8, 1, 0, 0, 0, 3]);
         assert_eq!(Request(&answer).word(0), 0);
         let channel = Request(&answer).word(4) as usize;
@@ -199,7 +199,7 @@ impl Driver {
 
     /// A chain of dispatches that add one to `DATA_AT`, each in its own 16 bytes.
     fn chain(&self, dispatches: u32) -> [u32; 6] {
-        let header = if self.device.settings().arch.dev_gen == 3 { Header::aie2(4) } else { Header::aie2p(4) };
+        let header = if self.device.settings.arch.dev_gen == 3 { Header::aie2(4) } else { Header::aie2p(4) };
         let mut stream = InstructionWriter::new(header);
         for argument in 0..2 {
             let register = 0x1d004 + 0x20 * u64::from(argument);
@@ -233,7 +233,7 @@ fn a_driver_starts_it_and_runs_chains() {
     for npu in ["npu1", "npu4"] {
         let mut driver = Driver::new(npu, "");
         let version = driver.ask(MANAGEMENT, &message::GET_FIRMWARE_VERSION, &[]);
-        assert_eq!(Request(&version).words(4), driver.device.settings().firmware);
+        assert_eq!(Request(&version).words(4), driver.device.settings.firmware);
         let info = driver.ask(MANAGEMENT, &message::QUERY_AIE_TILE_INFO, &[]);
         assert_eq!(Request(&info).word(12) & 0xffff, if npu == "npu1" { 5 } else { 8 }, "columns");
         let channel = driver.context();
