@@ -177,6 +177,7 @@ impl Chain {
 
 /// Why a request to the runtime or the kernel driver failed.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AgentError {
     /// A pool has no room, or the kernel driver rejected memory.
     #[error("{0}")]

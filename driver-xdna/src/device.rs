@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct XdnaDevice {
     state: DeviceState,
-    npu: Arc<OpenNpu>,
+    pub(crate) npu: Arc<OpenNpu>,
 }
 
 impl XdnaDevice {
@@ -49,10 +49,6 @@ impl XdnaDevice {
         let pool = usize::try_from(npu.agent.info().data_bytes).unwrap_or(usize::MAX);
         let state = DeviceState::new(info, Arc::clone(&npu.arch), limits, memory.unwrap_or(pool).min(pool));
         OpenDevice::new(Self { state, npu })
-    }
-
-    pub(crate) fn npu(&self) -> &Arc<OpenNpu> {
-        &self.npu
     }
 
     /// How cache lines are maintained, where the runtime does not do so.

@@ -181,7 +181,10 @@ fn served(
                 npu.obstacles.push(Obstacle::FirmwareTooOld { found, required, arch: arch.name.clone() });
             }
             (Err(reason), Some(_)) => {
-                warnings.push(Warning::FirmwareUnreadable { address: accel.pci.address.clone(), reason });
+                warnings.push(Warning::FirmwareUnreadable {
+                    address: accel.pci.address.clone(),
+                    reason: reason.to_string(),
+                });
             }
             _ => {}
         }

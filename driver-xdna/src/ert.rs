@@ -116,8 +116,8 @@ impl ErtAgent {
             }
         };
         let placeholder_pdi = interposer
-            .allocate_placeholder(|| session.allocate(discovered.heap, 4096).map_err(|cause| cause.to_string()), free)
-            .map_err(unsupported)?;
+            .allocate_placeholder(|| session.allocate(discovered.heap, 4096), free)
+            .map_err(|cause| unsupported(cause.to_string()))?;
         let placeholder_instructions = session.allocate(discovered.heap, 4096)?;
         let api = session.api();
         let mut queue: *mut hsa_queue_t = std::ptr::null_mut();
@@ -229,28 +229,28 @@ impl ErtAgent {
     }
 
     /// Sends two packets through ROCR that stop at the interposer, and looks at what ROCR made of them.
-    fn rehearse(&self) -> Result<(), String> {
-        let mut ring = self.lock().map_err(|cause| cause.to_string())?;
+    fn rehearse(&self) -> Result<(), AgentError> {
+        let mut ring = self.lock()?;
         let ring = &mut *ring;
-        ring.buffers.reserve(2).map_err(|cause| format!("command buffers: {cause}"))?;
+        ring.buffers.reserve(2).map_err(|cause| AgentError::failed(format!("command buffers: {cause}")))?;
         let instructions = ring.placeholder_instructions.addr().get() as u64;
         let (packets, api) = (&ring.packets, self.session.api());
         let packet = nop_packet(instructions, 64);
         let dispatches = [0, 1].map(|slot| packets.write(slot, instructions, &packet, &[], &ring.data));
         self.interposer
             .ring(&mut ring.buffers, None, dispatches.to_vec(), self.accel.limit, || packets.ring(api, 2))
-            .map_err(|problem| format!("in a trial dispatch: {problem}"))?;
+            .map_err(|problem| AgentError::failed(format!("in a trial dispatch: {problem}")))?;
         let read = packets.read_index(api);
         if read != 2 {
-            return Err(format!("after a doorbell for 2 packets the read index is {read}"));
+            return Err(AgentError::failed(format!("after a doorbell for 2 packets the read index is {read}")));
         }
         packets.rewind(api);
         let read = packets.read_index(api);
         match read {
             0 => Ok(()),
-            _ => {
-                Err(format!("the read index is not where `amd_hsa_queue.h` has it: it is {read} after setting it to 0"))
-            }
+            _ => Err(AgentError::failed(format!(
+                "the read index is not where `amd_hsa_queue.h` has it: it is {read} after setting it to 0"
+            ))),
         }
     }
 }

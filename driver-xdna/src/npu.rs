@@ -42,7 +42,7 @@ impl OpenNpu {
     ) -> Arc<Self> {
         let mut limits = arch.limits;
         let pool = Pool::new(Arc::clone(&agent), limits.contexts);
-        limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity());
+        limits.device_heap_bytes = limits.device_heap_bytes.min(pool.heap_capacity);
         let array = Array::new(AgentContexts::new(Arc::clone(&agent)), &limits);
         let npu = Arc::new(Self { agent, arch, limits, pool, array, written: Written::default(), _runtime: runtime });
         close_at_exit(&npu);

@@ -123,7 +123,8 @@ impl State {
 /// The memory of one NPU.
 pub(crate) struct Pool {
     agent: Arc<dyn Agent>,
-    heap_capacity: usize,
+    /// Bytes of the device heap that can be handed out.
+    pub(crate) heap_capacity: usize,
     state: Mutex<State>,
     closed: AtomicBool,
 }
@@ -134,11 +135,6 @@ impl Pool {
         let kept = contexts.saturating_mul(CONTEXT_BYTES).saturating_add(RUNTIME_BYTES);
         let heap_capacity = agent.info().heap_bytes.saturating_sub(kept);
         Arc::new(Self { agent, heap_capacity, state: Mutex::default(), closed: AtomicBool::new(false) })
-    }
-
-    /// Bytes of the device heap that can be handed out.
-    pub(crate) fn heap_capacity(&self) -> usize {
-        self.heap_capacity
     }
 
     /// Zeroed memory. The parameters have been checked: a size, and an alignment up to a page.

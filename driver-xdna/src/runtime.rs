@@ -30,6 +30,7 @@ const CLOSING_LIMIT: Duration = Duration::from_secs(30);
 
 /// Why no runtime can be used.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum RuntimeError {
     /// No library, or not the one that was named.
     #[error(transparent)]
@@ -153,7 +154,7 @@ fn start(named: Option<&Named>) -> Result<Vec<Arc<dyn Agent>>, RuntimeError> {
     // SAFETY: the library was found under the names of AMD's HSA runtime or named by the user as being it.
     let api = unsafe { HsaApi::load(found.library) };
     let api = api.map_err(|cause| RuntimeError::Symbols { path: path.clone(), cause })?;
-    probe_kfd().map_err(AgentError::Lost)?;
+    probe_kfd()?;
     let session = Arc::new(Session::start(api, &path)?);
     let limit = time_limit();
     let (arches, _) = ArchRegistry::from_environment();
@@ -186,14 +187,14 @@ const GET_VERSION: u32 = 0x8008_4b01;
 ///
 /// # Errors
 /// What failed, and what to do.
-fn probe_kfd() -> Result<(), String> {
+fn probe_kfd() -> Result<(), AgentError> {
     let path = Machine::this().kfd();
     let failed = |what: &str, cause: io::Error| {
-        format!(
+        AgentError::Lost(format!(
             "{}: {what}: {cause}; ROCR needs KFD even for an NPU and would end the process; check the amdgpu kernel module and \
              the kernel's log",
             path.display()
-        )
+        ))
     };
     let node =
         OpenOptions::new().read(true).write(true).open(&path).map_err(|cause| failed("cannot be opened", cause))?;

@@ -152,7 +152,8 @@ impl Params {
 /// The NPUs that a program can see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inventory {
-    npus: Vec<FoundNpu>,
+    /// The NPUs, by ordinal.
+    pub npus: Vec<FoundNpu>,
     /// How many there are that it cannot see.
     hidden: usize,
 }
@@ -201,11 +202,6 @@ impl Inventory {
             npu.ordinal = ordinal;
         }
         Ok(Self { hidden: npus.len() - shown.len(), npus: shown })
-    }
-
-    /// The NPUs, by ordinal.
-    pub fn npus(&self) -> &[FoundNpu] {
-        &self.npus
     }
 
     /// One line for each NPU, also for those that are not usable.
@@ -385,7 +381,7 @@ mod tests {
     #[case(Some(" "), &[])]
     fn visible_devices_filter_and_order(#[case] value: Option<&str>, #[case] expected: &[&str]) {
         let inventory = Inventory::new(four(), value).unwrap();
-        let found: Vec<(usize, &str)> = inventory.npus().iter().map(|npu| (npu.ordinal, npu.id.as_str())).collect();
+        let found: Vec<(usize, &str)> = inventory.npus.iter().map(|npu| (npu.ordinal, npu.id.as_str())).collect();
         assert_eq!(found, expected.iter().copied().enumerate().collect::<Vec<_>>());
         assert_eq!(inventory.listings().unwrap().len(), expected.len());
     }

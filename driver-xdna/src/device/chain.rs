@@ -28,13 +28,13 @@ pub(crate) fn start(
         };
         packed.arguments.extend(dispatch.arguments.iter().map(argument));
     }
-    let started = device.npu().agent.start(chain.context(), packed);
+    let started = device.npu.agent.start(chain.context(), packed);
     started.map_err(|cause| failure(device, chain, cause))
 }
 
 /// Waits for the chain with that number.
 pub(crate) fn finish(device: &XdnaDevice, number: u64, chain: &ChainView<'_, XdnaDevice>) -> Result<(), ChainFailure> {
-    device.npu().agent.finish(chain.context(), number).map_err(|cause| failure(device, chain, cause))
+    device.npu.agent.finish(chain.context(), number).map_err(|cause| failure(device, chain, cause))
 }
 
 fn failure(device: &XdnaDevice, chain: &ChainView<'_, XdnaDevice>, cause: AgentError) -> ChainFailure {
@@ -42,7 +42,7 @@ fn failure(device: &XdnaDevice, chain: &ChainView<'_, XdnaDevice>, cause: AgentE
         AgentError::Timeout { command, .. } | AgentError::Failed { command, .. } => (*command, true),
         _ => (None, false),
     };
-    ChainFailure { command, discard_context, cause: device.npu().error(&chain.describe(command), cause) }
+    ChainFailure { command, discard_context, cause: device.npu.error(&chain.describe(command), cause) }
 }
 
 #[cfg(test)]

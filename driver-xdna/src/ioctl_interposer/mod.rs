@@ -45,6 +45,7 @@ use crate::accel::completion::WaitMethod;
 use crate::accel::context::HardwareContext;
 use crate::accel::device::ChainError;
 use crate::accel::node::Node;
+use crate::agent::AgentError;
 use hsa_sys::HsaApi;
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -179,18 +180,18 @@ impl Interposer {
     /// ROCR makes no context for a queue whose first PDIs it knows, and then ends the process.
     ///
     /// # Errors
-    /// That of `allocate`, and a text when ROCR's list has no room for another.
+    /// That of `allocate`; [`AgentError::ContextsExhausted`] when ROCR's list has no room for another.
     pub(crate) fn allocate_placeholder<T>(
         &self,
-        mut allocate: impl FnMut() -> Result<T, String>,
+        mut allocate: impl FnMut() -> Result<T, AgentError>,
         mut free: impl FnMut(T),
-    ) -> Result<T, String> {
+    ) -> Result<T, AgentError> {
         let mut rejected = Vec::new();
         let result = loop {
             if self.placeholders.lock().len() >= SESSIONS {
-                break Err(format!(
+                break Err(AgentError::ContextsExhausted(format!(
                     "it has served {SESSIONS} sessions in this process and can serve no more; restart it"
-                ));
+                )));
             }
             let (made, observed) = self.observe(None, &mut allocate);
             match (made, observed.buffer) {
@@ -202,7 +203,7 @@ impl Interposer {
                 (Ok(made), Some(_)) => rejected.push(made),
                 (Ok(made), None) => {
                     rejected.push(made);
-                    break Err("an allocation made no buffer".into());
+                    break Err(AgentError::failed("an allocation made no buffer"));
                 }
             }
         };

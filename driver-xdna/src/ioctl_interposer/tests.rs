@@ -444,14 +444,15 @@ fn a_placeholder_pdi_needs_a_buffer_and_room_in_the_list() {
     let interposer = new_interposer();
     let mut freed = Vec::new();
     let made = interposer.allocate_placeholder(|| Ok(1), |allocation| freed.push(allocation));
-    assert_eq!((made, freed), (Err("an allocation made no buffer".to_owned()), vec![1]));
+    assert_eq!((made, freed), (Err(AgentError::failed("an allocation made no buffer")), vec![1]));
+    let no_memory = AgentError::OutOfMemory("no memory".into());
     let made: Result<(), _> =
-        interposer.allocate_placeholder(|| Err("no memory".to_owned()), |()| panic!("nothing to free"));
-    assert_eq!(made, Err("no memory".into()));
+        interposer.allocate_placeholder(|| Err(no_memory.clone()), |()| panic!("nothing to free"));
+    assert_eq!(made, Err(no_memory));
     interposer.placeholders.lock().extend(0..SESSIONS as u32);
     let made: Result<(), _> =
         interposer.allocate_placeholder(|| panic!("nothing is allocated"), |()| panic!("nothing to free"));
-    assert!(made.unwrap_err().contains("31 sessions"));
+    assert!(made.unwrap_err().to_string().contains("31 sessions"));
 }
 
 /// Destructors of threads and handlers at the end of the process run when thread-local values with a destructor are gone.

@@ -118,7 +118,7 @@ fn a_pdi_stays_in_memory_until_its_context_goes() {
 fn unloaded_pdis_give_the_heap_back_while_a_context_holds_them() {
     let rig = Rig::with(|limits| limits.contexts = 2, |info| info.heap_bytes = 4 << 20, None);
     let journal = rig.buffer(JOURNAL);
-    let places = rig.npu.pool.heap_capacity() / HEAP_GRANULE;
+    let places = rig.npu.pool.heap_capacity / HEAP_GRANULE;
     // Each loop needs more than half of the heap: PDIs and a slab of instructions.
     for round in 0..6_u8 {
         let first = round * 31;
@@ -138,7 +138,7 @@ fn a_context_whose_pdis_were_loaded_again_stays_when_the_heap_is_full() {
     run_each(&rig, &[&rig.writer(1)], &journal);
     let kernel = rig.writer(1);
     run_each(&rig, &[&kernel], &journal);
-    let error = rig.device.allocate(&heap(rig.npu.pool.heap_capacity())).unwrap_err();
+    let error = rig.device.allocate(&heap(rig.npu.pool.heap_capacity)).unwrap_err();
     assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
     assert_eq!(rig.agent.contexts(), [1]);
 }

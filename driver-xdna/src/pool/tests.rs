@@ -161,7 +161,7 @@ fn a_block_outlives_its_pool() {
 #[test]
 fn the_heap_is_handed_out_but_for_the_part_of_contexts_and_runtime() {
     let (agent, pool) = pool();
-    let capacity = pool.heap_capacity();
+    let capacity = pool.heap_capacity;
     assert_eq!(capacity, (64 << 20) - CONTEXTS * CONTEXT_BYTES - RUNTIME_BYTES);
     let one = params(1, 64, MemoryPool::DeviceHeap);
     let mut blocks: Vec<_> = (0..capacity / HEAP_GRANULE).map(|_| pool.allocate(&one).unwrap()).collect();
@@ -182,7 +182,7 @@ fn the_heap_is_handed_out_but_for_the_part_of_contexts_and_runtime() {
 #[test]
 fn what_the_runtime_rejects_is_not_counted() {
     let (agent, pool) = pool();
-    let capacity = pool.heap_capacity();
+    let capacity = pool.heap_capacity;
     for nth in 0..3 {
         agent.fail(Call::AllocateHeap, 1, AgentError::OutOfMemory(format!("rejection {nth}")), 0);
         let all = params(capacity, 64, MemoryPool::DeviceHeap);
