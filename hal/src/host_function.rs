@@ -35,6 +35,9 @@ pub enum HostFunctionError {
         /// What is wrong.
         reason: String,
     },
+    /// It panicked, with this message.
+    #[error("it panicked: {0}")]
+    Panicked(String),
 }
 
 /// A function on byte ranges. Thread-safe; may use all cores.
@@ -127,15 +130,17 @@ pub trait KernelExecutor: Send + Sync + Debug {
     fn prepare(&self, artifact: &KernelArtifact) -> Result<Arc<dyn HostFunction>, HostFunctionError>;
 }
 
-/// Runs a kernel for a driver: one that panics has failed, and its thread continues. `Err` is the reason, for people.
+/// Runs a kernel for a driver: one that panics has failed, and its thread continues.
 ///
 /// # Errors
-/// What [`HostFunction::run_all`] reports, or the text of its panic.
-pub fn run_guarded(kernel: &dyn HostFunction, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), String> {
-    match catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs))) {
-        Ok(result) => result.map_err(|cause| cause.to_string()),
-        Err(panic) => Err(format!("it panicked: {}", panic_text(&*panic))),
-    }
+/// What [`HostFunction::run_all`] reports, or [`HostFunctionError::Panicked`].
+pub fn run_guarded(
+    kernel: &dyn HostFunction,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+) -> Result<(), HostFunctionError> {
+    catch_unwind(AssertUnwindSafe(|| kernel.run_all(inputs, outputs)))
+        .unwrap_or_else(|panic| Err(HostFunctionError::Panicked(panic_text(&*panic).to_owned())))
 }
 
 /// The message of a panic, from what [`catch_unwind`] gives.

@@ -5,6 +5,7 @@
 
 use super::{Arch, FirmwareVersion, Mmul, PciId, Tile};
 use std::fmt::{Display, Formatter};
+use thiserror::Error;
 
 impl Display for PciId {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
@@ -15,14 +16,23 @@ impl Display for PciId {
     }
 }
 
-fn positive(section: &str, values: &[(&str, usize)]) -> Result<(), String> {
+/// Two values of an arch file contradict each other, or one makes no sense: the key, its value and what is expected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ContradictionError(pub(super) String);
+
+fn contradiction(text: impl Into<String>) -> Result<(), ContradictionError> {
+    Err(ContradictionError(text.into()))
+}
+
+fn positive(section: &str, values: &[(&str, usize)]) -> Result<(), ContradictionError> {
     match values.iter().find(|(_, value)| *value == 0) {
-        Some((key, _)) => Err(format!("{section} `{key}` is 0; it has to be at least 1")),
+        Some((key, _)) => contradiction(format!("{section} `{key}` is 0; it has to be at least 1")),
         None => Ok(()),
     }
 }
 
-fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
+fn check_dma(tile: &str, values: &Tile) -> Result<(), ContradictionError> {
     let dma = &values.dma;
     let values = [
         ("s2mm", dma.s2mm),
@@ -36,29 +46,33 @@ fn check_dma(tile: &str, values: &Tile) -> Result<(), String> {
     positive(&format!("[{tile}] dma:"), &values)
 }
 
-fn check_memory(tile: &str, Tile { data_bytes, banks, .. }: &Tile) -> Result<(), String> {
+fn check_memory(tile: &str, Tile { data_bytes, banks, .. }: &Tile) -> Result<(), ContradictionError> {
     positive(&format!("[{tile}]"), &[("data_bytes", *data_bytes), ("banks", *banks)])?;
     if data_bytes.is_multiple_of(*banks) {
         return Ok(());
     }
-    Err(format!("[{tile}] `data_bytes` is {data_bytes}, which does not divide into {banks} banks"))
+    contradiction(format!("[{tile}] `data_bytes` is {data_bytes}, which does not divide into {banks} banks"))
 }
 
-fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), String> {
-    if value == 0 { Ok(()) } else { Err(format!("[{tile}] `{key}` is {value}; such a tile has none, write 0")) }
+fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), ContradictionError> {
+    if value == 0 {
+        Ok(())
+    } else {
+        contradiction(format!("[{tile}] `{key}` is {value}; such a tile has none, write 0"))
+    }
 }
 
 /// Checks one generation.
 ///
 /// # Errors
 /// The key, its value and what is expected.
-pub(super) fn check(arch: &Arch) -> Result<(), String> {
+pub(super) fn check(arch: &Arch) -> Result<(), ContradictionError> {
     check_names(arch)?;
     let array = &arch.array;
     positive("[array]", &[("columns", array.columns), ("mem_rows", array.mem_rows), ("core_rows", array.core_rows)])?;
     // `checked_add`: the values come from a file.
     if array.mem_rows.checked_add(array.core_rows).and_then(|rows| rows.checked_add(1)) != Some(array.rows) {
-        return Err(format!(
+        return contradiction(format!(
             "[array] `rows` is {}; it has to be 1 shim row + {} mem tile rows + {} core rows",
             array.rows, array.mem_rows, array.core_rows
         ));
@@ -82,27 +96,27 @@ pub(super) fn check(arch: &Arch) -> Result<(), String> {
     check_pci(arch)
 }
 
-fn check_names(arch: &Arch) -> Result<(), String> {
+fn check_names(arch: &Arch) -> Result<(), ContradictionError> {
     let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-');
     if arch.name.is_empty() || !arch.name.bytes().all(allowed) {
-        return Err(format!(
+        return contradiction(format!(
             "`name` is {:?}; it has to be lower case letters, digits, `_` and `-`, because URIs and file names carry it",
             arch.name
         ));
     }
     if arch.title.is_empty() {
-        return Err("`title` is empty; write the product line's name".into());
+        return contradiction("`title` is empty; write the product line's name");
     }
     if arch.native_types.is_empty() {
-        return Err("`native_types` is empty; name at least one type, for example \"i8\"".into());
+        return contradiction("`native_types` is empty; name at least one type, for example \"i8\"");
     }
     if arch.min_firmware == Some(FirmwareVersion([0; 4])) {
-        return Err("`min_firmware` is 0.0.0.0, which rejects nothing; omit the key".into());
+        return contradiction("`min_firmware` is 0.0.0.0, which rejects nothing; omit the key");
     }
     Ok(())
 }
 
-fn check_limits(arch: &Arch) -> Result<(), String> {
+fn check_limits(arch: &Arch) -> Result<(), ContradictionError> {
     let limits = &arch.limits;
     let values = [
         ("pdis_per_context", limits.pdis_per_context),
@@ -118,33 +132,35 @@ fn check_limits(arch: &Arch) -> Result<(), String> {
     positive("[limits]", &values)?;
     for (key, value) in [("max_alignment", limits.max_alignment), ("granule", limits.granule)] {
         if !value.is_power_of_two() {
-            return Err(format!("[limits] `{key}` is {value}; it has to be a power of two"));
+            return contradiction(format!("[limits] `{key}` is {value}; it has to be a power of two"));
         }
     }
     Ok(())
 }
 
-fn check_mmul(arch: &Arch) -> Result<(), String> {
+fn check_mmul(arch: &Arch) -> Result<(), ContradictionError> {
     for shape in &arch.mmul {
         let place = format!("[[mmul]] {:?}:", shape.types);
         let Mmul { m, k, n, macs_per_cycle, .. } = *shape;
         positive(&place, &[("m", m), ("k", k), ("n", n), ("macs_per_cycle", macs_per_cycle)])?;
         if !matches!(shape.types.split_once(" x "), Some((left, right)) if !left.is_empty() && !right.is_empty()) {
-            return Err(format!("{place} `types` has to name both inputs, for example \"i8 x i8\""));
+            return contradiction(format!("{place} `types` has to name both inputs, for example \"i8 x i8\""));
         }
         // At most the whole product in one cycle.
         let product = m.checked_mul(k).and_then(|mk| mk.checked_mul(n));
         if product.is_none_or(|product| macs_per_cycle > product) {
-            return Err(format!("{place} `macs_per_cycle` is {macs_per_cycle}, more than the shape {m}x{k}x{n} has"));
+            return contradiction(format!(
+                "{place} `macs_per_cycle` is {macs_per_cycle}, more than the shape {m}x{k}x{n} has"
+            ));
         }
     }
     Ok(())
 }
 
-fn check_pci(arch: &Arch) -> Result<(), String> {
+fn check_pci(arch: &Arch) -> Result<(), ContradictionError> {
     for (index, id) in arch.pci.iter().enumerate() {
         if arch.pci[..index].iter().any(|other| (other.device, other.revision) == (id.device, id.revision)) {
-            return Err(format!("[[pci]] id {id} is given twice; keep one"));
+            return contradiction(format!("[[pci]] id {id} is given twice; keep one"));
         }
     }
     Ok(())
@@ -183,7 +199,7 @@ mod tests {
         let mut arch = (*ArchRegistry::builtin().get("aie2p").unwrap()).clone();
         check(&arch).unwrap();
         change(&mut arch);
-        let reason = check(&arch).unwrap_err();
+        let reason = check(&arch).unwrap_err().to_string();
         assert!(reason.starts_with(expected), "{reason}");
     }
 }

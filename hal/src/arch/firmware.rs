@@ -4,6 +4,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
 use std::str::FromStr;
 
+/// A text is not a firmware version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a firmware version; expected four numbers, for example \"1.5.5.391\"")]
+pub struct FirmwareVersionError(String);
+
 /// A firmware version: four numbers, compared from the left. The amdxdna kernel driver shows it in sysfs as `fw_version`.
 ///
 /// It is not the version of the firmware's mailbox protocol (5.7 or 6.12, say), which the kernel driver checks when it takes
@@ -20,11 +25,10 @@ impl Display for FirmwareVersion {
 }
 
 impl FromStr for FirmwareVersion {
-    type Err = String;
+    type Err = FirmwareVersionError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            || format!("{text:?} is not a firmware version; expected four numbers, for example \"1.5.5.391\"");
+    fn from_str(text: &str) -> Result<Self, FirmwareVersionError> {
+        let expected = || FirmwareVersionError(text.to_owned());
         let numbers: Vec<u32> =
             text.split('.').map(|part| part.parse().map_err(|_| expected())).collect::<Result<_, _>>()?;
         numbers.try_into().map(Self).map_err(|_| expected())
@@ -32,9 +36,9 @@ impl FromStr for FirmwareVersion {
 }
 
 impl TryFrom<String> for FirmwareVersion {
-    type Error = String;
+    type Error = FirmwareVersionError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, FirmwareVersionError> {
         text.parse()
     }
 }
@@ -69,7 +73,7 @@ mod tests {
     #[case("1.5.5.391\n")]
     #[case("1.5.5.4294967296")]
     fn other_texts_are_rejected(#[case] text: &str) {
-        let reason = text.parse::<FirmwareVersion>().unwrap_err();
+        let reason = text.parse::<FirmwareVersion>().unwrap_err().to_string();
         assert!(reason.contains("expected four numbers"), "{reason}");
     }
 }

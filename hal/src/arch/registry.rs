@@ -4,7 +4,7 @@
 //! be used is reported and left out; the others still load, so that one broken file does not hide a working NPU.
 
 use super::Arch;
-use super::check::check;
+use super::check::{ContradictionError, check};
 use crate::environment::Environment;
 use crate::settings::AIE_HAL_ARCH_PATH;
 use std::collections::BTreeMap;
@@ -36,12 +36,12 @@ pub enum ArchError {
         reason: String,
     },
     /// A value contradicts another or makes no sense.
-    #[error("arch file {origin}: {reason}")]
+    #[error("arch file {origin}: {source}")]
     Invalid {
         /// The file, or the name of a built-in one.
         origin: String,
         /// Key, value and what is expected.
-        reason: String,
+        source: ContradictionError,
     },
 }
 
@@ -55,7 +55,7 @@ impl Arch {
             origin: origin.to_owned(),
             reason: error.to_string().trim_end().to_owned(),
         })?;
-        check(&arch).map_err(|reason| ArchError::Invalid { origin: origin.to_owned(), reason })?;
+        check(&arch).map_err(|source| ArchError::Invalid { origin: origin.to_owned(), source })?;
         Ok(arch)
     }
 }
@@ -125,10 +125,10 @@ impl ArchRegistry {
             {
                 return Err(ArchError::Invalid {
                     origin: file.display().to_string(),
-                    reason: format!(
+                    source: ContradictionError(format!(
                         "PCI id {id} belongs to generation `{}`; remove it, or name this generation `{}` to replace that one",
                         other.name, other.name
-                    ),
+                    )),
                 });
             }
         }
