@@ -20,17 +20,13 @@ pub const PAUSE: Duration = Duration::from_millis(30);
 /// The mode a case runs on.
 #[derive(Debug)]
 pub struct Context {
-    backend: &'static Backend,
+    /// The mode.
+    pub backend: &'static Backend,
 }
 
 impl Context {
     pub(crate) fn new(backend: &'static Backend) -> Self {
         Self { backend }
-    }
-
-    /// The mode.
-    pub fn backend(&self) -> &'static Backend {
-        self.backend
     }
 
     /// The driver, behind the validation layer.

@@ -15,14 +15,10 @@ pub fn name(errno: Errno) -> String {
     format!("{errno:?}")
 }
 
-/// Bytes that a request code says its structure has.
-fn request_bytes(code: u32) -> usize {
-    (code >> 16) as usize & 0x3fff
-}
-
 /// Makes a request with the structure in `bytes`.
 pub fn ioctl(file: &impl AsRawFd, code: u32, bytes: &mut [u8]) -> Result<(), Errno> {
-    assert!(bytes.len() >= request_bytes(code));
+    // The code says how long its structure is.
+    assert!(bytes.len() >= (code >> 16) as usize & 0x3fff);
     let address = bytes.as_mut_ptr().expose_provenance() as u64;
     ioctl_at(file, code, address)
 }

@@ -61,8 +61,8 @@ pub struct Stamp {
 
 #[derive(Debug, Clone)]
 pub struct Testbed {
-    dir: PathBuf,
-    stamp: Stamp,
+    pub dir: PathBuf,
+    pub stamp: Stamp,
     platform: Platform,
 }
 
@@ -108,14 +108,6 @@ impl Testbed {
     /// The same; `force` makes it also when it is there, and `mirror` overrides the machine's own Debian mirror.
     pub fn prepare(dir: &Path, offline: bool, force: bool, mirror: Option<&str>) -> Result<Self> {
         KIND.ensure(offline, force, || Self::open(dir), || KIND.make(dir, mirror, Stamp::fill))
-    }
-
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    pub fn stamp(&self) -> &Stamp {
-        &self.stamp
     }
 
     /// A command for one of its programs, by name: started through the testbed's own loader, in the folder with ggml's

@@ -90,15 +90,15 @@ pub fn opening_twice_gives_separate_counters(context: &Context) {
 /// The mode's tags are what the device is.
 pub fn tags_match_the_device(context: &Context) {
     let coherent = context.shared().device.info().coherent;
-    expect::equal("tag Coherent", context.backend().has(Tag::Coherent), coherent);
-    expect::equal("tag NonCoherent", context.backend().has(Tag::NonCoherent), !coherent);
+    expect::equal("tag Coherent", context.backend.has(Tag::Coherent), coherent);
+    expect::equal("tag NonCoherent", context.backend.has(Tag::NonCoherent), !coherent);
     let imports = context.shared().device.info().host_import;
-    expect::equal("tag HostImport", context.backend().has(Tag::HostImport), imports);
+    expect::equal("tag HostImport", context.backend.has(Tag::HostImport), imports);
     let parameters = [(Tag::SeveralDevices, "devices=2"), (Tag::MemoryCap, "memory=67108864")];
     for (tag, parameter) in parameters {
         let result = context.driver().open(&context.uri(&[parameter]));
         let known = !matches!(result, Err(DriverError::InvalidParameter { .. }));
-        expect::equal(&format!("tag {tag:?}"), context.backend().has(tag), known);
+        expect::equal(&format!("tag {tag:?}"), context.backend.has(tag), known);
     }
 }
 

@@ -44,7 +44,7 @@ pub fn unknown_parameters_are_refused(context: &Context) {
 
 /// A parameter the driver knows with a value it does not know is an error that names both.
 pub fn malformed_parameters_are_refused(context: &Context) {
-    for parameter in &context.backend().malformed_parameters {
+    for parameter in &context.backend.malformed_parameters {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let base = context.uri_text(&[]);
         let base = base.split('?').next().unwrap_or_default();

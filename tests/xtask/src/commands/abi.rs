@@ -169,7 +169,7 @@ fn run_on_testbed(session: &Session, headers: &Sources, home: &std::path::Path) 
         "-Wl,--allow-shlib-undefined".into(),
     ];
     build::compile_test(&program, &headers.folder.join("include"), &link)?;
-    let version = testbed.stamp().packages.get("libggml0").cloned().unwrap_or_default();
+    let version = testbed.stamp.packages.get("libggml0").cloned().unwrap_or_default();
     run_on(testbed.command_for(&program), session, format!("Debian libggml0 {version}"), Version::parse(&version))
 }
 

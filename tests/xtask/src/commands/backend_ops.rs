@@ -128,7 +128,7 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     }
     let rows = run_all(&operations, &course)?;
 
-    let ggml = session.testbed.stamp().packages.get("libggml0").cloned().unwrap_or_default();
+    let ggml = session.testbed.stamp.packages.get("libggml0").cloned().unwrap_or_default();
     let sum = |count: fn(&Row) -> usize| rows.iter().map(count).sum::<usize>();
     let (passed, failed, unsupported) = (sum(|row| row.passed), sum(|row| row.failed), sum(|row| row.unsupported));
     report.problems.extend(rows.iter().flat_map(|row| row.problems.iter().cloned()));

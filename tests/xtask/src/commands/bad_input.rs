@@ -186,7 +186,7 @@ fn check(case: &Case, session: &Session) -> Result<String> {
         command.args(["--device", &session.device]);
     }
     if !given("--testbed") {
-        command.arg("--testbed").arg(session.testbed.dir());
+        command.arg("--testbed").arg(&session.testbed.dir);
     }
     command.args(&case.arguments);
     for (name, value) in &case.environment {

@@ -80,7 +80,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     let device = off.device;
     let figures = Figures {
         machine: Machine::read()?,
-        programs: Programs::of(session.testbed.stamp()),
+        programs: Programs::of(&session.testbed.stamp),
         model: model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
         threads,
         repetitions: args.repetitions,

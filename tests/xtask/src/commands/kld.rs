@@ -129,7 +129,7 @@ fn same_start(left: &str, right: &str) -> (usize, usize) {
 }
 
 fn measure(session: &Session, model: &std::path::Path, threads: Option<usize>) -> Result<Divergence> {
-    let dir = tempfile::Builder::new().prefix(".kld-").tempdir_in(session.testbed.dir())?;
+    let dir = tempfile::Builder::new().prefix(".kld-").tempdir_in(&session.testbed.dir)?;
     let base = dir.path().join("base.kld");
     let arguments = |command: &mut std::process::Command| {
         command.arg("-m").arg(model).args(["-fa", "off", "--offline"]);

@@ -187,7 +187,7 @@ struct Trial<'a> {
 impl Trial<'_> {
     fn measure(&self, session: &Session) -> Result<Measured> {
         // In a folder of its own, so that what another run left cannot pass for this one's.
-        let folder = tempfile::Builder::new().prefix(".models-").tempdir_in(session.testbed.dir())?;
+        let folder = tempfile::Builder::new().prefix(".models-").tempdir_in(&session.testbed.dir)?;
         let [expected, results] = ["cpu.gguf", "device.gguf"].map(|name| folder.path().join(name));
         let mut command = session.on_cpu("llama-results")?;
         self.prepare(&mut command, &expected);

@@ -41,10 +41,10 @@ struct Report<'a> {
 pub fn run(args: &TestbedArgs, options: &Options) -> Result<()> {
     let testbed = Testbed::prepare(&options.testbed, options.offline, args.force, args.mirror.as_deref())?;
     let model = if args.no_model { None } else { Some(model::locate(None, &testbed, options.offline)?) };
-    let stamp = testbed.stamp();
+    let stamp = &testbed.stamp;
     if options.json {
         return output::json(&Report {
-            dir: testbed.dir().to_path_buf(),
+            dir: testbed.dir.to_path_buf(),
             suite: &stamp.suite,
             architecture: &stamp.architecture,
             model,
@@ -56,7 +56,7 @@ pub fn run(args: &TestbedArgs, options: &Options) -> Result<()> {
         table.add_row([name, version]);
     }
     println!("{table}");
-    println!("testbed: {} (Debian {}, {})", testbed.dir().display(), stamp.suite, stamp.architecture);
+    println!("testbed: {} (Debian {}, {})", testbed.dir.display(), stamp.suite, stamp.architecture);
     if let Some(model) = model {
         println!("model:   {}", model.display());
     }

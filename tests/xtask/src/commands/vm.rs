@@ -89,9 +89,9 @@ struct Prepared<'a> {
 
 fn prepare(args: &PrepareArgs, options: &Options) -> Result<()> {
     let parts = Parts::prepare(&options.testbed, options.offline, args.force, args.mirror.as_deref())?;
-    let stamp = parts.stamp();
+    let stamp = &parts.stamp;
     if options.json {
-        return output::json(&Prepared { dir: parts.dir().to_path_buf(), stamp });
+        return output::json(&Prepared { dir: parts.dir.to_path_buf(), stamp });
     }
     let mut table = output::table(&["part", "version", "#modules"]);
     for (name, kernel) in &stamp.kernels {
@@ -104,7 +104,7 @@ fn prepare(args: &PrepareArgs, options: &Options) -> Result<()> {
     println!("{table}");
     println!(
         "{}: {} MB downloaded, {} MB of it stored, in {} s",
-        parts.dir().display(),
+        parts.dir.display(),
         megabytes(stamp.downloaded_bytes),
         megabytes(stamp.kept_bytes),
         stamp.seconds

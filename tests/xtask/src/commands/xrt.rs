@@ -98,7 +98,7 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
     }
     let mut report = steps.report()?;
     report.line(costs::table(&all_costs));
-    let xrt = stage.testbed.stamp().packages.get("libxrt2").cloned().unwrap_or_default();
+    let xrt = stage.testbed.stamp.packages.get("libxrt2").cloned().unwrap_or_default();
     report.summary(format!("XRT {xrt}: {dispatches} dispatches with checked results"));
     report.field("costs", all_costs)?;
     report.field("xrt", xrt)?;

@@ -54,8 +54,8 @@ pub struct Stamp {
 /// What machines are made of, complete.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    dir: PathBuf,
-    stamp: Stamp,
+    pub dir: PathBuf,
+    pub stamp: Stamp,
 }
 
 impl Parts {
@@ -81,14 +81,6 @@ impl Parts {
     pub fn prepare(testbed: &Path, offline: bool, force: bool, mirror: Option<&str>) -> Result<Self> {
         let make = || KIND.make(&testbed.join(FOLDER), mirror, Stamp::fill);
         KIND.ensure(offline, force, || Self::open(testbed), make)
-    }
-
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
-    pub fn stamp(&self) -> &Stamp {
-        &self.stamp
     }
 
     pub fn kernel(&self, series: &str) -> Result<&Kernel> {

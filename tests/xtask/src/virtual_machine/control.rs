@@ -49,7 +49,8 @@ impl Message {
 #[derive(Debug)]
 pub struct Control {
     stream: UnixStream,
-    messages: Receiver<Message>,
+    /// What the guest says, in order; disconnected when QEMU has ended.
+    pub messages: Receiver<Message>,
 }
 
 impl Control {
@@ -81,11 +82,6 @@ impl Control {
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error).context("QEMU cannot connect to the control port"),
         }
-    }
-
-    /// What the guest says, in order; disconnected when QEMU has ended.
-    pub fn messages(&self) -> &Receiver<Message> {
-        &self.messages
     }
 
     pub fn say(&mut self, line: &str) -> Result<()> {
@@ -125,6 +121,6 @@ mod tests {
         BufReader::new(guest.try_clone().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "run 1 60\n");
         writeln!(guest, "noise\nready 1.00").unwrap();
-        assert_eq!(control.messages().recv().unwrap(), Message::Ready(100));
+        assert_eq!(control.messages.recv().unwrap(), Message::Ready(100));
     }
 }

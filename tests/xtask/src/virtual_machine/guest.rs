@@ -48,7 +48,8 @@ pub struct Guest {
     control: Control,
     logs: Logs,
     next: u32,
-    times: Times,
+    /// How long the boot took.
+    pub times: Times,
     _sockets: TempDir,
 }
 
@@ -73,7 +74,7 @@ impl Guest {
         // A socket's path has to be short.
         let sockets = tempfile::Builder::new().prefix("aie-vm-").tempdir()?;
         let shares = shares(host, &logs)?;
-        let initramfs = initramfs::make(&host.parts, machine, &shares, logs.dir())?;
+        let initramfs = initramfs::make(&host.parts, machine, &shares, &logs.dir)?;
         let (device, control) = (sockets.path().join("npu.sock"), sockets.path().join("control.sock"));
         let mut serve = server::command(&host.server, &device, machine, &logs);
         logs.record(&mut serve, "server")?;
@@ -120,7 +121,7 @@ impl Guest {
     fn wait_until_ready(&mut self, started: Instant, limit: Duration) -> Result<u64> {
         let mut stage = "starting the kernel".to_owned();
         loop {
-            match self.control.messages().recv_timeout(TICK) {
+            match self.control.messages.recv_timeout(TICK) {
                 Ok(Message::Ready(hundredths)) => return Ok(hundredths),
                 Ok(Message::Stage(next)) => stage = next,
                 Ok(Message::Failed(reason)) => bail!(self.failure(format!("the guest gave up: {reason}"))),
@@ -134,14 +135,9 @@ impl Guest {
         }
     }
 
-    /// How long the boot took.
-    pub fn times(&self) -> Times {
-        self.times
-    }
-
     /// The folder with the logs of this boot.
     pub fn logs(&self) -> &Path {
-        self.logs.dir()
+        &self.logs.dir
     }
 
     /// A folder that both sides can write to, at the same path.
@@ -184,7 +180,7 @@ impl Guest {
         let seconds = limit.as_secs().max(1);
         self.send(&format!("run {number} {seconds}"))?;
         let code = loop {
-            let message = self.control.messages().recv_timeout(TICK);
+            let message = self.control.messages.recv_timeout(TICK);
             for output in &mut outputs {
                 output.follow(&mut on_output)?;
             }
@@ -221,7 +217,7 @@ impl Guest {
         self.send(&format!("shell {rows} {columns} {terminal}"))?;
         let started = Instant::now();
         loop {
-            match self.control.messages().recv_timeout(TICK) {
+            match self.control.messages.recv_timeout(TICK) {
                 Ok(Message::Ended { number: 0, code }) => return Ok(code),
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => self.check_alive("while its shell was used")?,
@@ -242,7 +238,7 @@ impl Guest {
                 "the guest's kernel has no NPU: its driver did not bind to the PCI device. The kernel's messages about it:\n{}\n\
                  complete logs: {}",
                 said.stdout.trim_end(),
-                self.logs.dir().display()
+                self.logs.dir.display()
             );
         }
         FoundNpu::parse(&finished.stdout)
@@ -259,7 +255,7 @@ impl Guest {
         if !status.success() {
             bail!(self.failure(format!("it is off, but its device server ended with {status}")));
         }
-        Ok(self.logs.dir().to_path_buf())
+        Ok(self.logs.dir.to_path_buf())
     }
 
     fn send(&mut self, line: &str) -> Result<()> {

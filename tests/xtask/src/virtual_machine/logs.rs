@@ -15,7 +15,7 @@ const KEPT: usize = 24;
 
 #[derive(Debug)]
 pub struct Logs {
-    dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 impl Logs {
@@ -34,10 +34,6 @@ impl Logs {
         let dir = fs::canonicalize(dir.keep())?;
         fs::create_dir(dir.join("share"))?;
         Ok(Self { dir })
-    }
-
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// The folder the guest can write to.
@@ -121,7 +117,7 @@ impl BootFailure {
     pub fn new(reason: impl Into<String>, logs: &Logs) -> Self {
         let last = logs.kinds().map(|(name, path)| (name, last_lines(&path, LINES)));
         let last = last.filter(|(_, lines)| !lines.is_empty()).collect();
-        Self { reason: reason.into(), last, logs: logs.dir().to_path_buf() }
+        Self { reason: reason.into(), last, logs: logs.dir.to_path_buf() }
     }
 }
 
@@ -151,7 +147,7 @@ mod tests {
         remove_oldest(all.path(), 2).unwrap();
         assert!(!all.path().join("1000-a").exists() && all.path().join("1001-b").exists());
         let logs = Logs::create_in(all.path(), "7.2-npu4").unwrap();
-        assert!(logs.share().is_dir() && logs.dir().to_string_lossy().contains("7.2-npu4"));
+        assert!(logs.share().is_dir() && logs.dir.to_string_lossy().contains("7.2-npu4"));
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Host {
 
     /// The folders a guest sees at the paths they have here, read-only; none is inside another.
     pub fn shares(&self) -> Result<Vec<PathBuf>> {
-        let mut folders = vec![workspace::root(), workspace::target(), self.testbed.dir().to_path_buf()];
+        let mut folders = vec![workspace::root(), workspace::target(), self.testbed.dir.to_path_buf()];
         folders.extend(std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute()));
         let mut found = Vec::new();
         for folder in folders.into_iter().filter(|folder| folder.exists()) {

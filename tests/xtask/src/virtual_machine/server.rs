@@ -53,7 +53,7 @@ impl Drop for Process {
 pub fn command(program: &Path, socket: &Path, machine: &Machine, logs: &Logs) -> Command {
     let mut command = Command::new(program);
     command.arg("--socket").arg(socket).args(["--npu", machine.npu.name()]);
-    command.arg("--journal").arg(logs.dir().join("journal.txt")).args(&machine.device_options);
+    command.arg("--journal").arg(logs.dir.join("journal.txt")).args(&machine.device_options);
     command
 }
 

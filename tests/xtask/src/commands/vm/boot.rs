@@ -59,7 +59,7 @@ pub fn run(args: &BootArgs, options: &Options) -> Result<ExitCode> {
         ],
     )?;
     report.summary(format!("{} machines booted, {} problems", boots.len(), report.problems.len()));
-    let stamp = host.parts.stamp();
+    let stamp = &host.parts.stamp;
     report.field("downloaded_bytes", stamp.downloaded_bytes)?;
     report.field("kept_bytes", stamp.kept_bytes)?;
     report.field("prepare_seconds", stamp.seconds)?;
@@ -70,7 +70,7 @@ fn boot(host: &Host, machine: &Machine, limit: Duration) -> Result<Boot> {
     let started = Instant::now();
     let mut guest = Guest::boot(host, machine, limit)?;
     let npu = guest.npu()?;
-    let times = guest.times();
+    let times = guest.times;
     let logs = guest.power_off()?;
     Ok(Boot { machine: machine.name(), npu, times, seconds: started.elapsed().as_secs_f64(), logs })
 }

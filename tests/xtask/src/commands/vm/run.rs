@@ -59,7 +59,7 @@ pub fn run(args: &RunArgs, options: &Options) -> Result<ExitCode> {
     command.envs(args.env.iter().filter_map(|variable| variable.split_once('=')));
     let limit = Duration::from_secs(args.timeout);
     let finished = if options.json { guest.run(&command, limit)? } else { guest.run_watched(&command, limit, show)? };
-    let (times, logs) = (guest.times(), guest.logs().to_path_buf());
+    let (times, logs) = (guest.times, guest.logs().to_path_buf());
     match guest.power_off() {
         // The program's own end is what was requested.
         Err(error) if error.is::<BootFailure>() && !finished.success() => eprintln!("warning: {error:#}"),
