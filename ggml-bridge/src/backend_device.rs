@@ -11,8 +11,10 @@ use std::sync::{Arc, Weak};
 
 /// A device with its streams. Thread-safe.
 pub struct BackendDevice {
-    context: Arc<DeviceContext>,
-    description: String,
+    /// What its plans and streams share.
+    pub context: Arc<DeviceContext>,
+    /// For people.
+    pub description: String,
     /// All streams share it: order comes from their timelines, and queues are scarce on the device.
     queue: Mutex<Option<Arc<dyn Queue>>>,
     streams: Mutex<Vec<Weak<Stream>>>,
@@ -29,16 +31,6 @@ impl BackendDevice {
             queue: Mutex::default(),
             streams: Mutex::default(),
         }
-    }
-
-    /// For people.
-    pub fn description(&self) -> &str {
-        &self.description
-    }
-
-    /// What its plans and streams share.
-    pub fn context(&self) -> &Arc<DeviceContext> {
-        &self.context
     }
 
     /// A new stream, whose work host access waits for. See [`Stream::new`].
@@ -159,7 +151,7 @@ mod tests {
         hal.expect_allocate().times(1).returning(|_| Err(out_of_memory()));
         hal.expect_allocate().times(1).returning(|params| Ok(coherent(params.size)));
         let device = backend_device(hal);
-        let context = device.context();
+        let context = &device.context;
         assert_eq!(context.allocate(64).err(), Some(out_of_memory()));
         let (base, buffer) = context.allocate(64).unwrap();
         assert!(context.buffers.contains(&(base..base + 64)));

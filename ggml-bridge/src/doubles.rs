@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::context::DeviceContext;
-use crate::graph::{Graph, GraphNode, GraphSource, TensorView};
+use crate::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
 use crate::host_memory::HostSpan;
 use aie_hal::mock::{MockBuffer, MockDevice};
 use aie_hal::{Buffer, Counters, DeviceError, MemoryReport};
@@ -81,7 +81,7 @@ impl OneNode {
 }
 
 impl GraphSource for OneNode {
-    fn read(&self) -> Result<Graph, String> {
+    fn read(&self) -> Result<Graph, GraphError> {
         Ok(Graph { nodes: vec![self.0.clone()] })
     }
 

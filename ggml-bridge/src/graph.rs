@@ -1,7 +1,45 @@
 //! A compute graph as plain data: what the ABI layer read from ggml, and what plans are made from.
 
 use crate::host_memory::HostSpan;
+use aie_ops::tensor::TensorError;
 use aie_ops::{Node, OpParams, Tensor};
+use std::error::Error;
+
+/// A graph cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GraphError {
+    /// The ggml in this process is not known to this backend.
+    #[error(transparent)]
+    Ggml(Box<dyn Error + Send + Sync>),
+    /// There is none.
+    #[error("ggml passed no graph")]
+    Missing,
+    /// Its length makes no sense.
+    #[error("ggml passed a graph with a negative number of nodes")]
+    Length,
+    /// A tensor has elements of a type with this name and number.
+    #[error("element type {0} (number {1}) is not known to this backend")]
+    DataType(String, i32),
+    /// A number of elements makes no sense.
+    #[error("a tensor with {0} elements in one dimension")]
+    Extent(i64),
+    /// Shape and strides make no sense.
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    /// An operation with this number has no name.
+    #[error("operation number {0} has no name")]
+    Operation(i32),
+    /// A tensor has no memory.
+    #[error("a tensor without memory")]
+    Memory,
+    /// A tensor at this address, with so many bytes, leaves the address space.
+    #[error("a tensor at {0:#x} with {1} bytes")]
+    Address(usize, usize),
+    /// Part of a node, which is named.
+    #[error("{0}: {1}")]
+    Node(String, #[source] Box<GraphError>),
+}
 
 /// A tensor with its memory.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +136,7 @@ pub trait GraphSource {
     ///
     /// # Errors
     /// Which node cannot be computed and why.
-    fn read(&self) -> Result<Graph, String>;
+    fn read(&self) -> Result<Graph, GraphError>;
 
     /// Passes all that decides a plan in a fixed order to `word`, until it returns false. Returns whether it never did.
     fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool;
@@ -134,7 +172,7 @@ mod tests {
     struct Fingerprint(&'static [u64]);
 
     impl GraphSource for Fingerprint {
-        fn read(&self) -> Result<Graph, String> {
+        fn read(&self) -> Result<Graph, GraphError> {
             Ok(Graph::default())
         }
 

@@ -123,7 +123,7 @@ impl<'a> KernelStores<'a> {
                 return builder.compiler(here);
             }
         };
-        let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program), here.sources())
+        let compiler = WorkerCompiler::new(here.name(), WorkerCommand::new(program, [""; 0]), here.sources())
             .cache_folder(here.folder())
             .known_identity(here.identity())
             .limits(self.config.jit.limits.clone());

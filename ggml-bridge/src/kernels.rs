@@ -56,7 +56,8 @@ type Loaded = Result<Arc<dyn Executable>, HostReason>;
 
 /// Loaded kernels of one device. Thread-safe.
 pub struct Kernels {
-    store: Arc<KernelStore>,
+    /// Where they come from.
+    pub store: Arc<KernelStore>,
     device: Arc<dyn Device>,
     loaded: Mutex<HashMap<Node, Loaded>>,
 }
@@ -65,11 +66,6 @@ impl Kernels {
     /// No kernels yet.
     pub fn new(store: Arc<KernelStore>, device: Arc<dyn Device>) -> Self {
         Self { store, device, loaded: Mutex::default() }
-    }
-
-    /// Where they come from.
-    pub fn store(&self) -> &Arc<KernelStore> {
-        &self.store
     }
 
     /// Unloads those that no plan uses.

@@ -51,7 +51,7 @@ struct StoreReport {
 fn store_report(devices: &[Arc<BackendDevice>]) -> StoreReport {
     let mut report = StoreReport::default();
     let mut seen: Vec<&Arc<KernelStore>> = Vec::new();
-    for store in devices.iter().map(|device| device.context().kernels.store()) {
+    for store in devices.iter().map(|device| &device.context.kernels.store) {
         if !seen.iter().any(|other| Arc::ptr_eq(other, store)) {
             report.counters += store.counters();
             report.missed.extend(store.missed());
@@ -63,7 +63,7 @@ fn store_report(devices: &[Arc<BackendDevice>]) -> StoreReport {
 
 fn report(devices: &[Arc<BackendDevice>]) -> Report<impl Serialize + use<>> {
     let report = |device: &Arc<BackendDevice>| {
-        let context = device.context();
+        let context = &device.context;
         let info = context.hal.info();
         DeviceReport {
             name: context.name.clone(),

@@ -7,7 +7,7 @@
 //! ggml's `synchronize`; it is logged at once and fails the next graph of the stream.
 
 use crate::context::DeviceContext;
-use crate::graph::{GraphSource, Signature};
+use crate::graph::{GraphError, GraphSource, Signature};
 use crate::log;
 use crate::plan::{Plan, PlanError};
 use aie_hal::{
@@ -43,8 +43,8 @@ struct InFlight {
 #[non_exhaustive]
 pub enum ComputeError {
     /// It cannot be read.
-    #[error("{0}")]
-    Graph(String),
+    #[error(transparent)]
+    Graph(#[from] GraphError),
     /// It cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -123,8 +123,8 @@ impl Stream {
                 in_flight.plans.push(Arc::clone(&plan));
             }
         }
-        self.context.statistics.graph(plan.share(), replayed, 1, &self.context.hal.counters());
-        if !self.asynchronous || plan.is_shared() {
+        self.context.statistics.graph(&plan.share, replayed, 1, &self.context.hal.counters());
+        if !self.asynchronous || plan.shared {
             self.synchronize();
             if let Some(cause) = self.in_flight.lock().failure.take() {
                 return Err(ComputeError::Failed(cause));
@@ -137,12 +137,12 @@ impl Stream {
     fn plan(&self, plans: &mut Plans, graph: &impl GraphSource) -> Result<(Arc<Plan>, bool), ComputeError> {
         let generation = self.context.weights.generation();
         let arrivals = self.context.kernels.arrivals();
-        plans.recent.retain(|(_, plan)| plan.weights_generation() == generation && !plan.is_outdated(arrivals));
+        plans.recent.retain(|(_, plan)| plan.weights_generation == generation && !plan.is_outdated(arrivals));
         if let Some(at) = plans.recent.iter().position(|(signature, _)| signature.matches(graph)) {
             plans.recent[..=at].rotate_right(1);
             return Ok((Arc::clone(&plans.recent[0].1), true));
         }
-        let nodes = graph.read().map_err(ComputeError::Graph)?;
+        let nodes = graph.read()?;
         let plan = Plan::build(&self.context, &nodes).or_else(|cause| {
             if plans.recent.is_empty() {
                 return Err(cause);
@@ -160,7 +160,7 @@ impl Stream {
 
     /// Binds the stream's scratch memory, grown when needed. Submissions of a stream follow each other, so they can share it.
     fn bindings(&self, plans: &mut Plans, plan: &Plan) -> Result<BindingTable, ComputeError> {
-        let length = plan.scratch_bytes();
+        let length = plan.scratch_bytes;
         if length == 0 {
             return Ok(BindingTable::default());
         }

@@ -50,7 +50,8 @@ pub struct CacheError {
 #[derive(Debug)]
 pub struct KernelCache {
     root: PathBuf,
-    locks: Locks,
+    /// The locks.
+    pub locks: Locks,
     user: u32,
 }
 
@@ -114,11 +115,6 @@ impl KernelCache {
         &self.root
     }
 
-    /// The locks.
-    pub fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
     /// Where a compiler's kernels for a generation are.
     pub fn folder(&self, compiler: &dyn KernelCompiler, arch: &Arch) -> PathBuf {
         self.root.join(compiler.folder()).join(&arch.name)
@@ -143,7 +139,7 @@ impl KernelCache {
         let Some(manifest) = manifest else { return Found::Foreign("it has no manifest".into()) };
         let manifest = match Manifest::parse(&manifest) {
             Ok(manifest) => manifest,
-            Err(reason) => return Found::Damaged(files.manifest(), reason),
+            Err(error) => return Found::Damaged(files.manifest(), error.to_string()),
         };
         let Some(instructions) = instructions else {
             return Found::Damaged(files.instructions(), "it is missing, but its PDI exists".into());

@@ -17,7 +17,8 @@ pub const LAST_RESORT: &str = "/tmp/ggml/ggml-hsa";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePath {
     path: PathBuf,
-    named_by: Option<&'static Variable>,
+    /// The variable that decided, if one did.
+    pub named_by: Option<&'static Variable>,
 }
 
 impl CachePath {
@@ -37,11 +38,6 @@ impl CachePath {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The variable that decided, if one did.
-    pub fn named_by(&self) -> Option<&'static Variable> {
-        self.named_by
     }
 
     /// Whether the user named exactly this directory, and not one that caches of many programs share.
@@ -91,7 +87,7 @@ mod tests {
         let pairs = settings.into_iter().filter_map(|(name, value)| Some((name, value.or(unset)?)));
         let cache = CachePath::of(&Environment::from_pairs(pairs));
         // Compared as text: paths are equal when only a slash at the end differs.
-        assert_eq!((cache.path().to_str(), cache.named_by()), (Some(path), named_by));
+        assert_eq!((cache.path().to_str(), cache.named_by), (Some(path), named_by));
         assert_eq!(cache.is_explicit(), own.is_some());
     }
 

@@ -104,11 +104,11 @@ fn abandoned(path: &Path) -> bool {
 
 /// Holds the whole cache.
 fn alone(cache: &KernelCache) -> io::Result<Lock> {
-    if let Some(lock) = cache.locks().try_lock_all()? {
+    if let Some(lock) = cache.locks.try_lock_all()? {
         return Ok(lock);
     }
     tracing::warn!("kernel cache {}: waiting for running compilations", cache.root().display());
-    cache.locks().lock_all()
+    cache.locks.lock_all()
 }
 
 fn remove_items(cache: &KernelCache, inventory: &Inventory, goes: impl Fn(&Item) -> bool) -> Cleared {

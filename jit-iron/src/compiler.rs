@@ -9,6 +9,7 @@ use thiserror::Error;
 
 /// A compiler has no artifact for a node.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CompileError {
     /// It does not compile this operation, type, shape or generation; another compiler may.
     #[error("{0}")]

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 /// A kernel directory, or a kernel in it, cannot be used.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DirectoryError {
     /// The directory itself.
     #[error(

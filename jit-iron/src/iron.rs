@@ -4,6 +4,7 @@
 //! does. Designs are in `kernels/` beside it. Nothing here knows a version of IRON: the worker finds out, and says it in its
 //! greeting, under which kernels are cached.
 
+use crate::compiler::CompileError;
 use crate::installation;
 use crate::worker::{WorkerCommand, WorkerCompiler};
 use aie_hal::artifact::Digest;
@@ -62,11 +63,9 @@ impl IronPlaces {
         }
         let kernels = self.kernels.clone().unwrap_or_else(|| self.directory.join(KERNELS));
         let digest = digest(&[&self.directory, &kernels]).map_err(|error| fail(error.to_string()))?;
-        let command = WorkerCommand::new(self.python.clone().unwrap_or_else(|| PYTHON.into()))
-            .argument(worker)
-            .argument("--kernels-dir")
-            .argument(&kernels)
-            .sweep_after_each(true);
+        let python = self.python.clone().unwrap_or_else(|| PYTHON.into());
+        let arguments = [worker.into_os_string(), "--kernels-dir".into(), kernels.clone().into_os_string()];
+        let command = WorkerCommand { sweep_after_each: true, ..WorkerCommand::new(python, arguments) };
         // A design may use any other file there, so all of them count.
         let builder = WorkerCompiler::new("iron", command, digest);
         Ok(builder.requirement(move || has_designs(&kernels)))
@@ -74,10 +73,11 @@ impl IronPlaces {
 }
 
 /// Whether there is a design, in a Python file of the folder.
-fn has_designs(kernels: &Path) -> Result<(), String> {
+fn has_designs(kernels: &Path) -> Result<(), CompileError> {
     let mut files = fs::read_dir(kernels).into_iter().flatten().flatten();
     let found = files.any(|file| file.path().extension().is_some_and(|ending| ending == "py"));
-    if found { Ok(()) } else { Err(format!("there are no designs in {}", kernels.display())) }
+    let none = || CompileError::Unavailable(format!("there are no designs in {}", kernels.display()));
+    if found { Ok(()) } else { Err(none()) }
 }
 
 /// SHA-256 over names and contents of what kernels are made from: Python and C++ files in `folders` and below.

@@ -134,7 +134,7 @@ pub(crate) fn assemble(
         let part = if matches!(error, ArtifactError::Pdi { .. }) { Part::Pdi } else { Part::Instructions };
         (part, error.to_string())
     })?;
-    manifest.map_or(Ok(()), |manifest| manifest.check(&artifact)).map_err(|reason| (Part::Pdi, reason))?;
+    manifest.map_or(Ok(()), |manifest| manifest.check(&artifact)).map_err(|error| (Part::Pdi, error.to_string()))?;
     let (found, expected) = (artifact.argument_count(), node.map_or(usize::MAX, |node| node.arguments().count()));
     if found > expected {
         let reason = format!("it uses {found} arguments, the operation has {expected}");

@@ -9,11 +9,30 @@ use aie_hal::KernelArtifact;
 use aie_ops::Node;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
 
 /// Version of [`Manifest`]. Readers take this one only.
 const VERSION: u32 = 1;
 /// Distinguishes our files from other JSON files.
 const PROGRAM: &str = "aie-hal";
+
+/// A manifest cannot be read, or describes other files.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ManifestError {
+    /// It is none.
+    #[error("not a manifest: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// It is of another program or version, which are given.
+    #[error("a manifest of {0} {1}; this version reads {PROGRAM} {VERSION}")]
+    Version(String, u32),
+    /// A file has another size: which, its bytes, and those that are expected.
+    #[error("the {0} has {1} bytes, its manifest says {2}")]
+    Length(&'static str, usize, usize),
+    /// A file has other content.
+    #[error("the {0} is not the one its manifest describes")]
+    Content(&'static str),
+}
 
 /// The manifest of a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,12 +121,11 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// Why `text` is not one of ours, or of which other version.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
-        let manifest: Self = serde_json::from_slice(text).map_err(|error| format!("not a manifest: {error}"))?;
+    /// [`ManifestError::Malformed`], [`ManifestError::Version`].
+    pub fn parse(text: &[u8]) -> Result<Self, ManifestError> {
+        let manifest: Self = serde_json::from_slice(text)?;
         if manifest.program != PROGRAM || manifest.version != VERSION {
-            let (program, version) = (manifest.program, manifest.version);
-            return Err(format!("a manifest of {program} {version}; this version reads {PROGRAM} {VERSION}"));
+            return Err(ManifestError::Version(manifest.program, manifest.version));
         }
         Ok(manifest)
     }
@@ -125,19 +143,19 @@ impl Manifest {
     /// Whether the two files are the ones that were described.
     ///
     /// # Errors
-    /// Which part differs.
-    pub fn check(&self, artifact: &KernelArtifact) -> Result<(), String> {
+    /// [`ManifestError::Length`], [`ManifestError::Content`].
+    pub fn check(&self, artifact: &KernelArtifact) -> Result<(), ManifestError> {
         let sizes = [
             ("PDI", self.pdi_bytes, artifact.pdi().len()),
             ("instruction stream", self.instructions_bytes, artifact.instructions().len()),
         ];
         if let Some((what, expected, found)) = sizes.into_iter().find(|(_, expected, found)| expected != found) {
-            return Err(format!("the {what} has {found} bytes, its manifest says {expected}"));
+            return Err(ManifestError::Length(what, found, expected));
         }
         // The identity covers both files; the PDI's own digest only says which of them it is.
         if self.identity != artifact.identity().to_string() {
             let what = if self.pdi_sha256 == artifact.digest().to_string() { "instruction stream" } else { "PDI" };
-            return Err(format!("the {what} is not the one its manifest describes"));
+            return Err(ManifestError::Content(what));
         }
         Ok(())
     }
@@ -161,7 +179,7 @@ pub(crate) mod tests {
     fn a_manifest_comes_back_and_fits_its_files() {
         let (artifact, manifest) = described(64);
         assert_eq!(Manifest::parse(&manifest.to_json().unwrap()).unwrap(), manifest);
-        assert_eq!(manifest.check(&artifact), Ok(()));
+        manifest.check(&artifact).unwrap();
         assert_eq!((manifest.milliseconds, manifest.kernel.as_str()), (12, "add-64f32-64f32-64f32"));
     }
 
@@ -169,14 +187,15 @@ pub(crate) mod tests {
     fn other_files_are_distinguished() {
         let (_, manifest) = described(64);
         let (other, _) = described(32);
-        assert!(manifest.check(&other).unwrap_err().contains("PDI"), "{:?}", manifest.check(&other));
+        let differs = |manifest: &Manifest, artifact| manifest.check(artifact).unwrap_err().to_string();
+        assert!(differs(&manifest, &other).contains("PDI"), "{}", differs(&manifest, &other));
         let mut wrong = manifest.clone();
         wrong.instructions_bytes += 1;
         let (artifact, _) = described(64);
-        assert!(wrong.check(&artifact).unwrap_err().starts_with("the instruction stream has"));
+        assert!(differs(&wrong, &artifact).starts_with("the instruction stream has"));
         wrong = manifest;
         wrong.identity.replace_range(0..1, "x");
-        assert!(wrong.check(&artifact).unwrap_err().starts_with("the instruction stream is not"));
+        assert!(differs(&wrong, &artifact).starts_with("the instruction stream is not"));
     }
 
     #[test]

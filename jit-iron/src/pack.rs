@@ -32,6 +32,7 @@ const FILE_LIMIT: usize = 1 << 30;
 
 /// A pack cannot be written or read.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PackError {
     /// Its bytes are not a pack.
     #[error("kernel pack {name}: {reason}; rebuild it with ggml-hsa-gen-kernels --embed")]

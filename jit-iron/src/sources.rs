@@ -29,6 +29,7 @@ use thiserror::Error;
 
 /// The store has no kernel.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The kernel directory or a file in it cannot be used.
     #[error(transparent)]
@@ -286,8 +287,8 @@ impl Sources {
 /// unnoticed. The answer is cheap and optimistic: one kernel anywhere is enough, whatever it computes, and so
 /// is a compiler that starts.
 impl Sources {
-    /// Whether any source could have a kernel for `arch`; if not, the result of each.
-    pub(crate) fn supply(&self, arch: &Arch) -> Result<(), String> {
+    /// Whether any source could have a kernel for `arch`; if not, [`StoreError::NoKernels`] with the result of each.
+    pub(crate) fn supply(&self, arch: &Arch) -> Result<(), StoreError> {
         let mut tried = Vec::new();
         let found = self.embedded_supply(arch, &mut tried)
             || self.directory_supply(arch, &mut tried)
@@ -295,7 +296,8 @@ impl Sources {
             || self.compiler_supply(&mut tried);
         // Compilers that share a folder give the same result.
         tried.dedup();
-        if found { Ok(()) } else { Err(tried.join("; ")) }
+        let none = || StoreError::NoKernels { arch: arch.name.clone(), tried: tried.join("; ") };
+        if found { Ok(()) } else { Err(none()) }
     }
 
     fn embedded_supply(&self, arch: &Arch, tried: &mut Vec<String>) -> bool {

@@ -226,8 +226,7 @@ impl KernelStore {
     /// # Errors
     /// [`StoreError::NoKernels`], which says what would change that.
     pub fn supplies(&self, arch: &Arch) -> Result<(), StoreError> {
-        let none = |tried| StoreError::NoKernels { arch: arch.name.clone(), tried };
-        self.shared.sources.supply(arch).map_err(none)
+        self.shared.sources.supply(arch)
     }
 
     /// Where kernels came from so far.

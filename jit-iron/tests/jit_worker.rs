@@ -20,7 +20,7 @@ const WORKER: &str = env!("CARGO_BIN_EXE_ggml-hsa-jit-worker");
 #[test]
 fn the_reference_worker_makes_reference_kernels() {
     let work = tempfile::tempdir().unwrap();
-    let command = WorkerCommand::new(WORKER);
+    let command = WorkerCommand::new(WORKER, [""; 0]);
     let compiler = WorkerCompiler::new("reference", command, aie_ops::SOURCE_DIGEST)
         .cache_folder("reference")
         .work_folder(work.path());
@@ -145,8 +145,13 @@ fn a_host_that_is_killed() {
         Ok("host") => {
             // The test harness prints to the standard output, so the worker's protocol goes elsewhere.
             let script = format!("exec \"$0\" --exact {TEST} --nocapture 3>&1 1>&2");
-            let command = WorkerCommand::new("sh").argument("-c").argument(script);
-            let command = command.argument(std::env::current_exe().unwrap()).variable(ROLE, "worker");
+            let command = WorkerCommand {
+                environment: vec![(ROLE.into(), "worker".into())],
+                ..WorkerCommand::new(
+                    "sh",
+                    ["-c".as_ref(), script.as_ref(), std::env::current_exe().unwrap().as_os_str()],
+                )
+            };
             let compiler = WorkerCompiler::new("stuck", command, "")
                 .work_folder(Path::new(&std::env::var_os("input").unwrap()).join("work"));
             let (op, node) = sum(1024);
@@ -169,7 +174,7 @@ fn a_host_that_is_killed() {
             host.wait().unwrap();
             until("the end of the processes", || marked(&variable).is_empty());
             // The next host removes what the killed one could not.
-            let command = WorkerCommand::new(WORKER);
+            let command = WorkerCommand::new(WORKER, [""; 0]);
             let next = WorkerCompiler::new("reference", command, "").work_folder(folder.path().join("work"));
             let (op, node) = sum(1024);
             next.compile(op, &node, &arch()).unwrap();

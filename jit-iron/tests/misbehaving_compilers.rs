@@ -99,8 +99,11 @@ impl Bench {
         for (name, bytes) in [("good.pdi", artifact.pdi()), ("good_insts.bin", artifact.instructions())] {
             fs::write(input.path().join(name), bytes).unwrap();
         }
-        let command = WorkerCommand::new("sh").argument("-c").argument(script).sweep_after_each(sweep);
-        let command = command.variable("input", input.path());
+        let command = WorkerCommand {
+            sweep_after_each: sweep,
+            environment: vec![("input".into(), input.path().into())],
+            ..WorkerCommand::new("sh", ["-c", script])
+        };
         let builder = WorkerCompiler::new("double", command, "");
         let compiler = builder.limits(limits).work_folder(work.path());
         Self { compiler, work, input }
@@ -238,8 +241,9 @@ fn all_that_is_printed_is_kept_and_shown() {
     let mut bench = Bench::misbehaving(script, limits());
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
-    let command = WorkerCommand::new("sh").argument("-c").argument(format!("{PROLOGUE}{script}{EPILOGUE}"));
-    bench.compiler = WorkerCompiler::new("double", command.variable("input", bench.input.path()), "")
+    let environment = vec![("input".into(), bench.input.path().into())];
+    let command = WorkerCommand::new("sh", ["-c", &format!("{PROLOGUE}{script}{EPILOGUE}")]);
+    bench.compiler = WorkerCompiler::new("double", WorkerCommand { environment, ..command }, "")
         .limits(limits())
         .work_folder(bench.work.path())
         .verbose(move |kernel, bytes| {

@@ -168,11 +168,11 @@ pub fn read_description(artifact: &KernelArtifact) -> Result<Description, Descri
     let bytes = reference::extract(&pdi.cdo()).map_err(|error| damaged(error.into()))?;
     let bytes = bytes.ok_or_else(|| DescriptionError::Compiled { kernel: kernel() })?;
     let description: Description = serde_json::from_slice(&bytes).map_err(|error| damaged(error.into()))?;
-    check(&description, artifact).map_err(|reason| damaged(reason.into()))?;
+    check(&description, artifact).map_err(damaged)?;
     Ok(description)
 }
 
-fn check(description: &Description, artifact: &KernelArtifact) -> Result<(), String> {
+fn check(description: &Description, artifact: &KernelArtifact) -> Result<(), Box<dyn Error + Send + Sync>> {
     let expect = |what: &str, expected: &str, found: &str| {
         if expected == found { Ok(()) } else { Err(format!("expected {what} {expected}, found {found}")) }
     };
@@ -186,7 +186,7 @@ fn check(description: &Description, artifact: &KernelArtifact) -> Result<(), Str
     expect("arguments", &artifact.argument_count().to_string(), &count.to_string())?;
     let op = table::lookup(&node.op).ok_or_else(|| format!("operation {} is not in the table", node.op))?;
     expect("kernel name", artifact.name(), &description.kernel)?;
-    expect("kernel name", &kernel_name(op, node), &description.kernel)
+    Ok(expect("kernel name", &kernel_name(op, node), &description.kernel)?)
 }
 
 #[cfg(test)]

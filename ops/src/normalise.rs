@@ -31,16 +31,21 @@ pub enum F16Policy {
     Bf16,
 }
 
+/// A text names no [`F16Policy`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a type that f16 can be computed in; possible: f32 (the default), bf16")]
+pub struct F16PolicyError(String);
+
 impl F16Policy {
     /// The policy that `GGML_HSA_F16` asks for.
     ///
     /// # Errors
-    /// A message that lists the possible values.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// [`F16PolicyError`] lists the possible values.
+    pub fn parse(text: &str) -> Result<Self, F16PolicyError> {
         match text.to_ascii_lowercase().as_str() {
             "" | "f32" => Ok(Self::F32),
             "bf16" => Ok(Self::Bf16),
-            _ => Err(format!("`{text}` is not a type that f16 can be computed in; possible: f32 (the default), bf16")),
+            _ => Err(F16PolicyError(text.to_owned())),
         }
     }
 
@@ -325,12 +330,12 @@ mod tests {
     #[case("BF16", Ok(F16Policy::Bf16))]
     #[case("", Ok(F16Policy::F32))]
     #[case("f32", Ok(F16Policy::F32))]
-    fn policies_are_read(#[case] text: &str, #[case] expected: Result<F16Policy, String>) {
+    fn policies_are_read(#[case] text: &str, #[case] expected: Result<F16Policy, F16PolicyError>) {
         assert_eq!(F16Policy::parse(text), expected);
     }
 
     #[test]
     fn unknown_policies_are_explained() {
-        assert!(F16Policy::parse("f8").unwrap_err().contains("possible: f32 (the default), bf16"));
+        assert!(F16Policy::parse("f8").unwrap_err().to_string().contains("possible: f32 (the default), bf16"));
     }
 }

@@ -139,6 +139,19 @@ pub struct Tensor {
     pub nb: [usize; 4],
 }
 
+/// The numbers of a tensor make no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TensorError {
+    /// Its rows have other lengths than the blocks of its type.
+    #[error("a row of {row} elements of {dtype} is not whole blocks of {block}")]
+    #[allow(missing_docs, reason = "the message names them")]
+    Blocks { row: usize, block: usize, dtype: DataType },
+    /// Its bytes cannot be counted.
+    #[error("extents {:?} with strides {:?} of {} exceed any memory", .0.ne, .0.nb, .0.dtype)]
+    TooLarge(Tensor),
+}
+
 impl Tensor {
     /// A contiguous tensor.
     pub fn contiguous(dtype: DataType, ne: [usize; 4]) -> Self {
@@ -151,11 +164,11 @@ impl Tensor {
     /// tensors that pass; check what comes from outside with this first.
     ///
     /// # Errors
-    /// What is wrong.
-    pub fn validate(&self) -> Result<(), String> {
+    /// [`TensorError`].
+    pub fn validate(&self) -> Result<(), TensorError> {
         let (row, block) = (self.ne[0], self.dtype.block_elements());
         if !row.is_multiple_of(block) {
-            return Err(format!("a row of {row} elements of {} is not whole blocks of {block}", self.dtype));
+            return Err(TensorError::Blocks { row, block, dtype: self.dtype });
         }
         // Products over all extents, with empty ones counted as 1, bound every partial product the methods form.
         let extents = self.ne.map(|extent| extent.max(1));
@@ -168,7 +181,7 @@ impl Tensor {
         match bytes.zip(span) {
             // Offsets into memory are at most isize::MAX.
             Some((bytes, span)) if bytes.max(span) <= isize::MAX.cast_unsigned() => Ok(()),
-            _ => Err(format!("extents {:?} with strides {:?} of {} exceed any memory", self.ne, self.nb, self.dtype)),
+            _ => Err(TensorError::TooLarge(*self)),
         }
     }
 
@@ -322,7 +335,7 @@ mod tests {
     fn nonsense_is_found(#[case] tensor: Tensor, #[case] expected: Option<&str>) {
         match (tensor.validate(), expected) {
             (Ok(()), None) => {}
-            (Err(message), Some(expected)) => assert!(message.contains(expected), "{message}"),
+            (Err(error), Some(expected)) => assert!(error.to_string().contains(expected), "{error}"),
             (found, _) => panic!("{found:?}"),
         }
     }

@@ -91,7 +91,7 @@ unsafe extern "C" fn graph_compute(backend: *mut c_void, graph: *mut RawGraph) -
         // SAFETY: as above. ggml keeps a graph unchanged during this call, and the memory of its tensors valid until it has
         // synchronised with the backend after the last time it computed the graph.
         let (stream, graph) = unsafe { (&context(backend).stream, GraphRef::new(graph)) };
-        match graph.map_err(ComputeError::Graph).and_then(|graph| stream.compute(&graph)) {
+        match graph.map_err(ComputeError::from).and_then(|graph| stream.compute(&graph)) {
             Ok(()) => Status::Success,
             Err(cause) => {
                 log::error(&format!("{}: a graph cannot be computed: {cause}", stream.name()));

@@ -34,7 +34,7 @@ struct BufferContext {
 
 /// Makes the buffer type of a device, in the loaded layout. It lives as long as the process.
 pub fn buffer_type(layout: Layout, owner: &Arc<BackendDevice>, device: *mut c_void) -> *mut c_void {
-    let name = CString::new(owner.context().name.as_str()).unwrap_or_default();
+    let name = CString::new(owner.context.name.as_str()).unwrap_or_default();
     let context = Box::into_raw(Box::new(TypeContext { name, device: Arc::clone(owner) })).cast();
     match layout {
         Layout::V2a | Layout::V2b => type_object::<()>(device, context),
@@ -102,7 +102,7 @@ unsafe extern "C" fn get_alignment(_: *mut c_void) -> usize {
 unsafe extern "C" fn get_max_size(buft: *mut c_void) -> usize {
     guard("buffer type size", usize::MAX, || {
         // SAFETY: as in `type_name`.
-        unsafe { type_context(buft) }.device.context().hal.limits().max_buffer_bytes
+        unsafe { type_context(buft) }.device.context.hal.limits().max_buffer_bytes
     })
 }
 
@@ -114,7 +114,7 @@ unsafe extern "C" fn alloc_buffer(buft: *mut c_void, size: usize) -> *mut c_void
     guard("alloc_buffer", null_mut(), || {
         // SAFETY: as in `type_name`.
         let device = &unsafe { type_context(buft) }.device;
-        let allocated = device.context().allocate(size.max(1));
+        let allocated = device.context.allocate(size.max(1));
         wrap(buft, device, allocated, size, || format!("a buffer of {size} bytes cannot be allocated"))
     })
 }
@@ -134,7 +134,7 @@ pub unsafe fn from_host(
     let base = pointer.expose_provenance();
     // SAFETY: by the contract of this function, for longer than any graph can name the span.
     let span = unsafe { HostSpan::new(base, size) };
-    let imported = device.context().import(span).map(|buffer| (base, buffer));
+    let imported = device.context.import(span).map(|buffer| (base, buffer));
     wrap(buft, device, imported, size, || format!("{size} bytes at {base:#x} cannot be used in place"))
 }
 
@@ -149,7 +149,7 @@ fn wrap(
     let (base, buffer) = match buffer {
         Ok(buffer) => buffer,
         Err(cause) => {
-            log::error(&format!("{}: {}: {cause}", device.context().name, failure()));
+            log::error(&format!("{}: {}: {cause}", device.context.name, failure()));
             return null_mut();
         }
     };

@@ -35,7 +35,7 @@ pub fn register(layout: Layout, reg: *mut c_void, device: Arc<BackendDevice>) ->
     };
     let raw = Box::into_raw(Box::new(RawDevice { iface, reg, context: null_mut() }));
     let buffer_type = buffer_type(layout, &device, raw.cast());
-    let (name, description) = (c_name(&device.context().name), c_name(device.description()));
+    let (name, description) = (c_name(&device.context.name), c_name(&device.description));
     let registered: &'static RegisteredDevice =
         Box::leak(Box::new(RegisteredDevice { device, name, description, raw, buffer_type }));
     // SAFETY: the device was made above and no one else knows it yet.
@@ -61,7 +61,7 @@ unsafe extern "C" fn get_description(device: *mut c_void) -> *const c_char {
 }
 
 fn memory(registered: &RegisteredDevice) -> (usize, usize) {
-    let report = registered.device.context().hal.memory();
+    let report = registered.device.context.hal.memory();
     let size = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
     (size(report.free.max(FIT_MEMORY).min(report.total)), size(report.total))
 }
@@ -91,7 +91,7 @@ unsafe extern "C" fn get_props(device: *mut c_void, props: *mut RawDeviceProps) 
                 caps: RawDeviceCaps {
                     async_: Registry::asynchronous(),
                     host_buffer: false,
-                    buffer_from_host_ptr: registered.device.context().hal.info().host_import,
+                    buffer_from_host_ptr: registered.device.context.hal.info().host_import,
                     events: true,
                     mmap_support: true,
                 },
@@ -104,7 +104,7 @@ unsafe extern "C" fn init_backend(device: *mut c_void, _: *const c_char) -> *mut
     guard("init_backend", null_mut(), || {
         // SAFETY: as above.
         let registered = unsafe { of(device) };
-        let name = &registered.device.context().name;
+        let name = &registered.device.context.name;
         match (ggml(), registered.device.create_stream(Registry::asynchronous())) {
             (Ok(ggml), Ok(stream)) => backend::make(ggml.symbols.layout, registered.name, device, stream),
             (Err(cause), _) => {
@@ -148,7 +148,7 @@ unsafe extern "C" fn supports_op(device: *mut c_void, op: *const RawTensor) -> b
         // SAFETY: as above. Their data and buffers are not looked at.
         let supported = match unsafe { graph::node(ggml, op) } {
             Ok(None) => true,
-            Ok(Some(node)) => owner.context().supports(&node),
+            Ok(Some(node)) => owner.context.supports(&node),
             Err(_) => false,
         };
         if !supported && !op.view_src.is_null() && !op.data.is_null() {
@@ -168,7 +168,7 @@ unsafe extern "C" fn supports_buft(device: *mut c_void, buft: *mut c_void) -> bo
             return true;
         }
         // SAFETY: ggml asks with a device of ours.
-        let imports = unsafe { of(device) }.device.context().hal.info().host_import;
+        let imports = unsafe { of(device) }.device.context.hal.info().host_import;
         is_host && imports && backend_device(owner).is_none()
     })
 }

@@ -4,6 +4,7 @@
 use super::device::register;
 use super::guard::guard;
 use super::registry::{Registry, registry};
+use super::symbols::GgmlError;
 use super::{Ggml, ggml};
 use crate::log::{self, Level};
 use crate::setup;
@@ -35,7 +36,7 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
             Registry::get_or_make(ggml, devices, register).raw()
         }
         Err(cause) => {
-            log::error(&cause);
+            log::error(&cause.to_string());
             null_mut()
         }
     })
@@ -48,21 +49,15 @@ pub extern "C" fn ggml_backend_hsa_reg() -> *mut c_void {
     ggml_backend_init()
 }
 
-fn prepare() -> Result<&'static Ggml, String> {
-    let symbols = super::symbols::symbols()?;
+fn prepare() -> Result<&'static Ggml, GgmlError> {
+    let symbols = super::symbols::symbols().map_err(Clone::clone)?;
     if symbols.has_log() {
         log::set_sink(Box::new(|level: Level, line: &str| symbols.log(level as c_int, line)));
     }
     if let Some(version) = symbols.version.filter(|v| v.is_newer_than_known()) {
-        super::self_check::check(symbols).map_err(|difference| {
-            format!(
-                "ggml {}.{}.{} is newer than this backend, and its structures are different: {difference}; use a newer \
-                 libggml-hsa.so",
-                version.0, version.1, version.2
-            )
-        })?;
+        super::self_check::check(symbols).map_err(|difference| GgmlError::Newer { version, difference })?;
     }
-    Ok(ggml()?)
+    ggml().map_err(Clone::clone)
 }
 
 extern "C" fn at_exit() {

@@ -4,7 +4,7 @@ use super::layout::Layout;
 use super::names::OpKind;
 use super::types::{BufferFields, FLAG_COMPUTE, FLAG_INPUT, FLAG_OUTPUT, RawGraph, RawTensor, USAGE_WEIGHTS};
 use super::{Ggml, ggml};
-use crate::graph::{Graph, GraphNode, GraphSource, TensorView};
+use crate::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
 use crate::host_memory::HostSpan;
 use aie_ops::{Node, OpParams, Tensor};
 use std::ffi::{c_char, c_void};
@@ -20,14 +20,14 @@ pub struct GraphRef<'a> {
 ///
 /// # Errors
 /// What is not understood.
-pub fn tensor(ggml: &Ggml, raw: &RawTensor) -> Result<Tensor, String> {
+pub fn tensor(ggml: &Ggml, raw: &RawTensor) -> Result<Tensor, GraphError> {
     let dtype = ggml.names.data_type(ggml.symbols, raw.dtype).ok_or_else(|| {
         let name = ggml.symbols.type_name(raw.dtype).unwrap_or("?");
-        format!("element type {name} (number {}) is not known to this backend", raw.dtype)
+        GraphError::DataType(name.to_owned(), raw.dtype)
     })?;
     let mut ne = [0; 4];
     for (to, from) in ne.iter_mut().zip(raw.ne) {
-        *to = usize::try_from(from).map_err(|_| format!("a tensor with {from} elements in one dimension"))?;
+        *to = usize::try_from(from).map_err(|_| GraphError::Extent(from))?;
     }
     Ok(Tensor { dtype, ne, nb: raw.nb })
 }
@@ -50,14 +50,11 @@ fn is_empty(raw: &RawTensor) -> bool {
 ///
 /// # Safety
 /// The sources of `raw` are null or valid tensors.
-pub unsafe fn node(ggml: &Ggml, raw: &RawTensor) -> Result<Option<Node>, String> {
+pub unsafe fn node(ggml: &Ggml, raw: &RawTensor) -> Result<Option<Node>, GraphError> {
     if ggml.names.op(raw.op) == Some(OpKind::View) {
         return Ok(None);
     }
-    let op = ggml
-        .names
-        .description(ggml.symbols, raw.op, raw.op_params[0])
-        .ok_or_else(|| format!("operation number {} has no name", raw.op))?;
+    let op = ggml.names.description(ggml.symbols, raw.op, raw.op_params[0]).ok_or(GraphError::Operation(raw.op))?;
     let mut sources = Vec::new();
     for source in raw.src {
         // SAFETY: by the contract of this function.
@@ -134,12 +131,11 @@ impl GraphRef<'_> {
     /// # Safety
     /// `graph` is a valid graph whose nodes, sources and buffers stay valid and unchanged for the life of the reference, and
     /// whose tensors' memory is valid until the graph is computed, each time it is computed.
-    pub unsafe fn new(graph: *const RawGraph) -> Result<Self, String> {
-        let ggml = ggml()?;
+    pub unsafe fn new(graph: *const RawGraph) -> Result<Self, GraphError> {
+        let ggml = ggml().map_err(|cause| GraphError::Ggml(cause.into()))?;
         // SAFETY: by the contract of this function.
-        let graph = unsafe { graph.as_ref() }.ok_or("ggml passed no graph")?;
-        let count =
-            usize::try_from(graph.n_nodes).map_err(|_| "ggml passed a graph with a negative number of nodes")?;
+        let graph = unsafe { graph.as_ref() }.ok_or(GraphError::Missing)?;
+        let count = usize::try_from(graph.n_nodes).map_err(|_| GraphError::Length)?;
         let nodes: &[*mut RawTensor] = if count == 0 || graph.nodes.is_null() {
             &[]
         } else {
@@ -171,16 +167,16 @@ impl GraphRef<'_> {
         raw.flags & FLAG_OUTPUT == 0 && self.uses.count(raw) == Some(1)
     }
 
-    fn view(&self, raw: &RawTensor) -> Result<TensorView, String> {
+    fn view(&self, raw: &RawTensor) -> Result<TensorView, GraphError> {
         let tensor = tensor(self.ggml, raw)?;
         tensor.validate()?;
         let length = tensor.span_bytes();
         let address = raw.data.expose_provenance();
         if address == 0 && length > 0 {
-            return Err("a tensor without memory".into());
+            return Err(GraphError::Memory);
         }
         if address.checked_add(length).is_none_or(|end| isize::try_from(end).is_err()) {
-            return Err(format!("a tensor at {address:#x} with {length} bytes"));
+            return Err(GraphError::Address(address, length));
         }
         // SAFETY: ggml allocates `ggml_nbytes` bytes for a tensor at `data`, which is what `span_bytes` computes, and by the
         // contract of `new` they are valid whenever the graph is computed.
@@ -209,19 +205,20 @@ fn tensor_words(layout: Layout, tag: u64, raw: &RawTensor, word: &mut impl FnMut
 }
 
 impl GraphSource for GraphRef<'_> {
-    fn read(&self) -> Result<Graph, String> {
+    fn read(&self) -> Result<Graph, GraphError> {
         let nodes = self.computed().map(|raw| {
             let op = self.ggml.names.description(self.ggml.symbols, raw.op, raw.op_params[0]);
-            let op = op.ok_or_else(|| format!("operation number {} has no name", raw.op))?;
+            let op = op.ok_or(GraphError::Operation(raw.op))?;
+            let of = |part: String| move |cause| GraphError::Node(part, Box::new(cause));
             let mut sources = Vec::new();
             for (slot, source) in self.sources(raw) {
                 sources.resize(slot, None);
-                sources.push(Some(self.view(source).map_err(|cause| format!("{op}, source {slot}: {cause}"))?));
+                sources.push(Some(self.view(source).map_err(of(format!("{op}, source {slot}")))?));
             }
-            let output = self.view(raw).map_err(|cause| format!("{op}: {cause}"))?;
+            let output = self.view(raw).map_err(of(op.to_owned()))?;
             Ok(GraphNode { name: name(raw), ..GraphNode::new(op, OpParams(raw.op_params), output, sources) })
         });
-        Ok(Graph { nodes: nodes.collect::<Result<_, String>>()? })
+        Ok(Graph { nodes: nodes.collect::<Result<_, GraphError>>()? })
     }
 
     fn fingerprint(&self, word: &mut impl FnMut(u64) -> bool) -> bool {

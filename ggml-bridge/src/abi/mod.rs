@@ -21,7 +21,7 @@ pub mod types;
 
 use names::Names;
 use std::sync::OnceLock;
-use symbols::Symbols;
+use symbols::{GgmlError, Symbols};
 
 /// The ggml in this process.
 pub struct Ggml {
@@ -33,17 +33,17 @@ pub struct Ggml {
     pub has_compute_flag: bool,
 }
 
-static GGML: OnceLock<Result<Ggml, String>> = OnceLock::new();
+static GGML: OnceLock<Result<Ggml, GgmlError>> = OnceLock::new();
 
 /// The ggml in this process, examined once.
 ///
 /// # Errors
 /// What is missing.
-pub fn ggml() -> Result<&'static Ggml, &'static str> {
+pub fn ggml() -> Result<&'static Ggml, &'static GgmlError> {
     let examine = || {
-        let symbols = symbols::symbols()?;
+        let symbols = symbols::symbols().map_err(Clone::clone)?;
         let names = Names::new(|index| symbols.op_name(index))?;
         Ok(Ggml { symbols, names, has_compute_flag: symbols.layout.has_compute_flag(symbols.version) })
     };
-    GGML.get_or_init(examine).as_ref().map_err(String::as_str)
+    GGML.get_or_init(examine).as_ref()
 }

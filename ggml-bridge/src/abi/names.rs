@@ -4,7 +4,7 @@
 //! made once by asking ggml for each name until `GLU`, the last one in every version so far. Types are queried when
 //! a tensor first carries them, because there is no end mark to walk to.
 
-use super::symbols::Symbols;
+use super::symbols::{GgmlError, Symbols};
 use aie_ops::DataType;
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ impl Names {
     ///
     /// # Errors
     /// When the table has no `GLU`, so that its end is unknown.
-    pub fn new(op_name: impl Fn(c_int) -> Option<&'static str>) -> Result<Self, String> {
+    pub fn new(op_name: impl Fn(c_int) -> Option<&'static str>) -> Result<Self, GgmlError> {
         let mut ops = Vec::new();
         for index in 0..MAX_OPS {
             let name = op_name(index).unwrap_or("");
@@ -51,7 +51,7 @@ impl Names {
                 return Ok(Self { ops, types: [const { OnceLock::new() }; MAX_TYPES] });
             }
         }
-        Err("ggml's table of operations has no GLU: this version of ggml is not known to this backend".into())
+        Err(GgmlError::Operations)
     }
 
     /// What operation number `op` is; `None` for a number beyond the table.

@@ -93,7 +93,7 @@ impl Registry {
     }
 
     fn smallest_memory(&self) -> u64 {
-        self.devices.iter().map(|registered| registered.device.context().hal.memory().total).min().unwrap_or_default()
+        self.devices.iter().map(|registered| registered.device.context.hal.memory().total).min().unwrap_or_default()
     }
 
     /// Whether graphs may still run when `graph_compute` returns.
@@ -114,7 +114,7 @@ impl Registry {
             file.write(&devices);
         }
         let mut tally = Tally::default();
-        devices.iter().for_each(|device| tally.add(&device.context().statistics.operations()));
+        devices.iter().for_each(|device| tally.add(&device.context.statistics.operations()));
         if let Some(warning) = tally.warning()
             && !self.reported.swap(true, Ordering::Relaxed)
         {

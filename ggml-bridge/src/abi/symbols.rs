@@ -90,14 +90,33 @@ impl Search {
     }
 }
 
-static SYMBOLS: OnceLock<Result<Symbols, String>> = OnceLock::new();
+/// The ggml in this process cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum GgmlError {
+    /// There is none, or one without this function.
+    #[error("function {0} was not found in this process: a backend is loaded by ggml, not started alone")]
+    Function(&'static str),
+    /// Its operations cannot be counted.
+    #[error("ggml's table of operations has no GLU: this version of ggml is not known to this backend")]
+    Operations,
+    /// It is newer and differs.
+    #[error(
+        "ggml {}.{}.{} is newer than this backend, and its structures are different: {difference}; use a newer \
+         libggml-hsa.so", version.0, version.1, version.2
+    )]
+    #[allow(missing_docs, reason = "the message names them")]
+    Newer { version: Version, difference: String },
+}
+
+static SYMBOLS: OnceLock<Result<Symbols, GgmlError>> = OnceLock::new();
 
 /// The symbols of the ggml in this process.
 ///
 /// # Errors
 /// Names what is missing, when no ggml is loaded or a needed function is not in it.
-pub fn symbols() -> Result<&'static Symbols, &'static str> {
-    SYMBOLS.get_or_init(Symbols::find).as_ref().map_err(String::as_str)
+pub fn symbols() -> Result<&'static Symbols, &'static GgmlError> {
+    SYMBOLS.get_or_init(Symbols::find).as_ref()
 }
 
 fn text(pointer: *const c_char) -> Option<&'static str> {
@@ -109,12 +128,9 @@ fn text(pointer: *const c_char) -> Option<&'static str> {
 }
 
 impl Symbols {
-    fn find() -> Result<Self, String> {
+    fn find() -> Result<Self, GgmlError> {
         let search = Search::new();
-        let missing = |name| {
-            format!("function {name} was not found in this process: a backend is loaded by ggml, not started alone")
-        };
-        let needed = |name: &'static str| search.find(name).ok_or_else(|| missing(name));
+        let needed = |name: &'static str| search.find(name).ok_or(GgmlError::Function(name));
         needed("ggml_backend_buffer_init")?;
         needed("ggml_op_name")?;
         needed("ggml_type_name")?;
@@ -125,8 +141,8 @@ impl Symbols {
                 layout: Layout::probe(|name| search.find(name).is_some()),
                 version: version.and_then(|f| text(f())).and_then(Version::parse),
                 buffer_init: needed("ggml_backend_buffer_init")?,
-                op_name: search.function("ggml_op_name").ok_or_else(|| missing("ggml_op_name"))?,
-                type_name: search.function("ggml_type_name").ok_or_else(|| missing("ggml_type_name"))?,
+                op_name: search.function("ggml_op_name").ok_or(GgmlError::Function("ggml_op_name"))?,
+                type_name: search.function("ggml_type_name").ok_or(GgmlError::Function("ggml_type_name"))?,
                 unary_op_name: search.function("ggml_unary_op_name"),
                 glu_op_name: search.function("ggml_glu_op_name"),
                 type_traits: search.function("ggml_get_type_traits"),

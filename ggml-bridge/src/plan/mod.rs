@@ -69,13 +69,18 @@ pub enum PlanError {
 #[derive(Debug)]
 pub struct Plan {
     commands: Option<Arc<CommandList>>,
-    scratch_bytes: usize,
+    /// Scratch memory that slot 0 has to be bound to; 0 for none.
+    pub scratch_bytes: usize,
     flush: Vec<Binding>,
     invalidate: Vec<Binding>,
     used: RangeSet,
-    shared: bool,
-    share: RunShare,
-    weights_generation: u64,
+    /// Whether the program may touch memory of the graph as soon as it believes the graph submitted, so that it has to be
+    /// complete by then.
+    pub shared: bool,
+    /// What a run adds to the statistics.
+    pub share: RunShare,
+    /// The state of the weight cache this plan was built on.
+    pub weights_generation: u64,
     awaiting: Option<u64>,
 }
 
@@ -91,27 +96,6 @@ impl Plan {
     /// The commands; `None` when there is nothing to do.
     pub fn commands(&self) -> Option<&Arc<CommandList>> {
         self.commands.as_ref()
-    }
-
-    /// Scratch memory that slot 0 has to be bound to; 0 for none.
-    pub fn scratch_bytes(&self) -> usize {
-        self.scratch_bytes
-    }
-
-    /// Whether the program may touch memory of the graph as soon as it believes the graph submitted, so that it has to be
-    /// complete by then.
-    pub fn is_shared(&self) -> bool {
-        self.shared
-    }
-
-    /// What a run adds to the statistics.
-    pub fn share(&self) -> &RunShare {
-        &self.share
-    }
-
-    /// The state of the weight cache this plan was built on.
-    pub fn weights_generation(&self) -> u64 {
-        self.weights_generation
     }
 
     /// Whether kernels that this plan does without have been compiled since, by their number of `arrivals`.

@@ -98,7 +98,7 @@ fn with_a_kernel_there_is_none() {
 fn what_belongs_on_the_host_may_run_there() {
     let required = context(JitPolicy::Off, false, true, true);
     let plan = Plan::build(&required, &graph(&required, "CONT", 1)).unwrap();
-    required.statistics.graph(plan.share(), false, 1, &Counters::default());
+    required.statistics.graph(&plan.share, false, 1, &Counters::default());
     assert_eq!(warning(&required), None);
     let unclaimed = context(JitPolicy::Off, false, true, false);
     assert!(!unclaimed.supports(&graph(&unclaimed, "CONT", 1).nodes[0].node()));
@@ -110,7 +110,7 @@ fn without_the_setting_it_is_counted_and_reported_at_the_end() {
     let plan = Plan::build(&optional, &graph(&optional, "ADD", 2)).unwrap();
     assert_eq!(warning(&optional), None);
     for _ in 0..3 {
-        optional.statistics.graph(plan.share(), false, 1, &Counters::default());
+        optional.statistics.graph(&plan.share, false, 1, &Counters::default());
     }
     let warning = warning(&optional).unwrap();
     let expected = "dispatches 0, nodes on the CPU 3, 3 of them operations of the array; most frequent reason (3 nodes): no \

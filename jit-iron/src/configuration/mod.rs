@@ -15,7 +15,7 @@ pub mod tensor_text;
 pub use document::{Document, Place, Problem, Value};
 pub use parameters::parse_parameters;
 pub use reader::{Rules, parse};
-pub use request::{KernelRequest, KernelSet, check_request};
+pub use request::{KernelRequest, KernelSet, RequestError, check_request};
 
 use std::path::Path;
 

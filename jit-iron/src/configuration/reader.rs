@@ -132,7 +132,7 @@ impl Reader<'_> {
             sources.pop();
         }
         let node = check(op, &Node::new(op.name(), params?, output?, sources), self.rules.f16);
-        let node = self.keep(node.map_err(|message| entry.problem(message)))?;
+        let node = self.keep(node.map_err(|error| entry.problem(error.to_string())))?;
         let arch = arch?;
         if let Err(error) = op.plan(&node, &arch) {
             self.report(entry, format!("{error}; use smaller extents or another arch"));

@@ -13,9 +13,34 @@ use super::tensor_text::describe;
 use crate::wanted::{Wanted, same_kernel};
 use aie_hal::Arch;
 use aie_ops::normalise::normalise;
+use aie_ops::tensor::TensorError;
 use aie_ops::{DataType, F16Policy, Node, Operation, Placement, Tensor, Unsupported, table};
 use std::collections::HashMap;
 use std::sync::Arc;
+use thiserror::Error;
+
+/// There is no kernel of a node.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The operation does not take it, or there is no such operation.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// A tensor makes no sense.
+    #[error("{0} is not well formed: {1}")]
+    Tensor(&'static str, #[source] TensorError),
+    /// Its operation runs on the CPU.
+    #[error("{op} is computed on the CPU ({reason}), so it needs no kernel; remove it")]
+    Host {
+        /// The operation.
+        op: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// As the source says, with more that may help.
+    #[error("{0}; {1}")]
+    Advised(#[source] Box<RequestError>, String),
+}
 
 /// One kernel to make.
 #[derive(Debug, Clone)]
@@ -56,34 +81,32 @@ impl KernelRequest {
 ///
 /// # Errors
 /// Why there is no such kernel.
-pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<KernelRequest, String> {
-    let unknown = || Unsupported::Operation { op: quoted(&node.op) }.to_string();
+pub fn check_request(place: Place, node: &Node, arch: &Arc<Arch>) -> Result<KernelRequest, RequestError> {
+    let unknown = || Unsupported::Operation { op: quoted(&node.op) };
     let op = table::lookup(&node.op).ok_or_else(unknown)?;
     let tensors = node.sources.iter().flatten().map(|tensor| ("a source", tensor));
     for (what, tensor) in tensors.chain(node.outputs().map(|tensor| ("the output", tensor))) {
-        tensor.validate().map_err(|reason| format!("{what} is not well formed: {reason}"))?;
+        tensor.validate().map_err(|cause| RequestError::Tensor(what, cause))?;
     }
     runs_on_the_array(op, node)?;
-    op.plan(node, arch).map_err(|error| error.to_string())?;
+    op.plan(node, arch)?;
     Ok(KernelRequest::new(place, op, node.clone(), Arc::clone(arch)))
 }
 
 /// The normalised node, if the operation takes `node` and has a kernel for it.
-pub(super) fn check(op: &dyn Operation, node: &Node, f16: F16Policy) -> Result<Node, String> {
+pub(super) fn check(op: &dyn Operation, node: &Node, f16: F16Policy) -> Result<Node, RequestError> {
     runs_on_the_array(op, node).map_err(|error| match advice(node) {
-        Some(advice) => format!("{error}; {advice}"),
+        Some(advice) => RequestError::Advised(error.into(), advice),
         None => error,
     })?;
-    Ok(normalise(op, node, f16).map_err(|error| error.to_string())?.node)
+    Ok(normalise(op, node, f16)?.node)
 }
 
-fn runs_on_the_array(op: &dyn Operation, node: &Node) -> Result<(), String> {
-    op.check(node).map_err(|error| error.to_string())?;
+fn runs_on_the_array(op: &dyn Operation, node: &Node) -> Result<(), RequestError> {
+    op.check(node)?;
     match op.placement(node) {
         Placement::Array => Ok(()),
-        Placement::Host(reason) => {
-            Err(format!("{} is computed on the CPU ({reason}), so it needs no kernel; remove it", op.name()))
-        }
+        Placement::Host(reason) => Err(RequestError::Host { op: op.name(), reason: reason.to_string() }),
     }
 }
 

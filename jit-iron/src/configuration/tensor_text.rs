@@ -61,7 +61,7 @@ pub fn parse(text: &str) -> Result<Tensor, String> {
         None => contiguous(dtype, ne).ok_or_else(|| format!("extents {ne:?} exceed any memory")),
     };
     let tensor = nb.map(|nb| Tensor { dtype, ne, nb });
-    let tensor = tensor.and_then(|tensor| tensor.validate().map(|()| tensor));
+    let tensor = tensor.and_then(|tensor| tensor.validate().map(|()| tensor).map_err(|error| error.to_string()));
     tensor.map_err(|reason| format!("Invalid tensor descriptor: {shown}: {reason}"))
 }
 

@@ -10,7 +10,7 @@ use crate::directory;
 use crate::kernel_files::{KernelFiles, UNFINISHED, read, unfinished};
 use crate::lock::{Lock, Locks};
 use crate::manifest::{Manifest, Origin};
-use crate::pack::{self, pack};
+use crate::pack::{self, PackError, pack};
 use crate::wanted::{LONGEST, Wanted};
 use aie_hal::{Arch, KernelArtifact};
 use std::collections::{HashMap, HashSet};
@@ -23,16 +23,32 @@ use thiserror::Error;
 /// Largest manifest that is read, in bytes.
 const MANIFEST_LIMIT: usize = 1 << 20;
 
-/// An output directory cannot be used.
+/// An output directory or a file in it cannot be used: which, and the error of the file system.
 #[derive(Debug, Error)]
-#[error("output directory {}: cannot {action}: {source}; name a directory that you may write to with --output-dir", path.display())]
-pub struct OutputError {
-    /// The directory.
-    pub path: PathBuf,
-    /// What was tried.
-    pub action: &'static str,
-    /// Errors of the file system.
-    pub source: io::Error,
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the messages name the fields")]
+pub enum OutputError {
+    /// The directory, and what was tried.
+    #[error(
+        "output directory {}: cannot {action}: {source}; name a directory that you may write to with --output-dir",
+        path.display()
+    )]
+    Directory { path: PathBuf, action: &'static str, source: io::Error },
+    /// Another process makes a kernel, and waiting for it failed.
+    #[error("cannot lock the output directory: {0}")]
+    Lock(#[source] io::Error),
+    /// A kernel or a pack is not written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// A link is not made.
+    #[error("link {}: {source}", path.display())]
+    Link { path: PathBuf, source: io::Error },
+    /// A file is where a link has to be.
+    #[error("{} exists and is not a link; remove it, or leave out 'exported_name'", .0.display())]
+    Occupied(PathBuf),
+    /// Kernels cannot be packed.
+    #[error(transparent)]
+    Pack(#[from] PackError),
 }
 
 /// An output directory. Thread-safe; several processes may write to one.
@@ -48,7 +64,7 @@ impl OutputDirectory {
     /// # Errors
     /// It cannot be created or written.
     pub fn open(path: &Path) -> Result<Self, OutputError> {
-        let failed = |action| move |source| OutputError { path: path.into(), action, source };
+        let failed = |action| move |source| OutputError::Directory { path: path.into(), action, source };
         fs::create_dir_all(path).map_err(failed("create it"))?;
         let this = Self { path: path.into(), locks: Locks::of(path) };
         // Only when no other process is writing: its unfinished files are its own.
@@ -80,25 +96,29 @@ impl OutputDirectory {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn lock(&self, kernel: &KernelRequest) -> io::Result<Lock> {
-        self.locks.lock(&format!("{}/{}", kernel.arch.name, kernel.exported_name))
+    pub fn lock(&self, kernel: &KernelRequest) -> Result<Lock, OutputError> {
+        self.locks.lock(&format!("{}/{}", kernel.arch.name, kernel.exported_name)).map_err(OutputError::Lock)
     }
 
     /// Writes a kernel. The caller holds its lock.
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn write(&self, kernel: &KernelRequest, artifact: &KernelArtifact, manifest: &Manifest) -> Result<(), String> {
+    pub fn write(
+        &self,
+        kernel: &KernelRequest,
+        artifact: &KernelArtifact,
+        manifest: &Manifest,
+    ) -> Result<(), OutputError> {
         let files = kernel.files(&self.path);
-        let failed = |error: io::Error| format!("cannot write {}: {error}", files.pdi().display());
-        files.publish(artifact, manifest).map_err(failed)
+        files.publish(artifact, manifest).map_err(|source| OutputError::Write { path: files.pdi(), source })
     }
 
     /// Makes links to an existing kernel. The caller holds its lock.
     ///
     /// # Errors
     /// Errors of the file system, or what is in the way.
-    pub fn link(&self, kernel: &KernelRequest, names: &[String]) -> Result<(), String> {
+    pub fn link(&self, kernel: &KernelRequest, names: &[String]) -> Result<(), OutputError> {
         let folder = self.path.join(&kernel.arch.name);
         names.iter().try_for_each(|name| make_links(&folder, name, &kernel.exported_name))
     }
@@ -129,7 +149,7 @@ pub(super) fn existing(output: &Path, kernel: &KernelRequest, origin: Option<&Or
         return Existing::Absent;
     }
     let manifest = match read(&files.manifest(), MANIFEST_LIMIT) {
-        Ok(Some((text, _))) => Manifest::parse(&text),
+        Ok(Some((text, _))) => Manifest::parse(&text).map_err(|error| error.to_string()),
         Ok(None) => Err("it has no manifest".into()),
         Err((_, reason)) => Err(reason),
     };
@@ -149,14 +169,13 @@ pub(super) fn existing(output: &Path, kernel: &KernelRequest, origin: Option<&Or
 pub fn write_packs<'a>(
     output: &OutputDirectory,
     arches: impl IntoIterator<Item = &'a Arch>,
-) -> Result<Vec<PathBuf>, String> {
-    let _lock =
-        output.locks.lock(pack::ENDING).map_err(|error| format!("cannot lock the output directory: {error}"))?;
+) -> Result<Vec<PathBuf>, OutputError> {
+    let _lock = output.locks.lock(pack::ENDING).map_err(OutputError::Lock)?;
     let mut written = Vec::new();
     for arch in arches {
-        let (bytes, _) = pack(&output.path.join(&arch.name), arch).map_err(|error| error.to_string())?;
+        let (bytes, _) = pack(&output.path.join(&arch.name), arch)?;
         let path = output.path.join(format!("{}.{}", arch.name, pack::ENDING));
-        let failed = |error: io::Error| format!("cannot write {}: {error}", path.display());
+        let failed = |source| OutputError::Write { path: path.clone(), source };
         let file = unfinished(&output.path, &bytes).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
         written.push(path);
@@ -211,25 +230,20 @@ pub fn plan_links(kernels: &[KernelRequest]) -> Links {
 ///
 /// # Errors
 /// Errors of the file system, or that something else than a link is in the way.
-fn make_links(folder: &Path, name: &str, stem: &str) -> Result<(), String> {
+fn make_links(folder: &Path, name: &str, stem: &str) -> Result<(), OutputError> {
     let (links, files) = (KernelFiles::new(folder, name), KernelFiles::new(folder, stem));
     let pairs = links.all().into_iter().zip(files.all()).rev();
     let mut missing = Vec::new();
     for (link, file) in pairs {
         let target = Path::new(file.file_name().unwrap_or_default());
         match fs::symlink_metadata(&link) {
-            Ok(there) if !there.is_symlink() => {
-                return Err(format!(
-                    "{} exists and is not a link; remove it, or leave out 'exported_name'",
-                    link.display()
-                ));
-            }
+            Ok(there) if !there.is_symlink() => return Err(OutputError::Occupied(link)),
             Ok(_) if fs::read_link(&link).is_ok_and(|found| found == target) => {}
             _ => missing.push((link, target.to_owned())),
         }
     }
     for (link, target) in missing {
-        replace(folder, &link, &target).map_err(|error| format!("link {}: {error}", link.display()))?;
+        replace(folder, &link, &target).map_err(|source| OutputError::Link { path: link, source })?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! while the files of a kernel are being put in place. Signals are blocked in every thread and taken by one that waits for
 //! them, which needs no handler and so no unsafe code.
 
-use super::output::{Existing, Links, OutputDirectory, existing, plan_links};
+use super::output::{Existing, Links, OutputDirectory, OutputError, existing, plan_links};
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
 use crate::compiler::{CompileError, KernelCompiler};
@@ -169,6 +169,14 @@ pub fn plan(wanted: &KernelSet, output: Option<&Path>, options: &Options) -> Rep
     Report::new(kernels, wanted.notes.iter().cloned().chain(notes).collect())
 }
 
+/// Why a kernel was not made.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+enum NotMade {
+    Output(#[from] OutputError),
+    Compile(#[from] CompileError),
+}
+
 impl Run<'_> {
     fn make(&self, kernel: &KernelRequest, links: &[String]) -> KernelReport {
         let start = Instant::now();
@@ -177,7 +185,7 @@ impl Run<'_> {
             Ok(()) => report.links = links.to_vec(),
             Err(cause) => {
                 report.status = Status::Failed;
-                report.cause = Some(cause);
+                report.cause = Some(cause.to_string());
             }
         }
         report.milliseconds = milliseconds(start.elapsed());
@@ -185,27 +193,25 @@ impl Run<'_> {
     }
 
     /// Finds or generates the kernel, and its links.
-    fn serve(&self, kernel: &KernelRequest, links: &[String], report: &mut KernelReport) -> Result<(), String> {
-        let _lock = self.output.lock(kernel).map_err(|error| format!("cannot lock the output directory: {error}"))?;
+    fn serve(&self, kernel: &KernelRequest, links: &[String], report: &mut KernelReport) -> Result<(), NotMade> {
+        let _lock = self.output.lock(kernel)?;
         self.find_or_compile(kernel, report)?;
-        self.interruption.uninterrupted(|| self.output.link(kernel, links))
+        Ok(self.interruption.uninterrupted(|| self.output.link(kernel, links))?)
     }
 
     /// The caller holds the kernel's lock.
-    fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), String> {
+    fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), NotMade> {
         let origin = Origin::of(self.compiler);
         report.found(existing(self.output.path(), kernel, Some(&origin)), self.force);
         if report.status == Status::Kept {
             return Ok(());
         }
         let start = Instant::now();
-        let artifact = self.compiler.compile(kernel.op, &kernel.node, &kernel.arch).map_err(|error| {
-            match &error {
-                CompileError::Unavailable(_) => drop(self.unavailable.fetch_add(1, Relaxed)),
-                CompileError::Failed(failure) => report.output = end_of(&failure.output),
-                CompileError::Unsupported(_) => {}
-            }
-            error.to_string()
+        let compiled = self.compiler.compile(kernel.op, &kernel.node, &kernel.arch);
+        let artifact = compiled.inspect_err(|error| match error {
+            CompileError::Unavailable(_) => drop(self.unavailable.fetch_add(1, Relaxed)),
+            CompileError::Failed(failure) => report.output = end_of(&failure.output),
+            CompileError::Unsupported(_) => {}
         })?;
         let manifest = Manifest::new(&artifact, &kernel.node, origin, start.elapsed());
         self.interruption.uninterrupted(|| self.output.write(kernel, &artifact, &manifest))?;

@@ -64,12 +64,13 @@ fn request(entry: &Value<'_>, arches: &ArchRegistry) -> Result<Result<KernelRequ
         let known = arches.names().collect::<Vec<_>>().join(", ");
         return Ok(Err(format!("the generation {arch} is not known; possible: {known}")));
     };
-    Ok(check_request(entry.place(), &node, &arch).and_then(|kernel| {
-        if kernel.name == name {
-            return Ok(kernel);
+    Ok(match check_request(entry.place(), &node, &arch) {
+        Ok(kernel) if kernel.name == name => Ok(kernel),
+        Ok(KernelRequest { name: found, .. }) => {
+            Err(format!("its node has the name {found}, not {name}; record the statistics with this version"))
         }
-        Err(format!("its node has the name {}, not {name}; record the statistics with this version", kernel.name))
-    }))
+        Err(error) => Err(error.to_string()),
+    })
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ fn links_follow_a_new_name_and_give_way_to_files() {
     assert!(folder.join("other.pdi").is_file() && folder.join("s8.pdi").is_file());
     fs::write(&link, "damaged").unwrap();
     let output = OutputDirectory::open(root.path()).unwrap();
-    assert!(write_packs(&output, [renamed.kernels[0].arch.as_ref()]).unwrap_err().contains("add-8f32"));
+    assert!(write_packs(&output, [renamed.kernels[0].arch.as_ref()]).unwrap_err().to_string().contains("add-8f32"));
 }
 
 #[test]

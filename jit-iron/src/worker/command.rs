@@ -94,27 +94,10 @@ pub struct WorkerCommand {
 }
 
 impl WorkerCommand {
-    /// `program` without arguments, which starts no programs.
-    pub fn new(program: impl Into<PathBuf>) -> Self {
-        Self { program: program.into(), ..Self::default() }
-    }
-
-    /// Adds an argument.
-    pub fn argument(mut self, argument: impl Into<OsString>) -> Self {
-        self.arguments.push(argument.into());
-        self
-    }
-
-    /// Sets a variable.
-    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
-        self.environment.push((name.into(), value.into()));
-        self
-    }
-
-    /// See [`WorkerCommand::sweep_after_each`].
-    pub fn sweep_after_each(mut self, sweep: bool) -> Self {
-        self.sweep_after_each = sweep;
-        self
+    /// `program` with `arguments`, which starts no programs.
+    pub fn new(program: impl Into<PathBuf>, arguments: impl IntoIterator<Item: Into<OsString>>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        Self { program: program.into(), arguments, ..Self::default() }
     }
 }
 

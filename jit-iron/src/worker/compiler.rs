@@ -16,7 +16,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-type Requirement = dyn Fn() -> Result<(), String> + Send + Sync;
+type Requirement = dyn Fn() -> Result<(), CompileError> + Send + Sync;
 
 /// Compiles in worker processes; see the [module](super).
 ///
@@ -72,7 +72,7 @@ impl WorkerCompiler {
 
     /// Something without which the workers would start and make no kernel: checked before one is started to learn whether there is
     /// a compiler at all ([`KernelCompiler::available`]).
-    pub fn requirement(mut self, requirement: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+    pub fn requirement(mut self, requirement: impl Fn() -> Result<(), CompileError> + Send + Sync + 'static) -> Self {
         self.requirement = Some(Box::new(requirement));
         self
     }
@@ -106,7 +106,7 @@ impl KernelCompiler for WorkerCompiler {
 
     /// Starts a worker, if none has been.
     fn available(&self) -> Result<(), CompileError> {
-        self.requirement.as_ref().map_or(Ok(()), |requirement| requirement()).map_err(CompileError::Unavailable)?;
+        self.requirement.as_ref().map_or(Ok(()), |requirement| requirement())?;
         self.start()
     }
 
@@ -175,7 +175,7 @@ impl Task<'_> {
     fn ask(&self, worker: &mut WorkerProcess, folder: &JobFolder) -> Answer {
         let request = match self.request(folder) {
             Ok(request) => request,
-            Err(cause) => return (Err(CompileError::Unavailable(cause)), true),
+            Err(cause) => return (Err(cause), true),
         };
         let mut captured = Captured::new(self.limits.output_bytes, &self.wanted.name, self.listener);
         let reply = worker.ask(&request, self.limits.time, &mut captured).and_then(|line| self.parse(&line));
@@ -197,13 +197,13 @@ impl Task<'_> {
         (Err(blame_the_disk(error, folder)), usable)
     }
 
-    fn request(&self, folder: &JobFolder) -> Result<Vec<u8>, String> {
+    fn request(&self, folder: &JobFolder) -> Result<Vec<u8>, CompileError> {
         let path = folder.path();
         let work_dir = path.to_str().ok_or_else(|| {
-            format!(
+            CompileError::Unavailable(format!(
                 "the work folder {} is not UTF-8, which the protocol cannot express; choose another one",
                 path.display()
-            )
+            ))
         })?;
         let KernelSource { file, function } = KernelSource::of(self.wanted.op);
         let job = protocol::Job {
@@ -216,7 +216,8 @@ impl Task<'_> {
             work_dir: work_dir.to_owned(),
             verbose: self.listener.is_some(),
         };
-        protocol::line(&Request::Compile(job)).map_err(|error| format!("the request cannot be written: {error}"))
+        protocol::line(&Request::Compile(job))
+            .map_err(|error| CompileError::Unavailable(format!("the request cannot be written: {error}")))
     }
 
     fn parse(&self, line: &[u8]) -> Result<Reply, Ending> {

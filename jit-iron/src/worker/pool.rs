@@ -134,7 +134,7 @@ impl Pool {
     fn try_start(&self) -> Result<WorkerProcess, StartError> {
         let (name, program) = (&self.name, self.command.program.display().to_string());
         let started = WorkerProcess::start(&self.command, &self.limits, &self.parent);
-        let mut worker = started.map_err(StartError::Failed)?;
+        let mut worker = started.map_err(|error| StartError::Failed(error.to_string()))?;
         let mut captured = Captured::new(self.limits.output_bytes, "", self.listener.as_deref());
         let line = worker
             .ask(&[], self.limits.hello, &mut captured)
@@ -221,7 +221,7 @@ mod tests {
 
     fn pool(script: &str, workers: usize) -> (tempfile::TempDir, Pool) {
         let parent = tempfile::tempdir().unwrap();
-        let command = WorkerCommand::new("sh").argument("-c").argument(script);
+        let command = WorkerCommand::new("sh", ["-c", script]);
         let limits = WorkerLimits { workers, hello: Duration::from_millis(300), ..WorkerLimits::default() };
         let mut pool = Pool::new("test".into(), command);
         (pool.limits, pool.parent) = (limits, parent.path().into());

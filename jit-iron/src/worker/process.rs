@@ -15,7 +15,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -47,14 +47,23 @@ pub(super) struct WorkerProcess {
     folder_bytes: u64,
 }
 
+/// A process was not started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SpawnError {
+    #[error("cannot create a folder for a kernel compiler in {}: {source}", parent.display())]
+    Folder { parent: PathBuf, source: io::Error },
+    #[error("cannot start the kernel compiler {}: {source}", program.display())]
+    Start { program: PathBuf, source: io::Error },
+    #[error("cannot limit what the kernel compiler {} may use: {source}", program.display())]
+    Limit { program: PathBuf, source: io::Error },
+}
+
 impl WorkerProcess {
     /// Starts `command` under `limits`, with a folder in `parent`.
-    pub fn start(command: &WorkerCommand, limits: &WorkerLimits, parent: &Path) -> Result<Self, String> {
-        let folder = WorkerFolder::create(parent).map_err(|error| {
-            format!("cannot create a folder for a kernel compiler in {}: {error}", parent.display())
-        })?;
-        let program = command.program.display();
-        let fail = |error: io::Error| format!("cannot start the kernel compiler {program}: {error}");
+    pub fn start(command: &WorkerCommand, limits: &WorkerLimits, parent: &Path) -> Result<Self, SpawnError> {
+        let folder =
+            WorkerFolder::create(parent).map_err(|source| SpawnError::Folder { parent: parent.to_owned(), source })?;
+        let fail = |source| SpawnError::Start { program: command.program.clone(), source };
         let (input, theirs) = UnixStream::pair().map_err(fail)?;
         // It writes nothing there.
         theirs.shutdown(Shutdown::Write).map_err(fail)?;
@@ -94,7 +103,7 @@ impl WorkerProcess {
         ioctl_fionbio(&process.output, true).map_err(|error| fail(error.into()))?;
         limits
             .apply(process.family.leader)
-            .map_err(|error| format!("cannot limit what the kernel compiler {program} may use: {error}"))?;
+            .map_err(|source| SpawnError::Limit { program: command.program.clone(), source })?;
         Ok(process)
     }
 
@@ -309,7 +318,7 @@ mod tests {
 
     fn shell(script: &str, limits: &WorkerLimits) -> (tempfile::TempDir, WorkerProcess) {
         let parent = tempfile::tempdir().unwrap();
-        let command = WorkerCommand::new("sh").argument("-c").argument(script);
+        let command = WorkerCommand::new("sh", ["-c", script]);
         let process = WorkerProcess::start(&command, limits, parent.path()).unwrap();
         (parent, process)
     }
@@ -370,7 +379,9 @@ mod tests {
     fn what_cannot_be_started_is_named() {
         let parent = tempfile::tempdir().unwrap();
         let start = |program: &str, parent: &Path| {
-            WorkerProcess::start(&WorkerCommand::new(program), &WorkerLimits::default(), parent).unwrap_err()
+            WorkerProcess::start(&WorkerCommand::new(program, [""; 0]), &WorkerLimits::default(), parent)
+                .unwrap_err()
+                .to_string()
         };
         let error = start("/nonexistent/compiler", parent.path());
         assert!(error.starts_with("cannot start the kernel compiler /nonexistent/compiler: No such file"), "{error}");

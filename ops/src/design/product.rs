@@ -117,23 +117,16 @@ impl Product<'_> {
 
     /// Tiles of M x K weights, K x N of the second operand, and M x N results, the latter two with the given depths.
     fn memory(&self, [m, n, k]: [usize; 3], [right, results]: [usize; 2]) -> CoreMemory {
+        let bytes = |tensor: &Tensor, elements, count| bytes_of(tensor.dtype, elements).saturating_mul(count);
         CoreMemory::new(PRODUCT_STACK_BYTES)
-            .with(format!("source 0, {k} x {m}"), self.weight_bytes(k * m), 2)
-            .with(format!("source 1, {k} x {n}"), bytes_of(self.input.dtype, k * n), right)
-            .with(format!("output, {m} x {n}"), self.result_bytes(m * n), results)
+            .with(format!("source 0, {k} x {m}"), bytes(self.weights, k * m, self.operands.weights), 2)
+            .with(format!("source 1, {k} x {n}"), bytes(self.input, k * n, 1), right)
+            .with(format!("output, {m} x {n}"), bytes(self.output, m * n, self.operands.results), results)
     }
 
     /// Spreads `wide` units over columns and `deep` over the cores of a column, which share the second operand.
     fn design(&self, wide: usize, deep: usize) -> Design {
         Design::new(Flow::Product, wide, deep.clamp(1, self.arch.array.core_rows), self.arch)
-    }
-
-    fn weight_bytes(&self, elements: usize) -> usize {
-        bytes_of(self.weights.dtype, elements).saturating_mul(self.operands.weights)
-    }
-
-    fn result_bytes(&self, elements: usize) -> usize {
-        bytes_of(self.output.dtype, elements).saturating_mul(self.operands.results)
     }
 }
 

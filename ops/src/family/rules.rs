@@ -108,7 +108,7 @@ pub fn alike<'n, const N: usize>(
 pub fn addressable(op: &'static str, node: &Node, count: usize) -> Result<(), Unsupported> {
     let given = node.sources.len();
     require(op, given <= count, || format!("{given} sources given, at most {count} possible"))?;
-    node.arguments().try_for_each(Tensor::validate).or_else(|reason| shape(op, reason))
+    node.arguments().try_for_each(Tensor::validate).or_else(|error| shape(op, error.to_string()))
 }
 
 /// The result's rows have no gaps.

@@ -37,7 +37,8 @@ impl Scan {
         let [_, _, tokens, sequences] = self.x.ne;
         let mut starts = Vec::with_capacity(sequences);
         for sequence in 0..sequences {
-            let id = read_id(&inputs[6][sequence * self.ids.nb[0]..]);
+            let at = &inputs[6][sequence * self.ids.nb[0]..];
+            let id = i32::from_le_bytes([at[0], at[1], at[2], at[3]]);
             starts.push(in_range(SCAN, "state", id.into(), states)?);
         }
         let layout = States { length, rows: dim * heads, together: 1, tokens, sequences, slots: self.slots };
@@ -106,8 +107,4 @@ impl Scan {
 /// `ln(1 + exp(x))`; ggml takes it as `x` from 20 on, where they are equal in single precision.
 fn soft_plus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }
-}
-
-fn read_id(bytes: &[u8]) -> i32 {
-    i32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
