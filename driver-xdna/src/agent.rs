@@ -230,8 +230,6 @@ impl AgentStatus {
         Self { info, lost: OnceLock::new(), contexts_created: AtomicU64::new(0) }
     }
 
-    /// # Errors
-    /// [`AgentError::Lost`] with the first cause.
     pub(crate) fn alive(&self) -> Result<(), AgentError> {
         self.lost.get().map_or(Ok(()), |cause| Err(AgentError::Lost(cause.clone())))
     }

@@ -65,9 +65,6 @@ impl OpenNpu {
     }
 
     /// Memory of the device heap.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     pub(crate) fn heap(&self, params: &BufferParams) -> Result<Block, DeviceError> {
         self.with_room(|| self.pool.allocate(params))
     }

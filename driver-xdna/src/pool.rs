@@ -138,9 +138,6 @@ impl Pool {
     }
 
     /// Zeroed memory. The parameters have been checked: a size, and an alignment up to a page.
-    ///
-    /// # Errors
-    /// [`DeviceError::OutOfMemory`], [`DeviceError::Lost`].
     pub(crate) fn allocate(self: &Arc<Self>, params: &BufferParams) -> Result<Block, DeviceError> {
         let made = match (params.pool, params.size) {
             (MemoryPool::DeviceHeap, size) => self.heap(size, params),

@@ -184,9 +184,6 @@ const GET_VERSION: u32 = 0x8008_4b01;
 
 /// Opens KFD and asks for its version, as ROCR is about to do: it ends the process when either fails, because without a CPU agent
 /// from KFD it has no memory for its own signals. The discovery has only checked that the node is there and may be opened.
-///
-/// # Errors
-/// What failed, and what to do.
 fn probe_kfd() -> Result<(), AgentError> {
     let path = Machine::this().kfd();
     let failed = |what: &str, cause: io::Error| {

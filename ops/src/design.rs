@@ -134,8 +134,6 @@ impl CoreMemory {
         self.bytes() <= arch.core.data_bytes
     }
 
-    /// # Errors
-    /// [`Unsupported::Resources`] with what is needed and what is available.
     fn check(&self, op: &'static str, arch: &Arch) -> Result<(), Unsupported> {
         if self.fits(arch) {
             return Ok(());

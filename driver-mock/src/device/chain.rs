@@ -18,9 +18,7 @@ pub(crate) struct ChainScratch {
 }
 
 /// Hands a chain to the NPU and runs its kernels.
-///
-/// # Errors
-/// The first failure; dispatches behind it have not run.
+/// Fails with the first failure; dispatches behind it have not run.
 pub(crate) fn run(
     device: &MockDevice,
     scratch: &mut ChainScratch,

@@ -250,9 +250,6 @@ impl Array {
     }
 
     /// The kernel of a PDI with the instructions at a device address.
-    ///
-    /// # Errors
-    /// Why the two are no kernel. Hardware would wait forever.
     fn prepare(&mut self, pdi: &LoadedPdi, address: u64, instructions: &[u8]) -> Result<Arc<Prepared>, ArtifactError> {
         let place = (pdi.digest, address, instructions.len());
         if let Some((before, prepared)) = self.by_place.get(&place)

@@ -43,9 +43,6 @@ const NAMED: [(&str, CommandFault); 4] = [
 
 impl CommandFault {
     /// The fault that a plan names: `timeout`, `abort`, `garbage`, `lost`, `status=S`; `None` when it is another word.
-    ///
-    /// # Errors
-    /// What is wrong with the status.
     fn parse(name: &str) -> Result<Option<Self>, FaultPlanError> {
         let Some(status) = name.strip_prefix("status=") else {
             return Ok(NAMED.iter().find(|(known, _)| *known == name).map(|(_, fault)| *fault));

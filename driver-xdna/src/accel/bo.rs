@@ -80,9 +80,7 @@ fn unexpected(text: String) -> CallError {
 
 impl Bo {
     /// Makes a BO of at least `bytes` bytes and maps it.
-    ///
-    /// # Errors
-    /// The kernel's; nothing is left then.
+    /// Nothing is left when the kernel rejects it.
     pub(crate) fn create(node: &Arc<Node>, kind: BoKind<'_>, bytes: usize) -> Result<Self, CallError> {
         let type_ = match kind {
             BoKind::Data => AMDXDNA_BO_SHMEM,

@@ -55,9 +55,7 @@ impl CommandBuffer {
     }
 
     /// Submits the chain in this buffer. `arguments` are the handles of the BOs it uses, each once. Returns its sequence number.
-    ///
-    /// # Errors
-    /// The kernel's; nothing was submitted then.
+    /// Nothing was submitted when the kernel rejects it.
     pub(crate) fn submit(&self, node: &Node, context: HardwareContext, arguments: &[u32]) -> Result<u64, CallError> {
         let mut execute = amdxdna_drm_exec_cmd {
             hwctx: context.handle,

@@ -26,9 +26,7 @@ pub(super) struct DataMemory {
 
 impl DataMemory {
     /// Reserves `bytes`, or as much less as the process may have, but at least `least`.
-    ///
-    /// # Errors
-    /// The system's, when even `least` is rejected.
+    /// Fails when the system rejects even `least`.
     pub(super) fn reserve(bytes: usize, least: usize) -> io::Result<Self> {
         let mut bytes = bytes.max(least).next_multiple_of(PAGE);
         loop {

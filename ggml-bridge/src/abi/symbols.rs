@@ -208,9 +208,6 @@ impl Symbols {
     }
 
     /// Calls a public getter of ggml that takes one object and returns a word.
-    ///
-    /// # Errors
-    /// When there is no such function.
     pub(super) fn ask(&self, function: &'static str, object: Ptr) -> Result<usize, String> {
         type Getter = unsafe extern "C" fn(Ptr) -> usize;
         // SAFETY: these functions take one pointer and return a pointer, size, enumeration or bool in a register, whose

@@ -63,9 +63,6 @@ fn check_absent(tile: &str, key: &str, value: usize) -> Result<(), Contradiction
 }
 
 /// Checks one generation.
-///
-/// # Errors
-/// The key, its value and what is expected.
 pub(super) fn check(arch: &Arch) -> Result<(), ContradictionError> {
     check_names(arch)?;
     let array = &arch.array;

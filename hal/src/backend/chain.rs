@@ -49,9 +49,7 @@ impl Chain {
     }
 
     /// Adds a dispatch of the PDI in `slot`.
-    ///
-    /// # Errors
-    /// That of an argument; the chain is unchanged then.
+    /// The chain is unchanged when an argument is wrong.
     pub(super) fn push(
         &mut self,
         origin: Origin,

@@ -289,9 +289,7 @@ impl File {
     }
 
     /// Whether SET_STATE may be called, and knows what to set.
-    ///
-    /// # Errors
-    /// EACCES unless the caller is root; EOPNOTSUPP.
+    /// Fails with EACCES unless the caller is root, or EOPNOTSUPP.
     pub(super) fn can_set(&self, what: u32, is_root: bool) -> Result<(), Errno> {
         let is_preemption = [DRM_AMDXDNA_SET_FORCE_PREEMPT, DRM_AMDXDNA_SET_FRAME_BOUNDARY_PREEMPT].contains(&what);
         let is_known = match self.device.profile.queries {

@@ -331,9 +331,7 @@ impl ContextQueue {
     }
 
     /// Waits for a job, `timeout` milliseconds of device time or, with 0, forever.
-    ///
-    /// # Errors
-    /// EINVAL for a sequence number that was not given out; ETIME.
+    /// Fails with EINVAL for a sequence number that was not given out, or ETIME.
     pub(super) fn wait(&self, sequence: u64, timeout: u32) -> Result<(), Errno> {
         let patience = Duration::from_millis(u64::from(timeout));
         let deadline = (timeout != 0).then(|| Instant::now() + patience);

@@ -132,9 +132,7 @@ impl Syncobj {
     }
 
     /// Waits until something has a point; its fence.
-    ///
-    /// # Errors
-    /// ETIME after [`SUBMIT_TIMEOUT`].
+    /// Fails with ETIME after [`SUBMIT_TIMEOUT`].
     pub(super) fn submitted(&self, point: u64) -> Result<Fence, Errno> {
         let deadline = Instant::now() + SUBMIT_TIMEOUT;
         loop {
