@@ -6,11 +6,15 @@
 use super::register::RegisterWrite;
 
 /// Offset of the core's control register.
-const CONTROL: u32 = 0x3_2000;
-const ENABLE: u32 = 1;
-const RESET: u32 = 2;
+pub const CONTROL: u32 = 0x3_2000;
+/// Bit of [`CONTROL`] that enables the core.
+pub const ENABLE: u32 = 1;
+/// Bit of [`CONTROL`] that is set while the core is in reset, as it is after power-on.
+pub const RESET: u32 = 2;
 /// Offset of the register that connects the cascade.
-const ACCUMULATOR_CONTROL: u32 = 0x3_6060;
+pub const ACCUMULATOR_CONTROL: u32 = 0x3_6060;
+/// Offset of the program memory, as writes see it. The core's address 0 is there.
+pub const PROGRAM_MEMORY: u32 = 0x2_0000;
 
 /// Enables the core, or stops it where it is.
 #[must_use]

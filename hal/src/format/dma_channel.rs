@@ -4,8 +4,9 @@
 //! channels of older hardware, under a mask of nothing. Source: aie-rt; the same on aie2 and aie2p.
 
 use super::register::{RegisterError, RegisterWrite, TileKind};
+use std::fmt;
 
-/// Direction of a DMA channel, seen from the tile that has it.
+/// Direction of a DMA channel, seen from the tile that has it. Displayed by the names of AMD's manuals, `S2MM` and `MM2S`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Stream to memory: an output of the array, at the shim.
@@ -25,6 +26,22 @@ impl Direction {
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::StreamToMemory, Self::MemoryToStream].into_iter().find(|direction| direction.code() == code)
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StreamToMemory => "S2MM",
+            Self::MemoryToStream => "MM2S",
+        })
+    }
+}
+
+/// As its name.
+impl serde::Serialize for Direction {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -99,6 +116,18 @@ impl ChannelControl {
     /// Bits of [`ChannelControl::finish_on_tlast`].
     pub const FINISH_ON_TLAST: u32 = 3 << 16;
 
+    /// What a register's word says. Bits without a meaning here are not looked at.
+    #[must_use]
+    pub fn decode(word: u32) -> Self {
+        let finish_on_tlast = match (word & Self::FINISH_ON_TLAST) >> Self::FINISH_ON_TLAST.trailing_zeros() {
+            0 => FinishOnTlast::Off,
+            1 => FinishOnTlast::WithoutCounts,
+            2 => FinishOnTlast::CountsInTokens,
+            _ => FinishOnTlast::CountsInRegister,
+        };
+        Self { controller: (word >> 8) as u8, finish_on_tlast, out_of_order: word & Self::OUT_OF_ORDER != 0 }
+    }
+
     /// The register's word.
     #[must_use]
     pub fn encode(self) -> u32 {
@@ -119,6 +148,24 @@ impl DmaChannel {
     pub fn new(tile: TileKind, direction: Direction, channel: u8) -> Result<Self, RegisterError> {
         tile.within("DMA channel", if tile == TileKind::Mem { 5 } else { 1 }, channel)?;
         Ok(Self { tile, direction, channel })
+    }
+
+    /// All channels of a tile: those that write streams to memory, then the others.
+    pub fn all(tile: TileKind) -> impl Iterator<Item = Self> {
+        let of = move |direction| (0..6).map_while(move |channel| Self::new(tile, direction, channel).ok());
+        [Direction::StreamToMemory, Direction::MemoryToStream].into_iter().flat_map(of)
+    }
+
+    /// Its direction.
+    #[must_use]
+    pub fn direction(self) -> Direction {
+        self.direction
+    }
+
+    /// Its number among those of its direction.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.channel
     }
 
     /// Offset of the control register.
@@ -202,6 +249,31 @@ mod tests {
     fn tasks(#[case] task: DmaTask, #[case] word: u32) {
         assert_eq!(task.encode(), word);
         assert_eq!(DmaTask::decode(word), task);
+    }
+
+    #[test]
+    fn controls_are_read_back() {
+        for finish_on_tlast in [
+            FinishOnTlast::Off,
+            FinishOnTlast::WithoutCounts,
+            FinishOnTlast::CountsInTokens,
+            FinishOnTlast::CountsInRegister,
+        ] {
+            let control = ChannelControl { controller: 15, finish_on_tlast, out_of_order: true };
+            assert_eq!(ChannelControl::decode(control.encode()), control);
+        }
+        assert_eq!(ChannelControl::decode(2), ChannelControl::default());
+    }
+
+    #[rstest]
+    #[case(TileKind::Core, 4)]
+    #[case(TileKind::Mem, 12)]
+    #[case(TileKind::Shim, 4)]
+    fn all_channels_have_their_own_registers(#[case] tile: TileKind, #[case] count: usize) {
+        let controls: std::collections::BTreeSet<u32> = DmaChannel::all(tile).map(DmaChannel::control).collect();
+        assert_eq!(controls.len(), count);
+        let last = DmaChannel::all(tile).last().unwrap();
+        assert_eq!((last.direction(), usize::from(last.number())), (MemoryToStream, count / 2 - 1));
     }
 
     #[test]

@@ -35,18 +35,41 @@ impl Lock {
         Ok(Self { tile, id })
     }
 
+    /// The lock whose value register is at `offset`. None if that is none.
+    #[must_use]
+    pub fn at(tile: TileKind, offset: u32) -> Option<Self> {
+        let distance = offset.checked_sub(Self::first(tile))?;
+        let lock = Self::new(tile, u8::try_from(distance / 0x10).ok()?).ok()?;
+        distance.is_multiple_of(0x10).then_some(lock)
+    }
+
+    /// Its number in its tile.
+    #[must_use]
+    pub fn id(self) -> u8 {
+        self.id
+    }
+
+    /// Offset of its value register, of which the low 6 bits are the value.
+    #[must_use]
+    pub fn register(self) -> u32 {
+        Self::first(self.tile) + 0x10 * u32::from(self.id)
+    }
+
+    fn first(tile: TileKind) -> u32 {
+        match tile {
+            TileKind::Core => 0x1_F000,
+            TileKind::Mem => 0xC_0000,
+            TileKind::Shim => 0x1_4000,
+        }
+    }
+
     /// Sets the lock to `value`, -64 to 63, of which the register keeps the low 6 bits, as aie-rt writes it.
     ///
     /// # Errors
     /// When the value is outside of this range.
     pub fn set(self, value: i8) -> Result<RegisterWrite, RegisterError> {
-        let first = match self.tile {
-            TileKind::Core => 0x1_F000,
-            TileKind::Mem => 0xC_0000,
-            TileKind::Shim => 0x1_4000,
-        };
         let value = within("value of a lock", -64, 63, value)?;
-        Ok(RegisterWrite::word(first + 0x10 * u32::from(self.id), value & 0x3F))
+        Ok(RegisterWrite::word(self.register(), value & 0x3F))
     }
 
     /// Offset whose reading makes `request`; see [`DONE`].
@@ -78,6 +101,9 @@ mod tests {
             assert_eq!(Lock::new(tile, last + 1).unwrap_err().max, i64::from(last));
             assert_eq!(lock.set(64).unwrap_err().to_string(), "value of a lock: expected -64 to 63, found 64");
             assert_eq!(lock.set(63).unwrap().value, 63);
+            let register = lock.register();
+            assert_eq!(Lock::at(tile, register), Some(lock));
+            assert!([register - 4, register + 0x10].iter().all(|offset| Lock::at(tile, *offset).is_none()));
             assert!(lock.request(LockRequest::Acquire(-65)).is_err());
         }
     }

@@ -1,5 +1,7 @@
 //! Tile registers: which kind of tile has one, and what is written to it.
 
+use std::fmt;
+
 /// A kind of tile. The kinds differ in what their registers' offsets are; aie2 and aie2p agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TileKind {
@@ -14,12 +16,24 @@ pub enum TileKind {
 impl TileKind {
     /// `number` when the tile has such a thing: they count from 0 to `last`.
     pub(super) fn within(self, what: &str, last: u8, number: u8) -> Result<u32, RegisterError> {
-        let tile = match self {
+        within(format!("{what} of a {self} tile"), 0, last.into(), number)
+    }
+}
+
+impl fmt::Display for TileKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Core => "core",
             Self::Mem => "mem",
             Self::Shim => "shim",
-        };
-        within(format!("{what} of a {tile} tile"), 0, last.into(), number)
+        })
+    }
+}
+
+/// As its name.
+impl serde::Serialize for TileKind {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

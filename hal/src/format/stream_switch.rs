@@ -7,6 +7,7 @@
 //! above it, and so on. Source: aie-rt and the AI Engine register reference; the same on aie2 and aie2p.
 
 use super::register::{RegisterError, RegisterWrite, TileKind, within};
+use std::fmt;
 
 /// What a port leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +30,45 @@ pub enum Port {
     East(u8),
     /// Trace of the core (0) or, in a core tile, of its memory (1). Only as a slave.
     Trace(u8),
+}
+
+impl Port {
+    /// The port at the other end of the wire: what a master of one tile is as a slave of its neighbour. None for ports
+    /// that end in their own tile.
+    #[must_use]
+    pub fn across(self) -> Option<Self> {
+        match self {
+            Self::South(number) => Some(Self::North(number)),
+            Self::West(number) => Some(Self::East(number)),
+            Self::North(number) => Some(Self::South(number)),
+            Self::East(number) => Some(Self::West(number)),
+            Self::Core | Self::Dma(_) | Self::TileControl | Self::Fifo | Self::Trace(_) => None,
+        }
+    }
+}
+
+/// As people write ports: `North 3`, `DMA 0`, `core`.
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Core => f.write_str("core"),
+            Self::Dma(number) => write!(f, "DMA {number}"),
+            Self::TileControl => f.write_str("control"),
+            Self::Fifo => f.write_str("FIFO"),
+            Self::South(number) => write!(f, "South {number}"),
+            Self::West(number) => write!(f, "West {number}"),
+            Self::North(number) => write!(f, "North {number}"),
+            Self::East(number) => write!(f, "East {number}"),
+            Self::Trace(number) => write!(f, "trace {number}"),
+        }
+    }
+}
+
+/// As its name.
+impl serde::Serialize for Port {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Which end of the switch a port is at: the words go out of it at a master, and into it at a slave.
@@ -86,6 +126,70 @@ pub struct PacketSlot {
     pub msel: u8,
 }
 
+impl PacketSlot {
+    /// The rule that a slot's register holds. None if the slot is off.
+    #[must_use]
+    pub fn decode(word: u32) -> Option<Self> {
+        let field = |low: u32, mask: u32| ((word >> low) & mask) as u8;
+        let slot = Self { id: field(24, 31), mask: field(16, 31), arbiter: field(0, 7), msel: field(4, 3) };
+        (word & StreamSwitch::SLOT_ENABLE != 0).then_some(slot)
+    }
+
+    /// Whether it takes a packet with this id.
+    #[must_use]
+    pub fn takes(self, id: u8) -> bool {
+        (self.id ^ id) & self.mask == 0
+    }
+}
+
+/// What a master port sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MasterSource {
+    /// All words of the slave with this index.
+    Circuit(u32),
+    /// The packets that `arbiter` gets for the selectors in `msels` (bit n: selector n).
+    Packets {
+        /// 0 to 7.
+        arbiter: u8,
+        /// Mask of selectors.
+        msels: u8,
+        /// Whether headers are left out.
+        drop_header: bool,
+    },
+}
+
+impl MasterSource {
+    /// What a master's register says. None if the port is off.
+    #[must_use]
+    pub fn decode(word: u32) -> Option<Self> {
+        let source = if word & StreamSwitch::PACKETS == 0 {
+            Self::Circuit(word & 31)
+        } else {
+            let drop_header = word & StreamSwitch::DROP_HEADER != 0;
+            Self::Packets { arbiter: (word & 7) as u8, msels: ((word >> 3) & 15) as u8, drop_header }
+        };
+        (word & StreamSwitch::ENABLE != 0).then_some(source)
+    }
+}
+
+/// What a slave port does with its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlaveMode {
+    /// They go to the masters that name it.
+    Circuit,
+    /// Its slots route them packet by packet.
+    Packets,
+}
+
+impl SlaveMode {
+    /// What a slave's register says. None if the port is off.
+    #[must_use]
+    pub fn decode(word: u32) -> Option<Self> {
+        let mode = if word & StreamSwitch::PACKETS == 0 { Self::Circuit } else { Self::Packets };
+        (word & StreamSwitch::ENABLE != 0).then_some(mode)
+    }
+}
+
 /// The stream switch of one kind of tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSwitch(pub TileKind);
@@ -114,6 +218,46 @@ impl StreamSwitch {
         self.index(Role::Slave, port)
     }
 
+    /// The master port with an index. None if there is none.
+    #[must_use]
+    pub fn master(self, index: u32) -> Option<Port> {
+        self.ports(Role::Master).nth(index as usize)
+    }
+
+    /// The slave port with an index. None if there is none.
+    #[must_use]
+    pub fn slave(self, index: u32) -> Option<Port> {
+        self.ports(Role::Slave).nth(index as usize)
+    }
+
+    /// All master ports, in the order of their indices.
+    pub fn masters(self) -> impl Iterator<Item = Port> {
+        self.ports(Role::Master)
+    }
+
+    /// All slave ports, in the order of their indices.
+    pub fn slaves(self) -> impl Iterator<Item = Port> {
+        self.ports(Role::Slave)
+    }
+
+    /// Offset of the register of the master with an index; see [`MasterSource`].
+    #[must_use]
+    pub fn master_register(self, index: u32) -> u32 {
+        self.first() + 4 * index
+    }
+
+    /// Offset of the register of the slave with an index; see [`SlaveMode`].
+    #[must_use]
+    pub fn slave_register(self, index: u32) -> u32 {
+        self.first() + Self::SLAVES + 4 * index
+    }
+
+    /// Offset of the register of slot `number` of the slave with an index; see [`PacketSlot`].
+    #[must_use]
+    pub fn slot_register(self, index: u32, number: u32) -> u32 {
+        self.first() + Self::SLOTS + 0x10 * index + 4 * number
+    }
+
     /// Connects `slave` with `master` forever: what is written to the master and to the slave. A slave can feed
     /// several masters. Not every pair has a wire; the switch's documentation lists those that do.
     ///
@@ -122,8 +266,8 @@ impl StreamSwitch {
     pub fn circuit(self, slave: Port, master: Port) -> Result<[RegisterWrite; 2], PortError> {
         let (slave, master) = (self.slave_index(slave)?, self.master_index(master)?);
         Ok([
-            RegisterWrite::word(self.first() + 4 * master, Self::ENABLE | slave),
-            RegisterWrite::word(self.first() + Self::SLAVES + 4 * slave, Self::ENABLE),
+            RegisterWrite::word(self.master_register(master), Self::ENABLE | slave),
+            RegisterWrite::word(self.slave_register(slave), Self::ENABLE),
         ])
     }
 
@@ -143,7 +287,7 @@ impl StreamSwitch {
         let msels = within("mask of selectors", 0, 15, msels)?;
         let drop_header = if drop_header { Self::DROP_HEADER } else { 0 };
         let value = Self::ENABLE | Self::PACKETS | drop_header | (msels << 3) | arbiter;
-        Ok(RegisterWrite::word(self.first() + 4 * self.master_index(master)?, value))
+        Ok(RegisterWrite::word(self.master_register(self.master_index(master)?), value))
     }
 
     /// Has `slave` take packets, for its slots to route.
@@ -151,7 +295,7 @@ impl StreamSwitch {
     /// # Errors
     /// [`PortError::Missing`].
     pub fn packet_slave(self, slave: Port) -> Result<RegisterWrite, PortError> {
-        let offset = self.first() + Self::SLAVES + 4 * self.slave_index(slave)?;
+        let offset = self.slave_register(self.slave_index(slave)?);
         Ok(RegisterWrite::word(offset, Self::ENABLE | Self::PACKETS))
     }
 
@@ -165,7 +309,7 @@ impl StreamSwitch {
         let mask = within("mask of a packet id", 0, 31, slot.mask)?;
         let msel = within("selector", 0, 3, slot.msel)?;
         let arbiter = within("arbiter", 0, 7, slot.arbiter)?;
-        let offset = self.first() + Self::SLOTS + 0x10 * self.slave_index(slave)? + 4 * number;
+        let offset = self.slot_register(self.slave_index(slave)?, number);
         Ok(RegisterWrite::word(offset, (id << 24) | (mask << 16) | Self::SLOT_ENABLE | (msel << 4) | arbiter))
     }
 
@@ -177,10 +321,14 @@ impl StreamSwitch {
         }
     }
 
+    fn ports(self, role: Role) -> impl Iterator<Item = Port> {
+        let of = move |counts: [[u8; 2]; 3]| 0..counts[self.0 as usize][role as usize];
+        PORTS.into_iter().flat_map(move |(group, counts)| of(counts).map(group))
+    }
+
     fn index(self, role: Role, port: Port) -> Result<u32, PortError> {
         let (tile, role_name) = (self.0, if matches!(role, Role::Master) { "master" } else { "slave" });
-        let all = PORTS.iter().flat_map(|(group, counts)| (0..counts[tile as usize][role as usize]).map(group));
-        let found = all.zip(0u32..).find(|(there, _)| *there == port);
+        let found = self.ports(role).zip(0u32..).find(|(there, _)| *there == port);
         found.map(|(_, index)| index).ok_or(PortError::Missing { tile, role: role_name, port })
     }
 }
@@ -212,6 +360,48 @@ mod tests {
         let switch = StreamSwitch(tile);
         assert_eq!(switch.master_index(master), Ok(master_index));
         assert_eq!(switch.slave_index(slave), Ok(slave_index));
+        assert_eq!((switch.master(master_index), switch.slave(slave_index)), (Some(master), Some(slave)));
+    }
+
+    #[rstest]
+    #[case(TileKind::Core, 23, 25)]
+    #[case(TileKind::Mem, 17, 18)]
+    #[case(TileKind::Shim, 22, 23)]
+    fn every_index_has_its_port_and_no_other(#[case] tile: TileKind, #[case] masters: u32, #[case] slaves: u32) {
+        let switch = StreamSwitch(tile);
+        assert_eq!((switch.masters().count(), switch.slaves().count()), (masters as usize, slaves as usize));
+        assert_eq!((switch.master(masters), switch.slave(slaves)), (None, None));
+        for index in 0..masters {
+            assert_eq!(switch.master_index(switch.master(index).unwrap()), Ok(index));
+        }
+        for index in 0..slaves {
+            assert_eq!(switch.slave_index(switch.slave(index).unwrap()), Ok(index));
+        }
+    }
+
+    /// Words as mlir-aie's PDIs have them.
+    #[test]
+    fn registers_are_read_back() {
+        assert_eq!(MasterSource::decode(0x8000_0007), Some(MasterSource::Circuit(7)));
+        let packets = MasterSource::Packets { arbiter: 5, msels: 8, drop_header: false };
+        assert_eq!(MasterSource::decode(0xC000_0045), Some(packets));
+        assert_eq!(MasterSource::decode(0x4000_0045), None);
+        let modes = [0x8000_0000, 0xC000_0000, 0].map(SlaveMode::decode);
+        assert_eq!(modes, [Some(SlaveMode::Circuit), Some(SlaveMode::Packets), None]);
+        let slot = PacketSlot { id: 15, mask: 31, arbiter: 5, msel: 3 };
+        assert_eq!((PacketSlot::decode(0x0F1F_0135), PacketSlot::decode(0x0F1F_0035)), (Some(slot), None));
+        assert!(slot.takes(15) && !slot.takes(14));
+        let any = PacketSlot { mask: 0x1C, ..slot };
+        assert!((12..16).all(|id| any.takes(id)) && !any.takes(16));
+    }
+
+    #[test]
+    fn wires_and_names() {
+        assert_eq!(Port::North(3).across(), Some(Port::South(3)));
+        assert_eq!((Port::West(0).across(), Port::Dma(0).across()), (Some(Port::East(0)), None));
+        let names = [Port::Core, Port::Dma(1), Port::TileControl, Port::Fifo, Port::South(3), Port::Trace(0)];
+        let names = names.map(|port| port.to_string());
+        assert_eq!(names, ["core", "DMA 1", "control", "FIFO", "South 3", "trace 0"]);
     }
 
     #[test]
