@@ -1,0 +1,162 @@
+//! Why an array cannot go on.
+
+use super::report::{Report, direction_name};
+use crate::core::Fault;
+use aie_hal::format::dma_channel::Direction;
+
+/// Why an array cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArrayError {
+    /// A core stopped.
+    #[error("core ({column}, {row}) at {pc:#x}: {fault}")]
+    Core {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The bundle's address.
+        pc: u32,
+        /// Why.
+        fault: Fault,
+    },
+    /// Something that a DMA channel cannot do.
+    #[error("{} {channel} of tile ({column}, {row}), BD {descriptor}: {problem}", direction_name(*.direction))]
+    Dma {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The channel's direction.
+        direction: Direction,
+        /// The channel.
+        channel: usize,
+        /// The descriptor it runs.
+        descriptor: u8,
+        /// What is wrong.
+        problem: DmaProblem,
+    },
+    /// A packet that no rule of a port matches.
+    #[error("slave port {port} of tile ({column}, {row}): no slot matches the packet header {header:#010x}")]
+    Packet {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The port's index.
+        port: usize,
+        /// The header.
+        header: u32,
+    },
+    /// A control packet that cannot be executed.
+    #[error("control packet {words:08x?} of tile ({column}, {row}): {problem}")]
+    ControlPacket {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// What is wrong.
+        problem: String,
+        /// The packet.
+        words: Vec<u32>,
+    },
+    /// A register outside of the array.
+    #[error("there is no tile ({column}, {row})")]
+    Tile {
+        /// Its column.
+        column: u8,
+        /// Its row.
+        row: u8,
+    },
+    /// A release that takes a lock out of its six bits; what hardware does is not documented.
+    #[error("releasing lock {lock} of tile ({column}, {row}) makes it {value}, outside of 0 to 63")]
+    LockRange {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The lock, as the tile numbers it.
+        lock: usize,
+        /// What it would be.
+        value: i32,
+    },
+    /// A register that switches on something without a model.
+    #[error("register {offset:#x} of tile ({column}, {row}): {what} is not modelled")]
+    Unmodelled {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The register.
+        offset: u32,
+        /// What it switches on.
+        what: &'static str,
+    },
+    /// More cycles than the limit allows: see [`Array::set_cycle_limit`](super::Array::set_cycle_limit).
+    #[error("not at an end after {cycles} cycles: {report}")]
+    Timeout {
+        /// The limit.
+        cycles: u64,
+        /// Where everybody is.
+        report: Report,
+    },
+    /// A task for a channel whose queue is full, which hardware loses.
+    #[error("the task queue of {} {channel} of tile ({column}, {row}) is full", direction_name(*.direction))]
+    QueueFull {
+        /// Column of the tile.
+        column: u8,
+        /// Row of the tile.
+        row: u8,
+        /// The channel's direction.
+        direction: Direction,
+        /// The channel.
+        channel: usize,
+    },
+}
+
+/// What a DMA channel cannot do. Hardware sets a bit of the channel's status and stops it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DmaProblem {
+    /// The descriptor's valid bit is off.
+    #[error("the descriptor is not valid")]
+    NotValid,
+    /// A descriptor that the tile does not have, or one of a mem tile's odd channels for an even one or the reverse.
+    #[error("the channel cannot use this descriptor")]
+    NotOfThisChannel,
+    /// The byte order of compressed data is not public.
+    #[error("compression is not modelled")]
+    Compression,
+    /// A packet header for no words.
+    #[error("a packet of no words")]
+    EmptyPacket,
+    /// An address outside of what the channel reaches.
+    #[error("there is no memory at {address:#x}")]
+    NoMemory {
+        /// In bytes, as the channel counts them.
+        address: u64,
+    },
+    /// A lock that the channel does not reach.
+    #[error("there is no lock {lock}")]
+    NoLock {
+        /// As the descriptor names it.
+        lock: u32,
+    },
+    /// A release that takes a lock out of its six bits; what hardware does is not documented.
+    #[error("releasing lock {lock} makes it {value}, outside of 0 to 63")]
+    LockRange {
+        /// As the descriptor names it.
+        lock: u32,
+        /// What it would be.
+        value: i32,
+    },
+    /// A channel that finishes on TLAST got as many words as the descriptor allows, and no TLAST.
+    #[error("no TLAST within the {length} words of the descriptor")]
+    NoTlast {
+        /// Words of the descriptor.
+        length: u64,
+    },
+}
+
+/// What the parts of the array give.
+pub(super) type Result<T> = std::result::Result<T, ArrayError>;

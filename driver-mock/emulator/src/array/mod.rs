@@ -1,0 +1,184 @@
+//! The array: tiles in columns and rows, driven register by register.
+//!
+//! [`Array`] owns all tiles. What is written to it, and what moves in it, is in a file each: registers, control packets,
+//! transfers of DMA channels, switching of stream words, what cores see, and the schedule that lets all of them run.
+
+mod clock;
+mod control_packet;
+mod cores;
+mod dma;
+mod error;
+mod host;
+mod loader;
+mod registers;
+mod report;
+mod schedule;
+mod stream;
+mod switching;
+mod tile;
+mod timeline;
+mod transfer;
+mod view;
+
+pub use clock::{Resource, Timing, Use};
+pub use error::{ArrayError, DmaProblem};
+pub use host::HostMemory;
+pub use loader::{LoadError, Outcome};
+pub use report::{Report, Waiter, What, Who};
+pub use timeline::{Interval, Occupation};
+
+use crate::core::{Core, Layout};
+use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::register::TileKind;
+use aie_isa::Isa;
+use clock::Releases;
+use cores::Groups;
+use dma::Channel;
+use error::Result;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use stream::{Fifo, Switch};
+use switching::Place;
+use tile::Tile;
+use timeline::Record;
+
+/// Program memory of a core.
+const PROGRAM: usize = 16 << 10;
+
+/// An array of one generation.
+#[derive(Debug)]
+pub struct Array {
+    isa: &'static Isa,
+    columns: u8,
+    rows: u8,
+    tiles: Vec<Tile>,
+    /// Cycles after which a run ends with an error.
+    cycle_limit: u64,
+    /// Bundles of the core that has executed most in this round.
+    longest_run: u64,
+    /// The cycle that whoever writes registers is at.
+    now: u64,
+    /// A list that is used again and again.
+    places: Vec<Place>,
+    groups: Groups,
+    timing: Timing,
+}
+
+/// Cycles of a run unless [`Array::set_cycle_limit`] says otherwise: four seconds at 1 GHz.
+const CYCLE_LIMIT: u64 = 4_000_000_000;
+
+impl Array {
+    /// An array of columns with a shim, a mem tile and `rows - 2` cores each, as after reset: memory and locks zero.
+    pub fn new(isa: &'static Isa, columns: u8, rows: u8) -> Self {
+        let layout = Arc::new(Layout::new(isa));
+        let mut tiles = Vec::new();
+        for column in 0..columns {
+            for row in 0..rows {
+                let kind = Tile::kind_of(row);
+                let (channels, locks) = Tile::counts(kind);
+                let memory = match kind {
+                    TileKind::Core => 64 << 10,
+                    TileKind::Mem => 512 << 10,
+                    TileKind::Shim => 0,
+                };
+                let id = u32::from(column) << 16 | u32::from(row);
+                let sinks = stream::sinks(kind, column, row, columns, rows);
+                let index = |column, row| usize::from(column) * usize::from(rows) + usize::from(row);
+                let places = sinks.iter().map(|sink| Place::new(tiles.len(), *sink, index)).collect();
+                tiles.push(Tile {
+                    kind,
+                    column,
+                    row,
+                    memory: vec![0; memory],
+                    locks: vec![0; locks],
+                    releases: vec![Releases::default(); locks],
+                    channels: [(); 2].map(|()| std::iter::repeat_with(Channel::default).take(channels).collect()),
+                    switch: Switch::new(kind),
+                    sinks,
+                    places,
+                    core: (kind == TileKind::Core).then(|| Core::new(isa, Arc::clone(&layout), PROGRAM, id)),
+                    busy: 0,
+                    core_input: Fifo::default(),
+                    core_enabled: false,
+                    core_done: false,
+                    clocked: true,
+                    cascade: VecDeque::new(),
+                    core_delay: 0,
+                    registers: HashMap::new(),
+                    control: Vec::new(),
+                    responses: VecDeque::new(),
+                    wait: None,
+                    record: Record::default(),
+                });
+            }
+        }
+        let groups = Groups::new(tiles.len());
+        Self {
+            timing: Timing::default(),
+            groups,
+            isa,
+            columns,
+            rows,
+            tiles,
+            cycle_limit: CYCLE_LIMIT,
+            longest_run: 0,
+            now: 0,
+            places: Vec::new(),
+        }
+    }
+
+    /// The instruction set of its cores.
+    pub fn isa(&self) -> &'static Isa {
+        self.isa
+    }
+
+    /// Sets after how many cycles [`Array::settle`] or an operation of [`Array::execute`] gives up with
+    /// [`ArrayError::Timeout`]. A round of the schedule counts as the bundles of the core that executed most, and at
+    /// least as the words that a DMA channel moves in one.
+    pub fn set_cycle_limit(&mut self, cycles: u64) {
+        self.cycle_limit = cycles;
+    }
+
+    /// Bundles that all cores have executed.
+    pub fn bundles(&self) -> u64 {
+        self.tiles.iter().filter_map(|tile| tile.core.as_ref()).map(Core::bundles).sum()
+    }
+
+    /// Program memory of the cores, with column and row, up to the last byte that is not zero.
+    pub fn programs(&self) -> impl Iterator<Item = (u8, u8, &[u8])> {
+        self.tiles.iter().filter_map(|tile| {
+            let program = tile.core.as_ref()?.program();
+            let end = program.iter().rposition(|byte| *byte != 0)? + 1;
+            Some((tile.column, tile.row, &program[..end]))
+        })
+    }
+
+    fn index(&self, column: u8, row: u8) -> Result<usize> {
+        let inside = column < self.columns && row < self.rows;
+        let index = usize::from(column) * usize::from(self.rows) + usize::from(row);
+        if inside { Ok(index) } else { Err(ArrayError::Tile { column, row }) }
+    }
+
+    /// Back to the state after power-on: nothing is configured, nothing runs; data memory stays.
+    pub fn reset(&mut self) {
+        for tile in &mut self.tiles {
+            tile.reset();
+            tile.clocked = true;
+        }
+    }
+
+    /// Takes a completion token of a channel; false if there is none.
+    ///
+    /// # Errors
+    /// When there is no such tile.
+    pub fn take_token(&mut self, column: u8, row: u8, direction: Direction, channel: u8) -> Result<bool> {
+        let index = self.index(column, row)?;
+        let channel = self.tiles[index].channels[direction as usize].get_mut(usize::from(channel));
+        let Some(channel) = channel.filter(|channel| channel.tokens > 0) else {
+            return Ok(false);
+        };
+        channel.tokens -= 1;
+        self.now = self.now.max(channel.token_times.pop_front().unwrap_or(0));
+        Ok(true)
+    }
+}

@@ -1,0 +1,516 @@
+//! DMA channels at work: from task to descriptor to words between memory and stream.
+//!
+//! A channel goes from one state to the next (see [`Activity`]) until it has to wait or has done enough for a round. Whatever
+//! a channel cannot do is an error with its tile, channel and descriptor, where hardware would set a bit and stop.
+
+use super::clock::Resource;
+use super::dma::{self, Activity, Descriptor, Position, Running};
+use super::error::DmaProblem;
+use super::stream::Word;
+use super::tile::SIDE;
+use super::timeline::Occupation;
+use super::{Array, ArrayError, HostMemory, Result};
+use aie_hal::format::dma_channel::{Direction, DmaTask};
+use aie_hal::format::register::TileKind;
+
+/// Words that a channel moves in one round at most; every change of its state counts as one.
+pub const BURST: usize = 256;
+/// Words that are read or written together at most.
+const MOST_AT_ONCE: usize = 32;
+/// How often ports pass words on at most to make room for a word.
+const PASSES: usize = 64;
+/// Values that a lock can have.
+pub const LOCK_VALUES: std::ops::RangeInclusive<i32> = 0..=63;
+/// What AIE2P pads with, by channel of a mem tile.
+const PAD_VALUES: u32 = 0xa_06e0;
+/// Channels of a mem tile that reach its neighbours too.
+const FAR_CHANNELS: usize = 4;
+
+/// How much a channel may still do in a round, and whether anything has moved in it.
+struct Round {
+    left: usize,
+    moved: bool,
+}
+
+impl Round {
+    /// Counts something that has moved.
+    fn step(&mut self) {
+        self.steps(1);
+    }
+
+    /// Counts words that have moved.
+    fn steps(&mut self, count: usize) {
+        self.left = self.left.saturating_sub(count);
+        self.moved = true;
+    }
+}
+
+/// A channel of a tile, and the descriptor that it runs: where an error is.
+#[derive(Clone, Copy)]
+struct Site {
+    index: usize,
+    direction: Direction,
+    channel: usize,
+    descriptor: u8,
+}
+
+impl Array {
+    /// The slave port that a memory-to-stream channel feeds.
+    pub(super) fn source_port(kind: TileKind, channel: usize) -> usize {
+        match kind {
+            TileKind::Core => 1 + channel,
+            TileKind::Mem => channel,
+            // South 3 and 7.
+            TileKind::Shim => 2 + 3 + 4 * channel,
+        }
+    }
+
+    fn dma_error(&self, site: Site, problem: DmaProblem) -> ArrayError {
+        let tile = &self.tiles[site.index];
+        let Site { direction, channel, descriptor, .. } = site;
+        ArrayError::Dma { column: tile.column, row: tile.row, direction, channel, descriptor, problem }
+    }
+
+    /// Loads a descriptor; one that iterates is at its next iteration afterwards.
+    fn load_descriptor(&mut self, site: Site) -> Result<Descriptor> {
+        let tile = &mut self.tiles[site.index];
+        let number = site.descriptor;
+        let half = dma::descriptors(TileKind::Mem) / 2;
+        if number >= dma::descriptors(tile.kind)
+            || tile.kind == TileKind::Mem && (number >= half) != (site.channel % 2 == 1)
+        {
+            return Err(self.dma_error(site, DmaProblem::NotOfThisChannel));
+        }
+        let first = dma::descriptor_register(tile.kind, number);
+        let words: [u32; 8] = std::array::from_fn(|word| tile.register(first + 4 * word as u32));
+        let descriptor = Descriptor::load(tile.kind, &words, site.direction, tile.column, tile.row);
+        let compresses = tile.channels[site.direction as usize][site.channel].control.compresses();
+        // The iteration counts loads of the descriptor, in its own registers.
+        let (word, low) = dma::iteration_field(tile.kind);
+        let value = words[word] & !(0x3f << low) | descriptor.next_iteration() << low;
+        if value != words[word] {
+            tile.registers.insert(first + 4 * word as u32, value);
+        }
+        if !descriptor.valid {
+            return Err(self.dma_error(site, DmaProblem::NotValid));
+        }
+        if descriptor.compress && compresses {
+            return Err(self.dma_error(site, DmaProblem::Compression));
+        }
+        if descriptor.header.is_some() && descriptor.length == 0 {
+            return Err(self.dma_error(site, DmaProblem::EmptyPacket));
+        }
+        Ok(descriptor)
+    }
+
+    /// Lets a channel go on until it waits, or has moved enough for one round.
+    pub(super) fn run_channel(
+        &mut self,
+        index: usize,
+        direction: Direction,
+        channel: usize,
+        host: &mut impl HostMemory,
+    ) -> Result<bool> {
+        let mut round = Round { left: BURST, moved: false };
+        let mut site = Site { index, direction, channel, descriptor: 0 };
+        while round.left > 0 {
+            let tile = &mut self.tiles[index];
+            let state = &mut tile.channels[direction as usize][channel];
+            if state.control.holds(tile.kind) {
+                break;
+            }
+            let Some(mut running) = state.running.take() else {
+                let Some(task) = state.queue.pop_front() else {
+                    tile.busy &= !(1 << (SIDE * direction as usize + channel));
+                    break;
+                };
+                self.begin_task(site, task)?;
+                round.step();
+                continue;
+            };
+            site.descriptor = running.descriptor_id;
+            let goes_on = match running.activity {
+                Activity::Header => self.take_header(&mut site, &mut running)?,
+                Activity::Acquire => self.take_lock(site, &mut running)?,
+                Activity::Move(mut position) => {
+                    let ended = match direction {
+                        Direction::MemoryToStream => {
+                            self.send(site, &running.descriptor, &mut position, &mut round, host)?
+                        }
+                        Direction::StreamToMemory => {
+                            self.receive(site, &running.descriptor, &mut position, &mut round, host)?
+                        }
+                    };
+                    running.activity = Activity::Move(position);
+                    if ended {
+                        self.end_descriptor(site, running, position)?;
+                        round.step();
+                        continue;
+                    }
+                    false
+                }
+            };
+            let tile = &mut self.tiles[index];
+            let state = &mut tile.channels[direction as usize][channel];
+            // A control packet of its own may have put the channel into reset meanwhile.
+            if tile.kind == TileKind::Shim || !state.control.holds(tile.kind) {
+                state.running = Some(running);
+            }
+            if !goes_on {
+                break;
+            }
+            round.step();
+        }
+        Ok(round.moved)
+    }
+
+    fn begin_task(&mut self, mut site: Site, task: DmaTask) -> Result<()> {
+        let Site { index, direction, channel, .. } = site;
+        let out_of_order = self.tiles[index].channels[direction as usize][channel].control.out_of_order()
+            && direction == Direction::StreamToMemory;
+        site.descriptor = task.descriptor;
+        let (descriptor, activity) = if out_of_order {
+            (Descriptor::default(), Activity::Header)
+        } else {
+            (self.load_descriptor(site)?, Activity::Acquire)
+        };
+        let (runs, descriptor_id) = (u32::from(task.repeat) + 1, task.descriptor);
+        let running = Running { task, runs, descriptor_id, descriptor, activity };
+        self.tiles[index].channels[direction as usize][channel].running = Some(Box::new(running));
+        Ok(())
+    }
+
+    /// Lets the header of an arriving packet choose the descriptor. False if there is none.
+    fn take_header(&mut self, site: &mut Site, running: &mut Running) -> Result<bool> {
+        let input = &mut self.tiles[site.index].channels[site.direction as usize][site.channel].input;
+        let Some((word, _)) = input.pop_at(0) else { return Ok(false) };
+        running.descriptor_id = (word.data >> 5 & 0x3f) as u8;
+        site.descriptor = running.descriptor_id;
+        running.descriptor = self.load_descriptor(*site)?;
+        running.activity = Activity::Acquire;
+        Ok(true)
+    }
+
+    /// Acquires the lock of a descriptor. False if it has to wait.
+    fn take_lock(&mut self, site: Site, running: &mut Running) -> Result<bool> {
+        if let Some((lock, value)) = running.descriptor.acquire {
+            let (tile, lock) = self.dma_lock(site, lock)?;
+            if !acquire(&mut self.tiles[tile].locks[lock], value) {
+                return Ok(false);
+            }
+            let there = self.tiles[tile].releases[lock].take(value.abs());
+            let state = &mut self.tiles[site.index].channels[site.direction as usize][site.channel];
+            state.clock = state.clock.max(there);
+        }
+        let begin = self.tiles[site.index].channels[site.direction as usize][site.channel].clock;
+        running.activity = Activity::Move(Position::starting(begin));
+        Ok(true)
+    }
+
+    /// What comes after a descriptor: the next of its chain, the chain again, or the end of the task.
+    fn end_descriptor(&mut self, mut site: Site, mut running: Box<Running>, position: Position) -> Result<()> {
+        let Site { index, direction, channel, .. } = site;
+        let tile = &mut self.tiles[index];
+        let end = tile.channels[direction as usize][channel].clock;
+        let occupation = Occupation::Descriptor(running.descriptor_id);
+        tile.record.add(Resource::Channel { direction, channel }, occupation, position.begin, end);
+        if let Some((number, value)) = running.descriptor.release {
+            let (tile, lock) = self.dma_lock(site, number)?;
+            let clock = self.tiles[index].channels[direction as usize][channel].clock;
+            let tile = &mut self.tiles[tile];
+            let sum = tile.locks[lock] + value;
+            if !LOCK_VALUES.contains(&sum) {
+                return Err(self.dma_error(site, DmaProblem::LockRange { lock: number, value: sum }));
+            }
+            tile.locks[lock] = sum;
+            tile.releases[lock].add(value, clock);
+        }
+        let out_of_order = self.tiles[index].channels[direction as usize][channel].control.out_of_order()
+            && direction == Direction::StreamToMemory;
+        let next = match running.descriptor.next.filter(|_| !out_of_order) {
+            Some(next) => Some(next),
+            None => {
+                running.runs -= 1;
+                (running.runs > 0).then_some(running.task.descriptor)
+            }
+        };
+        let state = &mut self.tiles[index].channels[direction as usize][channel];
+        if direction == Direction::StreamToMemory && state.control.counts_in_register() {
+            let last = u32::from(next.is_none()) << 30;
+            let words = (position.moved as u32).min(0x3_ffff);
+            state.counts.push_back(1 << 31 | last | u32::from(running.descriptor_id) << 24 | words);
+        }
+        let Some(next) = next else {
+            if running.task.token {
+                state.tokens = state.tokens.saturating_add(1);
+                state.token_times.push_back(state.clock);
+            }
+            return Ok(());
+        };
+        if out_of_order {
+            running.activity = Activity::Header;
+        } else {
+            site.descriptor = next;
+            running.descriptor_id = next;
+            running.descriptor = self.load_descriptor(site)?;
+            running.activity = Activity::Acquire;
+        }
+        self.tiles[index].channels[direction as usize][channel].running = Some(running);
+        Ok(())
+    }
+
+    /// The tile and the number of a lock as a DMA names it.
+    fn dma_lock(&self, site: Site, lock: u32) -> Result<(usize, usize)> {
+        self.lock_of_channel(site.index, site.channel, lock)
+            .ok_or_else(|| self.dma_error(site, DmaProblem::NoLock { lock }))
+    }
+
+    /// The tile and the number of a lock as a channel of a tile names it.
+    pub(super) fn lock_of_channel(&self, index: usize, channel: usize, lock: u32) -> Option<(usize, usize)> {
+        let tile = &self.tiles[index];
+        if tile.kind != TileKind::Mem {
+            return (lock < 16).then_some((index, lock as usize));
+        }
+        let column = self.beside(tile.column, channel, lock / 64)?;
+        Some((self.index(column, tile.row).ok()?, lock as usize % 64))
+    }
+
+    /// West, own and east column of a channel of a mem tile: 0, 1, 2.
+    fn beside(&self, column: u8, channel: usize, side: u32) -> Option<u8> {
+        match side {
+            1 => Some(column),
+            _ if channel >= FAR_CHANNELS => None,
+            0 => column.checked_sub(1),
+            2 => Some(column + 1).filter(|column| *column < self.columns),
+            _ => None,
+        }
+    }
+
+    /// Where a byte of a descriptor is: the tile and the place in its memory. None for host memory.
+    fn dma_place(&self, site: Site, byte: u64) -> Option<(usize, usize)> {
+        let tile = &self.tiles[site.index];
+        match tile.kind {
+            TileKind::Core => (byte + 4 <= tile.memory.len() as u64).then_some((site.index, byte as usize)),
+            TileKind::Mem => {
+                let size = tile.memory.len() as u64;
+                let column = self.beside(tile.column, site.channel, u32::try_from(byte / size).ok()?)?;
+                Some((self.index(column, tile.row).ok()?, (byte % size) as usize))
+            }
+            TileKind::Shim => None,
+        }
+    }
+
+    /// Sends words as long as there is space. True when the descriptor has come to its end.
+    fn send(
+        &mut self,
+        site: Site,
+        descriptor: &Descriptor,
+        position: &mut Position,
+        round: &mut Round,
+        host: &mut impl HostMemory,
+    ) -> Result<bool> {
+        let Site { index, channel, .. } = site;
+        let port = Self::source_port(self.tiles[index].kind, channel);
+        while position.moved < descriptor.length {
+            if round.left == 0 || !self.shim_dma_is_connected(index, site.direction, channel) {
+                return Ok(false);
+            }
+            let space = self.tiles[index].switch.space(port);
+            if space == 0 {
+                // Words go on at once, so that a burst does not end at every full buffer.
+                if !self.pass_on(index, port, &mut { PASSES }, host)? {
+                    return Ok(false);
+                }
+                round.step();
+                continue;
+            }
+            if let Some(header) = descriptor.header.filter(|_| !position.header_sent) {
+                self.push_word(site, port, Word { data: header, last: false });
+                position.header_sent = true;
+                round.steps(1);
+                continue;
+            }
+            let mut data = [0; MOST_AT_ONCE];
+            let most = space.min(round.left).min(MOST_AT_ONCE);
+            let count = self.read_words(site, descriptor, position, &mut data[..most], host)?;
+            for data in &data[..count] {
+                self.push_word(site, port, dma::word(descriptor, position, *data));
+                position.advance(descriptor);
+            }
+            self.tiles[index].channels[Direction::MemoryToStream as usize][channel].words += count as u64;
+            round.steps(count);
+        }
+        Ok(true)
+    }
+
+    /// Puts a word into the switch, in the next cycle or when there is a place.
+    fn push_word(&mut self, site: Site, port: usize, word: Word) {
+        let tile = &mut self.tiles[site.index];
+        let channel = &mut tile.channels[site.direction as usize][site.channel];
+        channel.clock = (channel.clock + 1).max(tile.switch.room_from(port));
+        tile.switch.push(port, word, channel.clock);
+    }
+
+    /// Reads the next words of a descriptor, at least one: those that follow with the step of the first dimension.
+    fn read_words(
+        &mut self,
+        site: Site,
+        descriptor: &Descriptor,
+        position: &Position,
+        data: &mut [u32],
+        host: &mut impl HostMemory,
+    ) -> Result<usize> {
+        let Some(offset) = position.offset(descriptor) else {
+            data[0] = self.padding(site.index, site.channel);
+            return Ok(1);
+        };
+        let first = descriptor.base + offset;
+        let count = usize::try_from(position.run(descriptor)).unwrap_or(usize::MAX).min(data.len());
+        let step = u64::from(descriptor.dimensions[0].step) * 4;
+        if count > 1 {
+            let data = &mut data[..count];
+            if self.tiles[site.index].kind == TileKind::Shim {
+                let mut bytes = [0; MOST_AT_ONCE * 4];
+                if step == 4 && host.read(first, &mut bytes[..count * 4]) {
+                    for (word, bytes) in data.iter_mut().zip(bytes.as_chunks().0) {
+                        *word = u32::from_le_bytes(*bytes);
+                    }
+                    return Ok(count);
+                }
+            } else if let Some((tile, at, step)) = self.places(site, first, step, count) {
+                let memory = &self.tiles[tile].memory[at..];
+                for (word, bytes) in data.iter_mut().zip(memory.chunks(step)) {
+                    *word = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+                }
+                return Ok(count);
+            }
+        }
+        data[0] = self.dma_read(site, first, host)?;
+        Ok(1)
+    }
+
+    /// Where words with a step of bytes between them are, if all of them are in one tile: the tile, the first byte, the step.
+    fn places(&self, site: Site, first: u64, step: u64, count: usize) -> Option<(usize, usize, usize)> {
+        let end = first.checked_add(step.checked_mul(count as u64 - 1)?)?;
+        let ((tile, at), (other, _)) = (self.dma_place(site, first)?, self.dma_place(site, end)?);
+        (tile == other && step >= 4).then_some((tile, at, usize::try_from(step).ok()?))
+    }
+
+    /// What a channel of a mem tile pads with.
+    fn padding(&self, index: usize, channel: usize) -> u32 {
+        if self.isa.name() == "aie2" { 0 } else { self.tiles[index].register(PAD_VALUES + 4 * channel as u32) }
+    }
+
+    fn dma_read(&mut self, site: Site, byte: u64, host: &mut impl HostMemory) -> Result<u32> {
+        let mut bytes = [0; 4];
+        let there = if self.tiles[site.index].kind == TileKind::Shim {
+            host.read(byte, &mut bytes)
+        } else if let Some((tile, at)) = self.dma_place(site, byte) {
+            bytes.copy_from_slice(&self.tiles[tile].memory[at..at + 4]);
+            true
+        } else {
+            false
+        };
+        if there {
+            Ok(u32::from_le_bytes(bytes))
+        } else {
+            Err(self.dma_error(site, DmaProblem::NoMemory { address: byte }))
+        }
+    }
+
+    /// Takes words as long as there are some. True when the descriptor has come to its end.
+    fn receive(
+        &mut self,
+        site: Site,
+        descriptor: &Descriptor,
+        position: &mut Position,
+        round: &mut Round,
+        host: &mut impl HostMemory,
+    ) -> Result<bool> {
+        let Site { index, channel, direction, .. } = site;
+        let control = self.tiles[index].channels[direction as usize][channel].control;
+        while position.moved < descriptor.length {
+            if round.left == 0 {
+                return Ok(false);
+            }
+            let state = &mut self.tiles[index].channels[direction as usize][channel];
+            if control.counts_in_register() && state.counts_are_full() {
+                return Ok(false);
+            }
+            if state.input.is_empty() {
+                return Ok(false);
+            }
+            let offset = position.offset(descriptor).unwrap_or(0);
+            let run = usize::try_from(position.run(descriptor)).unwrap_or(usize::MAX);
+            // What ends at TLAST looks at every word.
+            let most = if control.finishes_on_tlast() { 1 } else { round.left.min(MOST_AT_ONCE) };
+            let count = state.input.len().min(run).min(most);
+            let (mut data, mut last) = ([0; MOST_AT_ONCE], false);
+            for data in &mut data[..count] {
+                if let Some((word, time)) = state.input.pop_at(state.clock + 1) {
+                    state.clock = time;
+                    (*data, last) = (word.data, word.last);
+                }
+            }
+            state.words += count as u64;
+            round.steps(count);
+            self.write_words(site, descriptor, descriptor.base + offset, &data[..count], host)?;
+            position.advance_by(count as u64, descriptor);
+            if control.finishes_on_tlast() {
+                if last {
+                    return Ok(true);
+                }
+                if position.moved == descriptor.length {
+                    return Err(self.dma_error(site, DmaProblem::NoTlast { length: descriptor.length }));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes words of a run from a byte on.
+    fn write_words(
+        &mut self,
+        site: Site,
+        descriptor: &Descriptor,
+        first: u64,
+        data: &[u32],
+        host: &mut impl HostMemory,
+    ) -> Result<()> {
+        let step = u64::from(descriptor.dimensions[0].step) * 4;
+        let is_host = self.tiles[site.index].kind == TileKind::Shim;
+        if is_host && step == 4 && data.len() > 1 {
+            let mut bytes = [0; MOST_AT_ONCE * 4];
+            for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(data) {
+                *bytes = word.to_le_bytes();
+            }
+            if host.write(first, &bytes[..data.len() * 4]) {
+                return Ok(());
+            }
+        }
+        for (number, word) in (0..).zip(data) {
+            let address = first + step * number;
+            let there = if is_host {
+                host.write(address, &word.to_le_bytes())
+            } else if let Some((tile, at)) = self.dma_place(site, address) {
+                self.tiles[tile].memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
+                true
+            } else {
+                false
+            };
+            if !there {
+                return Err(self.dma_error(site, DmaProblem::NoMemory { address }));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tries to acquire: negative values wait for at least as much, others for exactly as much.
+pub fn acquire(lock: &mut i32, value: i32) -> bool {
+    let free = if value < 0 { *lock >= -value } else { *lock == value };
+    if free {
+        *lock += if value < 0 { value } else { -value };
+    }
+    free
+}

@@ -1,0 +1,320 @@
+//! Operations of the mv slot on 512-bit vectors.
+
+use super::lanes::{self, Bytes};
+use super::operation::{Compare, LaneType, Lanes};
+
+const BITS: u32 = 512;
+const BYTES: usize = 64;
+
+/// Lane by lane. `select` has a bit for each lane.
+pub fn lanes(operation: Lanes, bits: u32, a: &Bytes, b: &Bytes, select: u64, out: &mut Bytes) {
+    for lane in 0..(BITS / bits) as usize {
+        let (x, y) = (lanes::get(a, bits, lane), lanes::get(b, bits, lane));
+        let chosen = select >> lane & 1 == 1;
+        let value = match operation {
+            Lanes::Add => x.wrapping_add(y),
+            Lanes::Sub => x.wrapping_sub(y),
+            Lanes::And => x & y,
+            Lanes::Or => x | y,
+            Lanes::Select => {
+                if chosen {
+                    y
+                } else {
+                    x
+                }
+            }
+            Lanes::AddSub => {
+                if chosen {
+                    x.wrapping_sub(y)
+                } else {
+                    x.wrapping_add(y)
+                }
+            }
+        };
+        lanes::set(out, bits, lane, value);
+    }
+}
+
+/// A lane in an order that compares as its number does.
+fn ordered(bytes: &Bytes, lane_type: LaneType, lane: usize, signed: bool) -> i64 {
+    match lane_type {
+        LaneType::Integer(bits) => lanes::number(bytes, bits, lane, signed),
+        LaneType::Bfloat16 => {
+            let bits = lanes::get(bytes, 16, lane).cast_signed();
+            let magnitude = bits & 0x7fff;
+            if bits & 0x8000 != 0 { -magnitude } else { magnitude }
+        }
+    }
+}
+
+/// Compares lanes; gives a bit for each. Lanes with the result go to `out`.
+pub fn compare(operation: Compare, lane_type: LaneType, signed: bool, a: &Bytes, b: &Bytes, out: &mut Bytes) -> u64 {
+    let bits = match lane_type {
+        LaneType::Integer(bits) => bits,
+        LaneType::Bfloat16 => 16,
+    };
+    let mut flags = 0;
+    for lane in 0..(BITS / bits) as usize {
+        let (x, y) = (ordered(a, lane_type, lane, signed), ordered(b, lane_type, lane, signed));
+        let (left, right) = (lanes::get(a, bits, lane), lanes::get(b, bits, lane));
+        let difference = left.wrapping_sub(right);
+        let (flag, value) = match operation {
+            Compare::Less => (x < y, 0),
+            Compare::GreaterEqual => (x >= y, 0),
+            Compare::MaxLess => (x < y, if x < y { right } else { left }),
+            Compare::MinGreaterEqual => (x >= y, if x >= y { right } else { left }),
+            Compare::SubLess => (x < y, difference),
+            Compare::SubGreaterEqual => (x >= y, difference),
+            Compare::MaxDifference => (x < y, if x < y { 0 } else { difference }),
+            Compare::AbsGreaterZero => (x > 0, x.unsigned_abs()),
+            Compare::NegGreaterZero => (x > 0, left.wrapping_neg()),
+            Compare::NotLessZero => (x < 0, !left),
+            Compare::EqualZero => (left == 0, 0),
+        };
+        flags |= u64::from(flag) << lane;
+        lanes::set(out, bits, lane, value);
+    }
+    flags
+}
+
+/// One value in all lanes.
+pub fn broadcast(bits: u32, value: &[u8], out: &mut Bytes) {
+    let size = bits as usize / 8;
+    for lane in out[..BYTES].chunks_exact_mut(size) {
+        lane.copy_from_slice(&value[..size]);
+    }
+}
+
+/// All lanes move up by one; the value becomes lane 0.
+pub fn push_low(bits: u32, value: &[u8], vector: &Bytes, out: &mut Bytes) {
+    let size = bits as usize / 8;
+    out[size..BYTES].copy_from_slice(&vector[..BYTES - size]);
+    out[..size].copy_from_slice(&value[..size]);
+}
+
+/// All lanes move down by one; the value becomes the top lane.
+pub fn push_high(bits: u32, vector: &Bytes, value: &[u8], out: &mut Bytes) {
+    let size = bits as usize / 8;
+    out[..BYTES - size].copy_from_slice(&vector[size..BYTES]);
+    out[BYTES - size..BYTES].copy_from_slice(&value[..size]);
+}
+
+/// 64 bytes from byte `from` on of `a` followed by `b`; None beyond 64.
+pub fn shift(a: &Bytes, b: &Bytes, from: u32, out: &mut Bytes) -> Option<()> {
+    let from = usize::try_from(from).ok().filter(|from| *from <= BYTES)?;
+    out[..BYTES - from].copy_from_slice(&a[from..BYTES]);
+    out[BYTES - from..BYTES].copy_from_slice(&b[..from]);
+    Some(())
+}
+
+/// A matrix of R rows and C columns of elements of `bits` bits, transposed; of its 1024 bits one half.
+#[derive(Clone, Copy, Debug)]
+struct Transposition {
+    bits: u32,
+    rows: usize,
+    columns: usize,
+    high: bool,
+}
+
+fn transposition(mode: u32) -> Option<Transposition> {
+    let (bits, rows, columns) = match mode / 2 {
+        0 => (8, 64, 2),
+        1 => (16, 32, 2),
+        2 => (32, 16, 2),
+        3 => (64, 8, 2),
+        4 => (128, 4, 2),
+        5 => (256, 2, 2),
+        6 => (128, 2, 4),
+        7 => (64, 2, 8),
+        8 => (32, 2, 16),
+        9 => (16, 2, 32),
+        10 => (8, 2, 64),
+        11 => (512, 1, 2),
+        12 => (16, 16, 4),
+        13 => (16, 4, 16),
+        15 => (32, 8, 4),
+        16 => (32, 4, 8),
+        26 => (16, 8, 8),
+        _ => return None,
+    };
+    Some(Transposition { bits, rows, columns, high: mode % 2 == 1 })
+}
+
+/// The transpositions of one vector, which use all of its 512 bits.
+fn single(mode: u32) -> Option<(u32, usize, usize)> {
+    Some(match mode {
+        28 => (16, 8, 4),
+        29 => (16, 4, 8),
+        34 => (32, 4, 4),
+        35 => (8, 8, 8),
+        36 => (8, 16, 4),
+        37 => (8, 4, 16),
+        44 => (16, 16, 2),
+        45 => (16, 2, 16),
+        48 => (32, 8, 2),
+        49 => (32, 2, 8),
+        50 => (64, 4, 2),
+        51 => (64, 2, 4),
+        _ => return None,
+    })
+}
+
+/// Modes that reverse the elements within groups: bits of an element, elements of a group.
+fn flip(mode: u32) -> Option<(usize, usize)> {
+    match mode {
+        38 => Some((16, 2)),
+        54 => Some((32, 16)),
+        55 => Some((8, 4)),
+        _ => None,
+    }
+}
+
+/// Permutes elements of two vectors by a mode; None for modes whose meaning is not public.
+pub fn shuffle(mode: u32, a: &Bytes, b: &Bytes, out: &mut Bytes) -> Option<()> {
+    if let Some((bits, count)) = flip(mode) {
+        let size = bits / 8;
+        for (out, group) in out[..BYTES].chunks_exact_mut(size * count).zip(a.chunks_exact(size * count)) {
+            for (out, element) in out.chunks_exact_mut(size).zip(group.chunks_exact(size).rev()) {
+                out.copy_from_slice(element);
+            }
+        }
+        return Some(());
+    }
+    let mut both = [0; 2 * BYTES];
+    both[..BYTES].copy_from_slice(&a[..BYTES]);
+    both[BYTES..].copy_from_slice(&b[..BYTES]);
+    let (bits, rows, columns, first) = match (transposition(mode), single(mode)) {
+        (Some(t), _) => (t.bits, t.rows, t.columns, if t.high { t.rows * t.columns / 2 } else { 0 }),
+        (None, Some((bits, rows, columns))) if bits as usize * rows * columns == BITS as usize => {
+            (bits, rows, columns, 0)
+        }
+        _ => return None,
+    };
+    let size = bits as usize / 8;
+    for (index, element) in out[..BYTES].chunks_exact_mut(size).enumerate() {
+        let index = index + first;
+        let from = (index % rows * columns + index / rows) * size;
+        element.copy_from_slice(&both[from..from + size]);
+    }
+    Some(())
+}
+
+/// Permutes the exponents of two blocked vectors, eight bytes each; None for modes whose meaning is not public.
+pub fn shuffle_exponents(mode: u32, a: &[u8], b: &[u8], out: &mut [u8]) -> Option<()> {
+    let (bits, rows, columns) = match mode / 2 {
+        0 => (64, 1, 2),
+        1 => (32, 2, 2),
+        2 => (16, 4, 2),
+        3 => (8, 8, 2),
+        4 => (16, 2, 4),
+        5 => (8, 2, 8),
+        _ => return None,
+    };
+    let (size, first) = (bits / 8, if mode % 2 == 1 { rows * columns / 2 } else { 0 });
+    for (index, element) in out.chunks_exact_mut(size).enumerate() {
+        let index = index + first;
+        let from = (index % rows * columns + index / rows) * size;
+        let source = if from < a.len() { &a[from..] } else { &b[from - a.len()..] };
+        element.copy_from_slice(&source[..size]);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counting() -> (Bytes, Bytes) {
+        let (mut a, mut b) = ([0; 256], [0; 256]);
+        for byte in 0..BYTES {
+            a[byte] = byte as u8;
+            b[byte] = (byte + BYTES) as u8;
+        }
+        (a, b)
+    }
+
+    #[test]
+    fn two_columns_are_split_into_even_and_odd_elements() {
+        let ((a, b), mut out) = (counting(), [0; 256]);
+        shuffle(2, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..6], [0, 1, 4, 5, 8, 9]);
+        shuffle(3, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..6], [2, 3, 6, 7, 10, 11]);
+        shuffle(23, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..BYTES], b[..BYTES]);
+        assert!(shuffle(46, &a, &b, &mut out).is_none());
+    }
+
+    #[test]
+    fn every_permutation_keeps_all_elements() {
+        let (a, b) = counting();
+        for mode in (0..28).chain(30..34).step_by(2) {
+            let (mut low, mut high) = ([0; 256], [0; 256]);
+            shuffle(mode, &a, &b, &mut low).unwrap();
+            shuffle(mode + 1, &a, &b, &mut high).unwrap();
+            let mut all = [&low[..BYTES], &high[..BYTES]].concat();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..128), "mode {mode}");
+        }
+    }
+
+    #[test]
+    fn single_vectors_are_transposed_and_flipped() {
+        let ((a, b), mut out) = (counting(), [0; 256]);
+        shuffle(28, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..8], [0, 1, 8, 9, 16, 17, 24, 25]);
+        shuffle(50, &a, &b, &mut out).unwrap();
+        assert_eq!((out[0], out[8], out[32]), (0, 16, 8));
+        shuffle(38, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..8], [2, 3, 0, 1, 6, 7, 4, 5]);
+        shuffle(54, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..5], [60, 61, 62, 63, 56]);
+        shuffle(55, &a, &b, &mut out).unwrap();
+        assert_eq!(out[..5], [3, 2, 1, 0, 7]);
+        for mode in [28, 29, 34, 35, 36, 37, 38, 44, 45, 48, 49, 50, 51, 54, 55] {
+            shuffle(mode, &a, &b, &mut out).unwrap();
+            let mut all = out[..BYTES].to_vec();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(0..64), "mode {mode}");
+        }
+    }
+
+    #[test]
+    fn exponents_are_shuffled_apart() {
+        let (a, b, mut out) = ([0, 1, 2, 3, 4, 5, 6, 7], [8, 9, 10, 11, 12, 13, 14, 15], [0; 8]);
+        shuffle_exponents(1, &a, &b, &mut out).unwrap();
+        assert_eq!(out, b);
+        shuffle_exponents(6, &a, &b, &mut out).unwrap();
+        assert_eq!(out, [0, 2, 4, 6, 8, 10, 12, 14]);
+        shuffle_exponents(11, &a, &b, &mut out).unwrap();
+        assert_eq!(out, [4, 12, 5, 13, 6, 14, 7, 15]);
+        assert!(shuffle_exponents(12, &a, &b, &mut out).is_none());
+    }
+
+    #[test]
+    fn shifts_and_pushes_move_bytes() {
+        let ((a, b), mut out) = (counting(), [0; 256]);
+        shift(&a, &b, 3, &mut out).unwrap();
+        assert_eq!((out[0], out[60], out[61]), (3, 63, 64));
+        assert!(shift(&a, &b, 65, &mut out).is_none());
+        push_low(16, &[9, 8], &a, &mut out);
+        assert_eq!(out[..4], [9, 8, 0, 1]);
+        push_high(32, &a, &[9, 8, 7, 6], &mut out);
+        assert_eq!((out[0], &out[60..64]), (4, &[9, 8, 7, 6][..]));
+    }
+
+    #[test]
+    fn comparisons_give_a_bit_for_each_lane() {
+        let (mut a, mut b, mut out) = ([0; 256], [0; 256], [0; 256]);
+        lanes::set(&mut a, 16, 0, 0xfffe);
+        lanes::set(&mut b, 16, 1, 5);
+        let flags = compare(Compare::MaxLess, LaneType::Integer(16), true, &a, &b, &mut out);
+        assert_eq!((flags, lanes::get(&out, 16, 0), lanes::get(&out, 16, 1)), (3, 0, 5));
+        let flags = compare(Compare::MaxLess, LaneType::Integer(16), false, &a, &b, &mut out);
+        assert_eq!((flags, lanes::get(&out, 16, 0)), (2, 0xfffe));
+        // -2 < -1 as bf16.
+        lanes::set(&mut a, 16, 0, 0xc000);
+        lanes::set(&mut b, 16, 0, 0xbf80);
+        assert_eq!(compare(Compare::Less, LaneType::Bfloat16, true, &a, &b, &mut out) & 1, 1);
+    }
+}

@@ -1,0 +1,73 @@
+//! Programs that the project makes itself: every group of instructions and every way of moving data, with expected values
+//! from plain arithmetic. Each runs on the cores of both generations where its instructions exist.
+//!
+//! The same programs show that the tests are sharp: [`mutations`] runs them on machines with something wrong.
+
+mod addressing;
+mod control;
+mod dma;
+mod locks;
+mod multiply;
+mod mutations;
+mod operations;
+mod packets;
+mod reports;
+mod rig;
+mod scalar;
+mod streams;
+mod timing;
+mod vector;
+
+use aie_isa::Isa;
+use rig::{Check, Machine};
+
+/// A program of the set.
+struct Program {
+    name: &'static str,
+    run: fn(Machine) -> Check,
+    archs: &'static [&'static str],
+}
+
+const BOTH: &[&str] = &["aie2", "aie2p"];
+
+macro_rules! programs {
+    ($($archs:ident $group:ident: $($name:ident)*;)*) => {
+        &[$($(Program { name: concat!(stringify!($group), "::", stringify!($name)), run: $group::$name, archs: $archs },)*)*]
+    };
+}
+
+const PROGRAMS: &[Program] = programs! {
+    BOTH scalar: arithmetic bits selection branches counted_branch hardware_loops events done;
+    BOTH addressing: sizes part_words post_modify two_dimensions three_dimensions stack_and_pointers vectors;
+    BOTH control: restart stop_and_go_on column_clock column_reset zeroed_memory events_by_number;
+    BOTH locks: to_the_north to_the_east from_the_south exact_values_and_requests;
+    BOTH dma: transposition four_dimensions padding iterations iteration_register neighbours_of_mem_tiles split_and_join
+        shim_dimensions finish_on_tlast out_of_order back_pressure;
+    BOTH operations: address_patches merged_tokens loaded_configurations operations_without_effect;
+    BOTH packets: two_senders two_receivers control_packets;
+    BOTH streams: words_between_cores one_to_two cascade_south cascade_east;
+    BOTH vector: lanes comparison permutations scalars widen_and_narrow;
+    BOTH multiply: lanes matrices floats float_conversion;
+    BOTH timing: load pipelined_loads product bypass delayed_move accumulation accumulator;
+};
+
+fn run_all(arch: &str) {
+    let isa = Isa::for_arch(arch).unwrap();
+    let mut problems = Vec::new();
+    for program in PROGRAMS.iter().filter(|program| program.archs.contains(&arch)) {
+        if let Err(problem) = (program.run)(Machine { isa, fault: None }) {
+            problems.push(format!("{}: {problem}", program.name));
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+#[test]
+fn programs_of_aie2_give_what_they_should() {
+    run_all("aie2");
+}
+
+#[test]
+fn programs_of_aie2p_give_what_they_should() {
+    run_all("aie2p");
+}
