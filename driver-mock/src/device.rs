@@ -6,6 +6,7 @@ use self::chain::ChainScratch;
 use crate::contexts::NpuContexts;
 use crate::faults::Fault;
 use crate::memory::{DeviceView, HeapAllocation, MockMemory};
+use crate::npu::compiled::{CompiledArray, Kernel};
 use crate::npu::fault_plan::FaultCounter;
 use crate::npu::{Rejection, SimulatedNpu};
 use crate::options::Options;
@@ -17,7 +18,7 @@ use aie_hal::backend::{
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
 use aie_hal::device::DeviceInfo;
 use aie_hal::error::DeviceError;
-use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
+use aie_hal::host_function::{HostFunctionError, KernelExecutor};
 use aie_hal::{Arch, DeviceUri};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -38,6 +39,8 @@ pub(crate) struct MockDevice {
     pub(crate) faults: FaultCounter<Fault>,
     order: CommandOrder,
     executor: Arc<dyn KernelExecutor>,
+    /// Where compiled kernels run.
+    compiled: Mutex<CompiledArray>,
     imports: Mutex<Vec<Import>>,
 }
 
@@ -49,6 +52,7 @@ impl MockDevice {
         options: &Options,
         capacity: usize,
         executor: Arc<dyn KernelExecutor>,
+        compiled: CompiledArray,
     ) -> OpenDevice<Self> {
         let mut limits = arch.limits;
         limits.device_heap_bytes = options.heap.unwrap_or(limits.device_heap_bytes);
@@ -68,6 +72,7 @@ impl MockDevice {
             faults: FaultCounter::new(options.faults.clone()),
             order: if options.reverse { CommandOrder::Reversed } else { CommandOrder::Recorded },
             executor,
+            compiled: Mutex::new(compiled),
             imports: Mutex::default(),
         })
     }
@@ -120,7 +125,7 @@ impl DeviceBackend for MockDevice {
     type Memory = MockMemory;
     type Heap = HeapAllocation;
     /// What the executor made of it; with an error, dispatches time out.
-    type Kernel = Result<Arc<dyn HostFunction>, HostFunctionError>;
+    type Kernel = Result<Kernel, HostFunctionError>;
     type Contexts = NpuContexts;
     type ChainScratch = ChainScratch;
 
@@ -168,7 +173,7 @@ impl DeviceBackend for MockDevice {
     }
 
     fn prepare(&self, artifact: &KernelArtifact) -> Self::Kernel {
-        let kernel = self.executor.prepare(artifact);
+        let kernel = Kernel::prepare(artifact, &*self.executor);
         if let Err(reason) = &kernel {
             tracing::warn!("kernel `{}` loads, but its dispatches will time out: {reason}", artifact.name());
         }

@@ -1,6 +1,8 @@
 //! The driver: which simulated devices there are, and opening them.
 
 use crate::device::{MockDevice, title};
+use crate::npu::compiled::CompiledArray;
+use crate::npu::trace::Trace;
 use crate::options::{DEFAULT_ARCH, Options};
 use aie_hal::arch::ArchRegistry;
 use aie_hal::device::Device;
@@ -83,7 +85,14 @@ impl Driver for MockDriver {
                     _ => format!("{}/{index}", arch.name),
                 };
                 let uri = uri.with_path(&path)?;
-                let device = MockDevice::open(uri, &arch, &options, capacity, Arc::clone(&self.executor));
+                let mut compiled = CompiledArray::new(Arc::clone(&arch));
+                options.cycles.into_iter().for_each(|cycles| compiled.set_cycle_limit(cycles));
+                if let Some(path) = &options.trace {
+                    let trace = Trace::create(path, arch.cost.clock_mhz);
+                    let why = |error| format!("{} cannot be made: {error}", path.display());
+                    compiled.set_trace(trace.map_err(|error| uri.invalid_param("trace", why(error)))?);
+                }
+                let device = MockDevice::open(uri, &arch, &options, capacity, Arc::clone(&self.executor), compiled);
                 Ok(Arc::new(device) as Arc<dyn Device>)
             })
             .collect()

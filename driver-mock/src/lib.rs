@@ -7,9 +7,11 @@
 //! - [`MockDriver`] is the driver on top of it, with the executor that all drivers share
 //!   ([`backend`](aie_hal::backend)), which plans contexts and chains so that the silicon never rejects anything.
 //!
-//! Kernels are executed by a [`KernelExecutor`](aie_hal::KernelExecutor) from outside, so this crate knows no operation. An
-//! artifact that the executor cannot prepare loads anyway, and its dispatches time out: what hardware does with a
-//! design that never signals. No real time passes for that.
+//! A compiled kernel, a PDI that configures tiles, is executed as machine code on an emulated array
+//! ([`compiled`](npu::compiled)). A reference artifact, which describes its kernel, is executed by a
+//! [`KernelExecutor`](aie_hal::KernelExecutor) from outside, so this crate knows no operation. An artifact that cannot be
+//! executed loads anyway, and its dispatches time out with the reason: what hardware does with a design that never
+//! signals. No real time passes for that.
 //!
 //! # URIs
 //! `mock`, `mock:ARCH`, `mock:ARCH/INDEX`, with the parameters
@@ -21,6 +23,8 @@
 //! | `order=reverse` | commands between two barriers run in reverse order | `recorded` |
 //! | `memory=BYTES` | size of the data pool (K, M, G are powers of 1024) | what the machine has available |
 //! | `heap=BYTES` | size of the device heap | the arch file's |
+//! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
+//! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
 //! | `fault=PLAN` | a fault plan, see [`faults`] | none |
 //!
 //! # Accounting

@@ -3,9 +3,10 @@
 use crate::faults::{self, Fault, FaultPlan};
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
+use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 6] = ["devices", "coherent", "order", "memory", "heap", "fault"];
+pub(crate) const PARAMETERS: [&str; 8] = ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "fault"];
 
 /// Generation of a URI without a path.
 pub(crate) const DEFAULT_ARCH: &str = "aie2p";
@@ -27,6 +28,10 @@ pub(crate) struct Options {
     pub(crate) reverse: bool,
     pub(crate) memory: Option<usize>,
     pub(crate) heap: Option<usize>,
+    /// Cycles after which the watchdog ends a compiled kernel.
+    pub(crate) cycles: Option<u64>,
+    /// The file that gets the timeline of compiled kernels.
+    pub(crate) trace: Option<PathBuf>,
     pub(crate) faults: FaultPlan,
 }
 
@@ -89,7 +94,13 @@ impl Options {
             },
         };
         let arch = if arch.is_empty() { DEFAULT_ARCH } else { arch }.to_owned();
-        Ok(Self { arch, index, devices, coherent, reverse, memory: bytes("memory")?, heap: bytes("heap")?, faults })
+        let (memory, heap) = (bytes("memory")?, bytes("heap")?);
+        let cycles = uri.typed_param("cycles", "a number of device cycles")?;
+        let trace = uri.param("trace").map(PathBuf::from);
+        if trace.is_some() && devices > 1 && index.is_none() {
+            return Err(uri.invalid_param("trace", "one file for several devices; name one of them in the path"));
+        }
+        Ok(Self { arch, index, devices, coherent, reverse, memory, heap, cycles, trace, faults })
     }
 }
 
@@ -105,10 +116,12 @@ mod tests {
     #[test]
     fn understands_everything() {
         let options =
-            parse("mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&fault=stale@1").unwrap();
+            parse("mock:aie2/1?devices=2&coherent=false&order=reverse&memory=1M&heap=65536&cycles=1000&fault=stale@1")
+                .unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2", Some(1), 2));
         assert_eq!((options.coherent, options.reverse), (false, true));
         assert_eq!((options.memory, options.heap), (Some(1 << 20), Some(65536)));
+        assert_eq!(options.cycles, Some(1000));
         assert!(options.faults.others().eq([&Fault::Stale]));
     }
 
@@ -117,11 +130,16 @@ mod tests {
         let options = parse("mock").unwrap();
         assert_eq!((options.arch.as_str(), options.index, options.devices), ("aie2p", None, 1));
         assert_eq!((options.coherent, options.reverse, options.memory, options.heap), (true, false, None, None));
+        assert_eq!(options.cycles, None);
         assert_eq!(options, parse("mock:aie2p?order=recorded&coherent=true").unwrap());
     }
 
     #[rstest]
-    #[case("mock?speed=2", "speed", "unknown; `mock` takes: devices, coherent, order, memory, heap, fault")]
+    #[case(
+        "mock?speed=2",
+        "speed",
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, fault"
+    )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]
     #[case("mock?devices=two", "devices", "expected a number from 1 to 64")]
@@ -130,6 +148,8 @@ mod tests {
     #[case("mock?memory=1", "memory", "of at least 4096")]
     #[case("mock?memory=99999999999G", "memory", "of at least 4096")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
+    #[case("mock?cycles=-1", "cycles", "expected a number of device cycles")]
+    #[case("mock?devices=2&trace=t.json", "trace", "name one of them in the path")]
     #[case("mock?fault=melt@1", "fault", "an entry is timeout@N, abort@N")]
     #[case("mock?fault=stale@1", "fault", "needs `coherent=false`")]
     #[case("mock:aie2p/1", "mock:aie2p/1", "add the parameter `devices=2`")]

@@ -11,6 +11,7 @@ use crate::runtime::{Agent, Runtime};
 use crate::settings::{FailureStyle, Processing};
 use aie_driver_mock::npu::ChainCommand;
 use aie_driver_mock::npu::array::{self, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::compiled::Argument;
 use aie_driver_mock::npu::fault_plan::CommandFault;
 use aie_hal::artifact::Digest;
 use hsa_sys::*;
@@ -44,9 +45,9 @@ impl CommandMemory for Command {
         self.arguments.get(index).map(|(_, length)| (index, *length)).ok_or_else(|| "it is missing".into())
     }
 
-    fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<array::Argument<'a>> {
+    fn reach<'a>(&'a self, place: &'a usize, length: usize) -> Option<Argument<'a>> {
         let span = self.arguments.get(*place)?.0.span(length)?;
-        Some(array::Argument { span, writable: true })
+        Some(Argument { span, writable: true })
     }
 }
 
@@ -198,6 +199,7 @@ fn prepare(
             pdi: command.pdi,
             arguments: command.arguments.len(),
             bytes: command.arguments.iter().map(|(_, bytes)| *bytes as u64).sum(),
+            busy_ns: 0,
         })
         .collect();
     agent.npu.submit_chain(context, &chain).map_err(silicon)?;
@@ -302,7 +304,9 @@ fn execute(
     let indices = (0..command.arguments.len() as u32).flat_map(|index| [index, 0]);
     let words = head.into_iter().chain(indices).collect();
     let encoded = array::Command { unit: command.pdi, is_elf: false, words };
-    match array.run(pdis, &[encoded], command, || fault).outcome {
+    let ran = array.run(pdis, &[encoded], command, || fault);
+    ran.charged.iter().for_each(|command| agent.npu.charge_compute(command.busy_ns, command.bytes));
+    match ran.outcome {
         Outcome::Completed => Ok(()),
         Outcome::GivenUp(_) => Err((HSA_AMD_AIE_ERT_STATE_ABORT, "the fault plan says so".into())),
         Outcome::Failed(_, reason) => {

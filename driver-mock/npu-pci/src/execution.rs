@@ -6,7 +6,8 @@ use crate::faults::{Fault, FaultPlan};
 use crate::heap::Heap;
 use crate::journal::Journal;
 use aie_driver_mock::npu::ChainCommand;
-use aie_driver_mock::npu::array::{Argument, Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::array::{Array, Command, CommandMemory, LoadedPdi, OutOfReach, Outcome};
+use aie_driver_mock::npu::compiled::Argument;
 use std::sync::Arc;
 
 /// Commands of one message.

@@ -3,7 +3,8 @@
 use super::MockDevice;
 use crate::faults::Fault;
 use crate::npu::ChainCommand;
-use crate::npu::array::fill_with_nonsense;
+use crate::npu::array::{fill_with_nonsense, overwrite_with_nonsense};
+use crate::npu::compiled::{Argument, Kernel};
 use crate::npu::fault_plan::CommandFault;
 use aie_device_memory::Snapshots;
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
@@ -30,6 +31,7 @@ pub(crate) fn run(
         pdi: slot,
         arguments: arguments.len(),
         bytes: arguments.iter().map(|range| range.end - range.start).sum(),
+        busy_ns: 0,
     }));
     let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
     accepted.map_err(|rejection| failure(None, device.context_error(rejection)))?;
@@ -56,7 +58,27 @@ fn dispatch(
         Some(CommandFault::Timeout) => return Err(timeout("the fault plan says so")),
         _ => {}
     }
-    let kernel = dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))?;
+    let kernel = match dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))? {
+        Kernel::Reference(kernel) => kernel,
+        Kernel::Compiled(artifact) => {
+            let spans = dispatch.spans()?;
+            let inputs = spans.len().saturating_sub(dispatch.outputs);
+            let numbered = spans.iter().enumerate();
+            let arguments: Vec<_> =
+                numbered.map(|(index, span)| Argument { span: *span, writable: index >= inputs }).collect();
+            let completed = device.compiled.lock().run(artifact, &arguments).map_err(|reason| timeout(&reason))?;
+            let bytes = spans.iter().map(|span| span.length() as u64).sum();
+            device.npu.charge_compute(completed.busy_ns, bytes);
+            for output in completed.written(&arguments) {
+                if fault == Some(CommandFault::Garbage) {
+                    overwrite_with_nonsense(output);
+                } else if is_zeroed {
+                    output.fill(&[0]);
+                }
+            }
+            return Ok(());
+        }
+    };
     let (outputs, expected) = (dispatch.outputs, kernel.output_count());
     let spans = dispatch.spans()?;
     if outputs != expected || expected > spans.len() {

@@ -3,6 +3,7 @@
 //! The firmware's side of a command is the same whatever is in front of it, the ioctls of a kernel driver or the mailbox of a
 //! PCI device: a PDI that the context has, an instruction stream, addresses. How addresses become memory is the caller's.
 
+use super::compiled::{Argument, CompiledArray, Kernel};
 use super::fault_plan::CommandFault;
 use super::transaction::{Transaction, WORDS_PER_ARGUMENT};
 use super::{ChainCommand, status};
@@ -55,23 +56,17 @@ struct Prepared {
     name: String,
     /// Number of arguments: what its instruction stream addresses.
     arguments: usize,
-    kernel: Result<Arc<dyn HostFunction>, HostFunctionError>,
+    kernel: Result<Kernel, HostFunctionError>,
 }
 
 impl Prepared {
     /// Bytes of the argument at `index`, where its kernel says.
     fn argument_bytes(&self, index: usize) -> Option<usize> {
-        self.kernel.as_ref().ok()?.argument_bytes(index)
+        match self.kernel.as_ref().ok()? {
+            Kernel::Reference(kernel) => kernel.argument_bytes(index),
+            Kernel::Compiled(_) => None,
+        }
     }
-}
-
-/// An argument of a kernel.
-#[derive(Debug, Clone, Copy)]
-pub struct Argument<'a> {
-    /// Its memory.
-    pub span: Span<'a>,
-    /// Whether the device may write to it.
-    pub writable: bool,
 }
 
 /// How a command ended.
@@ -154,6 +149,7 @@ type InstructionPlace = (Digest, u64, usize);
 pub struct Array {
     arch: Arc<Arch>,
     executor: Arc<dyn KernelExecutor>,
+    compiled: CompiledArray,
     snapshots: Snapshots,
     by_place: HashMap<InstructionPlace, (Vec<u8>, Arc<Prepared>)>,
     by_content: HashMap<Digest, Arc<Prepared>>,
@@ -164,8 +160,15 @@ pub struct Array {
 impl Array {
     /// An array of generation `arch`, whose kernels `executor` executes.
     pub fn new(arch: Arc<Arch>, executor: Arc<dyn KernelExecutor>) -> Self {
-        let (by_place, by_content) = (HashMap::new(), HashMap::new());
-        Self { arch, executor, snapshots: Snapshots::default(), by_place, by_content, instructions: Vec::new() }
+        Self {
+            compiled: CompiledArray::new(Arc::clone(&arch)),
+            arch,
+            executor,
+            snapshots: Snapshots::default(),
+            by_place: HashMap::new(),
+            by_content: HashMap::new(),
+            instructions: Vec::new(),
+        }
     }
 
     /// Runs commands of a context with these compute units until one does not complete. `fault` is called before each for what is
@@ -181,12 +184,12 @@ impl Array {
         let mut job = JobOutcome { last: 0, outcome: Outcome::Completed, charged };
         let mut instructions = std::mem::take(&mut self.instructions);
         for (index, command) in commands.iter().enumerate() {
-            let mut bytes = 0;
-            let ended = self.execute(units, command, memory, fault(), &mut instructions, &mut bytes);
+            let arguments = command.words.len() / WORDS_PER_ARGUMENT;
+            let mut charged = ChainCommand { pdi: command.unit, arguments, bytes: 0, busy_ns: 0 };
+            let ended = self.execute(units, command, memory, fault(), &mut instructions, &mut charged);
             (job.last, job.outcome) = (index, ended.unwrap_or_else(|failed| failed));
             if command.unit < units.len() {
-                let arguments = command.words.len() / WORDS_PER_ARGUMENT;
-                job.charged.push(ChainCommand { pdi: command.unit, arguments, bytes });
+                job.charged.push(charged);
             }
             if job.outcome != Outcome::Completed {
                 break;
@@ -203,7 +206,7 @@ impl Array {
         memory: &M,
         fault: Option<CommandFault>,
         instructions: &mut Vec<u8>,
-        bytes: &mut u64,
+        charged: &mut ChainCommand,
     ) -> Result<Outcome, Outcome> {
         match fault {
             Some(CommandFault::Timeout) => return Err(Outcome::Silent("the fault plan says so".into())),
@@ -244,9 +247,9 @@ impl Array {
             let argument = memory.reach(place, length);
             arguments
                 .push(argument.ok_or_else(|| silent(format!("argument {index}: {length} bytes are out of reach")))?);
-            *bytes += length as u64;
+            charged.bytes += length as u64;
         }
-        Ok(self.call(&prepared, &arguments, fault == Some(CommandFault::Garbage)))
+        Ok(self.call(&prepared, &arguments, fault == Some(CommandFault::Garbage), &mut charged.busy_ns))
     }
 
     /// The kernel of a PDI with the instructions at a device address.
@@ -262,8 +265,11 @@ impl Array {
         let prepared = match self.by_content.get(artifact.identity()) {
             Some(prepared) => prepared.clone(),
             None => {
-                let kernel = self.executor.prepare(&artifact);
-                let name = kernel.as_ref().map_or_else(|_| artifact.name(), |kernel| kernel.name()).to_owned();
+                let kernel = Kernel::prepare(&artifact, &*self.executor);
+                let name = match &kernel {
+                    Ok(Kernel::Reference(kernel)) => kernel.name().to_owned(),
+                    _ => artifact.name().to_owned(),
+                };
                 Arc::new(Prepared { name, arguments: artifact.argument_count(), kernel })
             }
         };
@@ -276,13 +282,33 @@ impl Array {
         Ok(prepared)
     }
 
-    /// Runs a kernel; the last arguments are its outputs. With `garbage` they get nonsense afterwards.
-    fn call(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool) -> Outcome {
-        let name = &prepared.name;
-        let kernel = match &prepared.kernel {
-            Ok(kernel) => kernel,
-            Err(reason) => return Outcome::Silent(format!("`{name}`: {reason}")),
-        };
+    /// Runs a kernel. With `garbage` its outputs get nonsense afterwards.
+    fn call(&mut self, prepared: &Prepared, arguments: &[Argument<'_>], garbage: bool, busy_ns: &mut u64) -> Outcome {
+        let silent = |reason: &str| Outcome::Silent(format!("`{}`: {reason}", prepared.name));
+        match &prepared.kernel {
+            Ok(Kernel::Reference(kernel)) => self.call_reference(&prepared.name, &**kernel, arguments, garbage),
+            Ok(Kernel::Compiled(artifact)) => match self.compiled.run(artifact, arguments) {
+                Ok(completed) => {
+                    *busy_ns = completed.busy_ns;
+                    if garbage {
+                        completed.written(arguments).for_each(overwrite_with_nonsense);
+                    }
+                    Outcome::Completed
+                }
+                Err(reason) => silent(&reason),
+            },
+            Err(reason) => silent(&reason.to_string()),
+        }
+    }
+
+    /// Runs a reference kernel, whose last arguments are its outputs.
+    fn call_reference(
+        &mut self,
+        name: &str,
+        kernel: &dyn HostFunction,
+        arguments: &[Argument<'_>],
+        garbage: bool,
+    ) -> Outcome {
         let outputs = kernel.output_count();
         if outputs == 0 || outputs > arguments.len() {
             return Outcome::Silent(format!("`{name}` has no output"));
@@ -294,7 +320,7 @@ impl Array {
         let inputs: Vec<Span<'_>> = inputs.iter().map(|argument| argument.span).collect();
         let outputs: Vec<Span<'_>> = outputs.iter().map(|argument| argument.span).collect();
         let result = self.snapshots.call(&inputs, &outputs, |inputs, outputs| {
-            let result = run_guarded(&**kernel, inputs, outputs);
+            let result = run_guarded(kernel, inputs, outputs);
             if garbage {
                 outputs.iter_mut().for_each(|output| fill_with_nonsense(output));
             }
@@ -315,6 +341,12 @@ const STREAM_HEADER: usize = 16;
 fn is_empty_stream(instructions: &[u8]) -> bool {
     instructions.len() == STREAM_HEADER
         && InstructionStream::parse(instructions).is_ok_and(|stream| stream.operations().next().is_none())
+}
+
+pub(crate) fn overwrite_with_nonsense(output: Span<'_>) {
+    let mut bytes = vec![0; output.length()];
+    fill_with_nonsense(&mut bytes);
+    output.write(&bytes);
 }
 
 pub(crate) fn fill_with_nonsense(bytes: &mut [u8]) {

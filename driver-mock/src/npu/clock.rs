@@ -1,7 +1,8 @@
 //! The virtual clock: what the work would have cost on hardware.
 //!
 //! The values are published measurements ([`CostModel`] names them); the clock only adds. It knows no overlap, so it is an
-//! upper estimate for a schedule and good for comparing two schedules. Host calls cost nothing on it.
+//! upper estimate for a schedule and good for comparing two schedules. Host calls cost nothing on it. A reference kernel costs
+//! the bytes it moves; a compiled one the cycles the emulated array counted, if these take longer.
 
 use aie_hal::arch::CostModel;
 
@@ -43,8 +44,17 @@ impl VirtualClock {
 
     /// `bytes` pass through the DDR interface, rounded up to whole nanoseconds.
     pub fn move_bytes(&mut self, bytes: u64) {
+        self.pass(self.transfer_ns(bytes));
+    }
+
+    /// The array is busy for `ns` while `bytes` pass, which have been charged: what is longer counts.
+    pub fn compute(&mut self, ns: u64, bytes: u64) {
+        self.pass(ns.saturating_sub(self.transfer_ns(bytes)));
+    }
+
+    fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = (u128::from(bytes) * 1_000_000_000).div_ceil(u128::from(self.cost.ddr_bytes_per_second.max(1)));
-        self.pass(u64::try_from(ns).unwrap_or(u64::MAX));
+        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 }
 
@@ -83,7 +93,11 @@ mod tests {
         assert_eq!(clock.now_ns, 1);
         clock.move_bytes(51);
         assert_eq!(clock.now_ns, 3);
+        clock.compute(5, 51);
+        clock.compute(1, 51);
+        assert_eq!(clock.now_ns, 6);
         clock.pass(u64::MAX);
+        clock.compute(u64::MAX, 0);
         clock.move_bytes(u64::MAX);
         assert_eq!(clock.now_ns, u64::MAX);
     }

@@ -12,10 +12,12 @@
 
 pub mod array;
 mod clock;
+pub mod compiled;
 pub mod fault_plan;
 mod heap;
 mod rejection;
 pub mod status;
+pub mod trace;
 pub mod transaction;
 
 pub use clock::VirtualClock;
@@ -61,6 +63,8 @@ pub struct ChainCommand {
     pub arguments: usize,
     /// Bytes the command reads and writes in DDR.
     pub bytes: u64,
+    /// Nanoseconds for which it keeps the array busy, moving those bytes included; 0 where nobody has counted.
+    pub busy_ns: u64,
 }
 
 #[derive(Debug)]
@@ -252,12 +256,18 @@ impl SimulatedNpu {
         state.counts.chains += 1;
         state.counts.commands += chain.len() as u64;
         state.clock.run_chain(chain.len(), chain.iter().map(|c| c.bytes).sum());
+        chain.iter().for_each(|command| state.clock.compute(command.busy_ns, command.bytes));
         Ok(state.clock.now_ns - before)
     }
 
     /// Charges memory traffic outside the array, such as a copy.
     pub fn charge_bytes(&self, bytes: u64) {
         self.state.lock().clock.move_bytes(bytes);
+    }
+
+    /// Charges what a command that was accepted before has turned out to take, see [`ChainCommand::busy_ns`].
+    pub fn charge_compute(&self, busy_ns: u64, bytes: u64) {
+        self.state.lock().clock.compute(busy_ns, bytes);
     }
 
     /// Charges time in which the array does nothing, in nanoseconds.

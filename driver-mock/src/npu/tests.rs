@@ -17,7 +17,7 @@ fn configured(npu: &SimulatedNpu, pdis: usize) -> ContextId {
     context
 }
 
-const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0 };
+const COMMAND: ChainCommand = ChainCommand { pdi: 0, arguments: 1, bytes: 0, busy_ns: 0 };
 
 #[test]
 fn forty_commands_with_two_arguments_fill_a_chain() {

@@ -162,15 +162,19 @@ pub fn artifact(name: &str, arch: &Arch, pdi: Vec<u8>, arguments: usize) -> Resu
     KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions(arch, arguments))
 }
 
-/// The instruction stream of [`artifact`].
-pub fn instructions(arch: &Arch, arguments: usize) -> Vec<u8> {
-    let header = Header {
+/// The header of a stream for all columns of a generation.
+pub fn header(arch: &Arch) -> Header {
+    Header {
         generation: arch.dev_gen,
         rows: arch.array.rows as u8,
         columns: arch.array.columns as u8,
         mem_tile_rows: arch.array.mem_rows as u8,
-    };
-    let mut writer = InstructionWriter::new(header);
+    }
+}
+
+/// The instruction stream of [`artifact`].
+pub fn instructions(arch: &Arch, arguments: usize) -> Vec<u8> {
+    let mut writer = InstructionWriter::new(header(arch));
     for index in 0..arguments {
         let output = index + 1 == arguments;
         let direction = if output { Direction::StreamToMemory } else { Direction::MemoryToStream };

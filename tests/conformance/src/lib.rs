@@ -19,6 +19,7 @@
 
 mod backend;
 mod cases;
+pub mod compiled;
 mod expect;
 pub mod kernels;
 mod registry;

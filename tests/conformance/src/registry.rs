@@ -119,6 +119,7 @@ pub const CASES: &[Case] = table! {
         failing_kernels_fail_the_submission: [SoftwareKernels],
         work_goes_on_after_a_failure: [SoftwareKernels],
         dependents_of_a_failure_fail: [SoftwareKernels],
+        machine_code_computes,
         unknown_designs_time_out: [SoftwareKernels],
         large_arguments,
     }

@@ -6,10 +6,9 @@ use crate::message::{self, Kind, Request, bytes_of};
 use crate::model::Model;
 use aie_driver_mock::npu::status;
 use aie_hal::artifact::KernelArtifact;
-use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, Instruction, InstructionWriter};
-use aie_hal::format::pdi;
+use aie_hal::format::reference;
 use aie_hal::{ArchRegistry, HostFunction, HostFunctionError};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -191,7 +190,7 @@ impl Driver {
         self.rings[channel] = (0, 0);
         let heap = [channel as u32, HEAP as u32, (HEAP >> 32) as u32, HEAP_BYTES as u32, 0];
         assert_eq!(self.status(MANAGEMENT, &message::MAP_HOST_BUFFER, &heap), 0);
-        self.put(PDI_AT, &pdi::write(CdoBuilder::new().nop(&[])).unwrap());
+        self.put(PDI_AT, &reference::wrap(b"add one").unwrap());
         let unit = ((HEAP_BASE + PDI_AT) >> 15) as u32;
         assert_eq!(self.status(channel, &message::CONFIG_CU, &[1, unit]), 0);
         channel

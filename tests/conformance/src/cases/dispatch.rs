@@ -1,5 +1,6 @@
 //! Kernels on the array: arguments, overlaps, long chains, many PDIs, failures.
 
+use crate::compiled;
 use crate::expect::{self, expect_match};
 use crate::kernels::{self, FAILURE, TestKernel};
 use crate::rig::{Context, Rig, at, contents, part, pattern, reached, record, signalling, table, whole};
@@ -332,6 +333,34 @@ pub fn dependents_of_a_failure_fail(context: &Context) {
     expect::holds("the first fails", &cause, cause.is_err());
     expect::equal("the dependent one", crate::rig::finished(&at(&second, 1)), cause);
     expect::bytes("target of the dependent one", &contents(&source), &[0; 64]);
+}
+
+/// Machine code computes: kernels whose cores work on blocks, with different amounts of data for one PDI, one after the other and
+/// by turns.
+pub fn machine_code_computes(context: &Context) {
+    let rig = context.fresh();
+    let load = |addend, blocks| {
+        let artifact = compiled::add(rig.device.arch(), addend, blocks);
+        rig.device.load_executable(&artifact).unwrap_or_else(|e| panic!("loading {artifact:?}: {e}"))
+    };
+    for (blocks, seed) in [(1, 1), (64, 2), (3, 3)] {
+        let (one, two) = (load(1, blocks), load(2, blocks));
+        let bytes = pattern(4 * blocks * compiled::BLOCK_WORDS, seed);
+        let (words, _) = bytes.as_chunks();
+        let plus = |addend: u32| -> Vec<u8> {
+            words.iter().flat_map(|word| u32::from_le_bytes(*word).wrapping_add(addend).to_le_bytes()).collect()
+        };
+        let source = rig.buffer(&bytes);
+        let [first, second, third] = [(); 3].map(|()| rig.zeroed(bytes.len()));
+        rig.run(&record(|list| {
+            list.dispatch(&one, vec![whole(&source), whole(&first)])?.barrier();
+            list.dispatch(&one, vec![whole(&first), whole(&second)])?.barrier();
+            list.dispatch(&two, vec![whole(&second), whole(&third)])
+        }));
+        for (result, addend) in [(first, 1), (second, 2), (third, 4)] {
+            expect::bytes(&format!("{blocks} blocks plus {addend}"), &contents(&result), &plus(addend));
+        }
+    }
 }
 
 /// A PDI that nothing here can execute loads, as on hardware; its dispatches time out with the reason, and work continues.

@@ -1,0 +1,193 @@
+//! Kernels as a simulated NPU executes them: reference artifacts on the CPU, everything else as machine code.
+//!
+//! A reference artifact carries a description, and the [`KernelExecutor`] from outside knows what it computes. Any other PDI
+//! configures tiles, so it is loaded into an emulated array ([`aie_emulator`]), register write by register write, and its
+//! instruction stream runs there on the memory of the arguments. The array keeps its state between dispatches, as silicon
+//! does: the PDI is loaded when another one was there, or when the last dispatch did not complete.
+
+use super::WATCHDOG_NS;
+use super::trace::Trace;
+use aie_device_memory::Span;
+use aie_emulator::{Array, HostMemory, Outcome};
+use aie_hal::arch::Arch;
+use aie_hal::artifact::{Digest, KernelArtifact};
+use aie_hal::format::instructions::InstructionStream;
+use aie_hal::format::pdi::Pdi;
+use aie_hal::format::reference;
+use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
+use aie_isa::Isa;
+use std::sync::Arc;
+
+/// A kernel that a simulated NPU can execute.
+#[derive(Debug)]
+pub enum Kernel {
+    /// What a reference artifact describes.
+    Reference(Arc<dyn HostFunction>),
+    /// A PDI that configures tiles.
+    Compiled(KernelArtifact),
+}
+
+impl Kernel {
+    /// The kernel of an artifact; `executor` turns a description into a function.
+    ///
+    /// # Errors
+    /// [`HostFunctionError::NotExecutable`] when there is a description that `executor` rejects.
+    pub fn prepare(artifact: &KernelArtifact, executor: &dyn KernelExecutor) -> Result<Self, HostFunctionError> {
+        // A damaged description is the executor's to report.
+        let described = Pdi::parse(artifact.pdi()).map(|pdi| reference::extract(&pdi.cdo()));
+        if matches!(described, Ok(Ok(None))) {
+            return Ok(Self::Compiled(artifact.clone()));
+        }
+        executor.prepare(artifact).map(Self::Reference)
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument<'a> {
+    /// Its memory.
+    pub span: Span<'a>,
+    /// Whether the device may write to it.
+    pub writable: bool,
+}
+
+/// The array that runs compiled kernels. It belongs to one NPU; who holds it has it alone.
+#[derive(Debug)]
+pub struct CompiledArray {
+    arch: Arc<Arch>,
+    cycle_limit: u64,
+    trace: Option<Trace>,
+    /// The array with the PDI that configured it.
+    loaded: Option<(Digest, Array)>,
+}
+
+impl CompiledArray {
+    /// An array of generation `arch`, without a PDI.
+    pub fn new(arch: Arc<Arch>) -> Self {
+        let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz) / 1000;
+        Self { arch, cycle_limit, trace: None, loaded: None }
+    }
+
+    /// Sets after how many cycles the watchdog ends a dispatch; by default those of [`WATCHDOG_NS`].
+    pub fn set_cycle_limit(&mut self, cycles: u64) {
+        self.cycle_limit = cycles;
+    }
+
+    /// Records the dispatches from now on.
+    pub fn set_trace(&mut self, trace: Trace) {
+        self.trace = Some(trace);
+    }
+
+    /// Runs a kernel on its arguments.
+    ///
+    /// # Errors
+    /// Why it never signals: what the array cannot execute, or who waits for what. The array is reset then.
+    pub fn run(&mut self, kernel: &KernelArtifact, arguments: &[Argument<'_>]) -> Result<Completed, String> {
+        let mut memory = ArgumentMemory { arguments, written: vec![false; arguments.len()], rejected: None };
+        let loaded = self.loaded.take().filter(|(digest, _)| digest == kernel.digest());
+        let mut array = match loaded {
+            Some((_, array)) => array,
+            None => self.load(kernel, &mut memory)?,
+        };
+        let stream = InstructionStream::parse(kernel.instructions()).map_err(|error| error.to_string())?;
+        let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
+        array.record_timeline(self.trace.is_some());
+        let begin = array.now();
+        let outcome = array.execute(&stream, &addresses, &mut memory);
+        if let Some(trace) = &mut self.trace {
+            let intervals = array.take_timeline();
+            let written = trace.add(kernel.name(), array.timing(), begin, &intervals);
+            written.unwrap_or_else(|error| tracing::warn!("the trace of `{}` is incomplete: {error}", kernel.name()));
+        }
+        if let Some(rejected) = memory.rejected {
+            return Err(rejected);
+        }
+        match outcome.map_err(|error| error.to_string())? {
+            Outcome::Completed => {}
+            Outcome::Deadlock { operation, report } => {
+                return Err(format!("operation {operation} of its stream waits for ever: {report}"));
+            }
+        }
+        let cycles = array.timing().cycles;
+        self.loaded = Some((*kernel.digest(), array));
+        Ok(Completed { busy_ns: cycles * 1000 / self.arch.cost.clock_mhz.max(1), written: memory.written })
+    }
+
+    fn load(&self, kernel: &KernelArtifact, memory: &mut ArgumentMemory<'_>) -> Result<Array, String> {
+        let arch = &self.arch;
+        let isa = Isa::for_arch(&arch.name)
+            .ok_or_else(|| format!("there are no instruction tables of generation `{}`", arch.name))?;
+        let size = |count: usize| u8::try_from(count).map_err(|_| format!("an array of {count} columns or rows"));
+        let mut array = Array::new(isa, size(arch.array.columns)?, size(arch.array.rows)?);
+        array.set_cycle_limit(self.cycle_limit);
+        let pdi = Pdi::parse(kernel.pdi()).map_err(|error| error.to_string())?;
+        array.load(&pdi, memory).map_err(|error| format!("loading its PDI: {error}"))?;
+        Ok(array)
+    }
+}
+
+/// What a kernel that has signalled did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// Nanoseconds for which it kept the array busy.
+    pub busy_ns: u64,
+    /// For every argument, whether it was written.
+    written: Vec<bool>,
+}
+
+impl Completed {
+    /// Those of the `arguments` that were written.
+    pub fn written<'a>(&self, arguments: &[Argument<'a>]) -> impl Iterator<Item = Span<'a>> {
+        arguments.iter().zip(&self.written).filter(|(_, written)| **written).map(|(argument, _)| argument.span)
+    }
+}
+
+/// Distance between the device addresses that arguments get here: no offset of one reaches the next.
+const APART: u64 = 1 << 40;
+
+/// The arguments of a dispatch as shim DMAs see them.
+struct ArgumentMemory<'a> {
+    arguments: &'a [Argument<'a>],
+    written: Vec<bool>,
+    /// The first access that was not possible.
+    rejected: Option<String>,
+}
+
+impl<'a> ArgumentMemory<'a> {
+    fn part(&mut self, address: u64, bytes: usize, is_write: bool) -> Option<(usize, Span<'a>)> {
+        let found = self.find(address, bytes, is_write);
+        found.map_err(|reason| self.rejected.get_or_insert(reason)).ok()
+    }
+
+    fn find(&self, address: u64, bytes: usize, is_write: bool) -> Result<(usize, Span<'a>), String> {
+        let what = if is_write { "writes" } else { "reads" };
+        let index = usize::try_from(address / APART).ok().and_then(|index| index.checked_sub(1));
+        let argument = index.and_then(|index| Some((index, self.arguments.get(index)?)));
+        let Some((index, argument)) = argument else {
+            return Err(format!("a shim DMA {what} {bytes} bytes at {address:#x}, which belong to no argument"));
+        };
+        // Less than `APART`, so it fits.
+        let (offset, length) = ((address % APART) as usize, argument.span.length());
+        if is_write && !argument.writable {
+            return Err(format!("a shim DMA writes argument {index}, which is an input"));
+        }
+        let span = argument.span.part(offset..offset + bytes);
+        let span = span.ok_or_else(|| {
+            format!("a shim DMA {what} {bytes} bytes at offset {offset} of argument {index}, which has {length}")
+        });
+        span.map(|span| (index, span))
+    }
+}
+
+impl HostMemory for ArgumentMemory<'_> {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
+        self.part(address, bytes.len(), false).map(|(_, span)| span.read(bytes)).is_some()
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
+        let Some((index, span)) = self.part(address, bytes.len(), true) else { return false };
+        self.written[index] = true;
+        span.write(bytes);
+        true
+    }
+}
