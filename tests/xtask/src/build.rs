@@ -46,9 +46,13 @@ pub fn cargo_with(arguments: &[&str], settings: &[(&str, &OsStr)], offline: bool
     Ok(Built::parse(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Builds the program of a package that has one, in release mode.
+/// The arguments of cargo that build the backend and its programs.
+pub const BACKEND: [&str; 6] = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
+
+/// Builds the program of a package that has one, in release mode. The backend is built with it: apart, cargo would choose other
+/// features for what they share, and compile the operations, which takes minutes, once more.
 pub fn program(package: &str, offline: bool) -> Result<PathBuf> {
-    cargo(&["build", "--release", "--package", package], offline)?.executable("bin", package)
+    cargo(&[&BACKEND[..], &["--package", package]].concat(), offline)?.executable("bin", package)
 }
 
 /// Builds the conformance suite for a driver.

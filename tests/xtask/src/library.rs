@@ -52,8 +52,7 @@ pub fn with_kernels(packs: &Path, offline: bool) -> Result<PathBuf> {
 /// Builds the library and its programs together: alone, each would have its dependencies with other features, and compile all
 /// of them again.
 fn backend(settings: &[(&str, &OsStr)], offline: bool) -> Result<Built> {
-    let arguments = ["build", "--release", "--package", "aie-ggml-bridge", "--package", "aie-jit-iron"];
-    build::cargo_with(&arguments, settings, offline).context("libggml-hsa.so does not build")
+    build::cargo_with(&build::BACKEND, settings, offline).context("libggml-hsa.so does not build")
 }
 
 /// Builds the preload library with the simulated NPU behind the kernel interface; returns its absolute path.

@@ -3,6 +3,7 @@
 //! Both sides run in turn on the same machine with the same number of threads. On the simulated device the time is that
 //! of the reference kernels on this CPU and says nothing about an NPU; the counts per token hold for both.
 
+mod emulator;
 mod kernel;
 mod machine;
 mod page;
@@ -67,6 +68,8 @@ struct Figures {
     on_host: u64,
     /// Counts of a run without flash attention.
     device: DeviceStats,
+    /// Speed of the emulated array.
+    emulator: Vec<String>,
 }
 
 pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
@@ -91,6 +94,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
         on_array: device.array(),
         on_host: device.host(),
         device,
+        emulator: emulator::measure(threads, options)?,
     };
     if args.write {
         page::write(&figures)?;
@@ -117,6 +121,7 @@ pub fn run(args: &BenchArgs, options: &Options) -> Result<()> {
     if let Some(kernel) = kernel {
         kernel.report(&mut report)?;
     }
+    figures.emulator.iter().for_each(|line| report.line(line));
     report.summary(format!("{}; {}", figures.machine.describe(), figures.programs.describe()));
     report.summary(format!(
         "{threads} threads on both sides, {} repetitions each in turn; simulated device, its kernels run on this CPU",
@@ -153,6 +158,7 @@ mod tests {
             on_array: 8,
             on_host: 1,
             device: stats.devices[0].clone(),
+            emulator: Vec::new(),
         }
     }
 

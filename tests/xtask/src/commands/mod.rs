@@ -21,6 +21,7 @@ pub mod kld;
 pub mod lint;
 pub mod models;
 pub mod operations;
+pub mod real_programs;
 pub mod rpc;
 pub mod splits;
 pub mod store;

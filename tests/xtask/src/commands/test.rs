@@ -7,13 +7,13 @@
 use crate::session::Options;
 use crate::workspace;
 use crate::{Cli, output};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, CommandFactory};
 use serde::Serialize;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -96,6 +96,12 @@ const STAGES: &[Stage] = &[
     xtask("bad-input", "bad-input"),
 ];
 
+/// Stages that only run when they are named: what they need is not part of the project.
+const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
+
+/// The stage that takes `--programs`.
+const REAL_PROGRAMS: &str = "real-programs";
+
 /// Run everything CI checks, or the stages named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -103,6 +109,7 @@ const STAGES: &[Stage] = &[
   cargo xtask test --list
   cargo xtask test unit clippy
   cargo xtask test --skip backend-ops,vm
+  cargo xtask test real-programs --programs DIR
 
 A stage that fails does not stop the others. The last line is `N passed, N failed` and counts stages.
 Exit code 1 if a stage failed.")]
@@ -113,13 +120,16 @@ pub struct TestArgs {
     /// All stages but these, separated by commas
     #[arg(long, value_name = "STAGE", value_delimiter = ',', value_parser = stage_names())]
     skip: Vec<String>,
+    /// For the stage real-programs, which only runs when it is named: the folder with the programs
+    #[arg(long, value_name = "DIR", requires = "names")]
+    programs: Option<PathBuf>,
     /// List the stages and run none
     #[arg(long)]
     list: bool,
 }
 
 fn stage_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(STAGES.iter().map(|stage| stage.name))
+    PossibleValuesParser::new(STAGES.iter().chain(NAMED_STAGES).map(|stage| stage.name))
 }
 
 #[derive(Serialize)]
@@ -135,6 +145,11 @@ struct Row {
 /// Runs the command. The exit code is 1 if a stage failed; the table and the last line have said so then.
 pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     let chosen = choose(&args.names, &args.skip);
+    let takes_programs = chosen.iter().any(|stage| stage.name == REAL_PROGRAMS);
+    ensure!(
+        takes_programs == args.programs.is_some() || args.list,
+        "{REAL_PROGRAMS} and `--programs DIR` belong together"
+    );
     if args.list {
         list(&chosen);
         return Ok(ExitCode::SUCCESS);
@@ -144,7 +159,7 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
     let mut rows = Vec::with_capacity(chosen.len());
     for (index, stage) in chosen.iter().enumerate() {
         announce(&format!("stage {} of {}: {} ({})", index + 1, chosen.len(), stage.name, about(stage)));
-        rows.push(run_stage(stage, &own, options)?);
+        rows.push(run_stage(stage, &own, args.programs.as_deref(), options)?);
     }
     if options.json {
         output::json(&rows)?;
@@ -162,7 +177,8 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
 
 fn choose(only: &[String], skip: &[String]) -> Vec<&'static Stage> {
     let named = |names: &[String], stage: &Stage| names.iter().any(|name| name == stage.name);
-    STAGES.iter().filter(|stage| (only.is_empty() || named(only, stage)) && !named(skip, stage)).collect()
+    let unnamed = STAGES.iter().filter(|stage| (only.is_empty() || named(only, stage)) && !named(skip, stage));
+    unnamed.chain(NAMED_STAGES.iter().filter(|stage| named(only, stage))).collect()
 }
 
 fn list(stages: &[&Stage]) {
@@ -192,8 +208,11 @@ fn announce(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "\n== {text}");
 }
 
-fn run_stage(stage: &Stage, own: &Path, options: &Options) -> Result<Row> {
+fn run_stage(stage: &Stage, own: &Path, programs: Option<&Path>, options: &Options) -> Result<Row> {
     let mut command = command(stage, own, options);
+    if let Some(programs) = programs.filter(|_| stage.name == REAL_PROGRAMS) {
+        command.arg("--programs").arg(programs);
+    }
     command.stdin(Stdio::null());
     if options.json {
         // Standard output belongs to our own JSON.
@@ -283,9 +302,10 @@ mod tests {
     #[test]
     fn stages_and_commands_are_the_same() {
         let cli = Cli::command();
-        let stages = || STAGES.iter().filter(|stage| matches!(stage.program, Program::Xtask));
+        let stages = || STAGES.iter().chain(NAMED_STAGES).filter(|stage| matches!(stage.program, Program::Xtask));
         for stage in stages() {
-            let line = format!("xtask {}", stage.arguments);
+            let programs = if stage.name == REAL_PROGRAMS { " --programs x" } else { "" };
+            let line = format!("xtask {}{programs}", stage.arguments);
             assert!(cli.clone().try_get_matches_from(line.split(' ')).is_ok(), "{line}");
         }
         // `testbed` only prepares, timings are never judged, and `test` is this one.
@@ -299,11 +319,11 @@ mod tests {
     #[test]
     fn a_failed_and_an_absent_program_are_failed_stages() {
         let trial = xtask("trial", "demo");
-        let failed = run_stage(&trial, Path::new("/bin/false"), &options(false)).unwrap();
+        let failed = run_stage(&trial, Path::new("/bin/false"), None, &options(false)).unwrap();
         assert!(!failed.ok && failed.end.contains("exit status: 1"), "{}", failed.end);
-        let absent = run_stage(&trial, Path::new("/nowhere/xtask"), &options(false)).unwrap();
+        let absent = run_stage(&trial, Path::new("/nowhere/xtask"), None, &options(false)).unwrap();
         assert!(!absent.ok && absent.end.contains("cannot be started"), "{}", absent.end);
-        let passed = run_stage(&trial, Path::new("/bin/true"), &options(false)).unwrap();
+        let passed = run_stage(&trial, Path::new("/bin/true"), None, &options(false)).unwrap();
         assert_eq!(summary(&[failed, absent, passed]), "1 passed, 2 failed");
     }
 

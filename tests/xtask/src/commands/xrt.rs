@@ -6,6 +6,7 @@
 mod costs;
 
 use crate::judges::xrt_job::{self, JUDGE, PARTS, Printed};
+use crate::judges::xrt_program::{Argument, Job};
 use crate::library;
 use crate::process;
 use crate::session::{KERNELS, Options};
@@ -13,7 +14,9 @@ use crate::simulation::KernelReport;
 use crate::steps::Steps;
 use crate::testbed::Testbed;
 use crate::workspace;
-use anyhow::{Result, ensure};
+use aie_conformance::compiled;
+use aie_hal::ArchRegistry;
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use costs::Costs;
 use std::fs;
@@ -26,7 +29,10 @@ const GENERATIONS: [&str; 2] = ["aie2", "aie2p"];
 const KERNEL_VARIABLE: &str = "AMDXDNA_SIM_KERNEL";
 /// The PCI address the simulated device has unless another is requested, as XRT prints it.
 const ADDRESS: &str = "0000:c5:00.1";
-/// Run reference kernels through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
+/// Blocks of words for the kernel with machine code.
+const BLOCKS: usize = 64;
+
+/// Run reference kernels and machine code through AMD's XRT on the simulated kernel device, and compare its kernel calls with ours.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   cargo xtask xrt
@@ -73,6 +79,7 @@ pub fn run(args: &XrtArgs, options: &Options) -> Result<()> {
     let ours = costs::program(options)?;
     let generations = chosen(&GENERATIONS, &args.generation);
     for generation in &generations {
+        steps.check(&format!("{generation}: machine code"), || stage.machine_code(generation));
         let kernels = xrt_job::kernels(&stage.testbed, stage.work.path(), generation)?;
         for kernel in chosen(&KERNELS, &args.kernel) {
             let machine = Machine { generation: generation.clone(), kernel };
@@ -129,6 +136,28 @@ impl Stage {
         let listed = finished.stdout.lines().any(|line| line.contains(ADDRESS) && line.contains("NPU"));
         ensure!(listed, "it lists no NPU at {ADDRESS}:\n{}", finished.stdout);
         Ok(format!("an NPU at {ADDRESS}"))
+    }
+
+    /// Runs a kernel with machine code, which adds 5 to every word, from an xclbin.
+    fn machine_code(&self, generation: &str) -> Result<String> {
+        let arch = ArchRegistry::builtin().get(generation).with_context(|| format!("no generation {generation}"))?;
+        let artifact = compiled::add(&arch, 5, BLOCKS);
+        let folder = self.work.path().join(format!("{generation}-code"));
+        let xclbin = xrt_job::make(&self.testbed, &folder, artifact.pdi(), artifact.argument_count(), 1)?;
+        let [instructions, source, result, after] =
+            ["insts.bin", "source.bin", "result.bin", "after.bin"].map(|name| folder.join(name));
+        let words = 0..(BLOCKS * compiled::BLOCK_WORDS) as u32;
+        let bytes = |addend: u32| -> Vec<u8> {
+            words.clone().flat_map(|word| (word * 77_777 + addend).to_le_bytes()).collect()
+        };
+        fs::write(&instructions, artifact.instructions())?;
+        fs::write(&source, bytes(0))?;
+        fs::write(&result, vec![0; bytes(0).len()])?;
+        let arguments = [&source, &result].map(|before| Argument { before: before.clone(), after: after.clone() });
+        let job = Job { xclbin, instructions, arguments: arguments.into() };
+        job.run(&self.testbed, &self.preload, generation, &folder, LIMIT)?;
+        ensure!(fs::read(after)? == bytes(5), "the result is not every word plus 5");
+        Ok(format!("{} words computed by an emulated core", words.len()))
     }
 
     /// Runs our program with a job; `record` gets the stream of calls. Everything it made must be gone from the kernel device.

@@ -7,3 +7,4 @@ pub type Confirmed = Vec<(&'static str, usize)>;
 pub mod aiebu;
 pub mod bootgen;
 pub mod xrt_job;
+pub mod xrt_program;
