@@ -1,15 +1,13 @@
 //! `ggml-hsa cache`: lists, verifies, prunes and clears the cache of compiled kernels.
 
 use crate::cache_table::table;
+use crate::output::{complain, json, say};
 use aie_hal::environment::parse_bytes;
 use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
 use aie_jit_iron::inventory::{Care, Inventory, State};
 use aie_jit_iron::{CachePath, KernelCache, KernelCompiler, ReferenceCompiler};
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use std::fmt::Display;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -125,20 +123,4 @@ fn nothing(arguments: &CacheArguments, path: &std::path::Path) -> ExitCode {
         say(&format!("no cache: {} does not exist", path.display()));
     }
     ExitCode::SUCCESS
-}
-
-fn complain(problem: &impl Display) {
-    eprintln!("ggml-hsa: {problem}");
-}
-
-/// The reader has gone away, such as `head`.
-fn say(text: &impl Display) {
-    let _ = writeln!(io::stdout(), "{text}");
-}
-
-fn json(value: &impl Serialize) {
-    match serde_json::to_string_pretty(value) {
-        Ok(text) => say(&text),
-        Err(cause) => complain(&cause),
-    }
 }

@@ -1,13 +1,16 @@
-//! `ggml-hsa`: manages the files that `libggml-hsa.so` leaves on disk.
+//! `ggml-hsa`: runs and inspects single kernels, and manages the files that `libggml-hsa.so` leaves on disk.
 #![forbid(unsafe_code)]
 
 mod cache;
 mod cache_table;
+mod disassemble;
+mod dispatch;
+mod output;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
-/// Manages the files that libggml-hsa.so, the llama.cpp backend for AMD NPUs, leaves on disk.
+/// Tools beside libggml-hsa.so, the llama.cpp backend for AMD NPUs.
 #[derive(Debug, Parser)]
 #[command(
     name = "ggml-hsa",
@@ -16,8 +19,11 @@ use std::process::ExitCode;
   ggml-hsa cache list                   compiled kernels with their sizes, ages and states
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
+  ggml-hsa disassemble k.pdi k_insts.bin    what a compiled kernel configures: tiles, routes, buffers, locks, code
+  ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
 
-Exit code: 0 when all is well, 1 when something is damaged or could not be removed, 2 when the command line or the cache cannot be used."
+Exit code: 0 when all is well, 1 when something is damaged, failed or could not be removed, 2 when the command line or a file cannot be
+used."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -28,9 +34,14 @@ struct Arguments {
 enum Command {
     /// The cache of compiled kernels
     Cache(cache::CacheArguments),
+    Disassemble(disassemble::DisassembleArguments),
+    Dispatch(dispatch::DispatchArguments),
 }
 
 fn main() -> ExitCode {
-    let Arguments { command: Command::Cache(arguments) } = Arguments::parse();
-    cache::run(&arguments)
+    match Arguments::parse().command {
+        Command::Cache(arguments) => cache::run(&arguments),
+        Command::Disassemble(arguments) => disassemble::run(&arguments),
+        Command::Dispatch(arguments) => dispatch::run(&arguments),
+    }
 }

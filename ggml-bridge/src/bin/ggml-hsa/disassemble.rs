@@ -1,0 +1,158 @@
+//! `ggml-hsa disassemble`: what a kernel's files configure and do, as text, JSON or a drawing.
+
+use crate::output::{complain, json, say};
+use aie_emulator::design::{Design, Shown, Source, svg};
+use aie_hal::format::instructions::{InstructionStream, from_text};
+use aie_hal::format::pdi::Pdi;
+use aie_hal::format::xclbin;
+use aie_hal::{Arch, ArchRegistry};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Show what a compiled kernel configures: tiles, routes, buffers, locks, code, and its instruction stream
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa disassemble kernel.pdi kernel_insts.bin        everything, as text
+  ggml-hsa disassemble final.xclbin insts.txt --no-code   the PDI of an xclbin, without listings
+  ggml-hsa disassemble kernel.pdi --arch aie2p --tile 0,2 one tile
+  ggml-hsa disassemble kernel.pdi insts.bin --svg k.svg   the array with routes and buffers
+  ggml-hsa disassemble kernel.pdi insts.bin --json | jq '.routes[] | [.from, .to]'
+
+A PDI does not say which generation it is for; a stream does. Nothing is executed.
+
+Exit code: 0 when all was read, 1 when something in the kernel cannot work (listed under `problems`), 2 when a file or the command line cannot be used.")]
+pub struct DisassembleArguments {
+    /// The PDI, or an xclbin with it
+    #[arg(value_name = "FILE")]
+    pdi: PathBuf,
+    /// Its instruction stream: binary, or text with a hexadecimal word a line
+    #[arg(value_name = "INSTS")]
+    stream: Option<PathBuf>,
+    /// Generation of the NPU [default: that of the stream]
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<String>,
+    /// Which PDI of an xclbin that has several, counted from 0
+    #[arg(long, value_name = "N")]
+    pdi_index: Option<usize>,
+    /// Only this tile; can be given several times
+    #[arg(long, value_name = "COLUMN,ROW", value_parser = tile, conflicts_with = "svg")]
+    tile: Vec<(u8, u8)>,
+    /// Leave out the listings of programs
+    #[arg(long)]
+    no_code: bool,
+    /// Print everything as JSON
+    #[arg(long, conflicts_with_all = ["tile", "no_code"])]
+    json: bool,
+    /// Draw the array into a file, instead of printing text; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+fn tile(text: &str) -> Result<(u8, u8), String> {
+    let numbers =
+        text.split_once(',').and_then(|(column, row)| Some((column.trim().parse().ok()?, row.trim().parse().ok()?)));
+    numbers.ok_or_else(|| format!("`{text}` is not a tile; possible: COLUMN,ROW, as in 0,2"))
+}
+
+/// Runs the command.
+pub fn run(arguments: &DisassembleArguments) -> ExitCode {
+    match show(arguments) {
+        Ok(code) => code,
+        Err(cause) => {
+            complain(&cause);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
+    let file = read(&arguments.pdi)?;
+    let stream = arguments.stream.as_deref().map(read_stream).transpose()?;
+    let stream = stream.as_ref().zip(arguments.stream.as_ref());
+    let stream = stream.map(|(bytes, path)| InstructionStream::parse(bytes).map_err(in_file(path))).transpose()?;
+    let pdi = Pdi::parse(pdi(arguments, &file)?).map_err(in_file(&arguments.pdi))?;
+    let arch = arch(arguments, stream.as_ref())?;
+    let design = Design::read(&arch, &Source { pdi, stream }).map_err(|cause| cause.to_string())?;
+    if let Some((column, row)) = arguments.tile.iter().find(|(column, row)| design.tile(*column, *row).is_none()) {
+        let tiles: Vec<String> = design.tiles.iter().map(|tile| tile.position.to_string()).collect();
+        return Err(format!("the kernel does not configure a tile ({column},{row}); it does: {}", tiles.join(", ")));
+    }
+    if let Some(path) = &arguments.svg {
+        let name = arguments.pdi.file_name().unwrap_or(arguments.pdi.as_os_str());
+        let drawing = svg(&design, &name.to_string_lossy());
+        if path == Path::new("-") {
+            say(&drawing.trim_end());
+        } else {
+            std::fs::write(path, drawing).map_err(|cause| format!("{} cannot be written: {cause}", path.display()))?;
+        }
+    }
+    if arguments.json {
+        json(&design);
+    } else if arguments.svg.is_none() {
+        let shown = Shown { design: &design, code: !arguments.no_code, tiles: &arguments.tile };
+        say(&shown.to_string().trim_end());
+    }
+    Ok(if design.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|cause| format!("{} cannot be read: {cause}", path.display()))
+}
+
+fn read_stream(path: &Path) -> Result<Vec<u8>, String> {
+    let bytes = read(path)?;
+    match from_text(&bytes) {
+        Some(words) => words.map_err(in_file(path)),
+        None => Ok(bytes),
+    }
+}
+
+fn in_file<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> String {
+    move |cause| format!("{}: {cause}", path.display())
+}
+
+/// The PDI in the file that was given.
+fn pdi<'a>(arguments: &DisassembleArguments, file: &'a [u8]) -> Result<&'a [u8], String> {
+    let path = arguments.pdi.display();
+    if !xclbin::is_xclbin(file) {
+        return match arguments.pdi_index {
+            None | Some(0) => Ok(file),
+            Some(index) => {
+                Err(format!("there is no PDI {index} in {path}, which is not an xclbin; leave out --pdi-index"))
+            }
+        };
+    }
+    let pdis = xclbin::pdis(file).map_err(in_file(&arguments.pdi))?;
+    let last = pdis.len() - 1;
+    match arguments.pdi_index {
+        None if last > 0 => Err(format!("{path} has {} PDIs; choose one with --pdi-index, 0 to {last}", pdis.len())),
+        index => {
+            let index = index.unwrap_or(0);
+            let found = pdis.get(index).copied();
+            found.ok_or_else(|| format!("there is no PDI {index} in {path}; --pdi-index can be 0 to {last}"))
+        }
+    }
+}
+
+/// The generation that was asked for, or else the one that the stream is for.
+fn arch(arguments: &DisassembleArguments, stream: Option<&InstructionStream<'_>>) -> Result<Arc<Arch>, String> {
+    let (arches, problems) = ArchRegistry::from_environment();
+    problems.iter().for_each(complain);
+    let names = || arches.names().collect::<Vec<_>>().join(", ");
+    if let Some(name) = &arguments.arch {
+        return arches.get(name).ok_or_else(|| format!("there is no generation `{name}`; --arch can be: {}", names()));
+    }
+    let Some(stream) = stream else {
+        return Err(format!(
+            "a PDI does not say which generation it is for: add its instruction stream, or --arch with one of: {}",
+            names()
+        ));
+    };
+    let generation = stream.header().generation;
+    let found = arches.names().filter_map(|name| arches.get(name)).find(|arch| arch.dev_gen == generation);
+    found.ok_or_else(|| {
+        format!("the stream is for device generation {generation}, which is none of {}; --arch names one", names())
+    })
+}

@@ -1,0 +1,283 @@
+//! `ggml-hsa dispatch`: one kernel from its files, with the bytes of files as arguments, on any device.
+//!
+//! It goes the way of every kernel: loaded and dispatched through the HAL, with the validation layer in front of the driver.
+
+use crate::output::{complain, json, say};
+use aie_driver_xdna::route::Route;
+use aie_hal::{
+    ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact,
+    Submission, TimelinePoint,
+};
+use clap::Args;
+use ggml_hsa::drivers;
+use serde::{Deserialize, Serialize};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+use std::{fs, io};
+use tempfile::NamedTempFile;
+
+/// Run one kernel from its two files with given buffers
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
+  ggml-hsa dispatch gemm.pdi gemm_insts.bin --input a.bin --input b.bin --output 262144 --device mock:aie2
+  ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device mock:aie2 --trace add.json
+  ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device xdna --times 100 --json
+
+A simulated device executes compiled kernels instruction by instruction. Its time is that of the simulated NPU's clock; the cycles
+are those of an array that memory and firmware never hinder. A core that never ends is stopped after two seconds of the array's
+time, many minutes here: --device 'mock:aie2?cycles=10000000' stops it earlier.
+
+Exit code: 0 when the kernel has completed, 1 when it failed or never signalled, 2 when the command line, a file or the device cannot
+be used.")]
+pub struct DispatchArguments {
+    /// The PDI of the kernel
+    pdi: PathBuf,
+    /// Its instruction stream
+    instructions: PathBuf,
+    /// Bytes of an input, in the order of the kernel's arguments; all inputs come before the outputs
+    #[arg(long, short, value_name = "FILE")]
+    input: Vec<PathBuf>,
+    /// Size of an output in bytes, and perhaps a file to write it to
+    #[arg(long, short, value_name = "BYTES[:FILE]", required = true)]
+    output: Vec<Output>,
+    /// The device
+    #[arg(long, short, value_name = "URI", default_value = "mock")]
+    device: String,
+    /// Dispatch it so many times, one after the other
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    times: u32,
+    /// Write a timeline of the emulated cores and DMA channels, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// An output as it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Output {
+    bytes: usize,
+    file: Option<PathBuf>,
+}
+
+impl FromStr for Output {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (bytes, file) = text.split_once(':').map_or((text, None), |(bytes, file)| (bytes, Some(file)));
+        let number = bytes.parse().ok().filter(|bytes| *bytes > 0);
+        let bytes = number.ok_or_else(|| format!("`{bytes}` is not a number of bytes above 0"))?;
+        Ok(Self { bytes, file: file.filter(|file| !file.is_empty()).map(PathBuf::from) })
+    }
+}
+
+/// What a dispatch came to.
+#[derive(Debug, Serialize)]
+struct Report {
+    device: String,
+    kernel: String,
+    dispatches: u32,
+    /// Device time of one dispatch on the virtual clock without the creation of contexts, in nanoseconds; absent on hardware.
+    virtual_ns: Option<u64>,
+    /// Wall time of one dispatch, in nanoseconds.
+    wall_ns: u64,
+    /// The last dispatch on the emulated array; absent where a kernel was not executed as machine code.
+    #[serde(flatten)]
+    emulated: Option<Emulated>,
+    outputs: Vec<OutputReport>,
+}
+
+/// What the emulated array says of a dispatch, as the trace has it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Emulated {
+    /// From the beginning of the stream to the last token.
+    cycles: u64,
+    /// What was busy longest, and for how many cycles.
+    bound: Option<String>,
+    /// The busiest core.
+    core: Option<String>,
+    /// The busiest DMA channel.
+    channel: Option<String>,
+    /// The busiest port of a stream switch.
+    stream: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutputReport {
+    argument: usize,
+    bytes: usize,
+    /// The first bytes in hexadecimal.
+    start: String,
+    file: Option<PathBuf>,
+}
+
+/// Bytes of an output that are printed.
+const SHOWN: usize = 32;
+
+/// Runs the command.
+pub fn run(arguments: &DispatchArguments) -> ExitCode {
+    let prepared = match Prepared::new(arguments) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            complain(&error);
+            return ExitCode::from(2);
+        }
+    };
+    match prepared.run(arguments) {
+        Ok(report) if arguments.json => json(&report),
+        Ok(report) => print(&report),
+        Err(error) => {
+            complain(&error);
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A kernel on a device, with its buffers.
+struct Prepared {
+    device: Arc<dyn Device>,
+    kernel: Arc<dyn Executable>,
+    name: String,
+    buffers: Vec<Arc<dyn Buffer>>,
+    /// What a simulated device writes while it runs.
+    trace: Option<NamedTempFile>,
+}
+
+impl Prepared {
+    fn new(arguments: &DispatchArguments) -> Result<Self, Box<dyn Error>> {
+        let (arches, problems) = ArchRegistry::from_environment();
+        problems.iter().for_each(complain);
+        let is_simulated = DeviceUri::parse(&arguments.device)?.scheme() == aie_driver_mock::SCHEME;
+        let trace = is_simulated.then(NamedTempFile::new).transpose()?;
+        let uri = match &trace {
+            Some(file) => {
+                let separator = if arguments.device.contains('?') { '&' } else { '?' };
+                format!("{}{separator}trace={}", arguments.device, file.path().display())
+            }
+            None if arguments.trace.is_some() => {
+                return Err(format!(
+                    "--trace needs the emulated array: `{}` is no simulated device, try mock",
+                    arguments.device
+                )
+                .into());
+            }
+            None => arguments.device.clone(),
+        };
+        let devices = drivers::registry(arches, Route::default(), true).open(&uri)?;
+        let device = devices.into_iter().next().ok_or_else(|| format!("`{}` names no device", arguments.device))?;
+        let artifact = KernelArtifact::from_files(device.arch(), &arguments.pdi, &arguments.instructions)?;
+        let (given, needed) = (arguments.input.len() + arguments.output.len(), artifact.argument_count());
+        if given != needed {
+            return Err(format!(
+                "{} takes {needed} arguments, {} inputs and {} outputs are given; name each buffer with --input or --output",
+                arguments.instructions.display(),
+                arguments.input.len(),
+                arguments.output.len()
+            )
+            .into());
+        }
+        let mut buffers: Vec<Arc<dyn Buffer>> = Vec::with_capacity(needed);
+        for file in &arguments.input {
+            let bytes = fs::read(file).map_err(|error| format!("{} cannot be read: {error}", file.display()))?;
+            if bytes.is_empty() {
+                return Err(format!("{} is empty: an argument has at least one byte", file.display()).into());
+            }
+            let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
+            buffer.write(0, &bytes)?;
+            buffer.flush(0..bytes.len())?;
+            buffers.push(buffer);
+        }
+        for output in &arguments.output {
+            buffers.push(device.allocate(&BufferParams::data(output.bytes))?);
+        }
+        let kernel = device.load_executable(&artifact)?;
+        Ok(Self { device, kernel, name: artifact.name().to_owned(), buffers, trace })
+    }
+
+    /// The events of the trace, in JSON.
+    fn trace_events(&self) -> Result<Vec<String>, io::Error> {
+        let Some(trace) = &self.trace else { return Ok(Vec::new()) };
+        let text = fs::read_to_string(trace.path())?;
+        Ok(text.lines().filter_map(|line| line.strip_suffix(',')).map(str::to_owned).collect())
+    }
+
+    fn run(&self, arguments: &DispatchArguments) -> Result<Report, Box<dyn Error>> {
+        let mut list = CommandList::builder();
+        let bindings = self.buffers.iter().map(|buffer| BufferRef::direct(buffer, 0, buffer.size())).collect();
+        list.dispatch_outputs(&self.kernel, bindings, arguments.output.len())?;
+        let commands = Arc::new(list.finish());
+        let (queue, done) = (self.device.create_queue()?, self.device.create_semaphore(0)?);
+        let (before, started) = (self.device.counters(), Instant::now());
+        for value in 1..=u64::from(arguments.times) {
+            let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value }];
+            queue.submit(Submission { commands: Some(Arc::clone(&commands)), signals, ..Submission::default() })?;
+            done.wait_blocking(value, None)?;
+        }
+        let wall = started.elapsed().as_nanos() / u128::from(arguments.times);
+        let counted = self.device.counters();
+        let contexts = counted.contexts_created - before.contexts_created;
+        let creation = contexts.saturating_mul(self.device.arch().cost.context_create_ns);
+        let virtual_ns = (counted.virtual_ns - before.virtual_ns).saturating_sub(creation) / u64::from(arguments.times);
+        let mut outputs = Vec::new();
+        for (output, (argument, buffer)) in
+            arguments.output.iter().zip(self.buffers.iter().enumerate().skip(arguments.input.len()))
+        {
+            let mut bytes = vec![0; output.bytes];
+            buffer.invalidate(0..bytes.len())?;
+            buffer.read(0, &mut bytes)?;
+            if let Some(file) = &output.file {
+                fs::write(file, &bytes).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+            }
+            let start = bytes.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+            outputs.push(OutputReport { argument, bytes: bytes.len(), start, file: output.file.clone() });
+        }
+        let events = self.trace_events()?;
+        if let Some(file) = &arguments.trace {
+            let text = format!("[\n{}\n]\n", events.join(",\n"));
+            fs::write(file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+        }
+        let emulated = |event: &String| {
+            let event: serde_json::Value = serde_json::from_str(event).ok()?;
+            serde_json::from_value(event.get("args")?.clone()).ok()
+        };
+        Ok(Report {
+            device: arguments.device.clone(),
+            emulated: events.iter().rev().find_map(emulated),
+            kernel: self.name.clone(),
+            dispatches: arguments.times,
+            virtual_ns: (virtual_ns > 0).then_some(virtual_ns),
+            wall_ns: u64::try_from(wall).unwrap_or(u64::MAX),
+            outputs,
+        })
+    }
+}
+
+fn print(report: &Report) {
+    let microseconds = |ns: u64| format!("{}.{:03} us", ns / 1000, ns % 1000);
+    say(&format!("{} on {}: completed", report.kernel, report.device));
+    if let Some(ns) = report.virtual_ns {
+        say(&format!("device time of a dispatch, simulated: {}", microseconds(ns)));
+    }
+    if let Some(emulated) = &report.emulated {
+        let parts = [&emulated.core, &emulated.channel, &emulated.stream].map(|part| part.as_deref().unwrap_or("none"));
+        say(&format!(
+            "emulated array: {} cycles, bound by {}",
+            emulated.cycles,
+            emulated.bound.as_deref().unwrap_or("nothing")
+        ));
+        say(&format!("busiest: {}", parts.join("; ")));
+    }
+    say(&format!("wall time of a dispatch: {}", microseconds(report.wall_ns)));
+    for output in &report.outputs {
+        let more = if output.bytes > SHOWN { "..." } else { "" };
+        let file = output.file.as_ref().map_or_else(String::new, |file| format!(", written to {}", file.display()));
+        say(&format!("argument {}: {} bytes: {}{more}{file}", output.argument, output.bytes, output.start));
+    }
+}

@@ -1,0 +1,79 @@
+//! `ggml-hsa dispatch` as a program: a kernel with machine code from its files.
+
+use aie_conformance::compiled;
+use aie_hal::ArchRegistry;
+use rstest::rstest;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn dispatch(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
+    command.current_dir(folder).args(["dispatch", "add.pdi", "add_insts.bin"]).args(arguments).output().unwrap()
+}
+
+fn kernel(arch: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let artifact = compiled::add(&ArchRegistry::builtin().get(arch).unwrap(), 3, 2);
+    fs::write(folder.path().join("add.pdi"), artifact.pdi()).unwrap();
+    fs::write(folder.path().join("add_insts.bin"), artifact.instructions()).unwrap();
+    let words = (0..2 * compiled::BLOCK_WORDS as u32).flat_map(|word| (word * 1000).to_le_bytes());
+    fs::write(folder.path().join("source.bin"), words.collect::<Vec<u8>>()).unwrap();
+    folder
+}
+
+#[rstest]
+#[case("aie2")]
+#[case("aie2p")]
+fn a_kernel_runs_from_its_files(#[case] arch: &str) {
+    let folder = kernel(arch);
+    let device = format!("mock:{arch}");
+    let arguments = ["--device", &device, "--input", "source.bin", "--output", "128:sum.bin", "--times", "2", "--json"];
+    let ran = dispatch(folder.path(), &arguments);
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((&report["dispatches"], &report["outputs"][0]["bytes"]), (&2.into(), &128.into()));
+    assert!(report["virtual_ns"].as_u64().unwrap() > 0);
+    let expected: Vec<u8> = (0..32_u32).flat_map(|word| (word * 1000 + 3).to_le_bytes()).collect();
+    assert_eq!(fs::read(folder.path().join("sum.bin")).unwrap(), expected);
+
+    assert!(report["cycles"].as_u64().unwrap() > 500 && report["bound"].as_str().unwrap().starts_with("core (0, 2): "));
+
+    let ran = dispatch(folder.path(), &[&arguments[..6], &["--trace", "trace.json"]].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let trace: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(folder.path().join("trace.json")).unwrap()).unwrap();
+    let of = |track: &str| -> Vec<String> {
+        let events = trace.as_array().unwrap();
+        let named = |event: &&serde_json::Value| event["args"]["name"] == track;
+        let track = events.iter().find(named).unwrap_or_else(|| panic!("no track {track}"));
+        let same = events.iter().filter(|event| event["ph"] == "X" && event["tid"] == track["tid"]);
+        same.map(|event| event["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("dispatches"), ["add"]);
+    assert_eq!(of("S2MM 0 of (0, 2)"), ["BD 0", "BD 0"]);
+    assert_eq!(of("MM2S 0 of (0, 2)"), ["BD 1", "BD 1"]);
+    // It waits for the first block.
+    assert_eq!(of("core (0, 2)")[..2], ["runs", "stalled"]);
+
+    let ran = dispatch(folder.path(), &arguments[..6]);
+    let text = String::from_utf8(ran.stdout).unwrap();
+    assert!(text.starts_with(&format!("add on {device}: completed\n")), "{text}");
+    assert!(text.contains("argument 1: 128 bytes: 03000000eb030000"), "{text}");
+}
+
+#[rstest]
+#[case(&["--output", "128"], 2, "add_insts.bin takes 2 arguments, 0 inputs and 1 outputs are given")]
+#[case(&["--output", "x"], 2, "`x` is not a number of bytes above 0")]
+#[case(&["--input", "nothing.bin", "--output", "128"], 2, "nothing.bin cannot be read")]
+#[case(&["--device", "mock:aie9", "--input", "source.bin", "--output", "128"], 2, "aie9")]
+#[case(&["--device", "mock:aie2p", "--input", "source.bin", "--output", "128"], 2, "generation")]
+#[case(&["--input", "source.bin", "--output", "64"], 1, "bytes at offset 64 of argument 1, which has 64")]
+fn mistakes_are_explained(#[case] arguments: &[&str], #[case] code: i32, #[case] expected: &str) {
+    let folder = kernel("aie2");
+    let device = if arguments.contains(&"--device") { &[][..] } else { &["--device", "mock:aie2"] };
+    let ran = dispatch(folder.path(), &[arguments, device].concat());
+    let text = String::from_utf8(ran.stderr).unwrap();
+    assert!(text.contains(expected), "{text}");
+    assert_eq!(ran.status.code(), Some(code));
+}
