@@ -182,6 +182,16 @@ fn changes_of_single_words_count() {
     assert_eq!(of(&writer).unwrap()[0].read, extent(0..40, 40));
 }
 
+/// What mlir-aie writes for several columns.
+#[test]
+fn an_address_that_is_the_offset_of_its_patch_does_not_count() {
+    let mut stream = stream();
+    let mut shape = ShimBd::linear(4, 3);
+    shape.set_address(64);
+    stream.transfer(&Transfer { offset: 64, ..transfer(MemoryToStream, 0, shape) }).unwrap();
+    assert_eq!(of(&stream).unwrap(), [ArgumentExtent { read: extent(64..80, 16), written: None }]);
+}
+
 #[test]
 fn offsets_that_are_no_memory_do_not_wrap() {
     let mut writer = stream();
