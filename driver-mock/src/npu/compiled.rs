@@ -105,7 +105,7 @@ impl CompiledArray {
         match outcome.map_err(|error| error.to_string())? {
             Outcome::Completed => {}
             Outcome::Deadlock { operation, report } => {
-                return Err(format!("operation {operation} of its stream waits for ever: {report}"));
+                return Err(format!("operation {operation} of its stream waits forever: {report}"));
             }
         }
         let cycles = array.timing().cycles;
@@ -129,7 +129,7 @@ impl CompiledArray {
 /// What a kernel that has signalled did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completed {
-    /// Nanoseconds for which it kept the array busy.
+    /// Nanoseconds for which the array was busy with it.
     pub busy_ns: u64,
     /// For every argument, whether it was written.
     written: Vec<bool>,

@@ -102,7 +102,7 @@ impl Isa {
         }
     }
 
-    /// Decodes the bundle at the start of `code`, which may go on behind it.
+    /// Decodes the bundle at the start of `code`, which may continue behind it.
     ///
     /// # Errors
     ///

@@ -313,18 +313,18 @@ pub struct Channel {
     pub running: Option<Box<Running>>,
     /// Words on their way from the stream into memory.
     pub input: Fifo,
-    /// Completion tokens that nobody has waited for yet.
+    /// Completion tokens that have not been waited for yet.
     pub tokens: u32,
     /// Words moved since reset.
     pub words: u64,
     /// The cycle of the array's clock that it is at.
     pub clock: u64,
-    /// When the tokens that nobody has waited for were sent.
+    /// When the tokens that have not been waited for were sent.
     pub token_times: VecDeque<u64>,
     pub control: Control,
     /// Words of transfers that TLAST has ended, as the register gives them.
     pub counts: VecDeque<u32>,
-    /// Whether a task was lost, which the status tells.
+    /// Whether a task was lost, which the status shows.
     pub overflow: bool,
 }
 

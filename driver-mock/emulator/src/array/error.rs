@@ -1,10 +1,10 @@
-//! Why an array cannot go on.
+//! Why an array cannot continue.
 
 use super::report::{Report, direction_name};
 use crate::core::Fault;
 use aie_hal::format::dma_channel::Direction;
 
-/// Why an array cannot go on.
+/// Why an array cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArrayError {
@@ -97,7 +97,7 @@ pub enum ArrayError {
     Timeout {
         /// The limit.
         cycles: u64,
-        /// Where everybody is.
+        /// Where everything is.
         report: Report,
     },
     /// A task for a channel whose queue is full, which hardware loses.

@@ -24,7 +24,7 @@ const LONGEST_PDI: u32 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The array cannot go on.
+    /// The array cannot continue.
     #[error(transparent)]
     Array(#[from] ArrayError),
     /// A command or operation without a model.

@@ -56,7 +56,7 @@ pub struct Array {
     cycle_limit: u64,
     /// Bundles of the core that has executed most in this round.
     longest_run: u64,
-    /// The cycle that whoever writes registers is at.
+    /// The cycle of what writes registers.
     now: u64,
     /// A list that is used again and again.
     places: Vec<Place>,

@@ -1,7 +1,7 @@
 //! Who waits for what: the report of a deadlock or a timeout.
 //!
 //! A deadlock is a circle of waiting, and finding it takes the whole picture: every core, every DMA channel that has a task,
-//! and every stream port that holds words, each with what would let it go on and what that is at the moment.
+//! and every stream port that holds words, each with what would let it continue and what that is at the moment.
 
 use super::dma::Activity;
 use super::stream::{Blocked, Sink};
@@ -12,7 +12,7 @@ use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::{Port, StreamSwitch};
 use std::fmt;
 
-/// Who cannot go on.
+/// Who cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Who {
@@ -44,7 +44,7 @@ pub enum Who {
     },
 }
 
-/// What somebody waits for.
+/// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -121,7 +121,7 @@ pub enum What {
     Nothing,
 }
 
-/// One who cannot go on.
+/// Something that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiter {
     /// Column of the tile.
@@ -134,7 +134,7 @@ pub struct Waiter {
     pub what: What,
 }
 
-/// All who cannot go on, tile by tile.
+/// Everything that cannot continue, tile by tile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// In the order of columns and rows.
@@ -144,7 +144,7 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.waiters.is_empty() {
-            return f.write_str("nobody waits");
+            return f.write_str("nothing waits");
         }
         for (index, waiter) in self.waiters.iter().enumerate() {
             write!(f, "{}{waiter}", if index == 0 { "" } else { "; " })?;
@@ -188,13 +188,13 @@ impl fmt::Display for Waiter {
         }
         match &self.what {
             What::Nothing if matches!(self.who, Who::Core { .. }) => f.write_str(" runs"),
-            What::Nothing => f.write_str(" goes on"),
+            What::Nothing => f.write_str(" is not waiting"),
             what => write!(f, " waits for {}", Said(what, column, row)),
         }
     }
 }
 
-/// What somebody of a tile waits for, in words.
+/// What something in a tile waits for, in words.
 struct Said<'a>(&'a What, u8, u8);
 
 impl fmt::Display for Said<'_> {

@@ -2,7 +2,7 @@
 //!
 //! A round visits tiles in one order, so that a run has the same result every time: DMA channels move words while locks and
 //! streams let them, switches pass words on, cores execute until they wait. A round in which nothing moves is the end: the work
-//! is done, or everybody waits for somebody.
+//! is done, or everything waits.
 
 use super::dma::Channel;
 use super::tile::SIDE;
@@ -10,7 +10,7 @@ use super::transfer::BURST;
 use super::{Array, ArrayError, HostMemory, Result};
 use aie_hal::format::dma_channel::Direction;
 
-/// How often words move before cores run, at most: words that nobody stops would move for ever.
+/// How often words move before cores run, at most: words that nothing stops would move forever.
 const MOST_TRANSFERS: usize = 16;
 
 impl Array {
@@ -50,7 +50,7 @@ impl Array {
         Ok(self.run_cores()? || moved)
     }
 
-    /// Lets every channel and every port go on once.
+    /// Lets every channel and every port run once.
     fn transfer(&mut self, host: &mut impl HostMemory) -> Result<bool> {
         let mut moved = false;
         for index in 0..self.tiles.len() {

@@ -149,7 +149,7 @@ pub struct Switch {
     fifo: Option<usize>,
 }
 
-/// Why the next word of a slave port does not go on.
+/// Why the next word of a slave port does not move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocked {
     /// The port is not configured.
@@ -309,7 +309,7 @@ impl Switch {
         self.slaves[slave].len()
     }
 
-    /// Why the next word of a slave port, which has one, does not go on.
+    /// Why the next word of a slave port, which has one, does not move.
     pub fn blocked(&self, slave: usize) -> Blocked {
         if self.slave_words[slave] & ENABLE == 0 {
             return Blocked::Disabled;

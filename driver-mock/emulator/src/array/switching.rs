@@ -113,8 +113,8 @@ impl Array {
     }
 
     /// Passes words of a slave port on, and lets what they go to make room for more: ports further on, and channels that write
-    /// to memory. So a sender goes on until a lock stops it, or a port that it shares. `passes` limits how often ports do so for
-    /// each other: words that go round in a circle would make room for ever.
+    /// to memory. So a sender continues until a lock stops it, or a port that it shares. `passes` limits how often ports do so for
+    /// each other: words that go round in a circle would make room forever.
     pub(super) fn pass_on(
         &mut self,
         index: usize,

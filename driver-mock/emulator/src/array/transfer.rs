@@ -103,7 +103,7 @@ impl Array {
         Ok(descriptor)
     }
 
-    /// Lets a channel go on until it waits, or has moved enough for one round.
+    /// Lets a channel run until it waits, or has moved enough for one round.
     pub(super) fn run_channel(
         &mut self,
         index: usize,
@@ -317,7 +317,7 @@ impl Array {
             }
             let space = self.tiles[index].switch.space(port);
             if space == 0 {
-                // Words go on at once, so that a burst does not end at every full buffer.
+                // Words move on at once, so that a burst does not end at every full buffer.
                 if !self.pass_on(index, port, &mut { PASSES }, host)? {
                     return Ok(false);
                 }

@@ -2,6 +2,7 @@
 
 use super::lanes::{self, Bytes};
 use super::rounding::Rounding;
+use super::shape::Operands;
 
 /// Where the exponents begin.
 pub const EXPONENTS: usize = 64;
@@ -27,6 +28,40 @@ pub fn from_fp32(rounding: Rounding, source: &Bytes, out: &mut Bytes) {
         }
         out[EXPONENTS + block] = largest as u8;
     }
+}
+
+/// Blocks of eight mantissas with one exponent: lane `i * 8 + j` gets row i of the left factor times row j of the right one.
+/// The sum of products is exact; only the addition to the accumulator is rounded.
+pub fn multiply(
+    operands: &Operands<'_>,
+    [has_first, has_second]: [bool; 2],
+    [negate_first, _, negate_product]: [bool; 3],
+    out: &mut Bytes,
+) -> Option<()> {
+    let both_signed = operands.configuration >> 8 & 3 == 3;
+    if has_second || !both_signed || [operands.left_bytes, operands.right_bytes] != [EXPONENTS + 8; 2] {
+        return None;
+    }
+    for lane in 0..64 {
+        let (row, column) = (lane / 8, lane % 8);
+        let mantissa = |bytes: &Bytes, index| lanes::number(bytes, 8, index, true);
+        let products = (0..8).map(|k| mantissa(operands.left, row * 8 + k) * mantissa(operands.right, column * 8 + k));
+        let sum: i64 = products.sum();
+        let exponent = i32::from(operands.left[EXPONENTS + row]) + i32::from(operands.right[EXPONENTS + column]) - 254;
+        let product = (sum as f64 * 2f64.powi(exponent) / 4096.0) * if negate_product { -1.0 } else { 1.0 };
+        let first = f32::from_bits(lanes::get(operands.first, 32, lane) as u32);
+        let first = if !has_first {
+            0.0
+        } else if negate_first {
+            -first
+        } else {
+            first
+        };
+        // Both are exact in double precision; where their sum is not, the second rounding can differ in the last place only if the
+        // first lands on a tie, which 17 significant bits beside 24 cannot make within 53 unless they are far apart.
+        lanes::set(out, 32, lane, ((f64::from(first) + product) as f32).to_bits().into());
+    }
+    Some(())
 }
 
 #[cfg(test)]

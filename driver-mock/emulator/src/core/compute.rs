@@ -2,9 +2,10 @@
 
 use super::lanes::{self, Bytes};
 use super::lower::{Input, MOST_SOURCES, MicroOperation, Sign};
-use super::multiply::{self, Operands};
+use super::multiply;
 use super::operation::{Operation, Widen};
 use super::rounding::Saturation;
+use super::shape::Operands;
 use super::{Fault, MOST_BYTES};
 use super::{vector, width};
 

@@ -6,6 +6,7 @@
 
 mod block_float;
 mod compute;
+mod float;
 mod lanes;
 mod lower;
 mod multiply;
@@ -15,6 +16,7 @@ mod program;
 mod registers;
 mod rounding;
 mod scalar;
+mod shape;
 mod stream_header;
 mod vector;
 mod width;
@@ -172,7 +174,7 @@ pub enum Stop {
     Waits(Wait),
     /// The core has executed `done`.
     Done,
-    /// The core cannot go on.
+    /// The core cannot continue.
     Fault {
         /// The bundle's address.
         pc: u32,

@@ -1,7 +1,7 @@
 //! What cannot work as it is configured.
 //!
 //! Only what is certain from the configuration alone is named: words that are routed into nothing, descriptors that a channel
-//! would stop at, tokens that nobody sends, code that is none.
+//! would stop at, tokens that are never sent, code that is none.
 
 use super::Problem;
 use super::descriptor::{Address, Descriptor, Owner};

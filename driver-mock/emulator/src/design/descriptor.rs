@@ -121,7 +121,7 @@ pub struct Descriptor {
     pub acquire: Option<LockUse>,
     /// Lock released after the last word.
     pub release: Option<LockUse>,
-    /// Descriptor to go on with.
+    /// The next descriptor.
     pub next: Option<u8>,
     /// The header that is sent, if one is.
     pub packet: Option<PacketHeader>,

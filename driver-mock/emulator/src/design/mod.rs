@@ -130,7 +130,7 @@ pub struct Design {
     pub stream: Option<Stream>,
     /// What the stream does with its arguments; empty without a stream.
     pub arguments: Vec<ArgumentUse>,
-    /// Why it cannot be told what the stream does with its arguments, if it cannot.
+    /// Why it cannot be determined what the stream does with its arguments, if it cannot.
     pub arguments_unknown: Option<String>,
     /// What cannot work.
     pub problems: Vec<Problem>,
@@ -209,7 +209,7 @@ impl Design {
     }
 }
 
-/// The extents of the arguments, or why they cannot be told.
+/// The extents of the arguments, or why they cannot be determined.
 fn arguments(source: &Source<'_>) -> (Vec<ArgumentUse>, Option<String>) {
     let Some(stream) = &source.stream else { return (Vec::new(), None) };
     let extents = match argument_extents(&source.pdi.cdo(), stream) {

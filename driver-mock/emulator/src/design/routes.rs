@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
-/// Routes that are followed at most; a configuration that was made by nobody can have any number.
+/// Routes that are followed at most; a configuration of random bytes can have any number.
 const MOST_ROUTES: usize = 10_000;
 
 /// What is at the end of a route.

@@ -43,7 +43,7 @@ pub fn restart(machine: Machine) -> Check {
     rig.expect(CORE, OUT, &[15, 1])
 }
 
-/// A core that is disabled stays where it is, and goes on from there when it is enabled.
+/// A core that is disabled stays where it is, and continues from there when it is enabled.
 pub fn stop_and_go_on(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
     let text = "movxm p0, #0x70400\nmovx r1, #3\nmovx r0, #-1\nacq #48, r0\nst r1, [p0, #0]\nnop\nnop\nnop\nnop\ndone";
@@ -58,7 +58,7 @@ pub fn stop_and_go_on(machine: Machine) -> Check {
     rig.expect(CORE, OUT, &[3])
 }
 
-/// Without its column's clock nothing moves; with it again everything goes on.
+/// Without its column's clock nothing moves; with it again everything continues.
 pub fn column_clock(machine: Machine) -> Check {
     let mut rig = Rig::new(machine);
     rig.program(CORE, COUNT);

@@ -367,7 +367,7 @@ pub fn out_of_order(machine: Machine) -> Check {
     }
 }
 
-/// A sender whose receiver has not begun stops when the buffers on the way are full, and goes on when it begins.
+/// A sender whose receiver has not begun stops when the buffers on the way are full, and continues when it begins.
 pub fn back_pressure(machine: Machine) -> Check {
     let core: At = (1, 2);
     let mut rig = Rig::new(machine);

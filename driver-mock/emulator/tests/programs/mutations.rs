@@ -43,7 +43,7 @@ const MUTATIONS: [Mutation; 5] = [
     ("steps one too long", nothing, Some(Fault::Step)),
 ];
 
-/// An instruction set with other timings, for ever: machines refer to it.
+/// An instruction set with other timings, forever: machines refer to it.
 fn changed(arch: &str, change: fn(&mut Timing)) -> &'static Isa {
     let tables = if arch == "aie2" { &AIE2 } else { &AIE2P };
     Box::leak(Box::new(Isa::load(tables).unwrap().with_timings(change)))

@@ -1,4 +1,4 @@
-//! What is said when a program cannot go on: every kind of waiting, every kind of error, with its text. Each has an example
+//! What is said when a program cannot continue: every kind of waiting, every kind of error, with its text. Each has an example
 //! in `docs/emulator.md`, which is checked here.
 
 use super::rig::{At, Host, Machine, Rig};
@@ -36,7 +36,7 @@ fn shape(text: &str) -> String {
         .collect()
 }
 
-/// A text whose kind `docs/emulator.md` explains by an example: what somebody waits for, or what is behind the place of an error.
+/// A text whose kind `docs/emulator.md` explains by an example: what is waited for, or what is behind the place of an error.
 fn explained(text: String) -> String {
     let docs = shape(include_str!("../../../../docs/emulator.md"));
     for part in text.split("; ") {
@@ -447,6 +447,6 @@ fn words_that_go_round_in_a_circle_are_stopped() {
     assert_eq!(
         error(rig),
         "not at an end after 100000 cycles: \
-         slave port Fifo of tile (1, 2), with 2 words, goes on"
+         slave port Fifo of tile (1, 2), with 2 words, is not waiting"
     );
 }

@@ -227,7 +227,7 @@ impl Rig {
         Ok(())
     }
 
-    /// [`Rig::run`]; then nobody may wait for anything.
+    /// [`Rig::run`]; then nothing may wait.
     pub fn run_to_end(&mut self) -> Check {
         self.run()?;
         let report = self.array.report();

@@ -1,4 +1,4 @@
-//! Reads the tables, and refuses any that contradict themselves.
+//! Reads the tables, and rejects any that contradict themselves.
 //!
 //! The columns are described in `hal/isa/README.md`. Checked while reading: every name used exists; every bit of a slot word is
 //! fixed, an operand's, or filler, exactly once; every bit of a bundle is fixed or a slot's; slots have the same width in all

@@ -75,7 +75,7 @@ fn summary(f: &mut Formatter<'_>, design: &Design) -> fmt::Result {
         writeln!(f, "  argument {}: {uses}", argument.argument)?;
     }
     if let Some(cause) = &design.arguments_unknown {
-        writeln!(f, "  which bytes of the arguments are used cannot be told: {cause}")?;
+        writeln!(f, "  which bytes of the arguments are used cannot be determined: {cause}")?;
     }
     if let Some(first) = design.problems.first() {
         let more = design.problems.len() - 1;
