@@ -258,16 +258,24 @@ impl ContextQueue {
             device.journal.log(|| "internal error of the simulator: a job is dropped".into());
             JobResult::Ended { ns: 0 }
         });
+        let ended = match ran {
+            JobResult::Ended { ns } => {
+                // Closing the file waits for the end, and its buffer objects are released then.
+                drop(job);
+                Ok(ns)
+            }
+            JobResult::Hung { command } => Err((job, command)),
+        };
         let mut jobs = self.jobs.lock();
         jobs.running = false;
         let limit = device.profile.job_limit_ns;
-        match ran {
-            JobResult::Ended { ns } => {
+        match ended {
+            Ok(ns) => {
                 let before = jobs.late.map_or(0, |left| left.now());
                 jobs.late = Some(RemainingTime::new(before.saturating_add(ns)));
                 jobs.ended += 1;
             }
-            JobResult::Hung { command } => jobs.stuck = Some(Hung { job, command, left: RemainingTime::new(limit) }),
+            Err((job, command)) => jobs.stuck = Some(Hung { job, command, left: RemainingTime::new(limit) }),
         }
         drop(jobs);
         wakeup::notify();
