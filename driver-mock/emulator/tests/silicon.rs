@@ -106,6 +106,7 @@ fn fp32_becomes_the_bf16_of_silicon() {
 
 #[test]
 fn bf16_becomes_the_fp32_of_silicon() {
+    assert_eq!(rows("widen").count(), 1);
     for (_, columns) in rows("widen") {
         let convert = |source: &[u8]| execute("vconv.fp32.bf16 bml0, wl0", &[("wl0", source)], "bml0");
         assert_eq!(compare(&columns, [2, 4], convert), (256, vec![]));
@@ -114,6 +115,7 @@ fn bf16_becomes_the_fp32_of_silicon() {
 
 #[test]
 fn bf16_is_floored_as_on_silicon() {
+    assert_eq!(rows("floor").count(), 1);
     for (_, columns) in rows("floor") {
         let floor = |source: &[u8]| execute("vfloor.s32.bf16 x0, wl2, s0", &[("wl2", source)], "x0");
         assert_eq!(compare(&columns, [2, 4], floor), (256, vec![]));
