@@ -36,6 +36,7 @@
 //! assert_eq!(array.read(0, 2, 0x400)?, 42);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![forbid(unsafe_code)]
 
 pub mod array;
 pub mod core;

@@ -15,6 +15,7 @@
 //! ```
 //!
 //! Nothing is allocated for each decoded instruction. All types are immutable and can be shared between threads.
+#![forbid(unsafe_code)]
 
 mod assemble;
 mod decode;
