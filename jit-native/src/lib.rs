@@ -1,0 +1,13 @@
+//! Kernels for the AI Engine array, made in the process: no IRON, no Peano, no file.
+//!
+//! A kernel is what its cores execute and how data reaches them. Both are built here from the instruction tables of
+//! [`aie_isa`] and written with the format writers of [`aie_hal`]:
+//!
+//! - [`core`]: programs of cores. Loops over virtual registers become scheduled bundles.
+//! - [`array`](mod@array): tiles, streams, buffer descriptors and locks become a PDI, and a dispatch an instruction stream.
+//! - [`kernels`]: the families of operations, written with both.
+#![forbid(unsafe_code)]
+
+pub mod array;
+pub mod core;
+pub mod kernels;
