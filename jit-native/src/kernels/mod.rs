@@ -1,1 +1,68 @@
-//! The families of kernels.
+//! Families of kernels: which nodes they take, what the cores compute, how the work is dealt and how data moves.
+//!
+//! A family is a group of operations that share a design and a PDI. Everything that a node decides (extents, strides, scales,
+//! which function) is in the instruction stream, so that the PDI of a family is the same for all of its nodes, and a model that
+//! uses the family loads it once.
+//!
+//! The entry point for compilers is [`build`]; [`FAMILIES`] is the table behind it.
+
+mod error;
+
+pub use error::NativeError;
+
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::Node;
+
+/// A group of operations with one PDI.
+#[derive(Debug, Clone, Copy)]
+pub struct Family {
+    /// Short name, for messages and statistics: "elementwise".
+    pub name: &'static str,
+    /// ggml's descriptions of the operations it has kernels for, in upper case.
+    pub operations: &'static [&'static str],
+    /// Makes the kernel of a normalised node ([`aie_ops::normalise::normalise`]): PDI and instruction stream. The arguments are
+    /// those of [`Node::arguments`], in that order.
+    pub build: fn(&Node, &Arch) -> Result<KernelArtifact, NativeError>,
+}
+
+/// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
+pub static FAMILIES: &[&Family] = &[];
+
+/// The families that have kernels for the operation `op`.
+pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {
+    FAMILIES.iter().copied().filter(move |family| family.operations.contains(&op))
+}
+
+/// Makes the kernel of a normalised node with the first family that takes it.
+///
+/// # Errors
+/// [`NativeError::Unsupported`] with the reason of the last family asked, or of there being none; other errors as they come.
+pub fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let mut rejected = None;
+    for family in families_of(&node.op) {
+        match (family.build)(node, arch) {
+            Err(error @ NativeError::Unsupported { .. }) => rejected = Some(error),
+            result => return result,
+        }
+    }
+    Err(rejected.unwrap_or_else(|| NativeError::NoFamily { op: node.op.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn families_name_operations_of_the_table_once() {
+        let mut names = HashSet::new();
+        for family in FAMILIES {
+            assert!(names.insert(family.name), "{} is listed twice", family.name);
+            let mut operations = HashSet::new();
+            for op in family.operations {
+                assert!(operations.insert(op), "{}: {op} is listed twice", family.name);
+                assert_eq!(aie_ops::table::lookup(op).map(|op| op.name()), Some(*op), "{}", family.name);
+            }
+        }
+    }
+}
