@@ -6,7 +6,8 @@ use crate::graph::{Graph, GraphError, GraphNode, GraphSource, TensorView};
 use crate::host_memory::HostSpan;
 use aie_hal::mock::{MockBuffer, MockDevice};
 use aie_hal::{Buffer, Counters, DeviceError, MemoryReport};
-use aie_jit_iron::{JitPolicy, KernelStore, ReferenceCompiler};
+use aie_jit_iron::{JitPolicy, KernelStore};
+use aie_ops::compiler::ReferenceCompiler;
 use aie_ops::{DataType, OpParams, Tensor};
 use std::sync::Arc;
 

@@ -12,9 +12,9 @@ use aie_jit_iron::installation;
 use aie_jit_iron::iron::{self, IronPlaces, WORKER};
 use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{
-    KernelCache, KernelCompiler, KernelPack, KernelStore, KernelStoreBuilder, ReferenceCompiler, StoreError,
-    WorkerCommand, WorkerCompiler,
+    KernelCache, KernelPack, KernelStore, KernelStoreBuilder, StoreError, WorkerCommand, WorkerCompiler,
 };
+use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,8 @@
 //! `ggml-hsa cache` as a program: what it prints and its exit codes.
 
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
-use aie_jit_iron::{CompileError, KernelCache, KernelCompiler, ReferenceCompiler, Wanted};
+use aie_jit_iron::{KernelCache, Wanted};
+use aie_ops::compiler::{CompileError, KernelCompiler, ReferenceCompiler};
 use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,6 @@
 //! Many processes may use a cache at the same time. A kernel is compiled under its lock ([`crate::lock`]) by the first who gets
 //! it; the others find it there. Compile failures are cached too ([`crate::failure`]).
 
-use crate::compiler::{CompileError, KernelCompiler};
 use crate::failure::FailureRecord;
 use crate::kernel_files::{Content, KernelFiles, assemble};
 use crate::lock::{Lock, Locks};
@@ -17,6 +16,7 @@ use crate::manifest::{Manifest, Origin};
 use crate::ownership;
 use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::fit;
 use rustix::process::geteuid;
 use std::fs;
@@ -292,9 +292,9 @@ impl KernelCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::ReferenceCompiler;
-    use crate::compiler::tests::Double;
     use crate::directory::tests::{arch, sum};
+    use crate::double::Double;
+    use aie_ops::compiler::ReferenceCompiler;
     use rstest::rstest;
     use std::sync::atomic::Ordering::SeqCst;
 
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn failures_are_remembered_until_something_changes() {
         let rig = Rig::new();
-        let failure = crate::compiler::Failure { cause: "no room".into(), output: b"line\n".as_slice().into() };
+        let failure = aie_ops::compiler::Failure { cause: "no room".into(), output: b"line\n".as_slice().into() };
         *rig.compiler.error.lock() = Some(CompileError::Failed(failure.clone()));
         assert_eq!(rig.fetch(), Err(CompileError::Failed(failure)));
         let Err(CompileError::Failed(again)) = rig.fetch() else { panic!("it was compiled") };

@@ -4,11 +4,11 @@
 //! wrote ([`Inventory`]); everything else stays and is reported. Nothing is compiled into the cache meanwhile.
 
 use crate::cache::{CacheError, DAMAGED, KernelCache};
-use crate::compiler::KernelCompiler;
 use crate::inventory::{Care, Inventory, Item, State};
 use crate::kernel_files::remove;
 use crate::lock::Lock;
 use aie_hal::ArchRegistry;
+use aie_ops::compiler::KernelCompiler;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -144,10 +144,10 @@ fn remove_if_empty(folder: &Path) {
 mod tests {
     use super::*;
     use crate::cache::Way;
-    use crate::compiler::tests::Double;
-    use crate::compiler::{CompileError, ReferenceCompiler};
     use crate::directory::tests::{arch, sum};
+    use crate::double::Double;
     use crate::wanted::Wanted;
+    use aie_ops::compiler::{CompileError, ReferenceCompiler};
     use std::os::unix::fs::symlink;
 
     fn fill(path: &Path, compiler: &dyn KernelCompiler, elements: usize) -> Result<Way, CompileError> {

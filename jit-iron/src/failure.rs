@@ -4,10 +4,10 @@
 //! printed. As long as sources, options and toolchain stay the same, it is not retried. They are notes of the store's own: one that
 //! cannot be read is ignored.
 
-use crate::compiler::{CompileError, Failure};
 use crate::kernel_files::{KernelFiles, read, remove, unfinished};
 use crate::manifest::Origin;
 use aie_ops::Node;
+use aie_ops::compiler::{CompileError, Failure};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;

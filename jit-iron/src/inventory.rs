@@ -4,13 +4,13 @@
 //! or when it has the name of an unfinished one. Links and foreign directories are not followed.
 
 use crate::cache::{DAMAGED, Found, KernelCache};
-use crate::compiler::KernelCompiler;
 use crate::failure::FailureRecord;
 use crate::kernel_files::{KernelFiles, UNFINISHED};
 use crate::lock;
 use crate::manifest::{Manifest, Origin};
 use crate::wanted::Wanted;
 use aie_hal::ArchRegistry;
+use aie_ops::compiler::KernelCompiler;
 use aie_ops::table;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

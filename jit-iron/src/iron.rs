@@ -4,10 +4,10 @@
 //! does. Designs are in `kernels/` beside it. Nothing here knows a version of IRON: the worker finds out, and says it in its
 //! greeting, under which kernels are cached.
 
-use crate::compiler::CompileError;
 use crate::installation;
 use crate::worker::{WorkerCommand, WorkerCompiler};
 use aie_hal::artifact::Digest;
+use aie_ops::compiler::CompileError;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,8 +122,8 @@ fn collect(root: &Path, folder: &Path, files: &mut Vec<(PathBuf, PathBuf)>) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::{CompileError, KernelCompiler};
     use crate::directory::tests::{arch, sum};
+    use aie_ops::compiler::{CompileError, KernelCompiler};
 
     fn places() -> (tempfile::TempDir, IronPlaces) {
         let root = tempfile::tempdir().unwrap();

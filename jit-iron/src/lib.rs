@@ -1,17 +1,18 @@
 //! Where kernels come from.
 //!
 //! A [`KernelStore`] answers one question: which artifact computes this normalised node on this generation? It looks in memory
-//! first, then in the packs built into the library, the user's kernel directory and the cache, and asks its [`KernelCompiler`]s
+//! first, then in the packs built into the library, the user's kernel directory and the cache, and asks its compilers
 //! last. Whatever it finds, good or bad, it remembers, so that planning a graph again costs one hash lookup per node.
 //!
 //! - Kernels on disk: [`kernel_files`] and [`manifest`], [`directory`] (the user's), [`cache`] (ours, with [`lock`],
 //!   [`failure`], [`ownership`]), [`inventory`] and [`clear`] for people, [`pack`] for builds.
-//! - Compiling: [`compiler`] is the trait. The [`ReferenceCompiler`] makes artifacts that describe their computation, for
-//!   simulated devices; [`iron`] makes code for the array. Both run in the processes of [`worker`].
+//! - Compiling: [`KernelCompiler`](aie_ops::compiler::KernelCompiler)s in their order. [`iron`] makes code for the array and runs
+//!   in the processes of [`worker`]; so may reference artifacts, which describe their computation for simulated devices.
 //! - Ahead of time: [`configuration`] and [`pregeneration`], for `ggml-hsa-gen-kernels`.
 //!
 //! ```
-//! use aie_jit_iron::{KernelCache, KernelStore, ReferenceCompiler};
+//! use aie_jit_iron::{KernelCache, KernelStore};
+//! use aie_ops::compiler::ReferenceCompiler;
 //! use aie_ops::{DataType, Node, OpParams, Tensor, table};
 //! use std::sync::Arc;
 //!
@@ -32,10 +33,11 @@
 pub mod cache;
 pub mod cache_path;
 pub mod clear;
-pub mod compiler;
 pub mod configuration;
 pub mod counters;
 pub mod directory;
+#[cfg(test)]
+mod double;
 pub mod failure;
 pub mod installation;
 pub mod inventory;
@@ -56,7 +58,6 @@ pub mod worker;
 
 pub use cache::{CacheError, KernelCache};
 pub use cache_path::CachePath;
-pub use compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 pub use counters::StoreCounters;
 pub use directory::KernelDirectory;
 pub use jit_policy::JitPolicy;

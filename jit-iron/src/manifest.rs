@@ -4,9 +4,9 @@
 //! another toolchain is recognised as stale, and a file that was changed as damaged. It is a JSON file, `<name>.json`, for
 //! people too. Directories of the C++ backend have none.
 
-use crate::compiler::KernelCompiler;
 use aie_hal::KernelArtifact;
 use aie_ops::Node;
+use aie_ops::compiler::KernelCompiler;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -164,8 +164,8 @@ impl Manifest {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::compiler::ReferenceCompiler;
     use crate::directory::tests::{arch, sum};
+    use aie_ops::compiler::ReferenceCompiler;
 
     pub(crate) fn described(elements: usize) -> (KernelArtifact, Manifest) {
         let ((op, node), arch) = (sum(elements), arch("aie2p"));

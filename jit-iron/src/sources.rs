@@ -5,7 +5,6 @@
 //! is complete but built for other tensors ([`aie_ops::fit`]), or not for the device, is skipped: the search continues.
 
 use crate::cache::{Found, KernelCache, Way};
-use crate::compiler::{CompileError, KernelCompiler};
 use crate::counters::StoreCounters;
 use crate::directory::{DirectoryError, KernelDirectory};
 use crate::jit_policy::JitPolicy;
@@ -18,6 +17,7 @@ use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::artifact::{DescriptionError, read_description};
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::fit::{self, Fit};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -349,10 +349,7 @@ impl Sources {
 
     /// On silicon reference kernels do not count, nor do their compilers.
     fn counting_compilers(&self) -> impl DoubleEndedIterator<Item = &dyn KernelCompiler> {
-        self.compilers
-            .iter()
-            .map(|compiler| &**compiler)
-            .filter(|compiler| !self.silicon || compiler.folder().is_empty())
+        self.compilers.iter().map(|compiler| &**compiler).filter(|compiler| !self.silicon || compiler.makes_code())
     }
 
     fn folder_supply(&self, folder: &Path, arch: &Arch, tried: &mut Vec<String>) -> bool {
@@ -384,12 +381,12 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::ReferenceCompiler;
     use crate::directory::tests::{arch, put, sum};
     use crate::pack::pack;
     use crate::store::{KernelStore, KernelStoreBuilder};
     use aie_hal::format::cdo::CdoBuilder;
     use aie_hal::format::pdi;
+    use aie_ops::compiler::ReferenceCompiler;
     use aie_ops::{Node, Operation};
     use rstest::rstest;
     use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! The store: one answer per kernel, remembered.
 
 use crate::cache::KernelCache;
-use crate::compiler::KernelCompiler;
 use crate::counters::StoreCounters;
 use crate::directory::KernelDirectory;
 use crate::jit_policy::JitPolicy;
@@ -9,6 +8,7 @@ use crate::pack::KernelPack;
 use crate::sources::{FoundIn, Sources, StoreError};
 use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
+use aie_ops::compiler::KernelCompiler;
 use aie_ops::{Node, Operation};
 use parking_lot::{Mutex, RwLock};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -292,10 +292,10 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compiler::tests::Double;
-    use crate::compiler::{CompileError, ReferenceCompiler};
     use crate::directory::DirectoryError;
     use crate::directory::tests::{arch, put, sum};
+    use crate::double::Double;
+    use aie_ops::compiler::{CompileError, ReferenceCompiler};
     use rstest::rstest;
     use std::fs;
     use std::sync::Barrier;

@@ -5,7 +5,8 @@ mod rig;
 
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use aie_jit_iron::worker::serve;
-use aie_jit_iron::{CompileError, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler};
+use aie_jit_iron::{WorkerCommand, WorkerCompiler};
+use aie_ops::compiler::{CompileError, KernelCompiler, ReferenceCompiler};
 use aie_ops::{DataType, Node, OpParams, Operation, Tensor, table};
 use processes::{CHILDREN, CHILDREN_COUNT, marked, until};
 use rig::{arch, sum};

@@ -11,9 +11,8 @@ mod rig;
 
 use aie_hal::{ArchRegistry, KernelArtifact};
 use aie_jit_iron::settings::GGML_HSA_JIT_JOB;
-use aie_jit_iron::{
-    CompileError, Failure, KernelCompiler, ReferenceCompiler, WorkerCommand, WorkerCompiler, WorkerLimits,
-};
+use aie_jit_iron::{WorkerCommand, WorkerCompiler, WorkerLimits};
+use aie_ops::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use processes::{CHILDREN, CHILDREN_COUNT, marked, until};
 use rig::{arch, sum};

@@ -4,8 +4,9 @@
 mod rig;
 
 use aie_jit_iron::kernel_files::{KernelFiles, files_opened};
-use aie_jit_iron::{KernelCache, KernelStore, ReferenceCompiler, StoreCounters, Wanted};
+use aie_jit_iron::{KernelCache, KernelStore, StoreCounters, Wanted};
 use aie_ops::Node;
+use aie_ops::compiler::ReferenceCompiler;
 use rig::{arch, sum};
 use std::path::Path;
 use std::sync::Arc;

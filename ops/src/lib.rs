@@ -6,7 +6,8 @@
 //! in one family file and one line in the table.
 //!
 //! The way of a node: [`Node`] -> [`table::lookup`] -> [`Operation::check`] -> [`normalise`](normalise::normalise) ->
-//! [`kernel_name`](name::kernel_name) -> [`Operation::design`] -> [`artifact`](artifact::reference_artifact).
+//! [`kernel_name`](name::kernel_name) -> [`Operation::design`] -> [`KernelCompiler`](compiler::KernelCompiler), whose artifacts
+//! are code or, from the [`ReferenceCompiler`](compiler::ReferenceCompiler), a [description](artifact::reference_artifact).
 //!
 //! # Example
 //!
@@ -28,6 +29,7 @@
 
 pub mod artifact;
 pub mod blocks;
+pub mod compiler;
 pub mod design;
 pub mod family;
 pub mod fit;

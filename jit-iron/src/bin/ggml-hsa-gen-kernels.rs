@@ -10,8 +10,8 @@ use aie_jit_iron::pregeneration::{
     write_packs,
 };
 use aie_jit_iron::settings::GGML_HSA_F16;
-use aie_jit_iron::{KernelCompiler, ReferenceCompiler};
 use aie_ops::F16Policy;
+use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{Parser, ValueEnum};
 use serde_json::json;
 use std::io::{self, Write};

@@ -2,8 +2,8 @@
 #![forbid(unsafe_code)]
 
 use aie_hal::ArchRegistry;
-use aie_jit_iron::ReferenceCompiler;
 use aie_jit_iron::worker::serve::serve;
+use aie_ops::compiler::ReferenceCompiler;
 use clap::Parser;
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;

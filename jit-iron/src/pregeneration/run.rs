@@ -7,10 +7,10 @@
 use super::output::{Existing, Links, OutputDirectory, OutputError, existing, plan_links};
 use super::progress::Progress;
 use super::report::{KernelReport, Report, Status};
-use crate::compiler::{CompileError, KernelCompiler};
 use crate::configuration::{KernelRequest, KernelSet};
 use crate::manifest::{Manifest, Origin};
 use aie_hal::KernelArtifact;
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock};
 use std::path::Path;

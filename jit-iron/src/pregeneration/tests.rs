@@ -1,11 +1,11 @@
 //! Runs with compilers that fail, and directories that others have written to.
 
 use super::*;
-use crate::compiler::tests::Double;
-use crate::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use crate::configuration::{Document, KernelSet, Rules, parse};
+use crate::double::Double;
 use aie_hal::ArchRegistry;
 use aie_ops::F16Policy;
+use aie_ops::compiler::{CompileError, Failure, KernelCompiler, ReferenceCompiler};
 use rstest::rstest;
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,10 +1,10 @@
 //! The IRON toolchain, as far as pregeneration needs it.
 
-use crate::compiler::{CompileError, KernelCompiler};
 use crate::iron::{self, IronPlaces};
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT_PYTHON};
 use crate::worker::WorkerLimits;
 use aie_hal::Environment;
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

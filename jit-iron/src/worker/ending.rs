@@ -2,8 +2,8 @@
 
 use super::WorkerLimits;
 use super::command::Bytes;
-use crate::compiler::{CompileError, Failure};
 use crate::settings::{GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_TIMEOUT};
+use aie_ops::compiler::{CompileError, Failure};
 use nix::sys::signal::Signal;
 use rustix::process::WaitIdStatus;
 use std::fmt;

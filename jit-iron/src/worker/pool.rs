@@ -4,7 +4,7 @@ use super::ending::{Captured, Listener};
 use super::process::WorkerProcess;
 use super::protocol::{self, Greeting};
 use super::{WorkerCommand, WorkerLimits};
-use crate::compiler::CompileError;
+use aie_ops::compiler::CompileError;
 use parking_lot::{Condvar, Mutex};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};

@@ -2,9 +2,9 @@
 
 use super::orphans::Family;
 use super::protocol::{self, Greeting, Job, LINE_BYTES, NoKernel, Reply, Request};
-use crate::compiler::{CompileError, KernelCompiler};
 use crate::settings::GGML_HSA_JIT_JOB;
 use aie_hal::{ArchRegistry, Environment};
+use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
 use aie_ops::table;
 use rustix::process::{Signal, getpgrp, getpid, kill_current_process_group, set_child_subreaper};
@@ -150,7 +150,7 @@ fn compile(job: &Job, compiler: &dyn KernelCompiler, archs: &ArchRegistry) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReferenceCompiler;
+    use aie_ops::compiler::ReferenceCompiler;
     use aie_ops::{DataType, Node, OpParams, Tensor};
     use rstest::rstest;
 

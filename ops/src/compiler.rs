@@ -1,15 +1,14 @@
-//! Compilers, which make an artifact from a node.
+//! Compilers, which make an artifact from a node: the trait, and the one that needs nothing but this crate.
 
+use crate::artifact::{BuildError, reference_artifact};
+use crate::{Node, Operation, Unsupported};
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::artifact::{BuildError, reference_artifact};
-use aie_ops::{Node, Operation, Unsupported};
 use std::fmt::Debug;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A compiler has no artifact for a node.
+/// A compiler has no artifact for a node. These are all the cases there are: who asks a compiler has to treat each differently.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum CompileError {
     /// It does not compile this operation, type, shape or generation; another compiler may.
     #[error("{0}")]
@@ -49,10 +48,19 @@ impl From<Unsupported> for CompileError {
 pub trait KernelCompiler: Send + Sync + Debug {
     /// Short name for messages and statistics.
     fn name(&self) -> &str;
-    /// The folder of its kernels in a cache, below the cache's root; empty for compilers whose kernels run on silicon, which
-    /// other backends may look for in the root.
+    /// The folder of its kernels in a cache, below the cache's root; empty for IRON's, which other backends may look for in the
+    /// root.
     fn folder(&self) -> &str {
         ""
+    }
+    /// Whether its kernels are code for the array, which an NPU executes. Reference artifacts are not.
+    fn makes_code(&self) -> bool {
+        self.folder().is_empty()
+    }
+    /// Whether a kernel takes milliseconds, in this process and without a tool, so that nobody needs to compile in the background
+    /// or to count on the CPU meanwhile.
+    fn is_immediate(&self) -> bool {
+        false
     }
     /// The toolchain: everything besides the node, the generation and the kernel's sources that the result depends on, such as
     /// the versions of the tools and their options. Kernels that outlive a process are cached under it. Empty when it
@@ -92,11 +100,11 @@ impl KernelCompiler for ReferenceCompiler {
 
     fn identity(&self) -> String {
         // With the sources, so that a worker of another build of the same version differs.
-        format!("reference {} ({})", env!("CARGO_PKG_VERSION"), &aie_ops::SOURCE_DIGEST[..12])
+        format!("reference {} ({})", env!("CARGO_PKG_VERSION"), &crate::SOURCE_DIGEST[..12])
     }
 
     fn sources(&self) -> String {
-        aie_ops::SOURCE_DIGEST.into()
+        crate::SOURCE_DIGEST.into()
     }
 
     fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
@@ -108,76 +116,11 @@ impl KernelCompiler for ReferenceCompiler {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::artifact::read_description;
+    use crate::{DataType, OpParams, Tensor, table};
     use aie_hal::ArchRegistry;
-    use aie_ops::artifact::read_description;
-    use aie_ops::{DataType, OpParams, Tensor, table};
-    use parking_lot::Mutex;
-    use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-    use std::time::Duration;
-
-    /// Makes reference artifacts under another name, counts its calls, and can be changed.
-    #[derive(Debug)]
-    pub(crate) struct Double {
-        pub(crate) identity: Mutex<String>,
-        pub(crate) error: Mutex<Option<CompileError>>,
-        /// The output of this many elements is the only one that `error` is for.
-        pub(crate) fails_for: Option<usize>,
-        pub(crate) panics_for: Option<usize>,
-        pub(crate) takes: Duration,
-        /// Kernels that have to be in progress at the same time.
-        pub(crate) together: Barrier,
-        pub(crate) calls: AtomicUsize,
-        pub(crate) running: AtomicUsize,
-        /// Most kernels in progress at the same time.
-        pub(crate) most: AtomicUsize,
-    }
-
-    impl Double {
-        pub(crate) fn new(identity: &str) -> Self {
-            Self {
-                identity: Mutex::new(identity.into()),
-                error: Mutex::default(),
-                fails_for: None,
-                panics_for: None,
-                takes: Duration::ZERO,
-                together: Barrier::new(1),
-                calls: AtomicUsize::new(0),
-                running: AtomicUsize::new(0),
-                most: AtomicUsize::new(0),
-            }
-        }
-
-        pub(crate) fn failing(elements: usize, error: CompileError) -> Self {
-            Self { fails_for: Some(elements), error: Mutex::new(Some(error)), ..Self::new("1") }
-        }
-    }
-
-    impl KernelCompiler for Double {
-        fn name(&self) -> &str {
-            "double"
-        }
-        fn identity(&self) -> String {
-            self.identity.lock().clone()
-        }
-        fn sources(&self) -> String {
-            "sources".into()
-        }
-        fn compile(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, CompileError> {
-            self.calls.fetch_add(1, SeqCst);
-            assert_ne!(self.panics_for, Some(node.output.elements()));
-            self.most.fetch_max(self.running.fetch_add(1, SeqCst) + 1, SeqCst);
-            self.together.wait();
-            std::thread::sleep(self.takes);
-            self.running.fetch_sub(1, SeqCst);
-            match &*self.error.lock() {
-                Some(error) if self.fails_for.is_none_or(|count| count == node.output.elements()) => Err(error.clone()),
-                _ => ReferenceCompiler.compile(op, node, arch),
-            }
-        }
-    }
 
     #[test]
     fn reference_artifacts_describe_their_node() {
