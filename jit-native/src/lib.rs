@@ -6,8 +6,15 @@
 //! - [`core`]: programs of cores. Loops over virtual registers become scheduled bundles.
 //! - [`array`](mod@array): tiles, streams, buffer descriptors and locks become a PDI, and a dispatch an instruction stream.
 //! - [`kernels`]: the families of operations, written with both.
+//! - [`NativeCompiler`] offers them to kernel stores, as one compiler among others.
 #![forbid(unsafe_code)]
 
 pub mod array;
+mod compiler;
 pub mod core;
 pub mod kernels;
+
+pub use compiler::NativeCompiler;
+
+/// SHA-256 in hexadecimal of the sources that kernels are made from. What was made from other sources may differ.
+pub const SOURCE_DIGEST: &str = env!("AIE_JIT_NATIVE_SOURCE_DIGEST");
