@@ -258,8 +258,49 @@ impl StreamSwitch {
         self.first() + Self::SLOTS + 0x10 * index + 4 * number
     }
 
+    /// Whether the switch has a wire from `slave` to `master`, for circuits as for packets. Ports that the tile does not
+    /// have are connected with nothing. The rules are those of aie-rt and of mlir-aie's target model, which agree.
+    #[must_use]
+    pub fn has_wire(self, slave: Port, master: Port) -> bool {
+        use Port::{Core, Dma, East, Fifo, North, South, TileControl, Trace, West};
+        if self.slave_index(slave).is_err() || self.master_index(master).is_err() {
+            return false;
+        }
+        // Back to where the words came from: only with the same number.
+        let back = match (slave, master) {
+            (South(from), South(to)) | (West(from), West(to)) | (North(from), North(to)) | (East(from), East(to)) => {
+                Some(from == to)
+            }
+            (Dma(from), Dma(to)) => Some(from == to),
+            _ => None,
+        };
+        let back_or = |other: bool| back.unwrap_or(other);
+        match self.0 {
+            TileKind::Core => match slave {
+                Trace(_) => matches!(master, Fifo | South(_) | Dma(0)),
+                Core => master != Core,
+                TileControl => !matches!(master, Dma(_) | TileControl),
+                _ => back_or(true),
+            },
+            TileKind::Mem => match (slave, master) {
+                (Trace(_), _) => matches!(master, South(_) | Dma(5)),
+                (TileControl, Dma(number)) => number == 5,
+                (TileControl, _) => matches!(master, South(_) | North(_)),
+                // Words that pass through keep their number.
+                (South(from), North(to)) | (North(from), South(to)) => from == to,
+                _ => back_or(true),
+            },
+            TileKind::Shim => match slave {
+                Trace(_) => matches!(master, Fifo | South(_) | West(0) | East(0)),
+                TileControl => master != TileControl,
+                South(_) | Fifo => true,
+                _ => back_or(true),
+            },
+        }
+    }
+
     /// Connects `slave` with `master` forever: what is written to the master and to the slave. A slave can feed
-    /// several masters. Not every pair has a wire; the switch's documentation lists those that do.
+    /// several masters. Not every pair has a wire; see [`StreamSwitch::has_wire`].
     ///
     /// # Errors
     /// [`PortError::Missing`].
@@ -337,6 +378,34 @@ impl StreamSwitch {
 mod tests {
     use super::*;
     use rstest::rstest;
+
+    /// Pairs with a wire, and their neighbours without one, from the list in aie-rt.
+    #[rstest]
+    #[case(TileKind::Core, Port::South(1), Port::Dma(0), true)]
+    #[case(TileKind::Core, Port::South(1), Port::North(5), true)]
+    #[case(TileKind::Core, Port::South(1), Port::South(1), true)]
+    #[case(TileKind::Core, Port::South(1), Port::South(2), false)]
+    #[case(TileKind::Core, Port::Dma(0), Port::Dma(1), false)]
+    #[case(TileKind::Core, Port::Core, Port::Core, false)]
+    #[case(TileKind::Core, Port::Trace(0), Port::Dma(0), true)]
+    #[case(TileKind::Core, Port::Trace(1), Port::Dma(1), false)]
+    #[case(TileKind::Core, Port::TileControl, Port::Dma(0), false)]
+    #[case(TileKind::Mem, Port::South(3), Port::North(3), true)]
+    #[case(TileKind::Mem, Port::South(3), Port::North(4), false)]
+    #[case(TileKind::Mem, Port::North(2), Port::South(1), false)]
+    #[case(TileKind::Mem, Port::South(3), Port::Dma(5), true)]
+    #[case(TileKind::Mem, Port::Dma(4), Port::North(0), true)]
+    #[case(TileKind::Mem, Port::Dma(4), Port::Dma(3), false)]
+    #[case(TileKind::Mem, Port::TileControl, Port::Dma(4), false)]
+    #[case(TileKind::Mem, Port::Dma(0), Port::East(0), false)]
+    #[case(TileKind::Shim, Port::South(3), Port::North(0), true)]
+    #[case(TileKind::Shim, Port::South(3), Port::South(2), true)]
+    #[case(TileKind::Shim, Port::North(3), Port::North(2), false)]
+    #[case(TileKind::Shim, Port::Trace(0), Port::East(1), false)]
+    #[case(TileKind::Shim, Port::TileControl, Port::South(0), true)]
+    fn wires(#[case] tile: TileKind, #[case] slave: Port, #[case] master: Port, #[case] wired: bool) {
+        assert_eq!(StreamSwitch(tile).has_wire(slave, master), wired);
+    }
 
     /// First and last index of groups, as the register reference lists them.
     #[rstest]
