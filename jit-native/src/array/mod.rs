@@ -1,1 +1,50 @@
 //! Programs of the array: tiles, streams, buffer descriptors and locks as a PDI, and a dispatch as an instruction stream.
+//!
+//! One PDI serves many shapes. [`ArrayProgram`] says what stays: the programs of the cores, which tiles are connected, where
+//! buffers and locks are. It becomes a PDI ([`Configured`]), after which every core waits for its go lock. [`Dispatch`] says
+//! what one dispatch does with it: the parameters of the cores, what the DMA channels move, and where in the host's memory.
+//! It becomes an instruction stream, which ends when nothing moves any more. So a PDI's bytes do not depend on shapes, and
+//! kernels that share one do not reload the array.
+//!
+//! What mlir-aie calls an ObjectFifo is here a stream between two [`Ring`]s. Its variants:
+//!
+//! | | |
+//! |---|---|
+//! | broadcast | a stream with several ends |
+//! | split | a mem tile's receiving channel goes through several rings in turn ([`Dispatch::run`] with several [`Part`]s); each ring has a sending channel of its own |
+//! | join | the reverse: several receiving channels, each with a ring, and one sending channel that goes through all of them |
+//! | layout transformation | the [`Part`] of either channel has several dimensions |
+//!
+//! - [`Tile`], [`Channel`]: places.
+//! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
+//! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
+//! - [`Lanes`]: the design of all element-wise and row-wise operations.
+
+mod configuration;
+mod configured;
+mod descriptor;
+mod dispatch;
+mod error;
+mod grid;
+mod lanes;
+mod memory;
+mod program;
+mod region;
+mod ring;
+mod route;
+mod tile;
+
+pub use configured::Configured;
+pub use descriptor::Part;
+pub use dispatch::Dispatch;
+pub use error::ArrayError;
+pub use grid::Grid;
+pub use lanes::{Flow, Lane, Lanes, Place};
+pub use program::{ArrayProgram, GO_LOCK, Parameters};
+pub use region::{Dimension, Region};
+pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};
+pub use route::{Circuit, Stream};
+pub use tile::{Channel, End, Tile};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,137 @@
+//! From an array program to register writes, and to a PDI around them.
+//!
+//! The order is that of mlir-aie's PDIs. First, core by core: the core is stopped, its DMA channels are held in reset while
+//! program and data are written, and released. Then all cores are reset and all locks set; then the switches of all tiles are
+//! connected. The cores are enabled last. DMA tasks are not started: that is the dispatch's.
+
+use super::error::ArrayError;
+use super::grid::Grid;
+use super::program::TileContents;
+use super::route::{Circuit, Stream};
+use super::tile::{End, Tile};
+use aie_hal::format::cdo::CdoBuilder;
+use aie_hal::format::core_control::{self, PROGRAM_MEMORY};
+use aie_hal::format::dma_channel::DmaChannel;
+use aie_hal::format::lock::Lock;
+use aie_hal::format::register::{RegisterWrite, TileKind};
+use aie_hal::format::stream_switch::{PacketSlot, Port, StreamSwitch};
+use aie_hal::format::{pdi, shim_mux};
+use std::collections::BTreeMap;
+
+/// How completion tokens of a shim leave the array: packets of the shim's controller (id 15) from its control port to South 0,
+/// headers included. Arbiter and selector are those that mlir-aie chooses.
+const TOKENS: PacketSlot = PacketSlot { id: 15, mask: 31, arbiter: 5, msel: 3 };
+const TOKEN_PORT: Port = Port::South(0);
+
+pub(super) fn write(
+    grid: &Grid,
+    tiles: &BTreeMap<Tile, TileContents>,
+    streams: &[Stream],
+    routes: &[Vec<Circuit>],
+) -> Result<Vec<u8>, ArrayError> {
+    let mut writer = Writer(CdoBuilder::new());
+    // As in all PDIs that mlir-aie makes, the list starts with an empty NOP.
+    writer.0.nop(&[]);
+    let cores = || tiles.iter().filter(|(_, contents)| contents.program.is_some());
+    for (tile, contents) in tiles {
+        writer.load(grid.kind(*tile)?, *tile, contents)?;
+    }
+    for (tile, _) in cores() {
+        writer.register(*tile, core_control::reset(true));
+        writer.register(*tile, core_control::reset(false));
+    }
+    for (tile, contents) in tiles {
+        writer.locks(grid.kind(*tile)?, *tile, contents, grid.limits(*tile)?.dma.locks)?;
+    }
+    for circuit in routes.iter().flatten() {
+        let switch = StreamSwitch(grid.kind(circuit.tile)?);
+        for write in switch.circuit(circuit.slave, circuit.master)? {
+            writer.register(circuit.tile, write);
+        }
+    }
+    let mut shims = writer.shim_channels(streams)?;
+    shims.dedup();
+    for column in shims {
+        writer.tokens(Tile::new(column, 0))?;
+    }
+    for (tile, _) in cores() {
+        writer.register(*tile, core_control::enable(true));
+    }
+    Ok(pdi::write(&writer.0)?)
+}
+
+struct Writer(CdoBuilder);
+
+impl Writer {
+    fn register(&mut self, tile: Tile, write: RegisterWrite) {
+        let address = tile.address(write.offset).into();
+        match write.mask {
+            u32::MAX => self.0.write(address, write.value),
+            mask => self.0.mask_write(address, mask, write.value),
+        };
+    }
+
+    fn block(&mut self, tile: Tile, offset: u32, bytes: &[u8]) {
+        // Programs and data are filled up to whole words when they are added.
+        let words: Vec<u32> = bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        self.0.dma_write(tile.address(offset).into(), &words);
+    }
+
+    /// Program and data of a tile, while nothing moves.
+    fn load(&mut self, kind: TileKind, tile: Tile, contents: &TileContents) -> Result<(), ArrayError> {
+        if let Some(program) = &contents.program {
+            self.register(tile, core_control::enable(false));
+            self.reset_channels(kind, tile, true);
+            self.block(tile, PROGRAM_MEMORY, program);
+        }
+        for (offset, bytes) in &contents.data {
+            self.block(tile, *offset, bytes);
+        }
+        if contents.program.is_some() {
+            self.reset_channels(kind, tile, false);
+        }
+        Ok(())
+    }
+
+    fn reset_channels(&mut self, kind: TileKind, tile: Tile, reset: bool) {
+        for write in DmaChannel::all(kind).filter_map(|channel| channel.reset(reset)) {
+            self.register(tile, write);
+        }
+    }
+
+    /// All locks of a core, and those of other tiles that are used.
+    fn locks(&mut self, kind: TileKind, tile: Tile, contents: &TileContents, count: usize) -> Result<(), ArrayError> {
+        let every = if kind == TileKind::Core { 0..count as u8 } else { 0..0 };
+        let zero = every.filter(|id| !contents.locks.contains_key(id)).map(|id| (id, 0));
+        let used = contents.locks.iter().map(|(id, value)| (*id, *value));
+        for (id, value) in zero.chain(used) {
+            // The highest value is far below 127.
+            self.register(tile, Lock::new(kind, id)?.set(value as i8)?);
+        }
+        Ok(())
+    }
+
+    /// Connects the DMA of the shims with their switches; gives the columns whose shims are used.
+    fn shim_channels(&mut self, streams: &[Stream]) -> Result<Vec<u8>, ArrayError> {
+        let mut columns = Vec::new();
+        for end in streams.iter().flat_map(|stream| stream.to.iter().chain([&stream.from])) {
+            if let End::Dma(channel) = end
+                && channel.tile.row == 0
+            {
+                self.register(channel.tile, shim_mux::connect(channel.direction, channel.number)?);
+                columns.push(channel.tile.column);
+            }
+        }
+        columns.sort_unstable();
+        Ok(columns)
+    }
+
+    fn tokens(&mut self, shim: Tile) -> Result<(), ArrayError> {
+        let switch = StreamSwitch(TileKind::Shim);
+        let msels = 1 << TOKENS.msel;
+        self.register(shim, switch.packet_slave(Port::TileControl)?);
+        self.register(shim, switch.slot(Port::TileControl, 0, TOKENS)?);
+        self.register(shim, switch.packet_master(TOKEN_PORT, TOKENS.arbiter, msels, false)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,348 @@
+//! The instruction stream of one dispatch.
+//!
+//! A dispatch is one phase or several. A phase writes the parameters of cores, sets the locks of the rings it uses, gives DMA
+//! channels of cores and mem tiles finite tasks, sets the go locks, moves the arguments through the shims, and waits until
+//! every word has arrived: then nothing moves any more, and what the next phase or the next dispatch writes disturbs nothing.
+//!
+//! Descriptors of shims are used again only after the token of the task that used them has come: each shim channel has as many
+//! descriptors of its own as its queue has places, and in front of a task for which there is no place the stream waits for the
+//! oldest one. Tasks of all channels are put in the order in which an even flow gets to them, so that what is waited for never
+//! needs a task that has not been started. For channels whose flow is not even, for example an operand that is read before all
+//! others, see [`Dispatch::transfer_at`].
+
+use super::configured::Configured;
+use super::descriptor::{self, Link, Part};
+use super::error::ArrayError;
+use super::program::GO_LOCK;
+use super::region::{Region, Run};
+use super::ring::Ring;
+use super::tile::{Channel, End, Tile};
+use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use aie_hal::format::instructions::{Instruction, InstructionWriter, Transfer};
+use aie_hal::format::lock::Lock;
+use aie_hal::format::register::{RegisterWrite, TileKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What identifies a channel: its tile, the code of its direction, its number.
+type Key = (Tile, u8, u8);
+
+/// The instruction stream of a dispatch under construction. See [`Configured::dispatch`].
+#[derive(Clone, Debug)]
+pub struct Dispatch<'a> {
+    configured: &'a Configured,
+    writer: InstructionWriter,
+    phase: Phase,
+}
+
+/// What a phase does, before it is written.
+#[derive(Clone, Debug, Default)]
+struct Phase {
+    /// Blocks of parameters.
+    parameters: Vec<(u32, Vec<u32>)>,
+    /// Values of locks, by tile and number.
+    locks: BTreeMap<(Tile, u8), u8>,
+    /// Descriptors of cores and mem tiles, by address.
+    descriptors: Vec<(u32, Vec<u32>)>,
+    /// How many of them are used of each tile; of a mem tile's, by parity of the channel.
+    used: BTreeMap<(Tile, u8), usize>,
+    /// Queue writes of cores and mem tiles.
+    tasks: Vec<RegisterWrite>,
+    queued: BTreeMap<Key, usize>,
+    /// Runs of a channel on a ring so far, by the ring's address.
+    runs: BTreeMap<(Key, u32), u64>,
+    /// Words that a channel moves.
+    words: BTreeMap<Key, u64>,
+    shims: BTreeMap<Key, ShimQueue>,
+    go: BTreeSet<Tile>,
+}
+
+/// The tasks of a shim's channel.
+#[derive(Clone, Debug)]
+struct ShimQueue {
+    channel: Channel,
+    tasks: Vec<ShimTask>,
+}
+
+#[derive(Clone, Debug)]
+struct ShimTask {
+    run: Run,
+    argument: u16,
+    /// Where in the phase it begins, if that does not follow from the words in front of it.
+    position: Option<f64>,
+}
+
+impl<'a> Dispatch<'a> {
+    pub(super) fn new(configured: &'a Configured) -> Self {
+        let writer = InstructionWriter::new(configured.grid.header());
+        Self { configured, writer, phase: Phase::default() }
+    }
+
+    /// Starts a core in this phase with these parameters: they are written to the first words of its block, then its go lock
+    /// is set to 1.
+    ///
+    /// # Errors
+    /// When it has no block of parameters, or one with fewer words.
+    pub fn start(&mut self, core: Tile, parameters: &[u32]) -> Result<&mut Self, ArrayError> {
+        let block = self.configured.parameters.get(&core).ok_or(ArrayError::NoParameters(core))?;
+        let (value, max) = (parameters.len() as u64, block.words.into());
+        if value > max {
+            return Err(ArrayError::Range { what: "the number of parameters", value, min: 0, max });
+        }
+        if !parameters.is_empty() {
+            self.phase.parameters.push((core.address(block.offset), parameters.to_vec()));
+        }
+        self.phase.go.insert(core);
+        Ok(self)
+    }
+
+    /// Writes words into a tile's data memory in front of this phase, for example a table that a shape needs.
+    ///
+    /// # Errors
+    /// When the tile does not have this memory.
+    pub fn write(&mut self, tile: Tile, offset: u32, words: &[u32]) -> Result<&mut Self, ArrayError> {
+        let limit = self.configured.grid.limits(tile)?.data_bytes;
+        let end = u64::from(offset) + 4 * words.len() as u64;
+        if end > limit as u64 {
+            return Err(ArrayError::Memory { tile, start: offset.into(), end, limit });
+        }
+        self.phase.parameters.push((tile.address(offset), words.to_vec()));
+        Ok(self)
+    }
+
+    /// Sets a lock in front of this phase. Those of rings are set by [`Dispatch::run`].
+    ///
+    /// # Errors
+    /// When the tile does not have it, or it does not hold the value.
+    pub fn lock(&mut self, tile: Tile, id: u8, value: u8) -> Result<&mut Self, ArrayError> {
+        // Locks hold six bits; what does not fit eight signed ones is rejected with them.
+        Lock::new(self.configured.grid.kind(tile)?, id)?.set(value.min(127) as i8)?;
+        self.phase.locks.insert((tile, id), value);
+        Ok(self)
+    }
+
+    /// Has a channel of a core or mem tile go `count` times through `parts`, each time with the next buffer of each part's
+    /// ring. Calls in one phase go on where the last one ended. The locks of the rings are set to empty in front of the phase.
+    ///
+    /// # Errors
+    /// When there is no stream at the channel, a part does not fit its ring, or the phase takes more tasks or descriptors than
+    /// the channel has.
+    pub fn run(&mut self, channel: Channel, parts: &[Part], count: u32) -> Result<&mut Self, ArrayError> {
+        let grid = &self.configured.grid;
+        let kind = grid.channel(channel)?;
+        if kind == TileKind::Shim {
+            return Err(ArrayError::Kind { tile: channel.tile, expected: "core or mem" });
+        }
+        if !self.configured.is_connected(channel) {
+            return Err(ArrayError::Unconnected(channel));
+        }
+        let dma = &grid.limits(channel.tile)?.dma;
+        let (key, phase) = (channel.key(), &mut self.phase);
+        let mut words = 0;
+        let mut left = u64::from(count);
+        // A task that goes around all rings whole ends where it began.
+        let round = parts.iter().map(Part::period).fold(1, least_common_multiple);
+        if round > descriptor::MOST_RUNS && left > descriptor::MOST_RUNS {
+            let (value, max) = (round, descriptor::MOST_RUNS);
+            return Err(ArrayError::Range { what: "the number of runs around all rings", value, min: 1, max });
+        }
+        let most = (descriptor::MOST_RUNS / round).max(1) * round;
+        let tasks = left.div_ceil(most) as usize;
+        let queued = phase.queued.entry(key).or_default();
+        *queued += tasks;
+        if *queued > dma.task_queue {
+            return Err(ArrayError::Tasks { channel, needed: *queued, limit: dma.task_queue });
+        }
+        if tasks == 0 || parts.is_empty() {
+            return Ok(self);
+        }
+        let pool = descriptor::pool(kind, channel.number, dma.bds);
+        let used = phase.used.entry((channel.tile, pool.start)).or_default();
+        let (limit, needed) = (pool.len(), parts.len());
+        let free = limit - *used;
+        if needed > free {
+            return Err(ArrayError::Descriptors { channel, needed, free, limit });
+        }
+        let first = pool.start + *used as u8;
+        *used += needed;
+        for (index, part) in parts.iter().enumerate() {
+            let number = first + index as u8;
+            let next = (index + 1 < needed).then_some(number + 1);
+            let runs = phase.runs.entry((key, part.ring.address)).or_default();
+            let link = Link { channel, next, slot: *runs % u64::from(part.ring.depth) };
+            let (register, bd) = descriptor::encode(kind, dma.bd_dimensions, number, part, &link)?;
+            phase.descriptors.push((channel.tile.address(register), bd));
+            if part.advance {
+                *runs += u64::from(count);
+            }
+            words += part.words();
+            let Ring { tile, empty, full, depth, .. } = part.ring;
+            phase.locks.insert((tile, empty), depth);
+            phase.locks.insert((tile, full), 0);
+        }
+        *phase.words.entry(key).or_default() += words * u64::from(count);
+        let dma_channel = DmaChannel::new(kind, channel.direction, channel.number)?;
+        while left > 0 {
+            let runs = left.min(most);
+            left -= runs;
+            let task = DmaTask { descriptor: first, repeat: (runs - 1) as u8, token: false };
+            let RegisterWrite { offset, mask, value } = dma_channel.start(task)?;
+            phase.tasks.push(RegisterWrite { offset: channel.tile.address(offset), mask, value });
+        }
+        Ok(self)
+    }
+
+    /// Moves a region of an argument through a channel of a shim, behind what the channel already moves in this phase.
+    ///
+    /// # Errors
+    /// When there is no stream at the channel, or the region cannot be covered (see [`Region`]).
+    pub fn transfer(&mut self, channel: Channel, region: &Region) -> Result<&mut Self, ArrayError> {
+        self.transfer_at(channel, region, None)
+    }
+
+    /// [`Dispatch::transfer`], with the part of the phase, from 0 to 1, at which it begins: what begins earlier is started
+    /// earlier. Without one it is the part of the channel's words that is in front of it.
+    ///
+    /// # Errors
+    /// As [`Dispatch::transfer`].
+    pub fn transfer_at(
+        &mut self,
+        channel: Channel,
+        region: &Region,
+        position: Option<f64>,
+    ) -> Result<&mut Self, ArrayError> {
+        let grid = &self.configured.grid;
+        if grid.channel(channel)? != TileKind::Shim {
+            return Err(ArrayError::Kind { tile: channel.tile, expected: "shim" });
+        }
+        if !self.configured.is_connected(channel) {
+            return Err(ArrayError::Unconnected(channel));
+        }
+        let runs = region.runs(grid.burst())?;
+        *self.phase.words.entry(channel.key()).or_default() += region.words();
+        let queue = self.phase.shims.entry(channel.key()).or_insert_with(|| ShimQueue { channel, tasks: Vec::new() });
+        let tasks = runs.into_iter().map(|run| ShimTask { run, argument: region.argument, position });
+        queue.tasks.extend(tasks);
+        Ok(self)
+    }
+
+    /// Ends this phase: the stream waits until all of it is done. What follows is the next phase.
+    ///
+    /// # Errors
+    /// [`ArrayError::Unbalanced`] when two ends of a stream do not move the same number of words.
+    pub fn end_phase(&mut self) -> Result<&mut Self, ArrayError> {
+        self.check_balance()?;
+        let phase = std::mem::take(&mut self.phase);
+        for (address, words) in &phase.parameters {
+            self.writer.block_write(*address, words);
+        }
+        for ((tile, id), value) in &phase.locks {
+            self.set_lock(*tile, *id, *value)?;
+        }
+        for (address, words) in &phase.descriptors {
+            self.writer.block_write(*address, words);
+        }
+        for task in &phase.tasks {
+            self.writer.push(&Instruction::Write { address: task.offset.into(), value: task.value });
+        }
+        for core in &phase.go {
+            self.set_lock(*core, GO_LOCK, 1)?;
+        }
+        self.move_arguments(&phase)
+    }
+
+    /// The instruction stream. What has been added since the last phase ended is a phase, too.
+    ///
+    /// # Errors
+    /// As [`Dispatch::end_phase`], and when the stream gets too long.
+    pub fn finish(mut self) -> Result<Vec<u8>, ArrayError> {
+        self.end_phase()?;
+        Ok(self.writer.finish()?)
+    }
+
+    fn set_lock(&mut self, tile: Tile, id: u8, value: u8) -> Result<(), ArrayError> {
+        let write = Lock::new(self.configured.grid.kind(tile)?, id)?.set(value as i8)?;
+        self.writer.push(&Instruction::Write { address: tile.address(write.offset).into(), value: write.value });
+        Ok(())
+    }
+
+    fn check_balance(&self) -> Result<(), ArrayError> {
+        let words = |channel: Channel| self.phase.words.get(&channel.key()).copied().unwrap_or(0);
+        for stream in &self.configured.streams {
+            let End::Dma(from) = stream.from else { continue };
+            for to in &stream.to {
+                let End::Dma(to) = *to else { continue };
+                let (sent, received) = (words(from), words(to));
+                if sent != received {
+                    return Err(ArrayError::Unbalanced { from, sent, to, received });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts the tasks of the shims, and waits for the end of the phase.
+    fn move_arguments(&mut self, phase: &Phase) -> Result<&mut Self, ArrayError> {
+        let shims: Vec<&ShimQueue> = phase.shims.values().filter(|queue| !queue.tasks.is_empty()).collect();
+        let receives = |queue: &ShimQueue| queue.channel.direction == Direction::StreamToMemory;
+        // Without any result the operands have to be gone.
+        let no_result = !shims.iter().any(|queue| receives(queue));
+        let mut order: Vec<(f64, bool, usize, usize)> = Vec::new();
+        for (index, queue) in shims.iter().enumerate() {
+            let total = queue.tasks.iter().map(|task| task.run.words).sum::<u64>().max(1);
+            let mut before = 0;
+            for (number, task) in queue.tasks.iter().enumerate() {
+                let even = before as f64 / total as f64;
+                order.push((task.position.unwrap_or(even), !receives(queue), index, number));
+                before += task.run.words;
+            }
+        }
+        // Results first: there has to be room for what comes. A channel's own tasks stay in their order.
+        order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then((a.2, a.3).cmp(&(b.2, b.3))));
+        let mut started = vec![0; shims.len()];
+        for (_, _, index, _) in order {
+            let queue = shims[index];
+            let dma = &self.configured.grid.limits(queue.channel.tile)?.dma;
+            // Every channel has as many descriptors as its queue has places.
+            let own = (dma.bds / (dma.s2mm + dma.mm2s)).min(dma.task_queue).max(1);
+            let number = started[index];
+            started[index] += 1;
+            let last = number + 1 == queue.tasks.len();
+            let awaited = number + own < queue.tasks.len() || (last && (no_result || receives(queue)));
+            if let Some(oldest) = usize::checked_sub(number, own) {
+                let transfer = transfer_of(queue, oldest, own, true);
+                self.writer.wait(&transfer);
+            }
+            self.writer.transfer(&transfer_of(queue, number, own, awaited))?;
+        }
+        for queue in shims.iter().filter(|queue| no_result || receives(queue)) {
+            self.writer.wait(&transfer_of(queue, queue.tasks.len() - 1, 1, true));
+        }
+        Ok(self)
+    }
+}
+
+/// Task `number` of a queue with `own` descriptors.
+fn transfer_of(queue: &ShimQueue, number: usize, own: usize, token: bool) -> Transfer {
+    let ShimTask { run, argument, .. } = queue.tasks[number];
+    let Channel { tile, direction, number: channel } = queue.channel;
+    let first = (usize::from(direction.code()) * 2 + usize::from(channel)) * own;
+    Transfer {
+        column: tile.column,
+        direction,
+        channel,
+        descriptor: (first + number % own) as u8,
+        shape: run.bd,
+        argument,
+        offset: run.offset,
+        repeat: run.repeat,
+        token,
+    }
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}

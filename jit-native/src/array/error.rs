@@ -1,0 +1,204 @@
+//! Why an array program or a dispatch cannot be made.
+
+use super::tile::{Channel, End, Tile};
+use aie_hal::format::FormatError;
+use aie_hal::format::register::RegisterError;
+use aie_hal::format::stream_switch::PortError;
+
+/// What an array program or a dispatch asks for is more than the array has, or contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArrayError {
+    /// More columns than the generation has.
+    #[error("a partition of {asked} columns: the array has {columns}")]
+    Columns {
+        /// Columns asked for.
+        asked: u8,
+        /// Columns of the array.
+        columns: usize,
+    },
+    /// A place outside of the partition.
+    #[error("there is no tile {tile}: the partition has {columns} columns and {rows} rows")]
+    NoTile {
+        /// The place.
+        tile: Tile,
+        /// Columns of the partition.
+        columns: usize,
+        /// Rows of the array.
+        rows: usize,
+    },
+    /// A tile that is no core, no mem tile or no shim although one is needed.
+    #[error("tile {tile} is no {expected} tile")]
+    Kind {
+        /// The tile.
+        tile: Tile,
+        /// What it has to be.
+        expected: &'static str,
+    },
+    /// A program that does not fit.
+    #[error("the program of core {tile} has {bytes} bytes: the core has {limit}")]
+    Program {
+        /// The core.
+        tile: Tile,
+        /// Bytes of the program.
+        bytes: usize,
+        /// Bytes of program memory.
+        limit: usize,
+    },
+    /// Memory that the tile does not have.
+    #[error("bytes {start:#x}..{end:#x} of tile {tile}: it has {limit:#x}")]
+    Memory {
+        /// The tile.
+        tile: Tile,
+        /// First byte.
+        start: u64,
+        /// Behind the last byte.
+        end: u64,
+        /// Bytes that there are.
+        limit: usize,
+    },
+    /// No gap in a tile's memory is large enough.
+    #[error("{bytes} bytes of tile {tile}: the largest free range has {free}")]
+    Full {
+        /// The tile.
+        tile: Tile,
+        /// Bytes asked for.
+        bytes: u32,
+        /// Bytes of the largest gap.
+        free: u32,
+    },
+    /// Memory that is used already.
+    #[error("bytes {start:#x}..{end:#x} of tile {tile} are in use from {used_start:#x} to {used_end:#x}")]
+    Overlap {
+        /// The tile.
+        tile: Tile,
+        /// First byte.
+        start: u32,
+        /// Behind the last byte.
+        end: u32,
+        /// First byte in use.
+        used_start: u32,
+        /// Behind the last byte in use.
+        used_end: u32,
+    },
+    /// A number that is no multiple of what it has to be.
+    #[error("{what} is {value}, no multiple of {unit}")]
+    Unaligned {
+        /// What it is.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it has to be a multiple of.
+        unit: u64,
+    },
+    /// A number outside of its range.
+    #[error("{what} is {value}: it has to be {min} to {max}")]
+    Range {
+        /// What it is.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least value.
+        min: u64,
+        /// Greatest value.
+        max: u64,
+    },
+    /// Something of a tile is used twice.
+    #[error("{what} {number} of tile {tile} is in use already")]
+    InUse {
+        /// The tile.
+        tile: Tile,
+        /// What it is.
+        what: &'static str,
+        /// Its number.
+        number: u8,
+    },
+    /// All of a tile's things of a kind are used.
+    #[error("tile {tile} has {limit} {what}, all in use")]
+    Exhausted {
+        /// The tile.
+        tile: Tile,
+        /// What is missing.
+        what: &'static str,
+        /// How many there are.
+        limit: usize,
+    },
+    /// A channel without a stream.
+    #[error("{0} has no stream")]
+    Unconnected(Channel),
+    /// An end of a stream in the wrong role.
+    #[error("{0} cannot be the {1} of a stream")]
+    WrongEnd(End, &'static str),
+    /// There is no way through the switches that the other streams leave free.
+    #[error("there is no free way from {from} to {to}")]
+    Unroutable {
+        /// Where the stream begins.
+        from: End,
+        /// Where it does not get to.
+        to: End,
+    },
+    /// A core without a parameter block.
+    #[error("core {0} has no parameter block")]
+    NoParameters(Tile),
+    /// More tasks than a channel queues in one phase.
+    #[error("{channel} needs {needed} tasks in one phase: it queues {limit}")]
+    Tasks {
+        /// The channel.
+        channel: Channel,
+        /// Tasks that are needed.
+        needed: usize,
+        /// Tasks that it queues.
+        limit: usize,
+    },
+    /// More descriptors than a tile has for a channel.
+    #[error("{channel} needs {needed} more buffer descriptors: its tile has {free} left for it of {limit}")]
+    Descriptors {
+        /// The channel.
+        channel: Channel,
+        /// Descriptors that are needed.
+        needed: usize,
+        /// Descriptors that are left.
+        free: usize,
+        /// Descriptors that the channel can use.
+        limit: usize,
+    },
+    /// More dimensions than a descriptor has.
+    #[error("{channel} needs {needed} dimensions: its descriptors have {limit}")]
+    Dimensions {
+        /// The channel.
+        channel: Channel,
+        /// Dimensions that are needed.
+        needed: usize,
+        /// Dimensions that there are.
+        limit: usize,
+    },
+    /// The two ends of a stream do not move the same number of words in a phase: something would wait forever.
+    #[error("{from} sends {sent} words in a phase, and {to} receives {received}")]
+    Unbalanced {
+        /// Where the stream begins.
+        from: Channel,
+        /// Words that it sends.
+        sent: u64,
+        /// Where it ends.
+        to: Channel,
+        /// Words that it receives.
+        received: u64,
+    },
+    /// A tensor region that no descriptors can cover.
+    #[error("a region of argument {argument}: {reason}")]
+    Region {
+        /// The argument.
+        argument: u16,
+        /// Why not.
+        reason: String,
+    },
+    /// A number that does not fit a register's field.
+    #[error(transparent)]
+    Field(#[from] RegisterError),
+    /// A port that a switch does not have.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A file that cannot be written.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+}

@@ -1,0 +1,261 @@
+//! An array program: which tiles do what, before anything is laid out in registers.
+
+use super::configuration;
+use super::configured::Configured;
+use super::error::ArrayError;
+use super::grid::Grid;
+use super::memory::Memory;
+use super::ring::Ring;
+use super::route::{self, Stream};
+use super::tile::{Channel, End, Tile};
+use aie_hal::Arch;
+use aie_hal::format::dma_channel::Direction;
+use aie_hal::format::register::TileKind;
+use aie_hal::format::stream_switch::Port;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A core's lock that a dispatch sets to 1 to start it; its number in the tile.
+pub const GO_LOCK: u8 = 15;
+
+/// The place of a core's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Offset in the core tile's data memory, in bytes.
+    pub offset: u32,
+    /// Number of words.
+    pub words: u32,
+}
+
+/// What a tile is configured with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TileContents {
+    /// Machine code of the core.
+    pub program: Option<Vec<u8>>,
+    /// What data memory has at first, by offset.
+    pub data: BTreeMap<u32, Vec<u8>>,
+    /// Locks in use with the values that they start with.
+    pub locks: BTreeMap<u8, u8>,
+    pub parameters: Option<Parameters>,
+    memory: Memory,
+    /// Channels in use, by code of direction and number.
+    channels: BTreeSet<(u8, u8)>,
+}
+
+/// A program of the array under construction.
+///
+/// Everything is checked when it is added: a program that [`ArrayProgram::finish`] gets needs no more than the array has. What
+/// is left to `finish` is finding ways for the streams.
+///
+/// ```
+/// use aie_hal::ArchRegistry;
+/// use aie_jit_native::array::{ArrayProgram, Channel, Tile};
+///
+/// // The shim's memory through a ring of core (0,2) and back. The core's program is made elsewhere.
+/// let arch = ArchRegistry::builtin().get("aie2").unwrap();
+/// let mut array = ArrayProgram::new(&arch, 1)?;
+/// let (shim, core) = (Tile::new(0, 0), Tile::new(0, 2));
+/// array.core(core, &[0; 16])?;
+/// array.parameters(core, 0x0, 16)?;
+/// let (input, output) = (array.ring(core, None, 1024, 2)?, array.ring(core, None, 1024, 2)?);
+/// array.stream(Channel::send(shim, 0), [Channel::receive(core, 0)])?;
+/// array.stream(Channel::send(core, 0), [Channel::receive(shim, 0)])?;
+/// let configured = array.finish()?;
+/// assert_eq!((input.address, output.address), (0x40, 0x840));
+/// assert!(configured.pdi().len() > 336);
+/// # Ok::<(), aie_jit_native::array::ArrayError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ArrayProgram {
+    grid: Grid,
+    tiles: BTreeMap<Tile, TileContents>,
+    streams: Vec<Stream>,
+}
+
+impl ArrayProgram {
+    /// A program for the first `columns` columns of a partition.
+    ///
+    /// # Errors
+    /// [`ArrayError::Columns`].
+    pub fn new(arch: &Arch, columns: u8) -> Result<Self, ArrayError> {
+        Ok(Self { grid: Grid::new(arch, columns)?, tiles: BTreeMap::new(), streams: Vec::new() })
+    }
+
+    /// The partition.
+    #[must_use]
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+
+    /// Gives a core its program, which begins at address 0.
+    ///
+    /// # Errors
+    /// When the tile has no core, or one that has a program already, or the program does not fit its memory.
+    pub fn core(&mut self, tile: Tile, program: &[u8]) -> Result<(), ArrayError> {
+        self.grid.core(tile)?;
+        let (bytes, limit) = (program.len(), self.grid.limits(tile)?.program_bytes);
+        if bytes > limit {
+            return Err(ArrayError::Program { tile, bytes, limit });
+        }
+        let contents = self.contents(tile)?;
+        if contents.program.is_some() {
+            return Err(ArrayError::InUse { tile, what: "core", number: 0 });
+        }
+        let mut program = program.to_vec();
+        // Program memory is written in its own words of 16 bytes.
+        program.resize(bytes.next_multiple_of(16), 0);
+        contents.program = Some(program);
+        Ok(())
+    }
+
+    /// Takes `bytes` bytes of a tile's memory from `offset` on, for whatever its core uses them.
+    ///
+    /// # Errors
+    /// When they are not there or used already.
+    pub fn reserve(&mut self, tile: Tile, offset: u32, bytes: u32) -> Result<(), ArrayError> {
+        let limit = self.grid.limits(tile)?.data_bytes;
+        self.contents(tile)?.memory.take(tile, offset, bytes, limit)
+    }
+
+    /// Takes `bytes` bytes of a tile's memory wherever there is room, and gives the first of them: a multiple of 64 unless it
+    /// is where reserved memory begins.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn allocate(&mut self, tile: Tile, bytes: u32) -> Result<u32, ArrayError> {
+        let limit = self.grid.limits(tile)?.data_bytes;
+        self.contents(tile)?.memory.allocate(tile, bytes, limit)
+    }
+
+    /// Puts bytes into a tile's memory when it is configured, and takes that memory. The last word is filled up with zeros.
+    ///
+    /// # Errors
+    /// When the memory is not there or used already, or `offset` is no multiple of 4.
+    pub fn data(&mut self, tile: Tile, offset: u32, bytes: &[u8]) -> Result<(), ArrayError> {
+        aligned("the offset of data", offset)?;
+        let mut bytes = bytes.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.reserve(tile, offset, length)?;
+        self.contents(tile)?.data.insert(offset, bytes);
+        Ok(())
+    }
+
+    /// Gives a core a block of parameters, and a lock by which each dispatch starts it ([`GO_LOCK`]).
+    ///
+    /// # Errors
+    /// When the memory or the lock is not there or used already.
+    pub fn parameters(&mut self, tile: Tile, offset: u32, words: u32) -> Result<(), ArrayError> {
+        self.grid.core(tile)?;
+        aligned("the offset of parameters", offset)?;
+        self.reserve(tile, offset, words.saturating_mul(4))?;
+        self.lock(tile, Some(GO_LOCK), 0)?;
+        self.contents(tile)?.parameters = Some(Parameters { offset, words });
+        Ok(())
+    }
+
+    /// Takes a lock that starts with `value`: the one with number `id`, or the first free one below [`GO_LOCK`]
+    /// (in mem tiles: the first free one).
+    ///
+    /// # Errors
+    /// When it is not there or used already, or does not hold the value.
+    pub fn lock(&mut self, tile: Tile, id: Option<u8>, value: u8) -> Result<u8, ArrayError> {
+        let (kind, dma) = (self.grid.kind(tile)?, &self.grid.limits(tile)?.dma);
+        let (limit, max) = (dma.locks, dma.max_lock as u64);
+        if u64::from(value) > max {
+            return Err(ArrayError::Range { what: "the value of a lock", value: value.into(), min: 0, max });
+        }
+        let chosen_last = if kind == TileKind::Core { limit.min(GO_LOCK.into()) } else { limit };
+        let contents = self.contents(tile)?;
+        let free = || (0..chosen_last as u8).find(|id| !contents.locks.contains_key(id));
+        let exhausted = ArrayError::Exhausted { tile, what: "locks", limit };
+        let id = id.or_else(free).ok_or(exhausted)?;
+        if usize::from(id) >= limit {
+            let (value, max) = (id.into(), limit as u64 - 1);
+            return Err(ArrayError::Range { what: "the number of a lock", value, min: 0, max });
+        }
+        if contents.locks.insert(id, value).is_some() {
+            return Err(ArrayError::InUse { tile, what: "lock", number: id });
+        }
+        Ok(id)
+    }
+
+    /// Takes memory and two locks for `depth` buffers of `stride` bytes; from `address` on if that is given, else anywhere.
+    ///
+    /// # Errors
+    /// When memory or locks are not there, or the numbers make no ring (see [`Ring::cut`]).
+    pub fn ring(&mut self, tile: Tile, address: Option<u32>, stride: u32, depth: u8) -> Result<Ring, ArrayError> {
+        let capacity = stride.saturating_mul(depth.into());
+        let ring = Ring { tile, address: address.unwrap_or(0), stride, depth, capacity, empty: 0, full: 0 };
+        ring.cut(stride, depth)?;
+        aligned("the address of a ring", ring.address)?;
+        let address = match address {
+            Some(address) => self.reserve(tile, address, capacity).map(|()| address)?,
+            None => self.allocate(tile, capacity)?,
+        };
+        let (empty, full) = (self.lock(tile, None, depth)?, self.lock(tile, None, 0)?);
+        Ok(Ring { address, empty, full, ..ring })
+    }
+
+    /// A channel of a tile that no stream uses yet, and that this method has not given before: the one with the lowest number.
+    ///
+    /// # Errors
+    /// When all are used.
+    pub fn channel(&mut self, tile: Tile, direction: Direction) -> Result<Channel, ArrayError> {
+        let limit = self.grid.channels(tile, direction)?;
+        let contents = self.contents(tile)?;
+        let free = (0..limit as u8).find(|number| !contents.channels.contains(&(direction.code(), *number)));
+        let what = match direction {
+            Direction::StreamToMemory => "S2MM channels",
+            Direction::MemoryToStream => "MM2S channels",
+        };
+        let number = free.ok_or(ArrayError::Exhausted { tile, what, limit })?;
+        contents.channels.insert((direction.code(), number));
+        Ok(Channel { tile, direction, number })
+    }
+
+    /// Leads what `from` sends to all of `to`. With several, a word moves when all of them can take it.
+    ///
+    /// # Errors
+    /// When an end is not there. Ends that are used twice and switches that are full are found by [`ArrayProgram::finish`].
+    pub fn stream<T: Into<End>>(
+        &mut self,
+        from: impl Into<End>,
+        to: impl IntoIterator<Item = T>,
+    ) -> Result<(), ArrayError> {
+        let stream = Stream { from: from.into(), to: to.into_iter().map(Into::into).collect() };
+        for end in stream.to.iter().chain([&stream.from]) {
+            match *end {
+                End::Core(tile) => self.grid.core(tile)?,
+                End::Dma(channel) => {
+                    self.grid.channel(channel)?;
+                    let key = (channel.direction.code(), channel.number);
+                    self.contents(channel.tile)?.channels.insert(key);
+                }
+            }
+        }
+        self.streams.push(stream);
+        Ok(())
+    }
+
+    /// Finds ways for the streams and lays everything out in registers.
+    ///
+    /// # Errors
+    /// When a stream finds no way, an end is used twice or in the wrong role, or the PDI gets too large.
+    pub fn finish(self) -> Result<Configured, ArrayError> {
+        // Tokens leave the array there.
+        let tokens: Vec<_> = (0..self.grid.columns()).map(|column| (Tile::new(column, 0), Port::South(0))).collect();
+        let routes = route::route(&self.grid, &self.streams, &tokens)?;
+        let pdi = configuration::write(&self.grid, &self.tiles, &self.streams, &routes)?;
+        let parameters = self.tiles.iter().filter_map(|(tile, contents)| Some((*tile, contents.parameters?))).collect();
+        Ok(Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters })
+    }
+
+    fn contents(&mut self, tile: Tile) -> Result<&mut TileContents, ArrayError> {
+        self.grid.kind(tile)?;
+        Ok(self.tiles.entry(tile).or_default())
+    }
+}
+
+fn aligned(what: &'static str, value: u32) -> Result<(), ArrayError> {
+    if value.is_multiple_of(4) { Ok(()) } else { Err(ArrayError::Unaligned { what, value: value.into(), unit: 4 }) }
+}

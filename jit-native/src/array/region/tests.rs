@@ -1,0 +1,107 @@
+//! Regions against a walk written out by hand: every word, in order.
+
+use super::*;
+use rstest::rstest;
+
+/// Byte offsets of the words that a region means.
+fn meant(region: &Region) -> Vec<u64> {
+    let mut words = vec![region.offset];
+    for dimension in &region.dimensions {
+        words = (0..dimension.size).flat_map(|i| words.iter().map(move |at| at + 4 * i * dimension.step)).collect();
+    }
+    words
+}
+
+/// Byte offsets of the words that tasks move: the counters of the register reference, word by word.
+fn moved(runs: &[Run]) -> Vec<u64> {
+    let mut words = Vec::new();
+    for run in runs {
+        let bd = &run.bd;
+        for repeat in 0..=u64::from(run.repeat) {
+            let iteration = (u64::from(bd.iteration) + repeat) % u64::from(bd.iteration_wrap);
+            let (mut i0, mut i1, mut i2) = (0u64, 0u64, 0u64);
+            for _ in 0..bd.length {
+                let word = iteration * u64::from(bd.iteration_step)
+                    + i0 * u64::from(bd.d0_step)
+                    + i1 * u64::from(bd.d1_step)
+                    + i2 * u64::from(bd.d2_step);
+                words.push(run.offset + 4 * word);
+                i0 += 1;
+                if bd.d0_wrap != 0 && i0 == u64::from(bd.d0_wrap) {
+                    (i0, i1) = (0, i1 + 1);
+                    if bd.d1_wrap != 0 && i1 == u64::from(bd.d1_wrap) {
+                        (i1, i2) = (0, i2 + 1);
+                    }
+                }
+            }
+        }
+    }
+    words
+}
+
+fn region(offset: u64, dimensions: &[(u64, u64)]) -> Region {
+    let dimensions = dimensions.iter().map(|(size, step)| Dimension::new(*size, *step)).collect();
+    Region { argument: 0, offset, dimensions }
+}
+
+#[rstest]
+#[case::a_word(region(8, &[]), 1)]
+#[case::nothing(region(0, &[(5, 1), (0, 5)]), 0)]
+#[case::linear(region(4, &[(100_000, 1)]), 1)]
+#[case::merged(region(0, &[(30, 1), (7, 30), (5, 210)]), 1)]
+#[case::rows(region(0, &[(30, 1), (7, 100)]), 1)]
+#[case::long_rows(region(0, &[(4096, 1), (7, 5000)]), 1)]
+#[case::many_rows(region(0, &[(30, 1), (5000, 100)]), 1)]
+#[case::planes(region(12, &[(30, 1), (50, 100), (7, 6000)]), 1)]
+#[case::many_planes(region(0, &[(3, 1), (4, 10), (1500, 50)]), 1)]
+#[case::four_dimensions(region(0, &[(3, 1), (4, 10), (5, 50), (64, 300)]), 1)]
+#[case::too_many_iterations(region(0, &[(3, 1), (4, 10), (5, 50), (65, 300)]), 2)]
+#[case::five_dimensions(region(0, &[(3, 1), (4, 10), (5, 50), (6, 300), (7, 2000)]), 7)]
+#[case::transposed(region(0, &[(40, 64), (64, 1)]), 1)]
+// 2053 is prime: each row is a run of its own.
+#[case::prime_rows(region(0, &[(2053, 1), (100, 3000)]), 2)]
+#[case::repeated(region(0, &[(30, 1), (7, 100), (256, 0)]), 1)]
+#[case::repeated_often(region(0, &[(30, 1), (257, 0)]), 2)]
+#[case::repeated_inside(region(0, &[(30, 1), (3, 0), (5, 40)]), 5)]
+#[case::far_apart(region(0, &[(8, 1), (3, (1 << 20) + 1)]), 3)]
+#[case::as_far_as_steps_go(region(0, &[(8, 1), (3, 1 << 20)]), 1)]
+fn tasks_move_what_regions_mean(#[case] region: Region, #[case] tasks: usize) {
+    let runs = region.runs(2).unwrap();
+    assert_eq!(runs.len(), tasks);
+    assert_eq!(region.tasks(), Ok(tasks));
+    assert!(moved(&runs) == meant(&region), "{runs:?}");
+    assert_eq!(runs.iter().map(|run| run.words).sum::<u64>(), region.words());
+    for run in &runs {
+        run.bd.encode().unwrap();
+    }
+}
+
+#[rstest]
+#[case::contiguous(2, &[30, 7], &[2, 60], &[(105, 1)])]
+#[case::odd_end(2, &[31], &[2], &[(16, 1)])]
+#[case::rows(2, &[30, 7], &[2, 100], &[(15, 1), (7, 25)])]
+#[case::words(4, &[30, 7], &[4, 100], &[(30, 1), (7, 25)])]
+#[case::transposed(4, &[7, 30], &[100, 4], &[(1, 1), (7, 25), (30, 1)])]
+#[case::broadcast(4, &[30, 7], &[4, 0], &[(30, 1), (7, 0)])]
+fn tensors(#[case] element: u64, #[case] elements: &[u64], #[case] strides: &[u64], #[case] dimensions: &[(u64, u64)]) {
+    let found = Region::tensor(0, 4, element, elements, strides).unwrap();
+    assert_eq!(found, region(4, dimensions));
+}
+
+#[rstest]
+#[case(Region::tensor(3, 0, 2, &[31, 2], &[2, 64]), "a region of argument 3: 62 consecutive bytes are no whole words")]
+#[case(Region::tensor(3, 0, 2, &[30, 2], &[2, 62]), "a region of argument 3: a stride of 62 bytes is no multiple of 4")]
+#[case(Region::tensor(3, 0, 2, &[7, 30], &[60, 2]), "a region of argument 3: 2 consecutive bytes are no whole words")]
+fn parts_of_words_are_rejected(#[case] region: Result<Region, ArrayError>, #[case] message: &str) {
+    assert_eq!(region.unwrap_err().to_string(), message);
+}
+
+#[test]
+fn regions_that_no_stream_holds_are_rejected() {
+    let error = region(2, &[(4, 1)]).runs(2).unwrap_err();
+    assert_eq!(error.to_string(), "a region of argument 0: it begins at byte 2, no multiple of 4");
+    let error = region(0, &[(1, 1), (3, 7), (2, 0), (20_000, 5)]).runs(2).unwrap_err();
+    assert_eq!(error.to_string(), "a region of argument 0: it takes 20000 tasks, more than 16384");
+    let error = region(0, &[(1 << 33, 1)]).runs(2).unwrap_err();
+    assert_eq!(error.to_string(), "a region of argument 0: it takes 134217728 tasks, more than 16384");
+}
