@@ -11,6 +11,8 @@ use std::time::Duration;
 /// Makes reference artifacts under another name, counts its calls, and can be changed.
 #[derive(Debug)]
 pub(crate) struct Double {
+    pub(crate) name: &'static str,
+    pub(crate) is_immediate: bool,
     pub(crate) identity: Mutex<String>,
     pub(crate) error: Mutex<Option<CompileError>>,
     /// The output of this many elements is the only one that `error` is for.
@@ -28,6 +30,8 @@ pub(crate) struct Double {
 impl Double {
     pub(crate) fn new(identity: &str) -> Self {
         Self {
+            name: "double",
+            is_immediate: false,
             identity: Mutex::new(identity.into()),
             error: Mutex::default(),
             fails_for: None,
@@ -47,7 +51,10 @@ impl Double {
 
 impl KernelCompiler for Double {
     fn name(&self) -> &str {
-        "double"
+        self.name
+    }
+    fn is_immediate(&self) -> bool {
+        self.is_immediate
     }
     fn identity(&self) -> String {
         self.identity.lock().clone()

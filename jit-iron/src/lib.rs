@@ -53,6 +53,7 @@ pub mod pregeneration;
 pub mod settings;
 mod sources;
 pub mod store;
+mod supply;
 pub mod wanted;
 pub mod worker;
 
@@ -65,5 +66,6 @@ pub use kernel_source::KernelSource;
 pub use pack::KernelPack;
 pub use sources::StoreError;
 pub use store::{KernelStore, KernelStoreBuilder, Missed};
+pub use supply::{Supplied, Supplier};
 pub use wanted::Wanted;
 pub use worker::{WorkerCommand, WorkerCompiler, WorkerLimits};

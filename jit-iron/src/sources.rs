@@ -1,6 +1,8 @@
-//! Where a store looks for a kernel, in order: built into the library, the user's kernel directory, the cache, a compiler.
+//! Where a store looks for a kernel, in order: built into the library, the user's kernel directory, then each compiler's cache
+//! and the compiler itself.
 //!
-//! The order is the C++ backend's. A kernel that the user put somewhere on purpose and that is damaged ends the search with an
+//! The order of places is the C++ backend's; compilers come in the order of the store, so that a cached kernel of a later one
+//! does not hide that an earlier one can make it. A kernel that the user put somewhere on purpose and that is damaged ends the search with an
 //! error, because another one in its place would hide the damage; in the cache it is moved away and rebuilt. A kernel that
 //! is complete but built for other tensors ([`aie_ops::fit`]), or not for the device, is skipped: the search continues.
 
@@ -12,6 +14,7 @@ use crate::kernel_files::KernelFiles;
 use crate::manifest::Origin;
 use crate::pack::KernelPack;
 use crate::settings::{GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_PYTHON, GGML_HSA_KERNEL_DIR};
+use crate::supply::{Supplied, Supplier};
 use crate::wanted::Wanted;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
@@ -91,48 +94,49 @@ pub(crate) struct Sources {
     pub(crate) counters: Mutex<StoreCounters>,
 }
 
-/// A kernel and the name of its source.
-pub(crate) type FoundIn = (KernelArtifact, &'static str);
-
 impl Sources {
-    /// Names of sources, for statistics.
-    pub(crate) const EMBEDDED: &str = "embedded";
-    pub(crate) const DIRECTORY: &str = "directory";
-    const CACHE: &str = "cache";
-    const COMPILED: &str = "compiled";
-
     /// The kernel and its source, compiled if it was not found and that is allowed.
-    pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<FoundIn, StoreError> {
+    pub(crate) fn find(&self, wanted: &Wanted<'_>) -> Result<Supplied, StoreError> {
         let mut tried = Vec::new();
         if let Some(found) = self.search_given(wanted, &mut tried)? {
             return Ok(found);
         }
         let found = if self.policy == JitPolicy::Off {
-            let found = self.search_cache(wanted, &mut tried);
+            let found = self.compilers.iter().find_map(|compiler| self.search_cache(&**compiler, wanted, &mut tried));
             tried.push("compiling is off (GGML_HSA_JIT)".into());
             found
         } else {
-            self.compile(wanted, &mut tried)
+            if self.compilers.is_empty() {
+                tried.push("no compiler".into());
+            }
+            self.compilers.iter().find_map(|compiler| self.compile(&**compiler, wanted, &mut tried))
         };
         let (name, arch) = (wanted.name.clone(), wanted.arch.name.clone());
-        // Compilers that share a folder give the same result.
+        // Compilers that share a folder give the same result, and without a cache all do.
         tried.dedup();
         found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
     }
 
-    /// The kernel and its source, if it is available without a compiler.
-    pub(crate) fn find_ready(&self, wanted: &Wanted<'_>) -> Result<Option<FoundIn>, StoreError> {
+    /// The kernel and its source, if it is available without waiting: a compiler that needs milliseconds is asked, of the others
+    /// only the caches.
+    pub(crate) fn find_ready(&self, wanted: &Wanted<'_>) -> Result<Option<Supplied>, StoreError> {
         let mut tried = Vec::new();
-        let given = self.search_given(wanted, &mut tried)?;
-        Ok(given.or_else(|| self.search_cache(wanted, &mut tried)))
+        if let Some(found) = self.search_given(wanted, &mut tried)? {
+            return Ok(Some(found));
+        }
+        Ok(self.compilers.iter().find_map(|compiler| match compiler.is_immediate() {
+            true => self.compile(&**compiler, wanted, &mut tried),
+            false => self.search_cache(&**compiler, wanted, &mut tried),
+        }))
     }
 
     /// What came with the library or from the user.
-    fn search_given(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Result<Option<FoundIn>, StoreError> {
+    fn search_given(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Result<Option<Supplied>, StoreError> {
         if let Some(artifact) = self.search_embedded(wanted, tried) {
-            return Ok(Some((artifact, Self::EMBEDDED)));
+            return Ok(Some(Supplied { artifact, supplier: Supplier::Embedded }));
         }
-        Ok(self.search_directory(wanted, tried)?.map(|artifact| (artifact, Self::DIRECTORY)))
+        let found = self.search_directory(wanted, tried)?;
+        Ok(found.map(|artifact| Supplied { artifact, supplier: Supplier::Directory }))
     }
 
     fn search_embedded(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<KernelArtifact> {
@@ -174,71 +178,74 @@ impl Sources {
         Ok(Some(artifact))
     }
 
-    /// Reads the cache only. The compilers define the origin of a kernel and its folder.
-    fn search_cache(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<FoundIn> {
+    /// Reads the cache only. The compiler defines the origin of a kernel and its folder.
+    fn search_cache(
+        &self,
+        compiler: &dyn KernelCompiler,
+        wanted: &Wanted<'_>,
+        tried: &mut Vec<String>,
+    ) -> Option<Supplied> {
         let Some(cache) = &self.cache else {
             tried.push("no cache".into());
             return None;
         };
-        for compiler in &self.compilers {
-            let files = cache.files(&**compiler, wanted);
-            match cache.look(&files, wanted, Some(&Origin::of(&**compiler))) {
-                Found::Kernel(artifact) => {
-                    // The cache has compared it with the tensors.
-                    if self.is_for_device(&artifact, tried) {
-                        self.counters.lock().cache += 1;
-                        return Some((artifact, Self::CACHE));
-                    }
-                }
-                Found::Absent => tried.push(format!("not in {}", files.folder().display())),
-                Found::Stale(reason) | Found::Foreign(reason) => {
-                    tried.push(format!("{}: {reason}", files.pdi().display()));
-                }
-                Found::Damaged(path, reason) => tried.push(format!("{} is damaged: {reason}", path.display())),
+        let files = cache.files(compiler, wanted);
+        match cache.look(&files, wanted, Some(&Origin::of(compiler))) {
+            // The cache has compared it with the tensors.
+            Found::Kernel(artifact) => self.cached(artifact, compiler, tried),
+            Found::Absent => {
+                tried.push(format!("not in {}", files.folder().display()));
+                None
+            }
+            Found::Stale(reason) | Found::Foreign(reason) => {
+                tried.push(format!("{}: {reason}", files.pdi().display()));
+                None
+            }
+            Found::Damaged(path, reason) => {
+                tried.push(format!("{} is damaged: {reason}", path.display()));
+                None
             }
         }
-        None
     }
 
-    fn compile(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<FoundIn> {
-        for compiler in &self.compilers {
-            let result = match &self.cache {
-                Some(cache) => cache.fetch(&**compiler, wanted),
-                None => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
-            };
-            match result {
-                Ok((artifact, way)) => {
-                    let place = format_args!("compiler {}", compiler.name());
-                    match way {
-                        Way::Found if self.is_for_device(&artifact, tried) => {
-                            self.counters.lock().cache += 1;
-                            return Some((artifact, Self::CACHE));
-                        }
-                        Way::Compiled if self.fits(&artifact, wanted, &place, tried) => {
-                            self.counters.lock().compiled += 1;
-                            return Some((artifact, Self::COMPILED));
-                        }
-                        _ => {}
-                    }
-                }
-                Err(CompileError::Unsupported(reason)) => {
-                    tried.push(format!("compiler {} does not support it: {reason}", compiler.name()));
-                }
-                Err(CompileError::Failed(failure)) => {
-                    tried.push(format!("compiler {} failed: {}", compiler.name(), failure.cause));
-                }
-                Err(CompileError::Unavailable(reason)) => {
-                    let message = format!("compiler {} is not available: {reason}", compiler.name());
-                    // It is about the machine, not the kernel: once is enough.
-                    if self.logged.lock().insert(message.clone()) {
-                        tracing::warn!("{message}");
-                    }
-                    tried.push(message);
-                }
+    fn cached(
+        &self,
+        artifact: KernelArtifact,
+        compiler: &dyn KernelCompiler,
+        tried: &mut Vec<String>,
+    ) -> Option<Supplied> {
+        self.is_for_device(&artifact, tried).then(|| {
+            self.counters.lock().cache += 1;
+            Supplied { artifact, supplier: Supplier::Cache(compiler.name().into()) }
+        })
+    }
+
+    /// The kernel from the compiler's cache, or from the compiler.
+    fn compile(&self, compiler: &dyn KernelCompiler, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<Supplied> {
+        let name = compiler.name();
+        let result = match &self.cache {
+            Some(cache) => cache.fetch(compiler, wanted),
+            None => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
+        };
+        match result {
+            Ok((artifact, Way::Found)) => return self.cached(artifact, compiler, tried),
+            Ok((artifact, Way::Compiled)) if self.fits(&artifact, wanted, &format_args!("compiler {name}"), tried) => {
+                self.counters.lock().compiled += 1;
+                return Some(Supplied { artifact, supplier: Supplier::Compiler(name.into()) });
             }
-        }
-        if self.compilers.is_empty() {
-            tried.push("no compiler".into());
+            Ok(_) => {}
+            Err(CompileError::Unsupported(reason)) => {
+                tried.push(format!("compiler {name} does not support it: {reason}"));
+            }
+            Err(CompileError::Failed(failure)) => tried.push(format!("compiler {name} failed: {}", failure.cause)),
+            Err(CompileError::Unavailable(reason)) => {
+                let message = format!("compiler {name} is not available: {reason}");
+                // It is about the machine, not the kernel: once is enough.
+                if self.logged.lock().insert(message.clone()) {
+                    tracing::warn!("{message}");
+                }
+                tried.push(message);
+            }
         }
         None
     }
@@ -294,7 +301,7 @@ impl Sources {
             || self.directory_supply(arch, &mut tried)
             || self.cache_supply(arch, &mut tried)
             || self.compiler_supply(&mut tried);
-        // Compilers that share a folder give the same result.
+        // Compilers that share a folder give the same result, and without a cache all do.
         tried.dedup();
         let none = || StoreError::NoKernels { arch: arch.name.clone(), tried: tried.join("; ") };
         if found { Ok(()) } else { Err(none()) }

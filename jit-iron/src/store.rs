@@ -5,7 +5,8 @@ use crate::counters::StoreCounters;
 use crate::directory::KernelDirectory;
 use crate::jit_policy::JitPolicy;
 use crate::pack::KernelPack;
-use crate::sources::{FoundIn, Sources, StoreError};
+use crate::sources::{Sources, StoreError};
+use crate::supply::Supplied;
 use crate::wanted::Wanted;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::KernelCompiler;
@@ -31,7 +32,7 @@ pub struct Missed {
     pub reason: String,
 }
 
-pub(crate) type Answer = Result<KernelArtifact, StoreError>;
+pub(crate) type Answer = Result<Supplied, StoreError>;
 
 /// Filled once, by the first caller; others wait for it.
 #[derive(Debug, Default)]
@@ -138,6 +139,14 @@ impl KernelStore {
     /// # Errors
     /// [`StoreError`], the same one for every later call with the same arguments, except [`StoreError::Pending`].
     pub fn get(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<KernelArtifact, StoreError> {
+        self.find(op, node, arch).map(|supplied| supplied.artifact)
+    }
+
+    /// As [`KernelStore::get`], with where the kernel came from.
+    ///
+    /// # Errors
+    /// As [`KernelStore::get`].
+    pub fn find(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Result<Supplied, StoreError> {
         let entry = self.entry(node, arch);
         let counters = &self.shared.sources.counters;
         if let Some(answer) = entry.answer.get() {
@@ -145,7 +154,7 @@ impl KernelStore {
             return answer.clone();
         }
         if let Some(background) = &self.background {
-            return self.get_in(background, entry, op, node, arch);
+            return self.find_in(background, entry, op, node, arch);
         }
         let mut first = false;
         let answer = entry.answer.get_or_init(|| {
@@ -159,14 +168,14 @@ impl KernelStore {
     }
 
     /// Looks for the kernel without compiling, and compiles it in the background.
-    fn get_in(
+    fn find_in(
         &self,
         background: &ThreadPool,
         entry: Arc<Entry>,
         op: &dyn Operation,
         node: &Node,
         arch: &Arch,
-    ) -> Result<KernelArtifact, StoreError> {
+    ) -> Answer {
         let wanted = Wanted::of(op, node, arch);
         let pending = StoreError::Pending { name: wanted.name.clone(), arch: arch.name.clone() };
         if entry.requested.swap(true, Ordering::AcqRel) {
@@ -271,10 +280,10 @@ impl Shared {
     }
 
     /// Turns a source's result into an answer, and records what a pregeneration would have to generate.
-    fn take(&self, wanted: Wanted<'_>, found: Result<FoundIn, StoreError>) -> Answer {
+    fn take(&self, wanted: Wanted<'_>, found: Answer) -> Answer {
         let reason = match &found {
-            Ok((_, Sources::EMBEDDED | Sources::DIRECTORY)) => None,
-            Ok((_, from)) => Some((*from).to_owned()),
+            Ok(supplied) if supplied.supplier.is_given() => None,
+            Ok(supplied) => Some(supplied.supplier.place().to_owned()),
             Err(error) => {
                 self.sources.counters.lock().failed += 1;
                 tracing::debug!("{error}");
@@ -285,7 +294,7 @@ impl Shared {
             let (arch, kernel, node) = (wanted.arch.name.clone(), wanted.name, wanted.node.clone());
             self.missed.lock().push(Missed { arch, kernel, node, reason });
         }
-        found.map(|(artifact, _)| artifact)
+        found
     }
 }
 
@@ -295,6 +304,7 @@ mod tests {
     use crate::directory::DirectoryError;
     use crate::directory::tests::{arch, put, sum};
     use crate::double::Double;
+    use crate::supply::Supplier;
     use aie_ops::compiler::{CompileError, ReferenceCompiler};
     use rstest::rstest;
     use std::fs;
@@ -396,6 +406,41 @@ mod tests {
         assert_eq!(message, expected);
         let message = KernelStore::builder().build().unwrap().get(op, &node, &arch("aie2")).unwrap_err().to_string();
         assert!(message.ends_with("no kernel directory (GGML_HSA_KERNEL_DIR is not set); no compiler"), "{message}");
+    }
+
+    /// The quick one takes everything but 13 elements.
+    fn quick_and_slow() -> [Arc<Double>; 2] {
+        let unsupported = CompileError::Unsupported("13 is too much".into());
+        let quick = Double { name: "quick", is_immediate: true, ..Double::failing(13, unsupported) };
+        [Arc::new(quick), Arc::new(Double { name: "slow", ..Double::new("2") })]
+    }
+
+    #[rstest]
+    #[case::taken_by_the_first(64, "quick")]
+    #[case::left_to_the_second(13, "slow")]
+    fn compilers_are_asked_in_their_order(#[case] elements: usize, #[case] expected: &str) {
+        let root = tempfile::tempdir().unwrap();
+        let [quick, slow] = quick_and_slow();
+        let (op, node) = sum(elements);
+        let find = |compilers: &[&Arc<Double>]| {
+            let builder = KernelStore::builder().cache(KernelCache::open(root.path()).unwrap());
+            let store = compilers.iter().fold(builder, |builder, compiler| builder.compiler(Arc::clone(compiler) as _));
+            store.build().unwrap().find(op, &node, &arch("aie2")).unwrap().supplier
+        };
+        assert_eq!(find(&[&slow]), Supplier::Compiler("slow".into()));
+        // That the second one's kernel is cached does not hide the first one.
+        assert_eq!(find(&[&quick, &slow]).name(), expected);
+        assert_eq!(find(&[&quick, &slow]), Supplier::Cache(expected.into()));
+    }
+
+    #[test]
+    fn nobody_waits_for_what_takes_milliseconds() {
+        let [quick, slow] = quick_and_slow();
+        let builder = KernelStore::builder().compiler(quick).compiler(slow).policy(JitPolicy::Background);
+        let store = builder.build().unwrap();
+        let find = |elements| store.find(sum(elements).0, &sum(elements).1, &arch("aie2"));
+        assert_eq!(find(64).unwrap().supplier, Supplier::Compiler("quick".into()));
+        assert!(matches!(find(13), Err(StoreError::Pending { .. })));
     }
 
     #[test]
