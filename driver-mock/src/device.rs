@@ -149,6 +149,10 @@ impl DeviceBackend for MockDevice {
         self.npu.elapsed_ns()
     }
 
+    fn bundles(&self) -> u64 {
+        self.compiled.lock().bundles()
+    }
+
     fn allocate(&self, params: &BufferParams) -> Result<MockMemory, DeviceError> {
         if self.faults.hits(Fault::Alloc) {
             return Err(self.out_of_memory(params.size));

@@ -25,6 +25,7 @@
 //! | `heap=BYTES` | size of the device heap | the arch file's |
 //! | `cycles=N` | device cycles after which the watchdog ends a compiled kernel | those of two seconds |
 //! | `trace=FILE` | a file that gets the [timeline](npu::trace) of compiled kernels | none |
+//! | `execute=emulated` | programs are to give it kernels as machine code where there are any ([`Execution`]) | `reference` |
 //! | `fault=PLAN` | a fault plan, see [`faults`] | none |
 //!
 //! # Accounting
@@ -50,12 +51,14 @@
 mod contexts;
 mod device;
 mod driver;
+mod execution;
 pub mod faults;
 mod memory;
 pub mod npu;
 mod options;
 
 pub use driver::MockDriver;
+pub use execution::Execution;
 
 /// The URI scheme of this driver.
 pub const SCHEME: &str = "mock";

@@ -1,12 +1,14 @@
 //! What the path and the parameters of a `mock` URI mean.
 
+use crate::execution::Execution;
 use crate::faults::{self, Fault, FaultPlan};
 use aie_hal::environment::parse_bytes;
 use aie_hal::{DeviceUri, DriverError};
 use std::path::PathBuf;
 
 /// Parameters that a `mock` URI takes.
-pub(crate) const PARAMETERS: [&str; 8] = ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "fault"];
+pub(crate) const PARAMETERS: [&str; 9] =
+    ["devices", "coherent", "order", "memory", "heap", "cycles", "trace", "execute", "fault"];
 
 /// Generation of a URI without a path.
 pub(crate) const DEFAULT_ARCH: &str = "aie2p";
@@ -67,6 +69,7 @@ impl Options {
         }
         let coherent = choice("coherent", "true", "false", true)?;
         let reverse = choice("order", "reverse", "recorded", false)?;
+        Execution::of(uri)?;
         let faults = uri.param("fault").map(faults::parse).transpose();
         let faults = faults.map_err(|why| uri.invalid_param("fault", why.to_string()))?.unwrap_or_default();
         if coherent && faults.others().any(|fault| *fault == Fault::Stale) {
@@ -138,7 +141,7 @@ mod tests {
     #[case(
         "mock?speed=2",
         "speed",
-        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, fault"
+        "unknown; `mock` takes: devices, coherent, order, memory, heap, cycles, trace, execute, fault"
     )]
     #[case("mock?devices=0", "devices", "0 devices")]
     #[case("mock?devices=65", "devices", "from 1 to 64")]
@@ -147,6 +150,7 @@ mod tests {
     #[case("mock?order=random", "order", "expected `reverse` or `recorded`")]
     #[case("mock?memory=1", "memory", "of at least 4096")]
     #[case("mock?memory=99999999999G", "memory", "of at least 4096")]
+    #[case("mock?execute=code", "execute", "`code` is not valid, expected `reference` or `emulated`")]
     #[case("mock?heap=", "heap", "expected a number of bytes")]
     #[case("mock?cycles=-1", "cycles", "expected a number of device cycles")]
     #[case("mock?devices=2&trace=t.json", "trace", "name one of them in the path")]

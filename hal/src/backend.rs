@@ -103,6 +103,10 @@ pub trait DeviceBackend: Debug + Send + Sync + Sized + 'static {
     fn virtual_ns(&self) -> u64 {
         0
     }
+    /// Instruction bundles that emulated cores have executed; 0 on hardware.
+    fn bundles(&self) -> u64 {
+        0
+    }
 
     /// Allocates zeroed memory, which the account of the device has room for.
     ///

@@ -34,4 +34,6 @@ pub struct Counters {
     pub peak_bytes: u64,
     /// Time on the device's virtual clock in nanoseconds; 0 on hardware.
     pub virtual_ns: u64,
+    /// Instruction bundles that emulated cores have executed; 0 on hardware.
+    pub bundles: u64,
 }

@@ -59,13 +59,14 @@ pub struct CompiledArray {
     trace: Option<Trace>,
     /// The array with the PDI that configured it.
     loaded: Option<(Digest, Array)>,
+    bundles: u64,
 }
 
 impl CompiledArray {
     /// An array of generation `arch`, without a PDI.
     pub fn new(arch: Arc<Arch>) -> Self {
         let cycle_limit = WATCHDOG_NS.saturating_mul(arch.cost.clock_mhz) / 1000;
-        Self { arch, cycle_limit, trace: None, loaded: None }
+        Self { arch, cycle_limit, trace: None, loaded: None, bundles: 0 }
     }
 
     /// Sets after how many cycles the watchdog ends a dispatch; by default those of [`WATCHDOG_NS`].
@@ -76,6 +77,11 @@ impl CompiledArray {
     /// Records the dispatches from now on.
     pub fn set_trace(&mut self, trace: Trace) {
         self.trace = Some(trace);
+    }
+
+    /// Instruction bundles that its cores have executed, those of dispatches that failed included.
+    pub fn bundles(&self) -> u64 {
+        self.bundles
     }
 
     /// Runs a kernel on its arguments.
@@ -92,8 +98,9 @@ impl CompiledArray {
         let stream = InstructionStream::parse(kernel.instructions()).map_err(|error| error.to_string())?;
         let addresses: Vec<u64> = (0..arguments.len() as u64).map(|index| (index + 1) * APART).collect();
         array.record_timeline(self.trace.is_some());
-        let begin = array.now();
+        let (begin, before) = (array.now(), array.bundles());
         let outcome = array.execute(&stream, &addresses, &mut memory);
+        self.bundles += array.bundles() - before;
         if let Some(trace) = &mut self.trace {
             let intervals = array.take_timeline();
             let written = trace.add(kernel.name(), array.timing(), begin, &intervals);

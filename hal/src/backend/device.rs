@@ -116,7 +116,7 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
 
     fn counters(&self) -> Counters {
         let counters = self.backend.state().account.lock().counters;
-        Counters { virtual_ns: self.backend.virtual_ns(), ..counters }
+        Counters { virtual_ns: self.backend.virtual_ns(), bundles: self.backend.bundles(), ..counters }
     }
 
     fn allocate(&self, params: &BufferParams) -> Result<Arc<dyn Buffer>, DeviceError> {

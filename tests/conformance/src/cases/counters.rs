@@ -194,6 +194,7 @@ pub fn counters_only_grow(context: &Context) {
                 c.allocations,
                 c.peak_bytes,
                 c.virtual_ns,
+                c.bundles,
             ]
         };
         let shrunk = all(&before).into_iter().zip(all(&after)).any(|(before, after)| after < before);
