@@ -39,6 +39,7 @@ pub mod normalise;
 pub mod operation;
 pub mod table;
 pub mod tensor;
+pub mod work;
 
 /// SHA-256 of this crate's sources in hexadecimal. What was derived from other sources may differ.
 pub const SOURCE_DIGEST: &str = env!("AIE_OPS_SOURCE_DIGEST");
