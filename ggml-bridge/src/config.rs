@@ -8,10 +8,12 @@
 
 mod build_defaults;
 mod compiler_output;
+mod compilers;
 mod device_list;
 mod jit;
 
 pub use compiler_output::CompilerOutput;
+pub use compilers::CompilerName;
 pub use jit::JitConfig;
 
 use crate::device_type::DeviceType;
@@ -126,10 +128,11 @@ mod tests {
             ("GGML_HSA_F16", "f64"),
             ("GGML_HSA_FUSION", "perhaps"),
             ("GGML_HSA_JIT", "lazy"),
+            ("GGML_HSA_COMPILERS", "native,peano"),
             ("GGML_HSA_ENABLE_LOG", "banana"),
         ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 6, "{problems:?}");
+        assert_eq!(problems.len(), 7, "{problems:?}");
         let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
         assert_eq!(problems[0], expected);
     }
@@ -151,6 +154,7 @@ mod tests {
             ("GGML_HSA_RUNTIME", "rocr"),
             ("GGML_HSA_KERNEL_CACHE_DIR", "/cache"),
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
+            ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_STATS", "out.json"),
             ("GGML_HSA_ENABLE_LOG", "1"),
@@ -172,6 +176,7 @@ mod tests {
             cache: CachePath::of(&Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", "/cache")])),
             cache_clear: true,
             jit: JitConfig {
+                compilers: Some(vec![CompilerName::Native, CompilerName::Reference]),
                 limits: WorkerLimits { time: Duration::from_secs(7), ..default.jit.limits },
                 ..default.jit
             },

@@ -1,10 +1,11 @@
 //! Where the kernels of this process come from, put together from the settings.
 //!
-//! Devices of one kind share a store: simulated ones, whose kernels are reference artifacts, and NPUs, whose kernels are made
-//! by IRON. Both have the kernels that were built into the library, the user's directory and the cache.
+//! Devices whose kernels come from the same compilers share a store. All have the kernels that were built into the library, the
+//! user's directory and the cache; which compilers there are, and in which order, is the device's ([`CompilerName::default_of`])
+//! or the user's choice (`GGML_HSA_COMPILERS`).
 
-use crate::config::Config;
-use crate::settings::PATH;
+use crate::config::{CompilerName, Config};
+use crate::settings::{GGML_HSA_COMPILERS, GGML_HSA_REFERENCE_KERNELS, PATH};
 use crate::{log, verbose};
 use aie_hal::{Device, Environment};
 use aie_jit_iron::clear::clear;
@@ -14,20 +15,32 @@ use aie_jit_iron::worker::locate::WorkerPlaces;
 use aie_jit_iron::{
     KernelCache, KernelPack, KernelStore, KernelStoreBuilder, StoreError, WorkerCommand, WorkerCompiler,
 };
+use aie_jit_native::NativeCompiler;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
+use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 // `const PACKS: &[(&str, &[u8])]`, file name and content of the packs in the directory that `GGML_HSA_EMBED_KERNELS` named, from
 // the build script.
 include!(concat!(env!("OUT_DIR"), "/embedded_packs.rs"));
 
+/// What devices that share a store have in common.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Kind {
+    /// Whether reference kernels do nothing there.
+    is_silicon: bool,
+    compilers: Vec<CompilerName>,
+}
+
+/// A store, or why there is none.
+type Made = Result<Arc<KernelStore>, StoreError>;
+
 /// The stores of a process. Each is made when the first device needs it.
 pub struct KernelStores<'a> {
     config: &'a Config,
     environment: &'a Environment,
-    simulated: OnceLock<Result<Arc<KernelStore>, StoreError>>,
-    silicon: OnceLock<Result<Arc<KernelStore>, StoreError>>,
+    made: Mutex<Vec<(Kind, Made)>>,
 }
 
 impl<'a> KernelStores<'a> {
@@ -49,7 +62,7 @@ impl<'a> KernelStores<'a> {
                 Err(cause) => log::error(&format!("{cause}; nothing was deleted")),
             }
         }
-        Self { config, environment, simulated: OnceLock::new(), silicon: OnceLock::new() }
+        Self { config, environment, made: Mutex::default() }
     }
 
     /// The store for a device.
@@ -59,23 +72,49 @@ impl<'a> KernelStores<'a> {
     /// [`StoreError::NoKernels`] for one that is not simulated, unless work for the array must not go elsewhere: then it is
     /// offered, so that the work fails.
     pub fn of(&self, device: &dyn Device) -> Result<Arc<KernelStore>, StoreError> {
-        let mock = device.info().driver == aie_driver_mock::SCHEME;
-        let store = if mock || self.config.reference_kernels {
-            self.simulated.get_or_init(|| self.reference(self.builder()).build().map(Arc::new))
-        } else {
-            self.silicon.get_or_init(|| {
-                let builder = self.builder().for_silicon();
-                let builder = self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler);
-                builder.build().map(Arc::new)
-            })
-        };
-        let store = store.clone()?;
-        match mock {
+        let is_mock = device.info().driver == aie_driver_mock::SCHEME;
+        let is_simulated = is_mock || self.config.reference_kernels;
+        let chosen = self.config.jit.compilers.clone();
+        let compilers = chosen.unwrap_or_else(|| CompilerName::default_of(&device.info().uri, is_simulated));
+        let store = self.shared(Kind { is_silicon: !is_simulated, compilers })?;
+        match is_mock {
             true => store.serves(device.arch())?,
             false if self.config.require_array => {}
             false => store.supplies(device.arch())?,
         }
         Ok(store)
+    }
+
+    fn shared(&self, kind: Kind) -> Made {
+        let mut made = self.made.lock();
+        if let Some((_, store)) = made.iter().find(|(other, _)| *other == kind) {
+            return store.clone();
+        }
+        let store = self.make(&kind);
+        made.push((kind, store.clone()));
+        store
+    }
+
+    fn make(&self, kind: &Kind) -> Made {
+        let mut builder = self.builder();
+        if kind.is_silicon {
+            builder = builder.for_silicon();
+        }
+        for compiler in &kind.compilers {
+            builder = match compiler {
+                CompilerName::Native => builder.compiler(Arc::new(NativeCompiler)),
+                CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
+                CompilerName::Reference if kind.is_silicon => {
+                    log::error(&format!(
+                        "{GGML_HSA_COMPILERS}: `reference` does nothing on an NPU and is ignored; for a simulated kernel device, \
+                         set {GGML_HSA_REFERENCE_KERNELS}"
+                    ));
+                    builder
+                }
+                CompilerName::Reference => self.reference(builder),
+            };
+        }
+        builder.build().map(Arc::new)
     }
 
     fn builder(&self) -> KernelStoreBuilder {
@@ -145,5 +184,58 @@ impl<'a> KernelStores<'a> {
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers;
+    use aie_hal::ArchRegistry;
+    use aie_ops::{DataType, Node, OpParams, Tensor, table};
+    use rstest::rstest;
+
+    fn open(uri: &str) -> Arc<dyn Device> {
+        drivers::mock(ArchRegistry::builtin()).open(&uri.parse().unwrap()).unwrap().remove(0)
+    }
+
+    fn with_stores(pairs: &[(&str, &str)], check: impl FnOnce(&KernelStores<'_>)) {
+        let folder = tempfile::tempdir().unwrap();
+        let own = [("GGML_HSA_KERNEL_CACHE_DIR", folder.path().to_str().unwrap()), ("GGML_HSA_JIT_WORKERS", "0")];
+        let environment = Environment::from_pairs(pairs.iter().copied().chain(own));
+        let (config, problems) = Config::read(&environment);
+        assert_eq!(problems, Vec::<String>::new());
+        check(&KernelStores::new(&config, &environment));
+    }
+
+    /// No native family has TRI, and the reference compiler has every operation.
+    #[rstest]
+    #[case::reference("mock:aie2", &[], false)]
+    #[case::emulated("mock:aie2?execute=emulated", &[], true)]
+    #[case::chosen("mock:aie2", &[("GGML_HSA_COMPILERS", "native,reference")], true)]
+    #[case::chosen_without("mock:aie2?execute=emulated", &[("GGML_HSA_COMPILERS", "reference")], false)]
+    fn a_simulated_device_has_reference_kernels_for_all_the_rest(
+        #[case] uri: &str,
+        #[case] pairs: &[(&str, &str)],
+        #[case] prefers_code: bool,
+    ) {
+        with_stores(pairs, |stores| {
+            let device = open(uri);
+            let store = stores.of(&*device).unwrap();
+            assert_eq!(store.prefers_code(), prefers_code);
+            let x = Tensor::contiguous(DataType::F32, [8, 8, 1, 1]);
+            let node = Node::new("TRI", OpParams::default(), x, vec![Some(x)]);
+            let supplied = store.find(table::lookup("TRI").unwrap(), &node, device.arch()).unwrap();
+            assert_eq!(supplied.supplier.name(), "reference");
+        });
+    }
+
+    #[test]
+    fn devices_share_a_store_when_their_kernels_come_from_the_same_compilers() {
+        with_stores(&[], |stores| {
+            let of = |uri| stores.of(&*open(uri)).unwrap();
+            assert!(Arc::ptr_eq(&of("mock:aie2"), &of("mock:aie2p")));
+            assert!(!Arc::ptr_eq(&of("mock:aie2"), &of("mock:aie2?execute=emulated")));
+        });
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::log;
 use aie_hal::{Device, DeviceError, Executable};
-use aie_jit_iron::{KernelStore, StoreError};
+use aie_jit_iron::{KernelStore, StoreError, Supplied};
+use aie_ops::artifact::is_code;
 use aie_ops::{Node, Operation, Unsupported};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -52,7 +53,25 @@ impl From<&StoreError> for HostReason {
     }
 }
 
-type Loaded = Result<Arc<dyn Executable>, HostReason>;
+/// A loaded kernel.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// The kernel on the device.
+    pub executable: Arc<dyn Executable>,
+    /// What it is, for the statistics.
+    pub kind: KernelKind,
+}
+
+/// Who supplied a kernel, and what it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct KernelKind {
+    /// The compiler, also where its cache had it; `embedded` or `directory` for the others.
+    pub source: Arc<str>,
+    /// Whether it is machine code, and no description for simulated devices.
+    pub is_code: bool,
+}
+
+type Loaded = Result<Kernel, HostReason>;
 
 /// Loaded kernels of one device. Thread-safe.
 pub struct Kernels {
@@ -87,13 +106,13 @@ impl Kernels {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn get(&self, op: &dyn Operation, node: &Node) -> Result<Arc<dyn Executable>, HostReason> {
+    pub fn get(&self, op: &dyn Operation, node: &Node) -> Result<Kernel, HostReason> {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone();
         }
         // Not under the lock: others need not wait for a compiler.
-        let artifact = match self.store.get(op, node, self.device.arch()) {
-            Ok(artifact) => artifact,
+        let Supplied { artifact, supplier } = match self.store.find(op, node, self.device.arch()) {
+            Ok(supplied) => supplied,
             Err(cause @ StoreError::Pending { .. }) => return Err(HostReason::from(&cause)),
             Err(cause) => {
                 let entry = Err(HostReason::from(&cause));
@@ -110,12 +129,14 @@ impl Kernels {
         }
         let mut result = self.device.load_executable(&artifact);
         if matches!(result, Err(DeviceError::OutOfMemory { .. })) {
-            loaded.retain(|_, entry| entry.as_ref().is_ok_and(|executable| Arc::strong_count(executable) > 1));
+            loaded.retain(|_, entry| entry.as_ref().is_ok_and(|kernel| Arc::strong_count(&kernel.executable) > 1));
             result = self.device.load_executable(&artifact);
         }
         let executable = result.map_err(|cause| HostReason::fallback(cause.to_string()))?;
-        loaded.insert(node.clone(), Ok(Arc::clone(&executable)));
-        Ok(executable)
+        let kind = KernelKind { source: supplier.name().into(), is_code: is_code(&artifact) };
+        let kernel = Kernel { executable, kind };
+        loaded.insert(node.clone(), Ok(kernel.clone()));
+        Ok(kernel)
     }
 }
 
@@ -129,7 +150,7 @@ mod tests {
     fn sum(kernels: &Kernels, elements: usize) -> Result<Arc<dyn Executable>, HostReason> {
         let tensor = Tensor::contiguous(DataType::F32, [elements, 1, 1, 1]);
         let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
-        kernels.get(table::lookup("ADD").unwrap(), &node)
+        kernels.get(table::lookup("ADD").unwrap(), &node).map(|kernel| kernel.executable)
     }
 
     fn kernels(device: MockDevice) -> Kernels {

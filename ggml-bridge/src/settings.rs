@@ -42,6 +42,11 @@ aie_hal::settings! {
     }
 
     section "Compiling" {
+        /// Which compilers are asked for a kernel, the first one first. `native`: this library's own, which needs nothing else.
+        /// `iron`: IRON, which has to be installed. `reference`: kernels for simulated devices only. A compiler that does not
+        /// have a kernel leaves it to the next one. On an NPU `native` has to be chosen: its kernels have not run on silicon yet.
+        GGML_HSA_COMPILERS: "`native`, `iron`, `reference`, separated by commas"
+            => "`iron` on an NPU; `reference` on a simulated device, with `execute=emulated` `native,reference`";
         /// Whether `xdna` devices use reference kernels too. For AMD's runtime on the simulated kernel device: on an
         /// NPU such kernels do nothing, and results are undefined.
         GGML_HSA_REFERENCE_KERNELS: "a switch" => "off";

@@ -1,10 +1,11 @@
 //! Counts of what ran where.
 
-use crate::kernels::HostReason;
+use crate::kernels::{HostReason, KernelKind};
 use aie_hal::Counters;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Graphs the log keeps.
 const LOG_LENGTH: usize = 64;
@@ -16,8 +17,15 @@ pub struct OperationCount {
     pub op: String,
     /// Kernel name.
     pub shape: String,
+    /// Who supplied its kernel: a compiler, `embedded` or `directory`; `None` where it ran on the host.
+    pub kernel: Option<Arc<str>>,
     /// Times it was dispatched to the array.
     pub array: u64,
+    /// Times of those in which the kernel was machine code, and no description for simulated devices.
+    pub code: u64,
+    /// Whether that kernel is machine code.
+    #[serde(skip)]
+    pub is_code: bool,
     /// Times it ran as a host call.
     pub host: u64,
     /// Why on the host.
@@ -27,6 +35,8 @@ pub struct OperationCount {
     pub fallback: Option<String>,
     /// Bytes of its tensors, all times together.
     pub bytes: u64,
+    /// Multiply-accumulates of its products, all times together.
+    pub macs: u64,
 }
 
 /// A contribution of a plan to one [`OperationCount`], added each time the plan runs.
@@ -38,6 +48,23 @@ pub struct OperationShare {
     pub host: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Multiply-accumulates.
+    pub macs: u64,
+}
+
+/// Work by what did it: dispatches, and multiply-accumulates of products.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct WorkCounts {
+    /// Dispatches of kernels that are machine code.
+    pub code_dispatches: u64,
+    /// Dispatches of reference kernels.
+    pub reference_dispatches: u64,
+    /// Multiply-accumulates in machine code.
+    pub code_macs: u64,
+    /// In reference kernels.
+    pub reference_macs: u64,
+    /// On the host.
+    pub host_macs: u64,
 }
 
 /// Graphs by how their command list came about.
@@ -77,12 +104,16 @@ struct GraphEntry {
     replayed: bool,
 }
 
+/// Operation, shape, and where it runs.
+type OperationKey = (String, String, Result<KernelKind, String>);
+
 #[derive(Debug, Clone, Default, Serialize)]
 struct Counts {
     graphs: GraphCounts,
     operations: Vec<OperationCount>,
+    work: WorkCounts,
     #[serde(skip)]
-    index: HashMap<(String, String, Option<String>), usize>,
+    index: HashMap<OperationKey, usize>,
     conversions: ConversionCounts,
     fusion: FusionCounts,
     #[serde(rename = "graph_log")]
@@ -111,20 +142,21 @@ pub struct RunShare {
 }
 
 impl RunShare {
-    /// Adds one execution of the operation with `index`.
-    pub fn add(&mut self, index: usize, on_array: bool, bytes: u64) {
+    /// Adds one execution of the operation with `index`, which has the bytes and multiply-accumulates of `one`.
+    pub fn add(&mut self, index: usize, on_array: bool, one: OperationShare) {
         let share = self.operations.entry(index).or_default();
         share.array += u64::from(on_array);
         share.host += u64::from(!on_array);
-        share.bytes += bytes;
+        share.bytes += one.bytes;
+        share.macs += one.macs;
     }
 }
 
 impl Statistics {
-    /// The index of an operation's count; made when it is new.
-    pub fn operation(&self, op: &str, shape: &str, host_reason: Option<&HostReason>) -> usize {
+    /// The index of an operation's count, by its kernel or the reason why it runs on the host; made when it is new.
+    pub fn operation(&self, op: &str, shape: &str, place: Result<&KernelKind, &HostReason>) -> usize {
         let mut counts = self.counts.lock();
-        let key = (op.to_owned(), shape.to_owned(), host_reason.map(|reason| reason.text.clone()));
+        let key = (op.to_owned(), shape.to_owned(), place.cloned().map_err(|reason| reason.text.clone()));
         if let Some(&index) = counts.index.get(&key) {
             return index;
         }
@@ -132,8 +164,10 @@ impl Statistics {
         counts.operations.push(OperationCount {
             op: key.0.clone(),
             shape: key.1.clone(),
-            host_reason: key.2.clone(),
-            fallback: host_reason.and_then(|reason| reason.fallback.clone()),
+            kernel: place.ok().map(|kind| Arc::clone(&kind.source)),
+            is_code: place.is_ok_and(|kind| kind.is_code),
+            host_reason: key.2.clone().err(),
+            fallback: place.err().and_then(|reason| reason.fallback.clone()),
             ..OperationCount::default()
         });
         counts.index.insert(key, index);
@@ -156,11 +190,22 @@ impl Statistics {
         counts.graphs.computed += 1;
         counts.graphs.replayed += u64::from(replayed);
         counts.graphs.built += u64::from(!replayed);
+        let Counts { operations, work, .. } = &mut *counts;
         for (index, part) in &share.operations {
-            let operation = &mut counts.operations[*index];
+            let operation = &mut operations[*index];
             operation.array += part.array;
             operation.host += part.host;
             operation.bytes += part.bytes;
+            operation.macs += part.macs;
+            // Of one operation all dispatches have one kernel.
+            let (dispatches, macs) = match (part.array, operation.is_code) {
+                (0, _) => (&mut 0, &mut work.host_macs),
+                (_, true) => (&mut work.code_dispatches, &mut work.code_macs),
+                (_, false) => (&mut work.reference_dispatches, &mut work.reference_macs),
+            };
+            *dispatches += part.array;
+            *macs += part.macs;
+            operation.code += if operation.is_code { part.array } else { 0 };
         }
         counts.conversions.host_calls += share.conversions.host_calls;
         counts.conversions.bytes += share.conversions.bytes;
@@ -182,23 +227,32 @@ mod tests {
     #[test]
     fn operations_are_counted_by_shape_and_reason() {
         let statistics = Statistics::default();
-        let array = statistics.operation("ADD", "add-4f32", None);
-        let host = statistics.operation("ADD", "add-4f32", Some(&HostReason::by_design("too large")));
-        assert_ne!(array, host);
-        assert_eq!(statistics.operation("ADD", "add-4f32", None), array);
+        let kind = |source: &str, is_code| KernelKind { source: source.into(), is_code };
+        let (native, reference) = (kind("native", true), kind("reference", false));
+        let array = statistics.operation("MUL_MAT", "mul_mat-4f32", Ok(&native));
+        let other = statistics.operation("MUL_MAT", "mul_mat-4f32", Ok(&reference));
+        let host = statistics.operation("MUL_MAT", "mul_mat-4f32", Err(&HostReason::by_design("too large")));
+        assert!(array != other && other != host && host != array);
+        assert_eq!(statistics.operation("MUL_MAT", "mul_mat-4f32", Ok(&native)), array);
 
-        let mut share = RunShare { nodes: 3, ..RunShare::default() };
-        share.add(array, true, 48);
-        share.add(array, true, 48);
-        share.add(host, false, 10);
-        assert_eq!(share.operations.len(), 2);
+        let mut share = RunShare { nodes: 4, ..RunShare::default() };
+        let one = |bytes, macs| OperationShare { bytes, macs, ..OperationShare::default() };
+        share.add(array, true, one(48, 10));
+        share.add(array, true, one(48, 10));
+        share.add(other, true, one(7, 3));
+        share.add(host, false, one(10, 1));
+        assert_eq!(share.operations.len(), 3);
         let counters = Counters { allocations: 5, ..Counters::default() };
         statistics.graph(&share, false, 1, &counters);
         statistics.graph(&share, true, 1, &counters);
 
         let counts = statistics.counts.lock();
         assert_eq!((counts.operations[array].array, counts.operations[array].bytes), (4, 192));
+        assert_eq!((counts.operations[array].code, counts.operations[other].code), (4, 0));
         assert_eq!((counts.operations[host].host, counts.operations[host].array), (2, 0));
+        let work =
+            WorkCounts { code_dispatches: 4, reference_dispatches: 2, code_macs: 40, reference_macs: 6, host_macs: 2 };
+        assert_eq!(counts.work, work);
         assert_eq!((counts.graphs.computed, counts.graphs.built, counts.graphs.replayed), (2, 1, 1));
         let allocations: Vec<_> = counts.log.iter().map(|g| g.allocations).collect();
         assert_eq!(allocations, [5, 0]);

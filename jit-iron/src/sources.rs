@@ -19,7 +19,7 @@ use crate::wanted::Wanted;
 use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::{Arch, KernelArtifact};
-use aie_ops::artifact::{DescriptionError, read_description};
+use aie_ops::artifact::is_code;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::fit::{self, Fit};
 use parking_lot::Mutex;
@@ -102,6 +102,9 @@ impl Sources {
             return Ok(found);
         }
         let found = if self.policy == JitPolicy::Off {
+            if self.cache.is_none() {
+                tried.push("no cache".into());
+            }
             let found = self.compilers.iter().find_map(|compiler| self.search_cache(&**compiler, wanted, &mut tried));
             tried.push("compiling is off (GGML_HSA_JIT)".into());
             found
@@ -112,7 +115,7 @@ impl Sources {
             self.compilers.iter().find_map(|compiler| self.compile(&**compiler, wanted, &mut tried))
         };
         let (name, arch) = (wanted.name.clone(), wanted.arch.name.clone());
-        // Compilers that share a folder give the same result, and without a cache all do.
+        // Compilers that share a folder give the same result.
         tried.dedup();
         found.ok_or_else(|| StoreError::NotFound { name, arch, tried: tried.join("; ") })
     }
@@ -185,10 +188,7 @@ impl Sources {
         wanted: &Wanted<'_>,
         tried: &mut Vec<String>,
     ) -> Option<Supplied> {
-        let Some(cache) = &self.cache else {
-            tried.push("no cache".into());
-            return None;
-        };
+        let cache = self.cache.as_ref()?;
         let files = cache.files(compiler, wanted);
         match cache.look(&files, wanted, Some(&Origin::of(compiler))) {
             // The cache has compared it with the tensors.
@@ -252,7 +252,7 @@ impl Sources {
 
     /// A kernel that configures nothing must not reach an NPU: its results would be undefined.
     fn is_for_device(&self, artifact: &KernelArtifact, tried: &mut Vec<String>) -> bool {
-        let fits = !self.silicon || matches!(read_description(artifact), Err(DescriptionError::Compiled { .. }));
+        let fits = !self.silicon || is_code(artifact);
         if !fits {
             tried.push(format!("{} is a reference artifact, which only simulated devices execute", artifact.name()));
         }
@@ -301,7 +301,7 @@ impl Sources {
             || self.directory_supply(arch, &mut tried)
             || self.cache_supply(arch, &mut tried)
             || self.compiler_supply(&mut tried);
-        // Compilers that share a folder give the same result, and without a cache all do.
+        // Compilers that share a folder give the same result.
         tried.dedup();
         let none = || StoreError::NoKernels { arch: arch.name.clone(), tried: tried.join("; ") };
         if found { Ok(()) } else { Err(none()) }

@@ -238,6 +238,11 @@ impl KernelStore {
         self.shared.sources.supply(arch)
     }
 
+    /// Whether kernels as code come before descriptions of them.
+    pub fn prefers_code(&self) -> bool {
+        self.shared.sources.compilers.first().is_some_and(|compiler| compiler.makes_code())
+    }
+
     /// Where kernels came from so far.
     pub fn counters(&self) -> StoreCounters {
         *self.shared.sources.counters.lock()

@@ -156,6 +156,11 @@ fn instructions(kernel: &str, node: &Node, design: &Design, arch: &Arch) -> Resu
     writer.finish().map_err(format_error)
 }
 
+/// Whether an artifact is a kernel for the array, and no description of one.
+pub fn is_code(artifact: &KernelArtifact) -> bool {
+    matches!(read_description(artifact), Err(DescriptionError::Compiled { .. }))
+}
+
 /// The description in an artifact, checked: its tensors are well formed, it agrees with itself and with the artifact's name,
 /// generation and number of arguments.
 ///

@@ -2,7 +2,8 @@
 
 use super::build_defaults::BuildDefaults;
 use super::compiler_output::CompilerOutput;
-use crate::settings::{GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_VERBOSE};
+use super::compilers::CompilerName;
+use crate::settings::{GGML_HSA_COMPILERS, GGML_HSA_JIT_STDOUT_REDIRECT, GGML_HSA_JIT_VERBOSE};
 use aie_hal::environment::Reader;
 use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT, GGML_HSA_JIT_COMPILE, GGML_HSA_JIT_MEMORY_MAX, GGML_HSA_JIT_PYTHON,
@@ -20,6 +21,8 @@ const MOST_WORKERS: usize = 256;
 /// The settings of just-in-time compilation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JitConfig {
+    /// The compilers to ask, in this order; `None` for those of the device.
+    pub compilers: Option<Vec<CompilerName>>,
     /// When kernels are compiled.
     pub policy: JitPolicy,
     /// Whether the compilers' output is shown.
@@ -47,6 +50,7 @@ impl JitConfig {
             ..default
         };
         Self {
+            compilers: reader.value(&GGML_HSA_COMPILERS, CompilerName::parse_list),
             policy: policy(reader, defaults.policy),
             verbose: reader.switch(&GGML_HSA_JIT_VERBOSE).unwrap_or(false),
             output: reader
@@ -121,6 +125,7 @@ mod tests {
     fn without_settings_there_are_limits() {
         let (jit, problems) = read(&[], JitPolicy::Eager);
         let expected = JitConfig {
+            compilers: None,
             policy: JitPolicy::Eager,
             verbose: false,
             output: CompilerOutput::StandardError,
@@ -151,6 +156,7 @@ mod tests {
         let time = Duration::from_secs(604_800);
         let limits = WorkerLimits { time, memory_bytes: 3 << 30, workers: 0, ..WorkerLimits::default() };
         let expected = JitConfig {
+            compilers: None,
             policy: JitPolicy::Background,
             verbose: true,
             output: CompilerOutput::File("/var/jit.log".into()),

@@ -4,8 +4,8 @@
 use super::PlanError;
 use crate::context::DeviceContext;
 use crate::graph::{GraphNode, TensorView};
-use crate::kernels::HostReason;
-use aie_hal::{Executable, HostFunction};
+use crate::kernels::{HostReason, Kernel};
+use aie_hal::HostFunction;
 use aie_ops::family::copy;
 use aie_ops::name::kernel_name;
 use aie_ops::normalise::{KernelArgument, Normalised, Role, normalise};
@@ -27,7 +27,7 @@ pub struct Lowered {
 /// A kernel with its arguments.
 pub struct Dispatch {
     /// The kernel.
-    pub executable: Arc<dyn Executable>,
+    pub kernel: Kernel,
     /// Its arguments in order, without further outputs, which are never converted.
     pub arguments: Vec<LoweredArgument>,
 }
@@ -55,10 +55,10 @@ pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered,
     let dispatch = match op.placement(&node) {
         Placement::Host(reason) => Err(HostReason::by_design(reason)),
         Placement::Array => normalised.map_err(HostReason::from).and_then(|Normalised { node, arguments }| {
-            let executable = context.kernels.get(op, &node)?;
+            let kernel = context.kernels.get(op, &node)?;
             let arguments =
                 arguments.into_iter().map(|tensors| argument(graph_node, tensors)).collect::<Result<_, _>>()?;
-            Ok(Dispatch { executable, arguments })
+            Ok(Dispatch { kernel, arguments })
         }),
     };
     Ok(Lowered { op, node, name, dispatch })

@@ -16,12 +16,13 @@ use crate::kernels::HostReason;
 use crate::log;
 use crate::ranges::RangeSet;
 use crate::settings::GGML_HSA_REQUIRE_ARRAY;
-use crate::statistics::RunShare;
+use crate::statistics::{OperationShare, RunShare};
 use crate::weights::{Lookup, WeightKey};
 use aie_hal::{Binding, Buffer, BufferParams, BufferRef, CommandList, CommandListBuilder, HostFunction};
 use aie_jit_iron::settings::GGML_HSA_JIT;
 use aie_ops::Tensor;
 use aie_ops::normalise::{KernelArgument, Role};
+use aie_ops::work::multiply_accumulates;
 use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
@@ -115,6 +116,10 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
 fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> Option<Lowered> {
     let reason = match lower(context, node) {
         Ok(lowered) => match &lowered.dispatch {
+            // One description must not take the place of several kernels that are code.
+            Ok(dispatch) if !dispatch.kernel.kind.is_code && context.kernels.store.prefers_code() => {
+                "its kernel is not machine code".to_owned()
+            }
             Ok(_) => return Some(lowered),
             // A host call has one result.
             Err(HostReason { pending: true, .. }) if node.further_outputs.is_empty() => return Some(lowered),
@@ -143,10 +148,15 @@ impl Recorder<'_> {
                 self.host(view, lowered)?;
             }
         }
-        let reason = lowered.dispatch.as_ref().err();
-        let index = self.context.statistics.operation(lowered.op.name(), &lowered.name, reason);
+        let place = lowered.dispatch.as_ref().map(|dispatch| &dispatch.kernel.kind);
+        let index = self.context.statistics.operation(lowered.op.name(), &lowered.name, place);
         let bytes: usize = lowered.node.arguments().map(data_bytes).sum();
-        self.share.add(index, reason.is_none(), bytes as u64);
+        let share = OperationShare {
+            bytes: bytes as u64,
+            macs: multiply_accumulates(&lowered.node),
+            ..OperationShare::default()
+        };
+        self.share.add(index, place.is_ok(), share);
         Ok(())
     }
 
@@ -205,7 +215,7 @@ impl Recorder<'_> {
             self.dispatched.insert(output.addresses.clone());
         }
         let bindings = operands.into_iter().map(|operand| operand.reference).collect();
-        self.list.dispatch_outputs(&dispatch.executable, bindings, outputs)?;
+        self.list.dispatch_outputs(&dispatch.kernel.executable, bindings, outputs)?;
         if let Some((function, argument, piece)) = back {
             self.count_conversion(&argument.tensors);
             let output = self.output(&argument.view)?;

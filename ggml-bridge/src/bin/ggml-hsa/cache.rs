@@ -7,6 +7,7 @@ use aie_hal::{ArchRegistry, Environment};
 use aie_jit_iron::clear::{Cleared, Limits, clear, prune};
 use aie_jit_iron::inventory::{Care, Inventory, State};
 use aie_jit_iron::{CachePath, KernelCache};
+use aie_jit_native::NativeCompiler;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -85,8 +86,8 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
 }
 
 /// The compilers whose present state is known without starting anything: kernels of others are not checked.
-fn compilers() -> [Arc<dyn KernelCompiler>; 1] {
-    [Arc::new(ReferenceCompiler)]
+fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
+    [Arc::new(NativeCompiler), Arc::new(ReferenceCompiler)]
 }
 
 fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {
