@@ -18,7 +18,7 @@
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
-//! - [`Lanes`]: the design of all element-wise and row-wise operations.
+//! - [`Lanes`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products.
 
 mod configuration;
 mod configured;
@@ -28,6 +28,7 @@ mod error;
 mod grid;
 mod lanes;
 mod memory;
+mod product;
 mod program;
 mod region;
 mod ring;
@@ -40,6 +41,7 @@ pub use dispatch::Dispatch;
 pub use error::ArrayError;
 pub use grid::Grid;
 pub use lanes::{Flow, Lane, Lanes, Place};
+pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
 pub use program::{ArrayProgram, GO_LOCK, Parameters};
 pub use region::{Dimension, Region};
 pub use ring::{OWN_LOCKS, OWN_MEMORY, Ring};

@@ -1,6 +1,6 @@
 //! An emulated device for the tests of array programs.
 
-use super::Configured;
+use super::{Configured, CoreMemory, Lanes};
 use aie_emulator::{Array, HostMemory, Outcome};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
@@ -89,4 +89,77 @@ pub fn words_of(bytes: &[u8]) -> Vec<u32> {
 /// A program's bytes from its text.
 pub fn assemble(text: &str) -> Vec<u8> {
     Isa::aie2().assemble(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Memory of cores that the adder works with in the product design: the same as in lanes.
+pub const ADDER_MEMORY: CoreMemory = CoreMemory {
+    weights: (0, 0x2000, 2),
+    operand: (0x4000, 0x2000, 2),
+    result: (0x8000, 0x2000, 2),
+    parameters: (0xC000, 256),
+};
+
+/// A program that adds tiles of words. Parameters: tiles, words of a tile, bytes between the buffers of a ring.
+pub fn adder() -> Vec<u8> {
+    let wait = "nop\n".repeat(7);
+    let delay = "nop\n".repeat(5);
+    assemble(&format!(
+        "
+        movx r0, #-1
+        movx r1, #1
+        movxm r20, #{a}
+        movxm r21, #{b}
+        movxm r22, #{result}
+        .align 16
+begin:  acq #{go}, r0
+        movxm p0, #{parameters}
+        lda r5, [p0, #0]
+        lda r6, [p0, #4]
+        lda r7, [p0, #8]
+        {wait}
+        movx r8, #0
+        jz r5, #begin
+        {delay}
+        .align 16
+tile:   acq #{a_full}, r0
+        acq #{b_full}, r0
+        acq #{result_empty}, r0
+        add r9, r20, r8
+        add r10, r21, r8
+        add r11, r22, r8
+        mov p1, r9
+        mov p2, r10
+        mov p3, r11
+        add r12, r6, #0
+        nop
+        .align 16
+word:   lda r2, [p1], #4
+        lda r3, [p2], #4
+        {wait}
+        add r4, r2, r3
+        st r4, [p3], #4
+        add r12, r12, #-1
+        jnz r12, #word
+        {delay}
+        rel #{a_empty}, r1
+        rel #{b_empty}, r1
+        rel #{result_full}, r1
+        sub r8, r7, r8
+        add r5, r5, #-1
+        jnz r5, #tile
+        {delay}
+        j #begin
+        {delay}",
+        a = Lanes::A.address,
+        b = Lanes::B.address,
+        result = Lanes::RESULT.address,
+        go = Lanes::GO,
+        parameters = Lanes::PARAMETERS,
+        a_full = Lanes::A.full,
+        b_full = Lanes::B.full,
+        result_empty = Lanes::RESULT.empty,
+        a_empty = Lanes::A.empty,
+        b_empty = Lanes::B.empty,
+        result_full = Lanes::RESULT.full,
+    ))
 }
