@@ -3,7 +3,7 @@
 use super::error::CoreError;
 use super::flow::Node;
 use super::operation::Op;
-use super::program::{CoreProgram, Section};
+use super::program::Section;
 use super::register::{Class, Reg, Region, Variable, members};
 use aie_isa::{Isa, Register};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 /// A program under construction. See the module's documentation.
 ///
 /// Methods do not fail: the first thing that is wrong is what [`CoreBuilder::finish`] returns.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CoreBuilder {
     isa: &'static Isa,
     pub(super) variables: Vec<Variable>,
@@ -134,6 +134,11 @@ impl CoreBuilder {
         self.variables[pointer.variable as usize].region = Some(region);
     }
 
+    /// Says that a variable's contents may be anything where it has not been written: without that, reading it is an error.
+    pub fn undefined(&mut self, reg: Reg) {
+        self.variables[reg.variable as usize].undefined = true;
+    }
+
     fn add_variable(&mut self, name: &str, class: Class, candidates: Vec<Register>) -> Reg {
         let Some(first) = candidates.first() else {
             let what = format!("registers of class {}", class.name());
@@ -141,7 +146,7 @@ impl CoreBuilder {
             return Reg { variable: 0, class, first: 0, leaves: 0 };
         };
         let leaves = self.isa.register(*first).leaves.len() as u8;
-        let variable = Variable { name: name.into(), class, leaves, candidates, region: None };
+        let variable = Variable { name: name.into(), class, leaves, candidates, region: None, undefined: false };
         self.variables.push(variable);
         Reg { variable: self.variables.len() as u32 - 1, class, first: 0, leaves }
     }
@@ -165,15 +170,7 @@ impl CoreBuilder {
         self.error.get_or_insert(error);
     }
 
-    /// The machine code.
-    ///
-    /// # Errors
-    ///
-    /// The first thing that is wrong with the program, or why it cannot be made: see [`CoreError`].
-    pub fn finish(mut self) -> Result<CoreProgram, CoreError> {
-        match self.error.take() {
-            Some(error) => Err(error),
-            None => Err(CoreError::Schedule("programs are not lowered yet".into())),
-        }
+    pub(super) fn take_error(&mut self) -> Option<CoreError> {
+        self.error.take()
     }
 }

@@ -40,27 +40,35 @@
 //!     b.store(x, out, Address::Then(64));
 //! });
 //! b.done();
-//! # if false {
 //! let program = b.finish()?;
 //! assert!(program.code.len() <= 16 * 1024);
-//! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![expect(dead_code, reason = "read once programs are lowered")]
+#![expect(dead_code, reason = "what pipelined loops need")]
 
+mod allocate;
 mod builder;
+mod depend;
 mod error;
+mod finish;
 mod flow;
+mod layout;
+mod list;
+mod lower;
 mod operation;
 mod program;
 mod register;
+mod reservation;
 mod scalar;
+mod schedule;
 mod select;
+mod timing;
 mod vector;
 
 pub use builder::CoreBuilder;
 pub use error::CoreError;
+pub use finish::Scheduling;
 pub use flow::Count;
 pub use operation::Operand;
 pub use program::{CoreProgram, LoopReport, Section};

@@ -203,6 +203,8 @@ pub(super) struct Variable {
     pub candidates: Vec<Register>,
     /// For pointers.
     pub region: Option<Region>,
+    /// May be read before it is written.
+    pub undefined: bool,
 }
 
 /// All registers of a class.

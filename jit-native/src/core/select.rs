@@ -6,6 +6,13 @@ use super::operation::{Effect, Op, Operand, Row, Val, given};
 use super::register::{Class, Reg, Region, members, part_of};
 use aie_isa::{Access, Direction, Instruction, Kind, Part, Register};
 
+/// The assembly text's form without mnemonic and names: rows of one form do the same.
+fn shape(row: &Instruction) -> (String, Vec<Direction>) {
+    let operands = row.syntax.split_once(' ').map_or("", |(_, operands)| operands);
+    let punctuation = operands.chars().filter(|c| !c.is_ascii_alphanumeric() && *c != '_').collect();
+    (punctuation, given(row).into_iter().map(|index| row.operands[index].direction).collect())
+}
+
 /// Whether the assembly text modifies the pointer after the access.
 fn is_post(row: &Instruction) -> bool {
     row.syntax.contains("], $")
@@ -16,7 +23,8 @@ impl CoreBuilder {
     /// that the text implies (the condition of `sel.eqz`). Where several slots have the instruction, the scheduler chooses.
     ///
     /// A variable that cannot be where the instruction wants it is moved there and back. Loads and stores by mnemonic with a number
-    /// have the form `[p, #n]`; [`CoreBuilder::load`] and [`CoreBuilder::store`] say which form is meant.
+    /// have the form `[p, #n]`; [`CoreBuilder::load`] and [`CoreBuilder::store`] say which form is meant. Streams and cascades,
+    /// whose moves have the mnemonics of others, are only written by [`CoreBuilder::op`].
     pub fn emit<const N: usize>(&mut self, mnemonic: &str, operands: [impl Into<Operand>; N]) {
         self.emit_any(&[mnemonic], &operands.map(Into::into));
     }
@@ -58,7 +66,9 @@ impl CoreBuilder {
     fn emit_rows(&mut self, mnemonics: &[&str], operands: &[Operand], wanted: impl Fn(&Instruction) -> bool) {
         let isa = self.isa();
         let rows = mnemonics.iter().flat_map(|mnemonic| isa.instructions_named(mnemonic));
-        let rows: Vec<&'static Instruction> = rows.filter(|row| wanted(row)).collect();
+        // Streams and cascades share the mnemonics of moves.
+        let plain = |row: &&Instruction| !row.flags.stream && !row.flags.cascade;
+        let rows: Vec<&'static Instruction> = rows.filter(plain).filter(|row| wanted(row)).collect();
         if rows.is_empty() {
             return self.fail(CoreError::Instruction { isa: isa.name(), name: mnemonics.join("/") });
         }
@@ -67,7 +77,8 @@ impl CoreBuilder {
 
     /// Whether a mnemonic has a row for these operands.
     pub(super) fn accepts(&self, mnemonic: &str, operands: &[Operand]) -> bool {
-        self.isa().instructions_named(mnemonic).any(|row| self.fits(row, operands, false).is_some())
+        let mut rows = self.isa().instructions_named(mnemonic).filter(|row| !row.flags.stream && !row.flags.cascade);
+        rows.any(|row| self.fits(row, operands, false).is_some())
     }
 
     /// The same for a load or store.
@@ -89,8 +100,8 @@ impl CoreBuilder {
             rows.iter().filter_map(|row| Some((*row, self.fits(row, operands, true)?))).collect();
         if let Some((first, _)) = fitting.first() {
             // `[p, #4]` and `[p], #4` have the same operands and are not the same.
-            let post = is_post(first);
-            return self.add_fitting(fitting.into_iter().filter(|(row, _)| is_post(row) == post).collect());
+            let shape = shape(first);
+            return self.add_fitting(fitting.into_iter().filter(|(row, _)| shape == self::shape(row)).collect());
         }
         // Perhaps a move helps: to a fixed register, or into a part of a class.
         let Some(row) = rows.iter().find(|row| self.fits(row, operands, false).is_some()) else {

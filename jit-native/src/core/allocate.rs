@@ -1,0 +1,310 @@
+//! Registers for variables, by the cycles in which their contents are needed.
+//!
+//! A register is in use from the cycle after a write lands to the last cycle in which the value is read: an instruction in
+//! flight does not use its target yet. Time is cut into slots, one for each cycle of each block; for each leaf of a variable the
+//! slots in which it is in use are found by going backwards through the blocks, and two variables can share a register if no
+//! leaf of it is in use by both in any slot.
+
+use super::error::CoreError;
+use super::lower::End;
+use super::register::{Class, Reg, Variable, part_of};
+use super::schedule::Scheduled;
+use super::timing::{Context, Leaf};
+use aie_isa::Register;
+
+/// A set of slots.
+#[derive(Clone, Debug, Default)]
+struct Slots(Vec<u64>);
+
+impl Slots {
+    fn insert(&mut self, slot: usize) {
+        if slot / 64 >= self.0.len() {
+            self.0.resize(slot / 64 + 1, 0);
+        }
+        self.0[slot / 64] |= 1 << (slot % 64);
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), 0);
+        }
+        self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
+    }
+
+    fn first(&self) -> Option<usize> {
+        let word = self.0.iter().position(|word| *word != 0)?;
+        Some(word * 64 + self.0[word].trailing_zeros() as usize)
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = usize> + '_ {
+        let bits = self.0.iter().enumerate();
+        bits.flat_map(|(index, word)| (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index * 64 + bit))
+    }
+}
+
+/// A read or write of a leaf in a slot of a block. Slots of a block are numbered from 1.
+#[derive(Clone, Copy, Debug)]
+struct Event {
+    leaf: Leaf,
+    block: usize,
+    slot: usize,
+    write: bool,
+}
+
+/// The blocks with their places in time and what follows them.
+struct Time {
+    /// The first slot of each block is behind this.
+    begin: Vec<usize>,
+    length: Vec<usize>,
+    successors: Vec<Vec<usize>>,
+}
+
+impl Time {
+    fn new(blocks: &[Scheduled], labels: &[usize]) -> Self {
+        let mut begin = Vec::new();
+        let mut next = 0;
+        for block in blocks {
+            begin.push(next);
+            next += block.bundles.len();
+        }
+        let successors = blocks.iter().enumerate().map(|(index, block)| {
+            let mut all = match &block.end {
+                End::Fall => vec![index + 1],
+                End::Jump { target, .. } => target.iter().map(|label| labels[*label]).collect(),
+                End::Branch { target, .. } => vec![index + 1, labels[*target]],
+                End::Loop => vec![index, index + 1],
+            };
+            all.retain(|next| *next < blocks.len());
+            all
+        });
+        let successors = successors.collect();
+        Self { begin, length: blocks.iter().map(|block| block.bundles.len()).collect(), successors }
+    }
+
+    /// Calls `found` for the slots that a time of a block means: in the blocks after it, if it is beyond its end.
+    fn places(&self, block: usize, time: usize, depth: usize, found: &mut impl FnMut(usize, usize)) {
+        if time <= self.length[block] {
+            found(block, time);
+        } else if depth < 64 {
+            for next in &self.successors[block] {
+                // An empty block that follows itself does not exist: loops have bundles.
+                self.places(*next, time - self.length[block], depth + 1, found);
+            }
+        }
+    }
+}
+
+/// What the variables need: slots for each leaf, and for each leaf whether it is read before it is written.
+struct Needs {
+    slots: Vec<Slots>,
+    unwritten: Vec<bool>,
+}
+
+fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Needs, CoreError> {
+    let mut events: Vec<Event> = Vec::new();
+    let mut slots = vec![Slots::default(); context.leaves()];
+    for (index, block) in blocks.iter().enumerate() {
+        for (cycle, row) in
+            block.bundles.iter().enumerate().flat_map(|(cycle, rows)| rows.iter().map(move |row| (cycle, row)))
+        {
+            let timing = context.timing(row).ok_or_else(|| {
+                CoreError::Schedule(format!("`{}` has no register for an operand", row.instruction.mnemonic))
+            })?;
+            for access in &timing.accesses {
+                if access.leaf >= context.registers_from {
+                    continue;
+                }
+                // A read over a bypass may be of what lands in the same cycle.
+                let late = usize::from(!access.write && access.bypass.is_some());
+                let at = cycle + usize::from(access.cycle) + late;
+                let (leaf, write) = (access.leaf, access.write);
+                time.places(index, at, 0, &mut |block, slot| events.push(Event { leaf, block, slot, write }));
+                if write {
+                    // Even a value that nobody reads lands somewhere.
+                    let used = &mut slots[leaf as usize];
+                    time.places(index, at + 1, 0, &mut |block, slot| used.insert(time.begin[block] + slot));
+                }
+            }
+        }
+    }
+    events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write));
+    let mut unwritten = vec![false; context.leaves()];
+    for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
+        let leaf = group[0].leaf as usize;
+        unwritten[leaf] = flow(group, time, &mut slots[leaf]);
+    }
+    Ok(Needs { slots, unwritten })
+}
+
+/// Adds the slots in which a leaf is in use. Gives whether it is at the start of the program.
+fn flow(events: &[Event], time: &Time, slots: &mut Slots) -> bool {
+    let count = time.length.len();
+    let mut by_block: Vec<&[Event]> = vec![&[]; count];
+    for group in events.chunk_by(|a, b| a.block == b.block) {
+        by_block[group[0].block] = group;
+    }
+    // Whether it is in use in the first slot of a block.
+    let mut entry = vec![false; count];
+    let first = |block: usize, exit: bool| {
+        // In a slot, reads come before writes: they see what was there.
+        by_block[block].first().map_or(exit, |event| !event.write)
+    };
+    loop {
+        let mut changed = false;
+        for block in (0..count).rev() {
+            let exit = time.successors[block].iter().any(|next| entry[*next]);
+            let now = first(block, exit);
+            changed |= now != entry[block];
+            entry[block] = now;
+        }
+        if !changed {
+            break;
+        }
+    }
+    for (block, events) in by_block.iter().enumerate() {
+        let mut live = time.successors[block].iter().any(|next| entry[*next]);
+        if events.is_empty() {
+            if live {
+                (1..=time.length[block]).for_each(|slot| slots.insert(time.begin[block] + slot));
+            }
+            continue;
+        }
+        let mut rest = events.iter().rev().peekable();
+        for slot in (1..=time.length[block]).rev() {
+            let (mut read, mut write) = (false, false);
+            while let Some(event) = rest.next_if(|event| event.slot == slot) {
+                if event.write { write = true } else { read = true }
+            }
+            live = read || live && !write;
+            if live {
+                slots.insert(time.begin[block] + slot);
+            }
+        }
+    }
+    entry.first().copied().unwrap_or(false)
+}
+
+/// The registers of variables; None for one that no instruction has.
+#[derive(Clone, Debug)]
+pub(super) struct Assignment(Vec<Option<Register>>);
+
+impl Assignment {
+    /// The register of a variable's part.
+    pub fn register(&self, context: &Context<'_>, reg: Reg) -> Option<Register> {
+        part_of(context.isa, self.0[reg.variable as usize]?, reg.first, reg.leaves)
+    }
+}
+
+/// Which variable could not be placed, and the block where it is crowded.
+#[derive(Debug)]
+pub(super) struct Crowded {
+    pub error: CoreError,
+    pub blocks: Vec<usize>,
+}
+
+/// Gives all variables registers.
+pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[usize]) -> Result<Assignment, Crowded> {
+    let time = Time::new(blocks, labels);
+    let plain = |error| Crowded { error, blocks: Vec::new() };
+    let needs = needs(context, blocks, &time).map_err(plain)?;
+    let leaves = |variable: usize| {
+        let first = context.first_leaf[variable] as usize;
+        first..first + usize::from(context.variables[variable].leaves)
+    };
+    let mut order: Vec<(usize, usize, std::cmp::Reverse<u8>, std::cmp::Reverse<u32>)> = Vec::new();
+    let mut result = vec![None; context.variables.len()];
+    for (index, variable) in context.variables.iter().enumerate() {
+        if variable.class == Class::Special {
+            result[index] = variable.candidates.first().copied();
+            continue;
+        }
+        let Some(begin) = leaves(index).filter_map(|leaf| needs.slots[leaf].first()).min() else {
+            continue;
+        };
+        if !variable.undefined && leaves(index).any(|leaf| needs.unwritten[leaf]) {
+            let (class, variable) = (variable.class.name(), variable.name.clone());
+            return Err(plain(CoreError::Unwritten { class, variable }));
+        }
+        let size: u32 = leaves(index).map(|leaf| needs.slots[leaf].count()).sum();
+        let _ = begin;
+        order.push((index, variable.candidates.len(), std::cmp::Reverse(variable.leaves), std::cmp::Reverse(size)));
+    }
+    // Those with little choice first, then large ones, then those that live long.
+    order.sort_by_key(|(index, candidates, leaves, size)| (*candidates, *leaves, *size, *index));
+    let mut used: Vec<Slots> = vec![Slots::default(); context.isa.registers().len()];
+    for (index, ..) in order {
+        let variable = &context.variables[index];
+        let place = |register: &Register| {
+            let physical = &context.isa.register(*register).leaves;
+            leaves(index).zip(physical).all(|(leaf, register)| !needs.slots[leaf].meets(&used[register.index()]))
+        };
+        let Some(register) = variable.candidates.iter().find(|register| place(register)) else {
+            let slots = leaves(index).fold(Slots::default(), |mut all, leaf| {
+                all.add(&needs.slots[leaf]);
+                all
+            });
+            return Err(crowded(context, index, &slots, &needs, &result, &time));
+        };
+        for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
+            used[register.index()].add(&needs.slots[leaf]);
+        }
+        result[index] = Some(*register);
+    }
+    Ok(Assignment(result))
+}
+
+/// The error for a variable that has no register left: where most are in use, and by what.
+fn crowded(
+    context: &Context<'_>,
+    index: usize,
+    slots: &Slots,
+    needs: &Needs,
+    result: &[Option<Register>],
+    time: &Time,
+) -> Crowded {
+    let variable: &Variable = &context.variables[index];
+    let physical: std::collections::HashSet<Register> = variable
+        .candidates
+        .iter()
+        .flat_map(|register| context.isa.register(*register).leaves.iter().copied())
+        .collect();
+    let rivals: Vec<usize> = (0..context.variables.len())
+        .filter(|other| {
+            let leaves = result[*other].map(|register| &context.isa.register(register).leaves);
+            leaves.is_some_and(|leaves| leaves.iter().any(|leaf| physical.contains(leaf)))
+        })
+        .collect();
+    let of = |other: usize| {
+        let first = context.first_leaf[other] as usize;
+        first..first + usize::from(context.variables[other].leaves)
+    };
+    let at = |slot: usize| {
+        let has = |leaf: usize| needs.slots[leaf].0.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        rivals.iter().copied().filter(|other| of(*other).any(has)).collect::<Vec<_>>()
+    };
+    let worst = slots.all().max_by_key(|slot| at(*slot).len());
+    let there = worst.map(at).unwrap_or_default();
+    let mut blocks: Vec<usize> = slots
+        .all()
+        .filter(|slot| at(*slot).len() == there.len())
+        .map(|slot| time.begin.iter().rposition(|begin| *begin < slot).unwrap_or(0))
+        .collect();
+    blocks.dedup();
+    let names: Vec<&str> = there.iter().map(|other| context.variables[*other].name.as_str()).collect();
+    let error = CoreError::Registers {
+        class: variable.class.name(),
+        variable: variable.name.clone(),
+        available: variable.candidates.len(),
+        pressure: there.len(),
+        values: names.join(", "),
+    };
+    Crowded { error, blocks }
+}

@@ -1,0 +1,70 @@
+//! A core on the emulator: memory before, a program, memory after.
+
+use aie_emulator::{Array, HostMemory};
+use aie_isa::Isa;
+use aie_jit_native::core::{CoreBuilder, CoreProgram, Scheduling};
+
+struct NoHost;
+
+impl HostMemory for NoHost {
+    fn read(&mut self, _: u64, _: &mut [u8]) -> bool {
+        false
+    }
+    fn write(&mut self, _: u64, _: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Where the core sees its own memory.
+pub const OWN: u32 = CoreBuilder::OWN_MEMORY;
+
+/// A core of tile (0, 2) that has run.
+pub struct Ran {
+    array: Array,
+}
+
+/// Runs a program with these words in data memory until it is done.
+pub fn run(isa: &'static Isa, program: &CoreProgram, memory: &[(u32, Vec<u32>)]) -> Ran {
+    let mut array = Array::new(isa, 1, 6);
+    let mut write = |offset: u32, bytes: &[u8]| {
+        for (index, word) in bytes.as_chunks().0.iter().enumerate() {
+            array.write(0, 2, offset + 4 * index as u32, u32::from_le_bytes(*word), u32::MAX).unwrap();
+        }
+    };
+    write(0x2_0000, &program.code);
+    for section in &program.data {
+        let mut bytes = section.bytes.clone();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        write(section.offset, &bytes);
+    }
+    for (offset, words) in memory {
+        write(*offset, &words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>());
+    }
+    array.write(0, 2, 0x3_2000, 1, u32::MAX).unwrap();
+    array.set_cycle_limit(1_000_000);
+    array.settle(&mut NoHost).unwrap_or_else(|error| panic!("{error}\n{}", program.listing()));
+    let report = array.report();
+    assert!(report.waiters.is_empty(), "{report}\n{}", program.listing());
+    Ran { array }
+}
+
+impl Ran {
+    pub fn words(&mut self, offset: u32, count: usize) -> Vec<u32> {
+        (offset..).step_by(4).take(count).map(|offset| self.array.read(0, 2, offset).unwrap()).collect()
+    }
+}
+
+pub const ALL: [Scheduling; 3] = [Scheduling::Naive, Scheduling::Straight, Scheduling::Pipelined];
+
+/// Makes a program in all ways of scheduling, and says whether each leaves the expected words behind.
+pub fn expect(write: impl Fn(&mut CoreBuilder), memory: &[(u32, Vec<u32>)], offset: u32, expected: &[u32]) {
+    for scheduling in ALL {
+        let mut b = CoreBuilder::new(Isa::aie2());
+        b.set_data_area(0x8000, 0x1000);
+        write(&mut b);
+        b.done();
+        let program = b.finish_with(scheduling).unwrap();
+        let found = run(Isa::aie2(), &program, memory).words(offset, expected.len());
+        assert_eq!(found, expected, "{scheduling:?}\n{}", program.listing());
+    }
+}
