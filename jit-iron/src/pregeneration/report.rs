@@ -39,6 +39,9 @@ pub struct KernelReport {
     pub place: Place,
     /// What became of it.
     pub status: Status,
+    /// The compiler that made it; empty when there is none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub compiler: String,
     /// How long that took.
     pub milliseconds: u64,
     /// Bytes of PDI and instructions; 0 when there is no kernel.
@@ -55,9 +58,9 @@ pub struct KernelReport {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     version: u32,
-    /// Name of the compiler.
+    /// Names of the compilers that were asked.
     pub compiler: String,
-    /// Its toolchain; empty in a dry run, which has none.
+    /// The toolchains of those that made kernels; empty in a dry run, which has none.
     pub toolchain: String,
     /// Where the kernels are.
     pub output_dir: String,

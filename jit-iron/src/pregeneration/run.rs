@@ -13,6 +13,7 @@ use aie_hal::KernelArtifact;
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use nix::sys::signal::{SigSet, Signal};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -91,7 +92,9 @@ impl Interruption {
 }
 
 struct Run<'a> {
-    compiler: &'a dyn KernelCompiler,
+    compilers: &'a [&'a dyn KernelCompiler],
+    /// Those of them that made or had a kernel.
+    used: Mutex<BTreeSet<usize>>,
     output: &'a OutputDirectory,
     force: bool,
     interruption: &'a Interruption,
@@ -99,10 +102,11 @@ struct Run<'a> {
     unavailable: AtomicUsize,
 }
 
-/// Generates the kernels, and whether every attempt ended in [`CompileError::Unavailable`], so that nothing is known about the kernels.
+/// Generates the kernels, each with the first of `compilers` that supports it, and whether every attempt ended in
+/// [`CompileError::Unavailable`], so that nothing is known about the kernels.
 pub fn generate(
     wanted: &KernelSet,
-    compiler: &dyn KernelCompiler,
+    compilers: &[&dyn KernelCompiler],
     output: &OutputDirectory,
     options: &Options,
     progress: &Progress,
@@ -110,7 +114,8 @@ pub fn generate(
 ) -> (Report, bool) {
     let start = Instant::now();
     let Links { names, notes } = plan_links(&wanted.kernels);
-    let run = Run { compiler, output, force: options.force, interruption, unavailable: AtomicUsize::new(0) };
+    let (used, unavailable) = (Mutex::default(), AtomicUsize::new(0));
+    let run = Run { compilers, used, output, force: options.force, interruption, unavailable };
     let (next, reports) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         loop {
@@ -141,10 +146,15 @@ pub fn generate(
     reports.sort_by_key(|(index, _)| *index);
     let kernels: Vec<KernelReport> = reports.into_iter().map(|(_, report)| report).collect();
     let failed = kernels.iter().filter(|kernel| kernel.status == Status::Failed).count();
-    let nothing_tried = failed > 0 && failed == run.unavailable.into_inner();
+    let used: Vec<_> = run.used.into_inner().into_iter().map(|index| compilers[index]).collect();
+    // What a compiler made while another one was missing is something.
+    let nothing_tried =
+        (used.is_empty() || compilers.len() == 1) && failed > 0 && failed == run.unavailable.into_inner();
     let mut report = Report::new(kernels, wanted.notes.iter().cloned().chain(notes).collect());
-    report.compiler = compiler.name().into();
-    report.toolchain = compiler.identity();
+    report.compiler = compilers.iter().map(|compiler| compiler.name()).collect::<Vec<_>>().join(", ");
+    // Of the others it may be unknown: that they exist is of no interest when they were not needed.
+    let toolchains = if used.is_empty() { compilers } else { &used };
+    report.toolchain = toolchains.iter().map(|compiler| compiler.identity()).collect::<Vec<_>>().join("; ");
     report.output_dir = output.path().display().to_string();
     report.interrupted = interruption.requested();
     report.milliseconds = milliseconds(start.elapsed());
@@ -175,6 +185,9 @@ pub fn plan(wanted: &KernelSet, output: Option<&Path>, options: &Options) -> Rep
 enum NotMade {
     Output(#[from] OutputError),
     Compile(#[from] CompileError),
+    /// Each compiler with its reason.
+    #[error("{0}")]
+    Unsupported(String),
 }
 
 impl Run<'_> {
@@ -201,13 +214,44 @@ impl Run<'_> {
 
     /// The caller holds the kernel's lock.
     fn find_or_compile(&self, kernel: &KernelRequest, report: &mut KernelReport) -> Result<(), NotMade> {
-        let origin = Origin::of(self.compiler);
-        report.found(existing(self.output.path(), kernel, Some(&origin)), self.force);
+        let mut rejections = Vec::new();
+        for (index, compiler) in self.compilers.iter().enumerate() {
+            match self.ask(*compiler, kernel, report) {
+                Err(NotMade::Compile(CompileError::Unsupported(reason))) => {
+                    rejections.push(format!("compiler {} does not support it: {reason}", compiler.name()));
+                }
+                Err(NotMade::Compile(error)) if !rejections.is_empty() => {
+                    rejections.push(format!("compiler {}: {error}", compiler.name()));
+                    return Err(NotMade::Unsupported(rejections.join("; ")));
+                }
+                result => {
+                    if result.is_ok() {
+                        report.compiler = compiler.name().into();
+                        self.used.lock().insert(index);
+                    }
+                    return result;
+                }
+            }
+        }
+        Err(NotMade::Unsupported(rejections.join("; ")))
+    }
+
+    /// The kernel that is there, or one from this compiler.
+    fn ask(
+        &self,
+        compiler: &dyn KernelCompiler,
+        kernel: &KernelRequest,
+        report: &mut KernelReport,
+    ) -> Result<(), NotMade> {
+        let origin = Origin::of(compiler);
+        let found = existing(self.output.path(), kernel, Some(&origin));
+        report.cause = None;
+        report.found(found, self.force);
         if report.status == Status::Kept {
             return Ok(());
         }
         let start = Instant::now();
-        let compiled = self.compiler.compile(kernel.op, &kernel.node, &kernel.arch);
+        let compiled = compiler.compile(kernel.op, &kernel.node, &kernel.arch);
         let artifact = compiled.inspect_err(|error| match error {
             CompileError::Unavailable(_) => drop(self.unavailable.fetch_add(1, Relaxed)),
             CompileError::Failed(failure) => report.output = end_of(&failure.output),

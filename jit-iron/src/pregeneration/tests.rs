@@ -39,7 +39,7 @@ fn options(jobs: usize) -> Options {
 
 fn run_with(wanted: &KernelSet, compiler: &dyn KernelCompiler, path: &Path, options: &Options) -> (Report, bool) {
     let output = OutputDirectory::open(path).unwrap();
-    generate(wanted, compiler, &output, options, &Progress::silent(), &Interruption::default())
+    generate(wanted, &[compiler], &output, options, &Progress::silent(), &Interruption::default())
 }
 
 fn run(wanted: &KernelSet, path: &Path) -> Report {
@@ -95,17 +95,48 @@ fn what_is_stale_or_damaged_is_made_again_with_the_reason() {
     assert_eq!(make(&Double::new("2")), (Status::Kept, String::new()));
 }
 
+#[test]
+fn the_first_compiler_that_has_a_kernel_makes_it() {
+    let root = TempDir::new().unwrap();
+    let output = OutputDirectory::open(root.path()).unwrap();
+    let first = Double { name: "first", ..Double::failing(16, CompileError::Unsupported("16 is too much".into())) };
+    let second = Double { name: "second", ..Double::new("2") };
+    let make = |compilers: &[&dyn KernelCompiler]| {
+        let (wanted, progress, interruption) = (sums(&[8, 16], false), Progress::silent(), Interruption::default());
+        generate(&wanted, compilers, &output, &options(1), &progress, &interruption).0
+    };
+    let makers = |report: &Report| report.kernels.iter().map(|kernel| kernel.compiler.clone()).collect::<Vec<_>>();
+    let report = make(&[&first, &second]);
+    assert_eq!((makers(&report), statuses(&report)), (vec!["first".into(), "second".into()], vec![Status::Made; 2]));
+    assert_eq!((report.compiler.as_str(), report.toolchain.as_str()), ("first, second", "1; 2"));
+    // Each recognises its own.
+    assert_eq!(statuses(&make(&[&first, &second])), [Status::Kept; 2]);
+    // Only the first has lost a kernel to another compiler.
+    let report = make(&[&second, &first]);
+    assert_eq!((makers(&report), statuses(&report)), (vec!["second".into(); 2], vec![Status::Made, Status::Kept]));
+    let missing = Double::failing(16, CompileError::Unavailable("no Python".into()));
+    fs::remove_dir_all(root.path().join("aie2p")).unwrap();
+    let report = make(&[&first, &missing]);
+    assert_eq!(statuses(&report), [Status::Made, Status::Failed]);
+    let cause = "compiler first does not support it: 16 is too much; compiler double: no Python";
+    assert_eq!(report.kernels[1].cause.as_deref(), Some(cause));
+}
+
 #[rstest]
-#[case(CompileError::Failed(Failure { cause: "no".into(), output: b"line 1\nline 2".as_slice().into() }), "line 1\nline 2")]
-#[case(CompileError::Unsupported("no".into()), "")]
-#[case(CompileError::Unavailable("no".into()), "")]
-fn one_failure_does_not_keep_the_others_from_being_made(#[case] error: CompileError, #[case] output: &str) {
+#[case(CompileError::Failed(Failure { cause: "no".into(), output: b"line 1\nline 2".as_slice().into() }), "no", "line 1\nline 2")]
+#[case(CompileError::Unsupported("no".into()), "compiler double does not support it: no", "")]
+#[case(CompileError::Unavailable("no".into()), "no", "")]
+fn one_failure_does_not_keep_the_others_from_being_made(
+    #[case] error: CompileError,
+    #[case] cause: &str,
+    #[case] output: &str,
+) {
     let root = TempDir::new().unwrap();
     let double = Double::failing(16, error);
     let (report, nothing_tried) = run_with(&sums(&[8, 16, 32], false), &double, root.path(), &options(2));
     assert_eq!(statuses(&report), [Status::Made, Status::Failed, Status::Made]);
     let failed = &report.kernels[1];
-    assert_eq!((failed.cause.as_deref(), failed.output.as_str(), failed.bytes), (Some("no"), output, 0));
+    assert_eq!((failed.cause.as_deref(), failed.output.as_str(), failed.bytes), (Some(cause), output, 0));
     assert_eq!(nothing_tried, matches!(*double.error.lock(), Some(CompileError::Unavailable(_))));
     assert!(!root.path().join("aie2p/add-16f32-16f32-16f32.pdi").exists());
     assert_eq!(report.summary(), "Generated 2/3 kernel(s) successfully");
@@ -140,7 +171,7 @@ fn an_interrupted_run_is_taken_up() {
     let interruption = Interruption::default();
     interruption.request();
     let progress = Progress::silent();
-    let (report, _) = generate(&wanted, &ReferenceCompiler, &output, &options(1), &progress, &interruption);
+    let (report, _) = generate(&wanted, &[&ReferenceCompiler], &output, &options(1), &progress, &interruption);
     assert_eq!((report.interrupted, statuses(&report)), (true, vec![Status::Failed; 2]));
     assert!(report.kernels[0].cause.as_ref().unwrap().contains("run the same command again"));
     assert_eq!(run(&wanted, root.path()).generated, 2);

@@ -174,11 +174,41 @@ fn without_the_toolchain_nothing_is_made_and_a_dry_run_is_possible() {
     assert!(stdout(&output).ends_with("No errors found: 4 kernel(s) to generate, 0 up to date\n"), "{output:?}");
     let output = run(&["--config", &config, "--output-dir", &out, "--dry-run", "--json"]);
     assert_eq!(report(&output)["kernels"][3]["status"], "planned");
-    let mut iron = command(&["--config", &config, "--output-dir", &out, "--json"]);
+    let mut iron = command(&["--config", &config, "--output-dir", &out, "--compiler", "iron", "--json"]);
     let output = iron.env("GGML_HSA_IRON_DIR", rig.root.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(report(&output)["error"].as_str().unwrap().contains("there is no worker.py"), "{output:?}");
     assert!(!Path::new(&out).exists());
+}
+
+/// No native family has TRI.
+fn triangle() -> Value {
+    json!({"kernels": [{"kernel_name": "ggml_op_tri", "kernel_source": "tri.py", "arch": "aie2",
+        "input_tensors": ["(8,8,1,1)/f32"], "output_tensor": "(8,8,1,1)/f32"}]})
+}
+
+#[test]
+fn what_the_native_compiler_does_not_have_is_said() {
+    let rig = Rig::new(&triangle());
+    let (config, out) = (rig.path("c.json"), rig.path("out"));
+    let output = run(&["--config", &config, "--output-dir", &out, "--compiler", "native", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let cause = report(&output)["kernels"][0]["cause"].as_str().unwrap().to_owned();
+    assert!(cause.starts_with("compiler native does not support it: TRI"), "{cause}");
+}
+
+#[test]
+fn without_a_choice_iron_makes_what_the_native_compiler_does_not_have() {
+    let rig = Rig::new(&triangle());
+    let (config, out) = (rig.path("c.json"), rig.path("out"));
+    let mut both = command(&["--config", &config, "--output-dir", &out, "--json"]);
+    let output = both.env("GGML_HSA_IRON_DIR", rig.root.path()).output().unwrap();
+    // IRON is missing: nothing is known about the kernel.
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let report = report(&output);
+    assert_eq!(report["compiler"], "native, iron");
+    let cause = report["kernels"][0]["cause"].as_str().unwrap();
+    assert!(cause.contains("native does not support it") && cause.contains("there is no worker.py"), "{cause}");
 }
 
 #[test]
@@ -454,7 +484,7 @@ fn the_installed_examples_are_valid_and_can_be_made(
     #[case] kernels: usize,
     #[case] generations: usize,
 ) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kernels").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jit-iron/examples/kernels").join(file);
     let folder = TempDir::new().unwrap();
     let (path, out) = (path.to_str().unwrap(), folder.path().to_str().unwrap());
     for f16 in ["f32", "bf16"] {

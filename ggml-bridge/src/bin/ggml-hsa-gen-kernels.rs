@@ -6,10 +6,11 @@ use aie_hal::environment::Misnamed;
 use aie_hal::{Arch, ArchRegistry, Environment};
 use aie_jit_iron::configuration::{self, Document, KernelSet, Problem, Rules};
 use aie_jit_iron::pregeneration::{
-    Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan, stats_file,
-    write_packs,
+    Deferred, Interruption, Options, OutputDirectory, Progress, Report, Status, generate, iron_compiler, plan,
+    stats_file, write_packs,
 };
 use aie_jit_iron::settings::GGML_HSA_F16;
+use aie_jit_native::NativeCompiler;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
 use clap::{Parser, ValueEnum};
@@ -56,9 +57,9 @@ struct Arguments {
     /// Folder of the kernel sources [default: those of this build]
     #[arg(long, value_name = "DIR")]
     kernels_dir: Option<PathBuf>,
-    /// Which compiler generates the kernels
-    #[arg(long, value_enum, default_value_t = CompilerName::Iron)]
-    compiler: CompilerName,
+    /// Which compiler generates the kernels [default: native where it has the kernel, iron for the rest]
+    #[arg(long, value_enum)]
+    compiler: Option<CompilerName>,
     /// Only kernels of this generation; may be given several times
     #[arg(long, value_name = "ARCH")]
     arch: Vec<String>,
@@ -87,6 +88,8 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum CompilerName {
+    /// Code for the array, made by this program; needs nothing else, and has a part of the kernels
+    Native,
     /// Code for the array; needs the IRON environment
     Iron,
     /// Descriptions that simulated devices execute; on an NPU they do nothing
@@ -150,10 +153,11 @@ fn run(arguments: &Arguments) -> Result<(u8, Report), Rejection> {
     // Before any other thread is there: threads inherit which signals are blocked.
     let interruption =
         Interruption::watch().map_err(|error| Rejection::usage(format!("cannot watch signals: {error}")))?;
-    let compiler = compiler(arguments, jobs)?;
+    let compilers = compilers(arguments, jobs)?;
+    let compilers: Vec<&dyn KernelCompiler> = compilers.iter().map(|compiler| &**compiler).collect();
     let output = OutputDirectory::open(path).map_err(|error| Rejection::usage(error.to_string()))?;
     let progress = Progress::new(wanted.kernels.len(), arguments.verbose);
-    let (mut report, nothing_tried) = generate(&wanted, &*compiler, &output, &options, &progress, &interruption);
+    let (mut report, nothing_tried) = generate(&wanted, &compilers, &output, &options, &progress, &interruption);
     let failed = report.with(Status::Failed).count();
     let mut code = match (report.interrupted, nothing_tried, failed) {
         (true, _, 1..) => 130,
@@ -233,21 +237,27 @@ fn nothing_to_make(arguments: &Arguments, wanted: &KernelSet) -> Result<Option<R
     Err(Rejection::usage(format!("there is no kernel to generate: {cause}")))
 }
 
-fn compiler(arguments: &Arguments, jobs: usize) -> Result<Arc<dyn KernelCompiler>, Rejection> {
-    match arguments.compiler {
-        CompilerName::Reference => {
+/// The compilers to ask, in order. Without a choice IRON is started only when it is needed.
+fn compilers(arguments: &Arguments, jobs: usize) -> Result<Vec<Arc<dyn KernelCompiler>>, Rejection> {
+    let (kernels, verbose) = (arguments.kernels_dir.clone(), arguments.verbose);
+    let iron = move || {
+        let image = std::env::current_exe().ok();
+        iron_compiler(kernels.clone(), jobs, verbose, Environment::process(), image.as_deref())
+    };
+    Ok(match arguments.compiler {
+        None => vec![Arc::new(NativeCompiler), Arc::new(Deferred::new("iron", iron))],
+        Some(CompilerName::Native) => vec![Arc::new(NativeCompiler)],
+        Some(CompilerName::Reference) => {
             eprintln!(
                 "warning: --compiler reference: these kernels are descriptions for SIMULATED devices. On a real NPU they do \
                  nothing. Do not install them on machines with an NPU."
             );
-            Ok(Arc::new(ReferenceCompiler))
+            vec![Arc::new(ReferenceCompiler)]
         }
-        CompilerName::Iron => {
-            let (kernels, image) = (arguments.kernels_dir.clone(), std::env::current_exe().ok());
-            iron_compiler(kernels, jobs, arguments.verbose, Environment::process(), image.as_deref())
-                .map_err(|error| Rejection { code: 3, problems: Vec::new(), message: error.to_string() })
+        Some(CompilerName::Iron) => {
+            vec![iron().map_err(|error| Rejection { code: 3, problems: Vec::new(), message: error.to_string() })?]
         }
-    }
+    })
 }
 
 fn processors() -> usize {
@@ -299,6 +309,10 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
             out,
             "{linked} kernel(s) have names that no backend looks for; links with the right names point to them"
         )?;
+    }
+    let native = report.kernels.iter().filter(|kernel| kernel.compiler == NativeCompiler.name()).count();
+    if native > 0 {
+        writeln!(out, "{native} kernel(s) are this program's own code, which has not run on silicon yet")?;
     }
     let slowest = report.slowest(5);
     if slowest.len() > 1 {
