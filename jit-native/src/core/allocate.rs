@@ -136,6 +136,7 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
         }
     }
     events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write));
+    events.dedup_by_key(|event| (event.leaf, event.block, event.slot, event.write));
     let mut unwritten = vec![false; context.leaves()];
     for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
         let leaf = group[0].leaf as usize;
@@ -207,13 +208,14 @@ impl Assignment {
 #[derive(Debug)]
 pub(super) struct Crowded {
     pub error: CoreError,
-    pub blocks: Vec<usize>,
+    /// The origins of the blocks, and the pipelined loops they are parts of.
+    pub places: Vec<(usize, Option<usize>)>,
 }
 
 /// Gives all variables registers.
 pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[usize]) -> Result<Assignment, Crowded> {
     let time = Time::new(blocks, labels);
-    let plain = |error| Crowded { error, blocks: Vec::new() };
+    let plain = |error| Crowded { error, places: Vec::new() };
     let needs = needs(context, blocks, &time).map_err(plain)?;
     let leaves = |variable: usize| {
         let first = context.first_leaf[variable] as usize;
@@ -251,7 +253,9 @@ pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[us
                 all.add(&needs.slots[leaf]);
                 all
             });
-            return Err(crowded(context, index, &slots, &needs, &result, &time));
+            let (error, crowds) = crowded(context, index, &slots, &needs, &result, &time);
+            let places = crowds.into_iter().map(|block| (blocks[block].origin, blocks[block].pipelined));
+            return Err(Crowded { error, places: places.collect() });
         };
         for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
             used[register.index()].add(&needs.slots[leaf]);
@@ -269,7 +273,7 @@ fn crowded(
     needs: &Needs,
     result: &[Option<Register>],
     time: &Time,
-) -> Crowded {
+) -> (CoreError, Vec<usize>) {
     let variable: &Variable = &context.variables[index];
     let physical: std::collections::HashSet<Register> = variable
         .candidates
@@ -306,5 +310,5 @@ fn crowded(
         pressure: there.len(),
         values: names.join(", "),
     };
-    Crowded { error, blocks }
+    (error, blocks)
 }

@@ -146,9 +146,24 @@ impl CoreBuilder {
             return Reg { variable: 0, class, first: 0, leaves: 0 };
         };
         let leaves = self.isa.register(*first).leaves.len() as u8;
-        let variable = Variable { name: name.into(), class, leaves, candidates, region: None, undefined: false };
+        let variable = Variable {
+            name: name.into(),
+            class,
+            leaves,
+            candidates,
+            region: None,
+            undefined: false,
+            writes: 0,
+            constant: None,
+        };
         self.variables.push(variable);
         Reg { variable: self.variables.len() as u32 - 1, class, first: 0, leaves }
+    }
+
+    /// Another variable of the same kind.
+    pub(super) fn copy_of(&mut self, variable: u32) -> u32 {
+        self.variables.push(self.variables[variable as usize].clone());
+        self.variables.len() as u32 - 1
     }
 
     pub(super) fn variable(&self, reg: Reg) -> &Variable {

@@ -3,13 +3,16 @@
 use super::allocate::{Crowded, allocate};
 use super::builder::CoreBuilder;
 use super::error::CoreError;
+use super::flow::Node;
 use super::layout::{keep_setup_apart, layout};
 use super::list::Freedom;
-use super::lower::{Lowered, lower};
+use super::lower::{LoopInfo, Lowered, Plan, lower};
+use super::operation::Row;
+use super::pipeline::{Found, LoopPlan};
 use super::program::{CoreProgram, LoopReport};
 use super::reservation::Formats;
 use super::schedule::{self, Scheduled};
-use super::timing::Context;
+use super::timing::{Context, unread};
 use std::collections::HashMap;
 
 /// How hard the scheduler tries.
@@ -51,22 +54,43 @@ impl CoreBuilder {
         let program = self.open.pop().unwrap_or_default();
         let formats = Formats::new(self.isa());
         let least = FREEDOMS.len() - 1;
-        // By block: an index into the freedoms.
+        // By origin of blocks: an index into the freedoms.
         let mut freedoms: HashMap<usize, usize> = HashMap::new();
         let default = if scheduling == Scheduling::Naive { least } else { 0 };
+        let mut plan = Plan {
+            formats: &formats,
+            default: LoopPlan { plain: scheduling != Scheduling::Pipelined, ..LoopPlan::default() },
+            loops: HashMap::new(),
+            found: HashMap::new(),
+            unread: unread(&self.variables, rows(&program).into_iter()),
+        };
         loop {
             let mut builder = self.clone();
-            let lowered = lower(&mut builder, &program)?;
-            let freedom = |block: usize| FREEDOMS[freedoms.get(&block).copied().unwrap_or(default)];
-            let crowded = match attempt(&builder, &formats, &lowered, &freedom)? {
+            let lowered = lower(&mut builder, &program, &mut plan)?;
+            let freedom = |origin: usize| FREEDOMS[freedoms.get(&origin).copied().unwrap_or(default)];
+            let crowded = match attempt(&builder, &plan, &lowered, &freedom)? {
                 Ok(program) => return Ok(program),
                 Err(crowded) => crowded,
             };
             let mut changed = false;
-            for block in crowded.blocks {
-                let level = freedoms.entry(block).or_insert(default);
-                changed |= *level < least;
-                *level = least.min(*level + 1);
+            for (origin, number) in crowded.places {
+                match number.map(|number| (number, &lowered.loops[number].found)) {
+                    Some((number, Found { modulo: Some(modulo), unrolled, .. })) => {
+                        let loop_plan = plan.loops.entry(number).or_insert(plan.default);
+                        // First without copies, then slower, at last without overlap.
+                        if *unrolled > 1 {
+                            loop_plan.single = true;
+                        } else {
+                            loop_plan.interval = modulo.interval + 1 + modulo.interval / 8;
+                        }
+                        changed = true;
+                    }
+                    _ => {
+                        let level = freedoms.entry(origin).or_insert(default);
+                        changed |= *level < least;
+                        *level = least.min(*level + 1);
+                    }
+                }
             }
             if !changed {
                 return Err(crowded.error);
@@ -77,36 +101,58 @@ impl CoreBuilder {
 
 fn attempt(
     builder: &CoreBuilder,
-    formats: &Formats,
+    plan: &Plan<'_>,
     lowered: &Lowered,
     freedom: &dyn Fn(usize) -> Freedom,
 ) -> Result<Result<CoreProgram, Crowded>, CoreError> {
-    let rows = lowered.blocks.iter().flat_map(|block| block.ops.iter().flat_map(|op| &op.rows));
-    let context = Context::new(builder.isa(), &builder.variables, rows);
-    let blocks = lowered.blocks.iter().enumerate();
-    let blocks = blocks.map(|(index, block)| schedule::block(&context, formats, block, freedom(index)));
+    let context = Context::new(builder.isa(), &builder.variables, &plan.unread);
+    let formats = plan.formats;
+    let blocks = lowered.blocks.iter();
+    let blocks = blocks.map(|block| schedule::block(&context, formats, block, freedom(block.origin)));
     let mut blocks = blocks.collect::<Result<Vec<Scheduled>, _>>()?;
     keep_setup_apart(&mut blocks);
     let assignment = match allocate(&context, &blocks, &lowered.labels) {
         Ok(assignment) => assignment,
-        Err(crowded) if crowded.blocks.is_empty() => return Err(crowded.error),
+        Err(crowded) if crowded.places.is_empty() => return Err(crowded.error),
         Err(crowded) => return Ok(Err(crowded)),
     };
     let image = layout(&context, formats, &blocks, &lowered.labels, &assignment)?;
     let loops = blocks.iter().zip(&image.blocks).filter_map(|(block, start)| {
-        let info = &lowered.loops[block.body_of?];
+        let LoopInfo { name, found, macs } = &lowered.loops[block.body_of?];
+        let overlapped = found.modulo.as_ref().filter(|_| block.pipelined.is_some());
         Some(LoopReport {
-            name: info.name.clone(),
-            pipelined: false,
+            name: name.clone(),
+            pipelined: overlapped.is_some(),
             interval: block.bundles.len() as u32,
-            unrolled: 1,
-            resource_bound: 0,
-            recurrence_bound: 0,
-            stages: 1,
-            macs: 0,
+            unrolled: overlapped.map_or(1, |_| found.unrolled),
+            resource_bound: found.resource_bound as u32,
+            recurrence_bound: found.recurrence_bound as u32,
+            stages: overlapped.map_or(1, |modulo| modulo.stages as u32),
+            macs: if overlapped.is_some() {
+                macs.0
+            } else {
+                macs.0 / found.modulo.as_ref().map_or(1, |_| found.unrolled)
+            },
+            peak_macs: macs.1,
             start: *start,
         })
     });
     let (loops, code, data) = (loops.collect(), image.code, builder.sections());
     Ok(Ok(CoreProgram { code, entry: 0, data, loops, isa: builder.isa() }))
+}
+
+/// All rows of a program.
+fn rows(program: &[Node]) -> Vec<&Row> {
+    let mut all = Vec::new();
+    for node in program {
+        match node {
+            Node::Op(op) => all.extend(&op.rows),
+            Node::Repeat { body, .. } | Node::While { body, .. } | Node::Forever(body) => all.extend(rows(body)),
+            Node::If { then, otherwise, .. } => {
+                all.extend(rows(then));
+                all.extend(rows(otherwise));
+            }
+        }
+    }
+    all
 }

@@ -4,7 +4,12 @@ use super::builder::CoreBuilder;
 use super::error::CoreError;
 use super::flow::{Count, Node};
 use super::operation::{Effect, Label, Op, Operand, Row, Val};
+use super::pipeline::{self, Found, LoopPlan};
 use super::register::{Class, Reg};
+use super::reservation::Formats;
+use super::timing::Context;
+use aie_isa::Register;
+use std::collections::{HashMap, HashSet};
 
 /// How a block ends.
 #[derive(Clone, Debug)]
@@ -30,13 +35,31 @@ pub(super) struct Block {
     pub setup: Vec<usize>,
     /// The number of the loop whose body this is.
     pub body_of: Option<usize>,
+    /// The number of the pipelined loop that this is a part of, and its bundles.
+    pub pipelined: Option<(usize, Vec<Vec<Row>>)>,
+    /// Which block of the program it is, however loops are scheduled.
+    pub origin: usize,
 }
 
 /// What is known of a loop before it is scheduled.
 #[derive(Clone, Debug)]
 pub(super) struct LoopInfo {
     pub name: String,
-    pub count: Count,
+    pub found: Found,
+    /// Multiply-accumulates of an iteration, and the most that its instructions could do in a cycle.
+    pub macs: (u32, u32),
+}
+
+/// What decides how a program is lowered, and what has been found out before.
+pub(super) struct Plan<'p> {
+    pub formats: &'p Formats,
+    pub default: LoopPlan,
+    /// By the number of the loop.
+    pub loops: HashMap<usize, LoopPlan>,
+    /// Schedules that have been looked for.
+    pub found: HashMap<(usize, LoopPlan), Found>,
+    /// Registers that nothing reads.
+    pub unread: HashSet<Register>,
 }
 
 /// A program as blocks.
@@ -48,16 +71,23 @@ pub(super) struct Lowered {
     pub loops: Vec<LoopInfo>,
 }
 
-struct Lowering<'b> {
+struct Lowering<'b, 'p> {
     builder: &'b mut CoreBuilder,
+    plan: &'b mut Plan<'p>,
+    /// How often each variable occurs in the program.
+    occurrences: HashMap<u32, usize>,
+    origin: usize,
     blocks: Vec<Block>,
     labels: Vec<Option<usize>>,
     loops: Vec<LoopInfo>,
 }
 
 /// Makes blocks of a program.
-pub(super) fn lower(builder: &mut CoreBuilder, program: &[Node]) -> Result<Lowered, CoreError> {
-    let mut lowering = Lowering { builder, blocks: vec![empty()], labels: Vec::new(), loops: Vec::new() };
+pub(super) fn lower(builder: &mut CoreBuilder, program: &[Node], plan: &mut Plan<'_>) -> Result<Lowered, CoreError> {
+    let mut occurrences = HashMap::new();
+    occurrences_in(program, &mut occurrences);
+    let (blocks, labels, loops) = (vec![empty(0)], Vec::new(), Vec::new());
+    let mut lowering = Lowering { builder, plan, occurrences, origin: 0, blocks, labels, loops };
     lowering.sequence(program)?;
     // Whatever the author has written last, the core does not run on into what is not the program.
     lowering.emit(CoreBuilder::done)?;
@@ -67,16 +97,39 @@ pub(super) fn lower(builder: &mut CoreBuilder, program: &[Node]) -> Result<Lower
     Ok(Lowered { blocks: lowering.blocks, labels, loops: lowering.loops })
 }
 
-fn empty() -> Block {
-    Block { ops: Vec::new(), end: End::Fall, target: false, setup: Vec::new(), body_of: None }
+fn empty(origin: usize) -> Block {
+    let (ops, setup) = (Vec::new(), Vec::new());
+    Block { ops, end: End::Fall, target: false, setup, body_of: None, pipelined: None, origin }
 }
 
-impl Lowering<'_> {
+/// Counts operands that are variables.
+fn occurrences_in(program: &[Node], counts: &mut HashMap<u32, usize>) {
+    for node in program {
+        let (registers, bodies): (Vec<Reg>, [&[Node]; 2]) = match node {
+            Node::Op(op) => (op.registers().map(|(_, reg)| reg).collect(), [&[], &[]]),
+            Node::Repeat { count: Count { value: Operand::Reg(reg), .. }, body, .. } => (vec![*reg], [body, &[]]),
+            Node::Repeat { body, .. } | Node::Forever(body) => (Vec::new(), [body, &[]]),
+            Node::While { condition, body } => (vec![*condition], [body, &[]]),
+            Node::If { condition, then, otherwise } => (vec![*condition], [then, otherwise]),
+        };
+        for reg in registers {
+            *counts.entry(reg.variable).or_default() += 1;
+        }
+        for body in bodies {
+            occurrences_in(body, counts);
+        }
+    }
+}
+
+impl Lowering<'_, '_> {
     fn sequence(&mut self, nodes: &[Node]) -> Result<(), CoreError> {
         nodes.iter().try_for_each(|node| self.node(node))
     }
 
     fn node(&mut self, node: &Node) -> Result<(), CoreError> {
+        if !matches!(node, Node::Op(_)) {
+            self.origin += 1;
+        }
         match node {
             Node::Op(op) => self.push(op.clone()),
             Node::Repeat { name, count, body } => self.repeat(name.as_deref(), *count, body)?,
@@ -116,11 +169,12 @@ impl Lowering<'_> {
 
     fn repeat(&mut self, name: Option<&str>, count: Count, body: &[Node]) -> Result<(), CoreError> {
         let name = name.map_or_else(|| format!("loop {}", self.loops.len()), String::from);
-        match count.value {
-            _ if body.is_empty() => return Ok(()),
-            Operand::Imm(0) => return Ok(()),
-            Operand::Imm(1) => return self.sequence(body),
-            _ => {}
+        let nothing = matches!(count.value, Operand::Imm(0)) || body.is_empty();
+        if nothing {
+            return Ok(());
+        }
+        if count.value == Operand::Imm(1) {
+            return self.sequence(body);
         }
         let ops: Option<Vec<Op>> = body
             .iter()
@@ -156,7 +210,86 @@ impl Lowering<'_> {
 
     /// A loop that the hardware repeats.
     fn hardware_loop(&mut self, name: String, count: Count, ops: Vec<Op>) -> Result<(), CoreError> {
+        let number = self.loops.len();
+        let plan = self.plan.loops.get(&number).copied().unwrap_or(self.plan.default);
+        let ordered = |op: &Op| !matches!(op.effect, Effect::None | Effect::Load(_) | Effect::Store(_));
+        let plan = LoopPlan { plain: plan.plain || ops.iter().any(ordered), ..plan };
+        let context = Context::new(self.builder.isa(), &self.builder.variables, &self.plan.unread);
+        let mut inside: HashMap<u32, usize> = HashMap::new();
+        for (_, reg) in ops.iter().flat_map(Op::registers) {
+            *inside.entry(reg.variable).or_default() += 1;
+        }
+        let elsewhere = |variable: u32| inside.get(&variable) != self.occurrences.get(&variable);
+        let local = pipeline::locals(&context, &ops, elsewhere)?;
+        let copies = |builder: &mut CoreBuilder, copies: u32| {
+            pipeline::unroll(&ops, copies, &local, |variable| builder.copy_of(variable))
+        };
+        let found = match self.plan.found.get(&(number, plan)) {
+            Some(found) => found.clone(),
+            None => self.look_for(&ops, count, plan, &copies)?,
+        };
+        self.plan.found.insert((number, plan), found.clone());
+        let unrolled = found.modulo.as_ref().map_or(1, |_| found.unrolled);
+        let body = copies(self.builder, unrolled);
+        let macs = super::macs::of(&body, &self.builder.variables);
+        self.loops.push(LoopInfo { name, found: found.clone(), macs });
         let end = self.label();
+        let Some(modulo) = found.modulo else {
+            self.plain_loop(number, count, body, end)?;
+            self.bind(end);
+            return Ok(());
+        };
+        // The fewest iterations of the source that fill the stages.
+        let needed = modulo.stages as u32 * unrolled;
+        match count.value {
+            Operand::Imm(times) if times < i64::from(needed) => {
+                self.plain_loop(number, count, ops, end)?;
+                self.bind(end);
+                return Ok(());
+            }
+            Operand::Reg(reg) if count.at_least < needed => {
+                let (few, limit) = (self.builder.reg(Class::Scalar), self.builder.reg(Class::Scalar));
+                self.emit(|b| {
+                    b.constant_into(limit, needed.into());
+                    b.emit("ltu", [few, reg, limit]);
+                })?;
+                let plain = self.label();
+                self.branch("jnz", few, plain)?;
+                self.overlapped_loop(number, count, &body, unrolled, &modulo)?;
+                self.jump(end)?;
+                self.bind(plain);
+                self.plain_loop(number, count, ops, end)?;
+            }
+            _ => self.overlapped_loop(number, count, &body, unrolled, &modulo)?,
+        }
+        self.bind(end);
+        Ok(())
+    }
+
+    fn look_for(
+        &mut self,
+        ops: &[Op],
+        count: Count,
+        plan: LoopPlan,
+        copies: &dyn Fn(&mut CoreBuilder, u32) -> Vec<Op>,
+    ) -> Result<Found, CoreError> {
+        let multiple = match count.value {
+            Operand::Imm(number) => number as u32,
+            Operand::Reg(_) => count.multiple_of,
+        };
+        // Copies have variables of their own: those are made in a builder that is thrown away.
+        let mut builder = self.builder.clone();
+        let mut bodies: HashMap<u32, Vec<Op>> = HashMap::new();
+        for number in pipeline::COPIES {
+            let body = copies(&mut builder, number);
+            bodies.insert(number, body);
+        }
+        let context = Context::new(builder.isa(), &builder.variables, &self.plan.unread);
+        pipeline::find(&context, self.plan.formats, ops, multiple, plan, |copies| bodies.get(&copies).cloned())
+    }
+
+    /// A hardware loop whose iterations do not overlap.
+    fn plain_loop(&mut self, number: usize, count: Count, ops: Vec<Op>, end: usize) -> Result<(), CoreError> {
         if let (Operand::Reg(reg), 0) = (count.value, count.at_least) {
             self.branch("jz", reg, end)?;
         }
@@ -164,14 +297,46 @@ impl Lowering<'_> {
         self.setup(count.value, 0, body)?;
         self.end(End::Fall);
         self.bind(body);
-        let number = self.loops.len();
-        self.loops.push(LoopInfo { name, count });
         for op in ops {
             self.push(op);
         }
         self.last().body_of = Some(number);
         self.end(End::Loop);
-        self.bind(end);
+        Ok(())
+    }
+
+    /// A hardware loop whose iterations overlap; the count is enough for its stages.
+    fn overlapped_loop(
+        &mut self,
+        number: usize,
+        count: Count,
+        ops: &[Op],
+        unrolled: u32,
+        modulo: &super::modulo::Modulo,
+    ) -> Result<(), CoreError> {
+        let context = Context::new(self.builder.isa(), &self.builder.variables, &self.plan.unread);
+        let bundles = pipeline::expand(&context, ops, modulo)?;
+        let iterations = match count.value {
+            Operand::Imm(number) => Operand::Imm(number / i64::from(unrolled)),
+            Operand::Reg(reg) if unrolled > 1 => {
+                let fewer = self.builder.reg(Class::Scalar);
+                let shift = -i64::from(unrolled.trailing_zeros());
+                self.emit(|b| b.binary_into(fewer, "lshl", reg, Operand::Imm(shift)))?;
+                Operand::Reg(fewer)
+            }
+            Operand::Reg(reg) => Operand::Reg(reg),
+        };
+        let kernel = self.label();
+        self.setup(iterations, modulo.stages as i64 - 1, kernel)?;
+        self.end(End::Fall);
+        self.last().pipelined = Some((number, bundles.prologue));
+        self.end(End::Fall);
+        self.bind(kernel);
+        self.last().pipelined = Some((number, bundles.kernel));
+        self.last().body_of = Some(number);
+        self.end(End::Loop);
+        self.last().pipelined = Some((number, bundles.epilogue));
+        self.end(End::Fall);
         Ok(())
     }
 
@@ -194,7 +359,7 @@ impl Lowering<'_> {
 
     fn last(&mut self) -> &mut Block {
         if self.blocks.is_empty() {
-            self.blocks.push(empty());
+            self.blocks.push(empty(self.origin));
         }
         let last = self.blocks.len() - 1;
         &mut self.blocks[last]
@@ -223,13 +388,14 @@ impl Lowering<'_> {
     /// Ends a block and begins the next.
     fn end(&mut self, end: End) {
         self.last().end = end;
-        self.blocks.push(empty());
+        let origin = self.origin;
+        self.blocks.push(empty(origin));
     }
 
     /// The next operation is where the label points to.
     fn bind(&mut self, label: usize) {
         let last = self.last();
-        if !last.ops.is_empty() {
+        if !last.ops.is_empty() || last.pipelined.is_some() {
             self.end(End::Fall);
         }
         self.last().target = true;

@@ -45,8 +45,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#![expect(dead_code, reason = "what pipelined loops need")]
-
 mod allocate;
 mod builder;
 mod depend;
@@ -56,7 +54,10 @@ mod flow;
 mod layout;
 mod list;
 mod lower;
+mod macs;
+mod modulo;
 mod operation;
+mod pipeline;
 mod program;
 mod register;
 mod reservation;

@@ -29,13 +29,20 @@ pub struct LoopReport {
     pub recurrence_bound: u32,
     /// How many iterations overlap.
     pub stages: u32,
-    /// Multiply-accumulates of one iteration.
+    /// Multiply-accumulates of one iteration of the schedule, where configuration words are constants.
     pub macs: u32,
+    /// The most that the core can do in one cycle with operands of these types.
+    pub peak_macs: u32,
     /// Address of the loop's first bundle.
     pub start: u32,
 }
 
 impl LoopReport {
+    /// The share of the core's multiply-accumulates per cycle in steady state, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.macs_per_cycle() / f64::from(self.peak_macs.max(1))
+    }
+
     /// Multiply-accumulates per cycle in steady state.
     pub fn macs_per_cycle(&self) -> f64 {
         f64::from(self.macs) / f64::from(self.interval.max(1))

@@ -205,6 +205,9 @@ pub(super) struct Variable {
     pub region: Option<Region>,
     /// May be read before it is written.
     pub undefined: bool,
+    /// How many operations write it, and the number that the last of them sets it to.
+    pub writes: u32,
+    pub constant: Option<i64>,
 }
 
 /// All registers of a class.

@@ -15,6 +15,7 @@ impl CoreBuilder {
     /// Sets a register of 32 bits or less, a special one too, to a number.
     pub fn constant_into(&mut self, target: Reg, number: i64) {
         let number = if i64::from(number as u32) == number { i64::from(number as u32 as i32) } else { number };
+        self.variables[target.variable as usize].constant = Some(number);
         let operands = [target.into(), Operand::Imm(number)];
         let short = ["mova", "movx", "mov"].into_iter().filter(|mnemonic| self.accepts(mnemonic, &operands));
         let short: Vec<&str> = short.collect();

@@ -20,8 +20,9 @@ pub(super) struct Scheduled {
     /// The last cycle in which the loop that follows is set up.
     pub setup: Option<usize>,
     pub body_of: Option<usize>,
-    /// What is in flight at its end goes on in the blocks after it.
-    pub flows: bool,
+    /// The pipelined loop that it is a part of: what is in flight at its end goes on in the blocks after it.
+    pub pipelined: Option<usize>,
+    pub origin: usize,
 }
 
 /// Schedules one block.
@@ -31,6 +32,11 @@ pub(super) fn block(
     block: &Block,
     freedom: Freedom,
 ) -> Result<Scheduled, CoreError> {
+    let (target, body_of, origin) = (block.target, block.body_of, block.origin);
+    if let Some((number, bundles)) = &block.pipelined {
+        let (bundles, end) = (bundles.clone(), block.end.clone());
+        return Ok(Scheduled { bundles, end, target, setup: None, body_of, pipelined: Some(*number), origin });
+    }
     let timings = timings(context, &block.ops)?;
     let edges = edges(&block.ops, &timings, false);
     let placements = list::schedule(&timings, &edges, formats, freedom, &block.setup);
@@ -46,8 +52,8 @@ pub(super) fn block(
         bundles[cycle].push(row);
     }
     let setup = block.setup.iter().map(|op| placements[*op].cycle).max();
-    let (end, target, body_of) = (block.end.clone(), block.target, block.body_of);
-    Ok(Scheduled { bundles, end, target, setup, body_of, flows: false })
+    let end = block.end.clone();
+    Ok(Scheduled { bundles, end, target, setup, body_of, pipelined: None, origin })
 }
 
 /// The timings of operations.

@@ -156,6 +156,11 @@ impl CoreBuilder {
                 }
             }
         }
+        for (direction, reg) in rows[0].registers() {
+            if direction == Direction::Write {
+                self.variables[reg.variable as usize].writes += 1;
+            }
+        }
         let effect = self.effect(&rows[0]);
         self.push(Op { rows, effect });
     }

@@ -39,11 +39,27 @@ pub(super) struct Context<'a> {
     /// Where leaves of registers begin, that are no variables.
     pub registers_from: Leaf,
     /// Registers that instructions write without naming them, and that nothing reads: flags.
-    unread: HashSet<Register>,
+    unread: &'a HashSet<Register>,
+}
+
+/// Registers that instructions write without naming them, and that nothing reads: flags. Their order does not matter.
+pub(super) fn unread<'o>(variables: &[Variable], rows: impl Iterator<Item = &'o Row>) -> HashSet<Register> {
+    let (mut written, mut read) = (HashSet::new(), HashSet::new());
+    for row in rows {
+        written.extend(row.instruction.writes.iter().copied());
+        read.extend(row.instruction.reads.iter().copied());
+        for (direction, reg) in row.registers() {
+            let variable = &variables[reg.variable as usize];
+            if direction == Direction::Read && variable.candidates.len() == 1 {
+                read.insert(variable.candidates[0]);
+            }
+        }
+    }
+    written.difference(&read).copied().collect()
 }
 
 impl<'a> Context<'a> {
-    pub fn new<'o>(isa: &'static Isa, variables: &'a [Variable], rows: impl Iterator<Item = &'o Row>) -> Self {
+    pub fn new(isa: &'static Isa, variables: &'a [Variable], unread: &'a HashSet<Register>) -> Self {
         let mut next = 0;
         let first_leaf = variables.iter().map(|variable| {
             let first = next;
@@ -51,18 +67,6 @@ impl<'a> Context<'a> {
             first
         });
         let first_leaf: Vec<Leaf> = first_leaf.collect();
-        let (mut written, mut read) = (HashSet::new(), HashSet::new());
-        for row in rows {
-            written.extend(row.instruction.writes.iter().copied());
-            read.extend(row.instruction.reads.iter().copied());
-            for (direction, reg) in row.registers() {
-                let variable = &variables[reg.variable as usize];
-                if direction == Direction::Read && variable.candidates.len() == 1 {
-                    read.insert(variable.candidates[0]);
-                }
-            }
-        }
-        let unread = written.difference(&read).copied().collect();
         Self { isa, variables, first_leaf, registers_from: next, unread }
     }
 

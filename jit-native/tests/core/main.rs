@@ -2,5 +2,6 @@
 
 mod flow;
 mod memory;
+mod pipelines;
 mod rig;
 mod vectors;
