@@ -49,4 +49,4 @@ pub use route::{Circuit, Stream};
 pub use tile::{Channel, End, Tile};
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

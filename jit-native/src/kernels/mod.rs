@@ -7,6 +7,8 @@
 //! The entry point for compilers is [`build`]; [`FAMILIES`] is the table behind it.
 
 mod error;
+pub mod lanes;
+pub mod numerics;
 
 pub use error::NativeError;
 
@@ -26,7 +28,7 @@ pub struct Family {
 }
 
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
-pub static FAMILIES: &[&Family] = &[];
+pub static FAMILIES: &[&Family] = &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY];
 
 /// The families that have kernels for the operation `op`.
 pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {

@@ -1,0 +1,138 @@
+//! Norms and softmax: operations on whole rows, which a core holds one of at a time, up to 4,096 elements.
+//!
+//! A row is read once. What is behind its end in the last vector is set so that it does not count before elements are summed or
+//! compared.
+
+use super::dispatch::Work;
+use super::elementwise::repeating;
+use super::step::{Function, Slot, Step};
+use super::walk::{Loop, Walk};
+use super::{f32_result, f32_source, unsupported, words};
+use crate::kernels::{Family, NativeError};
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::{Node, Tensor};
+
+const NAME: &str = "rows";
+
+/// The family.
+pub static FAMILY: Family =
+    Family { name: NAME, operations: &["RMS_NORM", "RMS_NORM_MUL", "NORM", "NORM_MUL", "L2_NORM", "SOFT_MAX"], build };
+
+/// What stands for minus infinity: far below every exponent that counts, and finite.
+const LOWEST: f32 = -1e30;
+
+fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let work = if node.op == "SOFT_MAX" { soft_max(node)? } else { norm(node)? };
+    work.artifact(node, arch)
+}
+
+/// One walk with a row as run. `loops` are those around the rows.
+fn walk(result: &Tensor, loops: &[Loop], b_run: u64) -> Vec<Walk> {
+    vec![Walk { run: result.ne[0] as u64, b_run, loops: Walk::merged(loops), start: [0; 3] }]
+}
+
+/// Source 0, whose rows have to be without gaps, and the result.
+fn row_tensors(node: &Node) -> Result<(&Tensor, &Tensor), NativeError> {
+    let (a, result) = (f32_source(NAME, node, 0)?, f32_result(NAME, node)?);
+    if !a.same_shape(result) || !a.has_contiguous_rows() {
+        let reason = format!("extents {:?}, strides {:?} for a result of {:?}", a.ne, a.nb, result.ne);
+        return Err(unsupported(NAME, node, reason));
+    }
+    Ok((a, result))
+}
+
+fn norm(node: &Node) -> Result<Work, NativeError> {
+    use Function as F;
+    use Slot::{A, B, Result as R, V0};
+    let (a, result) = row_tensors(node)?;
+    let count = result.ne[0] as u32;
+    let (share, epsilon) = (1.0 / count as f32, node.params.float(0));
+    if !(0.0..1e30).contains(&epsilon) {
+        return Err(unsupported(NAME, node, format!("epsilon is {epsilon}; possible: 0 to 1e30")));
+    }
+    // A row of zeros without epsilon would divide by zero: the least that a reciprocal root takes.
+    let epsilon = epsilon.max(1e-37);
+    let mut steps = Vec::new();
+    let centred = node.op.starts_with("NORM");
+    let x = if centred {
+        steps.extend(Step::pad(A, count, 0.0));
+        steps.push(Step::unary(F::Sum, A, V0));
+        steps.push(Step::scale(V0, share, 0.0, V0).once());
+        steps.push(Step::binary(F::Sub, A, V0, R));
+        R
+    } else {
+        A
+    };
+    steps.extend(Step::pad(x, count, 0.0));
+    steps.push(Step::unary(F::SumOfSquares, x, V0));
+    if node.op == "L2_NORM" {
+        // Epsilon is the least length.
+        let square = (epsilon * epsilon).max(1e-37);
+        steps.push(Step::clamp(V0, square, f32::INFINITY, V0).once());
+    } else {
+        steps.push(Step::scale(V0, share, epsilon, V0).once());
+    }
+    steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
+    steps.push(Step::binary(F::Mul, x, V0, R));
+    if !node.op.ends_with("_MUL") {
+        let (a, result_steps) = (words(a), words(result));
+        let loops: Vec<Loop> =
+            (1..4).map(|d| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] }).collect();
+        return Ok(Work { family: NAME, steps, walks: walk(result, &loops, 0), a: 0, b: None });
+    }
+    let weights = f32_source(NAME, node, 1)?;
+    if !weights.repeats_to(result) || weights.ne[0] != result.ne[0] || !weights.has_contiguous_rows() {
+        let reason = format!("weights with extents {:?} for rows of {:?}", weights.ne, result.ne);
+        return Err(unsupported(NAME, node, reason));
+    }
+    steps.push(Step::binary(F::Mul, R, B, R));
+    let loops = repeating(result, a, weights);
+    let b_run = u64::from(count);
+    Ok(Work { family: NAME, steps, walks: walk(result, &loops[2..], b_run), a: 0, b: Some(1) })
+}
+
+fn soft_max(node: &Node) -> Result<Work, NativeError> {
+    use Function as F;
+    use Slot::{A, B, Result as R, V0};
+    let (a, result) = row_tensors(node)?;
+    let count = result.ne[0] as u32;
+    let (scale, max_bias) = (node.params.float(0), node.params.float(1));
+    if max_bias > 0.0 {
+        return Err(unsupported(NAME, node, format!("ALiBi (max_bias {max_bias}); possible: 0")));
+    }
+    if node.source(2).is_some() {
+        return Err(unsupported(NAME, node, "attention sinks"));
+    }
+    if !(scale.is_finite() && scale.abs() < 1e10) {
+        return Err(unsupported(NAME, node, format!("scale is {scale}; its size must be below 1e10")));
+    }
+    // Elements may be minus infinity, which no product takes.
+    let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
+    let masked = node.source(1).is_some();
+    let (loops, b_run) = if masked {
+        let mask = f32_source(NAME, node, 1)?;
+        let fits = mask.ne[0] == result.ne[0] && mask.ne[1] >= result.ne[1] && mask.has_contiguous_rows();
+        if !fits || (2..4).any(|d| !result.ne[d].is_multiple_of(mask.ne[d].max(1))) {
+            let reason = format!("a mask with extents {:?} for rows of {:?}", mask.ne, result.ne);
+            return Err(unsupported(NAME, node, reason));
+        }
+        // A mask may have more rows than are masked.
+        let used = Tensor { ne: [mask.ne[0], result.ne[1], mask.ne[2], mask.ne[3]], ..*mask };
+        steps.push(Step::clamp(B, LOWEST, -LOWEST, B));
+        steps.push(Step::binary(F::Add, R, B, R));
+        (repeating(result, a, &used)[2..].to_vec(), u64::from(count))
+    } else {
+        let (a, result_steps) = (words(a), words(result));
+        let each = |d: usize| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] };
+        ((1..4).map(each).collect(), 0)
+    };
+    steps.extend(Step::pad(R, count, LOWEST));
+    steps.push(Step::unary(F::Largest, R, V0));
+    steps.push(Step::binary(F::Sub, R, V0, R));
+    steps.push(Step::unary(F::Exp, R, R));
+    steps.extend(Step::pad(R, count, 0.0));
+    steps.push(Step::unary(F::Sum, R, V0));
+    steps.push(Step::unary(F::Reciprocal, V0, V0).once());
+    steps.push(Step::binary(F::Mul, R, V0, R));
+    Ok(Work { family: NAME, steps, walks: walk(result, &loops, b_run), a: 0, b: masked.then_some(1) })
+}

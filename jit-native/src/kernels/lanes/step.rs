@@ -1,0 +1,251 @@
+//! Steps: what a core does with a tile.
+//!
+//! The program of the lanes is one for all of its families. It has functions of vectors, and a dispatch says which of them run on
+//! each tile, in which order, and from where to where: a list of [`Step`]s in the parameters. So a norm with weights, a softmax
+//! with a mask and a gated unit are lists over the same few functions, and no new operation that is made of them needs a new PDI.
+//!
+//! A step reads one or two [`Slot`]s and writes one, a vector of sixteen f32 at a time. The work of a step on a vector is some tens of cycles
+//! or more, of which two loads and a store more are little.
+
+use super::super::numerics::three_terms;
+
+/// What a step reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Slot {
+    /// The tile of the first operand. Steps may write it, too.
+    A = 0,
+    /// The tile of the second operand.
+    B = 1,
+    /// The tile of the result.
+    Result = 2,
+    /// A tile of the core's own, of [`Slot::SCRATCH_WORDS`].
+    Scratch = 3,
+    /// One vector.
+    V0 = 4,
+    /// Another vector.
+    V1 = 5,
+}
+
+impl Slot {
+    /// Words of [`Slot::Scratch`].
+    pub const SCRATCH_WORDS: u32 = 2048;
+    /// Number of slots.
+    pub const COUNT: u32 = 6;
+}
+
+/// A slot as vectors, or its first vector again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    slot: Slot,
+    step: u32,
+}
+
+/// Bytes of a vector.
+pub const VECTOR_BYTES: u32 = 64;
+
+impl From<Slot> for Operand {
+    /// Vectors of a tile; of [`Slot::V0`] and [`Slot::V1`] the same one for all.
+    fn from(slot: Slot) -> Self {
+        let step = if matches!(slot, Slot::V0 | Slot::V1) { 0 } else { VECTOR_BYTES };
+        Self { slot, step }
+    }
+}
+
+/// The functions of the program, by their numbers in the parameters. `x` is the first source, `y` the second, `c` constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Function {
+    /// `x + y`.
+    Add,
+    /// `x - y`.
+    Sub,
+    /// `x * y`.
+    Mul,
+    /// `x / y`.
+    Div,
+    /// `x * c + d`.
+    Scale,
+    /// `x + c`.
+    Offset,
+    /// `x` between `c` and `d`.
+    Clamp,
+    /// The bits of `x` that are in `c`, plus `d`.
+    Bits,
+    /// `x` with the sign of `y`, if `x` is not negative.
+    Sign,
+    /// `y` where `x > c`, else what the target has.
+    Choose,
+    /// `c` where `x` is positive, `d` where it is negative, else 0.
+    Signum,
+    /// The largest whole number that is not above `x`.
+    Floor,
+    /// `sqrt(x)`.
+    Root,
+    /// `1 / sqrt(x)`.
+    ReciprocalRoot,
+    /// `1 / x`.
+    Reciprocal,
+    /// `e^x`.
+    Exp,
+    /// `e^x - 1`, of x up to 87.
+    Expm1,
+    /// `1 / (1 + e^-x)`.
+    Sigmoid,
+    /// The polynomial of [`normal_tail`](super::super::numerics::exponential::normal_tail).
+    NormalTail,
+    /// `ln x`.
+    Log,
+    /// The sine of `x` plus `c` quarters of a turn.
+    Sine,
+    /// The sum of all elements, in all lanes of one vector.
+    Sum,
+    /// The sum of their squares.
+    SumOfSquares,
+    /// The largest of them.
+    Largest,
+    /// `x` where the bit of its lane in `c` is set, else `d`: for what is behind the end of a row.
+    Pad,
+    /// The first element of `x` in all lanes.
+    First,
+}
+
+impl Function {
+    /// Number of functions.
+    pub const COUNT: u32 = Self::First as u32 + 1;
+}
+
+/// A function with its operands and constants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    function: Function,
+    first: Operand,
+    second: Operand,
+    target: Operand,
+    /// Bytes from the slots' first vectors to those where it begins.
+    offset: u32,
+    /// Number of vectors; all of a tile if 0.
+    vectors: u32,
+    constants: [u32; 4],
+}
+
+/// A number whose order as a signed integer is that of floats.
+fn ordered(x: f32) -> u32 {
+    let bits = x.to_bits();
+    if bits >> 31 == 1 { 0x8000_0000u32.wrapping_sub(bits) } else { bits }
+}
+
+impl Step {
+    /// Words in the parameters.
+    pub const WORDS: u32 = 13;
+
+    /// Words of the parameters of a step over tiles of `vectors` vectors.
+    #[must_use]
+    pub fn encode(&self, vectors: u32) -> [u32; Self::WORDS as usize] {
+        let count = if self.vectors == 0 { vectors } else { self.vectors };
+        let [c0, c1, c2, c3] = self.constants;
+        let index = |operand: Operand| 4 * operand.slot as u32;
+        let (first, second, target) = (self.first, self.second, self.target);
+        [
+            self.function as u32,
+            index(first),
+            first.step,
+            index(second),
+            second.step,
+            index(target),
+            target.step,
+            self.offset,
+            count,
+            c0,
+            c1,
+            c2,
+            c3,
+        ]
+    }
+
+    /// A function of one source.
+    #[must_use]
+    pub fn unary(function: Function, first: Slot, target: Slot) -> Self {
+        Self::binary(function, first, first, target)
+    }
+
+    /// A function of two sources.
+    #[must_use]
+    pub fn binary(function: Function, first: Slot, second: Slot, target: Slot) -> Self {
+        let (first, second, target) = (first.into(), second.into(), target.into());
+        Self { function, first, second, target, offset: 0, vectors: 0, constants: [0; 4] }
+    }
+
+    /// Only the first vector.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { vectors: 1, ..self }
+    }
+
+    fn constants(self, constants: [u32; 4]) -> Self {
+        Self { constants, ..self }
+    }
+
+    /// `first * factor + addend`.
+    #[must_use]
+    pub fn scale(first: Slot, factor: f32, addend: f32, target: Slot) -> Self {
+        let [f0, f1, f2] = three_terms(factor).map(|term| u32::from(term) << 16 | u32::from(term));
+        Self::unary(Function::Scale, first, target).constants([f0, f1, f2, addend.to_bits()])
+    }
+
+    /// `first + addend`.
+    #[must_use]
+    pub fn offset(first: Slot, addend: f32, target: Slot) -> Self {
+        Self::unary(Function::Offset, first, target).constants([addend.to_bits(), 0, 0, 0])
+    }
+
+    /// `first` between two bounds, of which `low` is the smaller one; where they contradict each other, `low` counts.
+    #[must_use]
+    pub fn clamp(first: Slot, low: f32, high: f32, target: Slot) -> Self {
+        Self::unary(Function::Clamp, first, target).constants([ordered(low), ordered(high), 0, 0])
+    }
+
+    /// The bits of `first` that are in `kept`, plus `added`.
+    #[must_use]
+    pub fn bits(first: Slot, kept: u32, added: u32, target: Slot) -> Self {
+        Self::unary(Function::Bits, first, target).constants([kept, added, 0, 0])
+    }
+
+    /// `-first`.
+    #[must_use]
+    pub fn negative(first: Slot, target: Slot) -> Self {
+        Self::bits(first, !0, 0x8000_0000, target)
+    }
+
+    /// `|first|`.
+    #[must_use]
+    pub fn absolute(first: Slot, target: Slot) -> Self {
+        Self::bits(first, 0x7fff_ffff, 0, target)
+    }
+
+    /// `second` where `first > bound`, else `target` stays.
+    #[must_use]
+    pub fn choose(first: Slot, bound: f32, second: Slot, target: Slot) -> Self {
+        Self::binary(Function::Choose, first, second, target).constants([ordered(bound), 0, 0, 0])
+    }
+
+    /// `above` where `first` is positive, `below` where it is negative, else 0.
+    #[must_use]
+    pub fn signum(first: Slot, above: f32, below: f32, target: Slot) -> Self {
+        Self::unary(Function::Signum, first, target).constants([above.to_bits(), below.to_bits(), 0, 0])
+    }
+
+    /// The sine of `first` plus quarters of a turn.
+    #[must_use]
+    pub fn sine(first: Slot, quarters: u32, target: Slot) -> Self {
+        Self::unary(Function::Sine, first, target).constants([quarters, 0, 0, 0])
+    }
+
+    /// Sets what is behind `words` words in the last vector of a tile, which then has no end that counts. None when nothing is.
+    #[must_use]
+    pub fn pad(slot: Slot, words: u32, with: f32) -> Option<Self> {
+        let rest = words % 16;
+        let step = Self::unary(Function::Pad, slot, slot).once().constants([(1 << rest) - 1, with.to_bits(), 0, 0]);
+        (rest != 0).then_some(Self { offset: words / 16 * VECTOR_BYTES, ..step })
+    }
+}

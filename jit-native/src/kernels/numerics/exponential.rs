@@ -1,0 +1,153 @@
+//! Exponentials, and what is made of them.
+//!
+//! `e^x = 2^n (1 + p)` with `n` the nearest whole number to `x log2(e)`, `r = x - n ln 2` and `p = e^r - 1`, a polynomial. The
+//! nearest whole number comes from an addition of 1.5 * 2^23, which leaves no bits for fractions; its bits are the integer.
+
+use super::product::{add_product2, both_orders, leading, polynomial, product_of, product2, split};
+use super::quotient::reciprocal;
+use super::{Lanes, three_terms};
+
+/// 1.5 * 2^23: sums with it are whole numbers.
+const WHOLE: f32 = 12_582_912.0;
+const SIGN: u32 = 0x8000_0000;
+
+/// The largest argument whose exponential is finite, and where exponentials become too small for normal numbers.
+const LARGEST: f32 = 88.722_83;
+const SMALLEST: f32 = -87.336_54;
+
+/// `(e^r - 1 - r) / r^2` at the Chebyshev nodes of [-0.3475, 0.3475]; `r^2` times the error is below 8e-9.
+const COEFFICIENTS: [f32; 5] = [0.001_392_637_6, 0.008_363_333_5, 0.041_666_552, 0.166_665_76, 0.5];
+
+/// `x` as `n ln 2 + r`: the bits of `n` in units of 1 above [`WHOLE`]'s, and `p = e^r - 1`.
+struct Reduced<L: Lanes> {
+    power: L::Word,
+    p: L::Float,
+}
+
+/// `x` within [-87.3, 88.7].
+fn reduce<L: Lanes>(l: &mut L, x: L::Float) -> Reduced<L> {
+    let [e0, e1, _] = three_terms(std::f32::consts::LOG2_E);
+    let terms = leading(l, x);
+    let (crossed, straight) = (l.pair(e1, e0), l.pair(e0, e1));
+    let whole = l.constant(WHOLE);
+    let scaled = l.multiply(terms, crossed);
+    let scaled = l.multiply_add(scaled, terms, straight);
+    let shifted = l.add(scaled, whole);
+    let n = l.sub(shifted, whole);
+    // n has eight bits, so that its products with the terms of ln 2 are exact.
+    let [l0, l1, l2] = three_terms(std::f32::consts::LN_2);
+    let n = l.narrow(n, n);
+    let (first, others) = (l.pair(l0, 0), l.pair(l1, l2));
+    let r = l.multiply_sub(x, n, first);
+    let r = l.multiply_sub(r, n, others);
+    let bits = l.bits(shifted);
+    let bias = l.word(WHOLE.to_bits());
+    let power = l.sub_words(bits, bias);
+    // p = r + r (r q(r)).
+    let r2 = both_orders(l, r);
+    let q = polynomial(l, r2, &COEFFICIENTS, 2);
+    let q = leading(l, q);
+    let t = product2(l, q, r2);
+    let t = leading(l, t);
+    let p = add_product2(l, r, t, r2);
+    Reduced { power, p }
+}
+
+/// `x` held within two bounds of different signs.
+fn hold<L: Lanes>(l: &mut L, x: L::Float, low: f32, high: f32) -> L::Float {
+    let bits = l.bits(x);
+    let top = l.word(high.to_bits());
+    let held = l.min_words(bits, top);
+    // With the sign turned, the numbers below zero are ordered as integers.
+    let (sign, bottom) = (l.word(SIGN), l.word(low.to_bits() ^ SIGN));
+    let turned = l.add_words(held, sign);
+    let held = l.min_words(turned, bottom);
+    let held = l.add_words(held, sign);
+    l.float(held)
+}
+
+/// `e^x` of any number: infinite beyond 88.72, 0 below -87.34.
+pub fn exp<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
+    let held = exp_held(l, x);
+    let (x, held) = (l.bits(x), l.bits(held));
+    let (most, infinite) = (l.word(LARGEST.to_bits()), l.word(f32::INFINITY.to_bits()));
+    let above = l.less(most, x);
+    let result = l.select(held, infinite, above);
+    let result = none_below(l, x, result);
+    l.float(result)
+}
+
+/// 0 where an exponential is too small for a normal number.
+fn none_below<L: Lanes>(l: &mut L, x: L::Word, result: L::Word) -> L::Word {
+    let (sign, least, zero) = (l.word(SIGN), l.word(SMALLEST.to_bits() ^ SIGN), l.word(0));
+    let turned = l.add_words(x, sign);
+    let below = l.less(least, turned);
+    l.select(result, zero, below)
+}
+
+/// `e^x` of a number held within [-87.33, 88.72] first, so that the result is normal and finite.
+pub fn exp_held<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
+    let x = hold(l, x, SMALLEST, LARGEST);
+    let Reduced { power, p } = reduce(l, x);
+    let one = l.constant(1.0);
+    let mantissa = l.add(p, one);
+    let mantissa = l.bits(mantissa);
+    let exponent = l.shift_left(power, 23);
+    let result = l.add_words(mantissa, exponent);
+    l.float(result)
+}
+
+/// `e^x - 1`, with small results as exact as large ones, for x up to 87; larger ones give about e^87.
+pub fn expm1_held<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
+    let x = hold(l, x, -80.0, 87.0);
+    let Reduced { power, p } = reduce(l, x);
+    let exponent = l.shift_left(power, 23);
+    // 2^n and 2^n p; p = 0 must stay 0.
+    let one = l.word(1f32.to_bits());
+    let unit = l.add_words(one, exponent);
+    let bits = l.bits(p);
+    let moved = l.add_words(bits, exponent);
+    let magnitude = l.word(!SIGN);
+    let size = l.and(bits, magnitude);
+    // Below 2^-40 the result is x itself to the last bit, and the exponent must not wrap around.
+    let tiny = l.word(0x2b80_0000);
+    let small = l.less(size, tiny);
+    let moved = l.select(moved, bits, small);
+    let (unit, moved, one) = (l.float(unit), l.float(moved), l.constant(1.0));
+    let rest = l.sub(unit, one);
+    l.add(rest, moved)
+}
+
+/// `1 / (1 + e^-x)`.
+pub fn sigmoid<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
+    let (bits, sign) = (l.bits(x), l.word(SIGN));
+    let negative = l.add_words(bits, sign);
+    // e^87 is the largest whose reciprocal is a normal number.
+    let least = l.word(87f32.to_bits());
+    let negative = l.min_words(negative, least);
+    let negative = l.float(negative);
+    let e = exp_held(l, negative);
+    let one = l.constant(1.0);
+    let e = l.add(e, one);
+    reciprocal(l, e)
+}
+
+/// The normal distribution below `-z` is `e^(-z^2/2)` times this of `1 / (1 + ERF_SLOPE z)`, by Abramowitz and Stegun 7.1.26, to
+/// 7.5e-8.
+pub fn normal_tail<L: Lanes>(l: &mut L, t: L::Float) -> L::Float {
+    // The terms are larger than their sum, so that all products are whole ones.
+    let t = split(l, t);
+    let mut sum = l.constant(TAIL[0]);
+    for coefficient in &TAIL[1..] {
+        let terms = split(l, sum);
+        let product = product_of(l, terms, t);
+        let next = l.constant(*coefficient);
+        sum = l.add(product, next);
+    }
+    let terms = split(l, sum);
+    product_of(l, terms, t)
+}
+
+/// The argument of [`normal_tail`], and halves of the formula's coefficients.
+pub const ERF_SLOPE: f32 = 0.327_591_1 * std::f32::consts::FRAC_1_SQRT_2;
+const TAIL: [f32; 5] = [0.530_702_7, -0.726_576, 0.710_706_9, -0.142_248_36, 0.127_414_8];
