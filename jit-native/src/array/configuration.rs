@@ -135,3 +135,6 @@ impl Writer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

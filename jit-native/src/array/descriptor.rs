@@ -209,3 +209,6 @@ fn fields(limit: usize, part: &Part, link: &Link) -> Result<Fields, ArrayError> 
     };
     Ok(fields)
 }
+
+#[cfg(test)]
+mod tests;

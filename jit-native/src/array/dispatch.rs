@@ -346,3 +346,6 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     }
     a / x.max(1) * b
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,4 +49,8 @@ pub use route::{Circuit, Stream};
 pub use tile::{Channel, End, Tile};
 
 #[cfg(test)]
+mod mutations;
+#[cfg(test)]
+mod readers;
+#[cfg(test)]
 pub(crate) mod testing;

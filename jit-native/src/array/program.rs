@@ -12,10 +12,14 @@ use aie_hal::Arch;
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_hal::format::stream_switch::Port;
+use aie_isa::Isa;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A core's lock that a dispatch sets to 1 to start it; its number in the tile.
 pub const GO_LOCK: u8 = 15;
+
+/// Bytes of a word of program memory.
+const PROGRAM_WORD: usize = 16;
 
 /// The place of a core's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,14 +100,16 @@ impl ArrayProgram {
         if bytes > limit {
             return Err(ArrayError::Program { tile, bytes, limit });
         }
+        let nop = Isa::for_arch(&self.grid.arch().name).and_then(|isa| isa.assemble("nop").ok()).unwrap_or_default();
         let contents = self.contents(tile)?;
         if contents.program.is_some() {
             return Err(ArrayError::InUse { tile, what: "core", number: 0 });
         }
-        let mut program = program.to_vec();
-        // Program memory is written in its own words of 16 bytes.
-        program.resize(bytes.next_multiple_of(16), 0);
-        contents.program = Some(program);
+        // Program memory is written in its own words of 16 bytes. What fills up the last one is never executed, and is what a
+        // listing can show.
+        let missing = bytes.next_multiple_of(PROGRAM_WORD) - bytes;
+        let padding = nop.iter().copied().cycle().take(missing);
+        contents.program = Some(program.iter().copied().chain(padding).collect());
         Ok(())
     }
 
@@ -259,3 +265,6 @@ impl ArrayProgram {
 fn aligned(what: &'static str, value: u32) -> Result<(), ArrayError> {
     if value.is_multiple_of(4) { Ok(()) } else { Err(ArrayError::Unaligned { what, value: value.into(), unit: 4 }) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -191,3 +191,6 @@ fn in_use(end: End) -> ArrayError {
     };
     ArrayError::InUse { tile: end.tile(), what, number }
 }
+
+#[cfg(test)]
+mod tests;

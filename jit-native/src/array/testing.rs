@@ -1,6 +1,7 @@
 //! An emulated device for the tests of array programs.
 
-use super::{Configured, CoreMemory, Lanes};
+use super::{Configured, CoreMemory, GO_LOCK, Lanes, Tile};
+use aie_emulator::array::{Waiter, What, Who};
 use aie_emulator::{Array, HostMemory, Outcome};
 use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
@@ -40,17 +41,24 @@ pub struct Device {
 
 impl Device {
     /// Loads a PDI into a new array.
-    pub fn new(pdi: &[u8]) -> Self {
+    pub fn load(pdi: &[u8]) -> Result<Self, String> {
         let arch = aie2();
         let mut array = Array::new(Isa::aie2(), arch.array.columns as u8, arch.array.rows as u8);
-        array.load(&Pdi::parse(pdi).unwrap(), &mut Host(Vec::new())).unwrap();
+        let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;
+        array.load(&pdi, &mut Host(Vec::new())).map_err(|error| error.to_string())?;
         array.set_cycle_limit(20_000_000);
-        Self { array }
+        Ok(Self { array })
     }
 
     /// The device of a finished program.
     pub fn of(configured: &Configured) -> Self {
-        Self::new(configured.pdi())
+        Self::load(configured.pdi()).unwrap()
+    }
+
+    /// The values of a tile's first locks.
+    pub fn locks(&self, tile: Tile, count: u32) -> Vec<u32> {
+        let first = if tile.row == 1 { 0xC_0000 } else { 0x1_F000 };
+        (0..count).map(|lock| self.array.read(tile.column, tile.row, first + 0x10 * lock).unwrap()).collect()
     }
 
     /// Runs a dispatch over buffers of words. An error when it does not end, or something is still under way at its end.
@@ -65,16 +73,16 @@ impl Device {
         self.array.settle(&mut host).map_err(|error| error.to_string())?;
         // Cores wait for their go lock, and nothing else waits.
         let report = self.array.report();
-        let channels: Vec<String> = report
-            .waiters
-            .iter()
-            .filter(|waiter| !matches!(waiter.who, aie_emulator::array::Who::Core { .. }))
-            .map(|waiter| format!("{waiter:?}"))
-            .collect();
+        let rests = |waiter: &Waiter| {
+            let go = matches!(waiter.what, What::Lock { lock, .. } if lock == usize::from(GO_LOCK));
+            go && matches!(waiter.who, Who::Core { .. })
+        };
+        let others: Vec<String> =
+            report.waiters.iter().filter(|waiter| !rests(waiter)).map(|waiter| format!("{waiter:?}")).collect();
         for (words, bytes) in buffers.iter_mut().zip(&host.0) {
             *words = words_of(bytes);
         }
-        if channels.is_empty() { Ok(()) } else { Err(format!("still waiting: {}", channels.join(", "))) }
+        if others.is_empty() { Ok(()) } else { Err(format!("still waiting: {}", others.join(", "))) }
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod error;
 pub mod lanes;
+pub mod mul_mat;
 pub mod numerics;
 
 pub use error::NativeError;
@@ -28,7 +29,7 @@ pub struct Family {
 }
 
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
-pub static FAMILIES: &[&Family] = &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY];
+pub static FAMILIES: &[&Family] = &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY, &mul_mat::FAMILY];
 
 /// The families that have kernels for the operation `op`.
 pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {

@@ -61,7 +61,7 @@ fn compare(node: &Node, inputs: &[Vec<f32>]) -> (f64, u64) {
     let mut expected = vec![0xAA; node.output.span_bytes()];
     operation.reference(node).unwrap().run(&slices, &mut expected).unwrap();
     let artifact = build(node, &aie2()).unwrap();
-    let mut device = Device::new(artifact.pdi());
+    let mut device = Device::load(artifact.pdi()).unwrap();
     let mut buffers: Vec<Vec<u32>> = bytes.iter().map(|bytes| words_of(bytes)).collect();
     buffers.push(vec![0xAAAA_AAAA; node.output.span_bytes() / 4]);
     device.dispatch(artifact.instructions(), &mut buffers).unwrap();

@@ -1,0 +1,282 @@
+//! The instruction stream of a product.
+
+use super::machine::{ARENA, CORES, Machine};
+use super::parameters::Parameters;
+use super::plan::{Item, Phase, Tiling};
+use super::problem::Problem;
+use super::product::{BLOCK_BYTES, GROUP_ROWS, NARROW, WIDE};
+use super::weights::Order;
+use crate::array::{ArrayError, Dimension, Dispatch, OWN_MEMORY, Part, ProductColumn, Region, Ring};
+
+/// Positions of the arguments.
+const WEIGHT_ARGUMENT: u16 = 0;
+const COLUMN_ARGUMENT: u16 = 1;
+const RESULT_ARGUMENT: u16 = 2;
+
+/// Memory of a tile, handed out from the front.
+struct Arena(u32);
+
+impl Arena {
+    fn take(&mut self, bytes: usize) -> u32 {
+        let address = self.0;
+        self.0 += bytes as u32;
+        address
+    }
+
+    /// A ring with the tile and the locks of `ring` and buffers of its own.
+    fn ring(&mut self, ring: Ring, bytes: usize, depth: usize) -> Ring {
+        let (stride, capacity) = (bytes as u32, (bytes * depth) as u32);
+        Ring { address: self.take(bytes * depth), stride, depth: depth as u8, capacity, ..ring }
+    }
+}
+
+/// The rings of a core in a phase, and where the rest of its memory is.
+struct CoreMemory {
+    weights: Ring,
+    arriving: Ring,
+    sums: Ring,
+    decoded: u32,
+    columns: u32,
+}
+
+/// The rings of a mem tile in a phase.
+struct MemTileMemory {
+    columns: Ring,
+    weights: [Ring; CORES],
+    results: [Ring; CORES],
+}
+
+/// One item of a phase.
+struct Work<'a> {
+    problem: &'a Problem,
+    tiling: Tiling,
+    item: Item,
+    column: &'a ProductColumn,
+    memory: MemTileMemory,
+}
+
+/// The stream for all phases.
+pub(super) fn stream(machine: &Machine, problem: &Problem, phases: &[Phase]) -> Result<Vec<u8>, ArrayError> {
+    let mut dispatch = machine.product.configured().dispatch();
+    for phase in phases {
+        for (item, column) in phase.items.iter().zip(machine.product.columns()) {
+            Work::new(problem, phase.tiling, *item, column).add(&mut dispatch)?;
+        }
+        dispatch.end_phase()?;
+    }
+    dispatch.finish()
+}
+
+fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
+    sizes.into_iter().map(|(size, step)| Dimension::new(size as u64, step as u64)).collect()
+}
+
+impl<'a> Work<'a> {
+    fn new(problem: &'a Problem, tiling: Tiling, item: Item, column: &'a ProductColumn) -> Self {
+        let mut arena = Arena(0);
+        let columns = arena.ring(column.operand.0, tiling.columns * tiling.depth * 4, tiling.chunks);
+        let weights =
+            std::array::from_fn(|core| arena.ring(column.parts[core].weights.0, tiling.rows * tiling.words * 4, 2));
+        let results = std::array::from_fn(|core| arena.ring(column.parts[core].result.0, tiling.sums_bytes(), 2));
+        Self { problem, tiling, item, column, memory: MemTileMemory { columns, weights, results } }
+    }
+
+    /// Rows of a core that are there.
+    fn rows(&self, core: usize) -> usize {
+        self.item.partial.map_or(self.tiling.rows, |rows| rows[core])
+    }
+
+    /// Cores with rows.
+    fn busy(&self, cores: std::ops::Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        cores.filter(|core| self.rows(*core) > 0)
+    }
+
+    /// Deliveries of a chunk of weights.
+    fn runs(&self) -> usize {
+        self.tiling.tiles * self.tiling.chunks
+    }
+
+    fn add(&self, dispatch: &mut Dispatch<'_>) -> Result<(), ArrayError> {
+        self.columns(dispatch)?;
+        for half in 0..2 {
+            self.weights(dispatch, half)?;
+        }
+        for core in 0..CORES {
+            self.core(dispatch, core)?;
+        }
+        self.results(dispatch)
+    }
+
+    /// Columns: from the host to the mem tile once, chunk by chunk, and from there to the cores as often as they need them.
+    fn columns(&self, dispatch: &mut Dispatch<'_>) -> Result<(), ArrayError> {
+        let Self { problem, tiling, item, .. } = self;
+        let (depth, chunks) = (tiling.depth, tiling.chunks);
+        let [element, column, inner, outer] = problem.column_strides;
+        let offset = item.first_column * column + item.matrix[0] * inner + item.matrix[1] * outer;
+        let region = Region {
+            argument: COLUMN_ARGUMENT,
+            offset: offset as u64,
+            dimensions: dimensions([(depth, element / 4), (item.columns, column / 4), (chunks, depth * element / 4)]),
+        };
+        let (from, to) = (self.column.sources[0], self.column.arrival[0]);
+        dispatch.transfer_at(from, &region, Some(0.0))?;
+        let ring = self.memory.columns;
+        dispatch.run(to, &[Part::linear(ring, (item.columns * depth) as u64)], chunks as u32)?;
+        let from = self.column.operand.1;
+        let part = Part { release: false, ..Part::linear(ring, (tiling.columns * depth) as u64) };
+        dispatch.run(from, std::slice::from_ref(&part), chunks as u32)?;
+        if tiling.columns_every_time() && tiling.tiles > 1 {
+            let again = Part { acquire: false, ..part };
+            dispatch.run(from, &[again], ((tiling.tiles - 1) * chunks) as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Weights of cores 0 and 1, or 2 and 3: through one channel of the shim to the mem tile, which splits them.
+    fn weights(&self, dispatch: &mut Dispatch<'_>, half: usize) -> Result<(), ArrayError> {
+        let Self { problem, tiling, item, .. } = self;
+        let [row, inner, outer] = problem.weight_strides;
+        let [by_inner, by_outer] = problem.repeats;
+        let matrix = item.matrix[0] / by_inner * inner + item.matrix[1] / by_outer * outer;
+        let (from, to) = (self.column.sources[half], self.column.arrival[half]);
+        let cores = 2 * half..2 * half + 2;
+        let words = tiling.words;
+        let region = |core: usize, rows: usize| Region {
+            argument: WEIGHT_ARGUMENT,
+            offset: (matrix + (item.first_row + core * tiling.rows) * row) as u64,
+            dimensions: dimensions([
+                (words, 1),
+                (rows, row / 4),
+                (tiling.chunks, words),
+                (tiling.tiles, CORES * tiling.rows * row / 4),
+            ]),
+        };
+        let busy: Vec<usize> = self.busy(cores.clone()).collect();
+        if item.partial.is_none() {
+            dispatch.transfer(from, &region(cores.start, 2 * tiling.rows))?;
+        } else {
+            // There is one tile; its chunks alternate between the cores.
+            for chunk in 0..tiling.chunks {
+                for core in &busy {
+                    let mut region = region(*core, self.rows(*core));
+                    region.offset += (4 * chunk * words) as u64;
+                    region.dimensions.truncate(2);
+                    dispatch.transfer(from, &region)?;
+                }
+            }
+        }
+        let part = |core: &usize| Part::linear(self.memory.weights[*core], (self.rows(*core) * words) as u64);
+        let parts: Vec<Part> = busy.iter().map(part).collect();
+        dispatch.run(to, &parts, self.runs() as u32)?;
+        let together = problem.weights.words_together();
+        for core in busy {
+            let from = self.column.parts[core].weights.1;
+            let order = dimensions([
+                (together, 1),
+                (GROUP_ROWS, words),
+                (words / together, together),
+                (self.groups(core), GROUP_ROWS * words),
+            ]);
+            dispatch.run(from, &[Part::strided(self.memory.weights[core], 0, &order)], self.runs() as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Groups of rows of a core in a tile.
+    fn groups(&self, core: usize) -> usize {
+        self.rows(core).div_ceil(GROUP_ROWS)
+    }
+
+    /// A core's channels and parameters.
+    fn core(&self, dispatch: &mut Dispatch<'_>, core: usize) -> Result<(), ArrayError> {
+        let Self { tiling, .. } = self;
+        let (memory, groups) = (self.core_memory(core), self.groups(core));
+        let deliveries = if tiling.columns_every_time() { self.runs() } else { 1 };
+        let channels = self.column.cores[core];
+        let piece = Part::linear(memory.arriving, 4 * tiling.depth as u64);
+        dispatch.run(channels.operand.1, &[piece], (deliveries * tiling.columns / 4) as u32)?;
+        if groups > 0 {
+            let group = Part::linear(memory.weights, (GROUP_ROWS * tiling.words) as u64);
+            dispatch.run(channels.weights.1, &[group], (self.runs() * groups) as u32)?;
+            let rows = groups * GROUP_ROWS;
+            let order = dimensions([(rows, 4), (4, 1), (tiling.columns / 4, 4 * rows)]);
+            dispatch.run(channels.result.1, &[Part::strided(memory.sums, 0, &order)], tiling.tiles as u32)?;
+        }
+        dispatch.start(channels.tile, &self.parameters(&memory, groups).words())?;
+        Ok(())
+    }
+
+    fn core_memory(&self, core: usize) -> CoreMemory {
+        let Self { tiling, .. } = self;
+        let (mut arena, rings) = (Arena(ARENA), self.column.cores[core]);
+        let weights = arena.ring(rings.weights.0, GROUP_ROWS * tiling.words * 4, 2);
+        let arriving = arena.ring(rings.operand.0, 4 * tiling.depth * 4, 2);
+        let decoded = if self.problem.weights.is_direct() { 0 } else { GROUP_ROWS * tiling.depth * 2 };
+        let decoded = arena.take(decoded);
+        let sums = arena.ring(rings.result.0, tiling.sums_bytes(), tiling.sums);
+        let columns = arena.take(tiling.columns * tiling.depth * 2);
+        CoreMemory { weights, arriving, sums, decoded, columns }
+    }
+
+    fn parameters(&self, memory: &CoreMemory, groups: usize) -> Parameters {
+        let Self { problem, tiling, .. } = self;
+        let blocks = if tiling.wide { WIDE } else { NARROW };
+        let steps = tiling.depth / 8;
+        let first = |ring: &Ring| OWN_MEMORY + ring.address;
+        let both = |ring: &Ring| 2 * first(ring) + u32::from(ring.depth - 1) * ring.stride;
+        let step_bytes = blocks as u32 * BLOCK_BYTES;
+        Parameters {
+            tiles: tiling.tiles as u32,
+            chunks: tiling.chunks as u32,
+            groups: groups as u32,
+            units: (tiling.columns / 4 / blocks) as u32,
+            wide: tiling.wide.into(),
+            steps: steps as u32,
+            long_steps: (steps / 4) as u32,
+            weights: problem.weights.number(),
+            halves: (problem.weights.order() == Order::Halves).into(),
+            columns_every_time: tiling.columns_every_time().into(),
+            sums_stride: (groups * GROUP_ROWS * 16) as u32,
+            column_bytes: (4 * tiling.depth) as u32,
+            blocks_per_unit: blocks as u32,
+            step_bytes,
+            unit_bytes: steps as u32 * step_bytes,
+            columns: OWN_MEMORY + memory.columns,
+            decoded: OWN_MEMORY + memory.decoded,
+            weights_first: first(&memory.weights),
+            weights_both: both(&memory.weights),
+            arriving_first: first(&memory.arriving),
+            arriving_both: both(&memory.arriving),
+            sums_first: first(&memory.sums),
+            sums_both: both(&memory.sums),
+        }
+    }
+
+    /// Results: the mem tile joins those of the cores.
+    fn results(&self, dispatch: &mut Dispatch<'_>) -> Result<(), ArrayError> {
+        let Self { problem, tiling, item, .. } = self;
+        let [column, inner, outer] = problem.result_strides;
+        let matrix = item.matrix[0] * inner + item.matrix[1] * outer + item.first_column * column;
+        let (from, to) = (self.column.departure, self.column.result);
+        let region = |core: usize, rows: usize, parts: usize| Region {
+            argument: RESULT_ARGUMENT,
+            offset: (matrix + 4 * (item.first_row + core * tiling.rows)) as u64,
+            dimensions: dimensions([(rows, 1), (item.columns, column / 4), (parts, tiling.rows)]),
+        };
+        let mut parts = Vec::new();
+        for core in self.busy(0..CORES) {
+            let to = self.column.parts[core].result.1;
+            let (ring, rows) = (self.memory.results[core], self.groups(core) * GROUP_ROWS);
+            dispatch.run(to, &[Part::linear(ring, (rows * tiling.columns) as u64)], tiling.tiles as u32)?;
+            parts.push(Part::strided(ring, 0, &dimensions([(self.rows(core), 1), (item.columns, rows)])));
+        }
+        dispatch.run(from, &parts, tiling.tiles as u32)?;
+        if item.partial.is_none() {
+            return dispatch.transfer(to, &region(0, tiling.rows, CORES * tiling.tiles)).map(|_| ());
+        }
+        for core in self.busy(0..CORES) {
+            dispatch.transfer(to, &region(core, self.rows(core), 1))?;
+        }
+        Ok(())
+    }
+}

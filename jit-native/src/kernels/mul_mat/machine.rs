@@ -1,0 +1,48 @@
+//! The array of the family: what is configured once.
+
+use super::parameters::{OFFSET, WORDS};
+use super::program::program;
+use crate::array::{ArrayError, CoreMemory, MemMemory, Product};
+use crate::core::{CoreError, LoopReport};
+use aie_hal::Arch;
+use aie_isa::Isa;
+
+/// Cores of a column.
+pub(super) const CORES: usize = 4;
+/// A core's memory behind its parameters.
+pub(super) const ARENA: u32 = OFFSET + 4 * WORDS;
+pub(super) const ARENA_BYTES: usize = 0x1_0000 - ARENA as usize;
+pub(super) const MEM_TILE_BYTES: usize = 0x8_0000;
+/// Locks of a core's rings, as the design gives them: the first of two, for empty and full buffers.
+pub(super) const WEIGHTS: u8 = 0;
+pub(super) const ARRIVING: u8 = 2;
+pub(super) const SUMS: u8 = 4;
+
+/// The array with the program of its cores.
+pub(super) struct Machine {
+    pub product: Product,
+    /// What is known of the program's loops.
+    pub loops: Vec<LoopReport>,
+}
+
+/// Why there is no machine.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum MachineError {
+    #[error("the core's program: {0}")]
+    Core(#[from] CoreError),
+    #[error("the array: {0}")]
+    Array(#[from] ArrayError),
+}
+
+impl Machine {
+    /// The machine of a generation.
+    pub fn new(arch: &Arch, isa: &'static Isa) -> Result<Self, MachineError> {
+        let program = program(isa)?;
+        // Each dispatch divides the memory behind the parameters anew.
+        let part = |index: u32| (ARENA + 64 * index, 32, 2);
+        let memory = CoreMemory { weights: part(0), operand: part(1), result: part(2), parameters: (OFFSET, WORDS) };
+        let columns = arch.array.columns as u8;
+        let product = Product::new(arch, columns, &program.code, &[], &memory, MemMemory::default())?;
+        Ok(Self { product, loops: program.loops })
+    }
+}

@@ -1,0 +1,91 @@
+//! MUL_MAT: products of weights and columns on all cores.
+//!
+//! `result[m, n] = sum over k of weights[k, m] * columns[k, n]`, with rows of weights and columns contiguous in `k` and a
+//! result contiguous in `m`.
+//!
+//! ```text
+//!   column of the array (all four work alone)            one core, 64 KiB
+//!
+//!   row 5  core 3   rows 3R..4R of the tile              weights   2 x (16 rows x chunk), as they arrive
+//!   row 4  core 2   rows 2R..3R                          columns   2 x (4 columns x chunk) of f32, as they arrive
+//!   row 3  core 1   rows  R..2R                          columns   all, in bf16, as blocks of 8 k x 4 columns
+//!   row 2  core 0   rows  0..R                           decoded   16 rows x chunk of bf16, if weights are not bf16
+//!          | | | |     ^                                 sums      R rows x all columns of f32, one or two of them
+//!   row 1  mem tile    |  columns to all cores
+//!          weights of cores 0, 1 | columns | results     512 KiB: 4 x 2 x (R rows x chunk) of weights, all columns of f32,
+//!          ^             ^             |                 4 x 2 x sums
+//!   row 0  shim MM2S 0   MM2S 1        v S2MM 0
+//!          columns, then weights of    results
+//!          weights       cores 2, 3
+//! ```
+//!
+//! Weights are the first operand of the matrix unit (4 rows x 8 `k`) as rows of 16 bytes of bf16 that the mem tile's channel
+//! picks from four rows; no core shuffles them. Columns are the second operand (8 `k` x 4 columns): the cores round f32 to bf16
+//! and transpose once for all rows of weights that follow. Sums of 4 rows x 4 columns leave the core with the channel's three
+//! dimensions as columns of rows, which is how the result lies in memory.
+//!
+//! With few columns, weights stream once from memory through both channels of each shim, which is all that bounds the product:
+//! 32 bytes a cycle for the array, 2 for a core. With many columns, up to 64 stay in each core and each weight is multiplied
+//! that often. Everything that a shape decides is in parameters and descriptors: there is one PDI for all shapes and types.
+
+mod columns;
+mod decode;
+mod dispatch;
+mod machine;
+mod parameters;
+mod plan;
+mod problem;
+mod product;
+mod program;
+mod weights;
+
+use super::{Family, NativeError};
+use aie_hal::{Arch, KernelArtifact};
+use aie_isa::Isa;
+use aie_ops::Node;
+use machine::Machine;
+use problem::Problem;
+use std::sync::OnceLock;
+
+const NAME: &str = "product";
+const OPERATION: &str = "MUL_MAT";
+const GENERATION: &str = "aie2";
+
+/// Products.
+pub static FAMILY: Family = Family { name: NAME, operations: &[OPERATION], build };
+
+/// The machine is the same for all nodes, and takes longer than everything else.
+static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
+
+fn machine(arch: &Arch) -> Result<&'static Machine, NativeError> {
+    if arch.name != GENERATION {
+        return Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() });
+    }
+    let machine = MACHINE.get_or_init(|| Machine::new(arch, Isa::aie2()).map_err(|error| error.to_string()));
+    machine.as_ref().map_err(failed)
+}
+
+/// What is known of the loops of the cores' program, for reports: cycles and multiply-accumulates of an iteration.
+///
+/// # Errors
+/// As for a node.
+pub fn loops(arch: &Arch) -> Result<&'static [crate::core::LoopReport], NativeError> {
+    machine(arch).map(|machine| machine.loops.as_slice())
+}
+
+fn failed(reason: impl ToString) -> NativeError {
+    NativeError::Failed { family: NAME, reason: reason.to_string() }
+}
+
+fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let unsupported = |reason| NativeError::Unsupported { family: NAME, op: node.op.clone(), reason };
+    if node.op != OPERATION {
+        return Err(unsupported(format!("possible: {OPERATION}")));
+    }
+    let machine = machine(arch)?;
+    let problem = Problem::of(node).map_err(unsupported)?;
+    let phases = problem.phases(machine.product.columns().len()).map_err(unsupported)?;
+    let stream = dispatch::stream(machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
+    let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
+    Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)
+}

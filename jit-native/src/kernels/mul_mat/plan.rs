@@ -1,0 +1,250 @@
+//! How a product is cut: tiles of the result, chunks of `k`, and which column computes what.
+//!
+//! A *phase* is what the array computes between two waits. In it each column has one *item*: some columns of the result
+//! (`columns` of a matrix) and a range of rows of weights, which its four cores share. The rows come as *tiles* of four times
+//! `rows` rows, `rows` for each core; the columns of the item stay in the mem tile while all tiles pass. Each tile is summed
+//! over `chunks` pieces of `k`, which are as long as the core's memory allows.
+
+use super::machine::{ARENA_BYTES, CORES, MEM_TILE_BYTES};
+use super::problem::Problem;
+use super::product::{GROUP_ROWS, NARROW, WIDE};
+
+/// Sizes of descriptors: dimensions of mem tiles and shims, and lengths of cores' descriptors.
+const MOST_STEPS: usize = 1023;
+const MOST_CORE_STEPS: usize = 255;
+const MOST_CORE_WORDS: usize = 16383;
+const MOST_MEM_WORDS: usize = (1 << 17) - 1;
+/// Runs of a channel's tasks in a phase: four tasks of 256, of which one may be for something else.
+const MOST_RUNS: usize = 1024;
+const MOST_CHUNK_RUNS: usize = 256;
+/// Locks hold six bits.
+const MOST_CHUNKS: usize = 63;
+/// Cycles of a phase in which nothing is computed, about: writing descriptors, filling the way to the cores, waiting.
+const PHASE_CYCLES: u64 = 6000;
+
+/// How an item is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tiling {
+    /// Columns of the result that a core computes at once; a multiple of 4 or 16.
+    pub columns: usize,
+    /// Whether the loop is the one for units of 16 columns.
+    pub wide: bool,
+    /// Pieces of `k`.
+    pub chunks: usize,
+    /// Elements of a chunk.
+    pub depth: usize,
+    /// Words of a row of weights in a chunk.
+    pub words: usize,
+    /// Rows of weights of a core in a tile.
+    pub rows: usize,
+    /// Tiles.
+    pub tiles: usize,
+    /// Buffers for sums in a core, and in the mem tile for each core.
+    pub sums: usize,
+    /// Array columns that share the rows of one item's columns.
+    pub share: usize,
+}
+
+/// What one column of the array does in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    /// The matrix of columns.
+    pub matrix: [usize; 2],
+    /// Columns of the result.
+    pub first_column: usize,
+    pub columns: usize,
+    /// The first row of weights, and rows of each core in the only tile, if some have fewer than [`Tiling::rows`].
+    pub first_row: usize,
+    pub partial: Option<[usize; CORES]>,
+}
+
+/// A phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Phase {
+    pub tiling: Tiling,
+    /// Of the array's columns in their order.
+    pub items: Vec<Item>,
+}
+
+impl Tiling {
+    /// Bytes of a core's memory.
+    pub fn core_bytes(&self, direct: bool) -> usize {
+        let arriving = 2 * 4 * self.depth * 4;
+        let weights = 2 * GROUP_ROWS * self.words * 4;
+        let decoded = if direct { 0 } else { GROUP_ROWS * self.depth * 2 };
+        arriving + weights + decoded + self.columns * self.depth * 2 + self.sums * self.sums_bytes()
+    }
+
+    /// Bytes of the mem tile's memory.
+    pub fn mem_tile_bytes(&self) -> usize {
+        let columns = self.columns * self.depth * self.chunks * 4;
+        columns + CORES * 2 * (self.rows * self.words * 4 + self.sums_bytes())
+    }
+
+    /// Bytes of a core's tile of the result.
+    pub fn sums_bytes(&self) -> usize {
+        self.rows * self.columns * 4
+    }
+
+    /// Whether columns have to arrive in the cores for every chunk of every tile.
+    pub fn columns_every_time(&self) -> bool {
+        self.chunks > 1
+    }
+
+    fn fits(&self, direct: bool) -> bool {
+        let runs = self.tiles * self.chunks;
+        let column_runs = if self.columns_every_time() { runs } else { 1 };
+        self.chunks <= MOST_CHUNKS
+            && self.words <= MOST_STEPS
+            && self.rows <= MOST_CORE_STEPS
+            && self.rows * self.columns <= MOST_CORE_WORDS
+            && GROUP_ROWS * self.words <= MOST_CORE_WORDS
+            && 4 * self.depth <= MOST_CORE_WORDS
+            && self.rows * self.words <= MOST_MEM_WORDS
+            && self.columns * self.depth <= MOST_MEM_WORDS
+            && runs <= MOST_CHUNK_RUNS
+            && runs * (self.rows / GROUP_ROWS) <= MOST_RUNS
+            && column_runs * (self.columns / 4) <= MOST_RUNS
+            && self.core_bytes(direct) <= ARENA_BYTES
+            && self.mem_tile_bytes() <= MEM_TILE_BYTES
+    }
+
+    /// Cycles of a phase, about, with `columns` real columns: the slowest of what overlaps.
+    fn cycles(&self, problem: &Problem, columns: usize) -> u64 {
+        let steps = (self.depth / 8) as u64;
+        let blocks = if self.wide { WIDE } else { NARROW };
+        let units = (self.columns / 4 / blocks) as u64;
+        let step = if self.wide { 16 } else { 5 };
+        let groups = (self.rows / GROUP_ROWS) as u64;
+        let decode = problem.weights.decode_cycles() * steps / 4;
+        let compute = self.chunks as u64 * groups * (units * (steps * step + 100) + decode + 50);
+        // Words of the busiest stream: weights of two cores, columns to the cores, results of four.
+        let weights = (2 * self.rows * self.words * self.chunks) as u64;
+        let arriving = if self.columns_every_time() { self.columns * self.depth * self.chunks } else { 0 } as u64;
+        let results = (CORES * self.rows * columns) as u64;
+        let tile = compute.max(weights).max(arriving).max(results);
+        let first = (self.columns * self.depth * self.chunks) as u64;
+        self.tiles as u64 * tile + first + results + PHASE_CYCLES
+    }
+}
+
+impl Problem {
+    /// All phases.
+    ///
+    /// # Errors
+    /// Why there is no way to cut the product.
+    pub fn phases(&self, array_columns: usize) -> Result<Vec<Phase>, String> {
+        let (mut phases, mut first) = (Vec::new(), 0);
+        while first < self.rows {
+            let best = self.tiling(self.rows - first, array_columns).ok_or_else(|| self.too_long())?;
+            let covered = best.rows * CORES * best.tiles * best.share;
+            let last = (first + covered).min(self.rows);
+            phases.extend(self.items(best, first..last, array_columns));
+            first = last;
+        }
+        Ok(phases)
+    }
+
+    fn too_long(&self) -> String {
+        let bytes = 4 * 4 * self.depth;
+        format!(
+            "rows of {} elements: four columns take {bytes} bytes of the mem tile's {MEM_TILE_BYTES}, beside which there have to be \
+             weights and results",
+            self.depth
+        )
+    }
+
+    /// The cheapest way for that many rows.
+    fn tiling(&self, rows: usize, array_columns: usize) -> Option<Tiling> {
+        let direct = self.weights.is_direct();
+        let batches = self.matrices[0] * self.matrices[1];
+        let units = self.depth / self.weights.unit();
+        let mut best: Option<(u64, Tiling)> = None;
+        let widths: &[(usize, bool)] = if self.columns <= 4 {
+            &[(4, false)]
+        } else {
+            &[(64, true), (48, true), (32, true), (16, true), (4, false)]
+        };
+        let shares = (0..).map(|power| 1usize << power).take_while(|share| *share <= array_columns);
+        for share in shares.filter(|share| array_columns.is_multiple_of(*share)) {
+            for (columns, wide) in
+                widths.iter().copied().filter(|(columns, _)| columns - 16.min(columns - 1) <= self.columns)
+            {
+                let items = self.columns.div_ceil(columns) * batches * share;
+                let phases = items.div_ceil(array_columns) as u64;
+                for chunks in (1..=MOST_CHUNKS.min(units)).filter(|chunks| units.is_multiple_of(*chunks)) {
+                    for groups in 1..=MOST_CORE_STEPS / GROUP_ROWS {
+                        for sums in [2, 1] {
+                            let of_core = rows.div_ceil(CORES * share);
+                            let most = groups * GROUP_ROWS;
+                            let limit = (MOST_CHUNK_RUNS / chunks).max(1).min((MOST_RUNS / chunks / groups).max(1));
+                            // Several tiles are all whole: rows that are left over are another phase's.
+                            let whole = (self.rows / (CORES * most)).max(1);
+                            let tiles = of_core.div_ceil(most).min(limit).min(whole);
+                            let rows_of_core = of_core.min(most * tiles).div_ceil(tiles).next_multiple_of(GROUP_ROWS);
+                            let tiling = Tiling {
+                                columns,
+                                wide,
+                                chunks,
+                                depth: units / chunks * self.weights.unit(),
+                                words: units / chunks * self.weights.unit_words(),
+                                rows: rows_of_core,
+                                tiles,
+                                sums,
+                                share,
+                            };
+                            if !tiling.fits(direct) {
+                                continue;
+                            }
+                            // Rows that are left over need as much again, in proportion.
+                            let covered = (tiling.rows * CORES * tiles * share).min(rows) as u64;
+                            let cycles = tiling.cycles(self, self.columns.min(columns)) * phases;
+                            let cycles = cycles.saturating_mul(rows as u64) / covered.max(1);
+                            if best.is_none_or(|(least, _)| cycles < least) {
+                                best = Some((cycles, tiling));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        best.map(|(_, tiling)| tiling)
+    }
+
+    /// The phases for a range of rows that one tiling covers.
+    fn items(&self, tiling: Tiling, rows: std::ops::Range<usize>, array_columns: usize) -> Vec<Phase> {
+        let column_rows = tiling.rows * CORES * tiling.tiles;
+        let mut phases: Vec<Phase> = Vec::new();
+        let mut slots = Vec::new();
+        for outer in 0..self.matrices[1] {
+            for inner in 0..self.matrices[0] {
+                for first_column in (0..self.columns).step_by(tiling.columns) {
+                    for part in 0..tiling.share {
+                        let first_row = rows.start + part * column_rows;
+                        if first_row < rows.end || part == 0 {
+                            slots.push(([inner, outer], first_column, first_row));
+                        }
+                    }
+                }
+            }
+        }
+        for (index, (matrix, first_column, first_row)) in slots.into_iter().enumerate() {
+            if index.is_multiple_of(array_columns) {
+                phases.push(Phase { tiling, items: Vec::new() });
+            }
+            let columns = tiling.columns.min(self.columns - first_column);
+            // A column that would have fewer rows than the others computes some of its neighbour's again: both give the same.
+            let (first_row, partial) = if self.rows >= column_rows {
+                (first_row.min(self.rows - column_rows), None)
+            } else {
+                let left = self.rows - first_row;
+                let partial = std::array::from_fn(|core| left.saturating_sub(core * tiling.rows).min(tiling.rows));
+                (first_row, Some(partial))
+            };
+            if let Some(phase) = phases.last_mut() {
+                phase.items.push(Item { matrix, first_column, columns, first_row, partial });
+            }
+        }
+        phases
+    }
+}

@@ -1,0 +1,79 @@
+//! What a node asks for, if the family takes it.
+
+use super::weights::Weights;
+use aie_ops::{DataType, Node, Tensor};
+
+/// A product of ggml's form with everything that the array has to know. Strides and offsets are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub weights: Weights,
+    /// Elements of a row of weights and of a column.
+    pub depth: usize,
+    /// Rows of weights.
+    pub rows: usize,
+    /// Columns of one matrix.
+    pub columns: usize,
+    /// Matrices of columns, in dimensions 2 and 3.
+    pub matrices: [usize; 2],
+    /// How many of them one matrix of weights serves.
+    pub repeats: [usize; 2],
+    /// Strides of the weights, from dimension 1 on.
+    pub weight_strides: [usize; 3],
+    /// Strides of the columns, from dimension 0 on.
+    pub column_strides: [usize; 4],
+    /// Strides of the result, from dimension 1 on.
+    pub result_strides: [usize; 3],
+}
+
+impl Problem {
+    /// The problem of a node that follows the operation's rules; otherwise why the family does not take it.
+    pub fn of(node: &Node) -> Result<Self, String> {
+        let (Some(a), Some(b)) = (node.source(0), node.source(1)) else {
+            return Err("a product needs sources 0 and 1".into());
+        };
+        let out = &node.output;
+        let weights = Weights::of(a.dtype).ok_or_else(|| {
+            let types: Vec<_> = Weights::ALL.iter().map(|weights| weights.dtype().name()).collect();
+            format!("source 0 is {}; possible: {}", a.dtype, types.join(", "))
+        })?;
+        if (b.dtype, out.dtype) != (DataType::F32, DataType::F32) {
+            return Err(format!("source 1 is {} and the result {}; possible: f32", b.dtype, out.dtype));
+        }
+        let sizes = [a.ne[0], a.ne[1], b.ne[1], b.ne[2], b.ne[3], a.ne[2], a.ne[3]];
+        if sizes.contains(&0) {
+            return Err(format!("extents {:?} and {:?}: nothing to multiply", a.ne, b.ne));
+        }
+        let (depth, unit) = (a.ne[0], weights.unit());
+        if !depth.is_multiple_of(unit) {
+            return Err(format!("rows of {depth} elements of {}; possible: multiples of {unit}", a.dtype));
+        }
+        if a.nb[0] != a.dtype.block_bytes() || out.nb[0] != 4 {
+            let (weights, result) = (a.nb[0], out.nb[0]);
+            return Err(format!(
+                "elements {weights} bytes apart in source 0 and {result} in the result; possible: none between"
+            ));
+        }
+        for (what, tensor) in [("source 0", a), ("source 1", b), ("the result", out)] {
+            let first = usize::from(tensor.dtype != DataType::F32);
+            if let Some(stride) = strides(tensor, first).find(|stride| !stride.is_multiple_of(4)) {
+                return Err(format!("a stride of {stride} bytes in {what}; possible: multiples of 4"));
+            }
+        }
+        Ok(Self {
+            weights,
+            depth,
+            rows: a.ne[1],
+            columns: b.ne[1],
+            matrices: [b.ne[2], b.ne[3]],
+            repeats: [b.ne[2] / a.ne[2], b.ne[3] / a.ne[3]],
+            weight_strides: [a.nb[1], a.nb[2], a.nb[3]],
+            column_strides: b.nb,
+            result_strides: [out.nb[1], out.nb[2], out.nb[3]],
+        })
+    }
+}
+
+/// The strides that are used, from dimension `first` on.
+fn strides(tensor: &Tensor, first: usize) -> impl Iterator<Item = usize> + '_ {
+    (first..4).filter(|dimension| tensor.ne[*dimension] > 1).map(|dimension| tensor.nb[dimension])
+}

@@ -1,0 +1,172 @@
+//! The program of a core: what arrives when, and which loop works on it.
+
+use super::machine::{ARRIVING, SUMS, WEIGHTS};
+use super::parameters::{OFFSET, Parameter};
+use super::weights::Weights;
+use super::{columns, decode, product};
+use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
+use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
+use aie_isa::Isa;
+
+/// What all parts of the program use.
+#[derive(Clone, Copy)]
+pub(super) struct Kernel {
+    parameters: Region,
+    /// Columns as they arrive, and in bf16.
+    pub arriving: Region,
+    pub columns: Region,
+    /// Weights as they arrive, and decoded.
+    pub weights: Region,
+    pub decoded: Region,
+    /// Sums.
+    pub sums: Region,
+    /// The configuration word of matrix products.
+    pub matrix: Reg,
+}
+
+/// Rounding to the nearest number, ties to even.
+const NEAREST_EVEN: i64 = 12;
+
+/// The locks of a ring, as its core names them.
+#[derive(Clone, Copy)]
+struct Locks {
+    empty: u8,
+    full: u8,
+}
+
+impl Locks {
+    const fn of(empty: u8) -> Self {
+        Self { empty: OWN_LOCKS + empty, full: OWN_LOCKS + empty + 1 }
+    }
+}
+
+/// The program of every core of the family.
+pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
+    let mut b = CoreBuilder::new(isa);
+    let rounding = b.special("crRnd");
+    b.constant_into(rounding, NEAREST_EVEN);
+    let kernel = Kernel {
+        parameters: b.region("parameters"),
+        arriving: b.region("arriving columns"),
+        columns: b.region("columns"),
+        weights: b.region("weights"),
+        decoded: b.region("decoded weights"),
+        sums: b.region("sums"),
+        matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
+    };
+    b.forever(|b| kernel.dispatch(b));
+    b.finish()
+}
+
+impl Kernel {
+    /// A parameter in a new scalar.
+    pub fn parameter(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
+        let target = b.reg(Class::Scalar);
+        self.parameter_into(b, target, parameter);
+        target
+    }
+
+    fn parameter_into(self, b: &mut CoreBuilder, target: Reg, parameter: Parameter) {
+        let at = b.pointer_at(self.parameters, OWN_MEMORY + OFFSET);
+        b.load(target, at, Address::At(4 * i64::from(parameter as u32)));
+    }
+
+    /// A parameter as what a pointer moves by.
+    pub fn modifier(self, b: &mut CoreBuilder, parameter: Parameter) -> Reg {
+        let (value, modifier) = (self.parameter(b, parameter), b.reg(Class::Modifier));
+        b.mov(modifier, value);
+        modifier
+    }
+
+    /// A parameter as a number of iterations.
+    pub fn count(self, b: &mut CoreBuilder, parameter: Parameter, at_least: u32) -> Count {
+        Count::from(self.parameter(b, parameter)).at_least(at_least)
+    }
+
+    /// A pointer to an address in a scalar.
+    pub fn pointer(self, b: &mut CoreBuilder, region: Region, address: Reg) -> Reg {
+        let pointer = b.pointer(region);
+        b.mov(pointer, address);
+        pointer
+    }
+
+    /// The other buffer of two: their sum less this one.
+    fn other(self, b: &mut CoreBuilder, buffer: Reg, both: Parameter) {
+        let both = self.parameter(b, both);
+        b.emit("sub", [buffer, both, buffer]);
+    }
+
+    /// One dispatch: waits for the go lock, and computes what the parameters say.
+    fn dispatch(self, b: &mut CoreBuilder) {
+        b.acquire(OWN_LOCKS + GO_LOCK, -1);
+        let weights_at = self.parameter(b, Parameter::WeightsFirst);
+        let arriving_at = self.parameter(b, Parameter::ArrivingFirst);
+        let sums_at = self.parameter(b, Parameter::SumsFirst);
+        // Columns are due at first, and later if they do not stay.
+        let due = b.scalar(1);
+        let tiles = self.count(b, Parameter::Tiles, 1);
+        b.repeat(tiles, |b| {
+            let groups = self.parameter(b, Parameter::Groups);
+            b.when(groups, |b| b.acquire(Locks::of(SUMS).empty, -1));
+            let first = b.scalar(1);
+            let chunks = self.count(b, Parameter::Chunks, 1);
+            b.repeat(chunks, |b| {
+                b.when(due, |b| self.columns(b, arriving_at));
+                self.parameter_into(b, due, Parameter::ColumnsEveryTime);
+                let group_sums = b.reg(Class::Scalar);
+                b.mov(group_sums, sums_at);
+                let groups = self.count(b, Parameter::Groups, 0);
+                b.repeat(groups, |b| {
+                    self.group(b, weights_at, group_sums, first);
+                    b.binary_into(group_sums, "add", group_sums, product::GROUP_SUMS_BYTES);
+                });
+                b.constant_into(first, 0);
+            });
+            let groups = self.parameter(b, Parameter::Groups);
+            b.when(groups, |b| b.release(Locks::of(SUMS).full, 1));
+            self.other(b, sums_at, Parameter::SumsBoth);
+        });
+    }
+
+    /// Converts the columns of a chunk as they arrive, four at a time.
+    fn columns(self, b: &mut CoreBuilder, arriving_at: Reg) {
+        let unit = self.parameter(b, Parameter::Columns);
+        let units = self.count(b, Parameter::Units, 1);
+        b.repeat(units, |b| {
+            let target = b.reg(Class::Scalar);
+            b.mov(target, unit);
+            let blocks = self.count(b, Parameter::BlocksPerUnit, 1);
+            b.repeat(blocks, |b| {
+                b.acquire(Locks::of(ARRIVING).full, -1);
+                columns::convert(b, self, arriving_at, target);
+                b.release(Locks::of(ARRIVING).empty, 1);
+                self.other(b, arriving_at, Parameter::ArrivingBoth);
+                b.binary_into(target, "add", target, product::BLOCK_BYTES);
+            });
+            let bytes = self.parameter(b, Parameter::UnitBytes);
+            b.emit("add", [unit, unit, bytes]);
+        });
+    }
+
+    /// Decodes 16 rows of weights of a chunk and multiplies them with all columns.
+    fn group(self, b: &mut CoreBuilder, weights_at: Reg, group_sums: Reg, first: Reg) {
+        b.acquire(Locks::of(WEIGHTS).full, -1);
+        let source = self.parameter(b, Parameter::Decoded);
+        let number = self.parameter(b, Parameter::Weights);
+        b.choose(number, Weights::ALL.len() as u32, |b, number| {
+            let weights = Weights::ALL[number as usize];
+            if weights.is_direct() {
+                b.mov(source, weights_at);
+            } else {
+                decode::decode(b, self, weights, weights_at, source);
+            }
+        });
+        let wide = self.parameter(b, Parameter::Wide);
+        b.choose(wide, 2, |b, wide| {
+            let blocks = if wide == 1 { product::WIDE } else { product::NARROW };
+            product::product(b, self, [source, group_sums, first], blocks);
+        });
+        b.release(Locks::of(WEIGHTS).empty, 1);
+        self.other(b, weights_at, Parameter::WeightsBoth);
+    }
+}

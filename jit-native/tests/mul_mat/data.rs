@@ -1,0 +1,96 @@
+//! Tensors with values.
+
+use aie_ops::{DataType, Tensor, blocks};
+
+/// A reproducible source of numbers.
+pub struct Random(pub u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Between -1 and 1, in steps of 2^-23.
+    pub fn float(&mut self) -> f32 {
+        (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
+    }
+}
+
+/// To the nearest bf16, ties to even; finite numbers only.
+pub fn bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+/// The number of a bf16.
+pub fn of_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// A tensor and its bytes.
+#[derive(Clone)]
+pub struct Data {
+    pub tensor: Tensor,
+    pub bytes: Vec<u8>,
+}
+
+impl Data {
+    /// Random values, times `scale`, as the strides say; gaps are 0xAA.
+    pub fn random(tensor: Tensor, random: &mut Random, scale: f32) -> Self {
+        let mut data = Self { tensor, bytes: vec![0xAA; tensor.span_bytes()] };
+        for row in 0..tensor.rows() {
+            let values: Vec<f32> = (0..tensor.ne[0]).map(|_| random.float() * scale).collect();
+            let start = data.row(row);
+            if tensor.dtype.is_quantised() {
+                let end = start + tensor.dtype.row_bytes(tensor.ne[0]);
+                assert!(blocks::encode(tensor.dtype, &values, &mut data.bytes[start..end]));
+            }
+            for (index, value) in values.iter().enumerate() {
+                let at = start + index * tensor.nb[0];
+                match tensor.dtype {
+                    DataType::F32 => data.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes()),
+                    DataType::BF16 => data.bytes[at..at + 2].copy_from_slice(&bf16(*value).to_le_bytes()),
+                    _ => {}
+                }
+            }
+        }
+        data
+    }
+
+    /// Where row number `row`, counted over dimensions 1 to 3, begins.
+    fn row(&self, row: usize) -> usize {
+        let (ne, nb) = (self.tensor.ne, self.tensor.nb);
+        row % ne[1] * nb[1] + row / ne[1] % ne[2] * nb[2] + row / (ne[1] * ne[2]) * nb[3]
+    }
+
+    /// The values of a row.
+    pub fn values(&self, row: usize) -> Vec<f32> {
+        let (start, count) = (self.row(row), self.tensor.ne[0]);
+        let mut values = vec![0.0; count];
+        if self.tensor.dtype.is_quantised() {
+            let end = start + self.tensor.dtype.row_bytes(count);
+            assert!(blocks::decode(self.tensor.dtype, &self.bytes[start..end], &mut values));
+        }
+        for (index, value) in values.iter_mut().enumerate() {
+            let at = &self.bytes[start + index * self.tensor.nb[0]..];
+            match self.tensor.dtype {
+                DataType::F32 => *value = f32::from_le_bytes([at[0], at[1], at[2], at[3]]),
+                DataType::BF16 => *value = of_bf16(u16::from_le_bytes([at[0], at[1]])),
+                _ => {}
+            }
+        }
+        values
+    }
+}
+
+/// `tensor` with its dimensions exchanged: dimension `order[i]` of the result is dimension `i` of `tensor`.
+pub fn permuted(tensor: Tensor, order: [usize; 4]) -> Tensor {
+    let mut result = tensor;
+    for (from, to) in order.into_iter().enumerate() {
+        (result.ne[to], result.nb[to]) = (tensor.ne[from], tensor.nb[from]);
+    }
+    result
+}

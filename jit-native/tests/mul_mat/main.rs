@@ -1,0 +1,8 @@
+//! Products of native kernels, executed as machine code on the emulated array, beside the definition in double precision and the
+//! reference kernels.
+
+mod data;
+mod device;
+mod products;
+mod rates;
+mod rejections;

@@ -1,0 +1,124 @@
+//! Every type of weights, and shapes with edges, batches and strides.
+
+use crate::data::{Data, Random, bf16, of_bf16, permuted};
+use crate::device::{Device, aie2};
+use aie_emulator::Timing;
+use aie_jit_native::kernels;
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use rstest::rstest;
+
+pub fn f32s(ne: [usize; 4]) -> Tensor {
+    Tensor::contiguous(DataType::F32, ne)
+}
+
+/// The sum of the squares of the errors, by that of the values.
+fn nmse(found: &[f64], expected: &[f64]) -> f64 {
+    let error: f64 = found.iter().zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum();
+    error / expected.iter().map(|value| value * value).sum::<f64>()
+}
+
+/// Runs a product on the device and compares it with the definition and with the reference kernel.
+///
+/// The array rounds both operands to bf16 and sums in f32: beside the exact product of the rounded operands, where rounding is
+/// simple, the error is that of the sums alone.
+pub fn compare(device: &mut Option<Device>, weights: &Data, columns: &Data, output: Tensor) -> Timing {
+    let sources = vec![Some(weights.tensor), Some(columns.tensor)];
+    let node = Node::new("MUL_MAT", OpParams::default(), output, sources);
+    let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let device = device.get_or_insert_with(|| Device::new(&kernel));
+    let (mut a, mut b) = (weights.bytes.clone(), columns.bytes.clone());
+    let mut found = Data { tensor: output, bytes: vec![0xAA; output.span_bytes()] };
+    let mut reference = found.clone();
+    let timing = device.run(&kernel, vec![&mut a, &mut b, &mut found.bytes]);
+    let operation = table::lookup("MUL_MAT").unwrap();
+    operation.reference(&node).unwrap().run(&[&weights.bytes, &columns.bytes], &mut reference.bytes).unwrap();
+
+    let [_, n, second, third] = output.ne;
+    let [_, m, w2, w3] = weights.tensor.ne;
+    let rounded =
+        |values: Vec<f32>| -> Vec<f64> { values.into_iter().map(|value| f64::from(of_bf16(bf16(value)))).collect() };
+    let rows: Vec<Vec<f64>> = (0..weights.tensor.rows()).map(|row| rounded(weights.values(row))).collect();
+    let (mut values, mut expected, mut of_reference) = (Vec::new(), Vec::new(), Vec::new());
+    for column in 0..output.rows() {
+        let right = rounded(columns.values(column));
+        let (inner, outer) = (column / n % second, column / (n * second));
+        let matrix = inner / (second / w2) + w2 * (outer / (third / w3));
+        for row in &rows[matrix * m..(matrix + 1) * m] {
+            expected.push(row.iter().zip(&right).map(|(a, b)| a * b).sum::<f64>());
+        }
+        values.extend(found.values(column).into_iter().map(f64::from));
+        of_reference.extend(reference.values(column).into_iter().map(f64::from));
+    }
+    let (of_rounded, of_reference) = (nmse(&values, &expected), nmse(&values, &of_reference));
+    // What decoding rounds once more than the definition here (scales to bf16) is within ggml's tolerance, too.
+    let tolerance = if weights.tensor.dtype.is_quantised() { 2e-5 } else { 1e-11 };
+    assert!(of_rounded <= tolerance, "NMSE {of_rounded:e} beside the product of rounded operands");
+    assert!(of_reference <= 1e-4, "NMSE {of_reference:e} beside the reference kernel");
+    // Gaps between rows are as before.
+    let written: usize = output.elements() * 4;
+    let untouched = found.bytes.iter().filter(|byte| **byte == 0xAA).count();
+    assert!(untouched + written >= found.bytes.len(), "{untouched} bytes untouched");
+    timing
+}
+
+#[rstest]
+#[case::one_column([16, 1, 256])]
+#[case::four_columns([64, 4, 256])]
+#[case::five_columns([16, 5, 256])]
+#[case::nine_columns([16, 9, 256])]
+#[case::few_rows([3, 2, 64])]
+#[case::odd_rows([37, 1, 64])]
+#[case::unequal_columns([200, 3, 128])]
+#[case::wide([96, 33, 96])]
+#[case::wider([64, 65, 64])]
+fn shapes(#[case] shape: [usize; 3], #[values(DataType::BF16, DataType::F32)] dtype: DataType) {
+    let [m, n, k] = shape;
+    let mut random = Random(7);
+    let weights = Data::random(Tensor::contiguous(dtype, [k, m, 1, 1]), &mut random, 1.0);
+    let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+    compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+}
+
+#[rstest]
+#[case::batches([16, 2, 64], [3, 1], [3, 1])]
+#[case::broadcast([16, 1, 64], [2, 1], [4, 1])]
+#[case::both([16, 3, 32], [1, 2], [2, 4])]
+fn batches(#[case] shape: [usize; 3], #[case] of_weights: [usize; 2], #[case] of_columns: [usize; 2]) {
+    let ([m, n, k], [w2, w3], [n2, n3]) = (shape, of_weights, of_columns);
+    let mut random = Random(8);
+    let weights = Data::random(Tensor::contiguous(DataType::BF16, [k, m, w2, w3]), &mut random, 1.0);
+    let columns = Data::random(f32s([k, n, n2, n3]), &mut random, 1.0);
+    compare(&mut None, &weights, &columns, f32s([m, n, n2, n3]));
+}
+
+#[rstest]
+#[case::rows_apart([0, 2, 1, 3])]
+#[case::columns_across([1, 0, 2, 3])]
+#[case::batches_exchanged([0, 1, 3, 2])]
+fn strides(#[case] order: [usize; 4]) {
+    let mut random = Random(9);
+    let ne = [64, 6, 2, 2];
+    // Contiguous before the exchange, of extents `ne` after it.
+    let before: [usize; 4] = std::array::from_fn(|dimension| ne[order[dimension]]);
+    let columns = Data::random(permuted(f32s(before), order), &mut random, 1.0);
+    let mut weights = Tensor::contiguous(DataType::BF16, [64, 20, 2, 1]);
+    if order[0] == 0 {
+        weights.nb = [2, 2 * 64 * 2, 64 * 2, 2 * 64 * 2 * 20];
+    }
+    let weights = Data::random(weights, &mut random, 1.0);
+    let mut output = f32s([20, 6, 2, 2]);
+    output.nb = [4, 4 * 24 * 2, 4 * 24, 4 * 24 * 12];
+    compare(&mut None, &weights, &columns, output);
+}
+
+/// One device, one configuration: what a dispatch leaves behind does not disturb the next.
+#[test]
+fn shapes_follow_each_other() {
+    let mut random = Random(10);
+    let mut device = None;
+    for [m, n, k] in [[16, 1, 64], [40, 17, 96], [3, 2, 32], [128, 4, 64]] {
+        let weights = Data::random(Tensor::contiguous(DataType::BF16, [k, m, 1, 1]), &mut random, 1.0);
+        let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+        compare(&mut device, &weights, &columns, f32s([m, n, 1, 1]));
+    }
+}

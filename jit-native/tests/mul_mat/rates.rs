@@ -1,0 +1,59 @@
+//! How fast: printed, and compared with bounds that are well below.
+
+use crate::data::{Data, Random};
+use crate::products::{compare, f32s};
+use aie_emulator::{Resource, Timing};
+use aie_hal::format::dma_channel::Direction;
+use aie_ops::{DataType, Tensor};
+use rstest::rstest;
+
+/// Bytes of weights a cycle that the shims' channels bring.
+fn bytes_per_cycle(weights: &Data, timing: &Timing) -> f64 {
+    weights.bytes.len() as f64 / timing.cycles as f64
+}
+
+fn describe(name: &str, [m, n, k]: [usize; 3], weights: &Data, timing: &Timing) {
+    let macs = (m * n * k) as f64;
+    let cores = timing.uses.iter().filter(|used| used.resource == Resource::Core).count();
+    let shim = timing.uses.iter().filter(|used| {
+        used.row == 0 && matches!(used.resource, Resource::Channel { direction: Direction::MemoryToStream, .. })
+    });
+    let busiest = shim.map(|used| used.busy).max().unwrap_or(0);
+    println!(
+        "{name} m={m} n={n} k={k}: {} cycles, {:.1} MAC/cycle ({cores} cores), {:.2} weight bytes/cycle, busiest shim MM2S {busiest} \
+         cycles, bound: {}",
+        timing.cycles,
+        macs / timing.cycles as f64,
+        bytes_per_cycle(weights, timing),
+        timing.bound().map(ToString::to_string).unwrap_or_default()
+    );
+}
+
+#[rstest]
+#[case::decode([256, 1, 256])]
+#[case::prefill([128, 64, 128])]
+fn of_small_products(#[case] shape: [usize; 3], #[values(DataType::BF16)] dtype: DataType) {
+    let [m, n, k] = shape;
+    let mut random = Random(11);
+    let weights = Data::random(Tensor::contiguous(dtype, [k, m, 1, 1]), &mut random, 1.0);
+    let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+    let timing = compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+    describe(dtype.name(), [m, n, k], &weights, &timing);
+}
+
+/// The schedule of the inner loops.
+#[test]
+fn of_loops() {
+    let loops = aie_jit_native::kernels::mul_mat::loops(&crate::device::aie2()).unwrap();
+    for (name, macs) in [("product of 4 columns", 4 * 128), ("product of 16 columns", 16 * 128)] {
+        let report = loops.iter().find(|report| report.name == name).unwrap();
+        println!(
+            "{name}: {macs} MAC in {} cycles, {:.1} a cycle",
+            report.interval,
+            f64::from(macs) / f64::from(report.interval)
+        );
+    }
+    for report in loops {
+        println!("{report:?}");
+    }
+}

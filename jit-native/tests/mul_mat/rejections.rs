@@ -1,0 +1,38 @@
+//! What the family does not take is an error with numbers.
+
+use crate::device::aie2;
+use crate::products::f32s;
+use aie_jit_native::kernels::{self, NativeError};
+use aie_ops::{DataType, Node, OpParams, Tensor};
+use rstest::rstest;
+
+#[rstest]
+#[case::odd_depth(Tensor::contiguous(DataType::BF16, [40, 16, 1, 1]), f32s([40, 1, 1, 1]), "multiples of 32")]
+#[case::type_of_weights(Tensor::contiguous(DataType::Q2_K, [256, 16, 1, 1]), f32s([256, 1, 1, 1]), "source 0 is q2_K")]
+#[case::type_of_columns(
+    Tensor::contiguous(DataType::BF16, [64, 16, 1, 1]),
+    Tensor::contiguous(DataType::BF16, [64, 1, 1, 1]),
+    "source 1 is bf16"
+)]
+#[case::nothing(f32s([64, 0, 1, 1]), f32s([64, 1, 1, 1]), "nothing to multiply")]
+#[case::too_long(f32s([131_072, 4, 1, 1]), f32s([131_072, 1, 1, 1]), "131072 elements")]
+fn names_what_is_not_possible(#[case] weights: Tensor, #[case] columns: Tensor, #[case] reason: &str) {
+    let output = f32s([weights.ne[1], columns.ne[1], columns.ne[2], columns.ne[3]]);
+    let node = Node::new("MUL_MAT", OpParams::default(), output, vec![Some(weights), Some(columns)]);
+    match kernels::build(&node, &aie2()) {
+        Err(NativeError::Unsupported { reason: found, .. }) => assert!(found.contains(reason), "{found}"),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn other_generations_are_rejected() {
+    let arch = aie_hal::ArchRegistry::builtin().get("aie2p").unwrap();
+    let node = Node::new(
+        "MUL_MAT",
+        OpParams::default(),
+        f32s([16, 1, 1, 1]),
+        vec![Some(f32s([64, 16, 1, 1])), Some(f32s([64, 1, 1, 1]))],
+    );
+    assert!(matches!(kernels::build(&node, &arch), Err(NativeError::Generation { .. })));
+}
