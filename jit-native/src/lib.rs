@@ -5,11 +5,13 @@
 //!
 //! - [`core`]: programs of cores. Loops over virtual registers become scheduled bundles.
 //! - [`array`](mod@array): tiles, streams, buffer descriptors and locks become a PDI, and a dispatch an instruction stream.
+//! - [`check`]: the rules that a finished program has to keep, shown along all its paths.
 //! - [`kernels`]: the families of operations, written with both.
 //! - [`NativeCompiler`] offers them to kernel stores, as one compiler among others.
 #![forbid(unsafe_code)]
 
 pub mod array;
+pub mod check;
 mod compiler;
 pub mod core;
 pub mod kernels;

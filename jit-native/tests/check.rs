@@ -1,0 +1,258 @@
+//! The checker finds what is wrong, and nothing in what is right: pairs of programs that differ in one mistake.
+
+use aie_isa::Isa;
+use aie_jit_native::check::{Program, Report, Severity, check};
+use rstest::rstest;
+
+fn report(text: &str) -> Report {
+    let isa = Isa::aie2();
+    check(&Program::new(isa, &isa.assemble(text).unwrap()))
+}
+
+/// The rules that a program breaks, without notes.
+fn rules(text: &str) -> Vec<&'static str> {
+    let mut rules: Vec<_> = report(text).rejections().map(|finding| finding.problem.rule()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
+fn nops(count: usize) -> String {
+    "nop\n".repeat(count)
+}
+
+/// A loop of `body`, whose last bundle is `last`, far enough behind the setting of its registers.
+fn hardware_loop(body: &str, last: &str) -> String {
+    let start = "mova r1, #0\nmova r2, #0\nmova r3, #0\nmova r4, #0\nmovxm p0, #0x70000";
+    format!(
+        "{start}\nmovxm ls, #body\nmovxm le, #last\nmova lc, #4\n{}.align 16\nbody: {body}\n.align 16\nlast: .128 {last}\n\
+         st r1, [p0, #0]\nst r4, [p0, #0]\ndone",
+        nops(8)
+    )
+}
+
+const POINTER: &str = "movxm p0, #0x70000\n";
+
+#[rstest]
+#[case::latency(
+    &format!("{POINTER}lda r1, [p0, #0]\n{}add r2, r1, r1\nst r2, [p0, #4]\ndone", nops(6)),
+    &format!("{POINTER}lda r1, [p0, #0]\n{}add r2, r1, r1\nst r2, [p0, #4]\ndone", nops(5)),
+    &["never seen", "undefined"]
+)]
+#[case::latency_of_a_product(
+    &format!("{POINTER}mova r1, #3\nmul r2, r1, r1\nnop\nst r2, [p0, #0]\ndone"),
+    &format!("{POINTER}mova r1, #3\nmul r2, r1, r1\nst r2, [p0, #0]\ndone"),
+    &["never seen", "undefined"]
+)]
+#[case::latency_on_one_path(
+    &format!("{POINTER}mova r0, #1\nmova r1, #0\nlda r1, [p0, #0]; jz r0, #join\n{}.align 16\njoin: nop\nadd r2, r1, r1\nst r2, [p0, #4]\ndone", nops(5)),
+    &format!("{POINTER}mova r0, #1\nmova r1, #0\nlda r1, [p0, #0]; jz r0, #join\n{}nop\n.align 16\njoin: add r2, r1, r1\nst r2, [p0, #4]\ndone", nops(5)),
+    &["depends on path"]
+)]
+#[case::two_values_in_one_cycle(
+    &format!("{POINTER}mova r2, #0\nlda r1, [p0, #0]\n{}add r1, r2, r2\nst r1, [p0, #4]\ndone", nops(6)),
+    &format!("{POINTER}mova r2, #0\nlda r1, [p0, #0]\n{}add r1, r2, r2\nst r1, [p0, #4]\ndone", nops(5)),
+    &["written twice"]
+)]
+#[case::write_port(
+    "mova r2, #0\nmul r1, r2, r2\nnop\nadd r3, r2, r2\ndone",
+    "mova r2, #0\nmul r1, r2, r2\nadd r3, r2, r2\ndone",
+    &["unit"]
+)]
+#[case::part_of_a_word(
+    &format!("{POINTER}mova r2, #0\nst.s8 r2, [p0, #0]\n{}lda r1, [p0, #4]\ndone", nops(6)),
+    &format!("{POINTER}mova r2, #0\nst.s8 r2, [p0, #0]\n{}lda r1, [p0, #4]\ndone", nops(5)),
+    &["unit"]
+)]
+#[case::undefined("mova r1, #0\nadd r2, r1, r1\ndone", "mova r1, #0\nadd r2, r1, r3\ndone", &["undefined"])]
+#[case::undefined_on_a_path(
+    &format!("mova r0, #0\nmova r1, #0\njz r0, #over\n{}mova r1, #2\n.align 16\nover: add r2, r1, r1\ndone", nops(5)),
+    &format!("mova r0, #0\njz r0, #over\n{}mova r1, #2\n.align 16\nover: add r2, r1, r1\ndone", nops(5)),
+    &["undefined on a path"]
+)]
+#[case::end_without_branch("mova r1, #0\ndone", "mova r1, #0", &["no code"])]
+#[case::delay_slots_that_are_missing(&format!("j #0\n{}", nops(5)), &format!("j #0\n{}", nops(4)), &["no code"])]
+#[case::branch_in_delay_slots(
+    &format!("j #16\n{}.align 16\nj #0\n{}", nops(5), nops(5)),
+    &format!("j #0\n{}j #0\n{}", nops(4), nops(5)),
+    &["branch in delay slots"]
+)]
+#[case::branch_in_delay_slots_of_one_not_taken(
+    &format!("mova r0, #0\njnz r0, #0\n{}jnz r0, #0\n{}done", nops(5), nops(5)),
+    &format!("mova r0, #0\njnz r0, #0\n{}jnz r0, #0\n{}done", nops(4), nops(5)),
+    &["branch in delay slots"]
+)]
+#[case::target_within_a_bundle(
+    &format!("j #16\n{}.align 16\ndone", nops(5)),
+    &format!("nop\nj #4\n{}done", nops(5)),
+    &["target alignment", "within a bundle"]
+)]
+#[case::target_alignment(
+    &format!("j #16\n{}.align 16\ndone", nops(5)),
+    &format!("j #there\n{}.align 16\nnop\nthere: done", nops(5)),
+    &["target alignment"]
+)]
+#[case::target_without_code(&format!("j #0\n{}", nops(5)), &format!("j #0x400\n{}", nops(5)), &["no code"])]
+#[case::store_before_release(
+    &format!("{POINTER}mova r1, #1\nst r1, [p0, #0]\n{}rel #48, r1\ndone", nops(3)),
+    &format!("{POINTER}mova r1, #1\nst r1, [p0, #0]\n{}rel #48, r1\ndone", nops(2)),
+    &["lock too early"]
+)]
+#[case::load_behind_acquire(
+    &format!("{POINTER}mova r1, #-1\nacq #48, r1\n{}lda r1, [p0, #0]\ndone", nops(3)),
+    &format!("{POINTER}mova r1, #-1\nacq #48, r1\n{}lda r1, [p0, #0]\ndone", nops(2)),
+    &["access too early"]
+)]
+#[case::two_locks(
+    &format!("mova r1, #-1\nacq #48, r1\n{}acq #49, r1\ndone", nops(3)),
+    &format!("mova r1, #-1\nacq #48, r1\n{}acq #49, r1\ndone", nops(2)),
+    &["unit"]
+)]
+#[case::address_outside(
+    "movxm p0, #0x7fffc\nlda r1, [p0, #0]\ndone",
+    "movxm p0, #0x7fffc\nlda r1, [p0, #4]\ndone",
+    &["address"]
+)]
+#[case::address_after_a_step(
+    "movxm p0, #0x70000\nlda r1, [p0], #4\nlda r1, [p0, #0]\ndone",
+    "movxm p0, #0x40000\nlda r1, [p0], #-4\nlda r1, [p0, #0]\ndone",
+    &["address"]
+)]
+#[case::unaligned(
+    "movxm p0, #0x70020\nvlda wl0, [p0, #0]\ndone",
+    "movxm p0, #0x70010\nvlda wl0, [p0, #0]\ndone",
+    &["unaligned"]
+)]
+#[case::loop_end(
+    &hardware_loop("nop", "nop"),
+    &hardware_loop("nop", "nop").replace(".128 nop", "nop"),
+    &["loop end"]
+)]
+#[case::loop_end_not_aligned(
+    &hardware_loop("nop", "nop"),
+    &hardware_loop("nop", "nop").replace("last:", "nop\nlast:"),
+    &["loop end"]
+)]
+#[case::loop_start_not_aligned(
+    &hardware_loop("nop", "nop"),
+    &hardware_loop("nop", "nop").replace("body:", "nop\nbody:"),
+    &["loop start"]
+)]
+#[case::two_values_in_one_cycle_across_iterations(
+    &hardware_loop(".128 add r1, r2, r3\n.128 add r4, r1, r1", "lda r1, [p0, #0]").replace("st r1", &format!("{}st r1", nops(6))),
+    &hardware_loop(".128 add r1, r2, r3\n.128 add r4, r1, r1\n.128 nop\n.128 nop", "lda r1, [p0, #0]")
+        .replace("st r1", &format!("{}st r1", nops(6))),
+    &["written twice"]
+)]
+#[case::write_port_across_iterations(
+    &hardware_loop(".128 nop\n.128 add r4, r2, r2", "mul r1, r2, r3").replace("st r1", "nop\nst r1"),
+    &hardware_loop(".128 add r4, r2, r2\n.128 nop", "mul r1, r2, r3").replace("st r1", "nop\nst r1"),
+    &["unit"]
+)]
+#[case::loop_end_in_delay_slots(
+    &hardware_loop(&format!("jz r2, #body\n{}", nops(5)), "nop"),
+    &hardware_loop(".128 jz r2, #body\n.128 nop", "nop"),
+    &["loop end in delay slots"]
+)]
+fn a_mistake_is_found(#[case] right: &str, #[case] wrong: &str, #[case] expected: &[&str]) {
+    assert_eq!(rules(right), [""; 0], "{:#?}", report(right).findings);
+    assert_eq!(rules(wrong), expected, "{:#?}", report(wrong).findings);
+}
+
+/// LLVM asks for seven bundles: six between the last setting and the last bundle of the loop.
+#[test]
+fn loop_registers_are_set_seven_bundles_before_the_end() {
+    for between in 0..10 {
+        let text = format!(
+            "movxm ls, #last\nmovxm le, #last\n.align 16\n.128 mova lc, #4\n{}last: .128 nop\ndone",
+            ".128 nop\n".repeat(between)
+        );
+        let late = rules(&text).contains(&"loop set late");
+        assert_eq!(late, between < 6, "{between} bundles between");
+    }
+}
+
+#[test]
+fn what_a_callee_leaves_in_flight_arrives_at_its_caller() {
+    let program = |between: usize| {
+        format!(
+            "{POINTER}jl #load\n{}{}add r2, r1, r1\nst r2, [p0, #4]\ndone\n.align 16\nload: ret lr\n{}lda r1, [p0, #0]",
+            nops(5),
+            nops(between),
+            nops(4)
+        )
+    };
+    assert_eq!(rules(&program(6)), [""; 0]);
+    assert_eq!(rules(&program(5)), ["never seen", "undefined"]);
+}
+
+#[test]
+fn branches_through_registers_go_where_constants_or_the_author_say() {
+    let text = |target: &str| format!("{target}\n{}j p0\n{}.align 16\nthere: add r1, r2, r3\ndone", nops(6), nops(5));
+    let loaded = text("lda p0, [sp, #-4]");
+    assert_eq!(rules(&text("movxm p0, #there")), ["undefined"]);
+    assert_eq!(rules(&loaded), ["unknown target"]);
+    let isa = Isa::aie2();
+    let code = isa.assemble(&loaded).unwrap();
+    let at = |wanted: &str| {
+        let found = isa.listing(&code).find(|line| line.bundle.as_ref().is_ok_and(|bundle| isa.text(bundle) == wanted));
+        found.unwrap().address as u32
+    };
+    let program = Program::new(isa, &code).with_targets(at("j p0"), [at("add r1, r2, r3")]);
+    let report = check(&program);
+    assert_eq!(report.bytes, code.len() - (at("add r1, r2, r3") - at("j p0") - 14) as usize, "{report:#?}");
+    assert!(report.rejections().all(|finding| finding.problem.rule() == "undefined"), "{report:#?}");
+}
+
+#[test]
+fn one_bank_for_two_accesses_costs_time() {
+    let notes = |second: u32| {
+        let text = format!("movxm p0, #0x70000\nmovxm p1, #{second:#x}\nvlda wl0, [p0, #0]; vldb wl1, [p1, #0]\ndone");
+        report(&text).findings.iter().filter(|finding| finding.problem.severity() == Severity::Note).count()
+    };
+    assert_eq!((notes(0x7_0020), notes(0x7_4000)), (1, 0));
+}
+
+#[test]
+fn a_program_fits_into_program_memory() {
+    let isa = Isa::aie2();
+    let code = isa.assemble(&format!("j #0\n{}", nops(8188))).unwrap();
+    let rules = |code: &[u8]| check(&Program::new(isa, code)).errors().map(|f| f.problem.rule()).collect::<Vec<_>>();
+    assert_eq!((code.len() <= 16384, rules(&code)), (true, vec![]));
+    assert_eq!(rules(&[&code[..], &[0; 4]].concat()), ["program size"]);
+}
+
+#[rstest]
+fn random_bytes_never_panic(#[values("aie2", "aie2p")] arch: &str) {
+    let isa = Isa::for_arch(arch).unwrap();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    // Bundles that decode are rare in random bytes; two of three programs are words of random instructions.
+    let formats: Vec<_> = isa.all_formats().collect();
+    for round in 0..150 {
+        let mut code = Vec::new();
+        while code.len() < 400 {
+            if round % 3 == 0 {
+                code.extend(random().to_le_bytes());
+                continue;
+            }
+            let format = formats[random() as usize % formats.len()];
+            let mut word = format.value;
+            for (slot, high, low) in &format.slots {
+                let rows: Vec<_> = isa.instructions_of(*slot).collect();
+                let row = rows[random() as usize % rows.len()];
+                let filler = row.mask | row.zero | row.ignored;
+                let bits = (row.value | random() & !filler) & ((1 << (high - low + 1)) - 1);
+                word |= u128::from(bits) << low;
+            }
+            code.extend(&word.to_le_bytes()[..format.bytes()]);
+        }
+        let report = check(&Program::new(isa, &code));
+        assert!(report.bytes <= code.len());
+    }
+}
