@@ -208,6 +208,8 @@ impl Assignment {
 #[derive(Debug)]
 pub(super) struct Crowded {
     pub error: CoreError,
+    /// The variable that has no register, then those that are in the way.
+    pub variables: Vec<u32>,
     /// The origins of the blocks, and the pipelined loops they are parts of.
     pub places: Vec<(usize, Option<usize>)>,
 }
@@ -215,7 +217,7 @@ pub(super) struct Crowded {
 /// Gives all variables registers.
 pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[usize]) -> Result<Assignment, Crowded> {
     let time = Time::new(blocks, labels);
-    let plain = |error| Crowded { error, places: Vec::new() };
+    let plain = |error| Crowded { error, variables: Vec::new(), places: Vec::new() };
     let needs = needs(context, blocks, &time).map_err(plain)?;
     let leaves = |variable: usize| {
         let first = context.first_leaf[variable] as usize;
@@ -253,9 +255,9 @@ pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[us
                 all.add(&needs.slots[leaf]);
                 all
             });
-            let (error, crowds) = crowded(context, index, &slots, &needs, &result, &time);
+            let (error, variables, crowds) = crowded(context, index, &slots, &needs, &result, &time);
             let places = crowds.into_iter().map(|block| (blocks[block].origin, blocks[block].pipelined));
-            return Err(Crowded { error, places: places.collect() });
+            return Err(Crowded { error, variables, places: places.collect() });
         };
         for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
             used[register.index()].add(&needs.slots[leaf]);
@@ -273,7 +275,7 @@ fn crowded(
     needs: &Needs,
     result: &[Option<Register>],
     time: &Time,
-) -> (CoreError, Vec<usize>) {
+) -> (CoreError, Vec<u32>, Vec<usize>) {
     let variable: &Variable = &context.variables[index];
     let physical: std::collections::HashSet<Register> = variable
         .candidates
@@ -310,5 +312,6 @@ fn crowded(
         pressure: there.len(),
         values: names.join(", "),
     };
-    (error, blocks)
+    let variables = [index].into_iter().chain(there).map(|variable| variable as u32).collect();
+    (error, variables, blocks)
 }

@@ -96,7 +96,12 @@ impl CoreBuilder {
             return self.reg(Class::Scalar);
         };
         let class = Class::of(self.isa, register);
-        if class == Class::Special { self.special(name) } else { self.add_variable(name, class, vec![register]) }
+        if class == Class::Special {
+            return self.special(name);
+        }
+        let reg = self.add_variable(name, class, vec![register]);
+        self.variables[reg.variable as usize].fixed = true;
+        reg
     }
 
     /// A control or status register by name: `crRnd`, `crSat`, `srCarry`. Written with [`CoreBuilder::mov`]; instructions that
@@ -152,6 +157,7 @@ impl CoreBuilder {
             leaves,
             candidates,
             region: None,
+            fixed: false,
             undefined: false,
             writes: 0,
             constant: None,

@@ -12,8 +12,9 @@ use super::pipeline::{Found, LoopPlan};
 use super::program::{CoreProgram, LoopReport};
 use super::reservation::Formats;
 use super::schedule::{self, Scheduled};
+use super::split::{is_restricted, split};
 use super::timing::{Context, unread};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// How hard the scheduler tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,14 +65,32 @@ impl CoreBuilder {
             found: HashMap::new(),
             unread: unread(&self.variables, rows(&program).into_iter()),
         };
+        // Variables that have to be moved to where instructions want them.
+        let mut apart: HashSet<u32> = HashSet::new();
         loop {
             let mut builder = self.clone();
+            let program = split(&mut builder, &program, &apart);
             let lowered = lower(&mut builder, &program, &mut plan)?;
             let freedom = |origin: usize| FREEDOMS[freedoms.get(&origin).copied().unwrap_or(default)];
             let crowded = match attempt(&builder, &plan, &lowered, &freedom)? {
                 Ok(program) => return Ok(program),
                 Err(crowded) => crowded,
             };
+            let restricted = |variable: &u32| {
+                (*variable as usize) < self.variables.len()
+                    && !apart.contains(variable)
+                    && is_restricted(&self, *variable)
+            };
+            let (first, others) = crowded.variables.split_at(crowded.variables.len().min(1));
+            let wanted: Vec<u32> = match first.iter().copied().find(restricted) {
+                Some(variable) => vec![variable],
+                None => others.iter().copied().filter(restricted).collect(),
+            };
+            if !wanted.is_empty() {
+                apart.extend(wanted);
+                plan.found.clear();
+                continue;
+            }
             let mut changed = false;
             for (origin, number) in crowded.places {
                 match number.map(|number| (number, &lowered.loops[number].found)) {

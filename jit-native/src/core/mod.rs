@@ -15,7 +15,7 @@
 //! spilling: too many variables at once are an error that names them.
 //!
 //! An instruction that wants a register of its own (the condition of `sel` is in `r27`) or of a part of a class (selections of
-//! `vsel.32` are in `r16` to `r23`) restricts its variable; where two instructions want different ones, a move is added.
+//! `vsel.32` are in `r16` to `r23`) restricts its variable; where two instructions want different ones, or variables are in each other's way, moves are added.
 //!
 //! # Memory
 //!
@@ -64,6 +64,7 @@ mod reservation;
 mod scalar;
 mod schedule;
 mod select;
+mod split;
 mod timing;
 mod vector;
 

@@ -203,6 +203,8 @@ pub(super) struct Variable {
     pub candidates: Vec<Register>,
     /// For pointers.
     pub region: Option<Region>,
+    /// The author has chosen its register.
+    pub fixed: bool,
     /// May be read before it is written.
     pub undefined: bool,
     /// How many operations write it, and the number that the last of them sets it to.

@@ -3,5 +3,6 @@
 mod flow;
 mod memory;
 mod pipelines;
+mod random;
 mod rig;
 mod vectors;
