@@ -215,9 +215,13 @@ pub(super) struct Crowded {
 }
 
 /// Gives all variables registers.
-pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[usize]) -> Result<Assignment, Crowded> {
+pub(super) fn allocate(
+    context: &Context<'_>,
+    blocks: &[Scheduled],
+    labels: &[usize],
+) -> Result<Assignment, Box<Crowded>> {
     let time = Time::new(blocks, labels);
-    let plain = |error| Crowded { error, variables: Vec::new(), places: Vec::new() };
+    let plain = |error| Box::new(Crowded { error, variables: Vec::new(), places: Vec::new() });
     let needs = needs(context, blocks, &time).map_err(plain)?;
     let leaves = |variable: usize| {
         let first = context.first_leaf[variable] as usize;
@@ -257,7 +261,7 @@ pub(super) fn allocate(context: &Context<'_>, blocks: &[Scheduled], labels: &[us
             });
             let (error, variables, crowds) = crowded(context, index, &slots, &needs, &result, &time);
             let places = crowds.into_iter().map(|block| (blocks[block].origin, blocks[block].pipelined));
-            return Err(Crowded { error, variables, places: places.collect() });
+            return Err(Box::new(Crowded { error, variables, places: places.collect() }));
         };
         for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
             used[register.index()].add(&needs.slots[leaf]);

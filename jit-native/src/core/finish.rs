@@ -123,7 +123,7 @@ fn attempt(
     plan: &Plan<'_>,
     lowered: &Lowered,
     freedom: &dyn Fn(usize) -> Freedom,
-) -> Result<Result<CoreProgram, Crowded>, CoreError> {
+) -> Result<Result<CoreProgram, Box<Crowded>>, CoreError> {
     let context = Context::new(builder.isa(), &builder.variables, &plan.unread);
     let formats = plan.formats;
     let blocks = lowered.blocks.iter();
