@@ -4,8 +4,9 @@
 //! those that no plan uses any more make room when it is full. That a kernel is unavailable is cached with the reason.
 
 use crate::log;
-use aie_hal::{Device, DeviceError, Executable};
-use aie_jit_iron::{KernelStore, StoreError, Supplied};
+use aie_hal::artifact::Digest;
+use aie_hal::{Device, DeviceError, Executable, KernelArtifact};
+use aie_jit_iron::{KernelStore, StoreError, Supplied, Supplier};
 use aie_ops::artifact::is_code;
 use aie_ops::{Node, Operation, Unsupported};
 use parking_lot::Mutex;
@@ -67,8 +68,15 @@ pub struct Kernel {
 pub struct KernelKind {
     /// The compiler, also where its cache had it; `embedded` or `directory` for the others.
     pub source: Arc<str>,
-    /// Whether it is machine code, and no description for simulated devices.
-    pub is_code: bool,
+    /// The PDI, when it is machine code and no description for simulated devices.
+    pub code: Option<Digest>,
+}
+
+impl KernelKind {
+    /// Of a kernel from `supplier`.
+    fn of(artifact: &KernelArtifact, supplier: &Supplier) -> Self {
+        Self { source: supplier.name().into(), code: is_code(artifact).then(|| *artifact.digest()) }
+    }
 }
 
 type Loaded = Result<Kernel, HostReason>;
@@ -133,8 +141,7 @@ impl Kernels {
             result = self.device.load_executable(&artifact);
         }
         let executable = result.map_err(|cause| HostReason::fallback(cause.to_string()))?;
-        let kind = KernelKind { source: supplier.name().into(), is_code: is_code(&artifact) };
-        let kernel = Kernel { executable, kind };
+        let kernel = Kernel { executable, kind: KernelKind::of(&artifact, &supplier) };
         loaded.insert(node.clone(), Ok(kernel.clone()));
         Ok(kernel)
     }

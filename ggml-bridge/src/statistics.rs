@@ -2,9 +2,10 @@
 
 use crate::kernels::{HostReason, KernelKind};
 use aie_hal::Counters;
+use aie_hal::artifact::Digest;
 use parking_lot::Mutex;
 use serde::Serialize;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Graphs the log keeps.
@@ -23,9 +24,9 @@ pub struct OperationCount {
     pub array: u64,
     /// Times of those in which the kernel was machine code, and no description for simulated devices.
     pub code: u64,
-    /// Whether that kernel is machine code.
+    /// The PDI of that kernel, when it is machine code.
     #[serde(skip)]
-    pub is_code: bool,
+    pub pdi: Option<Digest>,
     /// Times it ran as a host call.
     pub host: u64,
     /// Why on the host.
@@ -57,6 +58,8 @@ pub struct OperationShare {
 pub struct WorkCounts {
     /// Dispatches of kernels that are machine code.
     pub code_dispatches: u64,
+    /// Different PDIs of these.
+    pub code_pdis: usize,
     /// Dispatches of reference kernels.
     pub reference_dispatches: u64,
     /// Multiply-accumulates in machine code.
@@ -113,6 +116,8 @@ struct Counts {
     operations: Vec<OperationCount>,
     work: WorkCounts,
     #[serde(skip)]
+    pdis: HashSet<Digest>,
+    #[serde(skip)]
     index: HashMap<OperationKey, usize>,
     conversions: ConversionCounts,
     fusion: FusionCounts,
@@ -165,7 +170,7 @@ impl Statistics {
             op: key.0.clone(),
             shape: key.1.clone(),
             kernel: place.ok().map(|kind| Arc::clone(&kind.source)),
-            is_code: place.is_ok_and(|kind| kind.is_code),
+            pdi: place.ok().and_then(|kind| kind.code),
             host_reason: key.2.clone().err(),
             fallback: place.err().and_then(|reason| reason.fallback.clone()),
             ..OperationCount::default()
@@ -190,7 +195,7 @@ impl Statistics {
         counts.graphs.computed += 1;
         counts.graphs.replayed += u64::from(replayed);
         counts.graphs.built += u64::from(!replayed);
-        let Counts { operations, work, .. } = &mut *counts;
+        let Counts { operations, work, pdis, .. } = &mut *counts;
         for (index, part) in &share.operations {
             let operation = &mut operations[*index];
             operation.array += part.array;
@@ -198,15 +203,19 @@ impl Statistics {
             operation.bytes += part.bytes;
             operation.macs += part.macs;
             // Of one operation all dispatches have one kernel.
-            let (dispatches, macs) = match (part.array, operation.is_code) {
+            let (dispatches, macs) = match (part.array, operation.pdi) {
                 (0, _) => (&mut 0, &mut work.host_macs),
-                (_, true) => (&mut work.code_dispatches, &mut work.code_macs),
-                (_, false) => (&mut work.reference_dispatches, &mut work.reference_macs),
+                (_, Some(pdi)) => {
+                    pdis.insert(pdi);
+                    (&mut work.code_dispatches, &mut work.code_macs)
+                }
+                (_, None) => (&mut work.reference_dispatches, &mut work.reference_macs),
             };
             *dispatches += part.array;
             *macs += part.macs;
-            operation.code += if operation.is_code { part.array } else { 0 };
+            operation.code += if operation.pdi.is_some() { part.array } else { 0 };
         }
+        work.code_pdis = pdis.len();
         counts.conversions.host_calls += share.conversions.host_calls;
         counts.conversions.bytes += share.conversions.bytes;
         counts.fusion.dispatches += share.fusion.dispatches;
@@ -227,8 +236,8 @@ mod tests {
     #[test]
     fn operations_are_counted_by_shape_and_reason() {
         let statistics = Statistics::default();
-        let kind = |source: &str, is_code| KernelKind { source: source.into(), is_code };
-        let (native, reference) = (kind("native", true), kind("reference", false));
+        let kind = |source: &str, code| KernelKind { source: source.into(), code };
+        let (native, reference) = (kind("native", Some(Digest::of(b"pdi"))), kind("reference", None));
         let array = statistics.operation("MUL_MAT", "mul_mat-4f32", Ok(&native));
         let other = statistics.operation("MUL_MAT", "mul_mat-4f32", Ok(&reference));
         let host = statistics.operation("MUL_MAT", "mul_mat-4f32", Err(&HostReason::by_design("too large")));
@@ -250,8 +259,14 @@ mod tests {
         assert_eq!((counts.operations[array].array, counts.operations[array].bytes), (4, 192));
         assert_eq!((counts.operations[array].code, counts.operations[other].code), (4, 0));
         assert_eq!((counts.operations[host].host, counts.operations[host].array), (2, 0));
-        let work =
-            WorkCounts { code_dispatches: 4, reference_dispatches: 2, code_macs: 40, reference_macs: 6, host_macs: 2 };
+        let work = WorkCounts {
+            code_dispatches: 4,
+            code_pdis: 1,
+            reference_dispatches: 2,
+            code_macs: 40,
+            reference_macs: 6,
+            host_macs: 2,
+        };
         assert_eq!(counts.work, work);
         assert_eq!((counts.graphs.computed, counts.graphs.built, counts.graphs.replayed), (2, 1, 1));
         let allocations: Vec<_> = counts.log.iter().map(|g| g.allocations).collect();

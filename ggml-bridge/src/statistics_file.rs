@@ -4,13 +4,13 @@
 //! `{"version":1,"devices":[{"name","uri","arch","counters":{...},"weights":{"converted","bytes","cap_bytes","refused"},
 //! "graphs":{"computed","built","replayed"},
 //! "operations":[{"op","shape","kernel","array","code","host","host_reason","bytes","macs"}],
-//! "work":{"code_dispatches","reference_dispatches","code_macs","reference_macs","host_macs"},
+//! "work":{"code_dispatches","code_pdis","reference_dispatches","code_macs","reference_macs","host_macs"},
 //! "conversions":{"host_calls","bytes"},"fusion":{"dispatches","nodes"},
 //! "graph_log":[{"nodes","submissions","allocations","replayed"}]}],
 //! "store":{"memory","embedded","directory","cache","compiled","failed","missed":[{"arch","kernel","node","reason"}]}}`.
 //! `shape` is the kernel's name, which holds all extents and types; `kernel` is the compiler that made it, or `embedded` or `directory`.
 //! `array` are the dispatches, `code` those of them whose kernel was machine code (on a simulated device the others are reference
-//! kernels), and `macs` the multiply-accumulates of products, all times together. Counts are per process and device; those of the store are of
+//! kernels), `code_pdis` the different PDIs of these, and `macs` the multiply-accumulates of products, all times together. Counts are per process and device; those of the store are of
 //! all devices together. `missed` are the kernels that neither the library nor the user's directory had, for
 //! `ggml-hsa-gen-kernels --from-stats`.
 

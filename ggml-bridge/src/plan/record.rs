@@ -117,7 +117,7 @@ fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> O
     let reason = match lower(context, node) {
         Ok(lowered) => match &lowered.dispatch {
             // One description must not take the place of several kernels that are code.
-            Ok(dispatch) if !dispatch.kernel.kind.is_code && context.kernels.store.prefers_code() => {
+            Ok(dispatch) if dispatch.kernel.kind.code.is_none() && context.kernels.store.prefers_code() => {
                 "its kernel is not machine code".to_owned()
             }
             Ok(_) => return Some(lowered),

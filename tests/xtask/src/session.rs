@@ -45,6 +45,9 @@ pub struct DriverOptions {
     /// testbed, on the same
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Mock)]
     pub driver: DriverName,
+    /// Run everything that has a native kernel as machine code on the emulated array, of aie2
+    #[arg(long, conflicts_with_all = ["device", "npus"])]
+    pub emulated: bool,
     #[command(flatten)]
     pub simulation: SimulationOptions,
     #[command(flatten)]
@@ -99,6 +102,13 @@ impl DriverName {
     }
 }
 
+/// The simulated device that gets kernels as machine code.
+pub const EMULATED: &str = "mock:aie2?execute=emulated";
+/// The generation with native kernels, for the simulated kernel device.
+const EMULATED_NPU: &str = "aie2";
+/// What that device says by itself, for the others.
+const EMULATED_COMPILERS: &str = "native,reference";
+
 /// The name ggml knows our first device by.
 pub const DEVICE_NAME: &str = "HSA0";
 
@@ -112,6 +122,8 @@ pub struct Session {
     pub device: String,
     /// What is behind the kernel interface, if our device is reached through it.
     pub simulation: Option<Simulation>,
+    /// Whether kernels are machine code where there are any.
+    pub emulated: bool,
     offline: bool,
 }
 
@@ -121,7 +133,7 @@ impl Session {
         let testbed = Testbed::ensure(&options.testbed, options.offline)?;
         let library = library::locate(device.library.as_deref(), options.offline)?;
         let device = device.device.clone().unwrap_or_else(|| DriverName::Mock.first_device().to_owned());
-        Ok(Self { testbed, library, device, simulation: None, offline: options.offline })
+        Ok(Self { testbed, library, device, simulation: None, emulated: false, offline: options.offline })
     }
 
     /// The same with the driver that was chosen.
@@ -130,14 +142,27 @@ impl Session {
         if driver.device.device.is_none() {
             session.device = driver.driver.first_device().to_owned();
         }
-        session.simulation =
-            Simulation::for_driver(driver.driver, &session.testbed, &driver.simulation, options.offline)?;
+        let mut simulation = driver.simulation.clone();
+        session.emulated = driver.emulated;
+        if driver.emulated {
+            simulation.npus = EMULATED_NPU.to_owned();
+            if driver.driver == DriverName::Mock {
+                session.device = EMULATED.to_owned();
+            }
+        }
+        session.simulation = Simulation::for_driver(driver.driver, &session.testbed, &simulation, options.offline)?;
         Ok(session)
     }
 
     /// The same session on the simulated device, to compare with.
     pub fn on_mock(&self) -> Self {
-        Self { device: DriverName::Mock.first_device().to_owned(), simulation: None, ..self.clone() }
+        let device = if self.emulated { EMULATED } else { DriverName::Mock.first_device() };
+        Self { device: device.to_owned(), simulation: None, ..self.clone() }
+    }
+
+    /// The same session on the simulated device with reference kernels only, of the same generation.
+    pub fn on_reference(&self) -> Self {
+        Self { device: format!("mock:{EMULATED_NPU}"), simulation: None, emulated: false, ..self.clone() }
     }
 
     /// The same session on the driver for NPUs, on a simulated kernel device.
@@ -211,6 +236,9 @@ impl Session {
         }
         if self.simulation.is_some() {
             command.env("GGML_HSA_REFERENCE_KERNELS", "1");
+            if self.emulated {
+                command.env("GGML_HSA_COMPILERS", EMULATED_COMPILERS);
+            }
         }
     }
 

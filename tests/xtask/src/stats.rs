@@ -58,6 +58,8 @@ pub struct DeviceStats {
     pub weights: Weights,
     /// What ran where, per operation and shape.
     pub operations: Vec<Operation>,
+    #[serde(default)]
+    pub work: Work,
     /// Conversions of sources and results, which are host calls.
     #[serde(default)]
     pub conversions: Conversions,
@@ -66,6 +68,37 @@ pub struct DeviceStats {
     pub fusion: Fusion,
     /// The last graphs, oldest first.
     pub graph_log: Vec<GraphEntry>,
+}
+
+/// Dispatches and multiply-accumulates, by what did them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    pub code_dispatches: u64,
+    /// Different PDIs of the kernels that are machine code.
+    pub code_pdis: u64,
+    pub reference_dispatches: u64,
+    pub code_macs: u64,
+    pub reference_macs: u64,
+    pub host_macs: u64,
+}
+
+impl Work {
+    /// The share of all multiply-accumulates that ran as machine code; 0 when there was none.
+    pub fn code_share(&self) -> f64 {
+        let all = self.code_macs + self.reference_macs + self.host_macs;
+        self.code_macs as f64 / all.max(1) as f64
+    }
+
+    pub fn summary(&self, bundles: u64) -> String {
+        format!(
+            "machine code: {} dispatches of {} PDIs, {bundles} bundles, {:.2} % of the multiply-accumulates; reference kernels: {} \
+             dispatches",
+            self.code_dispatches,
+            self.code_pdis,
+            100.0 * self.code_share(),
+            self.reference_dispatches
+        )
+    }
 }
 
 /// Graphs computed, and whether their command list was recorded again or replayed.
@@ -103,12 +136,21 @@ pub struct Operation {
     pub op: String,
     /// The kernel's name.
     pub shape: String,
+    /// Who made its kernel.
+    #[serde(default)]
+    pub kernel: Option<String>,
     /// How often it ran on the array.
     pub array: u64,
+    /// How often of these as machine code.
+    #[serde(default)]
+    pub code: u64,
     pub host: u64,
     pub host_reason: Option<String>,
     /// Bytes of its tensors over all runs.
     pub bytes: u64,
+    /// Multiply-accumulates over all runs.
+    #[serde(default)]
+    pub macs: u64,
 }
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -161,6 +203,12 @@ impl DeviceStats {
         self.operations.iter().map(|operation| operation.host).sum()
     }
 
+    /// Dispatches of an operation as machine code, and as reference kernels.
+    pub fn dispatches_of(&self, operation: &str) -> (u64, u64) {
+        let of = self.operations.iter().filter(|found| found.op.eq_ignore_ascii_case(operation));
+        of.fold((0, 0), |(code, reference), one| (code + one.code, reference + one.array - one.code))
+    }
+
     /// Reasons that name a damaged kernel file: its operations ran on the host, which the user did not ask for.
     pub fn damaged_kernels(&self) -> Vec<&str> {
         let reasons = self.operations.iter().filter_map(|operation| operation.host_reason.as_deref());
@@ -172,6 +220,7 @@ impl DeviceStats {
         #[derive(Default)]
         struct Sum<'a> {
             array: u64,
+            code: u64,
             host: u64,
             bytes: u64,
             shapes: u64,
@@ -181,6 +230,7 @@ impl DeviceStats {
         for operation in &self.operations {
             let sum = sums.entry(&operation.op).or_default();
             sum.array += operation.array;
+            sum.code += operation.code;
             sum.host += operation.host;
             sum.bytes += operation.bytes;
             sum.shapes += 1;
@@ -190,13 +240,15 @@ impl DeviceStats {
                 sum.reasons.push(reason);
             }
         }
-        let mut table =
-            output::table(&["operation", "#shapes", "#on the array", "#on the host", "#MB", "why on the host"]);
+        let columns =
+            ["operation", "#shapes", "#on the array", "#as machine code", "#on the host", "#MB", "why on the host"];
+        let mut table = output::table(&columns);
         for (name, sum) in sums {
             table.add_row([
                 name.to_owned(),
                 sum.shapes.to_string(),
                 sum.array.to_string(),
+                sum.code.to_string(),
                 sum.host.to_string(),
                 megabytes(sum.bytes),
                 sum.reasons.join("; "),
@@ -263,9 +315,16 @@ pub mod tests {
         let stats = read(&sample("[]")).unwrap();
         let device = stats.used().unwrap();
         assert_eq!((device.array(), device.host()), (8, 1));
+        assert_eq!((device.dispatches_of("add"), device.dispatches_of("MUL")), ((0, 8), (0, 0)));
         let text = device.operation_table().to_string();
         assert!(text.contains("ADD") && text.contains("copies stay on the host"), "{text}");
         assert!(device.summary_table().to_string().contains("1.00 per graph"));
+    }
+
+    #[test]
+    fn the_share_of_machine_code_is_of_all_products() {
+        let work = Work { code_macs: 95, reference_macs: 3, host_macs: 2, ..Work::default() };
+        assert_eq!((work.code_share(), Work::default().code_share()), (0.95, 0.0));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! Several of them run side by side, those with most cases first. That fills the cores better than workers within one
 //! process: much of the time one thread of ggml quantises operands or computes the reference.
 //! Beside the counts, every single case the CPU backend supports must have passed here, unless an exclusion names it.
+//! With `--emulated` the operations are those that native kernels exist for, and what ran as machine code is counted by
+//! dispatches; a case is mostly one. Every case must pass, whichever kernel computed it.
 //! A name of ggml's tests that the table does not know is an error: nothing new goes unnoticed.
 
 mod catalogue;
@@ -11,15 +13,18 @@ mod judge;
 
 use self::catalogue::Catalogue;
 use self::judge::judge;
+use crate::generation::StatsFile;
 use crate::ops_output::{Listing, Outcome};
 use crate::ops_table::{self, Exclusion, Extent, Table};
 use crate::output::{self, Report};
 use crate::process;
 use crate::session::{DEVICE_NAME, DriverOptions, Options, Session};
+use crate::stats::Stats;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde::Serialize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(3600);
@@ -31,13 +36,14 @@ const LIMIT: Duration = Duration::from_secs(3600);
   cargo xtask backend-ops --ci                     the fixed part of it that `cargo xtask test` runs
   cargo xtask backend-ops -o MUL_MAT,ADD           two of them
   cargo xtask backend-ops -o MUL_MAT -p type_a=q4_0
+  cargo xtask backend-ops --emulated               native kernels as machine code on the emulated array
   cargo xtask backend-ops --driver xdna            through AMD's ROCR, on a simulated kernel device
   cargo xtask backend-ops --update                 write the counts seen into the table
   cargo xtask backend-ops --reference              the same on ggml's CPU backend
 
 Exit code 1 if a case failed, became unsupported or is missing.")]
 pub struct BackendOpsArgs {
-    /// Operations, separated by commas; all of the table if absent
+    /// Operations, separated by commas; all of the table if absent, with --emulated those with native kernels
     #[arg(short = 'o', long = "operation", value_name = "OP", value_delimiter = ',')]
     operations: Vec<String>,
     /// Only cases whose parameters match this regular expression; counts are then not compared
@@ -71,8 +77,21 @@ struct Row {
     seconds: f64,
     /// Commands the simulated kernel device executed, with `--driver xdna`.
     kernel_commands: Option<u64>,
+    /// With `--emulated`.
+    code: Option<CodeCounts>,
     ok: bool,
     problems: Vec<String>,
+}
+
+/// How the operation ran on the emulated array.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct CodeCounts {
+    /// Dispatches of it as machine code.
+    code: u64,
+    /// Dispatches of it as reference kernels.
+    reference: u64,
+    /// Bundles that cores executed.
+    bundles: u64,
 }
 
 /// What every operation's run needs to know.
@@ -93,11 +112,11 @@ impl Course<'_> {
     }
 
     /// The program in a session of its own, since several run at the same time.
-    fn command(&self, session: &Session) -> Result<std::process::Command> {
+    fn command(&self, session: &Session, stats: Option<&Path>) -> Result<std::process::Command> {
         let mut command = if self.args.reference {
             session.on_cpu("test-backend-ops")?
         } else {
-            session.on_device("test-backend-ops", None)?
+            session.on_device("test-backend-ops", stats)?
         };
         command.args(["test", "-b", self.backend()]);
         Ok(command)
@@ -117,10 +136,13 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let started = Instant::now();
     let catalogue = Catalogue::read(&session, args.parameters.as_deref())?;
-    let operations: Vec<String> =
-        if args.operations.is_empty() { table.operations.keys().cloned().collect() } else { args.operations.clone() };
+    let operations: Vec<String> = match (&args.operations[..], args.driver.emulated) {
+        ([], false) => table.operations.keys().cloned().collect(),
+        ([], true) => table.operations.keys().filter(|name| has_native_kernels(name)).cloned().collect(),
+        (chosen, _) => chosen.to_vec(),
+    };
     let course = Course { args, table: &table, session: &session, catalogue: &catalogue };
-    let is_whole = args.operations.is_empty() && args.parameters.is_none();
+    let is_whole = args.operations.is_empty() && args.parameters.is_none() && !args.driver.emulated;
     let mut report = Report::default();
     if is_whole {
         report.problems.extend(catalogue.unknown(&table));
@@ -134,6 +156,20 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     report.problems.extend(rows.iter().flat_map(|row| row.problems.iter().cloned()));
     if is_whole && !args.ci && passed < table.minimum {
         report.problems.push(format!("{passed} cases passed in all, the table has {}", table.minimum));
+    }
+    let code: Vec<CodeCounts> = rows.iter().filter_map(|row| row.code).collect();
+    if args.driver.emulated {
+        let sum = |count: fn(&CodeCounts) -> u64| code.iter().map(count).sum::<u64>();
+        let (native, reference, bundles) = (sum(|c| c.code), sum(|c| c.reference), sum(|c| c.bundles));
+        if native == 0 {
+            report.problems.push("nothing ran as machine code".to_owned());
+        }
+        for (name, count) in [("code", native), ("reference", reference), ("bundles", bundles)] {
+            report.field(name, count)?;
+        }
+        report.summary(format!(
+            "machine code: {native} dispatches with {bundles} bundles; reference kernels: {reference} dispatches"
+        ));
     }
     let commands: Vec<u64> = rows.iter().filter_map(|row| row.kernel_commands).collect();
     if !commands.is_empty() && commands.iter().sum::<u64>() == 0 {
@@ -150,6 +186,9 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
             ("#CPU", |row| output::count(row.cpu)),
             ("#excluded", |row| row.excluded.to_string()),
             ("#kernel commands", |row| output::count(row.kernel_commands)),
+            ("#as machine code", |row| output::count(row.code.map(|counts| counts.code))),
+            ("#as reference", |row| output::count(row.code.map(|counts| counts.reference))),
+            ("#bundles", |row| output::count(row.code.map(|counts| counts.bundles))),
             ("#seconds", |row| format!("{:.1}", row.seconds)),
             ("result", |row| output::verdict(row.ok)),
         ],
@@ -246,7 +285,9 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
             ops_table::path().display()
         );
     }
-    let mut command = course.command(&session)?;
+    let stats = (args.driver.emulated && !args.reference).then(StatsFile::new).transpose()?;
+    let stats_path = stats.as_ref().map(StatsFile::path);
+    let mut command = course.command(&session, stats_path.as_deref())?;
     command.args(["-o", operation]);
     if let Some(filter) = table.filter(operation, extent, args.parameters.as_deref()) {
         command.args(["-p", &filter]);
@@ -271,6 +312,10 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
         problems.push(format!("{error:#}"));
         None
     });
+    let code = stats_path.map(|path| code_counts(operation, &path)).transpose().unwrap_or_else(|error| {
+        problems.push(format!("{error:#}"));
+        None
+    });
     let problems = problems.into_iter().map(|problem| format!("{operation}: {problem}")).collect::<Vec<_>>();
     Ok(Row {
         operation: operation.to_owned(),
@@ -282,9 +327,27 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
         excluded: if args.parameters.is_none() { table.excluded(operation) } else { 0 },
         seconds: finished.elapsed.as_secs_f64(),
         kernel_commands,
+        code,
         ok: problems.is_empty(),
         problems,
     })
+}
+
+/// Whether a family of native kernels has the operation, by ggml's name for it.
+fn has_native_kernels(operation: &str) -> bool {
+    aie_jit_native::kernels::families_of(operation).next().is_some()
+}
+
+fn code_counts(operation: &str, stats: &Path) -> Result<CodeCounts> {
+    let stats = Stats::read(stats)?;
+    let mut counts = CodeCounts { code: 0, reference: 0, bundles: 0 };
+    for device in &stats.devices {
+        let (code, reference) = device.dispatches_of(operation);
+        counts.code += code;
+        counts.reference += reference;
+        counts.bundles += device.counters.bundles;
+    }
+    Ok(counts)
 }
 
 fn update(table: &mut Table, rows: &[Row], reference: bool, ggml: String) -> Result<()> {

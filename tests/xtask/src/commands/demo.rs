@@ -1,5 +1,8 @@
 //! `cargo xtask demo`: stock llama.cpp generates text on the simulated NPU, and the statistics say what ran where.
 //!
+//! With `--emulated` kernels are machine code on the emulated array where there are any. Then the first tokens must be those that
+//! reference kernels choose, and nearly all multiply-accumulates must have been machine code.
+//!
 //! With `--driver xdna` the text goes through AMD's own runtime, and must be the one the simulated device gives without
 //! it: both execute the same kernels, so that any difference is a mistake on the way.
 
@@ -7,7 +10,7 @@ use crate::generation::{Request, StatsFile, errors, library_messages, require_su
 use crate::output;
 use crate::session::{DriverOptions, Options, Session};
 use crate::simulation::KernelReport;
-use crate::stats::{DeviceStats, Stats, Store};
+use crate::stats::{DeviceStats, Stats, Store, Work};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
@@ -20,6 +23,7 @@ use std::path::PathBuf;
   cargo xtask demo
   cargo xtask demo --prompt \"Water boils at\" -n 32
   cargo xtask demo --model ~/models/any.gguf --threads 4
+  cargo xtask demo --emulated -n 16     machine code on the emulated array
   cargo xtask demo --driver xdna        through AMD's ROCR, on a simulated kernel device
   cargo xtask demo --json | jq .device.counters
 
@@ -105,6 +109,10 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             device.host(),
             output::seconds(finished.elapsed)
         );
+        if session.emulated {
+            println!("{}", device.work.summary(device.counters.bundles));
+            println!("{} bundles per graph", device.counters.bundles / device.graphs.computed.max(1));
+        }
         println!("{}", stats.store.summary());
         if stats.store.compiled == 0 {
             println!("nothing was compiled: all kernels existed already");
@@ -122,11 +130,41 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     if device.array() == 0 {
         bail!("no operation ran on the array; the statistics say why");
     }
+    if session.emulated {
+        machine_code(&request, &session, &device.work, &finished.stdout)?;
+        if !options.json {
+            println!("the first {COMPARED} tokens are those of the reference kernels");
+        }
+    }
     if kernel.is_some() {
         same_as_mock(&request, &session, &finished.stdout)?;
         if !options.json {
             println!("the text is that of the simulated device without ROCR, byte for byte");
         }
+    }
+    Ok(())
+}
+
+/// The least share of the multiply-accumulates that has to be machine code, on the emulated array.
+const LEAST_CODE: f64 = 0.95;
+/// Tokens that have to be the same with reference kernels.
+const COMPARED: usize = 16;
+
+/// Whether enough ran as machine code, and chose the tokens that reference kernels choose.
+fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -> Result<()> {
+    if work.code_share() < LEAST_CODE {
+        bail!("too little ran as machine code, {:.0} % is needed: {}", 100.0 * LEAST_CODE, work.summary(0));
+    }
+    let reference = session.on_reference();
+    let short = Request { tokens: request.tokens.min(COMPARED), ..request.clone() };
+    let finished = short.run(reference.on_device("llama-completion", None)?, |_| ())?;
+    require_success(&finished).context("with reference kernels")?;
+    let expected = finished.stdout.trim_end();
+    if !text.starts_with(expected) {
+        bail!(
+            "the first {COMPARED} tokens differ from those of the reference kernels, which are:\n{expected}\n`cargo xtask kld \
+             --emulated` says whether the difference matters"
+        );
     }
     Ok(())
 }
