@@ -5,7 +5,7 @@
 //! the operations beyond write and read do is not public.
 
 use super::dma;
-use super::stream::Word;
+use super::fifo::Word;
 use super::{Array, ArrayError, Result};
 use aie_hal::format::register::TileKind;
 
@@ -81,7 +81,7 @@ impl Array {
         while tile.switch.has_space(port)
             && let Some(data) = tile.responses.pop_front()
         {
-            tile.switch.push(port, Word { data, last: tile.responses.is_empty() }, 0);
+            tile.switch.push_at(port, Word { data, last: tile.responses.is_empty() }, 0);
             moved = true;
         }
         moved

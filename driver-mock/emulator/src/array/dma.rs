@@ -3,7 +3,7 @@
 //! This file holds what a channel is and which word comes next; how words get from memory to streams and back is in
 //! [`transfer`](super::transfer). Sources: AM025 and aie-rt's register tables for the fields, AM020 for their meaning.
 
-use super::stream::{Fifo, Word};
+use super::fifo::Fifo;
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
 use aie_hal::format::dma_channel::{ChannelControl, Direction, DmaTask, FinishOnTlast};
 use aie_hal::format::register::TileKind;
@@ -204,30 +204,25 @@ impl Position {
         Self { begin, ..Self::default() }
     }
 
-    /// The byte of the next word relative to the descriptor's base; None for a zero of the padding.
-    pub fn offset(&self, descriptor: &Descriptor) -> Option<u64> {
+    /// The byte of the next word relative to the descriptor's base, None for a zero of the padding; and how many words follow one
+    /// another with the step of the first dimension, this one included, or 1 in a padding.
+    #[inline]
+    pub fn run(&self, descriptor: &Descriptor) -> (Option<u64>, u64) {
         let mut words = u64::from(descriptor.iteration) * u64::from(descriptor.iteration_step);
         for (counter, dimension) in self.counters.iter().zip(&descriptor.dimensions) {
-            let index = counter.checked_sub(dimension.before)?;
+            let Some(index) = counter.checked_sub(dimension.before) else { return (None, 1) };
             if dimension.wrap != 0 && index >= dimension.wrap {
-                return None;
+                return (None, 1);
             }
             words += u64::from(index) * u64::from(dimension.step);
         }
-        Some(words * 4)
-    }
-
-    /// How many words follow one another with the step of the first dimension, this one included. 1 in a padding.
-    pub fn run(&self, descriptor: &Descriptor) -> u64 {
         let (counter, dimension) = (self.counters[0], descriptor.dimensions[0]);
         let left = descriptor.length - self.moved;
-        if dimension.wrap == 0 {
-            return left;
-        }
-        match counter.checked_sub(dimension.before).filter(|index| *index < dimension.wrap) {
-            Some(index) if self.offset(descriptor).is_some() => left.min(u64::from(dimension.wrap - index)),
-            _ => 1,
-        }
+        let run = match dimension.wrap {
+            0 => left,
+            wrap => left.min(u64::from(dimension.before + wrap - counter)),
+        };
+        (Some(words * 4), run)
     }
 
     /// Goes on by so many words of a run.
@@ -375,9 +370,4 @@ impl Channel {
         let overflow = u32::from(self.overflow) << 18;
         state | stall | overflow | running | (self.queue.len() as u32) << 20 | descriptor << 24
     }
-}
-
-/// A word of a run, with TLAST on the last unless the descriptor suppresses it.
-pub fn word(descriptor: &Descriptor, position: &Position, data: u32) -> Word {
-    Word { data, last: position.moved + 1 == descriptor.length && !descriptor.suppress_tlast }
 }

@@ -7,7 +7,9 @@ mod clock;
 mod control_packet;
 mod cores;
 mod dma;
+mod dma_words;
 mod error;
+mod fifo;
 mod host;
 mod loader;
 mod registers;
@@ -35,9 +37,10 @@ use clock::Releases;
 use cores::Groups;
 use dma::Channel;
 use error::Result;
+use fifo::Fifo;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use stream::{Fifo, Switch};
+use stream::Switch;
 use switching::Place;
 use tile::Tile;
 use timeline::Record;
@@ -76,28 +79,27 @@ impl Array {
             for row in 0..rows {
                 let kind = Tile::kind_of(row);
                 let (channels, locks) = Tile::counts(kind);
-                let memory = match kind {
-                    TileKind::Core => 64 << 10,
-                    TileKind::Mem => 512 << 10,
-                    TileKind::Shim => 0,
-                };
                 let id = u32::from(column) << 16 | u32::from(row);
                 let sinks = stream::sinks(kind, column, row, columns, rows);
                 let index = |column, row| usize::from(column) * usize::from(rows) + usize::from(row);
                 let places = sinks.iter().map(|sink| Place::new(tiles.len(), *sink, index)).collect();
+                let switch = Switch::new(kind);
                 tiles.push(Tile {
+                    index: tiles.len(),
                     kind,
                     column,
                     row,
-                    memory: vec![0; memory],
+                    memory: vec![0; tile::memory_bytes(kind)],
                     locks: vec![0; locks],
                     releases: vec![Releases::default(); locks],
                     channels: [(); 2].map(|()| std::iter::repeat_with(Channel::default).take(channels).collect()),
-                    switch: Switch::new(kind),
+                    direct: vec![None; switch.ports()],
+                    switch,
                     sinks,
                     places,
                     core: (kind == TileKind::Core).then(|| Core::new(isa, Arc::clone(&layout), PROGRAM, id)),
                     busy: 0,
+                    shim_channels: [0; 2],
                     core_input: Fifo::default(),
                     core_enabled: false,
                     core_done: false,

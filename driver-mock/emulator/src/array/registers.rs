@@ -154,9 +154,13 @@ impl Array {
         }
         let tile = &mut self.tiles[index];
         tile.registers.insert(offset, value);
+        if tile.kind == TileKind::Shim {
+            tile.connect_shim_channels(offset, value);
+        }
         if let Some(place) = offset.checked_sub(switch_at(tile.kind)) {
             if place < 0x400 {
                 tile.switch.configure(place, value);
+                tile.find_direct();
             } else if MERGE_ENABLES.contains(&place) && value & 1 != 0 {
                 let what = "merging packets in a fixed order";
                 return Err(ArrayError::Unmodelled { column, row, offset, what });

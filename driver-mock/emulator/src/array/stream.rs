@@ -1,105 +1,15 @@
-//! Streams: words, the buffers of ports, and the stream switch of a tile.
+//! The stream switch of a tile: its ports, and the masters that the words of each slave go to.
 
+use super::fifo::{DEPTH, Fifo, Word, Words};
 use aie_hal::format::register::TileKind;
 
-/// Words that the buffer of a port holds: the hardware has a slave's four and a master's two for each hop.
-const DEPTH: usize = 6;
 /// Words that the switch's own FIFO port holds besides.
 const FIFO_DEPTH: usize = 16;
-/// Places of a buffer, of which ports use fewer.
-const PLACES: usize = 32;
 /// Arbiters of a switch.
 const ARBITERS: usize = 8;
 const ENABLE: u32 = 1 << 31;
 const PACKETS: u32 = 1 << 30;
 const DROP_HEADER: u32 = 1 << 7;
-
-/// A word of a stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Word {
-    pub data: u32,
-    /// The last of its packet.
-    pub last: bool,
-}
-
-/// The buffer of a port.
-///
-/// It has the times of the array's clock at which words pass: a port takes one word a cycle, and a word that finds the buffer
-/// full goes in when one has left. Words of one batch count as consecutive, which is what they are unless their sender stalls.
-#[derive(Debug, Default)]
-pub struct Fifo {
-    /// A ring: words pass too often for anything that allocates.
-    data: [u32; PLACES],
-    /// A bit for each place whose word is the last of its packet.
-    lasts: u32,
-    head: usize,
-    count: usize,
-    /// When the last word went in.
-    pushed: u64,
-    /// When the last word left.
-    popped: u64,
-    /// Words that have left.
-    passed: u64,
-}
-
-impl Fifo {
-    /// Words that it takes now.
-    pub fn space(&self) -> usize {
-        DEPTH.saturating_sub(self.count)
-    }
-
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    /// From when on a word that goes in now has a place.
-    pub fn room_from(&self) -> u64 {
-        self.popped.saturating_sub(DEPTH as u64 - 1)
-    }
-
-    /// Puts a word in that comes at a time. There must be space.
-    #[inline]
-    pub fn push_at(&mut self, word: Word, time: u64) {
-        debug_assert!(self.count < PLACES, "a port takes no more than it has space for");
-        self.pushed = time.max(self.pushed + 1);
-        let place = (self.head + self.count) % PLACES;
-        self.data[place] = word.data;
-        self.lasts = self.lasts & !(1 << place) | u32::from(word.last) << place;
-        self.count += 1;
-    }
-
-    /// Takes the next word at a time, or later, when it is there: the time is given.
-    #[inline]
-    pub fn pop_at(&mut self, time: u64) -> Option<(Word, u64)> {
-        let word = self.front()?;
-        self.head = (self.head + 1) % PLACES;
-        self.count -= 1;
-        self.popped = time.max(self.pushed.saturating_sub(self.count as u64));
-        self.passed += 1;
-        Some((word, self.popped))
-    }
-
-    /// Words that have left since reset.
-    pub fn passed(&self) -> u64 {
-        self.passed
-    }
-
-    #[inline]
-    pub fn front(&self) -> Option<Word> {
-        let word = Word { data: self.data[self.head], last: self.lasts >> self.head & 1 == 1 };
-        (self.count > 0).then_some(word)
-    }
-
-    /// How many words there are up to the end of a packet, at most all.
-    fn up_to_last(&self) -> usize {
-        let lasts = self.lasts.rotate_right(self.head as u32);
-        self.count.min(lasts.trailing_zeros() as usize + 1)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
 
 /// Where a master port leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,25 +142,45 @@ impl Switch {
         }
     }
 
+    /// How many slave ports it has.
+    pub fn ports(&self) -> usize {
+        self.slaves.len()
+    }
+
     pub fn has_space(&self, slave: usize) -> bool {
         self.space(slave) > 0
     }
 
     /// Words that a slave port takes now.
+    #[inline]
     pub fn space(&self, slave: usize) -> usize {
         let depth = if self.fifo == Some(slave) { DEPTH + FIFO_DEPTH } else { DEPTH };
         depth.saturating_sub(self.slaves[slave].len())
     }
 
     /// From when on a word that goes into a slave port now has a place.
+    #[inline]
     pub fn room_from(&self, slave: usize) -> u64 {
         self.slaves[slave].room_from()
     }
 
     /// Puts a word into a slave port, which has space.
-    pub fn push(&mut self, slave: usize, word: Word, time: u64) {
+    pub fn push_at(&mut self, slave: usize, word: Word, time: u64) {
         self.slaves[slave].push_at(word, time);
         self.occupied |= 1 << slave;
+    }
+
+    /// Puts words into a slave port, which has space for them.
+    #[inline]
+    pub fn push(&mut self, slave: usize, words: &Words) {
+        self.slaves[slave].push(words);
+        self.occupied |= u32::from(!words.is_empty()) << slave;
+    }
+
+    /// The masters that all words of a slave port go to, if it is on and has no packets.
+    pub fn circuit(&self, slave: usize) -> Option<&[usize]> {
+        let is_circuit = self.slave_words[slave] & (ENABLE | PACKETS) == ENABLE && self.packets[slave].is_none();
+        is_circuit.then(|| &self.circuits[slave][..])
     }
 
     /// The masters that the next word of a slave port goes to; none when the port leads nowhere, or has to wait for its arbiter.
@@ -305,6 +235,7 @@ impl Switch {
     }
 
     /// Words that a slave port holds.
+    #[inline]
     pub fn held(&self, slave: usize) -> usize {
         self.slaves[slave].len()
     }
@@ -347,20 +278,24 @@ impl Switch {
         }
     }
 
-    /// Takes the next word of a slave port, which goes to all its masters from a time on, or when it is there.
-    pub fn take(&mut self, slave: usize, time: u64) -> Option<(Word, u64)> {
-        let (word, time) = self.slaves[slave].pop_at(time)?;
+    /// Takes the next words of a slave port, at most so many and [`Words::MOST`]: they go to all its masters from a time on, or when
+    /// they are there. Of packets, those that [`Switch::together`] counts.
+    #[inline]
+    pub fn take(&mut self, slave: usize, time: u64, most: usize) -> Words {
+        let words = self.slaves[slave].pop(time, most);
         if self.slaves[slave].is_empty() {
             self.occupied &= !(1 << slave);
         }
-        if let Some(packet) = &mut self.packets[slave] {
+        if let Some(packet) = &mut self.packets[slave]
+            && !words.is_empty()
+        {
             packet.at_header = false;
-            if word.last {
+            if words.ends_packet() {
                 self.arbiters[packet.arbiter] = None;
                 self.packets[slave] = None;
             }
         }
-        Some((word, time))
+        words
     }
 
     /// Words that have passed each slave port since reset.

@@ -2,7 +2,8 @@
 
 use super::clock::Releases;
 use super::dma::Channel;
-use super::stream::{Fifo, Sink, Switch};
+use super::fifo::Fifo;
+use super::stream::{Sink, Switch};
 use super::switching::Place;
 use super::timeline::Record;
 use crate::core::{Core, Wait};
@@ -15,6 +16,8 @@ pub const SIDE: usize = 8;
 /// A tile.
 #[derive(Debug)]
 pub struct Tile {
+    /// Its number in the array.
+    pub index: usize,
     pub kind: TileKind,
     pub column: u8,
     pub row: u8,
@@ -31,6 +34,10 @@ pub struct Tile {
     pub sinks: Vec<Sink>,
     /// The same with the tiles.
     pub places: Vec<Place>,
+    /// For each slave port, where all its words go, if that is one place.
+    pub direct: Vec<Option<Place>>,
+    /// For each direction, a bit for each channel of a shim that its multiplexers connect with the switch.
+    pub shim_channels: [u8; 2],
     pub core: Option<Core>,
     pub core_input: Fifo,
     pub core_enabled: bool,
@@ -52,6 +59,15 @@ pub struct Tile {
     pub wait: Option<Wait>,
     /// What happened when.
     pub record: Record,
+}
+
+/// Bytes of data memory.
+pub const fn memory_bytes(kind: TileKind) -> usize {
+    match kind {
+        TileKind::Core => 64 << 10,
+        TileKind::Mem => 512 << 10,
+        TileKind::Shim => 0,
+    }
 }
 
 impl Tile {
@@ -84,6 +100,8 @@ impl Tile {
         }
         self.busy = 0;
         self.switch = Switch::new(self.kind);
+        self.direct.fill(None);
+        self.shim_channels = [0; 2];
         self.core_input = Fifo::default();
         (self.core_enabled, self.core_done) = (false, false);
         self.cascade.clear();

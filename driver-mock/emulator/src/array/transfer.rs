@@ -1,12 +1,12 @@
-//! DMA channels at work: from task to descriptor to words between memory and stream.
+//! DMA channels at work: from task to descriptor to lock, and to the next descriptor.
 //!
-//! A channel goes from one state to the next (see [`Activity`]) until it has to wait or has done enough for a round. Whatever
-//! a channel cannot do is an error with its tile, channel and descriptor, where hardware would set a bit and stop.
+//! A channel goes from one state to the next (see [`Activity`]) until it has to wait or has done enough for a round; how it moves
+//! words is in [`dma_words`](super::dma_words). Whatever a channel cannot do is an error with its tile, channel and descriptor,
+//! where hardware would set a bit and stop.
 
 use super::clock::Resource;
 use super::dma::{self, Activity, Descriptor, Position, Running};
 use super::error::DmaProblem;
-use super::stream::Word;
 use super::tile::SIDE;
 use super::timeline::Occupation;
 use super::{Array, ArrayError, HostMemory, Result};
@@ -15,31 +15,25 @@ use aie_hal::format::register::TileKind;
 
 /// Words that a channel moves in one round at most; every change of its state counts as one.
 pub const BURST: usize = 256;
-/// Words that are read or written together at most.
-const MOST_AT_ONCE: usize = 32;
-/// How often ports pass words on at most to make room for a word.
-const PASSES: usize = 64;
 /// Values that a lock can have.
 pub const LOCK_VALUES: std::ops::RangeInclusive<i32> = 0..=63;
-/// What AIE2P pads with, by channel of a mem tile.
-const PAD_VALUES: u32 = 0xa_06e0;
 /// Channels of a mem tile that reach its neighbours too.
 const FAR_CHANNELS: usize = 4;
 
 /// How much a channel may still do in a round, and whether anything has moved in it.
-struct Round {
-    left: usize,
-    moved: bool,
+pub(super) struct Round {
+    pub left: usize,
+    pub moved: bool,
 }
 
 impl Round {
     /// Counts something that has moved.
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         self.steps(1);
     }
 
     /// Counts words that have moved.
-    fn steps(&mut self, count: usize) {
+    pub fn steps(&mut self, count: usize) {
         self.left = self.left.saturating_sub(count);
         self.moved = true;
     }
@@ -47,11 +41,11 @@ impl Round {
 
 /// A channel of a tile, and the descriptor that it runs: where an error is.
 #[derive(Clone, Copy)]
-struct Site {
-    index: usize,
-    direction: Direction,
-    channel: usize,
-    descriptor: u8,
+pub(super) struct Site {
+    pub index: usize,
+    pub direction: Direction,
+    pub channel: usize,
+    pub descriptor: u8,
 }
 
 impl Array {
@@ -65,7 +59,7 @@ impl Array {
         }
     }
 
-    fn dma_error(&self, site: Site, problem: DmaProblem) -> ArrayError {
+    pub(super) fn dma_error(&self, site: Site, problem: DmaProblem) -> ArrayError {
         let tile = &self.tiles[site.index];
         let Site { direction, channel, descriptor, .. } = site;
         ArrayError::Dma { column: tile.column, row: tile.row, direction, channel, descriptor, problem }
@@ -276,7 +270,7 @@ impl Array {
     }
 
     /// West, own and east column of a channel of a mem tile: 0, 1, 2.
-    fn beside(&self, column: u8, channel: usize, side: u32) -> Option<u8> {
+    pub(super) fn beside(&self, column: u8, channel: usize, side: u32) -> Option<u8> {
         match side {
             1 => Some(column),
             _ if channel >= FAR_CHANNELS => None,
@@ -284,225 +278,6 @@ impl Array {
             2 => Some(column + 1).filter(|column| *column < self.columns),
             _ => None,
         }
-    }
-
-    /// Where a byte of a descriptor is: the tile and the place in its memory. None for host memory.
-    fn dma_place(&self, site: Site, byte: u64) -> Option<(usize, usize)> {
-        let tile = &self.tiles[site.index];
-        match tile.kind {
-            TileKind::Core => (byte + 4 <= tile.memory.len() as u64).then_some((site.index, byte as usize)),
-            TileKind::Mem => {
-                let size = tile.memory.len() as u64;
-                let column = self.beside(tile.column, site.channel, u32::try_from(byte / size).ok()?)?;
-                Some((self.index(column, tile.row).ok()?, (byte % size) as usize))
-            }
-            TileKind::Shim => None,
-        }
-    }
-
-    /// Sends words as long as there is space. True when the descriptor has come to its end.
-    fn send(
-        &mut self,
-        site: Site,
-        descriptor: &Descriptor,
-        position: &mut Position,
-        round: &mut Round,
-        host: &mut impl HostMemory,
-    ) -> Result<bool> {
-        let Site { index, channel, .. } = site;
-        let port = Self::source_port(self.tiles[index].kind, channel);
-        while position.moved < descriptor.length {
-            if round.left == 0 || !self.shim_dma_is_connected(index, site.direction, channel) {
-                return Ok(false);
-            }
-            let space = self.tiles[index].switch.space(port);
-            if space == 0 {
-                // Words move on at once, so that a burst does not end at every full buffer.
-                if !self.pass_on(index, port, &mut { PASSES }, host)? {
-                    return Ok(false);
-                }
-                round.step();
-                continue;
-            }
-            if let Some(header) = descriptor.header.filter(|_| !position.header_sent) {
-                self.push_word(site, port, Word { data: header, last: false });
-                position.header_sent = true;
-                round.steps(1);
-                continue;
-            }
-            let mut data = [0; MOST_AT_ONCE];
-            let most = space.min(round.left).min(MOST_AT_ONCE);
-            let count = self.read_words(site, descriptor, position, &mut data[..most], host)?;
-            for data in &data[..count] {
-                self.push_word(site, port, dma::word(descriptor, position, *data));
-                position.advance(descriptor);
-            }
-            self.tiles[index].channels[Direction::MemoryToStream as usize][channel].words += count as u64;
-            round.steps(count);
-        }
-        Ok(true)
-    }
-
-    /// Puts a word into the switch, in the next cycle or when there is a place.
-    fn push_word(&mut self, site: Site, port: usize, word: Word) {
-        let tile = &mut self.tiles[site.index];
-        let channel = &mut tile.channels[site.direction as usize][site.channel];
-        channel.clock = (channel.clock + 1).max(tile.switch.room_from(port));
-        tile.switch.push(port, word, channel.clock);
-    }
-
-    /// Reads the next words of a descriptor, at least one: those that follow with the step of the first dimension.
-    fn read_words(
-        &mut self,
-        site: Site,
-        descriptor: &Descriptor,
-        position: &Position,
-        data: &mut [u32],
-        host: &mut impl HostMemory,
-    ) -> Result<usize> {
-        let Some(offset) = position.offset(descriptor) else {
-            data[0] = self.padding(site.index, site.channel);
-            return Ok(1);
-        };
-        let first = descriptor.base + offset;
-        let count = usize::try_from(position.run(descriptor)).unwrap_or(usize::MAX).min(data.len());
-        let step = u64::from(descriptor.dimensions[0].step) * 4;
-        if count > 1 {
-            let data = &mut data[..count];
-            if self.tiles[site.index].kind == TileKind::Shim {
-                let mut bytes = [0; MOST_AT_ONCE * 4];
-                if step == 4 && host.read(first, &mut bytes[..count * 4]) {
-                    for (word, bytes) in data.iter_mut().zip(bytes.as_chunks().0) {
-                        *word = u32::from_le_bytes(*bytes);
-                    }
-                    return Ok(count);
-                }
-            } else if let Some((tile, at, step)) = self.places(site, first, step, count) {
-                let memory = &self.tiles[tile].memory[at..];
-                for (word, bytes) in data.iter_mut().zip(memory.chunks(step)) {
-                    *word = bytes.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-                }
-                return Ok(count);
-            }
-        }
-        data[0] = self.dma_read(site, first, host)?;
-        Ok(1)
-    }
-
-    /// Where words with a step of bytes between them are, if all of them are in one tile: the tile, the first byte, the step.
-    fn places(&self, site: Site, first: u64, step: u64, count: usize) -> Option<(usize, usize, usize)> {
-        let end = first.checked_add(step.checked_mul(count as u64 - 1)?)?;
-        let ((tile, at), (other, _)) = (self.dma_place(site, first)?, self.dma_place(site, end)?);
-        (tile == other && step >= 4).then_some((tile, at, usize::try_from(step).ok()?))
-    }
-
-    /// What a channel of a mem tile pads with.
-    fn padding(&self, index: usize, channel: usize) -> u32 {
-        if self.isa.name() == "aie2" { 0 } else { self.tiles[index].register(PAD_VALUES + 4 * channel as u32) }
-    }
-
-    fn dma_read(&mut self, site: Site, byte: u64, host: &mut impl HostMemory) -> Result<u32> {
-        let mut bytes = [0; 4];
-        let there = if self.tiles[site.index].kind == TileKind::Shim {
-            host.read(byte, &mut bytes)
-        } else if let Some((tile, at)) = self.dma_place(site, byte) {
-            bytes.copy_from_slice(&self.tiles[tile].memory[at..at + 4]);
-            true
-        } else {
-            false
-        };
-        if there {
-            Ok(u32::from_le_bytes(bytes))
-        } else {
-            Err(self.dma_error(site, DmaProblem::NoMemory { address: byte }))
-        }
-    }
-
-    /// Takes words as long as there are some. True when the descriptor has come to its end.
-    fn receive(
-        &mut self,
-        site: Site,
-        descriptor: &Descriptor,
-        position: &mut Position,
-        round: &mut Round,
-        host: &mut impl HostMemory,
-    ) -> Result<bool> {
-        let Site { index, channel, direction, .. } = site;
-        let control = self.tiles[index].channels[direction as usize][channel].control;
-        while position.moved < descriptor.length {
-            if round.left == 0 {
-                return Ok(false);
-            }
-            let state = &mut self.tiles[index].channels[direction as usize][channel];
-            if control.counts_in_register() && state.counts_are_full() {
-                return Ok(false);
-            }
-            if state.input.is_empty() {
-                return Ok(false);
-            }
-            let offset = position.offset(descriptor).unwrap_or(0);
-            let run = usize::try_from(position.run(descriptor)).unwrap_or(usize::MAX);
-            // What ends at TLAST looks at every word.
-            let most = if control.finishes_on_tlast() { 1 } else { round.left.min(MOST_AT_ONCE) };
-            let count = state.input.len().min(run).min(most);
-            let (mut data, mut last) = ([0; MOST_AT_ONCE], false);
-            for data in &mut data[..count] {
-                if let Some((word, time)) = state.input.pop_at(state.clock + 1) {
-                    state.clock = time;
-                    (*data, last) = (word.data, word.last);
-                }
-            }
-            state.words += count as u64;
-            round.steps(count);
-            self.write_words(site, descriptor, descriptor.base + offset, &data[..count], host)?;
-            position.advance_by(count as u64, descriptor);
-            if control.finishes_on_tlast() {
-                if last {
-                    return Ok(true);
-                }
-                if position.moved == descriptor.length {
-                    return Err(self.dma_error(site, DmaProblem::NoTlast { length: descriptor.length }));
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes words of a run from a byte on.
-    fn write_words(
-        &mut self,
-        site: Site,
-        descriptor: &Descriptor,
-        first: u64,
-        data: &[u32],
-        host: &mut impl HostMemory,
-    ) -> Result<()> {
-        let step = u64::from(descriptor.dimensions[0].step) * 4;
-        let is_host = self.tiles[site.index].kind == TileKind::Shim;
-        if is_host && step == 4 && data.len() > 1 {
-            let mut bytes = [0; MOST_AT_ONCE * 4];
-            for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(data) {
-                *bytes = word.to_le_bytes();
-            }
-            if host.write(first, &bytes[..data.len() * 4]) {
-                return Ok(());
-            }
-        }
-        for (number, word) in (0..).zip(data) {
-            let address = first + step * number;
-            let there = if is_host {
-                host.write(address, &word.to_le_bytes())
-            } else if let Some((tile, at)) = self.dma_place(site, address) {
-                self.tiles[tile].memory[at..at + 4].copy_from_slice(&word.to_le_bytes());
-                true
-            } else {
-                false
-            };
-            if !there {
-                return Err(self.dma_error(site, DmaProblem::NoMemory { address }));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! A core runs with the tiles of its group only, so that groups can run at the same time: see [`cores`](super::cores).
 
 use super::Array;
-use super::stream::Word;
+use super::fifo::Word;
 use super::tile::Tile;
 use super::transfer::LOCK_VALUES;
 use crate::core::{Fault, Reach, Surroundings};
@@ -173,7 +173,7 @@ impl Surroundings for View<'_, '_> {
         let room = self.tile().switch.room_from(0);
         self.wait_until(room);
         let now = self.now();
-        self.tile().switch.push(0, Word { data: word, last }, now);
+        self.tile().switch.push_at(0, Word { data: word, last }, now);
     }
 
     fn cascade_readable(&mut self) -> bool {
