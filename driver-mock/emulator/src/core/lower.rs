@@ -106,6 +106,12 @@ pub struct MicroOperation {
     pub last_read: u8,
     /// A bit for each cycle after the first in which something is read.
     pub reads: u16,
+    /// Bytes of data memory that are read or written.
+    access_bytes: u8,
+    /// Whether it only loads a register that lies in one piece.
+    loads_one_piece: bool,
+    /// Whether all it does is compute a register that lies in one piece.
+    pub makes_one_piece: bool,
 }
 
 impl MicroOperation {
@@ -182,7 +188,19 @@ impl MicroOperation {
         let last_read = stages.chain(is_load.then_some(memory_read)).max().unwrap_or(1);
         let stages = sources.iter().map(|source| source.stage).chain(is_load.then_some(memory_read));
         let reads = stages.filter(|stage| *stage > 1).fold(0, |reads, stage| reads | 1 << stage);
+        let access_bytes = match instruction.access {
+            Some(Access::Load { bytes, .. } | Access::Store { bytes } | Access::PartWordStore { bytes }) => bytes as u8,
+            _ => 0,
+        };
+        let one_piece = match &targets[..] {
+            [target] if target.place.is_one_piece() => Some(target.place.bytes),
+            _ => None,
+        };
+        let only_loads = matches!(operation, Operation::Load { extension: None, widen: None }) && sources.is_empty();
         Self {
+            access_bytes,
+            loads_one_piece: only_loads && one_piece == Some(access_bytes.into()),
+            makes_one_piece: one_piece.is_some() && makes_lanes(operation),
             instruction,
             operation,
             sources: sources.into(),
@@ -206,18 +224,25 @@ impl MicroOperation {
 
     /// How many bytes of data memory are read or written.
     pub fn access_bytes(&self) -> usize {
-        match self.instruction.access {
-            Some(Access::Load { bytes, .. } | Access::Store { bytes } | Access::PartWordStore { bytes }) => {
-                bytes as usize
-            }
-            _ => 0,
-        }
+        self.access_bytes.into()
+    }
+
+    /// What it loads as it is, if that is all it does.
+    #[inline]
+    pub fn loaded(&self) -> Option<&Target> {
+        self.targets.first().filter(|_| self.loads_one_piece)
     }
 
     /// Whether a result is the bits of a comparison, rather than lanes.
     pub fn is_flag_target(&self, target: usize) -> bool {
         target + 1 == self.targets.len()
     }
+}
+
+/// Whether all results are lanes, computed from all sources: not a comparison, whose flags are a result, too.
+fn makes_lanes(operation: Operation) -> bool {
+    use Operation as O;
+    matches!(operation, O::Accumulate(_) | O::Widen(_) | O::Narrow(_) | O::Shuffle | O::Load { widen: Some(_), .. })
 }
 
 fn has_address(operation: Operation) -> bool {

@@ -3,7 +3,7 @@
 use super::lanes::{self, Bytes};
 use super::operation::Accumulate;
 use super::shape::{Configuration, Operands, Pattern, Shape, shape_aie2, shape_aie2p};
-use super::{block_float, float};
+use super::{MOST_BYTES, block_float, float};
 
 /// The most lanes of an accumulator, and the most elements of a factor.
 const MOST_LANES: usize = 64;
@@ -54,6 +54,12 @@ fn integers(
     out: &mut Bytes,
 ) {
     let bits = if word.amode() == 0 { 32 } else { 64 };
+    let adds_as_they_are = !(has_second || word.bit(10) || negate_first || negate_second || negate_product);
+    if let Some(shape) = shape.filter(|_| adds_as_they_are && word.bit(8) && word.bit(9))
+        && let Some(()) = signed_matrices(shape, bits, operands, has_first, out)
+    {
+        return;
+    }
     let mut sums = [0i64; MOST_LANES];
     let sums = &mut sums[..operands.bytes / if bits == 64 { 8 } else { 4 }];
     if let Some(shape) = shape {
@@ -70,6 +76,80 @@ fn integers(
         add(sums, operands.second, bits, 0, negate_second);
     }
     lanes::set_accumulators(out, bits, sums);
+}
+
+/// The most frequent: matrices of signed 16-bit numbers, whose product is added to an accumulator. None if it is something else.
+#[inline]
+fn signed_matrices(shape: Shape, bits: u32, operands: &Operands<'_>, has_first: bool, out: &mut Bytes) -> Option<()> {
+    let Pattern::Matrix { m, k, n } = shape.pattern else { return None };
+    let first = if has_first { operands.first } else { &[0; MOST_BYTES] };
+    let (left, right) = (operands.left, operands.right);
+    match (shape.left_bits, shape.right_bits, bits, [m, k, n]) {
+        (16, 16, 64, [4, 4, 4]) => add_wide::<4, 4, 4>(left, right, first, out),
+        (16, 16, 64, [2, 4, 8]) => add_wide::<2, 4, 8>(left, right, first, out),
+        (16, 16, 64, [4, 4, 8]) => add_wide::<4, 4, 8>(left, right, first, out),
+        (16, 16, 32, [4, 2, 8]) => add_narrow::<4, 2, 8>(left, right, first, out),
+        (16, 16, 32, [8, 2, 8]) => add_narrow::<8, 2, 8>(left, right, first, out),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Adds a product of `M x K` and `K x N` matrices to lanes of 64 bits. Constant sizes, so that the compiler makes vector
+/// instructions of it.
+#[inline(always)]
+fn add_wide<const M: usize, const K: usize, const N: usize>(
+    left: &Bytes,
+    right: &Bytes,
+    first: &Bytes,
+    out: &mut Bytes,
+) {
+    for row in 0..M {
+        let mut sums = [0i64; N];
+        for k in (0..K).step_by(2) {
+            let (a, b) = (number(left, row * K + k), number(left, row * K + k + 1));
+            for (column, sum) in sums.iter_mut().enumerate() {
+                let products = [a * number(right, k * N + column), b * number(right, (k + 1) * N + column)];
+                // Hosts add 32 bits faster. One sum does not fit them, 2^31: it is there as -2^31, which no other is.
+                *sum += i64::from(products[0].wrapping_add(products[1]).wrapping_sub(1)) + 1;
+            }
+        }
+        let at = row * N * 8..(row + 1) * N * 8;
+        let lanes = out[at.clone()].as_chunks_mut().0.iter_mut().zip(first[at].as_chunks().0);
+        for ((lane, first), sum) in lanes.zip(sums) {
+            *lane = i64::from_le_bytes(*first).wrapping_add(sum).to_le_bytes();
+        }
+    }
+}
+
+/// The same with lanes of 32 bits.
+#[inline(always)]
+fn add_narrow<const M: usize, const K: usize, const N: usize>(
+    left: &Bytes,
+    right: &Bytes,
+    first: &Bytes,
+    out: &mut Bytes,
+) {
+    for row in 0..M {
+        let mut sums = [0i32; N];
+        for k in 0..K {
+            let factor = number(left, row * K + k);
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = sum.wrapping_add(factor * number(right, k * N + column));
+            }
+        }
+        let at = row * N * 4..(row + 1) * N * 4;
+        let lanes = out[at.clone()].as_chunks_mut().0.iter_mut().zip(first[at].as_chunks().0);
+        for ((lane, first), sum) in lanes.zip(sums) {
+            *lane = i32::from_le_bytes(*first).wrapping_add(sum).to_le_bytes();
+        }
+    }
+}
+
+/// A number of 16 bits.
+#[inline(always)]
+fn number(bytes: &Bytes, index: usize) -> i32 {
+    i16::from_le_bytes([bytes[2 * index], bytes[2 * index + 1]]).into()
 }
 
 /// Adds the lanes of an accumulator shifted up, or subtracts them.
@@ -286,6 +366,52 @@ mod tests {
         for lane in 0..lanes {
             let expected = (lane + 2 * channels + 1) * (lane % channels + 3);
             assert_eq!(lanes::get(&out, width, lane), expected as u64, "lane {lane}");
+        }
+    }
+
+    /// Every lane is its accumulator and the sum of its products, for all matrices of signed 16-bit numbers, also at the ends of
+    /// their range.
+    #[rstest]
+    #[case(false, 0b000_11_00_0, [4, 2, 8])]
+    #[case(false, 0b000_11_01_0, [2, 4, 8])]
+    #[case(false, 0b001_11_01_0, [4, 4, 4])]
+    #[case(true, 0b000_11_00_0, [8, 2, 8])]
+    #[case(true, 0b000_11_01_0, [4, 4, 8])]
+    fn signed_matrices_are_added(#[case] aie2p: bool, #[case] configuration: u32, #[case] sizes: [usize; 3]) {
+        let [m, k, n] = sizes;
+        let bits = if configuration >> 1 & 3 == 0 { 32 } else { 64 };
+        let spread = |seed: u64, index: usize| (index as u64 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        for seed in 0..8 {
+            let [mut left, mut right, mut first, mut out] = [[0; 256]; 4];
+            for index in 0..128 {
+                let extreme = seed == 0 || seed == 1 && index % 3 > 0;
+                let number = |seed| if extreme { 0x8000 } else { spread(seed, index) & 0xffff };
+                lanes::set(&mut left, 16, index, number(seed));
+                lanes::set(&mut right, 16, index, number(seed + 100));
+            }
+            for lane in 0..m * n {
+                lanes::set(&mut first, bits, lane, spread(seed + 200, lane));
+            }
+            let operands = Operands {
+                first: &first,
+                second: &[0; 256],
+                left: &left,
+                right: &right,
+                configuration: configuration | 0b11 << 8,
+                bytes: m * n * bits as usize / 8,
+                left_bytes: if aie2p { 128 } else { 64 },
+                right_bytes: if aie2p { 128 } else { 64 },
+            };
+            accumulate(Accumulate { accumulators: 1, ..MULTIPLY }, aie2p, &operands, &mut out).unwrap();
+            for lane in 0..m * n {
+                let product = |term| {
+                    let (row, column) = (lane / n, lane % n);
+                    lanes::number(&left, 16, row * k + term, true) * lanes::number(&right, 16, term * n + column, true)
+                };
+                let sum = lanes::number(&first, bits, lane, true) + (0..k).map(product).sum::<i64>();
+                let expected = if bits == 32 { i64::from(sum as i32) } else { sum };
+                assert_eq!(lanes::number(&out, bits, lane, true), expected, "lane {lane}, seed {seed}");
+            }
         }
     }
 

@@ -512,6 +512,16 @@ impl Pipeline {
     ) -> Result<(), Fault> {
         let flight = &mut self.flights[index];
         let operation = program.operation(flight.operation);
+        if let Some(target) = operation.loaded() {
+            // Nothing but memory is read, and goes to the register as it is.
+            let (address, bytes, time) =
+                (flight.address, operation.access_bytes(), flight.issued + u64::from(target.stage));
+            self.free.push(index);
+            check_aligned(address, bytes)?;
+            return self
+                .registers
+                .write_made(&target.place, time, target.bypass, |room| around.load(address, &mut room[..bytes]));
+        }
         capture(&self.registers, operation, stage, flight.issued + u64::from(stage), &mut flight.inputs);
         if operation.is_load() && operation.memory_read == stage {
             let bytes = operation.access_bytes();
@@ -535,6 +545,14 @@ impl Pipeline {
                 (None, &flight.inputs[0])
             }
             (Operation::Store { narrow: None, .. }, _) => (None, &flight.inputs[0]),
+            _ if operation.makes_one_piece => {
+                let (registers, target, cycle, aie2p) =
+                    (&mut self.registers, &operation.targets[0], self.cycle, self.aie2p);
+                let time = flight.issued + u64::from(target.stage);
+                return registers.write_made(&target.place, time, target.bypass, |room| {
+                    compute(operation, aie2p, cycle, &flight.inputs, &flight.memory, room).map(|_| ())
+                });
+            }
             _ => {
                 let output = &mut self.output;
                 (compute(operation, self.aie2p, self.cycle, &flight.inputs, &flight.memory, output)?, &**output)

@@ -55,6 +55,12 @@ impl Place {
         Self { first, rest: Box::default(), bytes, mask: self.mask }
     }
 
+    /// Whether it lies in one piece of more than one word.
+    #[inline]
+    pub fn is_one_piece(&self) -> bool {
+        self.rest.is_empty() && self.first.bytes > 4
+    }
+
     /// All spans, from the lowest bits on.
     #[inline]
     fn spans(&self) -> impl Iterator<Item = &Span> {
@@ -127,19 +133,33 @@ struct Landings {
 }
 
 impl Landings {
+    #[inline]
     fn push(&mut self, span: Span, bypass: Option<Bypass>, bytes: &[u8]) {
-        let data = if let Ok(word) = <[u8; 4]>::try_from(bytes) {
-            u32::from_le_bytes(word)
+        if let Ok(word) = <[u8; 4]>::try_from(bytes) {
+            self.writes.push(Landing { span, bypass, data: u32::from_le_bytes(word) });
         } else {
-            let at = self.used;
-            self.used += bytes.len();
-            if self.data.len() < self.used {
-                self.data.resize(self.used.next_power_of_two(), 0);
-            }
-            copy(&mut self.data[at..self.used], bytes);
-            at as u32
-        };
-        self.writes.push(Landing { span, bypass, data });
+            copy(&mut self.room()[..bytes.len()], bytes);
+            self.push_room(span, bypass);
+        }
+    }
+
+    /// Room for a result that [`Landings::push_room`] adds: of the widest register.
+    #[inline]
+    fn room(&mut self) -> &mut [u8; MOST_BYTES] {
+        if self.data.len() < self.used + MOST_BYTES {
+            self.data.resize((self.used + MOST_BYTES).next_power_of_two(), 0);
+        }
+        match self.data[self.used..].first_chunk_mut() {
+            Some(room) => room,
+            None => unreachable!("the data has just been made long enough"),
+        }
+    }
+
+    /// Adds the result that has been written to the start of [`Landings::room`].
+    #[inline]
+    fn push_room(&mut self, span: Span, bypass: Option<Bypass>) {
+        self.writes.push(Landing { span, bypass, data: self.used as u32 });
+        self.used += usize::from(span.bytes);
     }
 }
 
@@ -154,6 +174,8 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     }
     match (to.len(), from.len()) {
         (4, 4) => sized::<4>(to, from),
+        (8, 8) => sized::<8>(to, from),
+        (16, 16) => sized::<16>(to, from),
         (32, 32) => sized::<32>(to, from),
         (64, 64) => sized::<64>(to, from),
         (128, 128) => sized::<128>(to, from),
@@ -220,22 +242,29 @@ impl Registers {
     /// Reads a register at a time for which everything earlier has landed.
     #[inline]
     pub fn read(&self, place: &Place, time: u64, bypass: Option<Bypass>, into: &mut [u8; MOST_BYTES]) {
-        let mut at = 0;
-        for span in place.spans() {
-            copy(&mut into[at..at + usize::from(span.bytes)], &self.file[span.range()]);
-            if bypass.is_some() {
-                let slot = &self.landing[time as usize % HORIZON];
-                for write in slot.writes.iter().filter(|write| write.bypass == bypass && write.span.overlaps(*span)) {
-                    let word = write.data.to_le_bytes();
-                    let data = if write.span.bytes == 4 { &word[..] } else { &slot.data[write.data as usize..] };
-                    let (first, last) = (span.offset.max(write.span.offset), span.end().min(write.span.end()));
-                    let from = usize::from(first - write.span.offset);
-                    let length = usize::from(last - first);
-                    let to = at + usize::from(first - span.offset);
-                    copy(&mut into[to..to + length], &data[from..from + length]);
-                }
-            }
+        self.read_span(place.first, time, bypass, into);
+        let mut at = usize::from(place.first.bytes);
+        for span in &place.rest {
+            self.read_span(*span, time, bypass, &mut into[at..]);
             at += usize::from(span.bytes);
+        }
+    }
+
+    #[inline]
+    fn read_span(&self, span: Span, time: u64, bypass: Option<Bypass>, into: &mut [u8]) {
+        copy(&mut into[..usize::from(span.bytes)], &self.file[span.range()]);
+        if bypass.is_none() {
+            return;
+        }
+        let slot = &self.landing[time as usize % HORIZON];
+        for write in slot.writes.iter().filter(|write| write.bypass == bypass && write.span.overlaps(span)) {
+            let word = write.data.to_le_bytes();
+            let data = if write.span.bytes == 4 { &word[..] } else { &slot.data[write.data as usize..] };
+            let (first, last) = (span.offset.max(write.span.offset), span.end().min(write.span.end()));
+            let from = usize::from(first - write.span.offset);
+            let length = usize::from(last - first);
+            let to = usize::from(first - span.offset);
+            copy(&mut into[to..to + length], &data[from..from + length]);
         }
     }
 
@@ -257,6 +286,22 @@ impl Registers {
             slot.push(*span, bypass, &bytes[from..end]);
             from = end;
         }
+    }
+
+    /// Writes a register that lies in one piece of more than one word, as [`Registers::write`] does, with what `make` puts into
+    /// the room for it. If that fails, nothing is written.
+    #[inline]
+    pub fn write_made<E>(
+        &mut self,
+        place: &Place,
+        time: u64,
+        bypass: Option<Bypass>,
+        make: impl FnOnce(&mut [u8; MOST_BYTES]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let slot = &mut self.landing[time as usize % HORIZON];
+        make(slot.room())?;
+        slot.push_room(place.first, bypass);
+        Ok(())
     }
 
     /// Writes a register at once, as a debugger or the loop counter does.
