@@ -30,6 +30,19 @@ pub fn of_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
+/// An f16 with a mantissa of eight bits, as bf16 has it, to nearest, ties to even.
+fn eight_bits(half: u16) -> u16 {
+    let (sign, magnitude) = (half & 0x8000, half & 0x7fff);
+    // Of numbers below 2^-14 those bits that are there.
+    let bits = if magnitude < 0x400 { (16 - magnitude.leading_zeros() as u16).saturating_sub(8) } else { 3 };
+    if bits == 0 {
+        return half;
+    }
+    let unit = 1 << bits;
+    let rounded = (magnitude + unit / 2 - 1 + (magnitude >> bits & 1)) / unit * unit;
+    sign | rounded
+}
+
 /// A tensor and its bytes.
 #[derive(Clone)]
 pub struct Data {
@@ -47,6 +60,7 @@ impl Data {
             if tensor.dtype.is_quantised() {
                 let end = start + tensor.dtype.row_bytes(tensor.ne[0]);
                 assert!(blocks::encode(tensor.dtype, &values, &mut data.bytes[start..end]));
+                continue;
             }
             for (index, value) in values.iter().enumerate() {
                 let at = start + index * tensor.nb[0];
@@ -66,6 +80,23 @@ impl Data {
         row % ne[1] * nb[1] + row / ne[1] % ne[2] * nb[2] + row / (ne[1] * ne[2]) * nb[3]
     }
 
+    /// The same with scales and minimums of blocks of at most 32 rounded to bf16, as the cores hold them.
+    pub fn with_rounded_scales(&self) -> Self {
+        let (mut rounded, dtype) = (self.clone(), self.tensor.dtype);
+        let scales = match dtype {
+            DataType::Q4_0 | DataType::Q8_0 => 1,
+            DataType::Q4_1 => 2,
+            _ => 0,
+        };
+        for block in rounded.bytes.chunks_exact_mut(dtype.block_bytes()) {
+            for scale in block.chunks_exact_mut(2).take(scales) {
+                let bits = u16::from_le_bytes([scale[0], scale[1]]);
+                scale.copy_from_slice(&eight_bits(bits).to_le_bytes());
+            }
+        }
+        rounded
+    }
+
     /// The values of a row.
     pub fn values(&self, row: usize) -> Vec<f32> {
         let (start, count) = (self.row(row), self.tensor.ne[0]);
@@ -73,6 +104,7 @@ impl Data {
         if self.tensor.dtype.is_quantised() {
             let end = start + self.tensor.dtype.row_bytes(count);
             assert!(blocks::decode(self.tensor.dtype, &self.bytes[start..end], &mut values));
+            return values;
         }
         for (index, value) in values.iter_mut().enumerate() {
             let at = &self.bytes[start + index * self.tensor.nb[0]..];

@@ -234,6 +234,8 @@ impl<'a> Work<'a> {
             steps: steps as u32,
             long_steps: (steps / 4) as u32,
             weights: problem.weights.number(),
+            blocks: (steps / 4) as u32,
+            pairs: (steps / 8) as u32,
             halves: (problem.weights.order() == Order::Halves).into(),
             columns_every_time: tiling.columns_every_time().into(),
             sums_stride: (groups * GROUP_ROWS * 16) as u32,

@@ -40,6 +40,9 @@ parameters! {
     long_steps: LongSteps;
     /// Number of the type of weights.
     weights: Weights;
+    /// Blocks of 32 in a row of a chunk, and half of that.
+    blocks: Blocks;
+    pairs: Pairs;
     /// 1 if the order of `k` is that of halves of bytes.
     halves: Halves;
     /// 1 if columns arrive for every chunk of every tile, 0 if only once.

@@ -45,6 +45,11 @@ pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let rounding = b.special("crRnd");
     b.constant_into(rounding, NEAREST_EVEN);
+    // Quants have no sign, and nothing is saturated.
+    for control in ["crUnpackSign", "crSat"] {
+        let control = b.special(control);
+        b.constant_into(control, 0);
+    }
     let kernel = Kernel {
         parameters: b.region("parameters"),
         arriving: b.region("arriving columns"),

@@ -4,11 +4,18 @@ use aie_ops::DataType;
 
 /// A type of weights that the cores turn into bf16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(non_camel_case_types, reason = "the variants carry ggml's own spelling")]
 pub(super) enum Weights {
     /// Multiplied as they are.
     Bf16,
     /// Rounded to bf16.
     F32,
+    /// Four bits about zero, 32 with a scale.
+    Q4_0,
+    /// Four bits above a minimum, 32 with a scale and a minimum.
+    Q4_1,
+    /// Bytes, 32 with a scale.
+    Q8_0,
 }
 
 /// How the elements of 32 consecutive `k` are ordered in a core, in both operands.
@@ -22,7 +29,7 @@ pub(super) enum Order {
 
 impl Weights {
     /// All types, in the order of their numbers.
-    pub const ALL: [Self; 2] = [Self::Bf16, Self::F32];
+    pub const ALL: [Self; 5] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0];
 
     /// The weights of a tensor's type.
     pub fn of(dtype: DataType) -> Option<Self> {
@@ -34,6 +41,9 @@ impl Weights {
         match self {
             Self::Bf16 => DataType::BF16,
             Self::F32 => DataType::F32,
+            Self::Q4_0 => DataType::Q4_0,
+            Self::Q4_1 => DataType::Q4_1,
+            Self::Q8_0 => DataType::Q8_0,
         }
     }
 
@@ -44,7 +54,11 @@ impl Weights {
 
     /// The fewest elements that rows are cut at: whole words, whole blocks, and whole steps of the inner loops.
     pub fn unit(self) -> usize {
-        32
+        match self {
+            Self::Bf16 | Self::F32 | Self::Q4_1 => 32,
+            // Two blocks of 18 or 34 bytes.
+            Self::Q4_0 | Self::Q8_0 => 64,
+        }
     }
 
     /// 32-bit words of a unit.
@@ -59,13 +73,15 @@ impl Weights {
             // Eight elements of a row are a row of the 4x8 matrix.
             Self::Bf16 => 4,
             Self::F32 => 8,
+            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 => 1,
         }
     }
 
     /// The order of elements that decoding leaves.
     pub fn order(self) -> Order {
         match self {
-            Self::Bf16 | Self::F32 => Order::Plain,
+            Self::Bf16 | Self::F32 | Self::Q8_0 => Order::Plain,
+            Self::Q4_0 | Self::Q4_1 => Order::Halves,
         }
     }
 
@@ -79,6 +95,9 @@ impl Weights {
         match self {
             Self::Bf16 => 0,
             Self::F32 => 64,
+            Self::Q4_0 => 90,
+            Self::Q4_1 => 100,
+            Self::Q8_0 => 140,
         }
     }
 }

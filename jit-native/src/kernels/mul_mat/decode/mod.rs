@@ -1,0 +1,80 @@
+//! Weights of other types become blocks of 4 rows x 8 `k` of bf16, the first operand of the matrix unit.
+//!
+//! Rows of blocks arrive as columns of words: one word of each of the 16 rows of a group, which is a vector, then their next
+//! words. So every instruction works on all rows, and lanes of 32 bits are rows. Blocks whose quants do not begin at a word
+//! are shifted into place first ([`align`]), then scales become bf16 ([`scales`]), both within the buffer that the weights
+//! arrived in; what is left are quants at whole words and scales beside them ([`quants`]).
+
+mod align;
+mod quants;
+mod scales;
+
+use super::parameters::Parameter;
+use super::product::BLOCK_BYTES;
+use super::program::Kernel;
+use super::weights::Weights;
+use crate::core::{Address, Class, CoreBuilder, Reg};
+
+/// One word of each of 16 rows.
+const WORD_BYTES: i64 = 64;
+
+/// Decodes 16 rows of a chunk from the address `source` to `target`.
+pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, source: Reg, target: Reg) {
+    let layout = match weights {
+        Weights::Bf16 => return,
+        Weights::F32 => return round(b, k, source, target),
+        // A word with scale and minimum, four words of quants.
+        Weights::Q4_1 => quants::Layout { words: [1, 1], scales: 0, period: 5 },
+        // Two blocks: see `align`.
+        Weights::Q4_0 => quants::Layout { words: [0, 5], scales: 4, period: 9 },
+        Weights::Q8_0 => quants::Layout { words: [0, 9], scales: 8, period: 17 },
+    };
+    if layout.is_pair() {
+        align::pairs(b, k, &layout, source);
+    }
+    scales::decode(b, k, &layout, source);
+    quants::decode(b, k, weights, &layout, [source, target]);
+}
+
+/// f32 to bf16: the order is right already.
+fn round(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+    let (source, target) = (k.pointer(b, k.weights, source), k.pointer(b, k.decoded, target));
+    let steps = k.count(b, Parameter::Steps, 4);
+    b.name_loop("f32 weights");
+    b.repeat(steps, |b| {
+        for _ in 0..8 {
+            let lanes = b.reg(Class::Acc512);
+            b.load(lanes, source, Address::Then(64));
+            b.store_as("vst.conv.bf16.fp32", lanes, target, Address::Then(i64::from(BLOCK_BYTES) / 2));
+        }
+    });
+}
+
+/// A vector with a word in all lanes.
+fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
+    let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
+    b.broadcast(32, vector, scalar);
+    vector
+}
+
+/// A shuffle into a new vector.
+fn shuffled(b: &mut CoreBuilder, low: Reg, high: Reg, mode: Reg) -> Reg {
+    let target = b.reg(Class::X);
+    b.shuffle(target, low, high, mode);
+    target
+}
+
+/// Modes of shuffles: pairs of vectors as rows of elements, transposed; the lower or upper half of the result.
+mod mode {
+    /// Every other element of 16 bits (`T16_32x2`).
+    pub const EVEN_16: i64 = 2;
+    pub const ODD_16: i64 = 3;
+    /// Halves of vectors (`T256_2x2`).
+    pub const LOW_HALVES: i64 = 10;
+    pub const HIGH_HALVES: i64 = 11;
+    /// Elements of both vectors in turn (`T64_2x8`, `T32_2x16`, `T16_2x32`, `T8_2x64`).
+    pub const MIX_64: [i64; 2] = [14, 15];
+    pub const MIX_32: [i64; 2] = [16, 17];
+    pub const MIX_16: [i64; 2] = [18, 19];
+    pub const MIX_8: [i64; 2] = [20, 21];
+}
