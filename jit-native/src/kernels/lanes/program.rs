@@ -16,7 +16,7 @@ use super::super::numerics::{
 };
 use super::step::{Function, Slot, Step, VECTOR_BYTES};
 use crate::array::Lanes;
-use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
+use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region, Scheduling};
 use aie_isa::Isa;
 
 /// The first word of the steps.
@@ -90,7 +90,8 @@ pub fn program() -> Result<CoreProgram, CoreError> {
             });
         });
     });
-    b.finish()
+    // Bodies of hundreds of operations gain little from overlapping iterations, and finding out takes long.
+    b.finish_with(Scheduling::Straight)
 }
 
 /// One step: its operands, then its function.
