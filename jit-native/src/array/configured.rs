@@ -1,8 +1,10 @@
 //! A finished array program: its PDI, and what dispatches have to know of it.
 
 use super::dispatch::Dispatch;
+use super::error::ArrayError;
 use super::grid::Grid;
 use super::program::Parameters;
+use super::ring::Ring;
 use super::route::{Circuit, Stream};
 use super::tile::{Channel, End, Tile};
 use std::collections::BTreeMap;
@@ -39,6 +41,22 @@ impl Configured {
     #[must_use]
     pub fn dispatch(&self) -> Dispatch<'_> {
         Dispatch::new(self)
+    }
+
+    /// A ring that a phase uses has to be in its tile's memory, apart from the parameters.
+    pub(super) fn check_memory(&self, ring: &Ring) -> Result<(), ArrayError> {
+        let (tile, (start, end)) = (ring.tile, ring.bytes());
+        let limit = self.grid.limits(tile)?.data_bytes;
+        if u64::from(end) > limit as u64 {
+            return Err(ArrayError::Memory { tile, start: start.into(), end: end.into(), limit });
+        }
+        match self.parameters.get(&tile) {
+            Some(Parameters { offset, words }) if start < offset + 4 * words && *offset < end => {
+                let (used_start, used_end) = (*offset, offset + 4 * words);
+                Err(ArrayError::Overlap { tile, start, end, used_start, used_end })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether a stream begins or ends at a channel.

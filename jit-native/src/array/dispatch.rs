@@ -54,6 +54,8 @@ struct Phase {
     words: BTreeMap<Key, u64>,
     shims: BTreeMap<Key, ShimQueue>,
     go: BTreeSet<Tile>,
+    /// Rings in use, by tile.
+    rings: BTreeMap<Tile, Vec<Ring>>,
 }
 
 /// The tasks of a shim's channel.
@@ -123,9 +125,11 @@ impl<'a> Dispatch<'a> {
     /// Has a channel of a core or mem tile go `count` times through `parts`, each time with the next buffer of each part's
     /// ring. Calls in one phase go on where the last one ended. The locks of the rings are set to empty in front of the phase.
     ///
+    /// A ring need not be as it was configured: a phase may give it any memory and number of buffers, with its own locks.
+    ///
     /// # Errors
-    /// When there is no stream at the channel, a part does not fit its ring, or the phase takes more tasks or descriptors than
-    /// the channel has.
+    /// When there is no stream at the channel, a part does not fit its ring, the phase takes more tasks or descriptors than
+    /// the channel has, or two of its rings share memory or locks.
     pub fn run(&mut self, channel: Channel, parts: &[Part], count: u32) -> Result<&mut Self, ArrayError> {
         let grid = &self.configured.grid;
         let kind = grid.channel(channel)?;
@@ -165,6 +169,12 @@ impl<'a> Dispatch<'a> {
         let first = pool.start + *used as u8;
         *used += needed;
         for (index, part) in parts.iter().enumerate() {
+            self.configured.check_memory(&part.ring)?;
+            let rings = phase.rings.entry(part.ring.tile).or_default();
+            if !rings.contains(&part.ring) {
+                rings.iter().try_for_each(|other| part.ring.check_apart(other))?;
+                rings.push(part.ring);
+            }
             let number = first + index as u8;
             let next = (index + 1 < needed).then_some(number + 1);
             let runs = phase.runs.entry((key, part.ring.address)).or_default();

@@ -54,6 +54,21 @@ impl Ring {
         Ok(Self { stride, depth, ..self })
     }
 
+    /// Its memory, from the first byte to the one behind the last. What does not fit 32 bits is beyond any tile.
+    pub(super) fn bytes(&self) -> (u32, u32) {
+        (self.address, self.address.saturating_add(self.stride.saturating_mul(self.depth.into())))
+    }
+
+    /// Two rings of one tile that are used at once.
+    pub(super) fn check_apart(&self, other: &Self) -> Result<(), ArrayError> {
+        let ((start, end), (used_start, used_end)) = (self.bytes(), other.bytes());
+        if start < used_end && used_start < end {
+            return Err(ArrayError::Overlap { tile: self.tile, start, end, used_start, used_end });
+        }
+        let shared = [self.empty, self.full].into_iter().find(|lock| [other.empty, other.full].contains(lock));
+        shared.map_or(Ok(()), |number| Err(ArrayError::InUse { tile: self.tile, what: "lock", number }))
+    }
+
     /// Where a core sees buffer 0 in its own tile's memory.
     #[must_use]
     pub fn core_address(&self) -> u32 {
@@ -81,5 +96,17 @@ mod tests {
         assert_eq!(ring.cut(30, 2).unwrap_err().to_string(), "the size of a buffer is 30, no multiple of 4");
         assert!(ring.cut(0, 2).is_err() && ring.cut(4, 0).is_err() && ring.cut(1, 64).is_err());
         assert_eq!((ring.core_address(), ring.core_locks()), (0x7_0400, (48, 49)));
+    }
+
+    #[test]
+    fn rings_in_use_at_once_share_nothing() {
+        let ring =
+            Ring { tile: Tile::new(0, 2), address: 0x400, stride: 64, depth: 2, capacity: 128, empty: 0, full: 1 };
+        let behind = Ring { address: 0x480, empty: 2, full: 3, ..ring };
+        assert_eq!(ring.check_apart(&behind), Ok(()));
+        let message = |other: Ring| ring.check_apart(&other).unwrap_err().to_string();
+        let overlap = "bytes 0x400..0x480 of tile (0,2) are in use from 0x47c to 0x4fc";
+        assert_eq!(message(Ring { address: 0x47C, ..behind }), overlap);
+        assert_eq!(message(Ring { full: 0, ..behind }), "lock 0 of tile (0,2) is in use already");
     }
 }

@@ -182,6 +182,9 @@ fn limits_have_numbers() {
     dispatch.run(LEAVES, &many, 1).unwrap();
     let descriptors = "MM2S 1 of tile (0,1) needs 2 more buffer descriptors: its tile has 1 left for it of 24";
     assert_eq!(message(dispatch.run(LEAVES, &[part.clone(), part.clone()], 1)), descriptors);
+    let beyond = Part::linear(Ring { address: 0x7_FF00, ..design.ring }, 1);
+    let memory = "bytes 0x7ff00..0x80100 of tile (0,1): it has 0x80000";
+    assert_eq!(message(dispatch.run(ARRIVES, &[beyond], 1)), memory);
     let unconnected = "MM2S 0 of tile (0,1) has no stream";
     assert_eq!(message(dispatch.run(Channel::send(MEM, 0), std::slice::from_ref(&part), 1)), unconnected);
     assert_eq!(message(dispatch.run(SOURCE, &[part], 1)), "tile (0,0) is no core or mem tile");
@@ -194,6 +197,9 @@ fn limits_have_numbers() {
     let mut dispatch = lanes.configured().dispatch();
     let parameters = "the number of parameters is 257: it has to be 0 to 256";
     assert_eq!(message(dispatch.start(CORE, &[0; 257])), parameters);
+    let ring = Ring { tile: CORE, address: 0xBFF8, stride: 12, depth: 1, capacity: 12, empty: 0, full: 1 };
+    let overlap = "bytes 0xbff8..0xc004 of tile (0,2) are in use from 0xc000 to 0xc400";
+    assert_eq!(message(dispatch.run(Channel::receive(CORE, 0), &[Part::linear(ring, 1)], 1)), overlap);
 }
 
 /// A region in five dimensions, as a permuted tensor has them.
