@@ -6,7 +6,7 @@
 //! It becomes an instruction stream, which ends when nothing moves any more. So a PDI's bytes do not depend on shapes, and
 //! kernels that share one do not reload the array.
 //!
-//! What mlir-aie calls an ObjectFifo is here a stream between two [`Ring`]s. Its variants:
+//! What mlir-aie calls an ObjectFifo is a stream between two [`Ring`]s ([`ArrayProgram::fifo`]). Its variants:
 //!
 //! | | |
 //! |---|---|
@@ -25,6 +25,7 @@ mod configured;
 mod descriptor;
 mod dispatch;
 mod error;
+mod fifo;
 mod grid;
 mod lanes;
 mod memory;
@@ -39,6 +40,7 @@ pub use configured::Configured;
 pub use descriptor::Part;
 pub use dispatch::Dispatch;
 pub use error::ArrayError;
+pub use fifo::{Fifo, FifoEnd, FifoSide};
 pub use grid::Grid;
 pub use lanes::{Flow, Lane, Lanes, Place};
 pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
