@@ -1,7 +1,7 @@
 //! `cargo xtask formats`: AMD's own programs read the files we write.
 //!
 //! For each operation of the table, with each type it takes, on each generation, the reference compiler's PDI is shown to bootgen
-//! and its instruction stream to aiebu; so are files with everything else our writers can write. bootgen's reading of the
+//! and its instruction stream to aiebu; so are the designs of native kernels, and files with everything else our writers can write. bootgen's reading of the
 //! headers and the CDO it writes itself, the disassembly, and the ELF file that aiebu-asm makes are compared word for word
 //! with what our readers say.
 
@@ -17,6 +17,8 @@ use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, Instruction, InstructionWriter, Transfer};
 use aie_hal::format::pdi;
 use aie_hal::{Arch, ArchRegistry};
+use aie_isa::Isa;
+use aie_jit_native::array::{CoreMemory, Dimension, Flow, Lane, Lanes, MemMemory, Part, Product, Region};
 use aie_ops::artifact::{BuildError, reference_artifact};
 use aie_ops::{DataType, F16Policy, Placement, normalise, table};
 use anyhow::{Context, Result, ensure};
@@ -66,6 +68,7 @@ pub fn run(args: &FormatsArgs, options: &Options) -> Result<()> {
     let Kernels { operations, count, mut samples } = kernels()?;
     for generation in generations()? {
         samples.extend(writers(&generation)?);
+        samples.extend(designs(&generation)?);
     }
     if let Some(only) = &args.only {
         samples.retain(|sample| sample.name.contains(only));
@@ -183,6 +186,67 @@ fn writers(arch: &Arch) -> Result<Vec<Sample>> {
     ])
 }
 
+/// Both designs of native kernels with a dispatch that uses all their channels. What their cores execute does not matter here.
+fn designs(arch: &Arch) -> Result<Vec<Sample>> {
+    let columns = u8::try_from(arch.array.columns)?;
+    let program = Isa::for_arch(&arch.name).context("no instruction tables")?.assemble("nop")?;
+    let lanes = Lanes::new(arch, columns, &program, &[])?;
+    let flow = |argument, lane: u8| Flow {
+        cut: (1024, 2),
+        tiles: vec![(256, 600), (7, 1)],
+        regions: vec![Region::linear(argument, 4 * (600 * 256 + 7) * u64::from(lane), 4 * (600 * 256 + 7))],
+    };
+    let lane = |index| Lane {
+        parameters: vec![601, 256],
+        a: Some(flow(0, index)),
+        b: Some(flow(1, index)),
+        result: flow(2, index),
+    };
+    let dispatch = lanes.dispatch(&(0..columns).map(lane).collect::<Vec<_>>())?;
+    let memory = CoreMemory {
+        weights: (0, 0x2000, 2),
+        operand: (0x4000, 0x2000, 2),
+        result: (0x8000, 0x2000, 2),
+        parameters: (0xC000, 256),
+    };
+    let product = Product::new(arch, columns, &program, &[], &memory, MemMemory::default())?;
+    let mut stream = product.configured().dispatch();
+    for column in product.columns() {
+        // Blocks of 4 x 8 words of a tile of 8 x 16.
+        let blocks = [(8, 1), (4, 16), (2, 8), (2, 64)].map(|(size, step)| Dimension::new(size, step));
+        let linear = |ring| Part::linear(ring, 128);
+        let [low, high] = [&column.parts[..2], &column.parts[2..]]
+            .map(|half| half.iter().map(|part| linear(part.weights.0)).collect::<Vec<_>>());
+        stream.run(column.arrival[0], &[&[linear(column.operand.0)], &low[..]].concat(), 3)?;
+        stream.run(column.arrival[1], &high, 3)?;
+        stream.run(column.operand.1, &[linear(column.operand.0)], 3)?;
+        let results: Vec<Part> = column.parts.iter().map(|part| linear(part.result.0)).collect();
+        stream.run(column.departure, &results, 3)?;
+        for (part, core) in column.parts.iter().zip(&column.cores) {
+            stream.run(part.weights.1, &[Part::strided(part.weights.0, 0, &blocks)], 3)?;
+            stream.run(part.result.1, &[Part::strided(part.result.0, 0, &blocks)], 3)?;
+            for (ring, channel) in [core.weights, core.operand, core.result] {
+                stream.run(channel, &[linear(ring)], 3)?;
+            }
+            stream.start(core.tile, &[3, 128])?;
+        }
+        for (channel, tiles) in [(column.sources[0], 3), (column.sources[1], 2), (column.result, 4)] {
+            // Rows of 128 words, each a task of its own.
+            for row in 0..3 * tiles {
+                stream.transfer(channel, &Region::linear(channel.number.into(), 1024 * row, 512))?;
+            }
+        }
+    }
+    let name = |design: &str| format!("{}/native-{design}", arch.name);
+    let files = [
+        ("lanes", File::Pdi(lanes.configured().pdi().to_vec())),
+        ("lanes", File::Instructions(dispatch)),
+        ("product", File::Pdi(product.configured().pdi().to_vec())),
+        ("product", File::Instructions(stream.finish()?)),
+    ];
+    Ok(files.into_iter().map(|(design, file)| Sample { name: name(design), file }).collect())
+}
+
 struct Judges<'a> {
     bootgen: Bootgen<'a>,
     aiebu: Aiebu<'a>,
@@ -230,6 +294,13 @@ mod tests {
         for arch in ["aie2/", "aie2p/"] {
             let pdis = samples.iter().filter(|sample| matches!(sample.file, File::Pdi(_)));
             assert!(pdis.filter(|sample| sample.name.starts_with(arch)).count() >= array.len());
+        }
+    }
+
+    #[test]
+    fn the_designs_are_made_for_both_generations() {
+        for arch in generations().unwrap() {
+            assert_eq!(designs(&arch).unwrap().len(), 4);
         }
     }
 
