@@ -32,13 +32,37 @@ fn describe(name: &str, [m, n, k]: [usize; 3], weights: &Data, timing: &Timing) 
 #[rstest]
 #[case::decode([256, 1, 256])]
 #[case::prefill([128, 64, 128])]
-fn of_small_products(#[case] shape: [usize; 3], #[values(DataType::BF16)] dtype: DataType) {
+fn of_a_small_product(#[case] shape: [usize; 3], #[values(DataType::BF16)] dtype: DataType) {
+    of_small_products(shape, dtype);
+}
+
+fn of_small_products(shape: [usize; 3], dtype: DataType) {
     let [m, n, k] = shape;
     let mut random = Random(11);
     let weights = Data::random(Tensor::contiguous(dtype, [k, m, 1, 1]), &mut random, 1.0);
     let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
     let timing = compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
     describe(dtype.name(), [m, n, k], &weights, &timing);
+}
+
+/// Shapes of SmolLM2-135M: one column, and a prompt. Takes minutes without optimisation: `cargo test -- --ignored`.
+#[test]
+#[ignore = "takes minutes"]
+fn of_one_column() {
+    for shape in [[576, 1, 1536], [1536, 1, 576]] {
+        for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
+            of_small_products(shape, dtype);
+        }
+    }
+}
+
+/// As [`of_one_column`].
+#[test]
+#[ignore = "takes minutes"]
+fn of_a_prompt() {
+    for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
+        of_small_products([576, 128, 576], dtype);
+    }
 }
 
 /// The schedule of the inner loops.

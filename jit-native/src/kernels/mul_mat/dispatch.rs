@@ -75,8 +75,9 @@ impl<'a> Work<'a> {
     fn new(problem: &'a Problem, tiling: Tiling, item: Item, column: &'a ProductColumn) -> Self {
         let mut arena = Arena(0);
         let columns = arena.ring(column.operand.0, tiling.columns * tiling.depth * 4, tiling.chunks);
-        let weights =
-            std::array::from_fn(|core| arena.ring(column.parts[core].weights.0, tiling.rows * tiling.words * 4, 2));
+        let weights = std::array::from_fn(|core| {
+            arena.ring(column.parts[core].weights.0, tiling.padded_rows() * tiling.words * 4, 2)
+        });
         let results = std::array::from_fn(|core| arena.ring(column.parts[core].result.0, tiling.sums_bytes(), 2));
         Self { problem, tiling, item, column, memory: MemTileMemory { columns, weights, results } }
     }
@@ -191,7 +192,7 @@ impl<'a> Work<'a> {
     fn core(&self, dispatch: &mut Dispatch<'_>, core: usize) -> Result<(), ArrayError> {
         let Self { tiling, .. } = self;
         let (memory, groups) = (self.core_memory(core), self.groups(core));
-        let deliveries = if tiling.columns_every_time() { self.runs() } else { 1 };
+        let deliveries = if tiling.columns_every_time() { self.runs() } else { tiling.chunks };
         let channels = self.column.cores[core];
         let piece = Part::linear(memory.arriving, 4 * tiling.depth as u64);
         dispatch.run(channels.operand.1, &[piece], (deliveries * tiling.columns / 4) as u32)?;
@@ -214,7 +215,7 @@ impl<'a> Work<'a> {
         let decoded = if self.problem.weights.is_direct() { 0 } else { GROUP_ROWS * tiling.depth * 2 };
         let decoded = arena.take(decoded);
         let sums = arena.ring(rings.result.0, tiling.sums_bytes(), tiling.sums);
-        let columns = arena.take(tiling.columns * tiling.depth * 2);
+        let columns = arena.take(tiling.converted_bytes());
         CoreMemory { weights, arriving, sums, decoded, columns }
     }
 
@@ -244,6 +245,7 @@ impl<'a> Work<'a> {
             step_bytes,
             unit_bytes: steps as u32 * step_bytes,
             columns: OWN_MEMORY + memory.columns,
+            chunk_bytes: if tiling.resident { (tiling.columns * tiling.depth * 2) as u32 } else { 0 },
             decoded: OWN_MEMORY + memory.decoded,
             weights_first: first(&memory.weights),
             weights_both: both(&memory.weights),

@@ -45,7 +45,7 @@ parameters! {
     pairs: Pairs;
     /// 1 if the order of `k` is that of halves of bytes.
     halves: Halves;
-    /// 1 if columns arrive for every chunk of every tile, 0 if only once.
+    /// 1 if columns arrive for every tile, 0 if only for the first.
     columns_every_time: ColumnsEveryTime;
     /// Sums of one block of four columns.
     sums_stride: SumsStride;
@@ -59,6 +59,8 @@ parameters! {
     unit_bytes: UnitBytes;
     /// Converted columns.
     columns: Columns;
+    /// From the converted columns of a chunk to those of the next; 0 if these take their place.
+    chunk_bytes: ChunkBytes;
     /// Decoded weights.
     decoded: Decoded;
     /// First buffer of weights, and the sum of the addresses of both.

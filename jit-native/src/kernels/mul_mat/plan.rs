@@ -35,10 +35,13 @@ pub(super) struct Tiling {
     pub depth: usize,
     /// Words of a row of weights in a chunk.
     pub words: usize,
-    /// Rows of weights of a core in a tile.
+    /// Rows of weights of a core in a tile. The core computes whole groups of 16; what lies in the mem tile's buffer behind the
+    /// last row gives results that no one reads.
     pub rows: usize,
     /// Tiles.
     pub tiles: usize,
+    /// Whether the columns of all chunks stay in the core, in bf16; otherwise those of one do.
+    pub resident: bool,
     /// Buffers for sums in a core, and in the mem tile for each core.
     pub sums: usize,
     /// Array columns that share the rows of one item's columns.
@@ -67,43 +70,58 @@ pub(super) struct Phase {
 }
 
 impl Tiling {
+    /// Groups of rows of a core in a tile.
+    pub fn groups(&self) -> usize {
+        self.rows.div_ceil(GROUP_ROWS)
+    }
+
+    /// Rows of whole groups.
+    pub fn padded_rows(&self) -> usize {
+        self.groups() * GROUP_ROWS
+    }
+
     /// Bytes of a core's memory.
     pub fn core_bytes(&self, direct: bool) -> usize {
         let arriving = 2 * 4 * self.depth * 4;
         let weights = 2 * GROUP_ROWS * self.words * 4;
         let decoded = if direct { 0 } else { GROUP_ROWS * self.depth * 2 };
-        arriving + weights + decoded + self.columns * self.depth * 2 + self.sums * self.sums_bytes()
+        arriving + weights + decoded + self.converted_bytes() + self.sums * self.sums_bytes()
     }
 
     /// Bytes of the mem tile's memory.
     pub fn mem_tile_bytes(&self) -> usize {
         let columns = self.columns * self.depth * self.chunks * 4;
-        columns + CORES * 2 * (self.rows * self.words * 4 + self.sums_bytes())
+        columns + CORES * 2 * (self.padded_rows() * self.words * 4 + self.sums_bytes())
     }
 
     /// Bytes of a core's tile of the result.
     pub fn sums_bytes(&self) -> usize {
-        self.rows * self.columns * 4
+        self.padded_rows() * self.columns * 4
     }
 
-    /// Whether columns have to arrive in the cores for every chunk of every tile.
+    /// Bytes of converted columns in a core.
+    pub fn converted_bytes(&self) -> usize {
+        self.columns * self.depth * 2 * if self.resident { self.chunks } else { 1 }
+    }
+
+    /// Whether columns have to arrive in the cores for every tile.
     pub fn columns_every_time(&self) -> bool {
-        self.chunks > 1
+        !self.resident
     }
 
     fn fits(&self, direct: bool) -> bool {
         let runs = self.tiles * self.chunks;
-        let column_runs = if self.columns_every_time() { runs } else { 1 };
+        let column_runs = if self.columns_every_time() { runs } else { self.chunks };
         self.chunks <= MOST_CHUNKS
             && self.words <= MOST_STEPS
-            && self.rows <= MOST_CORE_STEPS
-            && self.rows * self.columns <= MOST_CORE_WORDS
+            && self.padded_rows() <= MOST_CORE_STEPS
+            && self.padded_rows() * self.columns <= MOST_CORE_WORDS
             && GROUP_ROWS * self.words <= MOST_CORE_WORDS
             && 4 * self.depth <= MOST_CORE_WORDS
-            && self.rows * self.words <= MOST_MEM_WORDS
+            && self.padded_rows() * self.words <= MOST_MEM_WORDS
             && self.columns * self.depth <= MOST_MEM_WORDS
             && runs <= MOST_CHUNK_RUNS
-            && runs * (self.rows / GROUP_ROWS) <= MOST_RUNS
+            && runs * self.groups() <= MOST_RUNS
             && column_runs * (self.columns / 4) <= MOST_RUNS
             && self.core_bytes(direct) <= ARENA_BYTES
             && self.mem_tile_bytes() <= MEM_TILE_BYTES
@@ -115,16 +133,20 @@ impl Tiling {
         let blocks = if self.wide { WIDE } else { NARROW };
         let units = (self.columns / 4 / blocks) as u64;
         let step = if self.wide { 16 } else { 5 };
-        let groups = (self.rows / GROUP_ROWS) as u64;
+        let groups = self.groups() as u64;
         let decode = problem.weights.decode_cycles() * steps / 4;
-        let compute = self.chunks as u64 * groups * (units * (steps * step + 100) + decode + 50);
-        // Words of the busiest stream: weights of two cores, columns to the cores, results of four.
+        let compute =
+            self.chunks as u64 * groups * (units * (steps * step + if self.wide { 110 } else { 50 }) + decode + 120);
+        // A core converts columns as they come, and computes afterwards.
+        let converting = (self.columns / 4) as u64 * (steps / 4 * 24 + 60);
+        let arriving = self.chunks as u64 * converting.max((self.columns * self.depth) as u64);
+        let again = if self.columns_every_time() { arriving } else { 0 };
+        // Words of the busiest streams: weights of two cores, results of four.
         let weights = (2 * self.rows * self.words * self.chunks) as u64;
-        let arriving = if self.columns_every_time() { self.columns * self.depth * self.chunks } else { 0 } as u64;
         let results = (CORES * self.rows * columns) as u64;
-        let tile = compute.max(weights).max(arriving).max(results);
-        let first = (self.columns * self.depth * self.chunks) as u64;
-        self.tiles as u64 * tile + first + results + PHASE_CYCLES
+        let emptying = if self.sums == 1 { (self.padded_rows() * self.columns) as u64 } else { 0 };
+        let tile = (compute + again + emptying).max(weights).max(results);
+        self.tiles as u64 * tile + 2 * arriving + results + PHASE_CYCLES
     }
 }
 
@@ -174,14 +196,15 @@ impl Problem {
                 let phases = items.div_ceil(array_columns) as u64;
                 for chunks in (1..=MOST_CHUNKS.min(units)).filter(|chunks| units.is_multiple_of(*chunks)) {
                     for groups in 1..=MOST_CORE_STEPS / GROUP_ROWS {
-                        for sums in [2, 1] {
+                        for (sums, resident) in [(2, true), (1, true), (2, false), (1, false)] {
                             let of_core = rows.div_ceil(CORES * share);
                             let most = groups * GROUP_ROWS;
                             let limit = (MOST_CHUNK_RUNS / chunks).max(1).min((MOST_RUNS / chunks / groups).max(1));
+                            let tiles = of_core.div_ceil(most).min(limit);
+                            let of_tiles = of_core.min(most * tiles);
                             // Several tiles are all whole: rows that are left over are another phase's.
-                            let whole = (self.rows / (CORES * most)).max(1);
-                            let tiles = of_core.div_ceil(most).min(limit).min(whole);
-                            let rows_of_core = of_core.min(most * tiles).div_ceil(tiles).next_multiple_of(GROUP_ROWS);
+                            let is_whole = tiles == 1 || CORES * tiles * of_tiles.div_ceil(tiles) <= self.rows;
+                            let rows_of_core = if is_whole { of_tiles.div_ceil(tiles) } else { of_tiles / tiles };
                             let tiling = Tiling {
                                 columns,
                                 wide,
@@ -190,6 +213,7 @@ impl Problem {
                                 words: units / chunks * self.weights.unit_words(),
                                 rows: rows_of_core,
                                 tiles,
+                                resident,
                                 sums,
                                 share,
                             };

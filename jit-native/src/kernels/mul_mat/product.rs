@@ -18,7 +18,7 @@
 
 use super::parameters::Parameter;
 use super::program::Kernel;
-use crate::core::{Address, Class, CoreBuilder, Reg};
+use crate::core::{Address, Class, CoreBuilder, Reg, Region};
 
 /// Blocks of four columns in a unit, in both forms of the loop.
 pub(super) const WIDE: usize = 4;
@@ -31,12 +31,11 @@ pub(super) const BLOCK_BYTES: u32 = 64;
 pub(super) const GROUP_SUMS_BYTES: u32 = 256;
 const ROW_BLOCKS: usize = GROUP_ROWS / 4;
 
-/// Adds the products of a group of rows, at the address `source`, and all columns to the sums at `group_sums`; sets them if
-/// `first` is not zero.
-pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, group_sums, first]: [Reg; 3], blocks: usize) {
+/// Adds the products of a group of rows, at the address `source`, and the columns at `columns` to the sums at `group_sums`; sets
+/// them if `first` is not zero.
+pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, columns, group_sums, first]: [Reg; 4], blocks: usize) {
     let stride = k.modifier(b, Parameter::SumsStride);
-    let columns = k.parameter(b, Parameter::Columns);
-    let columns = k.pointer(b, k.columns, columns);
+    let columns = pair_of_pointers(b, k, k.columns, columns);
     let target = k.pointer(b, k.sums, group_sums);
     let units = k.count(b, Parameter::Units, 1);
     b.repeat(units, |b| {
@@ -44,7 +43,7 @@ pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, group_sums, first
         let from = b.pointer(k.sums);
         b.mov(from, target);
         // What arrived and what was decoded are read by the same loop; only the latter is written by the core.
-        let weights = k.pointer(b, k.decoded, source);
+        let weights = pair_of_pointers(b, k, k.decoded, source);
         b.when_else(
             first,
             |b| accumulators.iter().flatten().for_each(|sum| b.emit("vclr", [*sum])),
@@ -62,11 +61,11 @@ pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, group_sums, first
         b.repeat(steps, |b| {
             let rows = registers(b, Class::X);
             let lanes: Vec<Reg> = (0..blocks).map(|_| b.reg(Class::X)).collect();
-            for row in &rows {
-                b.load(*row, weights, Address::Then(BLOCK_BYTES.into()));
+            for (pair, pointer) in rows.chunks(2).zip(weights) {
+                load(b, pair, pointer, ROW_BLOCKS);
             }
-            for lane in &lanes {
-                b.load(*lane, columns, Address::Then(BLOCK_BYTES.into()));
+            for (pair, pointer) in lanes.chunks(2).zip(columns) {
+                load(b, pair, pointer, blocks);
             }
             for (index, row) in rows.iter().enumerate() {
                 for (lane, block) in lanes.iter().zip(&accumulators) {
@@ -86,4 +85,20 @@ pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, group_sums, first
 /// A register for each block of rows.
 fn registers(b: &mut CoreBuilder, class: Class) -> Vec<Reg> {
     (0..ROW_BLOCKS).map(|_| b.reg(class)).collect()
+}
+
+/// A pointer to the first two blocks of a step, and one to the next two.
+fn pair_of_pointers(b: &mut CoreBuilder, k: Kernel, region: Region, address: Reg) -> [Reg; 2] {
+    let second = b.add(address, 2 * BLOCK_BYTES);
+    [address, second].map(|address| k.pointer(b, region, address))
+}
+
+/// Loads one or two blocks of a step of `blocks` blocks, and moves the pointer on to the next step, only once: a pointer that
+/// moves with each load makes every load wait for the one before.
+fn load(b: &mut CoreBuilder, targets: &[Reg], pointer: Reg, blocks: usize) {
+    let halves: Vec<Reg> = targets.iter().flat_map(|target| [target.lo(), target.hi()]).collect();
+    for (half, offset) in halves.iter().zip([0, 32, 64, 96]).skip(1) {
+        b.load(*half, pointer, Address::At(offset));
+    }
+    b.load(halves[0], pointer, Address::Then(blocks as i64 * i64::from(BLOCK_BYTES)));
 }

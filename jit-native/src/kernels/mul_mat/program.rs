@@ -15,8 +15,9 @@ pub(super) struct Kernel {
     /// Columns as they arrive, and in bf16.
     pub arriving: Region,
     pub columns: Region,
-    /// Weights as they arrive, and decoded.
+    /// Weights as they arrive; what is put in their place, which nothing reads in the same loop; and decoded ones.
     pub weights: Region,
+    pub placed: Region,
     pub decoded: Region,
     /// Sums.
     pub sums: Region,
@@ -55,6 +56,7 @@ pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
         arriving: b.region("arriving columns"),
         columns: b.region("columns"),
         weights: b.region("weights"),
+        placed: b.region("weights in place"),
         decoded: b.region("decoded weights"),
         sums: b.region("sums"),
         matrix: b.scalar(CoreBuilder::MATRIX_BF16.into()),
@@ -114,19 +116,22 @@ impl Kernel {
             let groups = self.parameter(b, Parameter::Groups);
             b.when(groups, |b| b.acquire(Locks::of(SUMS).empty, -1));
             let first = b.scalar(1);
+            let columns = self.parameter(b, Parameter::Columns);
             let chunks = self.count(b, Parameter::Chunks, 1);
             b.repeat(chunks, |b| {
-                b.when(due, |b| self.columns(b, arriving_at));
-                self.parameter_into(b, due, Parameter::ColumnsEveryTime);
+                b.when(due, |b| self.columns(b, arriving_at, columns));
                 let group_sums = b.reg(Class::Scalar);
                 b.mov(group_sums, sums_at);
                 let groups = self.count(b, Parameter::Groups, 0);
                 b.repeat(groups, |b| {
-                    self.group(b, weights_at, group_sums, first);
+                    self.group(b, weights_at, [group_sums, columns, first]);
                     b.binary_into(group_sums, "add", group_sums, product::GROUP_SUMS_BYTES);
                 });
                 b.constant_into(first, 0);
+                let bytes = self.parameter(b, Parameter::ChunkBytes);
+                b.emit("add", [columns, columns, bytes]);
             });
+            self.parameter_into(b, due, Parameter::ColumnsEveryTime);
             let groups = self.parameter(b, Parameter::Groups);
             b.when(groups, |b| b.release(Locks::of(SUMS).full, 1));
             self.other(b, sums_at, Parameter::SumsBoth);
@@ -134,8 +139,9 @@ impl Kernel {
     }
 
     /// Converts the columns of a chunk as they arrive, four at a time.
-    fn columns(self, b: &mut CoreBuilder, arriving_at: Reg) {
-        let unit = self.parameter(b, Parameter::Columns);
+    fn columns(self, b: &mut CoreBuilder, arriving_at: Reg, columns: Reg) {
+        let unit = b.reg(Class::Scalar);
+        b.mov(unit, columns);
         let units = self.count(b, Parameter::Units, 1);
         b.repeat(units, |b| {
             let target = b.reg(Class::Scalar);
@@ -154,7 +160,7 @@ impl Kernel {
     }
 
     /// Decodes 16 rows of weights of a chunk and multiplies them with all columns.
-    fn group(self, b: &mut CoreBuilder, weights_at: Reg, group_sums: Reg, first: Reg) {
+    fn group(self, b: &mut CoreBuilder, weights_at: Reg, [group_sums, columns, first]: [Reg; 3]) {
         b.acquire(Locks::of(WEIGHTS).full, -1);
         let source = self.parameter(b, Parameter::Decoded);
         let number = self.parameter(b, Parameter::Weights);
@@ -169,7 +175,7 @@ impl Kernel {
         let wide = self.parameter(b, Parameter::Wide);
         b.choose(wide, 2, |b, wide| {
             let blocks = if wide == 1 { product::WIDE } else { product::NARROW };
-            product::product(b, self, [source, group_sums, first], blocks);
+            product::product(b, self, [source, columns, group_sums, first], blocks);
         });
         b.release(Locks::of(WEIGHTS).empty, 1);
         self.other(b, weights_at, Parameter::WeightsBoth);

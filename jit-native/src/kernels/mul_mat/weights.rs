@@ -95,9 +95,9 @@ impl Weights {
         match self {
             Self::Bf16 => 0,
             Self::F32 => 64,
-            Self::Q4_0 => 90,
-            Self::Q4_1 => 100,
-            Self::Q8_0 => 140,
+            Self::Q4_0 => 62,
+            Self::Q4_1 => 90,
+            Self::Q8_0 => 108,
         }
     }
 }

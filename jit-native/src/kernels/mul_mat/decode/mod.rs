@@ -30,7 +30,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, source: R
         Weights::Q8_0 => quants::Layout { words: [0, 9], scales: 8, period: 17 },
     };
     if layout.is_pair() {
-        align::pairs(b, k, &layout, source);
+        align::pairs(b, k, &layout, source, weights == Weights::Q8_0);
     }
     scales::decode(b, k, &layout, source);
     quants::decode(b, k, weights, &layout, [source, target]);

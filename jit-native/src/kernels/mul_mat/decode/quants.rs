@@ -7,8 +7,8 @@
 //!
 //! - q4_0: `d * (128 + q) - 136 * d`
 //! - q4_1: `d * (128 + q) + (m - 128 * d)`
-//! - q8_0: bytes are `low - high` with the low seven bits and the value of the sign bit:
-//!   `d * (128 + low) - d * (128 + high)`
+//! - q8_0: with the sign bit, `0x4300` plus the byte is no longer 128 more, but its low bits and its sign bit are numbers apart:
+//!   `d * (128 + low) - d * (128 + sign)`
 //!
 //! Sums are f32 and are rounded to bf16 once, when they are stored.
 
@@ -41,11 +41,16 @@ const UPPER_BYTES: u32 = 0x4343_4343;
 const MINUS_136: u32 = 0xC308_C308;
 const MINUS_128: u32 = 0xC300_C300;
 const ONE: u32 = 0x3F80_3F80;
-const LOW_BITS: u32 = 0x7F7F_7F7F;
+const NUMBER: u32 = 0x4300_4300;
+const LOW_BITS: u32 = 0x437F_437F;
+const SIGN_BIT: u32 = 0x4380_4380;
 /// Decoded blocks: 16 rows x 8 `k`, 4 rows x 8 `k`, 2 rows x 8 `k`.
 const STEP_BYTES: i64 = 256;
 const QUARTER_BYTES: i64 = 64;
 const PAIR_BYTES: i64 = 32;
+/// Words of four bits of eight rows, and two words of bytes of four rows.
+const EIGHT_BYTES: i64 = 32;
+const FOUR_BYTES: i64 = 32;
 /// Steps of 8 `k` in a block.
 const STEPS: i64 = 4;
 
@@ -59,10 +64,11 @@ struct Body {
     mix_64: Reg,
     mix_16: Reg,
     mix_8: Reg,
-    upper: Reg,
     zero: Reg,
-    /// What offsets are multiplied with, or the mask of low bits of bytes.
-    factors: Reg,
+    /// Upper bytes of 128 to 255.
+    upper: Reg,
+    /// What offsets are multiplied with, or the masks of low bits and of the sign.
+    factors: [Reg; 2],
 }
 
 /// Multiplies all quants with their scales: four rows of all blocks, then the next four.
@@ -100,11 +106,14 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
                 b.emit("sub", [scale_step, turn, scale_step]);
             });
             body.next_four(b);
+            if weights == Weights::Q8_0 {
+                b.binary_into(words_at, "add", words_at, FOUR_BYTES);
+            }
             b.binary_into(target_at, "add", target_at, QUARTER_BYTES);
         });
         body.next_eight(b);
         if weights != Weights::Q8_0 {
-            b.binary_into(words_at, "add", words_at, WORD_BYTES / 2);
+            b.binary_into(words_at, "add", words_at, EIGHT_BYTES);
         }
     });
 }
@@ -113,12 +122,12 @@ impl Body {
     fn new(b: &mut CoreBuilder, weights: Weights) -> Self {
         let halves = [mode::LOW_HALVES, mode::HIGH_HALVES].map(|mode| b.scalar(mode));
         let factors = match weights {
-            Weights::Q4_0 => constant(b, MINUS_136),
+            Weights::Q4_0 => [constant(b, MINUS_136); 2],
             Weights::Q4_1 => {
                 let (one, minus) = (constant(b, ONE), constant(b, MINUS_128));
-                shuffled(b, one, minus, halves[0])
+                [shuffled(b, one, minus, halves[0]); 2]
             }
-            _ => constant(b, LOW_BITS),
+            _ => [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask)),
         };
         Self {
             weights,
@@ -128,7 +137,7 @@ impl Body {
             mix_32: b.scalar(mode::MIX_32[0]),
             mix_16: b.scalar(mode::MIX_16[0]),
             mix_8: b.scalar(mode::MIX_8[0]),
-            upper: constant(b, UPPER_BYTES),
+            upper: constant(b, if weights == Weights::Q8_0 { NUMBER } else { UPPER_BYTES }),
             zero: constant(b, 0),
             factors,
         }
@@ -165,10 +174,10 @@ impl Body {
         let of_pairs = [(scale, self.zero, self.halves[0]), (self.zero, scale, self.halves[1])];
         let of_pairs = of_pairs.map(|(low, high, mode)| shuffled(b, low, high, mode));
         let offsets = [0, 1].map(|pair: usize| match (self.weights, minimum) {
-            (Weights::Q4_0, _) => Some(self.product(b, self.factors, of_pairs[pair])),
+            (Weights::Q4_0, _) => Some(self.product(b, self.factors[0], of_pairs[pair])),
             (_, Some(minimum)) => {
                 let both = shuffled(b, minimum, scale, self.halves[pair]);
-                Some(self.product(b, self.factors, both))
+                Some(self.product(b, self.factors[0], both))
             }
             _ => None,
         });
@@ -197,18 +206,19 @@ impl Body {
 
     /// 128 plus the quants of four rows and eight `k`; for bytes, 128 plus their low bits and 128 plus the sign's.
     fn numbers(&self, b: &mut CoreBuilder, words: Reg, step: i64) -> (Reg, Option<Reg>) {
-        if self.weights == Weights::Q8_0 {
-            let (first, second) = (b.reg(Class::X), b.reg(Class::X));
-            b.load(first, words, Address::At(2 * step * WORD_BYTES));
-            b.load(second, words, Address::At((2 * step + 1) * WORD_BYTES));
-            // Eight bytes of each of eight rows.
-            let rows = shuffled(b, first, second, self.mix_32);
-            let (low, high) = (b.reg(Class::X), b.reg(Class::X));
-            b.emit("vband", [low, rows, self.factors]);
-            b.emit("vsub.32", [high, rows, low]);
-            return (shuffled(b, low, self.upper, self.mix_8), Some(shuffled(b, high, self.upper, self.mix_8)));
-        }
         let (packed, quants) = (b.reg(Class::W), b.reg(Class::X));
+        if self.weights == Weights::Q8_0 {
+            // Eight bytes of each row in two words, those of eight rows in a vector.
+            b.load(packed, words, Address::At(2 * step * WORD_BYTES));
+            b.emit("vunpack.d16.d8", [quants, packed]);
+            b.emit("vbor", [quants, quants, self.upper]);
+            let [low, sign] = self.factors.map(|mask| {
+                let part = b.reg(Class::X);
+                b.emit("vband", [part, quants, mask]);
+                part
+            });
+            return (low, Some(sign));
+        }
         b.load(packed, words, Address::At(step * WORD_BYTES));
         b.emit("vunpack.d8.d4", [quants, packed]);
         (shuffled(b, quants, self.upper, self.mix_8), None)

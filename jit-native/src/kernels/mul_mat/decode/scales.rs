@@ -22,8 +22,9 @@ const SHIFT: i64 = 13;
 /// Replaces the word of scales of all blocks by bf16: those in the lower halves of the words of all rows, then those in the
 /// upper ones.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg) {
-    let source = k.pointer(b, k.weights, source);
-    b.advance(source, i64::from(layout.scales) * WORD_BYTES);
+    let at = b.add(source, i64::from(layout.scales) * WORD_BYTES);
+    let (source, target) = (k.pointer(b, k.weights, at), k.pointer(b, k.placed, at));
+    let period = i64::from(layout.period) * WORD_BYTES;
     let [magnitude, sign, exponent] = [MAGNITUDE, SIGN, EXPONENT].map(|word| constant(b, word));
     let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
     let shift = b.reg(Class::Shift);
@@ -35,6 +36,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Re
     b.repeat(count, |b| {
         let words = b.reg(Class::X);
         b.load(words, source, Address::At(0));
+        b.advance(source, period);
         let signs = both(b, "vband", words, sign);
         let numbers = both(b, "vband", words, magnitude);
         let exponents = both(b, "vband", words, exponent);
@@ -59,9 +61,9 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Re
         }
         let signed = both(b, "vbor", rounded, signs);
         let (low, high) = (shuffled(b, signed, signed, even), shuffled(b, signed, signed, odd));
-        b.store(low.lo(), source, Address::At(0));
-        b.store(high.lo(), source, Address::At(32));
-        b.advance(source, i64::from(layout.period) * WORD_BYTES);
+        b.store(low.lo(), target, Address::At(0));
+        b.store(high.lo(), target, Address::At(32));
+        b.advance(target, period);
     });
 }
 
