@@ -8,8 +8,12 @@ use aie_hal::format::pdi::Pdi;
 use aie_hal::{Arch, ArchRegistry};
 use aie_isa::Isa;
 
+pub fn arch(name: &str) -> Arch {
+    (*ArchRegistry::builtin().get(name).unwrap()).clone()
+}
+
 pub fn aie2() -> Arch {
-    (*ArchRegistry::builtin().get("aie2").unwrap()).clone()
+    arch("aie2")
 }
 
 /// Buffers of the host, far from each other.
@@ -40,10 +44,14 @@ pub struct Device {
 }
 
 impl Device {
-    /// Loads a PDI into a new array.
+    /// Loads a PDI into a new array of aie2.
     pub fn load(pdi: &[u8]) -> Result<Self, String> {
-        let arch = aie2();
-        let mut array = Array::new(Isa::aie2(), arch.array.columns as u8, arch.array.rows as u8);
+        Self::load_on(&aie2(), pdi)
+    }
+
+    fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
+        let isa = Isa::for_arch(&arch.name).unwrap();
+        let mut array = Array::new(isa, arch.array.columns as u8, arch.array.rows as u8);
         let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;
         array.load(&pdi, &mut Host(Vec::new())).map_err(|error| error.to_string())?;
         array.set_cycle_limit(20_000_000);
@@ -52,7 +60,7 @@ impl Device {
 
     /// The device of a finished program.
     pub fn of(configured: &Configured) -> Self {
-        Self::load(configured.pdi()).unwrap()
+        Self::load_on(configured.grid().arch(), configured.pdi()).unwrap()
     }
 
     /// The values of a tile's first locks.
@@ -96,7 +104,11 @@ pub fn words_of(bytes: &[u8]) -> Vec<u32> {
 
 /// A program's bytes from its text.
 pub fn assemble(text: &str) -> Vec<u8> {
-    Isa::aie2().assemble(text).unwrap_or_else(|error| panic!("{error}"))
+    assemble_for("aie2", text)
+}
+
+fn assemble_for(arch: &str, text: &str) -> Vec<u8> {
+    Isa::for_arch(arch).unwrap().assemble(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Memory of cores that the adder works with in the product design: the same as in lanes.
@@ -109,9 +121,14 @@ pub const ADDER_MEMORY: CoreMemory = CoreMemory {
 
 /// A program that adds tiles of words. Parameters: tiles, words of a tile, bytes between the buffers of a ring.
 pub fn adder() -> Vec<u8> {
+    adder_for("aie2")
+}
+
+/// [`adder`] for a generation.
+pub fn adder_for(arch: &str) -> Vec<u8> {
     let wait = "nop\n".repeat(7);
     let delay = "nop\n".repeat(5);
-    assemble(&format!(
+    let text = format!(
         "
         movx r0, #-1
         movx r1, #1
@@ -169,5 +186,6 @@ word:   lda r2, [p1], #4
         a_empty = Lanes::A.empty,
         b_empty = Lanes::B.empty,
         result_full = Lanes::RESULT.full,
-    ))
+    );
+    assemble_for(arch, &text)
 }

@@ -1,10 +1,11 @@
 //! Lanes on the emulator, with a program that adds integers word by word.
 
-use super::super::testing::{Device, adder, aie2};
+use super::super::testing::{Device, adder_for, arch};
 use super::*;
+use rstest::rstest;
 
-fn lanes(columns: u8) -> Lanes {
-    Lanes::new(&aie2(), columns, &adder(), &[]).unwrap()
+fn lanes(name: &str, columns: u8) -> Lanes {
+    Lanes::new(&arch(name), columns, &adder_for(name), &[]).unwrap()
 }
 
 /// A flow of `count` tiles of `words` words of an argument from word `first` on.
@@ -38,9 +39,11 @@ fn expect_sum(buffers: &[Vec<u32>; 3]) {
     assert_eq!(*sum, expected);
 }
 
-#[test]
-fn one_configuration_adds_tensors_of_many_shapes() {
-    let lanes = lanes(4);
+#[rstest]
+#[case("aie2")]
+#[case("aie2p")]
+fn one_configuration_adds_tensors_of_many_shapes(#[case] arch: &str) {
+    let lanes = lanes(arch, 4);
     let mut device = Device::of(lanes.configured());
     // Words of a tile, tiles of each column.
     for (words, counts) in
@@ -59,4 +62,29 @@ fn one_configuration_adds_tensors_of_many_shapes() {
         device.dispatch(&lanes.dispatch(&jobs).unwrap(), &mut buffers).unwrap();
         expect_sum(&buffers);
     }
+}
+
+#[test]
+fn lanes_that_do_not_fit_are_rejected() {
+    let lanes = lanes("aie2", 1);
+    let message = |lane: Lane| lanes.dispatch(&[lane]).unwrap_err().to_string();
+    let good = add(0, 64, 3);
+    let longer = Lane { a: Some(Flow { cut: (0x2004, 2), ..flow(0, 0, 64, 3) }), ..good.clone() };
+    assert_eq!(message(longer), "the size of a buffer is 8196: it has to be 1 to 8192");
+    let shorter = Lane { b: Some(Flow { regions: vec![Region::linear(1, 0, 4 * 191)], ..flow(1, 0, 64, 3) }), ..good };
+    let unbalanced = "MM2S 1 of tile (0,0) sends 191 words in a phase, and S2MM 1 of tile (0,2) receives 192";
+    assert_eq!(message(shorter), unbalanced);
+    assert_eq!(message(add(0, 64, 1025)), "S2MM 0 of tile (0,2) needs 5 tasks in one phase: it queues 4");
+    let error = lanes.dispatch(&[add(0, 1, 1), add(0, 1, 1)]).unwrap_err();
+    assert_eq!(error.to_string(), "there is no tile (1,2): the partition has 1 columns and 6 rows");
+}
+
+/// Results do not depend on the number of columns.
+#[test]
+fn fewer_columns_do_the_same() {
+    let lanes = lanes("aie2", 2);
+    let mut buffers = operands(64 * 5);
+    let stream = lanes.dispatch(&[add(0, 64, 2), add(128, 64, 3)]).unwrap();
+    Device::of(lanes.configured()).dispatch(&stream, &mut buffers).unwrap();
+    expect_sum(&buffers);
 }

@@ -1,9 +1,10 @@
 //! The product design on the emulator, with a program that adds its operands word by word: every word of the weights reaches
 //! one core in the order of blocks, and comes back in the order of rows.
 
-use super::super::testing::{ADDER_MEMORY, Device, adder, aie2};
+use super::super::testing::{ADDER_MEMORY, Device, adder, adder_for, aie2, arch};
 use super::super::{Dimension, Part, Region};
 use super::*;
+use rstest::rstest;
 
 /// Rows and columns of a core's tile of weights, and of a block.
 const TILE: (u64, u64) = (8, 16);
@@ -22,7 +23,11 @@ fn blocks() -> [Dimension; 4] {
 }
 
 fn product() -> Product {
-    Product::new(&aie2(), 4, &adder(), &[], &ADDER_MEMORY, MemMemory::default()).unwrap()
+    product_on("aie2")
+}
+
+fn product_on(name: &str) -> Product {
+    Product::new(&arch(name), 4, &adder_for(name), &[], &ADDER_MEMORY, MemMemory::default()).unwrap()
 }
 
 /// What all columns do: `tiles` tiles for each core. The weights are a matrix of `TILE.1` columns, of which core after core
@@ -69,9 +74,11 @@ fn stream(product: &Product, tiles: u32) -> Vec<u8> {
     dispatch.finish().unwrap()
 }
 
-#[test]
-fn weights_are_split_and_the_operand_is_broadcast() {
-    let product = product();
+#[rstest]
+#[case("aie2")]
+#[case("aie2p")]
+fn weights_are_split_and_the_operand_is_broadcast(#[case] arch: &str) {
+    let product = product_on(arch);
     let mut device = Device::of(product.configured());
     for tiles in [1, 5, 2] {
         let words = WORDS as usize * 16 * tiles;
