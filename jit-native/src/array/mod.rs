@@ -15,6 +15,8 @@
 //! | join | the reverse: several receiving channels, each with a ring, and one sending channel that goes through all of them |
 //! | layout transformation | the [`Part`] of either channel has several dimensions |
 //!
+//! Limits, evidence, and what only silicon can show are in `docs/native-array.md`.
+//!
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
