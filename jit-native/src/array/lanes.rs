@@ -124,6 +124,12 @@ impl Lanes {
         Ok(Self { configured: array.finish()?, rings })
     }
 
+    /// The tile of a column's core.
+    #[must_use]
+    pub const fn core(column: u8) -> Tile {
+        Tile::new(column, Self::ROW)
+    }
+
     /// The configured array, with the PDI.
     #[must_use]
     pub fn configured(&self) -> &Configured {

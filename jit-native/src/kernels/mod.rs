@@ -29,7 +29,8 @@ pub struct Family {
 }
 
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
-pub static FAMILIES: &[&Family] = &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY, &mul_mat::FAMILY];
+pub static FAMILIES: &[&Family] =
+    &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY, &lanes::rope::FAMILY, &mul_mat::FAMILY];
 
 /// The families that have kernels for the operation `op`.
 pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {

@@ -29,6 +29,21 @@ pub struct Work {
     pub a: u16,
     /// The second operand, if there is one.
     pub b: Option<u16>,
+    /// What comes before the tiles, if anything.
+    pub preparation: Option<Preparation>,
+}
+
+/// What a core needs besides its parameters before it begins.
+#[derive(Clone, Debug, Default)]
+pub struct Preparation {
+    /// Words of its data memory, by offset.
+    pub writes: Vec<(u32, Vec<u32>)>,
+    /// Steps with a first tile of the second operand.
+    pub steps: Vec<Step>,
+    /// What that tile is: an argument's first words.
+    pub argument: u16,
+    /// How many of them; none for no such tile.
+    pub words: u64,
 }
 
 /// Lanes that have been configured, by what they were made for.
@@ -63,8 +78,9 @@ impl Work {
         let family = self.family;
         let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
         let failed = |reason: String| NativeError::Failed { family, reason };
-        if self.steps.len() > MOST_STEPS as usize {
-            return Err(unsupported(format!("{} steps, at most {MOST_STEPS}", self.steps.len())));
+        let steps = self.steps.len() + self.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+        if steps > MOST_STEPS as usize {
+            return Err(unsupported(format!("{steps} steps, at most {MOST_STEPS}")));
         }
         if let Some(walk) = self.walks.iter().find(|walk| walk.run > RING_WORDS) {
             return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.run)));
@@ -80,6 +96,10 @@ impl Work {
         let mut dispatch = lanes.configured().dispatch();
         for phase in boxes.chunks(columns) {
             for (column, walk) in (0..).zip(phase) {
+                for (offset, words) in self.preparation.iter().flat_map(|preparation| &preparation.writes) {
+                    let written = dispatch.write(Lanes::core(column), *offset, words);
+                    written.map_err(|error| failed(error.to_string()))?;
+                }
                 let added = lanes.add(&mut dispatch, column, &self.lane(walk, result));
                 added.map_err(|error| unsupported(error.to_string()))?;
             }
@@ -103,6 +123,9 @@ impl Work {
     fn lane(&self, walk: &Walk, result: u16) -> Lane {
         let (inner, outer) = walk.by_reuse();
         let has_b = self.b.is_some();
+        let preparation = self.preparation.as_ref().filter(|preparation| preparation.words > 0);
+        let first_words = preparation.map_or(0, |preparation| preparation.words);
+        let prepared: &[Step] = preparation.map_or(&[], |preparation| &preparation.steps);
         let count = |loops: &[Loop]| loops.iter().map(|l| l.size).product::<u64>();
         let tiles = walk.tiles() as u32;
         let region = |argument: u16, start: u64, run: u64, loops: Vec<(u64, u64)>| {
@@ -120,10 +143,17 @@ impl Work {
         let a = region(self.a, a_start, walk.run, all.iter().map(|l| (l.size, l.a)).collect());
         let to = region(result, result_start, walk.run, all.iter().map(|l| (l.size, l.result)).collect());
         let b = self.b.map(|argument| {
-            let region = region(argument, b_start, walk.b_run, outer.iter().map(|l| (l.size, l.b)).collect());
-            flow(walk.b_run, count(&outer) as u32, region)
+            let tiles = region(argument, b_start, walk.b_run, outer.iter().map(|l| (l.size, l.b)).collect());
+            let mut flow = flow(walk.b_run.max(first_words), count(&outer) as u32, tiles);
+            flow.tiles = tiles_of(walk.b_run, count(&outer) as u32);
+            if let Some(preparation) = preparation {
+                flow.tiles.insert(0, (preparation.words, 1));
+                flow.regions.insert(0, region(preparation.argument, 0, preparation.words, Vec::new()));
+            }
+            flow
         });
-        let (outer, inner) = if has_b { (count(&outer), count(&inner)) } else { (1, tiles.into()) };
+        let (mut outer, inner) = if has_b { (count(&outer), count(&inner)) } else { (1, tiles.into()) };
+        outer += u64::from(preparation.is_some());
         let sum = |place: crate::array::Place, run: u64| {
             let (stride, depth) = cut(run);
             2 * place.address + if depth > 1 { stride } else { 0 }
@@ -133,13 +163,14 @@ impl Work {
             inner as u32,
             self.steps.len() as u32,
             sum(Lanes::A, walk.run),
-            sum(Lanes::B, walk.b_run),
+            sum(Lanes::B, walk.b_run.max(first_words)),
             sum(Lanes::RESULT, walk.run),
             has_b.into(),
+            prepared.len() as u32,
         ];
         parameters.resize(HEADER_WORDS as usize, 0);
         let vectors = walk.run.div_ceil(16) as u32;
-        for step in &self.steps {
+        for step in prepared.iter().chain(&self.steps) {
             parameters.extend(step.encode(vectors));
         }
         Lane { parameters, a: Some(flow(walk.run, tiles, a)), b, result: flow(walk.run, tiles, to) }

@@ -134,7 +134,7 @@ fn binary(node: &Node, columns: u64) -> Result<Work, NativeError> {
     } else {
         vec![Step::binary(function, Slot::A, Slot::B, Slot::Result)]
     };
-    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(1) })
+    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(1), preparation: None })
 }
 
 /// Loops over tensors of one shape.
@@ -149,7 +149,14 @@ fn unary(node: &Node, columns: u64) -> Result<Work, NativeError> {
         return Err(unsupported(NAME, node, format!("extents {:?} for a result of {:?}", a.ne, result.ne)));
     }
     let walk = walk_of(node, &alike(result, a, a), [0; 3], false)?;
-    Ok(Work { family: NAME, steps: function_steps(node)?, walks: walk.in_pieces(columns), a: 0, b: None })
+    Ok(Work {
+        family: NAME,
+        steps: function_steps(node)?,
+        walks: walk.in_pieces(columns),
+        a: 0,
+        b: None,
+        preparation: None,
+    })
 }
 
 fn function_steps(node: &Node) -> Result<Vec<Step>, NativeError> {
@@ -343,5 +350,5 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
         op => return Err(NativeError::NoFamily { op: op.to_owned() }),
     };
     steps.push(Step::binary(F::Mul, R, B, R));
-    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(b) })
+    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(b), preparation: None })
 }

@@ -2,11 +2,13 @@
 //!
 //! Each column has one core (see [`crate::array::Lanes`] for the array). What it does with a tile is a list of [`step::Step`]s in its
 //! parameters ([`program`]); where tiles come from and go to is a [`walk::Walk`] through the tensors, which is dealt over the
-//! columns. [`elementwise`] and [`rows`] say for each operation what its steps and its walk are.
+//! columns. [`elementwise`], [`rows`] and [`rope`] say for each operation what its steps and its walk are.
 
 pub mod dispatch;
 pub mod elementwise;
 pub mod program;
+pub mod rope;
+pub mod rotation;
 pub mod rows;
 pub mod step;
 pub mod walk;

@@ -9,11 +9,13 @@
 //! | 2 | steps |
 //! | 3 to 5 | the sums of the addresses of the two buffers of A, B and the result, by which each tile takes the other one |
 //! | 6 | whether there is a second operand |
+//! | 7 | steps with the first tile of the second operand alone, which come first and prepare something; often 0 |
 //! | 8 on | the steps, [`Step::WORDS`] each: see [`Step::encode`] |
 
 use super::super::numerics::{
     Configuration, Emission, Lanes as _, exponential, logarithm, product, quotient, root, trigonometry,
 };
+use super::rotation;
 use super::step::{Function, Slot, Step, VECTOR_BYTES};
 use crate::array::Lanes;
 use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region, Scheduling};
@@ -30,16 +32,18 @@ const TABLE: u32 = Lanes::OWN;
 const VECTORS: u32 = TABLE + 64;
 /// A tile.
 const SCRATCH: u32 = VECTORS + 2 * VECTOR_BYTES;
+/// Words of rotations: see [`super::rotation`].
+const FACTORS: u32 = SCRATCH + 4 * Slot::SCRATCH_WORDS;
 
 /// What the functions of a step have: pointers that move by modifiers, the number of vectors, constants.
-struct Operands {
-    first: (Reg, Reg),
-    second: (Reg, Reg),
-    target: (Reg, Reg),
+pub(super) struct Operands {
+    pub first: (Reg, Reg),
+    pub second: (Reg, Reg),
+    pub target: (Reg, Reg),
     /// What the target has, for the function that leaves some of it.
-    present: Reg,
-    vectors: Reg,
-    constants: [Reg; 4],
+    pub present: Reg,
+    pub vectors: Reg,
+    pub constants: [Reg; 4],
 }
 
 /// The program.
@@ -53,7 +57,9 @@ pub fn program() -> Result<CoreProgram, CoreError> {
     let table_region = b.region("table");
     let minus_one = b.scalar(-1);
     let table = b.pointer_at(table_region, TABLE);
-    for (slot, address) in [(Slot::Scratch, SCRATCH), (Slot::V0, VECTORS), (Slot::V1, VECTORS + VECTOR_BYTES)] {
+    for (slot, address) in
+        [(Slot::Scratch, SCRATCH), (Slot::V0, VECTORS), (Slot::V1, VECTORS + VECTOR_BYTES), (Slot::Factors, FACTORS)]
+    {
         let address = b.scalar(address.into());
         b.store(address, table, Address::At(4 * slot as i64));
     }
@@ -65,29 +71,48 @@ pub fn program() -> Result<CoreProgram, CoreError> {
             b.load(word, block, Address::At(4 * index));
             word
         };
-        let [outer, inner, steps, a_sum, b_sum, result_sum, has_b] = [0, 1, 2, 3, 4, 5, 6].map(|i| word(b, i));
+        let [outer, inner, steps, a_sum, b_sum, result_sum, has_b, prepared] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|index| word(b, index));
         let [a, second, result] = [Lanes::A, Lanes::B, Lanes::RESULT].map(|place| b.scalar(place.address.into()));
+        // What the next tile of the second operand is for: the preparation, or tiles of the first.
+        let one = b.scalar(1);
+        let has_a = b.binary("eq", prepared, 0);
+        let (now_inner, now_steps) = (b.select(prepared, one, inner), b.select(prepared, prepared, steps));
+        let start = b.scalar((Lanes::PARAMETERS + 4 * HEADER_WORDS).into());
         b.repeat(Count::from(outer).at_least(1), |b| {
             b.when(has_b, |b| {
                 b.acquire(Lanes::B.full, minus_one);
                 b.store(second, table, Address::At(4 * Slot::B as i64));
             });
-            b.repeat(Count::from(inner).at_least(1), |b| {
-                b.acquire(Lanes::A.full, minus_one);
-                b.acquire(Lanes::RESULT.empty, minus_one);
-                b.store(a, table, Address::At(4 * Slot::A as i64));
-                b.store(result, table, Address::At(4 * Slot::Result as i64));
-                let record = b.pointer_at(parameters, Lanes::PARAMETERS + 4 * HEADER_WORDS);
-                b.repeat(Count::from(steps).at_least(1), |b| step(b, configuration, record, table));
-                b.release(Lanes::A.empty, 1);
-                b.release(Lanes::RESULT.full, 1);
-                b.binary_into(a, "sub", a_sum, a);
-                b.binary_into(result, "sub", result_sum, result);
+            b.repeat(Count::from(now_inner).at_least(1), |b| {
+                b.when(has_a, |b| {
+                    b.acquire(Lanes::A.full, minus_one);
+                    b.acquire(Lanes::RESULT.empty, minus_one);
+                    b.store(a, table, Address::At(4 * Slot::A as i64));
+                    b.store(result, table, Address::At(4 * Slot::Result as i64));
+                });
+                let record = b.pointer(parameters);
+                b.mov(record, start);
+                b.repeat(Count::from(now_steps).at_least(1), |b| step(b, configuration, record, table));
+                b.when(has_a, |b| {
+                    b.release(Lanes::A.empty, 1);
+                    b.release(Lanes::RESULT.full, 1);
+                    b.binary_into(a, "sub", a_sum, a);
+                    b.binary_into(result, "sub", result_sum, result);
+                });
             });
             b.when(has_b, |b| {
                 b.release(Lanes::B.empty, 1);
                 b.binary_into(second, "sub", b_sum, second);
             });
+            // The preparation is over.
+            let skipped = b.scalar((4 * Step::WORDS).into());
+            let skipped = b.binary("mul", skipped, prepared);
+            b.binary_into(start, "add", start, skipped);
+            b.constant_into(prepared, 0);
+            b.constant_into(has_a, 1);
+            b.mov(now_inner, inner);
+            b.mov(now_steps, steps);
         });
     });
     // Bodies of hundreds of operations gain little from overlapping iterations, and finding out takes long.
@@ -114,12 +139,13 @@ fn step(b: &mut CoreBuilder, configuration: Configuration, record: Reg, table: R
     let pointer = |b: &mut CoreBuilder, region: Region, index: Reg| {
         let pointer = b.pointer(region);
         b.load(pointer, table, Address::Index(index));
-        b.advance(pointer, offset);
         pointer
     };
     let first = pointer(b, regions[0], places[0].0);
     let second = pointer(b, regions[1], places[1].0);
     let target = pointer(b, regions[2], places[2].0);
+    b.advance(first, offset);
+    b.advance(target, offset);
     let present = b.pointer(regions[3]);
     b.mov(present, target);
     let operands = Operands {
@@ -166,6 +192,10 @@ const FUNCTIONS: [Function; Function::COUNT as usize] = {
         F::Largest,
         F::Pad,
         F::First,
+        F::Repeat,
+        F::Turns,
+        F::RotatePairs,
+        F::RotateHalves,
     ]
 };
 
@@ -293,6 +323,10 @@ fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Operands, func
             let x = l.splat(first);
             b.store(x, o.target.0, Address::At(0));
         }
+        F::Repeat => rotation::repeat(b, o),
+        F::Turns => rotation::turns(b, configuration, o),
+        F::RotatePairs => rotation::rotate_pairs(b, configuration, o),
+        F::RotateHalves => rotation::rotate_halves(b, configuration, o),
     }
 }
 

@@ -78,7 +78,7 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
         let (a, result_steps) = (words(a), words(result));
         let loops: Vec<Loop> =
             (1..4).map(|d| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] }).collect();
-        return Ok(Work { family: NAME, steps, walks: walk(result, &loops, 0), a: 0, b: None });
+        return Ok(Work { family: NAME, steps, walks: walk(result, &loops, 0), a: 0, b: None, preparation: None });
     }
     let weights = f32_source(NAME, node, 1)?;
     if !weights.repeats_to(result) || weights.ne[0] != result.ne[0] || !weights.has_contiguous_rows() {
@@ -88,7 +88,7 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     steps.push(Step::binary(F::Mul, R, B, R));
     let loops = repeating(result, a, weights);
     let b_run = u64::from(count);
-    Ok(Work { family: NAME, steps, walks: walk(result, &loops[2..], b_run), a: 0, b: Some(1) })
+    Ok(Work { family: NAME, steps, walks: walk(result, &loops[2..], b_run), a: 0, b: Some(1), preparation: None })
 }
 
 fn soft_max(node: &Node) -> Result<Work, NativeError> {
@@ -134,5 +134,12 @@ fn soft_max(node: &Node) -> Result<Work, NativeError> {
     steps.push(Step::unary(F::Sum, R, V0));
     steps.push(Step::unary(F::Reciprocal, V0, V0).once());
     steps.push(Step::binary(F::Mul, R, V0, R));
-    Ok(Work { family: NAME, steps, walks: walk(result, &loops, b_run), a: 0, b: masked.then_some(1) })
+    Ok(Work {
+        family: NAME,
+        steps,
+        walks: walk(result, &loops, b_run),
+        a: 0,
+        b: masked.then_some(1),
+        preparation: None,
+    })
 }

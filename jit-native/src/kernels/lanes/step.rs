@@ -25,13 +25,15 @@ pub enum Slot {
     V0 = 4,
     /// Another vector.
     V1 = 5,
+    /// What divides the frequencies of a rotation, a word for each element of its table: see [`super::rotation`].
+    Factors = 6,
 }
 
 impl Slot {
     /// Words of [`Slot::Scratch`].
     pub const SCRATCH_WORDS: u32 = 2048;
     /// Number of slots.
-    pub const COUNT: u32 = 6;
+    pub const COUNT: u32 = 7;
 }
 
 /// A slot as vectors, or its first vector again and again.
@@ -108,11 +110,19 @@ pub enum Function {
     Pad,
     /// The first element of `x` in all lanes.
     First,
+    /// Each word of `x` once or several times.
+    Repeat,
+    /// Cosines and sines for a position.
+    Turns,
+    /// The rotation of pairs that lie beside each other.
+    RotatePairs,
+    /// The rotation of pairs whose elements are half a row apart: of one half.
+    RotateHalves,
 }
 
 impl Function {
     /// Number of functions.
-    pub const COUNT: u32 = Self::First as u32 + 1;
+    pub const COUNT: u32 = Self::RotateHalves as u32 + 1;
 }
 
 /// A function with its operands and constants.
@@ -122,7 +132,7 @@ pub struct Step {
     first: Operand,
     second: Operand,
     target: Operand,
-    /// Bytes from the slots' first vectors to those where it begins.
+    /// Bytes from the first vectors of first source and target to those where it begins.
     offset: u32,
     /// Number of vectors; all of a tile if 0.
     vectors: u32,
@@ -176,13 +186,21 @@ impl Step {
         Self { function, first, second, target, offset: 0, vectors: 0, constants: [0; 4] }
     }
 
+    /// Only so many vectors, from this one on, in bytes.
+    #[must_use]
+    pub fn part(self, offset: u32, vectors: u32) -> Self {
+        Self { offset, vectors, ..self }
+    }
+
     /// Only the first vector.
     #[must_use]
     pub fn once(self) -> Self {
         Self { vectors: 1, ..self }
     }
 
-    fn constants(self, constants: [u32; 4]) -> Self {
+    /// With these constants.
+    #[must_use]
+    pub(super) fn constants(self, constants: [u32; 4]) -> Self {
         Self { constants, ..self }
     }
 

@@ -166,3 +166,47 @@ fn soft_max(#[case] ne: [usize; 4], #[case] mask: Option<[usize; 4]>) {
     }
     check(&node("SOFT_MAX", params(&[(0, 0.7)]), f32s(ne), &sources), &inputs, 1e-11);
 }
+
+#[test]
+fn the_program_is_right_on_all_paths() {
+    let program = program::program().unwrap();
+    let report = crate::check::check(&crate::check::Program::new(aie_isa::Isa::aie2(), &program.code));
+    let errors: Vec<String> = report.errors().map(ToString::to_string).collect();
+    assert!(errors.is_empty(), "{}", errors.join("\n"));
+}
+
+#[rstest]
+#[case::pairs(0, 64, [64, 8, 3, 1], false)]
+#[case::pairs_of_a_part(0, 20, [40, 3, 2, 2], false)]
+#[case::factors_of_pairs(0, 64, [64, 3, 2, 1], true)]
+#[case::halves(2, 128, [128, 12, 2, 1], false)]
+#[case::short_halves(2, 80, [80, 4, 3, 1], false)]
+#[case::halves_of_a_part(2, 64, [80, 3, 2, 1], false)]
+#[case::factors_of_halves(2, 64, [64, 4, 5, 1], true)]
+fn rotations(
+    #[case] mode: i32,
+    #[case] dimensions: i32,
+    #[case] ne: [usize; 4],
+    #[case] with_factors: bool,
+    #[values(false, true)] yarn: bool,
+) {
+    let (scale, extrapolation, magnitude) = if yarn { (0.7, 0.75, 1.4) } else { (1.0, 0.0, 1.0) };
+    let mut parameters = params(&[(5, 10_000.0), (6, scale), (7, extrapolation), (8, magnitude), (9, 32.0), (10, 1.0)]);
+    (parameters.0[1], parameters.0[2], parameters.0[4]) = (dimensions, mode, 512);
+    let mut random = Random(6);
+    let mut sources = vec![f32s(ne), Tensor::contiguous(DataType::I32, [ne[2], 1, 1, 1])];
+    let positions = (0..ne[2]).map(|_| f32::from_bits((random.next() * 4096.0) as u32)).collect();
+    let mut inputs = vec![random.values(sources[0].elements(), -1.0, 1.0), positions];
+    if with_factors {
+        let pairs = dimensions as usize / 2;
+        sources.push(f32s([pairs, 1, 1, 1]));
+        inputs.push(random.values(pairs, 0.9, 1.1));
+    }
+    let node = node("ROPE", parameters, f32s(ne), &sources);
+    if yarn && mode == 0 && (dimensions as usize) < ne[0] {
+        assert!(build(&node, &aie2()).unwrap_err().to_string().contains("magnitude"));
+        return;
+    }
+    // ggml's angles are sums of roundings, which count at positions of thousands.
+    check(&node, &inputs, 1e-7);
+}

@@ -1,0 +1,214 @@
+//! ROPE in the modes with one position for each token: pairs of neighbours, and pairs half a row apart.
+//!
+//! A tile is some heads of one token, as many as fit and leave work for all columns. The second operand is the token's
+//! position; frequency factors come through it first, once, and become the reciprocals that positions are multiplied with.
+
+use super::dispatch::{Preparation, Work};
+use super::rotation::{self, TABLE_ELEMENTS};
+use super::step::{Function, Slot, Step};
+use super::walk::{BUFFER_WORDS, Loop, Walk};
+use super::{f32_result, f32_source, unsupported};
+use crate::kernels::numerics::terms;
+use crate::kernels::{Family, NativeError};
+use aie_hal::{Arch, KernelArtifact};
+use aie_ops::{DataType, Node};
+
+const NAME: &str = "rope";
+
+/// The family.
+pub static FAMILY: Family = Family { name: NAME, operations: &["ROPE"], build };
+
+const NORMAL: i32 = 0;
+const NEOX: i32 = 2;
+
+/// Words of a buffer that vectors behind the last element of a head may be written to.
+const SLACK: u64 = 16;
+
+/// The parameters of a node.
+struct Parameters {
+    dimensions: u64,
+    neox: bool,
+    scale: f64,
+    base: f32,
+    extrapolation: f64,
+    magnitude: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Parameters {
+    fn new(node: &Node) -> Result<Self, NativeError> {
+        let reject = |reason: String| Err(unsupported(NAME, node, reason));
+        let (dimensions, mode) = (node.params.int(1), node.params.int(2));
+        if !matches!(mode, NORMAL | NEOX) {
+            return reject(format!("mode {mode}; possible: 0 (normal), 2 (NeoX)"));
+        }
+        if node.params.int(15) != 0 {
+            return reject(format!("the rotated elements begin at {}; possible: 0", node.params.int(15)));
+        }
+        let float = |index| f64::from(node.params.float(index));
+        let (base, scale, extrapolation, magnitude) = (float(5), float(6), float(7), float(8));
+        let sound = [base, scale, extrapolation, magnitude].iter().all(|x| x.is_finite() && x.abs() < 1e12);
+        if dimensions < 2 || dimensions % 2 != 0 || !sound || base <= 0.0 || scale <= 0.0 {
+            return reject(format!(
+                "{dimensions} dimensions, base {base}, scale {scale}, extrapolation {extrapolation}, magnitude {magnitude}"
+            ));
+        }
+        // YaRN: the pairs whose waves turn a number of times over the original context.
+        let pair = |turns: f64| {
+            let waves = f64::from(node.params.int(4)) / (turns * std::f64::consts::TAU);
+            f64::from(dimensions) * waves.ln() / (2.0 * base.ln())
+        };
+        let yarn = extrapolation != 0.0;
+        Ok(Self {
+            dimensions: dimensions.unsigned_abs().into(),
+            neox: mode == NEOX,
+            scale,
+            base: node.params.float(5),
+            extrapolation,
+            magnitude: magnitude * if yarn { 1.0 + 0.1 * (1.0 / scale).ln() } else { 1.0 },
+            low: pair(float(9)).floor().max(0.0),
+            high: pair(float(10)).ceil().min(f64::from(dimensions) - 1.0),
+        })
+    }
+
+    /// The angle of each pair at position 1, in quarters of a turn. As in ggml, powers are made by repeated multiplication.
+    fn frequencies(&self) -> Vec<f64> {
+        let step = self.base.powf(-2.0 / self.dimensions as f32);
+        let mut power = 1f32;
+        let pairs = (0..self.dimensions / 2).map(|pair| {
+            let plain = f64::from(power);
+            power *= step;
+            let mix = if self.extrapolation == 0.0 {
+                0.0
+            } else {
+                let y = (pair as f64 - self.low) / (self.high - self.low).max(0.001);
+                (1.0 - y.clamp(0.0, 1.0)) * self.extrapolation
+            };
+            plain * (self.scale * (1.0 - mix) + mix) * std::f64::consts::FRAC_2_PI
+        });
+        pairs.collect()
+    }
+}
+
+fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let reject = |reason: String| Err(unsupported(NAME, node, reason));
+    let (a, result) = (f32_source(NAME, node, 0)?, f32_result(NAME, node)?);
+    let parameters = Parameters::new(node)?;
+    let row = result.ne[0] as u64;
+    let (pairs, table_elements) = if parameters.neox {
+        (parameters.dimensions / 2, parameters.dimensions / 2)
+    } else {
+        (parameters.dimensions / 2, row)
+    };
+    if !a.same_shape(result) || !a.is_contiguous() || parameters.dimensions > row {
+        return reject(format!("extents {:?}, strides {:?} for {} dimensions", a.ne, a.nb, parameters.dimensions));
+    }
+    if row > BUFFER_WORDS - SLACK || table_elements > TABLE_ELEMENTS.into() {
+        let most = BUFFER_WORDS - SLACK;
+        return reject(format!("rows of {row} and a table of {table_elements}; at most {most} and {TABLE_ELEMENTS}"));
+    }
+    // Vectors of 256 bits begin at their multiples.
+    if parameters.neox && !(pairs.is_multiple_of(8) && row.is_multiple_of(8)) {
+        return reject(format!("halves of {pairs} elements in rows of {row}; both must be multiples of 8"));
+    }
+    let positions = node.source(1).filter(|positions| positions.dtype == DataType::I32);
+    if !positions.is_some_and(|p| p.ne[0] >= result.ne[2] && (p.ne[0] == 1 || p.nb[0] == 4)) {
+        return reject("positions are not i32 without gaps, one for each token".into());
+    }
+    let [heads, tokens, batches] = [result.ne[1] as u64, result.ne[2] as u64, result.ne[3] as u64];
+    if !parameters.neox && parameters.dimensions < row && parameters.is_scaled() {
+        return reject(format!("{} of {row} elements with magnitude {}", parameters.dimensions, parameters.magnitude));
+    }
+    // Whole heads of a token in a tile.
+    let share = (heads * tokens * batches).div_ceil(arch.array.columns as u64);
+    let most = if row.is_multiple_of(8) && parameters.whole_rows(row) { (BUFFER_WORDS - SLACK) / row } else { 1 };
+    let group = (1..=heads).rev().find(|group| heads.is_multiple_of(*group) && *group <= most.min(share)).unwrap_or(1);
+    let run = group * row;
+    let loops = [
+        Loop { size: heads / group, a: run, b: 0, result: run },
+        Loop { size: tokens, a: heads * row, b: 1, result: heads * row },
+        Loop { size: batches, a: heads * row * tokens, b: 0, result: heads * row * tokens },
+    ];
+    let walk = Walk { run, b_run: 1, loops: Walk::merged(&loops), start: [0; 3] };
+    let work = Work {
+        family: NAME,
+        steps: steps(&parameters, row, group, table_elements),
+        walks: vec![walk],
+        a: 0,
+        b: Some(1),
+        preparation: Some(preparation(node, &parameters, table_elements)?),
+    };
+    work.artifact(node, arch)
+}
+
+impl Parameters {
+    /// Whether turned elements are multiplied with something.
+    fn is_scaled(&self) -> bool {
+        (self.magnitude - 1.0).abs() > 1e-9
+    }
+
+    /// Whether a step leaves nothing wrong behind the part of a row that it is for, so that it can go through all heads of a tile
+    /// before the next step: pairs of neighbours are turned in one step, halves in two, and what is not turned is copied by a third.
+    fn whole_rows(&self, row: u64) -> bool {
+        !self.neox || self.dimensions == row && self.dimensions.is_multiple_of(32)
+    }
+}
+
+fn steps(parameters: &Parameters, row: u64, group: u64, table_elements: u64) -> Vec<Step> {
+    use Slot::{A, B, Result as R, Scratch as T};
+    let vectors = |elements: u64| elements.div_ceil(16) as u32;
+    let mut steps = vec![Step::unary(Function::Turns, B, T).part(0, vectors(table_elements))];
+    if parameters.is_scaled() {
+        // Cosines and sines alike.
+        steps.push(Step::scale(T, parameters.magnitude as f32, 0.0, T).part(0, 2 * vectors(table_elements)));
+    }
+    let distance = 4 * row as u32;
+    if parameters.neox {
+        let half = 2 * parameters.dimensions as u32;
+        let part = |offset: u32, apart: u32, sign: u32| {
+            let step = Step::binary(Function::RotateHalves, A, T, R).part(offset, vectors(table_elements));
+            step.constants([group as u32, distance, apart, sign])
+        };
+        steps.push(part(0, half, 0x8000_0000));
+        steps.push(part(half, half.wrapping_neg(), 0));
+        if parameters.dimensions < row {
+            let rest = vectors(row - parameters.dimensions);
+            steps.push(Step::bits(A, !0, 0, R).part(4 * parameters.dimensions as u32, rest));
+        }
+    } else {
+        let step = Step::binary(Function::RotatePairs, A, T, R).part(0, vectors(row));
+        steps.push(step.constants([group as u32, distance, 0, 0]));
+    }
+    steps
+}
+
+/// Frequencies for the cores' memories, and the steps with frequency factors.
+fn preparation(node: &Node, parameters: &Parameters, table_elements: u64) -> Result<Preparation, NativeError> {
+    let frequencies = parameters.frequencies();
+    let element = |index: u64| {
+        let pair = if parameters.neox { index } else { index / 2 };
+        frequencies.get(pair as usize).copied().unwrap_or(0.0)
+    };
+    let table: Vec<[u16; 4]> = (0..table_elements.next_multiple_of(16)).map(|index| terms(element(index))).collect();
+    let [factors_at, terms_at] = rotation::OFFSETS;
+    let mut writes = vec![(terms_at, rotation::term_words(&table))];
+    let Some(factors) = node.source(2) else {
+        writes.push((factors_at, vec![1f32.to_bits(); table.len()]));
+        return Ok(Preparation { writes, ..Preparation::default() });
+    };
+    let pairs = parameters.dimensions / 2;
+    let dense = factors.ne[0] as u64 >= pairs && (factors.ne[0] == 1 || factors.nb[0] == 4);
+    if factors.dtype != DataType::F32 || !dense {
+        return Err(unsupported(NAME, node, format!("{} frequency factors of type {}", factors.ne[0], factors.dtype)));
+    }
+    // What is not turned has factor 1.
+    writes.push((factors_at, vec![1f32.to_bits(); table.len()]));
+    let times = if parameters.neox { 1 } else { 2 };
+    let repeat = Step::unary(Function::Repeat, Slot::B, Slot::Factors).once();
+    let steps = vec![
+        repeat.constants([pairs as u32, times, 0, 0]),
+        Step::unary(Function::Reciprocal, Slot::Factors, Slot::Factors).part(0, table.len() as u32 / 16),
+    ];
+    Ok(Preparation { writes, steps, argument: 2, words: pairs })
+}

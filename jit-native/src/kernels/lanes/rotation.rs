@@ -1,0 +1,182 @@
+//! Rotations: what the core does for ROPE.
+//!
+//! A rotation turns pairs of elements by an angle, the position times a frequency of the pair. Frequencies are constants of the
+//! node, which a dispatch writes into the core's memory: for each sixteen elements of a table four vectors of bf16 terms of the
+//! frequency in quarters of a turn ([`TERMS`]), which keeps the angle exact to 2^-23 of a turn for all positions below 2^15. Behind them
+//! (in [`super::step::Slot::Factors`]) is a word for each element that the position is multiplied with: 1, or the reciprocal
+//! of a frequency factor that is an operand.
+//!
+//! For each position [`turns`] makes a table of cosines and sines, which all heads of that position use. Where the elements of a
+//! pair are neighbours the table has an entry for each element; the partner of each is found by shifting the vector by a lane.
+
+use super::super::numerics::{Configuration, Emission, Lanes as _, product, trigonometry};
+use super::program::Operands;
+use super::step::{Slot, VECTOR_BYTES};
+use crate::array::Lanes;
+use crate::core::{Address, Class, CoreBuilder, Count, Reg};
+
+/// Most elements of a table.
+pub const TABLE_ELEMENTS: u32 = 512;
+/// Where the core sees the factors: behind the scratch tile.
+const FACTORS: u32 = Lanes::OWN + 64 + 2 * VECTOR_BYTES + 4 * Slot::SCRATCH_WORDS;
+/// Where it sees the terms of the frequencies.
+const TERMS: u32 = FACTORS + 4 * TABLE_ELEMENTS;
+/// Bytes of the terms of sixteen elements.
+const TERMS_BYTES: u32 = 128;
+/// Bytes of the cosines and sines of sixteen elements.
+const TURNS_BYTES: i64 = 128;
+/// Even lanes.
+const EVEN: u32 = 0x5555;
+
+/// Offsets of factors and terms in the core's data memory, for a dispatch to write them.
+pub const OFFSETS: [u32; 2] = [FACTORS - CoreBuilder::OWN_MEMORY, TERMS - CoreBuilder::OWN_MEMORY];
+
+/// The words of terms: of each sixteen elements all first terms, then all second ones.
+#[must_use]
+pub fn term_words(terms: &[[u16; 4]]) -> Vec<u32> {
+    let mut words = Vec::new();
+    for chunk in terms.chunks(16) {
+        for term in 0..4 {
+            for pair in 0..8 {
+                let at = |lane: usize| chunk.get(lane).map_or(0, |terms| u32::from(terms[term]));
+                words.push(at(2 * pair) | at(2 * pair + 1) << 16);
+            }
+        }
+    }
+    words
+}
+
+/// Copies `c0` words of the first source, each `c1` times.
+pub(super) fn repeat(b: &mut CoreBuilder, o: &Operands) {
+    let [count, times, ..] = o.constants;
+    b.repeat(Count::from(count).at_least(1), |b| {
+        let word = b.reg(Class::Scalar);
+        b.load(word, o.first.0, Address::Then(4));
+        b.repeat(Count::from(times).at_least(1), |b| b.store(word, o.target.0, Address::Then(4)));
+    });
+}
+
+/// A table of cosines and sines, sixteen of each in turn, for the position that is the first word of the first source.
+pub(super) fn turns(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+    let position = b.reg(Class::Scalar);
+    b.load(position, o.first.0, Address::At(0));
+    let region = b.region("frequencies");
+    let (factors, terms) = (b.pointer_at(region, FACTORS), b.pointer_at(region, TERMS));
+    let mut l = Emission::new(b, configuration);
+    // The bits of 1.5 * 2^23 plus a whole number are those of their sum.
+    let whole = l.word(12_582_912f32.to_bits());
+    let position = l.splat(position);
+    let position = l.add_words(position, whole);
+    let (position, whole) = (l.float(position), l.float(whole));
+    let position = l.sub(position, whole);
+    b.repeat(Count::from(o.vectors).at_least(1), |b| {
+        let factor = b.reg(Class::Acc512);
+        b.load(factor, factors, Address::Then(VECTOR_BYTES.into()));
+        // Pairs of terms: f0 and none, f1 and f0, f2 and f0, f1 and f3.
+        let zero = Emission::new(b, configuration).word(0);
+        let pairs = [(0, None), (32, Some(0)), (64, Some(0)), (32, Some(96))].map(|(low, high)| {
+            let pair = b.reg(Class::X);
+            b.load(pair.lo(), terms, Address::At(low));
+            match high {
+                Some(high) => b.load(pair.hi(), terms, Address::At(high)),
+                None => b.mov(pair.hi(), zero.hi()),
+            }
+            pair
+        });
+        b.advance(terms, TERMS_BYTES);
+        let mut l = Emission::new(b, configuration);
+        let x = product::product(&mut l, position, factor);
+        let angle = trigonometry::angle(&mut l, x, pairs);
+        let (sine, cosine) = trigonometry::sine_and_cosine(&mut l, &angle);
+        b.store(cosine, o.target.0, Address::Then(TURNS_BYTES / 2));
+        b.store(sine, o.target.0, Address::Then(TURNS_BYTES / 2));
+    });
+}
+
+/// Loads the next cosine and sine of a table.
+fn next_turn(b: &mut CoreBuilder, table: Reg) -> (Reg, Reg) {
+    let (cosine, sine) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+    b.load(cosine, table, Address::Then(TURNS_BYTES / 2));
+    b.load(sine, table, Address::Then(TURNS_BYTES / 2));
+    (cosine, sine)
+}
+
+/// `x * cosine + partner * sine`.
+fn turned(l: &mut Emission<'_>, x: Reg, partner: Reg, (cosine, sine): (Reg, Reg)) -> Reg {
+    let first = product::product(l, x, cosine);
+    let second = product::product(l, partner, sine);
+    l.add(first, second)
+}
+
+/// For each of `c0` heads, `c1` bytes apart, does `body` with pointers to the head's first source, table and target.
+fn heads(b: &mut CoreBuilder, o: &Operands, body: impl FnOnce(&mut CoreBuilder, [Reg; 3])) {
+    let [count, distance, ..] = o.constants;
+    // Where heads begin is kept in scalars: there are eight pointers only.
+    let starts = [o.first.0, o.second.0, o.target.0].map(|pointer| {
+        let start = b.reg(Class::Scalar);
+        b.mov(start, pointer);
+        start
+    });
+    let regions = ["heads", "turns", "turned heads"].map(|name| b.region(name));
+    b.repeat(Count::from(count).at_least(1), |b| {
+        let pointers = [0, 1, 2].map(|index| {
+            let pointer = b.pointer(regions[index]);
+            b.mov(pointer, starts[index]);
+            pointer
+        });
+        body(b, pointers);
+        b.binary_into(starts[0], "add", starts[0], distance);
+        b.binary_into(starts[2], "add", starts[2], distance);
+    });
+}
+
+/// Turns pairs of neighbours: even elements become `x cos - y sin`, odd ones `y cos + x sin`.
+pub(super) fn rotate_pairs(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+    heads(b, o, |b, [first, table, target]| {
+        b.repeat(Count::from(o.vectors).at_least(1), |b| {
+            let x = b.reg(Class::Acc512);
+            b.load(x, first, Address::Then(VECTOR_BYTES.into()));
+            let (cosine, sine) = next_turn(b, table);
+            let mut l = Emission::new(b, configuration);
+            let bits = l.bits(x);
+            let neighbour = |l: &mut Emission<'_>, bytes: i64| {
+                let (shift, shifted) = (l.builder.scalar(bytes), l.builder.reg(Class::X));
+                l.builder.emit("vshift", [shifted, bits, bits, shift]);
+                shifted
+            };
+            let (next, previous) = (neighbour(&mut l, 4), neighbour(&mut l, 60));
+            let even = l.builder.scalar(EVEN.into());
+            let partner = l.select(previous, next, even);
+            let (sine, sign) = (l.bits(sine), l.word(0x8000_0000));
+            let negative = l.add_words(sine, sign);
+            let sine = l.select(sine, negative, even);
+            let (partner, sine) = (l.float(partner), l.float(sine));
+            let y = turned(&mut l, x, partner, (cosine, sine));
+            b.store(y, target, Address::Then(VECTOR_BYTES.into()));
+        });
+    });
+}
+
+/// Turns one half: its elements times the cosine plus those `c2` bytes further times the sine, whose sign `c3` is added to.
+pub(super) fn rotate_halves(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+    let [_, _, apart, sign] = o.constants;
+    let distance = b.reg(Class::Modifier);
+    b.mov(distance, apart);
+    heads(b, o, |b, [first, table, target]| {
+        let other = b.reg(Class::Pointer);
+        b.mov(other, first);
+        b.advance(other, distance);
+        b.repeat(Count::from(o.vectors).at_least(1), |b| {
+            let (x, partner) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+            b.load(x, first, Address::Then(VECTOR_BYTES.into()));
+            b.load(partner, other, Address::Then(VECTOR_BYTES.into()));
+            let (cosine, sine) = next_turn(b, table);
+            let mut l = Emission::new(b, configuration);
+            let (sine, sign) = (l.bits(sine), l.splat(sign));
+            let sine = l.add_words(sine, sign);
+            let sine = l.float(sine);
+            let y = turned(&mut l, x, partner, (cosine, sine));
+            b.store(y, target, Address::Then(VECTOR_BYTES.into()));
+        });
+    });
+}
