@@ -43,8 +43,9 @@ impl Configured {
         Dispatch::new(self)
     }
 
-    /// A ring that a phase uses has to be in its tile's memory, apart from the parameters.
-    pub(super) fn check_memory(&self, ring: &Ring) -> Result<(), ArrayError> {
+    /// What a phase uses has to be a ring in its tile's memory, apart from the parameters.
+    pub(super) fn check_ring(&self, ring: &Ring) -> Result<(), ArrayError> {
+        ring.check()?;
         let (tile, (start, end)) = (ring.tile, ring.bytes());
         let limit = self.grid.limits(tile)?.data_bytes;
         if u64::from(end) > limit as u64 {

@@ -173,7 +173,7 @@ fn fields(limit: usize, part: &Part, link: &Link) -> Result<Fields, ArrayError> 
         if value.is_multiple_of(4) { Ok(()) } else { Err(ArrayError::Unaligned { what, value: value.into(), unit: 4 }) }
     };
     unit("the offset in a buffer", part.offset)?;
-    let (end, max) = (4 * part.end(), ring.stride.into());
+    let (end, max) = (part.end().saturating_mul(4), ring.stride.into());
     if part.words() == 0 || end > max {
         return Err(ArrayError::Range { what: "the end of what a channel moves in a buffer", value: end, min: 4, max });
     }

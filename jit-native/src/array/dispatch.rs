@@ -143,6 +143,7 @@ impl<'a> Dispatch<'a> {
         let (key, phase) = (channel.key(), &mut self.phase);
         let mut words = 0;
         let mut left = u64::from(count);
+        parts.iter().try_for_each(|part| self.configured.check_ring(&part.ring))?;
         // A task that goes around all rings whole ends where it began.
         let round = parts.iter().map(Part::period).fold(1, least_common_multiple);
         if round > descriptor::MOST_RUNS && left > descriptor::MOST_RUNS {
@@ -169,7 +170,6 @@ impl<'a> Dispatch<'a> {
         let first = pool.start + *used as u8;
         *used += needed;
         for (index, part) in parts.iter().enumerate() {
-            self.configured.check_memory(&part.ring)?;
             let rings = phase.rings.entry(part.ring.tile).or_default();
             if !rings.contains(&part.ring) {
                 rings.iter().try_for_each(|other| part.ring.check_apart(other))?;
@@ -354,7 +354,7 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    a / x.max(1) * b
+    (a / x.max(1)).saturating_mul(b)
 }
 
 #[cfg(test)]

@@ -193,7 +193,6 @@ impl ArrayProgram {
         let capacity = stride.saturating_mul(depth.into());
         let ring = Ring { tile, address: address.unwrap_or(0), stride, depth, capacity, empty: 0, full: 0 };
         ring.cut(stride, depth)?;
-        aligned("the address of a ring", ring.address)?;
         let address = match address {
             Some(address) => self.reserve(tile, address, capacity).map(|()| address)?,
             None => self.allocate(tile, capacity)?,

@@ -54,6 +54,8 @@ const SIZE: u64 = 0x3FF;
 const STEP: u64 = 1 << 20;
 const ITERATIONS: u64 = 64;
 const REPEATS: u64 = 256;
+/// Shims have addresses of 48 bits.
+const ADDRESSES: u64 = 1 << 48;
 /// A region that needs more tasks is rejected: its instruction stream would have more than a megabyte.
 const MOST_TASKS: u64 = 16384;
 
@@ -119,11 +121,24 @@ impl Region {
         Ok(self.runs(0)?.len())
     }
 
+    /// The byte behind the last one, and behind as many bytes as it moves. None when that has no number.
+    fn end(&self) -> Option<u64> {
+        let (mut words, mut last) = (1u64, 0u64);
+        for Dimension { size, step } in &self.dimensions {
+            words = words.checked_mul(*size)?;
+            last = last.checked_add(step.checked_mul(size.saturating_sub(1))?)?;
+        }
+        last.max(words).checked_add(1)?.checked_mul(4)?.checked_add(self.offset)
+    }
+
     /// The tasks that move it, in order.
     pub(super) fn runs(&self, burst: u32) -> Result<Vec<Run>, ArrayError> {
         let error = |reason: String| ArrayError::Region { argument: self.argument, reason };
         if !self.offset.is_multiple_of(4) {
             return Err(error(format!("it begins at byte {}, no multiple of 4", self.offset)));
+        }
+        if self.end().is_none_or(|end| end > ADDRESSES) {
+            return Err(error("it ends beyond any address".into()));
         }
         let dimensions = merge(&self.dimensions);
         if dimensions.iter().any(|dimension| dimension.size == 0) {

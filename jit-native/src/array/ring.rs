@@ -42,16 +42,20 @@ impl Ring {
     /// # Errors
     /// When they do not fit, or `stride` is no multiple of 4, or there is none.
     pub fn cut(self, stride: u32, depth: u8) -> Result<Self, ArrayError> {
-        if !stride.is_multiple_of(4) {
-            return Err(ArrayError::Unaligned { what: "the size of a buffer", value: stride.into(), unit: 4 });
-        }
-        let range = |what, value: u64, max: u64| {
-            let error = ArrayError::Range { what, value, min: 1, max };
-            if value == 0 || value > max { Err(error) } else { Ok(()) }
-        };
-        range("the number of buffers of a ring", depth.into(), Self::DEPTH.into())?;
+        let ring = Self { stride, depth, ..self };
+        ring.check()?;
         range("the size of a buffer", stride.into(), (self.capacity / u32::from(depth)).into())?;
-        Ok(Self { stride, depth, ..self })
+        Ok(ring)
+    }
+
+    /// Whether its numbers make a ring.
+    pub(super) fn check(&self) -> Result<(), ArrayError> {
+        for (what, value) in [("the size of a buffer", self.stride), ("the address of a ring", self.address)] {
+            if !value.is_multiple_of(4) {
+                return Err(ArrayError::Unaligned { what, value: value.into(), unit: 4 });
+            }
+        }
+        range("the number of buffers of a ring", self.depth.into(), Self::DEPTH.into())
     }
 
     /// Its memory, from the first byte to the one behind the last. What does not fit 32 bits is beyond any tile.
@@ -80,6 +84,11 @@ impl Ring {
     pub fn core_locks(&self) -> (u8, u8) {
         (OWN_LOCKS + self.empty, OWN_LOCKS + self.full)
     }
+}
+
+fn range(what: &'static str, value: u64, max: u64) -> Result<(), ArrayError> {
+    let error = ArrayError::Range { what, value, min: 1, max };
+    if value == 0 || value > max { Err(error) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -185,6 +185,17 @@ fn limits_have_numbers() {
     let beyond = Part::linear(Ring { address: 0x7_FF00, ..design.ring }, 1);
     let memory = "bytes 0x7ff00..0x80100 of tile (0,1): it has 0x80000";
     assert_eq!(message(dispatch.run(ARRIVES, &[beyond], 1)), memory);
+    for (depth, address, message_of_it) in [
+        (0, 0, "the number of buffers of a ring is 0: it has to be 1 to 63"),
+        (64, 0, "the number of buffers of a ring is 64: it has to be 1 to 63"),
+        (2, 6, "the address of a ring is 6, no multiple of 4"),
+    ] {
+        let bad = Part::linear(Ring { depth, address, ..design.ring }, 1);
+        assert_eq!(message(dispatch.run(ARRIVES, &[bad], 1)), message_of_it);
+    }
+    let endless = Part::strided(design.ring, 0, &[Dimension::new(u64::MAX, u64::MAX)]);
+    let end = format!("the end of what a channel moves in a buffer is {}: it has to be 4 to 256", u64::MAX);
+    assert_eq!(message(dispatch.run(ARRIVES, &[endless], 1)), end);
     let unconnected = "MM2S 0 of tile (0,1) has no stream";
     assert_eq!(message(dispatch.run(Channel::send(MEM, 0), std::slice::from_ref(&part), 1)), unconnected);
     assert_eq!(message(dispatch.run(SOURCE, &[part], 1)), "tile (0,0) is no core or mem tile");

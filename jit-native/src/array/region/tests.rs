@@ -102,6 +102,56 @@ fn regions_that_no_stream_holds_are_rejected() {
     assert_eq!(error.to_string(), "a region of argument 0: it begins at byte 2, no multiple of 4");
     let error = region(0, &[(1, 1), (3, 7), (2, 0), (20_000, 5)]).runs(2).unwrap_err();
     assert_eq!(error.to_string(), "a region of argument 0: it takes 20000 tasks, more than 16384");
+    for beyond in [
+        region(0, &[(1 << 47, 1)]),
+        region(0, &[(2, u64::MAX)]),
+        region(u64::MAX - 3, &[]),
+        region(0, &[(1 << 40, 0), (1 << 40, 0)]),
+    ] {
+        let error = beyond.runs(2).unwrap_err();
+        assert_eq!(error.to_string(), "a region of argument 0: it ends beyond any address");
+    }
     let error = region(0, &[(1 << 33, 1)]).runs(2).unwrap_err();
     assert_eq!(error.to_string(), "a region of argument 0: it takes 134217728 tasks, more than 16384");
+}
+
+/// Regions of up to five dimensions with sizes and steps around the limits of fields, and repeated ones.
+#[test]
+fn random_regions_are_moved_word_by_word() {
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut moved_words, mut tasks) = (0, 0);
+    for _ in 0..1500 {
+        let mut words = 1;
+        let mut dimensions = Vec::new();
+        for _ in 0..1 + random(5) {
+            let size = match random(6) {
+                0 => 1020 + random(8),
+                1 => 60 + random(10),
+                2 => 1,
+                _ => 1 + random(9),
+            };
+            if words * size > 16_000 {
+                continue;
+            }
+            // The step that makes it contiguous with what is inside of it, another one, or none.
+            let step = match random(5) {
+                0 | 1 => dimensions.last().map_or(1, |(size, step): &(u64, u64)| size * step),
+                2 => 0,
+                3 => (1 << 20) - 1 + random(3),
+                _ => 1 + random(300),
+            };
+            words *= size;
+            dimensions.push((size, step));
+        }
+        let region = region(4 * random(100), &dimensions);
+        let runs = region.runs(2).unwrap();
+        assert!(moved(&runs) == meant(&region), "{region:?}: {runs:?}");
+        assert!(runs.iter().all(|run| run.bd.encode().is_ok()));
+        (moved_words, tasks) = (moved_words + words, tasks + runs.len());
+    }
+    assert!(moved_words > 500_000 && tasks > 1500, "{moved_words} words, {tasks} tasks");
 }
