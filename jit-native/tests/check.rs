@@ -9,9 +9,9 @@ fn report(text: &str) -> Report {
     check(&Program::new(isa, &isa.assemble(text).unwrap()))
 }
 
-/// The rules that a program breaks, without notes.
+/// The rules that a program breaks.
 fn rules(text: &str) -> Vec<&'static str> {
-    let mut rules: Vec<_> = report(text).rejections().map(|finding| finding.problem.rule()).collect();
+    let mut rules: Vec<_> = report(text).findings.iter().map(|finding| finding.problem.rule()).collect();
     rules.sort_unstable();
     rules.dedup();
     rules

@@ -58,6 +58,14 @@ pub struct Hold {
     pub slot: u8,
 }
 
+/// An access of data memory: the first and the last cycle of the instruction in which it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryAccess {
+    pub first: u8,
+    pub last: u8,
+    pub write: bool,
+}
+
 /// A use of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -77,8 +85,8 @@ pub struct Placed {
     pub branch: Option<Branch>,
     pub done: bool,
     pub lock: Option<Lock>,
-    /// The last cycles in which instructions access data memory outside of the stack, and whether they write it.
-    pub accesses: Vec<(u8, bool)>,
+    /// Accesses of data memory outside of the stack.
+    pub accesses: Vec<MemoryAccess>,
     /// What `ls`, `le` and `lc` are set to; `Some(None)` for a value that is not in the instruction.
     pub sets: [Option<Option<u32>>; 3],
 }
@@ -177,8 +185,8 @@ impl<'p> Code<'p> {
             let (read, write) = (timing.memory_read, timing.memory_write);
             // What lies on the stack is nobody else's.
             let shared = instruction.instruction.access.is_some() && !uses_stack(instruction);
-            if let Some(cycle) = read.max(write).filter(|_| shared) {
-                accesses.push((cycle, write.is_some()));
+            if let (true, Some(first), Some(last)) = (shared, read.or(write), write.or(read)) {
+                accesses.push(MemoryAccess { first, last, write: write.is_some() });
             }
             for (index, name) in LOOP_REGISTERS.iter().enumerate() {
                 let register = isa.register_named(name);

@@ -10,7 +10,7 @@ pub enum Severity {
     Error,
     /// A correct program may have it, or the checker could not follow the program further. No program made by this crate may.
     Warning,
-    /// It only costs time.
+    /// It costs time, or may be meant: a value of which nothing has use.
     Note,
 }
 
@@ -234,7 +234,7 @@ impl Problem {
             | Self::LockTooEarly { .. }
             | Self::AccessTooEarly { .. }
             | Self::Address { .. } => Severity::Warning,
-            Self::Bank { .. } => Severity::Note,
+            Self::NeverSeen { .. } | Self::Bank { .. } => Severity::Note,
             _ => Severity::Error,
         }
     }

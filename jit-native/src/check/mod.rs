@@ -18,7 +18,7 @@
 //! // The sum needs the loaded word seven cycles after the load, and comes after two.
 //! let code = Isa::aie2().assemble("movxm p0, #0x70000\nlda r1, [p0, #0]\nnop\nadd r2, r1, r1\nst r2, [p0, #4]\ndone").unwrap();
 //! let report = check(&Program::new(Isa::aie2(), &code));
-//! assert!(report.errors().any(|finding| finding.to_string().contains("r1 is read before the value written at 0x6 arrives")));
+//! assert!(report.findings.iter().any(|finding| finding.to_string().contains("r1 is read before the value written at 0x6 arrives")));
 //! ```
 
 mod code;

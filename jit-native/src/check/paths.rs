@@ -4,7 +4,7 @@
 //! in, the zero-overhead loop that is set, the place of the call that is open. Points are found by going along paths; each has a
 //! [`State`], which grows until nothing new reaches any point.
 
-use super::code::{Branch, BundleId, Code, DELAY_SLOTS, Lock, Target};
+use super::code::{Branch, BundleId, Code, DELAY_SLOTS, Lock, MemoryAccess, Target};
 use super::finding::{Finding, Problem};
 use super::history::{Histories, History, Read, SetId, Sighting, Source, Write};
 use super::intent::Intent;
@@ -404,20 +404,17 @@ impl<'p> Paths<'p> {
         state.held.extend(new);
         pass(&mut state.held, |held| &mut held.left);
         let address = |bundle: BundleId| self.code.bundles[bundle as usize].address;
-        state.accesses.extend(placed.accesses.iter().map(|(left, write)| InFlight {
-            left: *left,
-            write: *write,
-            bundle: id,
-        }));
+        let new = |access: &MemoryAccess| InFlight { left: access.last, write: access.write, bundle: id };
+        state.accesses.extend(placed.accesses.iter().map(new));
         if placed.lock.is_some() {
             for access in state.accesses.iter().filter(|access| access.left >= LOCK_USED) {
                 let kind = if access.write { "store" } else { "load" };
                 problems.push(Problem::LockTooEarly { access: kind, other: address(access.bundle) });
             }
         }
-        for (stage, _) in &placed.accesses {
-            for (age, bundle) in state.acquires.iter().filter(|(age, _)| age + stage <= LOCK_DONE) {
-                let (bundles, needed) = (u32::from(*age), u32::from(LOCK_DONE + 1 - stage));
+        for MemoryAccess { first, .. } in &placed.accesses {
+            for (age, bundle) in state.acquires.iter().filter(|(age, _)| age + first <= LOCK_DONE) {
+                let (bundles, needed) = (u32::from(*age), u32::from(LOCK_DONE + 1 - first));
                 problems.push(Problem::AccessTooEarly { bundles, needed, other: address(*bundle) });
             }
         }

@@ -4,7 +4,7 @@ use super::code::uses_stack;
 use super::finding::Problem;
 use super::history::Source;
 use super::paths::Paths;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 /// Applies the rules.
 pub fn check(paths: &mut Paths<'_>) {
@@ -18,22 +18,24 @@ pub fn check(paths: &mut Paths<'_>) {
 
 /// Reads of registers that nothing has written.
 ///
-/// A register that only has undefined parts may be read and stored: functions save registers of their callers, and vectors are
-/// built part by part.
+/// Functions save registers of their callers, so what is stored on the stack does not count. Nor does a part of a register
+/// that nothing ever writes, if other parts are written: instructions read whole vectors for lanes of one half.
 fn undefined(paths: &Paths<'_>) -> Vec<(u32, Problem)> {
-    let mut ports: BTreeMap<u32, (BTreeSet<u16>, usize, usize)> = BTreeMap::new();
+    // By read, by register without parts: whether it is ever undefined, and whether it is ever defined.
+    let mut ports: BTreeMap<u32, BTreeMap<u16, (bool, bool)>> = BTreeMap::new();
     for sighting in &paths.sightings {
-        let (_, undefined, all) = ports.entry(sighting.port).or_default();
-        *all += 1;
-        *undefined += usize::from(sighting.source == Source::Nothing);
+        let (never, ever) = ports.entry(sighting.port).or_default().entry(sighting.leaf).or_default();
+        *never |= sighting.source == Source::Nothing;
+        *ever |= sighting.source != Source::Nothing;
     }
     let mut problems = Vec::new();
-    for (port, (_, undefined, all)) in ports {
+    for (port, leaves) in ports {
         let port = &paths.code.ports[port as usize];
-        let saves = uses_stack(paths.code.instruction(port));
-        if undefined > 0 && !saves {
+        let always = leaves.values().all(|(_, ever)| !ever);
+        let on_a_path = leaves.values().any(|both| *both == (true, true));
+        if (always || on_a_path) && !uses_stack(paths.code.instruction(port)) {
             let register = paths.code.isa().register(port.register).name;
-            problems.push((port.bundle, Problem::Undefined { register, always: undefined == all }));
+            problems.push((port.bundle, Problem::Undefined { register, always }));
         }
     }
     problems
