@@ -9,6 +9,10 @@ use super::timing::{Leaf, RowTiming};
 use aie_isa::Bypass;
 use std::collections::HashMap;
 
+/// The cycle of an acquire in which the core has gone on after waiting for the lock, as LLVM's scheduler assumes; compiled
+/// programs keep loads and stores behind it.
+const ACQUIRED: i32 = 8;
+
 /// `to` is issued at least `distance` cycles after `from` of so many iterations before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Edge {
@@ -157,6 +161,9 @@ fn apart(before: &Touch, after: &Touch) -> Option<i32> {
         (E::Load(_), E::Release) => before.read,
         (E::Load(_) | E::Store(_), E::Ordered) | (E::Ordered, E::Load(_) | E::Store(_)) => return None,
         (E::Load(_) | E::Store(_), E::Acquire) => 1,
+        // Memory is accessed once the core has certainly gone on.
+        (E::Acquire, E::Load(_)) => ACQUIRED + 1 - after.read,
+        (E::Acquire, E::Store(_)) => ACQUIRED + 1 - after.write,
         (E::Acquire | E::Release | E::Ordered, _) | (E::Done, _) => 1,
     })
 }

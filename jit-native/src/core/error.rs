@@ -85,6 +85,14 @@ pub enum CoreError {
     /// The instructions have no schedule.
     #[error("no schedule: {0}")]
     Schedule(String),
+    /// The finished program breaks rules of the core: a mistake of this crate.
+    #[error("the checker rejects the program, {count} findings; the first: {first}")]
+    Rejected {
+        /// How many findings there are.
+        count: usize,
+        /// The first.
+        first: String,
+    },
     /// A bundle cannot be written.
     #[error(transparent)]
     Encode(#[from] aie_isa::EncodeError),

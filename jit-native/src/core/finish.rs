@@ -14,6 +14,7 @@ use super::reservation::Formats;
 use super::schedule::{self, Scheduled};
 use super::split::{is_restricted, split};
 use super::timing::{Context, unread};
+use crate::check::{Program, check};
 use std::collections::{HashMap, HashSet};
 
 /// How hard the scheduler tries.
@@ -73,7 +74,7 @@ impl CoreBuilder {
             let lowered = lower(&mut builder, &program, &mut plan)?;
             let freedom = |origin: usize| FREEDOMS[freedoms.get(&origin).copied().unwrap_or(default)];
             let crowded = match attempt(&builder, &plan, &lowered, &freedom)? {
-                Ok(program) => return Ok(program),
+                Ok(program) => return checked(program),
                 Err(crowded) => crowded,
             };
             let restricted = |variable: &u32| {
@@ -174,4 +175,14 @@ fn rows(program: &[Node]) -> Vec<&Row> {
         }
     }
     all
+}
+
+/// A program that the checker accepts.
+fn checked(program: CoreProgram) -> Result<CoreProgram, CoreError> {
+    let report = check(&Program { entries: vec![program.entry], ..Program::new(program.isa, &program.code) });
+    let mut rejections = report.rejections();
+    match rejections.next() {
+        None => Ok(program),
+        Some(first) => Err(CoreError::Rejected { first: first.to_string(), count: 1 + rejections.count() }),
+    }
 }
