@@ -101,7 +101,11 @@ pub struct Paths<'p> {
     points: Vec<Point>,
     point_ids: HashMap<Point, usize>,
     states: Vec<State>,
+    /// Points to be gone on from, in this round and in the next.
     waiting: BTreeSet<usize>,
+    later: BTreeSet<usize>,
+    /// The point that was gone on from last.
+    last: usize,
     /// The first is no call: what the program begins with.
     calls: Vec<Call>,
     histories: Histories,
@@ -127,6 +131,8 @@ impl<'p> Paths<'p> {
             point_ids: HashMap::new(),
             states: Vec::new(),
             waiting: BTreeSet::new(),
+            later: BTreeSet::new(),
+            last: 0,
             calls: vec![Call { back: 0, within: BTreeSet::new() }],
             histories: Histories::default(),
             steps: HashMap::new(),
@@ -170,11 +176,26 @@ impl<'p> Paths<'p> {
         paths
     }
 
-    /// Goes on until nothing new reaches any point.
+    /// Goes on until nothing new reaches any point: in rounds, so that what all ways back to a loop bring is taken together.
     fn follow(&mut self) {
-        while let Some(point) = self.waiting.pop_first() {
-            self.step(point);
+        loop {
+            while let Some(point) = self.waiting.pop_first() {
+                self.last = point;
+                self.step(point);
+            }
+            if self.later.is_empty() {
+                break;
+            }
+            std::mem::swap(&mut self.waiting, &mut self.later);
         }
+    }
+
+    fn wait(&mut self, point: usize) {
+        if point > self.last {
+            self.waiting.insert(point)
+        } else {
+            self.later.insert(point)
+        };
     }
 
     /// Follows a branch through a register to a further target. False if it was known.
@@ -184,7 +205,7 @@ impl<'p> Paths<'p> {
             let code = &self.code;
             let at_branch = |point: &Point| code.bundles[point.bundle as usize].address == branch;
             let points = self.points.iter().enumerate().filter(|(_, point)| at_branch(point)).map(|(index, _)| index);
-            self.waiting.extend(points);
+            self.later.extend(points);
             self.follow();
         }
         new
@@ -220,7 +241,7 @@ impl<'p> Paths<'p> {
                 return self.report(point.bundle, Problem::TooMany { of: "points of paths", limit: MOST_POINTS });
             }
             self.point_ids.insert(point, self.points.len());
-            self.waiting.insert(self.points.len());
+            self.wait(self.points.len());
             self.points.push(point);
             return self.states.push(state.clone());
         };
@@ -240,7 +261,7 @@ impl<'p> Paths<'p> {
             *known = new.min(*known);
         }
         if changed {
-            self.waiting.insert(id);
+            self.wait(id);
         }
     }
 
@@ -350,7 +371,7 @@ impl<'p> Paths<'p> {
                 point.call as usize == id && branch.is_some_and(|branch| branch.target == Target::Return)
             };
             let points = self.points.iter().enumerate().filter(|(_, point)| returns(point)).map(|(index, _)| index);
-            self.waiting.extend(points);
+            self.later.extend(points);
         }
         id as u32
     }
