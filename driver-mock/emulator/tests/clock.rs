@@ -1,17 +1,15 @@
 //! The clock and the threads: cycles that follow from what a program does, and nothing that depends on the host.
 
-use aie_emulator::{Array, ArrayError, HostMemory, Resource};
-use aie_hal::format::bd::{MemTileBd, ShimBd};
+mod relay;
+
+use aie_emulator::{Array, ArrayError, Resource};
 use aie_hal::format::core_control;
-use aie_hal::format::dma_channel::{Direction, DmaChannel, DmaTask};
+use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::instructions::{Header, Instruction, InstructionStream, InstructionWriter};
 use aie_hal::format::lock::Lock;
-use aie_hal::format::register::{RegisterWrite, TileKind};
-use aie_hal::format::shim_mux;
-use aie_hal::format::stream_switch::{Port, StreamSwitch};
+use aie_hal::format::register::TileKind;
 use aie_isa::Isa;
-
-type At = (u8, u8);
+use relay::{At, Host, relay, words, write};
 
 const PROGRAM: u32 = 0x2_0000;
 /// Values that go from one core to the next.
@@ -92,45 +90,14 @@ loop:   lshl r2, r1, r3
         done
 ";
 
-struct Host([Vec<u8>; 2]);
-
-const APART: u64 = 1 << 32;
-
-impl Host {
-    fn place(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
-        let buffer = self.0.get_mut(usize::try_from(address / APART).ok()?)?;
-        let at = usize::try_from(address % APART).ok()?;
-        buffer.get_mut(at..at + bytes)
-    }
-}
-
-impl HostMemory for Host {
-    fn read(&mut self, address: u64, bytes: &mut [u8]) -> bool {
-        self.place(address, bytes.len()).map(|place| bytes.copy_from_slice(place)).is_some()
-    }
-    fn write(&mut self, address: u64, bytes: &[u8]) -> bool {
-        self.place(address, bytes.len()).map(|place| place.copy_from_slice(bytes)).is_some()
-    }
-}
-
-fn no_host() -> Host {
-    Host([Vec::new(), Vec::new()])
-}
-
-fn write(array: &mut Array, (column, row): At, write: RegisterWrite) {
-    array.write(column, row, write.offset, write.value, write.mask).unwrap();
-}
-
-fn words(array: &mut Array, (column, row): At, offset: u32, words: impl IntoIterator<Item = u32>) {
-    for (offset, word) in (offset..).step_by(4).zip(words) {
-        array.write(column, row, offset, word, u32::MAX).unwrap();
-    }
-}
-
 fn program(array: &mut Array, at: At, text: &str) {
     let mut code = array.isa().assemble(text).unwrap();
     code.resize(code.len().next_multiple_of(4), 0);
     words(array, at, PROGRAM, code.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)));
+}
+
+fn no_host() -> Host {
+    Host([Vec::new(), Vec::new()])
 }
 
 /// In each of three columns a producer, a consumer that reaches into its memory, and two cores that work alone.
@@ -166,7 +133,8 @@ fn threads_change_nothing() {
         }
         array
     });
-    // Everything: registers, memory, locks, times, groups of tiles. Only the number of threads differs.
+    // Everything: registers, memory, locks, times, groups of tiles, all of which print in one order. Only the number of threads
+    // differs.
     let [one, others @ ..] = states.map(|mut array| {
         array.set_threads(1);
         format!("{array:?}")
@@ -192,83 +160,14 @@ fn of_several_faults_the_first_tile_is_reported_on_any_number_of_threads() {
 const RELAYED: u32 = 16 << 10;
 const BUFFER: u32 = 1 << 10;
 
-/// Host memory through a shim and one or two buffers of a mem tile, and back.
-fn relay(buffers: u8) -> (Array, Vec<u8>) {
-    use Direction::{MemoryToStream, StreamToMemory};
-    let mut array = Array::new(Isa::aie2(), 1, 3);
-    let (shim, mem) = ((0, 0), (0, 1));
-    write(&mut array, shim, shim_mux::connect(MemoryToStream, 0).unwrap());
-    write(&mut array, shim, shim_mux::connect(StreamToMemory, 0).unwrap());
-    let circuits = [
-        (shim, TileKind::Shim, Port::South(3), Port::North(0)),
-        (mem, TileKind::Mem, Port::South(0), Port::Dma(0)),
-        (mem, TileKind::Mem, Port::Dma(0), Port::South(0)),
-        (shim, TileKind::Shim, Port::North(0), Port::South(2)),
-    ];
-    for (at, kind, slave, master) in circuits {
-        for register in StreamSwitch(kind).circuit(slave, master).unwrap() {
-            write(&mut array, at, register);
-        }
-    }
-    write(&mut array, mem, Lock::new(TileKind::Mem, 0).unwrap().set(buffers as i8).unwrap());
-    for number in 0..4u8 {
-        let (writes, buffer) = (number < 2, number % 2);
-        let (acquire_lock, release_lock) = if writes { (64, 65) } else { (65, 64) };
-        let bd = MemTileBd {
-            length: BUFFER,
-            address: 0x2_0000 + u32::from(buffer) * BUFFER,
-            d0_step: 1,
-            d1_step: 1,
-            d2_step: 1,
-            d3_step: 1,
-            iteration_step: 1,
-            iteration_wrap: 1,
-            acquire: true,
-            acquire_lock,
-            acquire_value: -1,
-            release_lock,
-            release_value: 1,
-            use_next: true,
-            next: u32::from(if buffers == 2 { number ^ 1 } else { number }),
-            valid: true,
-            ..MemTileBd::default()
-        };
-        words(&mut array, mem, MemTileBd::register(number), bd.encode().unwrap());
-    }
-    for number in [0u8, 1] {
-        let mut bd = ShimBd {
-            length: RELAYED,
-            d0_step: 1,
-            d1_step: 1,
-            d2_step: 1,
-            iteration_step: 1,
-            iteration_wrap: 1,
-            valid: true,
-            ..ShimBd::default()
-        };
-        bd.set_address(u64::from(number) * APART);
-        words(&mut array, shim, ShimBd::register(number), bd.encode().unwrap());
-    }
-    let tasks = [
-        (mem, TileKind::Mem, StreamToMemory, 0, false),
-        (mem, TileKind::Mem, MemoryToStream, 2, false),
-        (shim, TileKind::Shim, StreamToMemory, 1, true),
-        (shim, TileKind::Shim, MemoryToStream, 0, false),
-    ];
-    for (at, kind, direction, descriptor, token) in tasks {
-        let task = DmaTask { descriptor, repeat: 0, token };
-        write(&mut array, at, DmaChannel::new(kind, direction, 0).unwrap().start(task).unwrap());
-    }
-    let mut writer = InstructionWriter::new(Header::aie2(1));
-    writer.push(&Instruction::Sync { direction: StreamToMemory, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
-    (array, writer.finish().unwrap())
-}
-
 /// Cycles of the relay.
 fn relay_cycles(buffers: u8) -> u64 {
-    let (mut array, stream) = relay(buffers);
-    let source: Vec<u8> = (0..4 * RELAYED).map(|byte| ((byte * 7) >> 3) as u8).collect();
-    let mut host = Host([source, vec![0; 4 * RELAYED as usize]]);
+    let mut array = relay(RELAYED, BUFFER, buffers);
+    let mut writer = InstructionWriter::new(Header::aie2(1));
+    let direction = Direction::StreamToMemory;
+    writer.push(&Instruction::Sync { direction, column: 0, row: 0, columns: 1, rows: 1, channel: 0 });
+    let stream = writer.finish().unwrap();
+    let mut host = Host::with_words(RELAYED as usize);
     array.execute(&InstructionStream::parse(&stream).unwrap(), &[], &mut host).unwrap();
     assert!(host.0[0] == host.0[1]);
     let timing = array.timing();

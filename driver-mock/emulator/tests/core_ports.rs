@@ -24,12 +24,6 @@ impl Surroundings for Ports {
         self.memory[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
-    fn lock(&mut self, id: u32) -> Result<i32, Fault> {
-        Err(Fault::Lock(id))
-    }
-    fn change_lock(&mut self, id: u32, _by: i32) -> Result<(), Fault> {
-        Err(Fault::Lock(id))
-    }
     fn read_stream(&mut self) -> Option<(u32, bool)> {
         self.words.pop()
     }
@@ -49,7 +43,6 @@ impl Surroundings for Ports {
         self.cascades += 1;
         Some([self.cascades; 64])
     }
-    fn event(&mut self, _number: u32) {}
 }
 
 /// Runs a program in column 1, row 3; gives the core and what is around it.

@@ -29,23 +29,6 @@ impl Surroundings for Memory {
         self.0[address as usize..address as usize + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
-    fn lock(&mut self, id: u32) -> Result<i32, Fault> {
-        Err(Fault::Lock(id))
-    }
-    fn change_lock(&mut self, id: u32, _by: i32) -> Result<(), Fault> {
-        Err(Fault::Lock(id))
-    }
-    fn read_stream(&mut self) -> Option<(u32, bool)> {
-        None
-    }
-    fn stream_readable(&mut self) -> bool {
-        false
-    }
-    fn stream_writable(&mut self) -> bool {
-        false
-    }
-    fn write_stream(&mut self, _word: u32, _last: bool) {}
-    fn event(&mut self, _number: u32) {}
 }
 
 fn bytes(hex: &str) -> Vec<u8> {

@@ -1,37 +1,13 @@
 //! bf16 conversions, floor and matrix products beside values that an NPU1 gave: the instructions run as machine code.
 
-use aie_emulator::core::{Core, Fault, Layout, Stop, Surroundings};
+use aie_emulator::core::{Core, Layout, Stop, Surroundings};
 use aie_isa::Isa;
 use std::sync::Arc;
 
 /// Nothing around the core.
 struct Nothing;
 
-impl Surroundings for Nothing {
-    fn load(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), Fault> {
-        Err(Fault::Memory { address, bytes: bytes.len() })
-    }
-    fn store(&mut self, address: u32, bytes: &[u8]) -> Result<(), Fault> {
-        Err(Fault::Memory { address, bytes: bytes.len() })
-    }
-    fn lock(&mut self, id: u32) -> Result<i32, Fault> {
-        Err(Fault::Lock(id))
-    }
-    fn change_lock(&mut self, id: u32, _by: i32) -> Result<(), Fault> {
-        Err(Fault::Lock(id))
-    }
-    fn read_stream(&mut self) -> Option<(u32, bool)> {
-        None
-    }
-    fn stream_readable(&mut self) -> bool {
-        false
-    }
-    fn stream_writable(&mut self) -> bool {
-        false
-    }
-    fn write_stream(&mut self, _word: u32, _last: bool) {}
-    fn event(&mut self, _number: u32) {}
-}
+impl Surroundings for Nothing {}
 
 /// Executes one instruction with these registers; gives the bytes of another.
 fn execute(instruction: &str, registers: &[(&str, &[u8])], result: &str) -> Vec<u8> {

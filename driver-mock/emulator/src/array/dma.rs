@@ -1,7 +1,7 @@
 //! DMA channels: task queues, buffer descriptors, n-dimensional addresses, padding, locks, packets.
 //!
 //! This file holds what a channel is and which word comes next; how words get from memory to streams and back is in
-//! [`transfer`](super::transfer). Sources: AM025 and aie-rt's register tables for the fields, AM020 for their meaning.
+//! [`dma_words`](super::dma_words). Sources: AM025 and aie-rt's register tables for the fields, AM020 for their meaning.
 
 use super::fifo::Fifo;
 use aie_hal::format::bd::{CoreBd, MemTileBd, ShimBd};
@@ -104,84 +104,52 @@ impl Descriptor {
 
     fn decode(kind: TileKind, words: &[u32; 8], column: u8, row: u8) -> Self {
         let lock = |enabled: bool, lock: u32, value: i8| enabled.then_some((lock, i32::from(value)));
+        // The descriptors of all kinds of tiles have these fields, in types of their own.
+        macro_rules! descriptor {
+            ($bd:expr, $base:expr, $dimensions:expr, $compress:expr) => {
+                Self {
+                    length: $bd.length.into(),
+                    base: $base,
+                    dimensions: $dimensions,
+                    iteration: $bd.iteration,
+                    iteration_wrap: $bd.iteration_wrap,
+                    iteration_step: $bd.iteration_step,
+                    acquire: lock($bd.acquire, $bd.acquire_lock, $bd.acquire_value),
+                    release: lock($bd.release_value != 0, $bd.release_lock, $bd.release_value),
+                    next: $bd.use_next.then_some($bd.next as u8),
+                    header: $bd
+                        .enable_packet
+                        .then(|| header($bd.packet_id, $bd.packet_type, $bd.out_of_order_id, column, row)),
+                    suppress_tlast: $bd.suppress_tlast,
+                    compress: $compress,
+                    valid: $bd.valid,
+                }
+            };
+        }
+        let three = |first, second, step| [first, second, dimension(step, 0), Dimension::default()];
         match kind {
             TileKind::Core => {
                 let mut six = [0; 6];
                 six.copy_from_slice(&words[..6]);
                 let bd = CoreBd::decode(&six);
-                Self {
-                    length: bd.length.into(),
-                    base: u64::from(bd.address) * 4,
-                    dimensions: [
-                        dimension(bd.d0_step, bd.d0_wrap),
-                        dimension(bd.d1_step, bd.d1_wrap),
-                        dimension(bd.d2_step, 0),
-                        Dimension::default(),
-                    ],
-                    iteration: bd.iteration,
-                    iteration_wrap: bd.iteration_wrap,
-                    iteration_step: bd.iteration_step,
-                    acquire: lock(bd.acquire, bd.acquire_lock, bd.acquire_value),
-                    release: lock(bd.release_value != 0, bd.release_lock, bd.release_value),
-                    next: bd.use_next.then_some(bd.next as u8),
-                    header: bd
-                        .enable_packet
-                        .then(|| header(bd.packet_id, bd.packet_type, bd.out_of_order_id, column, row)),
-                    suppress_tlast: bd.suppress_tlast,
-                    compress: bd.compress,
-                    valid: bd.valid,
-                }
+                let (first, second) = (dimension(bd.d0_step, bd.d0_wrap), dimension(bd.d1_step, bd.d1_wrap));
+                descriptor!(bd, u64::from(bd.address) * 4, three(first, second, bd.d2_step), bd.compress)
             }
             TileKind::Mem => {
                 let bd = MemTileBd::decode(words);
                 let padded = |step, wrap, before, after| Dimension { step, wrap, before, after };
-                Self {
-                    length: bd.length.into(),
-                    base: u64::from(bd.address) * 4,
-                    dimensions: [
-                        padded(bd.d0_step, bd.d0_wrap, bd.d0_zero_before, bd.d0_zero_after),
-                        padded(bd.d1_step, bd.d1_wrap, bd.d1_zero_before, bd.d1_zero_after),
-                        padded(bd.d2_step, bd.d2_wrap, bd.d2_zero_before, bd.d2_zero_after),
-                        dimension(bd.d3_step, 0),
-                    ],
-                    iteration: bd.iteration,
-                    iteration_wrap: bd.iteration_wrap,
-                    iteration_step: bd.iteration_step,
-                    acquire: lock(bd.acquire, bd.acquire_lock, bd.acquire_value),
-                    release: lock(bd.release_value != 0, bd.release_lock, bd.release_value),
-                    next: bd.use_next.then_some(bd.next as u8),
-                    header: bd
-                        .enable_packet
-                        .then(|| header(bd.packet_id, bd.packet_type, bd.out_of_order_id, column, row)),
-                    suppress_tlast: bd.suppress_tlast,
-                    compress: bd.compress,
-                    valid: bd.valid,
-                }
+                let dimensions = [
+                    padded(bd.d0_step, bd.d0_wrap, bd.d0_zero_before, bd.d0_zero_after),
+                    padded(bd.d1_step, bd.d1_wrap, bd.d1_zero_before, bd.d1_zero_after),
+                    padded(bd.d2_step, bd.d2_wrap, bd.d2_zero_before, bd.d2_zero_after),
+                    dimension(bd.d3_step, 0),
+                ];
+                descriptor!(bd, u64::from(bd.address) * 4, dimensions, bd.compress)
             }
             TileKind::Shim => {
                 let bd = ShimBd::decode(words);
-                Self {
-                    length: bd.length.into(),
-                    base: bd.address(),
-                    dimensions: [
-                        dimension(bd.d0_step, bd.d0_wrap),
-                        dimension(bd.d1_step, bd.d1_wrap),
-                        dimension(bd.d2_step, 0),
-                        Dimension::default(),
-                    ],
-                    iteration: bd.iteration,
-                    iteration_wrap: bd.iteration_wrap,
-                    iteration_step: bd.iteration_step,
-                    acquire: lock(bd.acquire, bd.acquire_lock, bd.acquire_value),
-                    release: lock(bd.release_value != 0, bd.release_lock, bd.release_value),
-                    next: bd.use_next.then_some(bd.next as u8),
-                    header: bd
-                        .enable_packet
-                        .then(|| header(bd.packet_id, bd.packet_type, bd.out_of_order_id, column, row)),
-                    suppress_tlast: bd.suppress_tlast,
-                    compress: false,
-                    valid: bd.valid,
-                }
+                let (first, second) = (dimension(bd.d0_step, bd.d0_wrap), dimension(bd.d1_step, bd.d1_wrap));
+                descriptor!(bd, bd.address(), three(first, second, bd.d2_step), false)
             }
         }
     }

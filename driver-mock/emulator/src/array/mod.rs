@@ -38,7 +38,7 @@ use cores::Groups;
 use dma::Channel;
 use error::Result;
 use fifo::Fifo;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use stream::Switch;
 use switching::Place;
@@ -106,7 +106,7 @@ impl Array {
                     clocked: true,
                     cascade: VecDeque::new(),
                     core_delay: 0,
-                    registers: HashMap::new(),
+                    registers: BTreeMap::new(),
                     control: Vec::new(),
                     responses: VecDeque::new(),
                     wait: None,

@@ -8,7 +8,7 @@ use super::switching::Place;
 use super::timeline::Record;
 use crate::core::{Core, Wait};
 use aie_hal::format::register::TileKind;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Bits of [`Tile::busy`] for each direction.
 pub const SIDE: usize = 8;
@@ -50,7 +50,7 @@ pub struct Tile {
     /// Cycles of the array's clock in which the core has not executed anything.
     pub core_delay: u64,
     /// Registers as they were written, by offset; those with an effect of their own too.
-    pub registers: HashMap<u32, u32>,
+    pub registers: BTreeMap<u32, u32>,
     /// Words of a control packet that has not come to its end.
     pub control: Vec<u32>,
     /// Words that answer a control packet, and have not left.

@@ -7,6 +7,7 @@
 mod block_float;
 mod compute;
 mod float;
+mod issue;
 mod lanes;
 mod lower;
 mod multiply;
@@ -28,24 +29,39 @@ pub(crate) use registers::copy;
 pub use registers::{Layout, MOST_BYTES};
 use std::sync::Arc;
 
-/// What a core reaches outside of itself.
+/// What a core reaches outside of itself. What is not implemented is not there: no memory, no locks, streams without words or space,
+/// events that nobody sees.
 pub trait Surroundings {
     /// Reads data memory of this tile or a neighbour, at an address as the core sees it.
-    fn load(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), Fault>;
+    fn load(&mut self, address: u32, bytes: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault::Memory { address, bytes: bytes.len() })
+    }
     /// Writes data memory of this tile or a neighbour.
-    fn store(&mut self, address: u32, bytes: &[u8]) -> Result<(), Fault>;
+    fn store(&mut self, address: u32, bytes: &[u8]) -> Result<(), Fault> {
+        Err(Fault::Memory { address, bytes: bytes.len() })
+    }
     /// The value of a lock; ids as the core sees them.
-    fn lock(&mut self, id: u32) -> Result<i32, Fault>;
+    fn lock(&mut self, id: u32) -> Result<i32, Fault> {
+        Err(Fault::Lock(id))
+    }
     /// Adds to a lock.
-    fn change_lock(&mut self, id: u32, by: i32) -> Result<(), Fault>;
+    fn change_lock(&mut self, id: u32, _by: i32) -> Result<(), Fault> {
+        Err(Fault::Lock(id))
+    }
     /// Takes a word from the stream to the core, and whether it is the last of its packet. None if there is none.
-    fn read_stream(&mut self) -> Option<(u32, bool)>;
+    fn read_stream(&mut self) -> Option<(u32, bool)> {
+        None
+    }
     /// Whether the stream to the core has a word.
-    fn stream_readable(&mut self) -> bool;
+    fn stream_readable(&mut self) -> bool {
+        false
+    }
     /// Whether the stream from the core takes a word.
-    fn stream_writable(&mut self) -> bool;
+    fn stream_writable(&mut self) -> bool {
+        false
+    }
     /// Puts a word into the stream from the core.
-    fn write_stream(&mut self, word: u32, last: bool);
+    fn write_stream(&mut self, _word: u32, _last: bool) {}
     /// Whether the cascade neighbour has sent a value.
     fn cascade_readable(&mut self) -> bool {
         false
@@ -61,7 +77,7 @@ pub trait Surroundings {
     /// Sends a value of 512 bits to the cascade neighbour.
     fn write_cascade(&mut self, _value: &[u8; 64]) {}
     /// Raises core instruction event 0 to 3.
-    fn event(&mut self, number: u32);
+    fn event(&mut self, _number: u32) {}
     /// Whether the core may go there now. If not, it waits before the bundle that would.
     fn reaches(&mut self, reach: Reach) -> bool {
         let _ = reach;

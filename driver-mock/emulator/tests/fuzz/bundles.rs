@@ -89,7 +89,6 @@ impl Surroundings for Around {
     fn stream_writable(&mut self) -> bool {
         true
     }
-    fn write_stream(&mut self, _word: u32, _last: bool) {}
     fn cascade_readable(&mut self) -> bool {
         true
     }
@@ -99,5 +98,4 @@ impl Surroundings for Around {
     fn cascade_writable(&mut self) -> bool {
         true
     }
-    fn event(&mut self, _number: u32) {}
 }
