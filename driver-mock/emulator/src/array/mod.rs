@@ -29,7 +29,7 @@ pub use loader::{LoadError, Outcome};
 pub use report::{Report, Waiter, What, Who};
 pub use timeline::{Interval, Occupation};
 
-use crate::core::{Core, Layout};
+use crate::core::{Core, EarlyRead, Layout};
 use aie_hal::format::dma_channel::Direction;
 use aie_hal::format::register::TileKind;
 use aie_isa::Isa;
@@ -144,6 +144,17 @@ impl Array {
     /// Bundles that all cores have executed.
     pub fn bundles(&self) -> u64 {
         self.tiles.iter().filter_map(|tile| tile.core.as_ref()).map(Core::bundles).sum()
+    }
+
+    /// Starts or ends recording where cores read registers that a result is on its way to: legal, and the old value is read.
+    pub fn record_early_reads(&mut self, is_on: bool) {
+        self.tiles.iter_mut().filter_map(|tile| tile.core.as_mut()).for_each(|core| core.record_early_reads(is_on));
+    }
+
+    /// What has been recorded, with column and row of the core.
+    pub fn early_reads(&self) -> impl Iterator<Item = (u8, u8, EarlyRead)> {
+        let cores = self.tiles.iter().filter_map(|tile| Some((tile.column, tile.row, tile.core.as_ref()?)));
+        cores.flat_map(|(column, row, core)| core.early_reads().into_iter().map(move |read| (column, row, read)))
     }
 
     /// Program memory of the cores, with column and row, up to the last byte that is not zero.

@@ -6,6 +6,7 @@
 
 mod block_float;
 mod compute;
+mod early_reads;
 mod float;
 mod issue;
 mod lanes;
@@ -23,6 +24,8 @@ mod vector;
 mod width;
 
 use aie_isa::{DecodeError, Isa, Register};
+pub use early_reads::EarlyRead;
+use early_reads::EarlyReads;
 use pipeline::Pipeline;
 use program::Program;
 pub(crate) use registers::copy;
@@ -220,7 +223,10 @@ impl Core {
 
     /// Back to the state after reset; program memory stays.
     pub fn reset(&mut self) {
+        let mut early_reads = self.pipeline.early_reads.take();
+        early_reads.iter_mut().for_each(|early_reads| early_reads.reset());
         self.pipeline = Pipeline::new(self.isa, &self.layout, self.core_id);
+        self.pipeline.early_reads = early_reads;
         self.program.tidy();
     }
 
@@ -237,6 +243,17 @@ impl Core {
     /// Bundles executed since reset.
     pub fn bundles(&self) -> u64 {
         self.pipeline.bundles
+    }
+
+    /// Starts or ends recording reads of registers that a result is on its way to.
+    pub fn record_early_reads(&mut self, is_on: bool) {
+        self.pipeline.early_reads = is_on.then(Box::<EarlyReads>::default);
+    }
+
+    /// The recorded reads, by the addresses of reader and writer.
+    pub fn early_reads(&self) -> Vec<EarlyRead> {
+        let recorded = self.pipeline.early_reads.as_ref();
+        recorded.map_or_else(Vec::new, |early_reads| early_reads.found(|span| self.layout.name(self.isa, span)))
     }
 
     /// Program memory.

@@ -5,6 +5,7 @@
 //! costs no allocation.
 
 use super::compute::compute;
+use super::early_reads::EarlyReads;
 use super::lanes::Bytes;
 use super::lower::{Input, MOST_SOURCES, MicroOperation};
 use super::operation::Operation;
@@ -78,6 +79,8 @@ pub struct Pipeline {
     /// By time modulo [`HORIZON`].
     stores: [Vec<Store>; HORIZON],
     output: Box<Bytes>,
+    /// What was read early, if that is recorded.
+    pub early_reads: Option<Box<EarlyReads>>,
 }
 
 impl Pipeline {
@@ -112,6 +115,7 @@ impl Pipeline {
             reads: Default::default(),
             stores: Default::default(),
             output: Box::new([0; MOST_BYTES]),
+            early_reads: None,
         }
     }
 
@@ -146,6 +150,9 @@ impl Pipeline {
         let next = pc + bundle.bytes;
         let link =
             if bundle.links { after_delay_slots(isa, layout, program, next).map_err(|e| at(e.into()))? } else { 0 };
+        if let Some(early_reads) = &mut self.early_reads {
+            early_reads.issue(pc, self.cycle, bundle.operations().map(|number| program.operation(number)));
+        }
         let branch = self.issue_bundle(bundle, program, link, around).map_err(at)?;
         self.bundles += 1;
         self.pc = next;

@@ -12,7 +12,7 @@ pub const MOST_BYTES: usize = 256;
 const HORIZON: usize = 16;
 
 /// Bytes of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub offset: u16,
     pub bytes: u16,
@@ -27,7 +27,7 @@ impl Span {
         self.offset + self.bytes
     }
 
-    fn overlaps(self, other: Self) -> bool {
+    pub fn overlaps(self, other: Self) -> bool {
         self.offset < other.end() && other.offset < self.end()
     }
 }
@@ -63,7 +63,7 @@ impl Place {
 
     /// All spans, from the lowest bits on.
     #[inline]
-    fn spans(&self) -> impl Iterator<Item = &Span> {
+    pub fn spans(&self) -> impl Iterator<Item = &Span> {
         std::iter::once(&self.first).chain(&self.rest)
     }
 }
@@ -95,6 +95,17 @@ impl Layout {
             }
         }
         layout
+    }
+
+    /// The smallest register that has these bytes, or part of them if none has all.
+    pub fn name(&self, isa: &'static Isa, span: Span) -> &'static str {
+        let has = |info: &&aie_isa::RegisterInfo| {
+            let spans = info.leaves.iter().filter_map(|leaf| self.offsets[leaf.index()]);
+            let shared = |leaf: Span| span.end().min(leaf.end()).saturating_sub(span.offset.max(leaf.offset));
+            spans.map(shared).sum::<u16>() >= span.bytes
+        };
+        let smallest = isa.registers().iter().filter(has).min_by_key(|info| info.bits);
+        smallest.map_or("a register", |info| info.name)
     }
 
     /// The place of a register.
