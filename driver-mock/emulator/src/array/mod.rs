@@ -146,6 +146,11 @@ impl Array {
         self.tiles.iter().filter_map(|tile| tile.core.as_ref()).map(Core::bundles).sum()
     }
 
+    /// The rows of the instruction table that its cores have executed, core by core.
+    pub fn executed(&self) -> impl Iterator<Item = &'static aie_isa::Instruction> {
+        self.tiles.iter().filter_map(|tile| tile.core.as_ref()).flat_map(Core::executed)
+    }
+
     /// Starts or ends recording where cores read registers that a result is on its way to: legal, and the old value is read.
     pub fn record_early_reads(&mut self, is_on: bool) {
         self.tiles.iter_mut().filter_map(|tile| tile.core.as_mut()).for_each(|core| core.record_early_reads(is_on));

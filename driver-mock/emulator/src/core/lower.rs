@@ -250,7 +250,8 @@ fn has_address(operation: Operation) -> bool {
     matches!(operation, O::Load { .. } | O::Store { .. } | O::Pointer)
 }
 
-fn is_of_address(instruction: &Instruction, operand: usize) -> bool {
+/// Whether an operand belongs to the address of an access.
+pub fn is_of_address(instruction: &Instruction, operand: usize) -> bool {
     let operand = &instruction.operands[operand];
     matches!(operand.kind, Kind::Tied { .. }) || matches!(operand.name, "ptr" | "imm" | "dj" | "mod")
 }

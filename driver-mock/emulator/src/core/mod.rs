@@ -23,7 +23,7 @@ mod stream_header;
 mod vector;
 mod width;
 
-use aie_isa::{DecodeError, Isa, Register};
+use aie_isa::{DecodeError, Instruction, Isa, Kind, Register};
 pub use early_reads::EarlyRead;
 use early_reads::EarlyReads;
 use pipeline::Pipeline;
@@ -129,11 +129,53 @@ pub enum Wait {
 
 /// Why an instruction of the tables has no model; None if it has one. A model can still lack values of its operands, such as
 /// modes of a shuffle: those stop the core when they occur.
-pub fn unmodelled(instruction: &aie_isa::Instruction) -> Option<&'static str> {
+pub fn unmodelled(instruction: &Instruction) -> Option<&'static str> {
     match operation::of(instruction) {
         operation::Operation::Unmodelled(reason) => Some(reason),
         _ => None,
     }
+}
+
+/// Whether rows of two generations have the same model: the same text but for names, the same operation, operands of the same sizes.
+/// Then what shows that one computes the right values shows it of the other. Products never have: the generations have other
+/// shapes.
+pub fn computes_the_same((isa, one): (&Isa, &Instruction), (other_isa, other): (&Isa, &Instruction)) -> bool {
+    let bits = |isa: &Isa, kind: Kind| match kind {
+        Kind::Class(class) => {
+            let class = isa.class(class);
+            let mut registers = (0..1 << class.bits).filter_map(|number| class.register(number));
+            registers.next().map(|register| isa.register(register).bits)
+        }
+        Kind::Fixed(register) => Some(isa.register(register).bits),
+        Kind::Immediate(_) | Kind::Tied { .. } => None,
+    };
+    let operands = |isa: &Isa, row: &Instruction| -> Vec<_> {
+        let operands = row.operands.iter().enumerate();
+        let of = |(index, operand): (usize, &aie_isa::Operand)| {
+            (operand.direction, bits(isa, operand.kind), lower::is_of_address(row, index).then_some(operand.name))
+        };
+        operands.map(of).collect()
+    };
+    let product = matches!(operation::of(one), operation::Operation::Accumulate(accumulate) if accumulate.product);
+    !product
+        && (text(one), one.access) == (text(other), other.access)
+        && operation::of(one) == operation::of(other)
+        && operands(isa, one) == operands(other_isa, other)
+}
+
+/// The assembly text of an instruction, with the numbers of operands for their names.
+fn text(row: &Instruction) -> String {
+    let mut pieces = row.syntax.split('$');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(piece.len());
+        let (name, rest) = piece.split_at(end);
+        match row.operand(name) {
+            Some(operand) => text += &format!("${operand}{rest}"),
+            None => text += piece,
+        }
+    }
+    text
 }
 
 /// Why a core stopped for good.
@@ -243,6 +285,12 @@ impl Core {
     /// Bundles executed since reset.
     pub fn bundles(&self) -> u64 {
         self.pipeline.bundles
+    }
+
+    /// The rows of the instruction table that it has executed since it was made.
+    pub fn executed(&self) -> impl Iterator<Item = &'static Instruction> {
+        let rows = self.isa.instructions();
+        self.program.decoded().map(|index| &rows[index])
     }
 
     /// Starts or ends recording reads of registers that a result is on its way to.

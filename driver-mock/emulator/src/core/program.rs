@@ -42,6 +42,8 @@ pub struct Program {
     bundles: Vec<Bundle>,
     /// Operations of all bundles that have been decoded, those included whose bytes have changed since: one can be in flight.
     operations: Vec<MicroOperation>,
+    /// For each row of the instruction table, whether it has been decoded.
+    decoded: Vec<bool>,
     stale: bool,
 }
 
@@ -52,6 +54,7 @@ impl Program {
             index: vec![0; bytes / 2],
             bundles: Vec::new(),
             operations: Vec::new(),
+            decoded: Vec::new(),
             stale: false,
         }
     }
@@ -97,6 +100,8 @@ impl Program {
         }
         let decoded = isa.decode(&self.memory[address as usize..])?;
         let operations = decoded.instructions().map(|decoded| MicroOperation::new(isa, layout, decoded));
+        self.decoded.resize(isa.instructions().len(), false);
+        decoded.instructions().for_each(|decoded| self.decoded[decoded.instruction.index] = true);
         let first = self.operations.len();
         self.operations.extend(operations.filter(|operation| operation.operation != Operation::Nop));
         let operations = &self.operations[first..];
@@ -118,6 +123,11 @@ impl Program {
         self.bundles.push(bundle);
         self.index[slot] = self.bundles.len() as u32;
         Ok(bundle)
+    }
+
+    /// Indices of the instructions that have been decoded since the program memory was made.
+    pub fn decoded(&self) -> impl Iterator<Item = usize> {
+        self.decoded.iter().enumerate().filter_map(|(index, decoded)| decoded.then_some(index))
     }
 
     /// An operation of a bundle that [`Program::fetch`] has given.

@@ -8,6 +8,7 @@
 mod cases;
 mod containers;
 mod encoding;
+mod evidence;
 mod execution;
 mod manifest;
 
@@ -17,9 +18,10 @@ use crate::output::{self, Report};
 use crate::session::Options;
 use crate::testbed::Testbed;
 use anyhow::{Context, Result, ensure};
-use cases::Verdict;
+use cases::{Judged, Verdict};
 use clap::Args;
 use encoding::Encoding;
+use evidence::Evidence;
 use execution::{Execution, Xrt};
 use manifest::Program;
 use std::collections::BTreeMap;
@@ -55,6 +57,7 @@ Examples:
   cargo xtask real-programs --programs /tmp/programs --only gemm
   cargo xtask real-programs --programs /tmp/programs --xrt
   cargo xtask real-programs --programs /tmp/programs --encoding-only
+  cargo xtask real-programs --programs /tmp/programs --cases cases.jsonl --evidence driver-mock/emulator/tests/data/evidence.tsv
 
 Exit code 1 if an output differs, a program does not complete, or a bundle is not re-encoded to its own bytes.")]
 pub struct RealProgramsArgs {
@@ -67,6 +70,9 @@ pub struct RealProgramsArgs {
     /// Also run the cases of this file
     #[arg(long, value_name = "FILE")]
     cases: Option<PathBuf>,
+    /// Write which rows of the instruction tables the programs executed that computed what they have to, and the cases that agree
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["xrt", "encoding_only", "only"])]
+    evidence: Option<PathBuf>,
     /// Run those that are xclbins with AMD's XRT on the simulated kernel device instead
     #[arg(long, conflicts_with = "encoding_only")]
     xrt: bool,
@@ -85,8 +91,17 @@ pub fn run(args: &RealProgramsArgs, options: &Options) -> Result<()> {
     if !args.encoding_only {
         report.rows("programs", &executions, execution::COLUMNS)?;
     }
+    let mut evidence = Evidence::default();
+    for program in executions.iter().filter(|program| program.problem.is_none()) {
+        evidence.add(&program.arch, "program", &program.rows);
+    }
     if let Some(file) = &args.cases {
-        judge_cases(file, &args.programs, &mut report)?;
+        for case in judge_cases(file, &args.programs, &mut report)? {
+            evidence.add("aie2p", "case", &case.rows);
+        }
+    }
+    if let Some(file) = &args.evidence {
+        files::write(file, &evidence.to_table())?;
     }
     let bundles: usize = encoding.iter().map(|row| row.bundles).sum();
     let identical: usize = encoding.iter().map(|row| row.identical).sum();
@@ -133,8 +148,8 @@ fn execute(
     Ok(executions)
 }
 
-/// Runs cases: counts of each verdict, and a line for each that does not simply agree.
-fn judge_cases(file: &Path, folder: &Path, report: &mut Report) -> Result<()> {
+/// Runs cases: counts of each verdict, and a line for each that does not simply agree. Gives those that do.
+fn judge_cases(file: &Path, folder: &Path, report: &mut Report) -> Result<Vec<Judged>> {
     let judged = cases::run(&files::read(file)?, folder).map_err(anyhow::Error::msg)?;
     let mut counts: BTreeMap<Verdict, usize> = BTreeMap::new();
     for case in &judged {
@@ -151,7 +166,8 @@ fn judge_cases(file: &Path, folder: &Path, report: &mut Report) -> Result<()> {
     report.line(table);
     let counts: Vec<String> = counts.iter().map(|(verdict, count)| format!("{count} {verdict:?}")).collect();
     report.line(format!("{} cases: {}", judged.len(), counts.join(", ")));
-    report.field("cases", judged)
+    report.field("cases", &judged)?;
+    Ok(judged.into_iter().filter(|case| case.verdict == Verdict::Agrees).collect())
 }
 
 /// A share for a table: `12 of 13`.

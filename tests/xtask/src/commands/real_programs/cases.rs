@@ -7,7 +7,7 @@
 use aie_emulator::core::{Core, Fault, Layout, Stop, Surroundings};
 use aie_isa::Isa;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -52,6 +52,9 @@ pub struct Judged {
     pub verdict: Verdict,
     /// How the core stopped, or what differs.
     pub detail: String,
+    /// Rows of the instruction table that were executed.
+    #[serde(skip)]
+    pub rows: BTreeSet<&'static str>,
 }
 
 /// One megabyte of memory, and nothing else.
@@ -73,30 +76,6 @@ impl Surroundings for Memory {
     fn store(&mut self, address: u32, bytes: &[u8]) -> Result<(), Fault> {
         self.part(address, bytes.len()).map(|part| part.copy_from_slice(bytes))
     }
-
-    fn lock(&mut self, id: u32) -> Result<i32, Fault> {
-        Err(Fault::Lock(id))
-    }
-
-    fn change_lock(&mut self, id: u32, _by: i32) -> Result<(), Fault> {
-        Err(Fault::Lock(id))
-    }
-
-    fn read_stream(&mut self) -> Option<(u32, bool)> {
-        None
-    }
-
-    fn stream_readable(&mut self) -> bool {
-        false
-    }
-
-    fn stream_writable(&mut self) -> bool {
-        false
-    }
-
-    fn write_stream(&mut self, _word: u32, _last: bool) {}
-
-    fn event(&mut self, _number: u32) {}
 }
 
 /// Runs the cases of a file, for AIE2P.
@@ -110,7 +89,7 @@ pub fn run(text: &str, folder: &Path) -> Result<Vec<Judged>, String> {
 fn judge(isa: &'static Isa, layout: &Arc<Layout>, case: Case, folder: &Path) -> Result<Judged, String> {
     let name = case.name.clone();
     let Some(code) = program(isa, &case, folder)? else {
-        return Ok(Judged { name, verdict: Verdict::NoProgram, detail: String::new() });
+        return Ok(Judged { name, verdict: Verdict::NoProgram, detail: String::new(), rows: BTreeSet::new() });
     };
     let mut core = Core::new(isa, Arc::clone(layout), PROGRAM, 0);
     if !core.write_program(0, &code) {
@@ -127,7 +106,7 @@ fn judge(isa: &'static Isa, layout: &Arc<Layout>, case: Case, folder: &Path) -> 
         ("fault", Stop::Done) => (Verdict::GoesOn, "ends in done".to_owned()),
         (_, stop) => (Verdict::Differs, format!("{stop:?}")),
     };
-    Ok(Judged { name, verdict, detail })
+    Ok(Judged { name, verdict, detail, rows: core.executed().map(|row| row.key).collect() })
 }
 
 /// The program of a case, if there is one.

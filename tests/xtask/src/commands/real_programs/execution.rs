@@ -12,6 +12,7 @@ use aie_hal::format::pdi::Pdi;
 use aie_isa::Isa;
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ pub struct Execution {
     pub bundles: u64,
     pub seconds: f64,
     pub problem: Option<String>,
+    /// Rows of the instruction table that were executed; not known under XRT.
+    #[serde(skip)]
+    pub rows: BTreeSet<&'static str>,
 }
 
 pub const COLUMNS: &[Column<Execution>] = &[
@@ -141,6 +145,7 @@ pub fn run(program: &Program, folder: &Path, xrt: Option<&Xrt>) -> Result<Execut
         bundles: array.bundles(),
         seconds: started.elapsed().as_secs_f64(),
         problem,
+        rows: array.executed().map(|row| row.key).collect(),
     };
     for (index, (argument, found)) in program.arguments.iter().zip(&host.0).enumerate() {
         if let Some(expected) = &argument.expected {
@@ -198,6 +203,7 @@ mod tests {
             bundles: 0,
             seconds: 0.0,
             problem: None,
+            rows: BTreeSet::new(),
         };
         execution.compare(2, &argument, &bytes(found), &bytes(expected));
         execution
