@@ -72,6 +72,8 @@ pub fn compare(device: &mut Option<Device>, weights: &Data, columns: &Data, outp
 #[case::unequal_columns([200, 3, 128])]
 #[case::wide([96, 33, 96])]
 #[case::wider([64, 65, 64])]
+#[case::long_columns([48, 2, 4096])]
+#[case::long_columns_in_units([80, 6, 2560])]
 fn shapes(#[case] shape: [usize; 3], #[values(DataType::BF16, DataType::F32)] dtype: DataType) {
     let [m, n, k] = shape;
     let mut random = Random(7);

@@ -81,3 +81,29 @@ fn of_loops() {
         println!("{report:?}");
     }
 }
+
+/// Kernels of models' shapes are made, share one PDI, and have instruction streams of a bearable size.
+#[rstest]
+#[case::down([576, 576, 1536])]
+#[case::head([49_152, 1, 576])]
+#[case::of_1b([2048, 512, 8192])]
+#[case::head_of_1b([128_256, 1, 2048])]
+#[case::of_8b([14_336, 1, 4096])]
+#[case::down_of_8b([4096, 1, 14_336])]
+#[case::prompt_of_8b([4096, 512, 14_336])]
+fn of_streams(#[case] shape: [usize; 3]) {
+    let [m, n, k] = shape;
+    let mut digests = std::collections::HashSet::new();
+    for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
+        let sources = vec![Some(Tensor::contiguous(dtype, [k, m, 1, 1])), Some(f32s([k, n, 1, 1]))];
+        let node = aie_ops::Node::new("MUL_MAT", aie_ops::OpParams::default(), f32s([m, n, 1, 1]), sources);
+        let start = std::time::Instant::now();
+        let kernel =
+            aie_jit_native::kernels::build(&node, &crate::device::aie2()).unwrap_or_else(|error| panic!("{error}"));
+        let bytes = kernel.instructions().len();
+        println!("{dtype} m={m} n={n} k={k}: {bytes} bytes of instructions, {:?}", start.elapsed());
+        assert!(bytes < 1 << 22, "{bytes}");
+        digests.insert(kernel.digest().to_string());
+    }
+    assert_eq!(digests.len(), 1);
+}

@@ -272,3 +272,7 @@ impl Problem {
         phases
     }
 }
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
