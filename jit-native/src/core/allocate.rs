@@ -24,6 +24,10 @@ impl Slots {
         self.0[slot / 64] |= 1 << (slot % 64);
     }
 
+    fn contains(&self, slot: usize) -> bool {
+        self.0.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
     fn meets(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).any(|(a, b)| a & b != 0)
     }
@@ -111,6 +115,8 @@ struct Needs {
 fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Needs, CoreError> {
     let mut events: Vec<Event> = Vec::new();
     let mut slots = vec![Slots::default(); context.leaves()];
+    // Leaf, block, cycle of issue, cycle in which it lands.
+    let mut writes: Vec<(usize, usize, usize, usize)> = Vec::new();
     for (index, block) in blocks.iter().enumerate() {
         for (cycle, row) in
             block.bundles.iter().enumerate().flat_map(|(cycle, rows)| rows.iter().map(move |row| (cycle, row)))
@@ -128,9 +134,7 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
                 let (leaf, write) = (access.leaf, access.write);
                 time.places(index, at, 0, &mut |block, slot| events.push(Event { leaf, block, slot, write }));
                 if write {
-                    // Even a value that nobody reads lands somewhere.
-                    let used = &mut slots[leaf as usize];
-                    time.places(index, at + 1, 0, &mut |block, slot| used.insert(time.begin[block] + slot));
+                    writes.push((leaf as usize, index, cycle, at));
                 }
             }
         }
@@ -141,6 +145,17 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
     for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
         let leaf = group[0].leaf as usize;
         unwritten[leaf] = flow(group, time, &mut slots[leaf]);
+    }
+    writes.retain(|(leaf, index, _, at)| {
+        let mut read = false;
+        time.places(*index, at + 1, 0, &mut |block, slot| read |= slots[*leaf].contains(time.begin[block] + slot));
+        !read
+    });
+    for (leaf, index, cycle, at) in writes {
+        // Even a value that nobody reads lands somewhere, and nothing else may be read there until it has.
+        for time_slot in cycle + 1..=at + 1 {
+            time.places(index, time_slot, 0, &mut |block, slot| slots[leaf].insert(time.begin[block] + slot));
+        }
     }
     Ok(Needs { slots, unwritten })
 }
@@ -297,7 +312,7 @@ fn crowded(
         first..first + usize::from(context.variables[other].leaves)
     };
     let at = |slot: usize| {
-        let has = |leaf: usize| needs.slots[leaf].0.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        let has = |leaf: usize| needs.slots[leaf].contains(slot);
         rivals.iter().copied().filter(|other| of(*other).any(has)).collect::<Vec<_>>()
     };
     let worst = slots.all().max_by_key(|slot| at(*slot).len());

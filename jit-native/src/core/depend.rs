@@ -9,10 +9,6 @@ use super::timing::{Leaf, RowTiming};
 use aie_isa::Bypass;
 use std::collections::HashMap;
 
-/// The cycle of an acquire in which the core has gone on after waiting for the lock, as LLVM's scheduler assumes; compiled
-/// programs keep loads and stores behind it.
-const ACQUIRED: i32 = 8;
-
 /// `to` is issued at least `distance` cycles after `from` of so many iterations before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Edge {
@@ -30,6 +26,7 @@ struct Reach {
     first: i32,
     last: i32,
     bypass: Option<Bypass>,
+    dead: bool,
 }
 
 type Reaches = Vec<(Leaf, Reach)>;
@@ -48,7 +45,12 @@ struct Touch {
     effect: Effect,
     read: i32,
     write: i32,
+    /// The first cycle in which it reaches memory.
+    reaches: i32,
 }
+
+/// The cycle of an acquire in which the core has certainly gone on after waiting (LLVM's model).
+const ACQUIRED: i32 = 8;
 
 /// The distances between operations of a sequence; `carried`: that is repeated, from each iteration to the next too.
 pub(super) fn edges(ops: &[Op], timings: &[Vec<RowTiming>], carried: bool) -> Vec<Edge> {
@@ -81,7 +83,7 @@ pub(super) fn edges(ops: &[Op], timings: &[Vec<RowTiming>], carried: bool) -> Ve
                 }
                 for read in &history.reads {
                     // A read over a bypass may still take part in its own cycle.
-                    let distance = read.last - write.first + i32::from(read.bypass.is_some());
+                    let distance = read.last - write.first + i32::from(read.bypass.is_some() || write.dead);
                     add(read.op, read.iteration, op, iteration, distance);
                 }
             }
@@ -117,14 +119,16 @@ fn reaches(op: usize, iteration: u32, rows: &[RowTiming]) -> (Reaches, Reaches) 
     let mut found: Vec<(Leaf, bool, Reach)> = Vec::new();
     for access in rows.iter().flat_map(|row| &row.accesses) {
         let (cycle, bypass) = (i32::from(access.cycle), access.bypass);
+        // What nobody reads must not be on its way while older values are read.
+        let first = if access.dead { 1 } else { cycle };
         match found.iter_mut().find(|(leaf, write, _)| (*leaf, *write) == (access.leaf, access.write)) {
             Some((.., reach)) => {
-                reach.first = reach.first.min(cycle);
+                reach.first = reach.first.min(first);
                 reach.last = reach.last.max(cycle);
                 reach.bypass = reach.bypass.filter(|network| Some(*network) == bypass);
             }
             None => {
-                let reach = Reach { op, iteration, first: cycle, last: cycle, bypass };
+                let reach = Reach { op, iteration, first, last: cycle, bypass, dead: access.dead };
                 found.push((access.leaf, access.write, reach));
             }
         }
@@ -140,7 +144,9 @@ fn touch(op: usize, iteration: u32, effect: Effect, rows: &[RowTiming]) -> Touch
     let last = rows.iter().map(|row| i32::from(row.last)).max().unwrap_or(1);
     // Tile registers have no memory stages: they are through when the instruction is.
     let write = if rows.iter().any(|row| row.memory_write.is_some()) { write } else { last };
-    Touch { op, iteration, effect, read, write }
+    let stages = |row: &RowTiming| row.memory_read.into_iter().chain(row.memory_write).min();
+    let reaches = rows.iter().filter_map(stages).min().map_or(1, i32::from);
+    Touch { op, iteration, effect, read, write, reaches }
 }
 
 fn meet(a: Option<Region>, b: Option<Region>) -> bool {
@@ -157,13 +163,10 @@ fn apart(before: &Touch, after: &Touch) -> Option<i32> {
         (E::Store(a), E::Store(b)) => meet(a, b).then_some(before.write + 1 - after.write)?,
         // The core stops: all has to be done.
         (E::Load(_), E::Done) => before.read + 1,
-        (E::Store(_), E::Release | E::Done) => before.write + 1,
-        (E::Load(_), E::Release) => before.read,
+        (E::Store(_), E::Acquire | E::Release | E::Done) => before.write + 1,
+        (E::Load(_), E::Acquire | E::Release) => before.read,
+        (E::Acquire, E::Load(_) | E::Store(_)) => (ACQUIRED + 1 - after.reaches).max(1),
         (E::Load(_) | E::Store(_), E::Ordered) | (E::Ordered, E::Load(_) | E::Store(_)) => return None,
-        (E::Load(_) | E::Store(_), E::Acquire) => 1,
-        // Memory is accessed once the core has certainly gone on.
-        (E::Acquire, E::Load(_)) => ACQUIRED + 1 - after.read,
-        (E::Acquire, E::Store(_)) => ACQUIRED + 1 - after.write,
         (E::Acquire | E::Release | E::Ordered, _) | (E::Done, _) => 1,
     })
 }

@@ -2,6 +2,7 @@
 
 use super::allocate::{Crowded, allocate};
 use super::builder::CoreBuilder;
+use super::dead::prune;
 use super::error::CoreError;
 use super::flow::Node;
 use super::layout::{keep_setup_apart, layout};
@@ -53,7 +54,7 @@ impl CoreBuilder {
         if let Some(error) = self.take_error() {
             return Err(error);
         }
-        let program = self.open.pop().unwrap_or_default();
+        let program = prune(&self.variables, &self.open.pop().unwrap_or_default());
         let formats = Formats::new(self.isa());
         let least = FREEDOMS.len() - 1;
         // By origin of blocks: an index into the freedoms.
@@ -161,6 +162,16 @@ fn attempt(
     Ok(Ok(CoreProgram { code, entry: 0, data, loops, isa: builder.isa() }))
 }
 
+/// A program that the checker accepts.
+fn checked(program: CoreProgram) -> Result<CoreProgram, CoreError> {
+    let report = check(&Program { entries: vec![program.entry], ..Program::new(program.isa, &program.code) });
+    let mut rejections = report.rejections();
+    match rejections.next() {
+        None => Ok(program),
+        Some(first) => Err(CoreError::Rejected { first: first.to_string(), count: 1 + rejections.count() }),
+    }
+}
+
 /// All rows of a program.
 fn rows(program: &[Node]) -> Vec<&Row> {
     let mut all = Vec::new();
@@ -175,14 +186,4 @@ fn rows(program: &[Node]) -> Vec<&Row> {
         }
     }
     all
-}
-
-/// A program that the checker accepts.
-fn checked(program: CoreProgram) -> Result<CoreProgram, CoreError> {
-    let report = check(&Program { entries: vec![program.entry], ..Program::new(program.isa, &program.code) });
-    let mut rejections = report.rejections();
-    match rejections.next() {
-        None => Ok(program),
-        Some(first) => Err(CoreError::Rejected { first: first.to_string(), count: 1 + rejections.count() }),
-    }
 }

@@ -346,7 +346,7 @@ impl Lowering<'_, '_> {
         let [ls, le, lc] = ["ls", "le", "lc"].map(|name| self.builder.special(name));
         for (register, label) in [(ls, Label::Block(body)), (le, Label::LastBundleOf(body))] {
             let row = self.row("movxm", vec![Val::Reg(register), Val::Label(label)])?;
-            self.push(Op { rows: vec![row], effect: Effect::None });
+            self.push(Op { rows: vec![row], effect: Effect::None, dead: Vec::new() });
         }
         self.emit(|b| match count {
             Operand::Imm(number) => b.constant_into(lc, number - fewer),

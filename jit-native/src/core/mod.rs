@@ -47,6 +47,7 @@
 
 mod allocate;
 mod builder;
+mod dead;
 mod depend;
 mod error;
 mod finish;

@@ -75,6 +75,8 @@ pub(super) enum Effect {
 pub(super) struct Op {
     pub rows: Vec<Row>,
     pub effect: Effect,
+    /// Leaves of variables that it writes and nobody reads.
+    pub dead: Vec<(u32, u8)>,
 }
 
 impl Op {

@@ -9,7 +9,7 @@ use super::operation::{Op, Row, Val};
 use super::register::{Reg, Variable};
 use super::reservation::Formats;
 use super::schedule::timings;
-use super::timing::{Context, Leaf};
+use super::timing::{Context, Leaf, RowTiming};
 use std::collections::{HashMap, HashSet};
 
 /// How a loop is to be scheduled.
@@ -107,6 +107,8 @@ fn one(
     let plain = list::schedule(&timings, &straight, formats, Freedom::Window(usize::MAX), &[]);
     let length =
         plain.iter().zip(&timings).map(|(at, rows)| at.cycle + usize::from(rows[at.row].last)).max().unwrap_or(1);
+    let mut timings = timings;
+    overwritten(&mut timings);
     let carried = edges(ops, &timings, true);
     let resource_bound = modulo::resource_bound(&timings);
     let recurrence_bound = modulo::recurrence_bound(ops.len(), &carried, length.max(1)).unwrap_or(length);
@@ -114,6 +116,24 @@ fn one(
     let modulo = if plan.plain { None } else { modulo::schedule(&timings, &carried, formats, least..length) };
     let modulo = modulo.filter(|modulo| modulo.stages <= MOST_STAGES);
     Ok(Found { unrolled, resource_bound, recurrence_bound, modulo })
+}
+
+/// Marks results that the next iteration overwrites before anything reads them: only the last iteration's are for anyone.
+fn overwritten(timings: &mut [Vec<RowTiming>]) {
+    // From the end of the second of two iterations to the start of the first: the leaves whose next access is a write.
+    let mut written: HashSet<Leaf> = HashSet::new();
+    for pass in 0..2 {
+        for rows in timings.iter_mut().rev() {
+            for access in rows.iter_mut().flat_map(|row| &mut row.accesses).filter(|access| access.write) {
+                access.dead |= pass == 1 && written.contains(&access.leaf);
+            }
+            let accesses = rows.iter().flat_map(|row| &row.accesses);
+            written.extend(accesses.clone().filter(|access| access.write).map(|access| access.leaf));
+            for access in accesses.filter(|access| !access.write) {
+                written.remove(&access.leaf);
+            }
+        }
+    }
 }
 
 /// A body several times after each other; variables that live within an iteration are different ones in each copy.
@@ -128,6 +148,9 @@ pub(super) fn unroll(ops: &[Op], copies: u32, local: &HashSet<u32>, mut fresh: i
                 {
                     *reg = Reg { variable: *variable, ..*reg };
                 }
+            }
+            for (variable, _) in &mut op.dead {
+                *variable = names.get(variable).copied().unwrap_or(*variable);
             }
             op
         }));

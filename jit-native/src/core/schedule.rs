@@ -81,7 +81,7 @@ fn branch_cycle(
     row: &Row,
     (timings, placements, length): (&[Vec<RowTiming>], &[Placement], usize),
 ) -> Result<usize, CoreError> {
-    let op = Op { rows: vec![row.clone()], effect: Effect::None };
+    let op = Op { rows: vec![row.clone()], effect: Effect::None, dead: Vec::new() };
     let mut ops = block.ops.clone();
     ops.push(op);
     let branch = timings_of(context, &ops[ops.len() - 1])?;

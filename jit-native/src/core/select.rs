@@ -162,7 +162,7 @@ impl CoreBuilder {
             }
         }
         let effect = self.effect(&rows[0]);
-        self.push(Op { rows, effect });
+        self.push(Op { rows, effect, dead: Vec::new() });
     }
 
     fn effect(&self, row: &Row) -> Effect {

@@ -15,6 +15,8 @@ pub(super) struct Access {
     pub write: bool,
     pub cycle: u8,
     pub bypass: Option<Bypass>,
+    /// A result that nobody reads.
+    pub dead: bool,
 }
 
 /// What a row does in which cycle.
@@ -115,11 +117,11 @@ impl<'a> Context<'a> {
             let (write, cycle, bypass) = (port.direction == Direction::Write, port.cycle, port.bypass);
             match port.operand.map(|operand| row.values[operand]) {
                 Some(Val::Reg(reg)) => {
-                    accesses.extend(self.leaves_of(reg).map(|leaf| Access { leaf, write, cycle, bypass }));
+                    accesses.extend(self.leaves_of(reg).map(|leaf| Access { leaf, write, cycle, bypass, dead: false }));
                 }
                 Some(_) => {}
                 None if self.unread.contains(&port.register) => {}
-                None => accesses.push(Access { leaf: self.leaf_of(port.register), write, cycle, bypass }),
+                None => accesses.push(Access { leaf: self.leaf_of(port.register), write, cycle, bypass, dead: false }),
             }
         }
         let timing = timed.timing();
@@ -131,6 +133,12 @@ impl<'a> Context<'a> {
 
     /// The timings of all rows of an operation.
     pub fn timings(&self, op: &Op) -> Option<Vec<RowTiming>> {
-        op.rows.iter().map(|row| self.timing(row)).collect()
+        let dead: Vec<Leaf> =
+            op.dead.iter().map(|(variable, leaf)| self.first_leaf[*variable as usize] + Leaf::from(*leaf)).collect();
+        let mut timings: Vec<RowTiming> = op.rows.iter().map(|row| self.timing(row)).collect::<Option<_>>()?;
+        for access in timings.iter_mut().flat_map(|timing| &mut timing.accesses) {
+            access.dead = access.write && dead.contains(&access.leaf);
+        }
+        Some(timings)
     }
 }
