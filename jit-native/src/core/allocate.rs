@@ -39,9 +39,8 @@ impl Slots {
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
     }
 
-    fn first(&self) -> Option<usize> {
-        let word = self.0.iter().position(|word| *word != 0)?;
-        Some(word * 64 + self.0[word].trailing_zeros() as usize)
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
     }
 
     fn count(&self) -> u32 {
@@ -229,15 +228,17 @@ pub(super) struct Crowded {
     pub places: Vec<(usize, Option<usize>)>,
 }
 
-/// Gives all variables registers.
+/// So many variables without registers are looked for at once.
+const MOST_CROWDED: usize = 24;
+
+/// Gives all variables registers, or says which have none.
 pub(super) fn allocate(
     context: &Context<'_>,
     blocks: &[Scheduled],
     labels: &[usize],
-) -> Result<Assignment, Box<Crowded>> {
+) -> Result<Result<Assignment, Vec<Crowded>>, CoreError> {
     let time = Time::new(blocks, labels);
-    let plain = |error| Box::new(Crowded { error, variables: Vec::new(), places: Vec::new() });
-    let needs = needs(context, blocks, &time).map_err(plain)?;
+    let needs = needs(context, blocks, &time)?;
     let leaves = |variable: usize| {
         let first = context.first_leaf[variable] as usize;
         first..first + usize::from(context.variables[variable].leaves)
@@ -249,20 +250,20 @@ pub(super) fn allocate(
             result[index] = variable.candidates.first().copied();
             continue;
         }
-        let Some(begin) = leaves(index).filter_map(|leaf| needs.slots[leaf].first()).min() else {
+        if leaves(index).all(|leaf| needs.slots[leaf].is_empty()) {
             continue;
-        };
+        }
         if !variable.undefined && leaves(index).any(|leaf| needs.unwritten[leaf]) {
             let (class, variable) = (variable.class.name(), variable.name.clone());
-            return Err(plain(CoreError::Unwritten { class, variable }));
+            return Err(CoreError::Unwritten { class, variable });
         }
         let size: u32 = leaves(index).map(|leaf| needs.slots[leaf].count()).sum();
-        let _ = begin;
         order.push((index, variable.candidates.len(), std::cmp::Reverse(variable.leaves), std::cmp::Reverse(size)));
     }
     // Those with little choice first, then large ones, then those that live long.
     order.sort_by_key(|(index, candidates, leaves, size)| (*candidates, *leaves, *size, *index));
     let mut used: Vec<Slots> = vec![Slots::default(); context.isa.registers().len()];
+    let mut all_crowded = Vec::new();
     for (index, ..) in order {
         let variable = &context.variables[index];
         let place = |register: &Register| {
@@ -276,14 +277,18 @@ pub(super) fn allocate(
             });
             let (error, variables, crowds) = crowded(context, index, &slots, &needs, &result, &time);
             let places = crowds.into_iter().map(|block| (blocks[block].origin, blocks[block].pipelined));
-            return Err(Box::new(Crowded { error, variables, places: places.collect() }));
+            all_crowded.push(Crowded { error, variables, places: places.collect() });
+            if all_crowded.len() == MOST_CROWDED {
+                break;
+            }
+            continue;
         };
         for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
             used[register.index()].add(&needs.slots[leaf]);
         }
         result[index] = Some(*register);
     }
-    Ok(Assignment(result))
+    Ok(if all_crowded.is_empty() { Ok(Assignment(result)) } else { Err(all_crowded) })
 }
 
 /// The error for a variable that has no register left: where most are in use, and by what.

@@ -85,7 +85,7 @@ impl CoreBuilder {
 
     /// A variable with a name for errors.
     pub fn named(&mut self, class: Class, name: &str) -> Reg {
-        let candidates = members(self.isa, class);
+        let candidates = members(self.isa, class).to_vec();
         self.add_variable(name, class, candidates)
     }
 

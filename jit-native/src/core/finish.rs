@@ -5,7 +5,7 @@ use super::builder::CoreBuilder;
 use super::dead::prune;
 use super::error::CoreError;
 use super::flow::Node;
-use super::layout::{keep_setup_apart, layout};
+use super::layout::{PROGRAM_BYTES, TooLong, keep_setup_apart, layout};
 use super::list::Freedom;
 use super::lower::{LoopInfo, Lowered, Plan, lower};
 use super::operation::Row;
@@ -75,26 +75,38 @@ impl CoreBuilder {
             let lowered = lower(&mut builder, &program, &mut plan)?;
             let freedom = |origin: usize| FREEDOMS[freedoms.get(&origin).copied().unwrap_or(default)];
             let crowded = match attempt(&builder, &plan, &lowered, &freedom)? {
-                Ok(program) => return checked(program),
-                Err(crowded) => crowded,
+                Attempt::Made(program) => return checked(*program),
+                Attempt::Crowded(crowded) => crowded,
+                Attempt::TooLong { bytes, loops } => {
+                    if !shorten(&mut plan, &lowered, bytes, loops) {
+                        return Err(CoreError::ProgramSize { bytes, limit: PROGRAM_BYTES });
+                    }
+                    continue;
+                }
             };
-            let restricted = |variable: &u32| {
-                (*variable as usize) < self.variables.len()
-                    && !apart.contains(variable)
-                    && is_restricted(&self, *variable)
-            };
-            let (first, others) = crowded.variables.split_at(crowded.variables.len().min(1));
-            let wanted: Vec<u32> = match first.iter().copied().find(restricted) {
-                Some(variable) => vec![variable],
-                None => others.iter().copied().filter(restricted).collect(),
-            };
-            if !wanted.is_empty() {
-                apart.extend(wanted);
+            let mut changed = false;
+            let (mut places, mut newly_apart) = (HashSet::new(), Vec::new());
+            for one in &crowded {
+                let restricted = |variable: &u32| {
+                    let known = (*variable as usize) < self.variables.len();
+                    known && !apart.contains(variable) && is_restricted(&self, *variable)
+                };
+                let (first, others) = one.variables.split_at(one.variables.len().min(1));
+                let wanted: Vec<u32> = match first.iter().copied().find(restricted) {
+                    Some(variable) => vec![variable],
+                    None => others.iter().copied().filter(restricted).collect(),
+                };
+                if wanted.is_empty() {
+                    places.extend(one.places.iter().copied());
+                }
+                newly_apart.extend(wanted);
+            }
+            if !newly_apart.is_empty() {
+                apart.extend(newly_apart);
                 plan.found.clear();
                 continue;
             }
-            let mut changed = false;
-            for (origin, number) in crowded.places {
+            for (origin, number) in places {
                 match number.map(|number| (number, &lowered.loops[number].found)) {
                     Some((number, Found { modulo: Some(modulo), unrolled, .. })) => {
                         let loop_plan = plan.loops.entry(number).or_insert(plan.default);
@@ -102,7 +114,7 @@ impl CoreBuilder {
                         if *unrolled > 1 {
                             loop_plan.single = true;
                         } else {
-                            loop_plan.interval = modulo.interval + 1 + modulo.interval / 8;
+                            loop_plan.interval = modulo.interval + 1 + modulo.interval / 5;
                         }
                         changed = true;
                     }
@@ -114,10 +126,46 @@ impl CoreBuilder {
                 }
             }
             if !changed {
-                return Err(crowded.error);
+                let first = crowded.into_iter().next().map(|crowded| crowded.error);
+                return Err(first.unwrap_or_else(|| CoreError::Schedule("no registers".into())));
             }
         }
     }
+}
+
+/// What has come of a way of lowering a program.
+enum Attempt {
+    Made(Box<CoreProgram>),
+    /// These variables have no registers.
+    Crowded(Vec<Crowded>),
+    /// The program does not fit; for each pipelined loop, how many bytes it would be shorter without overlap.
+    TooLong {
+        bytes: usize,
+        loops: HashMap<usize, usize>,
+    },
+}
+
+/// Takes away the overlap of loops that gain little for their length, until the program may fit. False if there are none.
+fn shorten(plan: &mut Plan<'_>, lowered: &Lowered, bytes: usize, loops: HashMap<usize, usize>) -> bool {
+    let gain = |number: usize| {
+        let found = &lowered.loops[number].found;
+        let interval = found.modulo.as_ref().map_or(found.length, |modulo| modulo.interval);
+        1.0 - interval as f64 / (found.length * found.unrolled as usize).max(1) as f64
+    };
+    let mut order: Vec<(f64, usize, usize)> =
+        loops.into_iter().map(|(number, saved)| (gain(number) / saved.max(1) as f64, number, saved)).collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (mut left, mut changed) = (bytes, false);
+    for (_, number, saved) in order {
+        if left + PROGRAM_BYTES / 64 <= PROGRAM_BYTES {
+            break;
+        }
+        left = left.saturating_sub(saved);
+        let loop_plan = plan.loops.entry(number).or_insert(plan.default);
+        loop_plan.plain = true;
+        changed = true;
+    }
+    changed
 }
 
 fn attempt(
@@ -125,19 +173,32 @@ fn attempt(
     plan: &Plan<'_>,
     lowered: &Lowered,
     freedom: &dyn Fn(usize) -> Freedom,
-) -> Result<Result<CoreProgram, Box<Crowded>>, CoreError> {
+) -> Result<Attempt, CoreError> {
     let context = Context::new(builder.isa(), &builder.variables, &plan.unread);
     let formats = plan.formats;
     let blocks = lowered.blocks.iter();
     let blocks = blocks.map(|block| schedule::block(&context, formats, block, freedom(block.origin)));
     let mut blocks = blocks.collect::<Result<Vec<Scheduled>, _>>()?;
     keep_setup_apart(&mut blocks);
-    let assignment = match allocate(&context, &blocks, &lowered.labels) {
+    let assignment = match allocate(&context, &blocks, &lowered.labels)? {
         Ok(assignment) => assignment,
-        Err(crowded) if crowded.places.is_empty() => return Err(crowded.error),
-        Err(crowded) => return Ok(Err(crowded)),
+        Err(crowded) => return Ok(Attempt::Crowded(crowded)),
     };
-    let image = layout(&context, formats, &blocks, &lowered.labels, &assignment)?;
+    let image = match layout(&context, formats, &blocks, &lowered.labels, &assignment)? {
+        Ok(image) => image,
+        Err(TooLong { bytes, by_block }) => {
+            let mut loops: HashMap<usize, usize> = HashMap::new();
+            for (block, size) in blocks.iter().zip(by_block) {
+                if let Some(number) = block.pipelined {
+                    // Where there is a plain form too, the kernel goes as well.
+                    let plain = |other: &Scheduled| other.body_of == Some(number) && other.pipelined.is_none();
+                    let saved = if block.body_of.is_none() || blocks.iter().any(plain) { size } else { 0 };
+                    *loops.entry(number).or_default() += saved;
+                }
+            }
+            return Ok(Attempt::TooLong { bytes, loops });
+        }
+    };
     let loops = blocks.iter().zip(&image.blocks).filter_map(|(block, start)| {
         let LoopInfo { name, found, macs } = &lowered.loops[block.body_of?];
         let overlapped = found.modulo.as_ref().filter(|_| block.pipelined.is_some());
@@ -159,7 +220,7 @@ fn attempt(
         })
     });
     let (loops, code, data) = (loops.collect(), image.code, builder.sections());
-    Ok(Ok(CoreProgram { code, entry: 0, data, loops, isa: builder.isa() }))
+    Ok(Attempt::Made(Box::new(CoreProgram { code, entry: 0, data, loops, isa: builder.isa() })))
 }
 
 /// A program that the checker accepts.

@@ -25,6 +25,13 @@ pub(super) struct Image {
     pub blocks: Vec<u32>,
 }
 
+/// A program that does not fit.
+pub(super) struct TooLong {
+    pub bytes: usize,
+    /// The bytes of each block.
+    pub by_block: Vec<usize>,
+}
+
 /// Adds bundles that do nothing where a loop is set up too close to its end.
 pub(super) fn keep_setup_apart(blocks: &mut [Scheduled]) {
     for index in 0..blocks.len() {
@@ -57,7 +64,7 @@ pub(super) fn layout(
     blocks: &[Scheduled],
     labels: &[usize],
     assignment: &Assignment,
-) -> Result<Image, CoreError> {
+) -> Result<Result<Image, TooLong>, CoreError> {
     let mut starts = Vec::new();
     let mut bundles = Vec::new();
     let (mut aligned, mut long) = (Vec::new(), Vec::new());
@@ -93,7 +100,9 @@ pub(super) fn layout(
     }
     let total = addresses[addresses.len() - 1].next_multiple_of(ALIGNMENT);
     if total > PROGRAM_BYTES {
-        return Err(CoreError::ProgramSize { bytes: total, limit: PROGRAM_BYTES });
+        let ends = starts.iter().skip(1).chain([&bytes.len()]).map(|end| addresses[*end]).collect::<Vec<_>>();
+        let by_block = starts.iter().zip(ends).map(|(start, end)| end - addresses[*start]).collect();
+        return Ok(Err(TooLong { bytes: total, by_block }));
     }
     let address = |label: Label| match label {
         Label::Block(label) => addresses[starts[labels[label]]],
@@ -121,7 +130,7 @@ pub(super) fn layout(
     while code.len() < total {
         code.extend(&nop);
     }
-    Ok(Image { code, blocks: starts.iter().map(|start| addresses[*start] as u32).collect() })
+    Ok(Ok(Image { code, blocks: starts.iter().map(|start| addresses[*start] as u32).collect() }))
 }
 
 /// Takes longer formats for the bundles nearest to the end until all together have enough bytes.

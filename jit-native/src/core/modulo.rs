@@ -91,7 +91,18 @@ pub(super) fn schedule(
     intervals: std::ops::Range<usize>,
 ) -> Option<Modulo> {
     let least = intervals.start.max(FEWEST_BUNDLES);
-    (least..intervals.end).find_map(|interval| at_interval(timings, edges, formats, interval))
+    let mut interval = least;
+    let (mut step, mut tried) = (1, 0);
+    while interval < intervals.end {
+        if let Some(found) = at_interval(timings, edges, formats, interval) {
+            return Some(found);
+        }
+        // A body without a schedule near its bounds is searched with longer steps.
+        tried += 1;
+        step += tried / 4;
+        interval += step;
+    }
+    None
 }
 
 struct Search<'s> {
@@ -114,7 +125,7 @@ fn at_interval(timings: &[Vec<RowTiming>], edges: &[Edge], formats: &Formats, in
     let reservation = Reservation::repeating(formats, interval);
     let mut search = Search { timings, interval: interval as i32, reservation, placed: vec![None; count], into, out };
     let mut last: Vec<Option<i32>> = vec![None; count];
-    let mut budget = 12 * count + 40;
+    let mut budget = 6 * count + 40;
     loop {
         let left = (0..count).filter(|op| search.placed[*op].is_none());
         let Some(op) = left.max_by_key(|op| (heights[*op], std::cmp::Reverse(*op))) else {

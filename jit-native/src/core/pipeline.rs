@@ -30,6 +30,8 @@ pub(super) struct Found {
     pub unrolled: u32,
     pub resource_bound: usize,
     pub recurrence_bound: usize,
+    /// Cycles of an iteration by itself.
+    pub length: usize,
     /// None if nothing is gained.
     pub modulo: Option<Modulo>,
 }
@@ -115,7 +117,7 @@ fn one(
     let least = resource_bound.max(recurrence_bound).max(plan.interval);
     let modulo = if plan.plain { None } else { modulo::schedule(&timings, &carried, formats, least..length) };
     let modulo = modulo.filter(|modulo| modulo.stages <= MOST_STAGES);
-    Ok(Found { unrolled, resource_bound, recurrence_bound, modulo })
+    Ok(Found { unrolled, resource_bound, recurrence_bound, length, modulo })
 }
 
 /// Marks results that the next iteration overwrites before anything reads them: only the last iteration's are for anyone.

@@ -1,6 +1,8 @@
 //! Virtual registers, their classes, and what a register of a class consists of.
 
 use aie_isa::{Isa, Register};
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 /// Kinds of registers that a program's variables can have.
 ///
@@ -213,9 +215,19 @@ pub(super) struct Variable {
 }
 
 /// All registers of a class.
-pub(super) fn members(isa: &Isa, class: Class) -> Vec<Register> {
-    let all = isa.registers().iter().filter_map(|info| isa.register_named(info.name));
-    all.filter(|register| Class::of(isa, *register) == class).collect()
+pub(super) fn members(isa: &'static Isa, class: Class) -> &'static [Register] {
+    static AIE2: LazyLock<HashMap<Class, Vec<Register>>> = LazyLock::new(|| by_class(Isa::aie2()));
+    static AIE2P: LazyLock<HashMap<Class, Vec<Register>>> = LazyLock::new(|| by_class(Isa::aie2p()));
+    let classes = if isa.name() == Isa::aie2().name() { &AIE2 } else { &AIE2P };
+    classes.get(&class).map_or(&[], Vec::as_slice)
+}
+
+fn by_class(isa: &Isa) -> HashMap<Class, Vec<Register>> {
+    let mut classes: HashMap<Class, Vec<Register>> = HashMap::new();
+    for register in isa.registers().iter().filter_map(|info| isa.register_named(info.name)) {
+        classes.entry(Class::of(isa, register)).or_default().push(register);
+    }
+    classes
 }
 
 /// The register that is a part of another: the one of a class, or the largest, whose leaves are these.

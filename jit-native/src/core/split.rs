@@ -17,7 +17,7 @@ pub(super) fn split(builder: &mut CoreBuilder, program: &[Node], variables: &Has
     }
     for variable in variables {
         let class = builder.variables[*variable as usize].class;
-        builder.variables[*variable as usize].candidates = members(builder.isa(), class);
+        builder.variables[*variable as usize].candidates = members(builder.isa(), class).to_vec();
     }
     sequence(builder, program, variables)
 }

@@ -321,7 +321,7 @@ fn write(b: &mut CoreBuilder, steps: &[Step], state: &State) {
 fn programs_by_chance_do_what_they_say() {
     let isa = Isa::aie2();
     let (mut made, mut pipelined) = (0, 0);
-    let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(20);
+    let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
     for seed in 1..=count {
         let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
         let length = 8 + random.below(20);
