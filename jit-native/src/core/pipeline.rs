@@ -10,7 +10,7 @@ use super::register::{Reg, Variable};
 use super::reservation::Formats;
 use super::schedule::timings;
 use super::timing::{Context, Leaf, RowTiming};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// How a loop is to be scheduled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -139,7 +139,7 @@ fn overwritten(timings: &mut [Vec<RowTiming>]) {
 }
 
 /// A body several times after each other; variables that live within an iteration are different ones in each copy.
-pub(super) fn unroll(ops: &[Op], copies: u32, local: &HashSet<u32>, mut fresh: impl FnMut(u32) -> u32) -> Vec<Op> {
+pub(super) fn unroll(ops: &[Op], copies: u32, local: &BTreeSet<u32>, mut fresh: impl FnMut(u32) -> u32) -> Vec<Op> {
     let mut all = ops.to_vec();
     for _ in 1..copies {
         let names: HashMap<u32, u32> = local.iter().map(|variable| (*variable, fresh(*variable))).collect();
@@ -166,7 +166,7 @@ pub(super) fn locals(
     context: &Context<'_>,
     ops: &[Op],
     elsewhere: impl Fn(u32) -> bool,
-) -> Result<HashSet<u32>, CoreError> {
+) -> Result<BTreeSet<u32>, CoreError> {
     let timings = timings(context, ops)?;
     let mut written: HashSet<Leaf> = HashSet::new();
     let mut exposed: HashSet<Leaf> = HashSet::new();
@@ -176,7 +176,7 @@ pub(super) fn locals(
             .extend(accesses.iter().filter(|access| !access.write && !written.contains(&access.leaf)).map(|a| a.leaf));
         written.extend(accesses.iter().filter(|access| access.write).map(|access| access.leaf));
     }
-    let mut local = HashSet::new();
+    let mut local = BTreeSet::new();
     for (_, reg) in ops.iter().flat_map(Op::registers) {
         let variable: &Variable = &context.variables[reg.variable as usize];
         let first = context.first_leaf[reg.variable as usize];

@@ -182,3 +182,22 @@ fn the_naive_form_has_each_instruction_alone() {
         assert!(line.bundle.unwrap().instructions().count() <= 1, "{}", program.listing());
     }
 }
+
+#[test]
+fn a_program_has_the_same_bytes_each_time() {
+    let made = |_| {
+        let mut b = CoreBuilder::new(Isa::aie2());
+        bf16_product(&mut b, 16.into());
+        let region = b.region("more");
+        let (p, n) = (b.pointer_at(region, OWN + A), b.scalar(8));
+        b.repeat(Count::from(n).at_least(8).multiple_of(4), |b| {
+            let (r, s) = (b.reg(Class::Scalar), b.reg(Class::Scalar));
+            b.load(r, p, Address::At(4));
+            b.binary_into(s, "add", r, 3);
+            b.store(s, p, Address::Then(4));
+        });
+        b.finish().unwrap().code
+    };
+    let first = made(0);
+    assert!((1..6).map(made).all(|code| code == first));
+}

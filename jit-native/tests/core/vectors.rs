@@ -1,6 +1,7 @@
 //! Vector instructions in loops: sums of integers, products of bf16.
 
-use crate::rig::{OWN, expect};
+use crate::rig::{ALL, OWN, expect, run};
+use aie_isa::Isa;
 use aie_jit_native::core::{Address, Class, CoreBuilder};
 
 const OUT: u32 = 0x400;
@@ -122,4 +123,29 @@ fn lanes_are_compared_and_selected() {
         OUT,
         &expected,
     );
+}
+
+/// The same source for the other generation: other registers, formats, latencies, loads of 512 bits.
+#[test]
+fn aie2p_adds_vectors_too() {
+    let (a, b): (Vec<u32>, Vec<u32>) = (0..256).map(|i| (i * 77, 1000 - i)).unzip();
+    let expected: Vec<u32> = a.iter().zip(&b).map(|(a, b)| a.wrapping_add(*b)).collect();
+    for scheduling in ALL {
+        let mut builder = CoreBuilder::new(Isa::aie2p());
+        let [ra, rb, rc] = ["a", "b", "c"].map(|name| builder.region(name));
+        let (pa, pb) = (builder.pointer_at(ra, OWN + A), builder.pointer_at(rb, OWN + B));
+        let pc = builder.pointer_at(rc, OWN + OUT);
+        let n = builder.scalar(16);
+        builder.repeat(n, |b| {
+            let (x, y) = (b.reg(Class::X), b.reg(Class::X));
+            b.load(x, pa, Address::Then(64));
+            b.load(y, pb, Address::Then(64));
+            b.emit("vadd.32", [x, x, y]);
+            b.store(x, pc, Address::Then(64));
+        });
+        builder.done();
+        let program = builder.finish_with(scheduling).unwrap();
+        let found = run(Isa::aie2p(), &program, &[(A, a.clone()), (B, b.clone())]).words(OUT, 256);
+        assert_eq!(found, expected, "{scheduling:?}\n{}", program.listing());
+    }
 }
