@@ -69,46 +69,57 @@ fn lanes(family: &'static str, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
     Ok(lanes)
 }
 
-impl Work {
-    /// The kernel of `node` that does this work.
-    ///
-    /// # Errors
-    /// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
-    pub fn artifact(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-        let family = self.family;
-        let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
-        let failed = |reason: String| NativeError::Failed { family, reason };
-        let steps = self.steps.len() + self.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+/// The kernel of `node` that does these works, one after the other.
+///
+/// # Errors
+/// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
+pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+    let Some(Work { family, .. }) = works.first() else { return Err(NativeError::NoFamily { op: node.op.clone() }) };
+    let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
+    let failed = |reason: String| NativeError::Failed { family, reason };
+    let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
+    let lanes = lanes(family, arch)?;
+    let columns = usize::from(lanes.columns());
+    for work in works {
+        let steps = work.steps.len() + work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
         if steps > MOST_STEPS as usize {
             return Err(unsupported(format!("{steps} steps, at most {MOST_STEPS}")));
         }
-        if let Some(walk) = self.walks.iter().find(|walk| walk.run > RING_WORDS) {
+        if let Some(walk) = work.walks.iter().find(|walk| walk.run > RING_WORDS) {
             return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.run)));
         }
-        let lanes = lanes(family, arch)?;
-        let columns = usize::from(lanes.columns());
-        let boxes = self.boxes(columns);
-        let phases = boxes.len().div_ceil(columns);
-        if phases > MOST_PHASES {
-            return Err(unsupported(format!("{phases} phases of at most 1024 tiles a column; at most {MOST_PHASES}")));
-        }
-        let result = node.inputs().count() as u16;
-        let mut dispatch = lanes.configured().dispatch();
-        for phase in boxes.chunks(columns) {
-            for (column, walk) in (0..).zip(phase) {
-                for (offset, words) in self.preparation.iter().flat_map(|preparation| &preparation.writes) {
-                    let written = dispatch.write(Lanes::core(column), *offset, words);
-                    written.map_err(|error| failed(error.to_string()))?;
-                }
-                let added = lanes.add(&mut dispatch, column, &self.lane(walk, result));
-                added.map_err(|error| unsupported(error.to_string()))?;
+        phases.extend(work.boxes(columns).chunks(columns).map(|boxes| (work, boxes.to_vec())));
+    }
+    if phases.len() > MOST_PHASES {
+        let count = phases.len();
+        return Err(unsupported(format!("{count} phases of at most 1024 tiles a column; at most {MOST_PHASES}")));
+    }
+    let result = node.inputs().count() as u16;
+    let mut dispatch = lanes.configured().dispatch();
+    for (work, boxes) in &phases {
+        for (column, walk) in (0..).zip(boxes) {
+            for (offset, words) in work.preparation.iter().flat_map(|preparation| &preparation.writes) {
+                let written = dispatch.write(Lanes::core(column), *offset, words);
+                written.map_err(|error| failed(error.to_string()))?;
             }
-            dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
+            let added = lanes.add(&mut dispatch, column, &work.lane(walk, result));
+            added.map_err(|error| unsupported(error.to_string()))?;
         }
-        let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
-        let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-        let (name, pdi) = (kernel_name(op, node), lanes.configured().pdi());
-        Ok(KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+        dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
+    }
+    let instructions = dispatch.finish().map_err(|error| failed(error.to_string()))?;
+    let op = table::lookup(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
+    let (name, pdi) = (kernel_name(op, node), lanes.configured().pdi());
+    Ok(KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)?)
+}
+
+impl Work {
+    /// The kernel of `node` that does this work; see [`artifact`].
+    ///
+    /// # Errors
+    /// As [`artifact`].
+    pub fn artifact(&self, node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
+        artifact(std::slice::from_ref(self), node, arch)
     }
 
     /// What columns do in phases: as many boxes as columns at a time.

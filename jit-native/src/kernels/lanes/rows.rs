@@ -3,10 +3,10 @@
 //! A row is read once. What is behind its end in the last vector is set so that it does not count before elements are summed or
 //! compared.
 
-use super::dispatch::Work;
+use super::dispatch::{Work, artifact};
 use super::elementwise::repeating;
 use super::step::{Function, Slot, Step};
-use super::walk::{Loop, Walk};
+use super::walk::{BUFFER_WORDS, Loop, Walk};
 use super::{f32_result, f32_source, unsupported, words};
 use crate::kernels::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
@@ -22,8 +22,8 @@ pub static FAMILY: Family =
 const LOWEST: f32 = -1e30;
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let work = if node.op == "SOFT_MAX" { soft_max(node)? } else { norm(node)? };
-    work.artifact(node, arch)
+    let works = if node.op == "SOFT_MAX" { soft_max(node)? } else { vec![norm(node)?] };
+    artifact(&works, node, arch)
 }
 
 /// One walk with a row as run. `loops` are those around the rows.
@@ -91,41 +91,88 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     Ok(Work { family: NAME, steps, walks: walk(result, &loops[2..], b_run), a: 0, b: Some(1), preparation: None })
 }
 
-fn soft_max(node: &Node) -> Result<Work, NativeError> {
-    use Function as F;
-    use Slot::{A, B, Result as R, V0};
+fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
     let (a, result) = row_tensors(node)?;
-    let count = result.ne[0] as u32;
     let (scale, max_bias) = (node.params.float(0), node.params.float(1));
-    if max_bias > 0.0 {
-        return Err(unsupported(NAME, node, format!("ALiBi (max_bias {max_bias}); possible: 0")));
-    }
     if node.source(2).is_some() {
         return Err(unsupported(NAME, node, "attention sinks"));
     }
-    if !(scale.is_finite() && scale.abs() < 1e10) {
-        return Err(unsupported(NAME, node, format!("scale is {scale}; its size must be below 1e10")));
+    if !(scale.is_finite() && scale.abs() < 1e10 && max_bias.is_finite() && max_bias < 1e3) {
+        let reason = format!("scale {scale} and max_bias {max_bias}; they must be below 1e10 and 1e3");
+        return Err(unsupported(NAME, node, reason));
     }
-    // Elements may be minus infinity, which no product takes.
-    let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
-    let masked = node.source(1).is_some();
-    let (loops, b_run) = if masked {
-        let mask = f32_source(NAME, node, 1)?;
-        let fits = mask.ne[0] == result.ne[0] && mask.ne[1] >= result.ne[1] && mask.has_contiguous_rows();
-        if !fits || (2..4).any(|d| !result.ne[d].is_multiple_of(mask.ne[d].max(1))) {
-            let reason = format!("a mask with extents {:?} for rows of {:?}", mask.ne, result.ne);
-            return Err(unsupported(NAME, node, reason));
+    let count = result.ne[0] as u32;
+    let Some(_) = node.source(1) else {
+        if max_bias > 0.0 {
+            return Err(unsupported(NAME, node, format!("ALiBi (max_bias {max_bias}) without a mask")));
         }
-        // A mask may have more rows than are masked.
-        let used = Tensor { ne: [mask.ne[0], result.ne[1], mask.ne[2], mask.ne[3]], ..*mask };
-        steps.push(Step::clamp(B, LOWEST, -LOWEST, B));
-        steps.push(Step::binary(F::Add, R, B, R));
-        (repeating(result, a, &used)[2..].to_vec(), u64::from(count))
-    } else {
         let (a, result_steps) = (words(a), words(result));
         let each = |d: usize| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] };
-        ((1..4).map(each).collect(), 0)
+        let loops: Vec<Loop> = (1..4).map(each).collect();
+        let steps = soft_max_steps(count, scale, None);
+        return Ok(vec![Work {
+            family: NAME,
+            steps,
+            walks: walk(result, &loops, 0),
+            a: 0,
+            b: None,
+            preparation: None,
+        }]);
     };
+    let mask = f32_source(NAME, node, 1)?;
+    let fits = mask.ne[0] == result.ne[0] && mask.ne[1] >= result.ne[1] && mask.has_contiguous_rows();
+    if !fits || (2..4).any(|d| !result.ne[d].is_multiple_of(mask.ne[d].max(1))) {
+        let reason = format!("a mask with extents {:?} for rows of {:?}", mask.ne, result.ne);
+        return Err(unsupported(NAME, node, reason));
+    }
+    // A mask may have more rows than are masked.
+    let used = Tensor { ne: [mask.ne[0], result.ne[1], mask.ne[2], mask.ne[3]], ..*mask };
+    let work = |steps, loops: &[Loop], start| {
+        let walks = walk(result, loops, count.into()).into_iter().map(|walk| Walk { start, ..walk }).collect();
+        Work { family: NAME, steps, walks, a: 0, b: Some(1), preparation: None }
+    };
+    let loops = repeating(result, a, &used);
+    if max_bias <= 0.0 {
+        return Ok(vec![work(soft_max_steps(count, scale, Some(None)), &loops[2..], [0; 3])]);
+    }
+    if u64::from(count) > BUFFER_WORDS {
+        return Err(unsupported(NAME, node, format!("ALiBi with rows of {count} elements; at most {BUFFER_WORDS}")));
+    }
+    // Each head has a slope of its own.
+    let (a_step, mask_step, result_step) = (words(a)[2], words(mask)[2], words(result)[2]);
+    let rows = [&loops[2..4], &loops[6..8]].concat();
+    let heads = (0..result.ne[2]).map(|head| {
+        let start = [head as u64 * a_step, (head % mask.ne[2]) as u64 * mask_step, head as u64 * result_step];
+        work(soft_max_steps(count, scale, Some(Some(slope(max_bias, result.ne[2], head)))), &rows, start)
+    });
+    Ok(heads.collect())
+}
+
+/// The slope of a head's mask: powers of a base for as many heads as the largest power of two among their number, odd powers of
+/// its root for the others.
+fn slope(max_bias: f32, heads: usize, head: usize) -> f32 {
+    let powers = 1usize << heads.max(1).ilog2();
+    let share = f64::from(max_bias) / powers as f64;
+    let exponent =
+        if head < powers { share * (head + 1) as f64 } else { share / 2.0 * (2 * (head - powers) + 1) as f64 };
+    (-exponent).exp2() as f32
+}
+
+/// `mask`: whether there is one, and its slope if that is not 1.
+fn soft_max_steps(count: u32, scale: f32, mask: Option<Option<f32>>) -> Vec<Step> {
+    use Function as F;
+    use Slot::{A, B, Result as R, Scratch as T, V0};
+    // Elements may be minus infinity, which no product takes.
+    let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
+    if let Some(slope) = mask {
+        steps.push(Step::clamp(B, LOWEST, -LOWEST, B));
+        match slope {
+            Some(slope) => {
+                steps.extend([Step::scale(B, slope, 0.0, T), Step::binary(F::Add, R, T, R)]);
+            }
+            None => steps.push(Step::binary(F::Add, R, B, R)),
+        }
+    }
     steps.extend(Step::pad(R, count, LOWEST));
     steps.push(Step::unary(F::Largest, R, V0));
     steps.push(Step::binary(F::Sub, R, V0, R));
@@ -134,12 +181,5 @@ fn soft_max(node: &Node) -> Result<Work, NativeError> {
     steps.push(Step::unary(F::Sum, R, V0));
     steps.push(Step::unary(F::Reciprocal, V0, V0).once());
     steps.push(Step::binary(F::Mul, R, V0, R));
-    Ok(Work {
-        family: NAME,
-        steps,
-        walks: walk(result, &loops, b_run),
-        a: 0,
-        b: masked.then_some(1),
-        preparation: None,
-    })
+    steps
 }
