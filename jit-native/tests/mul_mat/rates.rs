@@ -49,6 +49,7 @@ fn of_small_products(shape: [usize; 3], dtype: DataType) {
 #[test]
 #[ignore = "takes minutes"]
 fn of_one_column() {
+    of_small_products([6144, 1, 576], DataType::Q4_1);
     for shape in [[576, 1, 1536], [1536, 1, 576]] {
         for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
             of_small_products(shape, dtype);

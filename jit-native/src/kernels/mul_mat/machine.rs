@@ -46,3 +46,23 @@ impl Machine {
         Ok(Self { product, loops: program.loops })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::OWN_MEMORY;
+    use crate::check::{Program, check};
+
+    /// All ways through the program, with the memory of its own tile alone.
+    #[test]
+    fn the_checker_accepts_the_program() {
+        let isa = Isa::aie2();
+        let program = program(isa).unwrap();
+        let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
+        let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
+        let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
+        assert!(rejections.is_empty(), "{}", rejections.join("\n"));
+        println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
+        assert!(report.bytes <= 16 * 1024);
+    }
+}
