@@ -145,13 +145,14 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
         let leaf = group[0].leaf as usize;
         unwritten[leaf] = flow(group, time, &mut slots[leaf]);
     }
+    // A write can land in several places: in the next iteration of a loop, or behind it. Where nobody reads the value it lands all
+    // the same, and nothing else may be there then, or be read there until it has.
     writes.retain(|(leaf, index, _, at)| {
-        let mut read = false;
-        time.places(*index, at + 1, 0, &mut |block, slot| read |= slots[*leaf].contains(time.begin[block] + slot));
-        !read
+        let mut unread = false;
+        time.places(*index, at + 1, 0, &mut |block, slot| unread |= !slots[*leaf].contains(time.begin[block] + slot));
+        unread
     });
     for (leaf, index, cycle, at) in writes {
-        // Even a value that nobody reads lands somewhere, and nothing else may be read there until it has.
         for time_slot in cycle + 1..=at + 1 {
             time.places(index, time_slot, 0, &mut |block, slot| slots[leaf].insert(time.begin[block] + slot));
         }

@@ -83,18 +83,20 @@ fn weight(edge: &Edge, interval: usize) -> i32 {
     edge.distance - interval as i32 * edge.iterations as i32
 }
 
-/// The schedule with the shortest interval in a range, if there is one.
+/// The schedule with the shortest interval in a range, if there is one. `free`: operations that may be late, because what they
+/// read is there anyway.
 pub(super) fn schedule(
     timings: &[Vec<RowTiming>],
     edges: &[Edge],
     formats: &Formats,
     intervals: std::ops::Range<usize>,
+    free: &[bool],
 ) -> Option<Modulo> {
     let least = intervals.start.max(FEWEST_BUNDLES);
     let mut interval = least;
     let (mut step, mut tried) = (1, 0);
     while interval < intervals.end {
-        if let Some(found) = at_interval(timings, edges, formats, interval) {
+        if let Some(found) = at_interval(timings, edges, formats, interval, free) {
             return Some(found);
         }
         // A body without a schedule near its bounds is searched with longer steps.
@@ -114,7 +116,13 @@ struct Search<'s> {
     out: Vec<Vec<&'s Edge>>,
 }
 
-fn at_interval(timings: &[Vec<RowTiming>], edges: &[Edge], formats: &Formats, interval: usize) -> Option<Modulo> {
+fn at_interval(
+    timings: &[Vec<RowTiming>],
+    edges: &[Edge],
+    formats: &Formats,
+    interval: usize,
+    free: &[bool],
+) -> Option<Modulo> {
     let count = timings.len();
     let heights = longest(count, edges, interval)?;
     let (mut into, mut out) = (vec![Vec::new(); count], vec![Vec::new(); count]);
@@ -148,6 +156,7 @@ fn at_interval(timings: &[Vec<RowTiming>], edges: &[Edge], formats: &Formats, in
         last[op] = Some(cycle);
         search.place(op, cycle, row);
     }
+    search.delay(free);
     let first = search.placed.iter().flatten().map(|(cycle, _)| *cycle).min().unwrap_or(0);
     let placements = search.placed.iter().flatten();
     let placements: Vec<Placement> =
@@ -168,6 +177,25 @@ impl Search<'_> {
     fn latest(&self, op: usize) -> Option<i32> {
         let after = self.out[op].iter().filter(|edge| edge.to != op);
         after.filter_map(|edge| Some(self.placed[edge.to]?.0 - self.weight(edge))).min()
+    }
+
+    /// Moves what was placed as early as it could be to where it is needed, so that results wait in registers for less long.
+    fn delay(&mut self, free: &[bool]) {
+        let mut order: Vec<usize> = (0..self.placed.len()).filter(|op| free[*op]).collect();
+        order.sort_by_key(|op| std::cmp::Reverse(self.placed[*op].map(|(cycle, _)| cycle)));
+        // Not beyond the last one: that would be another stage.
+        let end = self.placed.iter().flatten().map(|(cycle, _)| *cycle).max().unwrap_or(0);
+        for op in order {
+            let (Some((cycle, row)), Some(latest)) = (self.placed[op], self.latest(op)) else {
+                continue;
+            };
+            self.remove(op);
+            let latest = latest.min(cycle + self.interval - 1).min(end);
+            let later = (cycle + 1..=latest).rev().find_map(|later| Some((later, self.row(op, later)?)));
+            let (cycle, row) = later.unwrap_or((cycle, row));
+            self.reservation.take(&self.timings[op][row], cycle.rem_euclid(self.interval) as usize);
+            self.placed[op] = Some((cycle, row));
+        }
     }
 
     fn weight(&self, edge: &Edge) -> i32 {

@@ -115,9 +115,24 @@ fn one(
     let resource_bound = modulo::resource_bound(&timings);
     let recurrence_bound = modulo::recurrence_bound(ops.len(), &carried, length.max(1)).unwrap_or(length);
     let least = resource_bound.max(recurrence_bound).max(plan.interval);
-    let modulo = if plan.plain { None } else { modulo::schedule(&timings, &carried, formats, least..length) };
+    let modulo =
+        if plan.plain { None } else { modulo::schedule(&timings, &carried, formats, least..length, &free(&timings)) };
     let modulo = modulo.filter(|modulo| modulo.stages <= MOST_STAGES);
     Ok(Found { unrolled, resource_bound, recurrence_bound, length, modulo })
+}
+
+/// Operations that only read what the body does not change, or what they change themselves: loads and constants.
+fn free(timings: &[Vec<RowTiming>]) -> Vec<bool> {
+    let writes = |rows: &[RowTiming]| -> HashSet<Leaf> {
+        rows.iter().flat_map(|row| &row.accesses).filter(|access| access.write).map(|access| access.leaf).collect()
+    };
+    let changed: HashSet<Leaf> = timings.iter().flat_map(|rows| writes(rows)).collect();
+    let is_free = |rows: &Vec<RowTiming>| {
+        let own = writes(rows);
+        let mut reads = rows.iter().flat_map(|row| &row.accesses).filter(|access| !access.write);
+        !own.is_empty() && reads.all(|access| own.contains(&access.leaf) || !changed.contains(&access.leaf))
+    };
+    timings.iter().map(is_free).collect()
 }
 
 /// Marks results that the next iteration overwrites before anything reads them: only the last iteration's are for anyone.
