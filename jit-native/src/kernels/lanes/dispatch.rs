@@ -188,9 +188,9 @@ impl Work {
     }
 }
 
-/// Buffers for a run: whole vectors, two of them if they fit.
+/// Buffers for a run: whole pairs of vectors, two buffers if they fit.
 fn cut(run: u64) -> (u32, u8) {
-    let bytes = 4 * run.max(1).next_multiple_of(16) as u32;
+    let bytes = 4 * run.max(1).next_multiple_of(32) as u32;
     (bytes, if run <= BUFFER_WORDS { 2 } else { 1 })
 }
 

@@ -207,9 +207,9 @@ fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Operands, func
     b.name_loop(&format!("{function:?}"));
     let [c0, c1, c2, c3] = o.constants;
     match function {
-        F::Add => two(b, configuration, o, |l, x, y| l.add(x, y)),
+        F::Add => pairs(b, configuration, o, |l, x, y| l.add(x, y)),
         F::Sub => two(b, configuration, o, |l, x, y| l.sub(x, y)),
-        F::Mul => two(b, configuration, o, |l, x, y| product::product(l, x, y)),
+        F::Mul => pairs(b, configuration, o, |l, x, y| product::product(l, x, y)),
         F::Div => two(b, configuration, o, |l, x, y| quotient::quotient(l, x, y)),
         F::Scale => {
             let mut l = Emission::new(b, configuration);
@@ -356,6 +356,27 @@ fn two(
         b.load(y, o.second.0, Address::ThenBy(o.second.1));
         let z = function(&mut Emission::new(b, configuration), x, y);
         b.store(z, o.target.0, Address::ThenBy(o.target.1));
+    });
+}
+
+/// As [`two`] on two vectors at a time, which hide each other's latencies: [`Function::vectors_at_once`].
+fn pairs(
+    b: &mut CoreBuilder,
+    configuration: Configuration,
+    o: &Operands,
+    function: impl Fn(&mut Emission<'_>, Reg, Reg) -> Reg,
+) {
+    b.repeat(Count::from(o.vectors).at_least(1), |b| {
+        let sources = [(); 2].map(|()| {
+            let (x, y) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
+            b.load(x, o.first.0, Address::ThenBy(o.first.1));
+            b.load(y, o.second.0, Address::ThenBy(o.second.1));
+            (x, y)
+        });
+        let results = sources.map(|(x, y)| function(&mut Emission::new(b, configuration), x, y));
+        for z in results {
+            b.store(z, o.target.0, Address::ThenBy(o.target.1));
+        }
     });
 }
 

@@ -123,6 +123,13 @@ pub enum Function {
 impl Function {
     /// Number of functions.
     pub const COUNT: u32 = Self::RotateHalves as u32 + 1;
+
+    /// How many vectors an iteration computes. Where that is two, a last single vector is computed together with what is
+    /// behind it: buffers are whole pairs of vectors, and such a function does not write a source that is one vector.
+    #[must_use]
+    pub fn vectors_at_once(self) -> u32 {
+        if matches!(self, Self::Add | Self::Mul) { 2 } else { 1 }
+    }
 }
 
 /// A function with its operands and constants.
@@ -153,6 +160,7 @@ impl Step {
     #[must_use]
     pub fn encode(&self, vectors: u32) -> [u32; Self::WORDS as usize] {
         let count = if self.vectors == 0 { vectors } else { self.vectors };
+        let count = count.div_ceil(self.function.vectors_at_once());
         let [c0, c1, c2, c3] = self.constants;
         let index = |operand: Operand| 4 * operand.slot as u32;
         let (first, second, target) = (self.first, self.second, self.target);
