@@ -49,7 +49,9 @@ impl Catalogue {
             .insert("max_buffer_bytes".to_owned(), 1.into());
         fs::write(directory.path().join(format!("{GENERATION}.toml")), toml::to_string(&arch)?)?;
 
-        let mut command = session.on_mock().on_device("test-backend-ops", None)?;
+        // The device whose limits were changed, also when the session's own is of another generation.
+        let session = session.on_mock().with(&session.library, &format!("mock:{GENERATION}"));
+        let mut command = session.on_device("test-backend-ops", None)?;
         command.env("AIE_HAL_ARCH_PATH", directory.path()).args(["test", "-b", DEVICE_NAME]);
         if let Some(filter) = filter {
             command.args(["-p", filter]);
