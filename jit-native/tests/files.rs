@@ -1,0 +1,63 @@
+//! The files of native kernels, as others read them: the kernel store's check, and the reader of designs.
+
+use aie_emulator::design::{Design, Source};
+use aie_hal::{Arch, ArchRegistry, KernelArtifact};
+use aie_jit_native::kernels;
+use aie_ops::fit::{self, Fit};
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use rstest::rstest;
+
+fn aie2() -> Arch {
+    (*ArchRegistry::builtin().get("aie2").unwrap()).clone()
+}
+
+fn f32s(ne: [usize; 4]) -> Option<Tensor> {
+    Some(Tensor::contiguous(DataType::F32, ne))
+}
+
+fn of(op: &str, output: [usize; 4], sources: Vec<Option<Tensor>>) -> Node {
+    Node::new(op, OpParams::default(), Tensor::contiguous(DataType::F32, output), sources)
+}
+
+fn add(ne: [usize; 4]) -> Node {
+    of("ADD", ne, vec![f32s(ne), f32s(ne)])
+}
+
+/// `m` rows of `k` weights times `n` columns.
+fn product(dtype: DataType, [m, n, k]: [usize; 3]) -> Node {
+    let weights = Tensor::contiguous(dtype, [k, m, 1, 1]);
+    of("MUL_MAT", [m, n, 1, 1], vec![Some(weights), f32s([k, n, 1, 1])])
+}
+
+fn build(node: &Node) -> KernelArtifact {
+    kernels::build(node, &aie2()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[rstest]
+#[case::row(add([5000, 1, 1, 1]))]
+#[case::broadcast(of("ADD", [576, 7, 3, 1], vec![f32s([576, 7, 3, 1]), f32s([576, 1, 1, 1])]))]
+#[case::long(add([4096, 512, 1, 1]))]
+#[case::decode(product(DataType::BF16, [576, 1, 1536]))]
+#[case::prefill(product(DataType::BF16, [576, 64, 576]))]
+#[case::blocks(product(DataType::Q4_0, [1536, 1, 576]))]
+fn files_are_read_as_they_are_meant(#[case] node: Node) {
+    let kernel = build(&node);
+    let op = table::lookup(&node.op).unwrap();
+    assert_eq!(fit::check(op, &node, &kernel), Ok(Fit::Fits));
+    let design = Design::read(&aie2(), &Source::parse(kernel.pdi(), Some(kernel.instructions())).unwrap()).unwrap();
+    assert_eq!(design.problems, []);
+    assert_eq!(design.arguments_unknown, None);
+}
+
+/// Kernels of one family share their PDI, so that nothing is loaded between them.
+#[test]
+fn shapes_and_types_share_a_pdi() {
+    let one_pdi = |nodes: &[Node]| {
+        let digests: Vec<_> = nodes.iter().map(|node| *build(node).digest()).collect();
+        digests.iter().all(|digest| *digest == digests[0])
+    };
+    assert!(one_pdi(&[add([5000, 1, 1, 1]), add([33, 7, 3, 2]), of("SQR", [64, 1, 1, 1], vec![f32s([64, 1, 1, 1])])]));
+    let shapes = [[576, 1, 1536], [100, 9, 64]];
+    let products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
+    assert!(one_pdi(&products));
+}
