@@ -17,6 +17,8 @@ pub struct Configured {
     pub(super) streams: Vec<Stream>,
     pub(super) routes: Vec<Vec<Circuit>>,
     pub(super) parameters: BTreeMap<Tile, Parameters>,
+    /// The values that locks start with, and that they have between dispatches.
+    pub(super) locks: BTreeMap<(Tile, u8), u8>,
 }
 
 impl Configured {

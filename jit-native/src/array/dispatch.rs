@@ -1,6 +1,6 @@
 //! The instruction stream of one dispatch.
 //!
-//! A dispatch is one phase or several. A phase writes the parameters of cores, sets the locks of the rings it uses, gives DMA
+//! A dispatch is one phase or several. A phase writes the parameters of cores, sets locks of rings that it cuts differently, gives DMA
 //! channels of cores and mem tiles finite tasks, sets the go locks, moves the arguments through the shims, and waits until
 //! every word has arrived: then nothing moves any more, and what the next phase or the next dispatch writes disturbs nothing.
 //!
@@ -32,6 +32,8 @@ pub struct Dispatch<'a> {
     configured: &'a Configured,
     writer: InstructionWriter,
     phase: Phase,
+    /// Locks that are not as they were configured: their value, if it is known. The others are at rest.
+    locks: BTreeMap<(Tile, u8), Option<u8>>,
 }
 
 /// What a phase does, before it is written.
@@ -39,8 +41,8 @@ pub struct Dispatch<'a> {
 struct Phase {
     /// Blocks of parameters.
     parameters: Vec<(u32, Vec<u32>)>,
-    /// Values of locks, by tile and number.
-    locks: BTreeMap<(Tile, u8), u8>,
+    /// Values that locks are set to, by tile and number.
+    locks: Vec<((Tile, u8), u8)>,
     /// Descriptors of cores and mem tiles, by address.
     descriptors: Vec<(u32, Vec<u32>)>,
     /// How many of them are used of each tile; of a mem tile's, by parity of the channel.
@@ -55,7 +57,35 @@ struct Phase {
     shims: BTreeMap<Key, ShimQueue>,
     go: BTreeSet<Tile>,
     /// Rings in use, by tile.
-    rings: BTreeMap<Tile, Vec<Ring>>,
+    rings: BTreeMap<Tile, Vec<RingUse>>,
+}
+
+/// What the channels of a phase do to the locks of a ring.
+#[derive(Clone, Copy, Debug)]
+struct RingUse {
+    ring: Ring,
+    empty: i64,
+    full: i64,
+}
+
+impl RingUse {
+    fn new(ring: Ring) -> Self {
+        Self { ring, empty: 0, full: 0 }
+    }
+
+    fn count(&mut self, part: &Part, direction: Direction, runs: i64) {
+        let (acquired, released) = match direction {
+            Direction::StreamToMemory => (&mut self.empty, &mut self.full),
+            Direction::MemoryToStream => (&mut self.full, &mut self.empty),
+        };
+        *acquired -= if part.acquire { runs } else { 0 };
+        *released += if part.release { runs } else { 0 };
+    }
+
+    /// Whether its locks have the same values at the end of the phase. A core does the reverse of what its channel does.
+    fn rests(&self, kind: TileKind) -> bool {
+        if kind == TileKind::Core { self.empty == -self.full } else { (self.empty, self.full) == (0, 0) }
+    }
 }
 
 /// The tasks of a shim's channel.
@@ -76,7 +106,7 @@ struct ShimTask {
 impl<'a> Dispatch<'a> {
     pub(super) fn new(configured: &'a Configured) -> Self {
         let writer = InstructionWriter::new(configured.grid.header());
-        Self { configured, writer, phase: Phase::default() }
+        Self { configured, writer, phase: Phase::default(), locks: BTreeMap::new() }
     }
 
     /// Starts a core in this phase with these parameters: they are written to the first words of its block, then its go lock
@@ -111,19 +141,19 @@ impl<'a> Dispatch<'a> {
         Ok(self)
     }
 
-    /// Sets a lock in front of this phase. Those of rings are set by [`Dispatch::run`].
+    /// Sets a lock in front of this phase, and leaves it to the program. Those of rings are set by [`Dispatch::run`].
     ///
     /// # Errors
     /// When the tile does not have it, or it does not hold the value.
     pub fn lock(&mut self, tile: Tile, id: u8, value: u8) -> Result<&mut Self, ArrayError> {
         // Locks hold six bits; what does not fit eight signed ones is rejected with them.
         Lock::new(self.configured.grid.kind(tile)?, id)?.set(value.min(127) as i8)?;
-        self.phase.locks.insert((tile, id), value);
+        self.phase.locks.push(((tile, id), value));
         Ok(self)
     }
 
     /// Has a channel of a core or mem tile go `count` times through `parts`, each time with the next buffer of each part's
-    /// ring. Calls in one phase go on where the last one ended. The locks of the rings are set to empty in front of the phase.
+    /// ring. Calls in one phase go on where the last one ended. All buffers of the rings are empty in front of the phase.
     ///
     /// A ring need not be as it was configured: a phase may give it any memory and number of buffers, with its own locks.
     ///
@@ -171,10 +201,16 @@ impl<'a> Dispatch<'a> {
         *used += needed;
         for (index, part) in parts.iter().enumerate() {
             let rings = phase.rings.entry(part.ring.tile).or_default();
-            if !rings.contains(&part.ring) {
-                rings.iter().try_for_each(|other| part.ring.check_apart(other))?;
-                rings.push(part.ring);
-            }
+            let known = rings.iter().position(|other| other.ring == part.ring);
+            let known = match known {
+                Some(known) => known,
+                None => {
+                    rings.iter().try_for_each(|other| part.ring.check_apart(&other.ring))?;
+                    rings.push(RingUse::new(part.ring));
+                    rings.len() - 1
+                }
+            };
+            rings[known].count(part, channel.direction, count.into());
             let number = first + index as u8;
             let next = (index + 1 < needed).then_some(number + 1);
             let runs = phase.runs.entry((key, part.ring.address)).or_default();
@@ -185,9 +221,6 @@ impl<'a> Dispatch<'a> {
                 *runs += u64::from(count);
             }
             words += part.words();
-            let Ring { tile, empty, full, depth, .. } = part.ring;
-            phase.locks.insert((tile, empty), depth);
-            phase.locks.insert((tile, full), 0);
         }
         *phase.words.entry(key).or_default() += words * u64::from(count);
         let dma_channel = DmaChannel::new(kind, channel.direction, channel.number)?;
@@ -248,6 +281,7 @@ impl<'a> Dispatch<'a> {
         for ((tile, id), value) in &phase.locks {
             self.set_lock(*tile, *id, *value)?;
         }
+        self.empty_rings(&phase)?;
         for (address, words) in &phase.descriptors {
             self.writer.block_write(*address, words);
         }
@@ -266,7 +300,33 @@ impl<'a> Dispatch<'a> {
     /// As [`Dispatch::end_phase`], and when the stream gets too long.
     pub fn finish(mut self) -> Result<Vec<u8>, ArrayError> {
         self.end_phase()?;
+        for (tile, id) in std::mem::take(&mut self.locks).into_keys() {
+            if let Some(value) = self.configured.locks.get(&(tile, id)) {
+                self.set_lock(tile, id, *value)?;
+            }
+        }
         Ok(self.writer.finish()?)
+    }
+
+    /// Sets the locks of the phase's rings to those of empty rings, where they are not so already.
+    fn empty_rings(&mut self, phase: &Phase) -> Result<(), ArrayError> {
+        for used in phase.rings.values().flatten() {
+            let Ring { tile, empty, full, depth, .. } = used.ring;
+            let rests = used.rests(self.configured.grid.kind(tile)?);
+            for (id, value) in [(empty, depth), (full, 0)] {
+                let key = (tile, id);
+                let configured = self.configured.locks.get(&key).copied();
+                if self.locks.get(&key).copied().unwrap_or(configured) != Some(value) {
+                    self.set_lock(tile, id, value)?;
+                }
+                if rests && configured == Some(value) {
+                    self.locks.remove(&key);
+                } else {
+                    self.locks.insert(key, rests.then_some(value));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn set_lock(&mut self, tile: Tile, id: u8, value: u8) -> Result<(), ArrayError> {

@@ -203,3 +203,35 @@ fn every_wrong_route_is_noticed() {
     let missed = wrong.iter().filter(|pdi| is_right(pdi, &stream)).count();
     assert!(wrong.len() > 30 && missed == 0, "{} changes, {missed} missed", wrong.len());
 }
+
+/// The locks of rings start one too high, one at a time.
+#[test]
+fn every_wrong_start_of_a_lock_is_noticed() {
+    let Kernel { pdi, stream } = kernel();
+    let wrong = |number: usize| {
+        let (mut cdo, mut seen) = (CdoBuilder::new(), 0);
+        for command in Pdi::parse(&pdi).unwrap().cdo().commands() {
+            match command {
+                CdoCommand::Write { address, value } if is_ring_lock(address as u32) => {
+                    seen += 1;
+                    cdo.write(address, value + u32::from(seen == number + 1));
+                }
+                other => drop(cdo.push(&other)),
+            }
+        }
+        (seen > number).then(|| pdi::write(&cdo).unwrap())
+    };
+    let wrong: Vec<Vec<u8>> = (0..).map_while(wrong).collect();
+    let missed = wrong.iter().filter(|pdi| is_right(pdi, &stream)).count();
+    // Nine rings of the mem tile and three of each core.
+    assert_eq!((wrong.len(), missed), (2 * (9 + 4 * 3), 0));
+}
+
+fn is_ring_lock(address: u32) -> bool {
+    let (_, row, offset) = tile_location(address);
+    match row {
+        1 => (0xC_0000..0xC_0000 + 0x10 * 18).contains(&offset),
+        2.. => (0x1_F000..0x1_F000 + 0x10 * 6).contains(&offset),
+        _ => false,
+    }
+}

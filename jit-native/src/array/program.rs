@@ -252,7 +252,12 @@ impl ArrayProgram {
         let routes = route::route(&self.grid, &self.streams, &tokens)?;
         let pdi = configuration::write(&self.grid, &self.tiles, &self.streams, &routes)?;
         let parameters = self.tiles.iter().filter_map(|(tile, contents)| Some((*tile, contents.parameters?))).collect();
-        Ok(Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters })
+        let of_tile = |(tile, contents): (&Tile, &TileContents)| {
+            let tile = *tile;
+            contents.locks.iter().map(|(id, value)| ((tile, *id), *value)).collect::<Vec<_>>()
+        };
+        let locks = self.tiles.iter().flat_map(of_tile).collect();
+        Ok(Configured { grid: self.grid, pdi, streams: self.streams, routes, parameters, locks })
     }
 
     fn contents(&mut self, tile: Tile) -> Result<&mut TileContents, ArrayError> {

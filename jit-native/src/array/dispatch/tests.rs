@@ -245,3 +245,44 @@ fn permuted_tensors_are_read() {
     Device::of(&design.configured).dispatch(&dispatch.finish().unwrap(), &mut buffers).unwrap();
     assert_eq!(buffers[1], expected);
 }
+
+/// What a stream writes to the locks of the mem tile.
+fn lock_writes(bytes: &[u8]) -> Vec<(u32, u32)> {
+    let stream = InstructionStream::parse(bytes).unwrap();
+    let lock = |operation| match operation {
+        Instruction::Write { address, value } => {
+            let (_, row, offset) = tile_location(address as u32);
+            (row == 1 && offset >= 0xC_0000).then(|| ((offset - 0xC_0000) / 0x10, value))
+        }
+        _ => None,
+    };
+    stream.operations().filter_map(lock).collect()
+}
+
+/// A dispatch leaves locks as it found them, and writes only those that it needs otherwise.
+#[test]
+fn locks_are_written_where_rings_are_cut_differently() {
+    let design = through_mem_tile();
+    let dispatch = |ring: Ring, keep: bool| {
+        let mut dispatch = design.configured.dispatch();
+        dispatch.run(ARRIVES, &[Part::linear(ring, 2)], 2).unwrap();
+        dispatch.run(LEAVES, &[Part { release: !keep, ..Part::linear(ring, 2) }], 2).unwrap();
+        dispatch.transfer(SOURCE, &Region::linear(0, 0, 16)).unwrap();
+        dispatch.transfer(RESULT, &Region::linear(1, 0, 16)).unwrap();
+        dispatch.finish().unwrap()
+    };
+    let cut = design.ring.cut(8, 5).unwrap();
+    let streams = [(design.ring, false), (design.ring, true), (cut, false), (cut, true)].map(|(r, k)| dispatch(r, k));
+    assert_eq!(lock_writes(&streams[0]), []);
+    // Nothing hands the buffers back: the locks are restored at the end.
+    assert_eq!(lock_writes(&streams[1]), [(0, 2), (1, 0)]);
+    assert_eq!(lock_writes(&streams[2]), [(0, 5), (0, 2)]);
+    assert_eq!(lock_writes(&streams[3]), [(0, 5), (0, 2), (1, 0)]);
+    let mut device = Device::of(&design.configured);
+    for stream in &streams {
+        let mut buffers = [vec![1, 2, 3, 4], vec![0; 4]];
+        device.dispatch(stream, &mut buffers).unwrap();
+        assert_eq!(buffers[1], [1, 2, 3, 4]);
+        assert_eq!(device.locks(MEM, 2), [2, 0]);
+    }
+}
