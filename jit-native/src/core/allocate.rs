@@ -105,13 +105,8 @@ impl Time {
     }
 }
 
-/// What the variables need: slots for each leaf, and for each leaf whether it is read before it is written.
-struct Needs {
-    slots: Vec<Slots>,
-    unwritten: Vec<bool>,
-}
-
-fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Needs, CoreError> {
+/// The slots in which each leaf is in use.
+fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec<Slots>, CoreError> {
     let mut events: Vec<Event> = Vec::new();
     let mut slots = vec![Slots::default(); context.leaves()];
     // Leaf, block, cycle of issue, cycle in which it lands.
@@ -140,10 +135,9 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
     }
     events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write));
     events.dedup_by_key(|event| (event.leaf, event.block, event.slot, event.write));
-    let mut unwritten = vec![false; context.leaves()];
     for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
         let leaf = group[0].leaf as usize;
-        unwritten[leaf] = flow(group, time, &mut slots[leaf]);
+        flow(group, time, &mut slots[leaf]);
     }
     // A write can land in several places: in the next iteration of a loop, or behind it. Where nobody reads the value it lands all
     // the same, and nothing else may be there then, or be read there until it has.
@@ -157,11 +151,11 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Nee
             time.places(index, time_slot, 0, &mut |block, slot| slots[leaf].insert(time.begin[block] + slot));
         }
     }
-    Ok(Needs { slots, unwritten })
+    Ok(slots)
 }
 
-/// Adds the slots in which a leaf is in use. Gives whether it is at the start of the program.
-fn flow(events: &[Event], time: &Time, slots: &mut Slots) -> bool {
+/// Adds the slots in which a leaf is in use.
+fn flow(events: &[Event], time: &Time, slots: &mut Slots) {
     let count = time.length.len();
     let mut by_block: Vec<&[Event]> = vec![&[]; count];
     for group in events.chunk_by(|a, b| a.block == b.block) {
@@ -205,7 +199,6 @@ fn flow(events: &[Event], time: &Time, slots: &mut Slots) -> bool {
             }
         }
     }
-    entry.first().copied().unwrap_or(false)
 }
 
 /// The registers of variables; None for one that no instruction has.
@@ -251,14 +244,10 @@ pub(super) fn allocate(
             result[index] = variable.candidates.first().copied();
             continue;
         }
-        if leaves(index).all(|leaf| needs.slots[leaf].is_empty()) {
+        if leaves(index).all(|leaf| needs[leaf].is_empty()) {
             continue;
         }
-        if !variable.undefined && leaves(index).any(|leaf| needs.unwritten[leaf]) {
-            let (class, variable) = (variable.class.name(), variable.name.clone());
-            return Err(CoreError::Unwritten { class, variable });
-        }
-        let size: u32 = leaves(index).map(|leaf| needs.slots[leaf].count()).sum();
+        let size: u32 = leaves(index).map(|leaf| needs[leaf].count()).sum();
         order.push((index, variable.candidates.len(), std::cmp::Reverse(variable.leaves), std::cmp::Reverse(size)));
     }
     // Those with little choice first, then large ones, then those that live long.
@@ -269,11 +258,11 @@ pub(super) fn allocate(
         let variable = &context.variables[index];
         let place = |register: &Register| {
             let physical = &context.isa.register(*register).leaves;
-            leaves(index).zip(physical).all(|(leaf, register)| !needs.slots[leaf].meets(&used[register.index()]))
+            leaves(index).zip(physical).all(|(leaf, register)| !needs[leaf].meets(&used[register.index()]))
         };
         let Some(register) = variable.candidates.iter().find(|register| place(register)) else {
             let slots = leaves(index).fold(Slots::default(), |mut all, leaf| {
-                all.add(&needs.slots[leaf]);
+                all.add(&needs[leaf]);
                 all
             });
             let (error, variables, crowds) = crowded(context, index, &slots, &needs, &result, &time);
@@ -285,7 +274,7 @@ pub(super) fn allocate(
             continue;
         };
         for (leaf, register) in leaves(index).zip(&context.isa.register(*register).leaves) {
-            used[register.index()].add(&needs.slots[leaf]);
+            used[register.index()].add(&needs[leaf]);
         }
         result[index] = Some(*register);
     }
@@ -297,7 +286,7 @@ fn crowded(
     context: &Context<'_>,
     index: usize,
     slots: &Slots,
-    needs: &Needs,
+    needs: &[Slots],
     result: &[Option<Register>],
     time: &Time,
 ) -> (CoreError, Vec<u32>, Vec<usize>) {
@@ -318,7 +307,7 @@ fn crowded(
         first..first + usize::from(context.variables[other].leaves)
     };
     let at = |slot: usize| {
-        let has = |leaf: usize| needs.slots[leaf].contains(slot);
+        let has = |leaf: usize| needs[leaf].contains(slot);
         rivals.iter().copied().filter(|other| of(*other).any(has)).collect::<Vec<_>>()
     };
     let worst = slots.all().max_by_key(|slot| at(*slot).len());

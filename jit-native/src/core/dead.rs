@@ -3,6 +3,7 @@
 //! Operations without any other effect are taken out. Of those that stay, it is noted which results nobody reads: such a result
 //! must not be on its way while an older value is still read, or the program would look as if it had missed the new one.
 
+use super::error::CoreError;
 use super::flow::{Count, Node};
 use super::operation::{Effect, Op, Operand};
 use super::register::{Class, Reg, Variable};
@@ -13,8 +14,23 @@ use std::collections::HashSet;
 type Live = HashSet<(u32, u8)>;
 
 /// The program without what nobody reads.
-pub(super) fn prune(variables: &[Variable], program: &[Node]) -> Vec<Node> {
-    Pruning { variables }.sequence(program, &mut Live::new())
+///
+/// Errors with a variable that is read on a way on which nothing has written it.
+pub(super) fn prune(variables: &[Variable], program: &[Node]) -> Result<Vec<Node>, CoreError> {
+    let mut live = Live::new();
+    let kept = Pruning { variables }.sequence(program, &mut live);
+    let unwritten = live.iter().map(|(variable, _)| *variable);
+    let unwritten = unwritten.filter(|variable| {
+        let variable = &variables[*variable as usize];
+        !variable.undefined && variable.class != Class::Special
+    });
+    match unwritten.min() {
+        None => Ok(kept),
+        Some(first) => {
+            let Variable { class, name, .. } = &variables[first as usize];
+            Err(CoreError::Unwritten { class: class.name(), variable: name.clone() })
+        }
+    }
 }
 
 struct Pruning<'v> {

@@ -54,7 +54,7 @@ impl CoreBuilder {
         if let Some(error) = self.take_error() {
             return Err(error);
         }
-        let program = prune(&self.variables, &self.open.pop().unwrap_or_default());
+        let program = prune(&self.variables, &self.open.pop().unwrap_or_default())?;
         let formats = Formats::new(self.isa());
         let least = FREEDOMS.len() - 1;
         // By origin of blocks: an index into the freedoms.

@@ -1,7 +1,7 @@
 //! Loops, conditions, choices.
 
 use crate::rig::{OWN, expect};
-use aie_jit_native::core::{Address, Class, CoreBuilder, Count};
+use aie_jit_native::core::{Address, Class, CoreBuilder, CoreError, Count};
 
 const OUT: u32 = 0x400;
 const IN: u32 = 0x800;
@@ -176,4 +176,31 @@ fn locks_are_acquired_and_released() {
         OUT,
         &[9],
     );
+}
+
+#[test]
+fn what_is_read_before_it_is_written_is_named() {
+    let mut b = CoreBuilder::new(aie_isa::Isa::aie2());
+    let out = out(&mut b);
+    let (condition, sum) = (b.scalar(1), b.named(Class::Scalar, "sum"));
+    b.when(condition, |b| b.constant_into(sum, 3));
+    out(&mut b, sum);
+    let error = b.finish().unwrap_err();
+    assert_eq!(error, CoreError::Unwritten { class: "r", variable: "sum".into() });
+}
+
+#[test]
+fn too_many_variables_are_named() {
+    let mut b = CoreBuilder::new(aie_isa::Isa::aie2());
+    let region = b.region("memory");
+    let pointers: Vec<_> = (0..9).map(|i| b.pointer_at(region, OWN + 64 * i)).collect();
+    b.forever(|b| {
+        for pointer in &pointers {
+            let r = b.reg(Class::Scalar);
+            b.load(r, *pointer, Address::Then(4));
+            b.store(r, *pointer, Address::At(0));
+        }
+    });
+    let error = b.finish().unwrap_err();
+    assert!(matches!(error, CoreError::Registers { class: "p", available: 8, .. }), "{error}");
 }
