@@ -17,6 +17,13 @@
 //! An instruction that wants a register of its own (the condition of `sel` is in `r27`) or of a part of a class (selections of
 //! `vsel.32` are in `r16` to `r23`) restricts its variable; where two instructions want different ones, or variables are in each other's way, moves are added.
 //!
+//! # Loops
+//!
+//! Innermost loops without conditions become hardware loops. Where that is faster, their iterations overlap by modulo scheduling
+//! ([`LoopReport`] has the interval that is reached and its bounds). A loop whose count may be too small for that is there
+//! twice; [`Count::at_least`] avoids it, [`Count::multiple_of`] lets the scheduler unroll. A loop with too few registers gets a
+//! longer interval; in a program beyond 16 KB, loops that gain little for their length lose their overlap.
+//!
 //! # Memory
 //!
 //! Accesses through pointers of different [`Region`]s are taken to be independent. Within a region, stores stay ordered with
