@@ -1,5 +1,7 @@
 //! `ggml-hsa disassemble` as a program: what it prints, which files it takes, and its exit codes.
 
+mod kernel_files;
+
 use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
 use aie_hal::format::pdi;
@@ -21,8 +23,7 @@ impl Files {
         fs::write(root.path().join("k.pdi"), pdi::write(&cdo).unwrap()).unwrap();
         let mut writer = InstructionWriter::new(Header::aie2(1));
         let stream = writer.block_write(0x1C_0020, &[5]).finish().unwrap();
-        let words = stream.as_chunks::<4>().0.iter().map(|word| format!("{:08x}\n", u32::from_le_bytes(*word)));
-        fs::write(root.path().join("k.txt"), words.collect::<String>()).unwrap();
+        fs::write(root.path().join("k.txt"), kernel_files::text(&stream)).unwrap();
         fs::write(root.path().join("k.bin"), stream).unwrap();
         Self { root }
     }
@@ -34,22 +35,8 @@ impl Files {
     /// An xclbin with so many copies of the PDI.
     fn xclbin(&self, count: usize) -> PathBuf {
         let pdi = fs::read(self.path("k.pdi")).unwrap();
-        let mut file = vec![0; 0x1C8 + 40 + 0x80 + 96 * count];
-        let mut put = |at: usize, value: usize| file[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
-        let section = 0x1C8 + 40;
-        for (at, value) in [(0x1C0, 1), (0x1C8, 32), (0x1E0, section), (section + 0x78, count), (section + 0x7C, 0x80)]
-        {
-            put(at, value);
-        }
-        put(0x1E8, 0x80 + 96 * count + pdi.len());
-        for index in 0..count {
-            put(section + 0x80 + 96 * index + 0x10, pdi.len());
-            put(section + 0x80 + 96 * index + 0x14, 0x80 + 96 * count);
-        }
-        file[..8].copy_from_slice(b"xclbin2\0");
-        file.extend(pdi);
         let path = self.path(&format!("k{count}.xclbin"));
-        fs::write(&path, file).unwrap();
+        fs::write(&path, kernel_files::xclbin(&pdi, count)).unwrap();
         path
     }
 }

@@ -1,5 +1,7 @@
 //! `ggml-hsa dispatch` as a program: a kernel with machine code from its files.
 
+mod kernel_files;
+
 use aie_conformance::compiled;
 use aie_hal::ArchRegistry;
 use rstest::rstest;
@@ -8,8 +10,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 fn dispatch(folder: &Path, arguments: &[&str]) -> Output {
+    dispatch_files(folder, ["add.pdi", "add_insts.bin"], arguments)
+}
+
+fn dispatch_files(folder: &Path, files: [&str; 2], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
-    command.current_dir(folder).args(["dispatch", "add.pdi", "add_insts.bin"]).args(arguments).output().unwrap()
+    command.current_dir(folder).arg("dispatch").args(files).args(arguments).output().unwrap()
 }
 
 fn kernel(arch: &str) -> tempfile::TempDir {
@@ -60,6 +66,29 @@ fn a_kernel_runs_from_its_files(#[case] arch: &str) {
     let text = String::from_utf8(ran.stdout).unwrap();
     assert!(text.starts_with(&format!("add on {device}: completed\n")), "{text}");
     assert!(text.contains("argument 1: 128 bytes: 03000000eb030000"), "{text}");
+}
+
+#[test]
+fn an_xclbin_and_a_stream_as_text_are_taken() {
+    let folder = kernel("aie2");
+    let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+    for count in [1, 2] {
+        let file = kernel_files::xclbin(&read("add.pdi"), count);
+        fs::write(folder.path().join(format!("add{count}.xclbin")), file).unwrap();
+    }
+    fs::write(folder.path().join("add.txt"), kernel_files::text(&read("add_insts.bin"))).unwrap();
+    let arguments = ["--device", "mock:aie2", "--input", "source.bin", "--output", "128:sum.bin"];
+    for (files, more) in [(["add1.xclbin", "add.txt"], &[][..]), (["add2.xclbin", "add.txt"], &["--pdi-index", "1"])] {
+        let ran = dispatch_files(folder.path(), files, &[&arguments[..], more].concat());
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        let expected: Vec<u8> = (0..32_u32).flat_map(|word| (word * 1000 + 3).to_le_bytes()).collect();
+        assert_eq!(read("sum.bin"), expected);
+        fs::remove_file(folder.path().join("sum.bin")).unwrap();
+    }
+    let ran = dispatch_files(folder.path(), ["add2.xclbin", "add.txt"], &arguments);
+    let text = String::from_utf8(ran.stderr).unwrap();
+    assert!(text.contains("has 2 PDIs; choose one with --pdi-index, 0 to 1"), "{text}");
+    assert_eq!(ran.status.code(), Some(2));
 }
 
 #[rstest]

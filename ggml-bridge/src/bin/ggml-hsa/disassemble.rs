@@ -1,10 +1,10 @@
 //! `ggml-hsa disassemble`: what a kernel's files configure and do, as text, JSON or a drawing.
 
+use crate::kernel_files::{self, in_file};
 use crate::output::{complain, json, say};
 use aie_emulator::design::{Design, Shown, Source, svg};
-use aie_hal::format::instructions::{InstructionStream, from_text};
+use aie_hal::format::instructions::InstructionStream;
 use aie_hal::format::pdi::Pdi;
-use aie_hal::format::xclbin;
 use aie_hal::{Arch, ArchRegistry};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -68,11 +68,12 @@ pub fn run(arguments: &DisassembleArguments) -> ExitCode {
 }
 
 fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
-    let file = read(&arguments.pdi)?;
-    let stream = arguments.stream.as_deref().map(read_stream).transpose()?;
+    let file = kernel_files::read(&arguments.pdi)?;
+    let stream = arguments.stream.as_deref().map(kernel_files::stream).transpose()?;
     let stream = stream.as_ref().zip(arguments.stream.as_ref());
     let stream = stream.map(|(bytes, path)| InstructionStream::parse(bytes).map_err(in_file(path))).transpose()?;
-    let pdi = Pdi::parse(pdi(arguments, &file)?).map_err(in_file(&arguments.pdi))?;
+    let pdi =
+        Pdi::parse(kernel_files::pdi(&arguments.pdi, &file, arguments.pdi_index)?).map_err(in_file(&arguments.pdi))?;
     let arch = arch(arguments, stream.as_ref())?;
     let design = Design::read(&arch, &Source { pdi, stream }).map_err(|cause| cause.to_string())?;
     if let Some((column, row)) = arguments.tile.iter().find(|(column, row)| design.tile(*column, *row).is_none()) {
@@ -95,45 +96,6 @@ fn show(arguments: &DisassembleArguments) -> Result<ExitCode, String> {
         say(&shown.to_string().trim_end());
     }
     Ok(if design.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|cause| format!("{} cannot be read: {cause}", path.display()))
-}
-
-fn read_stream(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = read(path)?;
-    match from_text(&bytes) {
-        Some(words) => words.map_err(in_file(path)),
-        None => Ok(bytes),
-    }
-}
-
-fn in_file<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> String {
-    move |cause| format!("{}: {cause}", path.display())
-}
-
-/// The PDI in the file that was given.
-fn pdi<'a>(arguments: &DisassembleArguments, file: &'a [u8]) -> Result<&'a [u8], String> {
-    let path = arguments.pdi.display();
-    if !xclbin::is_xclbin(file) {
-        return match arguments.pdi_index {
-            None | Some(0) => Ok(file),
-            Some(index) => {
-                Err(format!("there is no PDI {index} in {path}, which is not an xclbin; leave out --pdi-index"))
-            }
-        };
-    }
-    let pdis = xclbin::pdis(file).map_err(in_file(&arguments.pdi))?;
-    let last = pdis.len() - 1;
-    match arguments.pdi_index {
-        None if last > 0 => Err(format!("{path} has {} PDIs; choose one with --pdi-index, 0 to {last}", pdis.len())),
-        index => {
-            let index = index.unwrap_or(0);
-            let found = pdis.get(index).copied();
-            found.ok_or_else(|| format!("there is no PDI {index} in {path}; --pdi-index can be 0 to {last}"))
-        }
-    }
 }
 
 /// The generation that was asked for, or else the one that the stream is for.

@@ -2,10 +2,12 @@
 //!
 //! It goes the way of every kernel: loaded and dispatched through the HAL, with the validation layer in front of the driver.
 
+use crate::kernel_files;
 use crate::output::{complain, json, say};
 use aie_driver_xdna::route::Route;
+use aie_hal::artifact::ArtifactError;
 use aie_hal::{
-    ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact,
+    Arch, ArchRegistry, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceUri, Executable, KernelArtifact,
     Submission, TimelinePoint,
 };
 use clap::Args;
@@ -24,7 +26,7 @@ use tempfile::NamedTempFile;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192:sum.bin
-  ggml-hsa dispatch gemm.pdi gemm_insts.bin --input a.bin --input b.bin --output 262144 --device mock:aie2
+  ggml-hsa dispatch gemm.xclbin gemm_insts.txt --input a.bin --input b.bin --output 262144 --device mock:aie2
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device mock:aie2 --trace add.json
   ggml-hsa dispatch add.pdi add_insts.bin --input a.bin --input b.bin --output 8192 --device xdna --times 100 --json
 
@@ -35,10 +37,13 @@ time, many minutes here: --device 'mock:aie2?cycles=10000000' stops it earlier.
 Exit code: 0 when the kernel has completed, 1 when it failed or never signalled, 2 when the command line, a file or the device cannot
 be used.")]
 pub struct DispatchArguments {
-    /// The PDI of the kernel
+    /// The PDI of the kernel, or an xclbin with it
     pdi: PathBuf,
-    /// Its instruction stream
+    /// Its instruction stream: binary, or text with a hexadecimal word a line
     instructions: PathBuf,
+    /// Which PDI of an xclbin that has several, counted from 0
+    #[arg(long, value_name = "N")]
+    pdi_index: Option<usize>,
     /// Bytes of an input, in the order of the kernel's arguments; all inputs come before the outputs
     #[arg(long, short, value_name = "FILE")]
     input: Vec<PathBuf>,
@@ -140,6 +145,19 @@ pub fn run(arguments: &DispatchArguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// The kernel in the files that were given.
+fn artifact(arguments: &DispatchArguments, arch: &Arch) -> Result<KernelArtifact, String> {
+    let (path, stream) = (&arguments.pdi, &arguments.instructions);
+    let file = kernel_files::read(path)?;
+    let pdi = kernel_files::pdi(path, &file, arguments.pdi_index)?.to_vec();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let made = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, kernel_files::stream(stream)?);
+    made.map_err(|error| {
+        let path = if matches!(error, ArtifactError::Pdi { .. }) { path } else { stream };
+        format!("{}: {error}", path.display())
+    })
+}
+
 /// A kernel on a device, with its buffers.
 struct Prepared {
     device: Arc<dyn Device>,
@@ -172,7 +190,7 @@ impl Prepared {
         };
         let devices = drivers::registry(arches, Route::default(), true).open(&uri)?;
         let device = devices.into_iter().next().ok_or_else(|| format!("`{}` names no device", arguments.device))?;
-        let artifact = KernelArtifact::from_files(device.arch(), &arguments.pdi, &arguments.instructions)?;
+        let artifact = artifact(arguments, device.arch())?;
         let (given, needed) = (arguments.input.len() + arguments.output.len(), artifact.argument_count());
         if given != needed {
             return Err(format!(

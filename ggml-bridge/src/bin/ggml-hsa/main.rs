@@ -5,6 +5,7 @@ mod cache;
 mod cache_table;
 mod disassemble;
 mod dispatch;
+mod kernel_files;
 mod output;
 
 use clap::{Parser, Subcommand};
