@@ -103,7 +103,11 @@ impl XdnaDriver {
         Self { route, ..self }
     }
 
-    fn inventory(&self, route: Route) -> Result<Inventory, DriverError> {
+    /// The NPUs of the machine, usable or not, that a program can see and those that are hidden from it. Nothing is opened.
+    ///
+    /// # Errors
+    /// As [`Inventory::new`].
+    pub fn inventory(&self, route: Route) -> Result<Inventory, DriverError> {
         let survey = discovery::survey(&self.machine, &self.arches, route);
         survey.warnings.iter().for_each(warn_once);
         Inventory::new(survey.npus, self.visible.as_deref())

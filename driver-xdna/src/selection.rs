@@ -154,8 +154,8 @@ impl Params {
 pub struct Inventory {
     /// The NPUs, by ordinal.
     pub npus: Vec<FoundNpu>,
-    /// How many there are that it cannot see.
-    hidden: usize,
+    /// Those that it cannot see, by the ordinal they would have without [`AIE_HAL_VISIBLE_DEVICES`].
+    pub hidden: Vec<FoundNpu>,
 }
 
 /// Whether `word` names `npu`: its ordinal, its id, or the PCI address alone.
@@ -182,7 +182,7 @@ impl Inventory {
     /// # Errors
     /// [`DriverError::InvalidParameter`] for an entry that names no NPU, or one that is named before.
     pub fn new(npus: Vec<FoundNpu>, visible: Option<&str>) -> Result<Self, DriverError> {
-        let Some(value) = visible else { return Ok(Self { npus, hidden: 0 }) };
+        let Some(value) = visible else { return Ok(Self { npus, hidden: Vec::new() }) };
         let reject = |reason: String| DriverError::InvalidParameter {
             uri: SCHEME.to_owned(),
             name: AIE_HAL_VISIBLE_DEVICES.name.to_owned(),
@@ -198,10 +198,11 @@ impl Inventory {
             }
             shown.push(npu.clone());
         }
+        let hidden = npus.into_iter().filter(|npu| shown.iter().all(|visible| visible.id != npu.id)).collect();
         for (ordinal, npu) in shown.iter_mut().enumerate() {
             npu.ordinal = ordinal;
         }
-        Ok(Self { hidden: npus.len() - shown.len(), npus: shown })
+        Ok(Self { npus: shown, hidden })
     }
 
     /// One line for each NPU, also for those that are not usable.
@@ -230,7 +231,7 @@ impl Inventory {
     }
 
     fn nothing(&self) -> String {
-        match self.hidden {
+        match self.hidden.len() {
             0 => "this machine has no NPU that its kernel knows: no accel node and no PCI device of a known generation; an \
                   NPU may be switched off in the firmware setup (BIOS), and a container needs the host's /sys"
                 .to_owned(),
@@ -256,7 +257,7 @@ impl Inventory {
         let npu = self.npus.iter().find(|npu| names(word, npu)).ok_or_else(|| {
             let forms =
                 format!("expected an ordinal (`{SCHEME}:0`), an id (`{SCHEME}://pci-0000:c6:00.1`), or `{SCHEME}:*`");
-            let hidden = match self.hidden {
+            let hidden = match self.hidden.len() {
                 0 => String::new(),
                 hidden => format!("; {AIE_HAL_VISIBLE_DEVICES} hides {hidden}"),
             };

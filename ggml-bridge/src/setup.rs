@@ -4,13 +4,12 @@ use crate::backend_device::BackendDevice;
 use crate::config::Config;
 use crate::device_type::DeviceType;
 use crate::kernel_store::KernelStores;
-use crate::settings::{GGML_HSA, GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
+use crate::outcome::{Outcome, outcomes};
+use crate::requested::{Message, requested};
+use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
 use crate::statistics_file::StatisticsFile;
-use crate::{drivers, events, log, settings};
-use aie_driver_xdna::XdnaDriver;
-use aie_driver_xdna::route::Route;
-use aie_hal::{ArchRegistry, Device, DeviceListing, Driver, Environment};
-use aie_jit_iron::StoreError;
+use crate::{events, log, settings};
+use aie_hal::{ArchRegistry, Environment};
 use std::sync::Arc;
 
 /// Opens what `environment` names. Every problem is a message; what can be used is used.
@@ -21,7 +20,7 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     environment.misnamed(&settings::ALL).iter().for_each(|misnamed| log::warn(&misnamed.to_string()));
     problems.iter().for_each(|problem| log::error(problem));
     if !config.enabled {
-        log::info(|| format!("{GGML_HSA} is off: there is no device"));
+        requested(&config, &ArchRegistry::builtin()).messages.iter().for_each(Message::log);
         return (Vec::new(), config.device_type, None);
     }
     let statistics = config.statistics.as_deref().and_then(|path| {
@@ -36,34 +35,32 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
     });
     let (arches, problems) = ArchRegistry::from_environment();
     problems.iter().for_each(|problem| log::error(&problem.to_string()));
-    let uris = config.devices.clone().unwrap_or_else(|| real_npus(arches.clone(), config.route));
-    if uris.is_empty() {
+    let requested = requested(&config, &arches);
+    requested.messages.iter().for_each(Message::log);
+    if requested.uris.is_empty() {
         if config.require_array {
             none_to_require();
         }
         return (Vec::new(), config.device_type, statistics);
     }
-    let drivers = drivers::registry(arches, config.route, config.validation);
-    let mut opened: Vec<Arc<dyn Device>> = Vec::new();
-    for uri in &uris {
-        match drivers.open(uri) {
-            Ok(devices) => opened.extend(devices),
-            Err(cause) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; continuing without it")),
-        }
-    }
     let stores = KernelStores::new(&config, environment);
     let (mut npus, mut idle) = (Vec::new(), Vec::new());
-    for device in opened {
-        let uri = &device.info().uri;
-        match stores.of(&*device) {
-            Ok(store) => {
-                log::info(|| format!("HSA{} is {uri}", npus.len()));
+    for outcome in outcomes(&requested.uris, arches, &config, &stores) {
+        match outcome {
+            Outcome::Offered { device, store } => {
+                log::info(|| format!("HSA{} is {}", npus.len(), device.info().uri));
                 npus.push(Arc::new(BackendDevice::new(npus.len(), device, store, &config)));
             }
-            Err(cause @ StoreError::NoKernels { .. }) => {
-                idle.push((format!("{uri} ({})", device.info().name), cause.to_string()));
+            Outcome::Idle { device, reason } => {
+                idle.push((format!("{} ({})", device.info().uri, device.info().name), reason));
             }
-            Err(cause) => log::error(&format!("{uri}: {cause}; continuing without it")),
+            Outcome::WithoutStore { device, reason } => {
+                log::error(&format!("{}: {reason}; continuing without it", device.info().uri));
+            }
+            Outcome::Rejected { reason, .. } => match config.devices {
+                Some(_) => log::error(&format!("{GGML_HSA_DEVICES}: {reason}; continuing without it")),
+                None => log::error(&format!("{reason}; continuing without it")),
+            },
         }
     }
     if let Some(warning) = idle_warning(&idle) {
@@ -92,19 +89,6 @@ fn idle_warning(idle: &[(String, String)]) -> Option<String> {
     let warning = |(reason, devices)| format!("{devices} not offered, since everything would run on the CPU: {reason}");
     let warnings: Vec<String> = by_reason.into_iter().map(warning).collect();
     (!warnings.is_empty()).then(|| warnings.join("; "))
-}
-
-/// What is used without a list: the real NPUs that can be opened. The others are not reported unless they are requested.
-fn real_npus(arches: ArchRegistry, route: Route) -> Vec<String> {
-    let listings = XdnaDriver::new(arches).route_by_default(route).enumerate().unwrap_or_default();
-    let (disabled, usable): (Vec<DeviceListing>, Vec<DeviceListing>) =
-        listings.into_iter().partition(|l| l.disabled.is_some());
-    for listing in disabled {
-        log::info(|| {
-            format!("{} ({}): {}", listing.uri, listing.name, listing.disabled.as_deref().unwrap_or_default())
-        });
-    }
-    usable.iter().map(|listing| listing.uri.to_string()).collect()
 }
 
 #[cfg(test)]

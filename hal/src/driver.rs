@@ -60,24 +60,26 @@ impl DriverRegistry {
         }
     }
 
+    /// The driver of `scheme`, which stands in `uri`.
+    ///
+    /// # Errors
+    /// [`DriverError::UnknownScheme`] with the schemes there are.
+    pub fn driver(&self, scheme: &str, uri: &str) -> Result<&Arc<dyn Driver>, DriverError> {
+        self.drivers.iter().find(|driver| driver.scheme() == scheme).ok_or_else(|| DriverError::UnknownScheme {
+            uri: uri.to_owned(),
+            scheme: scheme.to_owned(),
+            available: self.drivers.iter().map(|driver| driver.scheme()).collect::<Vec<_>>().join(", "),
+        })
+    }
+
     /// Opens the devices that the URI `text` names.
     ///
     /// # Errors
     /// [`DriverError::Creating`] with the URI and the cause: an invalid URI, an unknown scheme, or the driver's error.
     pub fn open(&self, text: &str) -> Result<Vec<Arc<dyn Device>>, DriverError> {
         let uri = DeviceUri::parse(text).map_err(|cause| creating(text.to_owned(), cause))?;
-        let opened = match self.drivers.iter().find(|driver| driver.scheme() == uri.scheme()) {
-            Some(driver) => driver.open(&uri),
-            None => Err(DriverError::UnknownScheme {
-                uri: uri.to_string(),
-                scheme: uri.scheme().to_owned(),
-                available: match self.drivers.iter().map(|driver| driver.scheme()).collect::<Vec<_>>() {
-                    schemes if schemes.is_empty() => "none, this program has no drivers".to_owned(),
-                    schemes => schemes.join(", "),
-                },
-            }),
-        };
-        opened.map_err(|cause| creating(uri.to_string(), cause))
+        let driver = self.driver(uri.scheme(), &uri.to_string());
+        driver.and_then(|driver| driver.open(&uri)).map_err(|cause| creating(uri.to_string(), cause))
     }
 }
 
@@ -116,7 +118,7 @@ mod tests {
         assert!(!Arc::ptr_eq(&registry.register(Arc::clone(&replacement)).unwrap(), &replacement));
         assert!(Arc::ptr_eq(&registry.register(Arc::new(driver("one"))).unwrap(), &replacement));
         let message = registry.open("three").unwrap_err().to_string();
-        assert!(message.ends_with("available: one, two"), "{message}");
+        assert!(message.ends_with("available in this build: [one, two]"), "{message}");
     }
 
     #[test]
@@ -127,11 +129,11 @@ mod tests {
         assert_eq!(message("two:7"), "creating device `two:7`: device lost: double 7");
         assert_eq!(
             message("three:0"),
-            "creating device `three:0`: no driver for scheme `three` in `three:0`; available: one, two"
+            "creating device `three:0`: no driver for scheme `three` in `three:0`; available in this build: [one, two]"
         );
         assert!(message("").starts_with("creating device ``: invalid device URI ``: it has no scheme"));
         let error = DriverRegistry::new().open("one").unwrap_err();
-        assert!(error.to_string().ends_with("available: none, this program has no drivers"), "{error}");
+        assert!(error.to_string().ends_with("available in this build: []"), "{error}");
         assert!(matches!(error.cause(), DriverError::UnknownScheme { .. }));
     }
 }

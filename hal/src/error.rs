@@ -18,7 +18,7 @@ pub enum DriverError {
         reason: String,
     },
     /// No driver has this scheme.
-    #[error("no driver for scheme `{scheme}` in `{uri}`; available: {available}")]
+    #[error("no driver for scheme `{scheme}` in `{uri}`; available in this build: [{available}]")]
     UnknownScheme {
         /// The whole URI.
         uri: String,

@@ -1,12 +1,18 @@
-//! `ggml-hsa`: runs and inspects single kernels, and manages the files that `libggml-hsa.so` leaves on disk.
+//! `ggml-hsa`: lists devices, starts llama.cpp with the NPU, runs and inspects single kernels, and manages the files that
+//! `libggml-hsa.so` leaves on disk.
 #![forbid(unsafe_code)]
 
 mod cache;
 mod cache_table;
+mod devices;
 mod disassemble;
 mod dispatch;
+mod env;
 mod kernel_files;
+mod library;
 mod output;
+mod run;
+mod surroundings;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -17,6 +23,8 @@ use std::process::ExitCode;
     name = "ggml-hsa",
     version,
     after_help = "Examples:
+  ggml-hsa run llama-cli -m model.gguf  llama.cpp on the NPU
+  ggml-hsa devices                      every NPU, why it can or cannot be used, and the simulated ones
   ggml-hsa cache list                   compiled kernels with their sizes, ages and states
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
@@ -35,14 +43,20 @@ struct Arguments {
 enum Command {
     /// The cache of compiled kernels
     Cache(cache::CacheArguments),
+    Devices(devices::DevicesArguments),
     Disassemble(disassemble::DisassembleArguments),
     Dispatch(dispatch::DispatchArguments),
+    Env(env::EnvArguments),
+    Run(run::RunArguments),
 }
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Cache(arguments) => cache::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments),
         Command::Disassemble(arguments) => disassemble::run(&arguments),
         Command::Dispatch(arguments) => dispatch::run(&arguments),
+        Command::Env(arguments) => env::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
     }
 }

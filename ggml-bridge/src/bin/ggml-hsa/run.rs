@@ -1,0 +1,84 @@
+//! `ggml-hsa run`: starts a program of llama.cpp with the variables that `ggml-hsa env` prints. It becomes that program, so
+//! that signals, terminal and exit code are the program's own.
+
+use crate::output::complain;
+use crate::surroundings::Choice;
+use aie_hal::Environment;
+use clap::Args;
+use ggml_hsa::settings::PATH;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// As shells have them.
+const NOT_FOUND: u8 = 127;
+const NOT_EXECUTABLE: u8 = 126;
+
+/// Start a program of llama.cpp with the NPU
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa run llama-cli -m model.gguf
+  ggml-hsa run --device mock:aie2p llama-cli -m model.gguf -p Hello       on a simulated NPU
+  ggml-hsa run --device xdna:0 llama-server -m model.gguf --port 8080
+  ggml-hsa run ./build/bin/llama-bench -m model.gguf
+
+What `ggml-hsa env` prints is set, everything else stays as it is. Options of ggml-hsa stand before the program.
+
+Exit code: the program's own; 127 when it is not found, 126 when it cannot be executed, 2 when the library is not found or the
+command line cannot be used.")]
+pub struct RunArguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+/// Runs the command. Returns only when the program was not started.
+pub fn run(arguments: &RunArguments) -> ExitCode {
+    let [program, rest @ ..] = &arguments.program[..] else { return ExitCode::from(2) };
+    let variables = match arguments.choice.variables() {
+        Ok(variables) => variables,
+        Err(cause) => {
+            complain(&cause);
+            return ExitCode::from(2);
+        }
+    };
+    let path = Environment::process().get(&PATH);
+    let folders: Vec<PathBuf> = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
+    let file = match find(Path::new(program), &folders) {
+        Ok(file) => file,
+        Err(cause) => {
+            complain(&cause);
+            return ExitCode::from(NOT_FOUND);
+        }
+    };
+    let cause = Command::new(&file).args(rest).envs(variables).exec();
+    complain(&format!("{} cannot be started: {cause}", file.display()));
+    ExitCode::from(if cause.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
+}
+
+/// The file of `program`: a path as it is, a name in one of `folders`.
+///
+/// # Errors
+/// What was tried.
+fn find(program: &Path, folders: &[PathBuf]) -> Result<PathBuf, String> {
+    if program.components().count() > 1 || program.is_absolute() {
+        return match program.exists() {
+            true => Ok(program.to_owned()),
+            false => Err(format!("{} does not exist", program.display())),
+        };
+    }
+    let candidates = folders.iter().map(|folder| folder.join(program));
+    candidates.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+        let tried: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+        format!(
+            "cannot find `{0}`; tried the folders of PATH: {1}; install llama.cpp (Debian: `sudo apt install llama.cpp`), or give \
+             the program's path (`./{0}` for one in this folder)",
+            program.display(),
+            if tried.is_empty() { "none".to_owned() } else { tried.join(", ") }
+        )
+    })
+}
