@@ -7,7 +7,7 @@ use aie_hal::settings::AIE_HAL_ARCH_PATH;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why an NPU cannot be used.
+/// Why an NPU cannot be used. As text it is the cause, a semicolon, and what mends it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
@@ -139,7 +139,28 @@ pub enum Obstacle {
     },
 }
 
-/// What may become a problem.
+impl Obstacle {
+    /// The cause, and what mends it where that is known.
+    pub fn cause_and_mend(&self) -> (String, Option<String>) {
+        split(&self.to_string())
+    }
+}
+
+impl Warning {
+    /// What may become a problem, and what mends it where that is known.
+    pub fn cause_and_mend(&self) -> (String, Option<String>) {
+        split(&self.to_string())
+    }
+}
+
+fn split(text: &str) -> (String, Option<String>) {
+    match text.split_once("; ") {
+        Some((cause, mend)) => (cause.to_owned(), Some(mend.to_owned())),
+        None => (text.to_owned(), None),
+    }
+}
+
+/// What may become a problem. As text it is the cause, a semicolon, and what mends it.
 #[derive(Debug, Clone, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {

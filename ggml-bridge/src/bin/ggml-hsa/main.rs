@@ -7,6 +7,7 @@ mod cache_table;
 mod devices;
 mod disassemble;
 mod dispatch;
+mod doctor;
 mod env;
 mod kernel_files;
 mod library;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
     after_help = "Examples:
   ggml-hsa run llama-cli -m model.gguf  llama.cpp on the NPU
   ggml-hsa devices                      every NPU, why it can or cannot be used, and the simulated ones
+  ggml-hsa doctor                       what of this machine is in the way, with what mends it
   ggml-hsa cache list                   compiled kernels with their sizes, ages and states
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
@@ -46,6 +48,7 @@ enum Command {
     Devices(devices::DevicesArguments),
     Disassemble(disassemble::DisassembleArguments),
     Dispatch(dispatch::DispatchArguments),
+    Doctor(doctor::DoctorArguments),
     Env(env::EnvArguments),
     Run(run::RunArguments),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(&arguments),
         Command::Disassemble(arguments) => disassemble::run(&arguments),
         Command::Dispatch(arguments) => dispatch::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
     }

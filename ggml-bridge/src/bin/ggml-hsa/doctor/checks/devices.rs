@@ -1,0 +1,140 @@
+//! The NPUs: what the driver sees from outside, and what opening them shows.
+
+use super::super::finding::Finding;
+use super::super::machine::Machine;
+use super::super::opening::Opening;
+use aie_driver_xdna::SCHEME;
+use aie_driver_xdna::discovery::Warning;
+use ggml_hsa::settings::{GGML_HSA, GGML_HSA_DEVICES};
+
+/// Each NPU with everything that is in its way.
+pub fn npus(machine: &Machine) -> Vec<Finding> {
+    let survey = machine.survey();
+    if survey.npus.is_empty() {
+        let text =
+            "this machine has no NPU that its kernel knows: no accel node and no PCI device of a known generation";
+        let simulated =
+            machine.config.devices.as_ref().is_some_and(|uris| {
+                !uris.is_empty() && uris.iter().all(|uri| uri.starts_with(aie_driver_mock::SCHEME))
+            });
+        return vec![match simulated {
+            true => Finding::note("npu", format!("{text}; only simulated ones are requested")),
+            false => Finding::error(
+                "npu",
+                text,
+                "switch the NPU (IPU, AI engine) on in the firmware setup (BIOS); in a container, share the host's /sys and \
+                 give `--device=/dev/accel`; without an NPU: `ggml-hsa run --device mock PROGRAM`",
+            ),
+        }];
+    }
+    let mut findings = Vec::new();
+    for npu in &survey.npus {
+        let name = format!("{SCHEME}://{} ({})", npu.id, npu.name);
+        if npu.usable() {
+            let node = npu.node.as_ref().map_or_else(String::new, |node| format!(", {}", node.display()));
+            let firmware = npu.firmware.as_ref().map_or_else(String::new, |version| format!(", firmware {version}"));
+            findings.push(Finding::ok("npu", format!("{name}{node}{firmware}: nothing is in its way from outside")));
+        }
+        for obstacle in &npu.obstacles {
+            let (cause, mend) = obstacle.cause_and_mend();
+            findings.push(Finding::error(
+                "npu",
+                format!("{name}: {cause}"),
+                mend.unwrap_or_else(|| "`sudo dmesg | grep amdxdna` may say more".to_owned()),
+            ));
+        }
+    }
+    for warning in &survey.warnings {
+        if let Warning::FirmwareUnreadable { .. } = warning {
+            findings.push(Finding::warning("npu", warning.to_string(), "update the kernel driver amdxdna"));
+        }
+    }
+    findings
+}
+
+/// Whether enough memory can be locked.
+pub fn lockable_memory(machine: &Machine) -> Vec<Finding> {
+    let survey = machine.survey();
+    let limits = survey.warnings.iter().filter(|warning| matches!(warning, Warning::LockableMemory { .. }));
+    let mut findings: Vec<Finding> = limits
+        .map(|warning| {
+            let (cause, _) = warning.cause_and_mend();
+            let mend = "`printf '* - memlock unlimited\\n' | sudo tee /etc/security/limits.d/70-npu.conf`, then log out and in \
+                        again; for a service of systemd `LimitMEMLOCK=infinity`; in a container `--ulimit memlock=-1`";
+            Finding::warning("memlock", cause, mend)
+        })
+        .collect();
+    if findings.is_empty() && !survey.npus.is_empty() {
+        let limit = machine.process.lockable_bytes();
+        let limit = limit.map_or_else(|| "without a limit".to_owned(), |bytes| format!("up to {bytes} bytes"));
+        findings.push(Finding::ok("memlock", format!("memory can be locked {limit}")));
+    }
+    findings
+}
+
+/// What became of the devices that a run would open.
+pub fn opened(machine: &Machine) -> Vec<Finding> {
+    let Some(open) = machine.open else {
+        return vec![Finding::note("open", "nothing was opened (--closed)")];
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    for opening in open(machine) {
+        findings.push(match opening {
+            Opening::Offered { uri } => {
+                let number = findings.iter().filter(|finding| finding.text.contains(" as HSA")).count();
+                Finding::ok("open", format!("{uri} works; llama.cpp gets it as HSA{number}"))
+            }
+            Opening::Idle { uri, reason } => Finding::error(
+                "open",
+                format!("{uri} works, but llama.cpp does not get it: {reason}"),
+                "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
+                 `export GGML_HSA_KERNEL_DIR=DIR`",
+            ),
+            Opening::Rejected { uri, reason } => {
+                let mend = mend_of(&reason);
+                Finding::error("open", format!("{uri}: {reason}"), mend)
+            }
+        });
+    }
+    if findings.is_empty() && !machine.config.enabled {
+        findings.push(Finding::note("open", format!("nothing is requested: {GGML_HSA} is off")));
+    } else if findings.is_empty() && machine.config.devices.is_some() {
+        findings.push(Finding::note("open", format!("nothing is requested: {GGML_HSA_DEVICES} is empty")));
+    }
+    findings
+}
+
+/// The command for what opening says, whose message has the whole story.
+fn mend_of(reason: &str) -> String {
+    let mends = [
+        (
+            "another program holds the NPU",
+            "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
+        ),
+        (
+            "no driver for scheme",
+            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
+        ),
+        (
+            "invalid device URI",
+            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
+        ),
+        (
+            "no device for",
+            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
+        ),
+        (
+            "no way to wait for a command",
+            "update the kernel to 6.14 or later, or AMD's module (https://github.com/amd/xdna-driver), and restart",
+        ),
+        (
+            "IOMMU on",
+            "turn the IOMMU (AMD-Vi) on in the firmware setup, and start the kernel without `iommu=off`, `iommu=pt` and \
+             `amd_iommu=off`",
+        ),
+        ("ulimit -l", "`ulimit -l unlimited`, or memlock in /etc/security/limits.d"),
+        ("ulimit -n", "`ulimit -n 4096`"),
+    ];
+    let known = mends.iter().find(|(words, _)| reason.contains(words)).map(|(_, mend)| (*mend).to_owned());
+    known.unwrap_or_else(|| "the message says what to do; `sudo dmesg | grep amdxdna` may say more".to_owned())
+}

@@ -1,0 +1,86 @@
+//! `ggml-hsa doctor`: what of this machine stands between llama.cpp and its NPU, each with what mends it.
+//!
+//! A check is a small function over a [`Machine`], which is this one or a tree of files in a test: so that every broken
+//! machine that a check is for is a row of a table of tests. What only shows when an NPU is opened is found by opening it, as
+//! the library does ([`opening`]).
+
+mod checks;
+mod finding;
+mod machine;
+mod opening;
+mod privacy;
+#[cfg(test)]
+mod tests;
+
+use crate::output::{Shade, json, say, shaded};
+use clap::Args;
+use finding::{Finding, Level};
+use machine::Machine;
+use privacy::Redactor;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Check this machine: kernel, driver, permissions, IOMMU, firmware, library, llama.cpp, settings
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa doctor
+  ggml-hsa doctor --json > report.json
+  GGML_HSA_RUNTIME=rocr ggml-hsa doctor     with what AMD's runtime needs
+
+Each line is ok, note, warning or error; warnings and errors have a mend. NPUs are opened, and an empty kernel runs on each,
+unless --closed is given. The report names neither the user nor the user's directory, so that it can be part of a bug report.
+
+Exit code: 0 without errors, 1 with errors, 2 when the command line cannot be used.")]
+pub struct DoctorArguments {
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+    /// Open nothing: check what can be seen from outside
+    #[arg(long)]
+    closed: bool,
+    /// The libggml-hsa.so to check, or a folder that has it [default: the one that `ggml-hsa run` uses]
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
+}
+
+/// The report for programs.
+#[derive(Debug, Serialize)]
+struct Report {
+    version: &'static str,
+    errors: usize,
+    warnings: usize,
+    findings: Vec<Finding>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &DoctorArguments) -> ExitCode {
+    let mut machine = Machine::this(arguments.library.clone());
+    if !arguments.closed {
+        machine.open = Some(opening::open);
+    }
+    let redactor = Redactor::of(&machine);
+    let findings: Vec<Finding> = checks::all(&machine).into_iter().map(|finding| redactor.clean(finding)).collect();
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    if arguments.json {
+        json(&Report { version: env!("CARGO_PKG_VERSION"), errors, warnings, findings });
+    } else {
+        findings.iter().for_each(print);
+        say(&format!("{errors} errors, {warnings} warnings"));
+    }
+    if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print(finding: &Finding) {
+    let (shade, level) = match finding.level {
+        Level::Ok => (Shade::Good, "ok"),
+        Level::Note => (Shade::Faint, "note"),
+        Level::Warning => (Shade::Doubtful, "warning"),
+        Level::Error => (Shade::Bad, "error"),
+    };
+    say(&format!("{}  {:<11}  {}", shaded(shade, &format!("{level:<7}")), finding.check, finding.text));
+    if let Some(mend) = &finding.mend {
+        say(&format!("{:22}mend: {}", "", shaded(Shade::Strong, mend)));
+    }
+}

@@ -1,0 +1,45 @@
+//! Opening the devices that a run would open, and what became of each.
+
+use super::machine::Machine;
+use ggml_hsa::kernel_store::KernelStores;
+use ggml_hsa::outcome::{Outcome, outcomes};
+use ggml_hsa::requested::requested;
+
+/// What became of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opening {
+    /// llama.cpp gets it.
+    Offered {
+        /// Its URI.
+        uri: String,
+    },
+    /// It works, and has no kernels.
+    Idle {
+        /// Its URI.
+        uri: String,
+        /// What was tried.
+        reason: String,
+    },
+    /// It cannot be opened.
+    Rejected {
+        /// The URI that was requested.
+        uri: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Opens what the settings request, as the library does.
+pub fn open(machine: &Machine) -> Vec<Opening> {
+    let requested = requested(&machine.config, &machine.arches);
+    let stores = KernelStores::new(&machine.config, &machine.environment);
+    let opened = outcomes(&requested.uris, machine.arches.clone(), &machine.config, &stores);
+    let opening = |outcome| match outcome {
+        Outcome::Offered { device, .. } => Opening::Offered { uri: device.info().uri.to_string() },
+        Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
+            Opening::Idle { uri: device.info().uri.to_string(), reason }
+        }
+        Outcome::Rejected { uri, reason } => Opening::Rejected { uri, reason },
+    };
+    opened.into_iter().map(opening).collect()
+}

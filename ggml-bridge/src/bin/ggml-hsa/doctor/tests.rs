@@ -1,0 +1,64 @@
+//! Broken machines: each one's report names the cause and a mend, and after the mend there is nothing left to report.
+//!
+//! A machine is a tree of files that a test process looks at. A row breaks a machine in order, and does to the tree
+//! what the mend does to a machine.
+
+mod broken;
+mod rig;
+
+use super::checks;
+use super::finding::{Finding, Level};
+use broken::{BROKEN, Broken};
+use rig::Rig;
+
+fn problems(rig: &Rig) -> Vec<Finding> {
+    checks::all(&rig.machine()).into_iter().filter(|finding| finding.level >= Level::Warning).collect()
+}
+
+#[test]
+fn a_machine_in_order_has_no_problems() {
+    let rig = Rig::new();
+    assert_eq!(problems(&rig), []);
+    let ok = checks::all(&rig.machine()).iter().filter(|finding| finding.level == Level::Ok).count();
+    assert!(ok >= 10, "{ok} checks");
+}
+
+#[test]
+fn every_broken_machine_is_named_with_a_mend_that_works() {
+    let mut failures = Vec::new();
+    for Broken { name, breaks, check, level, cause, mend, mends } in BROKEN {
+        let mut rig = Rig::new();
+        breaks(&mut rig);
+        let found = problems(&rig);
+        let named = found.iter().find(|finding| finding.check == *check && finding.text.contains(cause));
+        match named {
+            None => failures.push(format!("{name}: no `{check}` with `{cause}` in {found:#?}")),
+            Some(finding) if finding.level != *level => failures.push(format!("{name}: {finding:?}")),
+            Some(finding) if !finding.mend.as_ref().is_some_and(|text| text.contains(mend)) => {
+                failures.push(format!("{name}: `{mend}` is not in {finding:#?}"));
+            }
+            Some(_) => {}
+        }
+        mends(&mut rig);
+        let left = problems(&rig);
+        if !left.is_empty() {
+            failures.push(format!("{name}: after the mend there is {left:#?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(BROKEN.len() >= 20, "{} machines", BROKEN.len());
+}
+
+#[test]
+fn names_of_the_user_are_in_no_finding() {
+    for broken in BROKEN {
+        let mut rig = Rig::new();
+        (broken.breaks)(&mut rig);
+        let machine = rig.machine();
+        let redactor = super::privacy::Redactor::of(&machine);
+        for finding in checks::all(&machine).into_iter().map(|finding| redactor.clean(finding)) {
+            let text = format!("{} {}", finding.text, finding.mend.unwrap_or_default());
+            assert!(!text.contains("/home/ada"), "{}: {text}", broken.name);
+        }
+    }
+}
