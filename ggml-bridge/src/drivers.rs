@@ -32,7 +32,7 @@ mod tests {
     fn devices_open_and_schemes_are_reported() {
         let drivers = registry(ArchRegistry::builtin(), Route::Direct, true);
         let message = drivers.open("xdma:0").unwrap_err().to_string();
-        assert!(message.contains("xdma") && message.contains("mock") && message.contains("xdna"), "{message}");
+        assert!(message.ends_with("available in this build: [xdna, mock]"), "{message}");
         assert_eq!(drivers.open("mock:aie2?devices=2").unwrap().len(), 2);
     }
 }
