@@ -315,7 +315,7 @@ impl Sources {
         }
         tried.push(match &others[..] {
             [] => "none are built into the library".into(),
-            others => format!("those built into the library are for [{}]", others.join(", ")),
+            others => format!("available in this build: [{}], device reports: [{}]", others.join(", "), arch.name),
         });
         false
     }
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(message(embedded(silicon(), "aie2p")).is_none(), code);
         assert_eq!(message(embedded(KernelStore::builder(), "aie2p")), None);
         let other = embedded(silicon(), "aie2p").build().unwrap().supplies(&arch("aie2")).unwrap_err().to_string();
-        assert!(other.contains("those built into the library are for [aie2p]"), "{other}");
+        assert!(other.contains("available in this build: [aie2p], device reports: [aie2]"), "{other}");
     }
 
     #[test]
