@@ -19,8 +19,8 @@ pub use jit::JitConfig;
 use crate::device_type::DeviceType;
 use crate::settings::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
-    GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_VALIDATION,
-    GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_TRACE,
+    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
@@ -66,6 +66,8 @@ pub struct Config {
     pub jit: JitConfig,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
+    /// Where the timeline goes.
+    pub trace: Option<PathBuf>,
     /// Whether information is logged beside warnings and errors.
     pub verbose: bool,
 }
@@ -103,6 +105,7 @@ impl Config {
             cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
             jit: JitConfig::read(&mut reader, defaults),
             statistics: environment.path(&GGML_HSA_STATS),
+            trace: environment.path(&GGML_HSA_TRACE),
             verbose: reader.switch(&GGML_HSA_ENABLE_LOG).unwrap_or(false),
         };
         (config, reader.problems)
@@ -157,6 +160,7 @@ mod tests {
             ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
             ("GGML_HSA_STATS", "out.json"),
+            ("GGML_HSA_TRACE", "trace.json"),
             ("GGML_HSA_ENABLE_LOG", "1"),
         ]);
         let default = Config::default();
@@ -181,6 +185,7 @@ mod tests {
                 ..default.jit
             },
             statistics: Some("out.json".into()),
+            trace: Some("trace.json".into()),
             verbose: true,
         };
         assert_eq!((config, problems), (expected, vec![]));

@@ -52,5 +52,6 @@ pub mod statistics;
 pub mod statistics_file;
 pub mod stream;
 pub mod tally;
+pub mod trace_file;
 pub mod verbose;
 pub mod weights;

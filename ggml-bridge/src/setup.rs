@@ -6,9 +6,9 @@ use crate::device_type::DeviceType;
 use crate::kernel_store::KernelStores;
 use crate::outcome::{Outcome, outcomes};
 use crate::requested::{Message, requested};
-use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS};
+use crate::settings::{GGML_HSA_DEVICES, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_STATS, GGML_HSA_TRACE};
 use crate::statistics_file::StatisticsFile;
-use crate::{events, log, settings};
+use crate::{events, log, settings, trace_file};
 use aie_hal::{ArchRegistry, Environment};
 use std::sync::Arc;
 
@@ -33,6 +33,11 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
             })
             .ok()
     });
+    if let Some(path) = &config.trace
+        && let Err(cause) = trace_file::start(path)
+    {
+        log::error(&format!("{GGML_HSA_TRACE}: {} cannot be written: {cause}; there is no timeline", path.display()));
+    }
     let (arches, problems) = ArchRegistry::from_environment();
     problems.iter().for_each(|problem| log::error(&problem.to_string()));
     let requested = requested(&config, &arches);

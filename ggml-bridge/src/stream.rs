@@ -10,9 +10,10 @@ use crate::context::DeviceContext;
 use crate::graph::{GraphError, GraphSource, Signature};
 use crate::log;
 use crate::plan::{Plan, PlanError};
+use crate::trace_file::{self, TraceFile};
 use aie_hal::{
     Binding, BindingTable, Buffer, BufferParams, DeviceError, Queue, Semaphore, Submission, SubmitError, TimelinePoint,
-    WaitError,
+    WaitError, timeline,
 };
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -96,12 +97,29 @@ impl Stream {
     /// # Errors
     /// Why this graph cannot run, or why an earlier one failed.
     pub fn compute(&self, graph: &impl GraphSource) -> Result<(), ComputeError> {
+        let begin = timeline::begin();
+        let result = self.compute_graph(graph);
+        if begin.is_some() {
+            let detail = || result.as_ref().map_or_else(ToString::to_string, ToString::to_string);
+            timeline::end(&format!("{} graphs", self.name()), "graph", begin, detail);
+            trace_file::trace().into_iter().for_each(TraceFile::flush);
+        }
+        result.map(drop)
+    }
+
+    /// Submits a graph; returns a few words on how.
+    fn compute_graph(&self, graph: &impl GraphSource) -> Result<&'static str, ComputeError> {
         let mut plans = self.plans.lock();
         if let Some(cause) = self.in_flight.lock().failure.take() {
             return Err(ComputeError::Earlier(cause));
         }
+        let begin = timeline::begin();
         let (plan, replayed) = self.plan(&mut plans, graph)?;
-        let Some(commands) = plan.commands() else { return Ok(()) };
+        let how = if replayed { "replayed" } else { "recorded" };
+        if begin.is_some() {
+            timeline::end(&format!("{} graphs", self.name()), "plan", begin, || how.to_owned());
+        }
+        let Some(commands) = plan.commands() else { return Ok("nothing to do") };
         if !self.context.hal.info().coherent {
             // What earlier graphs wrote has to reach the host's view before that view is flushed over it.
             self.synchronize();
@@ -130,7 +148,7 @@ impl Stream {
                 return Err(ComputeError::Failed(cause));
             }
         }
-        Ok(())
+        Ok(how)
     }
 
     /// The plan of `graph`: a recent one, or a new one.
@@ -182,7 +200,12 @@ impl Stream {
         if in_flight.plans.is_empty() {
             return;
         }
-        if let Err(cause) = in_flight.semaphore.wait_blocking(in_flight.value, None) {
+        let begin = timeline::begin();
+        let waited = in_flight.semaphore.wait_blocking(in_flight.value, None);
+        if begin.is_some() {
+            timeline::end(&format!("{} graphs", self.name()), "wait", begin, || "for the graphs submitted".to_owned());
+        }
+        if let Err(cause) = waited {
             log::error(&format!("{}: a graph failed, its results are not valid: {cause}", self.name()));
             in_flight.failure.get_or_insert(cause);
             // A failed timeline stays failed; the next graph gets a new one.

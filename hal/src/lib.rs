@@ -65,6 +65,7 @@ pub mod queue;
 pub mod semaphore;
 pub mod settings;
 pub mod submission_queue;
+pub mod timeline;
 pub mod uri;
 pub mod validation;
 

@@ -11,6 +11,7 @@ use crate::device_type::DeviceType;
 use crate::log;
 use crate::statistics_file::StatisticsFile;
 use crate::tally::Tally;
+use crate::trace_file::{self, TraceFile};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -109,6 +110,7 @@ impl Registry {
     /// Writes statistics, if requested, and says once if all work fell back to the CPU. For the end of a run: the last backend
     /// was freed, or the process ends.
     pub fn report(&self) {
+        trace_file::trace().into_iter().for_each(TraceFile::flush);
         let devices: Vec<_> = self.devices.iter().map(|registered| Arc::clone(&registered.device)).collect();
         if let Some(file) = &self.statistics {
             file.write(&devices);

@@ -104,6 +104,8 @@ pub(super) struct ChainInFlight<C> {
     /// The backend's number of it.
     pub(super) number: u64,
     pub(super) chain: Chain,
+    /// When it was started, for a timeline.
+    pub(super) started: Option<u64>,
 }
 
 /// All of them, oldest first. They are of one context.
@@ -173,6 +175,7 @@ pub struct Dispatch<'a, B: DeviceBackend> {
     pub outputs: usize,
     /// Index of the command in its submission, for messages.
     pub command: usize,
+    name: &'a str,
     device: &'a B,
     bindings: &'a [BufferRef],
     table: &'a BindingTable,
@@ -198,6 +201,7 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
                 arguments: &chain.arguments[packet.arguments.clone()],
                 outputs: *outputs,
                 command,
+                name: executable.artifact().name(),
                 device,
                 bindings,
                 table: batch[submission].bindings(),
@@ -218,6 +222,11 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
 }
 
 impl<'a, B: DeviceBackend> Dispatch<'a, B> {
+    /// The kernel's name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
     /// The arguments in the device's view.
     ///
     /// # Errors
@@ -242,7 +251,7 @@ mod tests {
             let mut chain = flights.empty();
             let origin = Origin { submission: 0, command: 0 };
             chain.push(origin, 0, [reads, writes].into_iter().cloned().map(Ok), 1).unwrap();
-            flights.list.push_back(ChainInFlight { context: 1, number, chain });
+            flights.list.push_back(ChainInFlight { context: 1, number, chain, started: None });
         }
         flights
     }

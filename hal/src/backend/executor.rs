@@ -12,6 +12,7 @@
 //! wait for earlier ones, begins a batch.
 
 mod host_command;
+mod slices;
 
 use self::host_command::HostScratch;
 use super::array::Schedule;
@@ -25,6 +26,7 @@ use crate::error::DeviceError;
 use crate::executable::Executable;
 use crate::loaded_pdi::LoadedPdi;
 use crate::submission_queue::{InFlight, QueueBackend, QueueDevice};
+use crate::timeline;
 use parking_lot::MutexGuard;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -82,7 +84,9 @@ impl<B: DeviceBackend> QueueBackend for B {
             return;
         }
         scratch.chain.clear();
+        let begin = timeline::begin();
         let (finished, failure) = Run::new(self, scratch, batch).all();
+        slices::submissions(self, begin, batch.range(..finished));
         // Submissions that ended with the batch, and the ones that failed. What stays was not started.
         batch.drain(..finished).for_each(|submission| submission.finish(Ok(())));
         if let Some((cause, count)) = failure {
@@ -114,12 +118,25 @@ struct Run<'a, B: DeviceBackend> {
     begun: usize,
     /// Whether a doorbell was rung since the last host command.
     rung: bool,
+    /// When the chain before ended, for a timeline.
+    array_free: u64,
 }
 
 impl<'a, B: DeviceBackend> Run<'a, B> {
     fn new(device: &'a B, scratch: &'a mut Scratch<B>, batch: &'a VecDeque<InFlight>) -> Self {
         let schedule = device.array().lock();
-        Self { device, scratch, batch, schedule, context: None, chain_bytes: 0, chain_ns: 0, begun: 0, rung: false }
+        Self {
+            device,
+            scratch,
+            batch,
+            schedule,
+            context: None,
+            chain_bytes: 0,
+            chain_ns: 0,
+            begun: 0,
+            rung: false,
+            array_free: 0,
+        }
     }
 
     /// Runs the submissions up to the first that cannot share the batch's end. Returns how many at the front have run, and why the
@@ -255,7 +272,10 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
                     self.wait_for_oldest()?;
                 }
                 self.begun = self.begun.max(index);
-                self.on_host(submission, position, other).map_err(Self::stop(index))
+                let begin = timeline::begin();
+                let result = self.on_host(submission, position, other).map_err(Self::stop(index));
+                slices::host_command(self.device, begin, other);
+                result
             }
         }
     }
@@ -333,6 +353,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let chain = std::mem::replace(&mut self.scratch.chain, empty);
         self.forget_chain();
         let (device, batch) = (self.device, self.batch);
+        let begin = timeline::begin();
         let started = match device.array().lost() {
             None => device.start(&mut self.scratch.start, &ChainView { device, context, chain: &chain, batch }),
             // Another queue lost the device while this one waited for the execution lock.
@@ -347,7 +368,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         });
         match started {
             Ok(number) => {
-                self.scratch.in_flight.list.push_back(ChainInFlight { context, number, chain });
+                self.scratch.in_flight.list.push_back(ChainInFlight { context, number, chain, started: begin });
                 if ahead == 1 { self.wait_for_oldest() } else { Ok(()) }
             }
             Err(failure) => {
@@ -376,11 +397,17 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
 
     /// Waits for the oldest chain in flight.
     fn wait_for_oldest(&mut self) -> Result<(), Stop> {
-        let Some(ChainInFlight { context, number, chain }) = self.scratch.in_flight.list.pop_front() else {
+        let Some(ChainInFlight { context, number, chain, started }) = self.scratch.in_flight.list.pop_front() else {
             return Ok(());
         };
         let (device, batch) = (self.device, self.batch);
-        match device.finish(number, &ChainView { device, context, chain: &chain, batch }) {
+        let view = ChainView { device, context, chain: &chain, batch };
+        let begin = timeline::begin();
+        let finished = device.finish(number, &view);
+        if let (Some(started), Some(begin)) = (started, begin) {
+            self.array_free = slices::chain(&view, started.max(self.array_free), begin);
+        }
+        match finished {
             Ok(()) => {
                 device.state().count(|counters| counters.dispatches += chain.len() as u64);
                 device.note_written(chain.writes());
