@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::drivers;
 use crate::kernel_store::KernelStores;
-use aie_hal::{ArchRegistry, Device};
+use aie_hal::{ArchRegistry, Device, DriverError};
 use aie_jit_iron::{KernelStore, StoreError};
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub enum Outcome {
         /// The URI as it was requested.
         uri: String,
         /// Why.
-        reason: String,
+        cause: DriverError,
     },
 }
 
@@ -50,7 +50,7 @@ pub fn outcomes(uris: &[String], arches: ArchRegistry, config: &Config, stores: 
                 Err(cause @ StoreError::NoKernels { .. }) => Outcome::Idle { device, reason: cause.to_string() },
                 Err(cause) => Outcome::WithoutStore { device, reason: cause.to_string() },
             })),
-            Err(cause) => outcomes.push(Outcome::Rejected { uri: uri.clone(), reason: cause.to_string() }),
+            Err(cause) => outcomes.push(Outcome::Rejected { uri: uri.clone(), cause }),
         }
     }
     outcomes

@@ -62,9 +62,9 @@ pub fn devices(environment: &Environment) -> (Vec<Arc<BackendDevice>>, Option<De
             Outcome::WithoutStore { device, reason } => {
                 log::error(&format!("{}: {reason}; continuing without it", device.info().uri));
             }
-            Outcome::Rejected { reason, .. } => match config.devices {
-                Some(_) => log::error(&format!("{GGML_HSA_DEVICES}: {reason}; continuing without it")),
-                None => log::error(&format!("{reason}; continuing without it")),
+            Outcome::Rejected { cause, .. } => match config.devices {
+                Some(_) => log::error(&format!("{GGML_HSA_DEVICES}: {cause}; continuing without it")),
+                None => log::error(&format!("{cause}; continuing without it")),
             },
         }
     }

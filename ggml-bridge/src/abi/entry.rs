@@ -11,6 +11,7 @@ use crate::setup;
 use aie_hal::Environment;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says that this backend can be used on this system. Whether there is a device shows when it is initialised: the loader
 /// may close the library after asking for the score, so nothing is opened here.
@@ -36,7 +37,11 @@ pub extern "C" fn ggml_backend_init() -> *mut c_void {
             Registry::get_or_make(ggml, devices, register).raw()
         }
         Err(cause) => {
-            log::error(&cause.to_string());
+            // Some programs load all backends twice.
+            static LOGGED: AtomicBool = AtomicBool::new(false);
+            if !LOGGED.swap(true, Ordering::Relaxed) {
+                log::error(&cause.to_string());
+            }
             null_mut()
         }
     })

@@ -176,7 +176,7 @@ fn rows(inventory: &Inventory, uris: &[String], opened: Vec<Outcome>, config: &C
                 row.state = State::Idle;
                 row.reasons.push(reason);
             }
-            Outcome::Rejected { uri, reason } => reject(&mut rows, uri, reason),
+            Outcome::Rejected { uri, cause } => reject(&mut rows, uri, cause.cause().to_string()),
         }
     }
     for row in rows.iter_mut().filter(|row| row.state == State::Usable && row.reasons.is_empty()) {

@@ -9,6 +9,7 @@ pub mod block_formats;
 pub mod cmake;
 pub mod conformance;
 pub mod demo;
+pub mod doctor;
 pub mod environment;
 pub mod faults;
 pub mod formats;

@@ -93,6 +93,7 @@ const STAGES: &[Stage] = &[
     xtask("stress", "stress --seconds 30"),
     xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
     xtask("vm", "vm check --ci"),
+    xtask("doctor", "doctor"),
     xtask("bad-input", "bad-input"),
 ];
 

@@ -39,7 +39,7 @@ pub fn open(machine: &Machine) -> Vec<Opening> {
         Outcome::Idle { device, reason } | Outcome::WithoutStore { device, reason } => {
             Opening::Idle { uri: device.info().uri.to_string(), reason }
         }
-        Outcome::Rejected { uri, reason } => Opening::Rejected { uri, reason },
+        Outcome::Rejected { uri, cause } => Opening::Rejected { uri, reason: cause.cause().to_string() },
     };
     opened.into_iter().map(opening).collect()
 }
