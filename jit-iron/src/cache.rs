@@ -224,8 +224,11 @@ impl KernelCache {
         origin: Origin,
         keep: bool,
     ) -> Result<KernelArtifact, CompileError> {
-        let start = Instant::now();
+        let (start, begin) = (Instant::now(), aie_hal::timeline::begin());
         let result = compiler.compile(wanted.op, wanted.node, wanted.arch);
+        if begin.is_some() {
+            note(compiler.name(), begin, wanted, &result);
+        }
         let kept = match &result {
             _ if !keep => Ok(()),
             Ok(artifact) => {
@@ -287,6 +290,19 @@ impl KernelCache {
         }
         Ok(target)
     }
+}
+
+/// Shows on a timeline that a compiler has worked, on a track for each thread that compiles.
+fn note(compiler: &str, begin: Option<u64>, wanted: &Wanted<'_>, result: &Result<KernelArtifact, CompileError>) {
+    let outcome = match result {
+        Ok(_) => "compiled",
+        Err(CompileError::Failed(_)) => "failed",
+        Err(_) => return,
+    };
+    let thread = std::thread::current();
+    let name = thread.name().map_or_else(|| format!("{:?}", thread.id()), ToOwned::to_owned);
+    let detail = || format!("{outcome} by {compiler}");
+    aie_hal::timeline::end(&format!("compiling in thread {name}"), &wanted.name, begin, detail);
 }
 
 #[cfg(test)]
