@@ -50,6 +50,14 @@ pub fn notice(message: &str) {
     write(&format!("ggml-hsa: warning: {message}\n"));
 }
 
+/// Sends information to standard error, if it is enabled, whatever the program does with ggml's log: llama.cpp's programs drop
+/// information that comes while they load backends.
+pub fn tell(message: impl FnOnce() -> String) {
+    if is_verbose() {
+        write(&format!("ggml-hsa: {}\n", message()));
+    }
+}
+
 /// Logs an error.
 pub fn error(message: &str) {
     send(Level::Error, message);

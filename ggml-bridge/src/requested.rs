@@ -32,7 +32,7 @@ impl Message {
             Self::Notice(text) => log::notice(text),
             Self::Error(text) => log::error(text),
             Self::Warning(text) => log::warn(text),
-            Self::Info(text) => log::info(|| text.clone()),
+            Self::Info(text) => log::tell(|| text.clone()),
         }
     }
 }
