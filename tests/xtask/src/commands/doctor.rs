@@ -90,7 +90,12 @@ const CASES: &[Case] = &[
         "npu",
         ("KFD", "modprobe amdgpu"),
     ),
-    machine("no kernels", &[("GGML_HSA_REFERENCE_KERNELS", "0")], "open", ("does not get it", "GGML_HSA_KERNEL_DIR")),
+    machine(
+        "no kernels",
+        &[("GGML_HSA_REFERENCE_KERNELS", "0"), ("GGML_HSA_JIT", "off")],
+        "open",
+        ("does not get it", "GGML_HSA_KERNEL_DIR"),
+    ),
     machine("a hidden NPU", &[("AIE_HAL_VISIBLE_DEVICES", "")], "settings", ("hides", "unset AIE_HAL_VISIBLE_DEVICES")),
 ];
 

@@ -5,6 +5,7 @@ use super::super::machine::Machine;
 use super::super::opening::Opening;
 use aie_driver_xdna::SCHEME;
 use aie_driver_xdna::discovery::Warning;
+use aie_jit_iron::JitPolicy;
 use ggml_hsa::settings::{GGML_HSA, GGML_HSA_DEVICES};
 
 /// Each NPU with everything that is in its way.
@@ -87,8 +88,13 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
             Opening::Idle { uri, reason } => Finding::error(
                 "open",
                 format!("{uri} works, but llama.cpp does not get it: {reason}"),
-                "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
-                 `export GGML_HSA_KERNEL_DIR=DIR`",
+                if machine.config.jit.policy == JitPolicy::Off {
+                    "`unset GGML_HSA_JIT GGML_HSA_JIT_COMPILE`, so that kernels are compiled, or name a directory of compiled ones: \
+                     `export GGML_HSA_KERNEL_DIR=DIR`"
+                } else {
+                    "install IRON, which compiles kernels (docs/iron-toolchain.md), or name a directory of compiled ones: \
+                     `export GGML_HSA_KERNEL_DIR=DIR`"
+                },
             ),
             Opening::Rejected { uri, reason } => {
                 let mend = mend_of(&reason);

@@ -302,6 +302,19 @@ pub const MACHINES: &[Broken] = &[
         |rig| rig.opens(),
     ),
     row(
+        "no kernels, and compiling is off",
+        |rig| {
+            rig.set("GGML_HSA_JIT", "off");
+            rig.opening("idle: no kernel for aie2p is available from any source: compiling is off (GGML_HSA_JIT)");
+        },
+        ("open", Error),
+        ("compiling is off", "unset GGML_HSA_JIT"),
+        |rig| {
+            rig.unset("GGML_HSA_JIT");
+            rig.opens();
+        },
+    ),
+    row(
         "a device URI of no driver",
         |rig| {
             rig.set("GGML_HSA_DEVICES", "bogus://x");
