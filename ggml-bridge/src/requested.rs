@@ -1,4 +1,4 @@
-//! Which devices a run opens, and what the user is told of the choice.
+//! Which devices a run opens, and the messages about the choice.
 //!
 //! `libggml-hsa.so` and `ggml-hsa devices` ask the same functions, so that what the program prints is what the library does.
 //! Nothing is opened here: see [`outcome`](crate::outcome).
@@ -42,7 +42,7 @@ impl Message {
 pub struct Requested {
     /// Their URIs.
     pub uris: Vec<String>,
-    /// What is to be told about the choice.
+    /// Messages about the choice.
     pub messages: Vec<Message>,
 }
 
