@@ -9,7 +9,7 @@ aie_hal::settings! {
     section "Computing" {
         /// What f16 is computed in on the array, by the operations that do not decide it themselves
         /// (`docs/architecture.md`).
-        GGML_HSA_F16: "`f32`, `bf16`" => "`f32`", read by ["aie-ggml-bridge", "aie-jit-iron"];
+        GGML_HSA_F16: "`f32`, `bf16`" => "`f32`", read by ["aie-ggml-bridge"];
     }
 
     section "Kernels" {

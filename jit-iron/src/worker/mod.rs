@@ -2,7 +2,7 @@
 //!
 //! A toolchain for the array is a Python interpreter, a compiler infrastructure and a C++ compiler. Any of them may crash, hang,
 //! exhaust memory or fill the disk, and the process that needs the kernel is a user's llama.cpp. So nothing of it runs there:
-//! a [`WorkerCompiler`] is a [`KernelCompiler`](crate::KernelCompiler) that asks a program, over pipes, to do it.
+//! a [`WorkerCompiler`] is a [`KernelCompiler`](aie_ops::compiler::KernelCompiler) that asks a program, over pipes, to do it.
 //!
 //! * A worker is started for the first kernel and reused: importing the toolchain takes seconds. There are as many
 //!   as kernels are requested at a time, up to [`WorkerLimits::workers`].

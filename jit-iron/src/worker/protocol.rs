@@ -27,7 +27,7 @@ pub enum Greeting {
         protocol: u32,
         /// Its compiler, for messages.
         compiler: String,
-        /// See [`KernelCompiler::identity`](crate::KernelCompiler::identity).
+        /// See [`KernelCompiler::identity`](aie_ops::compiler::KernelCompiler::identity).
         identity: String,
     },
     /// Its toolchain is missing; the reason.

@@ -2,11 +2,11 @@
 //!
 //! A rotation turns pairs of elements by an angle, the position times a frequency of the pair. Frequencies are constants of the
 //! node, which a dispatch writes into the core's memory: for each sixteen elements of a table four vectors of bf16 terms of the
-//! frequency in quarters of a turn ([`TERMS`]), which keeps the angle exact to 2^-23 of a turn for all positions below 2^15. Behind them
+//! frequency in quarters of a turn (`TERMS`), which keeps the angle exact to 2^-23 of a turn for all positions below 2^15. Behind them
 //! (in [`super::step::Slot::Factors`]) is a word for each element that the position is multiplied with: 1, or the reciprocal
 //! of a frequency factor that is an operand.
 //!
-//! For each position [`turns`] makes a table of cosines and sines, which all heads of that position use. Where the elements of a
+//! For each position `turns` makes a table of cosines and sines, which all heads of that position use. Where the elements of a
 //! pair are neighbours the table has an entry for each element; the partner of each is found by shifting the vector by a lane.
 
 use super::super::numerics::{Configuration, Emission, Lanes as _, product, trigonometry};
