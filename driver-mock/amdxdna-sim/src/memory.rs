@@ -4,12 +4,17 @@
 //! Command BOs are one page, and a program makes thousands of them in a second; they share larger memory files, an [`Arena`].
 //! The simulator looks at a BO through a mapping of its own, so that nothing a user unmaps can take a page away from it.
 //!
+//! A BO of the caller's memory is the caller's pages themselves, as with the kernel. They get a memory file when somebody asks for one,
+//! to map or export the BO: then they move into it, and what another thread writes in that moment may be lost. Moving them always
+//! would lose writes of threads that know nothing of the BO, for an allocator may keep its lists in the same page.
+//!
 //! This file makes its system calls directly: the C functions of the same names lead back into this library.
 
 use aie_device_memory::{Region, Span};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use std::ffi::CStr;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -98,8 +103,11 @@ pub fn is_eventfd(fd: i32) -> Result<bool, Errno> {
 
 #[derive(Debug)]
 struct Backing {
-    file: Descriptor,
+    /// Made when first needed for the caller's memory.
+    file: OnceLock<Result<Descriptor, Errno>>,
     length: usize,
+    /// The address of the caller's memory.
+    caller: Option<usize>,
     /// The simulator's view; `None` when it cannot be created.
     region: OnceLock<Option<Region>>,
 }
@@ -111,13 +119,39 @@ impl Backing {
         if unsafe { libc::syscall(libc::SYS_ftruncate, file.number(), length) } < 0 {
             return Err(Errno::ENOMEM);
         }
-        Ok(Self { file, length, region: OnceLock::new() })
+        Ok(Self::of_file(file, length))
+    }
+
+    fn of_file(file: Descriptor, length: usize) -> Self {
+        Self { file: OnceLock::from(Ok(file)), length, caller: None, region: OnceLock::new() }
+    }
+
+    /// The memory file. The caller's memory moves into one.
+    fn file(&self) -> Result<&Descriptor, Errno> {
+        let moved = || {
+            let address = self.caller.ok_or(Errno::EBADF)?;
+            let own = Self::create(self.length)?;
+            let (from, to) = (self.region(), own.region());
+            let both = from.and_then(|from| from.span(0, self.length)).zip(to.and_then(|to| to.span(0, self.length)));
+            let (from, to) = both.ok_or(Errno::ENOMEM)?;
+            let mut bytes = vec![0; self.length];
+            from.read(&mut bytes);
+            to.write(&bytes);
+            map_pages(address, self.length, READ_WRITE, libc::MAP_SHARED | libc::MAP_FIXED, own.file()?, 0)?;
+            own.file.into_inner().ok_or(Errno::EBADF)?
+        };
+        self.file.get_or_init(moved).as_ref().map_err(|errno| *errno)
     }
 
     fn region(&self) -> Option<&Region> {
         let map = || {
-            let address =
-                map_pages(0, self.length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, &self.file, 0).ok()?;
+            if let Some(address) = self.caller {
+                let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
+                // SAFETY: `Memory::of_caller` says that these pages are mapped readable and writable, and as with the kernel, the
+                // caller keeps them while the device uses them. The simulator refers to them through this region only.
+                return Some(unsafe { Region::mapped(base, self.length, Arc::new(())) });
+            }
+            let address = map_pages(0, self.length, READ_WRITE, libc::MAP_SHARED, self.file().ok()?, 0).ok()?;
             let owner = Arc::new(Pages { address, length: self.length });
             let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
             // SAFETY: the range is mapped readable and writable until `owner` unmaps it, pages of a memory file are always
@@ -142,6 +176,8 @@ fn map_pages(
     let found = unsafe { libc::syscall(libc::SYS_mmap, address, length, prot, flags, file.number(), offset) };
     if found == -1 { Err(Errno::last()) } else { Ok(found as usize) }
 }
+
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Bytes of an arena's memory file.
 const ARENA_BYTES: usize = 4 << 20;
@@ -182,6 +218,13 @@ impl Memory {
         Ok(Self { backing: Arc::new(Backing::create(length)?), offset: 0, length, slot: None })
     }
 
+    /// Whole pages of the caller's memory, which the caller keeps mapped, readable and writable, while the device uses them.
+    pub fn of_caller(pages: &Range<usize>) -> Self {
+        let (length, caller) = (pages.len(), Some(pages.start));
+        let backing = Backing { file: OnceLock::new(), length, caller, region: OnceLock::new() };
+        Self { backing: Arc::new(backing), offset: 0, length, slot: None }
+    }
+
     /// A zeroed page of `arena`.
     pub fn page(arena: &Arc<Arena>) -> Result<Self, Errno> {
         let mut free = arena.free.lock();
@@ -207,7 +250,7 @@ impl Memory {
         let length = unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END) };
         let length =
             usize::try_from(length).ok().filter(|length| *length > 0 && length % PAGE == 0).ok_or(Errno::EINVAL)?;
-        let backing = Arc::new(Backing { file: file?, length, region: OnceLock::new() });
+        let backing = Arc::new(Backing::of_file(file?, length));
         Ok(Self { backing, offset: 0, length, slot: None })
     }
 
@@ -234,12 +277,12 @@ impl Memory {
         if self.slot.is_some() {
             return Err(Errno::EOPNOTSUPP);
         }
-        self.backing.file.duplicate(close_on_exec)
+        self.backing.file()?.duplicate(close_on_exec)
     }
 
     /// Maps `length` bytes from `offset` for a user; returns the address.
     pub fn map(&self, address: usize, length: usize, prot: i32, flags: i32, offset: usize) -> Result<usize, Errno> {
-        map_pages(address, length, prot, flags, &self.backing.file, self.offset + offset)
+        map_pages(address, length, prot, flags, self.backing.file()?, self.offset + offset)
     }
 
     /// A range in the simulator's own view; `None` when it leaves the memory, or there is no room for a view.
@@ -299,6 +342,23 @@ mod tests {
         let page = Memory::page(&arena).unwrap();
         assert_eq!(page.export(true), Err(Errno::EOPNOTSUPP));
         assert!(page.share().is_none());
+    }
+
+    #[test]
+    fn memory_of_the_caller_is_used_in_place() {
+        let own = Memory::create(2 * PAGE).unwrap();
+        let address = own.map(0, 2 * PAGE, READ_WRITE, libc::MAP_SHARED, 0).unwrap();
+        own.set_word(PAGE, 7);
+        let bo = Memory::of_caller(&(address + PAGE..address + 2 * PAGE));
+        assert_eq!(bo.word(0), Some(7));
+        bo.set_word(4, 8);
+        assert_eq!(own.word(PAGE + 4), Some(8));
+        // A file has the same content, and the caller's page is that of the file from then on.
+        let file = Descriptor::new(bo.export(true).unwrap());
+        let other = Memory::import(file.number()).unwrap();
+        assert_eq!((other.word(0), other.word(4)), (Some(7), Some(8)));
+        other.set_word(8, 9);
+        assert_eq!(bo.word(8), Some(9));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! BOs of memory that the caller has already: `amdxdna_drm_va_tbl`.
 //!
-//! The kernel pins the caller's pages and makes a BO of them. Here, the pages move into a memory file that is then mapped in their
-//! place, with the protection that each had: the caller sees what it saw, and the BO is one like any other. What another thread
-//! writes in this moment may be lost, and a shared mapping of a file is not shared with the file any more.
+//! The kernel pins the caller's pages and makes a BO of them. Here, one range of writable pages is used where it is. Several ranges, and
+//! pages that can only be read, move into a memory file that is then mapped in their place, with the protection that each had: the
+//! caller sees what it saw, and the BO is one like any other. What another thread writes in this moment may be lost, and a shared
+//! mapping of a file is not shared with the file any more.
 
 use crate::kernel::UserPointers;
 use crate::memory::Memory;
@@ -91,7 +92,7 @@ fn lockable() -> usize {
     }
 }
 
-/// Moves ranges of the caller's memory into memory of a BO.
+/// Makes ranges of the caller's memory the memory of a BO.
 ///
 /// # Errors
 /// ENOMEM for more than the process may lock; the kernel's error for memory that is missing or that may not be written.
@@ -109,6 +110,9 @@ pub(super) fn adopt(user: UserMemory, ranges: &[Range<usize>], rules: UserPointe
     let is_read_only = parts.iter().all(|part| !part.writable);
     if parts.iter().any(|part| !part.writable) && !(is_read_only && rules.read_only) {
         return Err(rules.unpinnable);
+    }
+    if let ([range], true) = (ranges, parts.iter().all(|part| part.writable)) {
+        return Ok(Memory::of_caller(range));
     }
     let memory = Memory::create(length)?;
     let mut offset = 0;
