@@ -29,6 +29,15 @@ fn product(dtype: DataType, [m, n, k]: [usize; 3]) -> Node {
     of("MUL_MAT", [m, n, 1, 1], vec![Some(weights), f32s([k, n, 1, 1])])
 }
 
+/// A token's attention to `keys` keys, of three heads.
+fn attention(dtype: DataType, heads: usize, keys: usize) -> Node {
+    let cache = Some(Tensor::contiguous(dtype, [64, keys, 3, 1]));
+    let mask = Some(Tensor::contiguous(DataType::F16, [keys, 1, 1, 1]));
+    let mut node = of("FLASH_ATTN_EXT", [64, heads, 1, 1], vec![f32s([64, 1, heads, 1]), cache, cache, mask]);
+    node.params.0[0] = 0.125f32.to_bits().cast_signed();
+    node
+}
+
 fn build(node: &Node) -> KernelArtifact {
     kernels::build(node, &aie2()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -40,6 +49,7 @@ fn build(node: &Node) -> KernelArtifact {
 #[case::decode(product(DataType::BF16, [576, 1, 1536]))]
 #[case::prefill(product(DataType::BF16, [576, 64, 576]))]
 #[case::blocks(product(DataType::Q4_0, [1536, 1, 576]))]
+#[case::attention(attention(DataType::F16, 9, 256))]
 fn files_are_read_as_they_are_meant(#[case] node: Node) {
     let kernel = build(&node);
     let op = table::lookup(&node.op).unwrap();
@@ -60,4 +70,6 @@ fn shapes_and_types_share_a_pdi() {
     let shapes = [[576, 1, 1536], [100, 9, 64]];
     let products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
     assert!(one_pdi(&products));
+    let of_attention = [DataType::F16, DataType::F32].map(|dtype| [18, 256].map(|keys| attention(dtype, 9, keys)));
+    assert!(one_pdi(&of_attention.concat()));
 }

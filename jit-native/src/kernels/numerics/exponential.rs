@@ -5,7 +5,7 @@
 
 use super::product::{add_product2, both_orders, leading, polynomial, product_of, product2, split};
 use super::quotient::reciprocal;
-use super::{Lanes, three_terms};
+use super::{Lanes, terms, three_terms};
 
 /// 1.5 * 2^23: sums with it are whole numbers.
 const WHOLE: f32 = 12_582_912.0;
@@ -93,6 +93,46 @@ pub fn exp_held<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
     let mantissa = l.add(p, one);
     let mantissa = l.bits(mantissa);
     let exponent = l.shift_left(power, 23);
+    let result = l.add_words(mantissa, exponent);
+    l.float(result)
+}
+
+/// `(2^f - 1) / f` at the Chebyshev nodes of [-0.5, 0.5]; the error of `2^f` is below 2e-4.
+const BINARY_COEFFICIENTS: [f32; 3] = [0.055_754_65, 0.242_035_33, std::f32::consts::LN_2];
+
+/// `e^-x` of a number from 0 on, exact enough to be rounded to bf16: to 2^-9; about 1.6e-38 beyond 87.
+///
+/// A third of the instructions of [`exp`].
+pub fn exp_of_negative_coarse<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
+    let (bits, most) = (l.bits(x), l.word((-SMALLEST).to_bits()));
+    let held = l.min_words(bits, most);
+    let held = l.float(held);
+    // x log2(e) = n - f, n whole.
+    let [e0, e1] = terms(std::f64::consts::LOG2_E);
+    let (crossed, straight) = (l.pair(e1, e0), l.pair(e0, e1));
+    let whole = l.constant(WHOLE);
+    let x = leading(l, held);
+    let scaled = l.multiply(x, crossed);
+    let scaled = l.multiply_add(scaled, x, straight);
+    let shifted = l.sub(whole, scaled);
+    let n = l.sub(shifted, whole);
+    let f = l.add(n, scaled);
+    let f = leading(l, f);
+    // 1 - f q(-f): the signs of odd powers are those of the products.
+    let [cubic, square, linear] = BINARY_COEFFICIENTS;
+    let [first] = terms(cubic.into());
+    let (first, next) = (l.pair(first, 0), l.constant(square));
+    let q = l.multiply_sub(next, first, f);
+    let zero = l.constant(0.0);
+    let q = l.narrow(q, zero);
+    let next = l.constant(linear);
+    let q = l.multiply_sub(next, q, f);
+    let q = l.narrow(q, q);
+    let one = l.constant(1.0);
+    let mantissa = l.multiply_sub(one, q, f);
+    // The lowest bits of the sum are n.
+    let (mantissa, n) = (l.bits(mantissa), l.bits(shifted));
+    let exponent = l.shift_left(n, 23);
     let result = l.add_words(mantissa, exponent);
     l.float(result)
 }

@@ -60,6 +60,11 @@ fn exponentials() {
     let run = |l: &mut Model, x| exponential::exp(l, x);
     check("exp of bf16", largest_error(all(), run, f64::exp), 12.0);
     check("exp", largest_error(random(40_000, -87.0, 88.6), run, f64::exp), 16.0);
+    // Rounding to bf16 loses up to 2^15 units.
+    let run = |l: &mut Model, x| exponential::exp_of_negative_coarse(l, x);
+    let exact = |x: f64| (-x).exp();
+    check("coarse exp of bf16", largest_error(all().filter(|x| (0.0..87.0).contains(x)), run, exact), 12000.0);
+    check("coarse exp", largest_error(random(40_000, 0.0, 87.0), run, exact), 18000.0);
     let run = |l: &mut Model, x| exponential::expm1_held(l, x);
     check("expm1 of bf16", largest_error(all().filter(|x| *x < 87.0), run, f64::exp_m1), 16.0);
     check("expm1", largest_error(random(40_000, -3.0, 3.0), run, f64::exp_m1), 40.0);

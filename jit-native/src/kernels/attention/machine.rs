@@ -1,0 +1,80 @@
+//! The array of the family: the product design with another program.
+
+use super::parameters::{OFFSET, WORDS};
+use super::program::program;
+use crate::array::{ArrayError, CoreMemory, MemMemory, Product};
+use crate::core::CoreError;
+use aie_hal::Arch;
+use aie_isa::Isa;
+
+/// Cores of a column.
+pub(super) const CORES: usize = 4;
+/// A core's memory behind its parameters.
+pub(super) const ARENA: u32 = OFFSET + 4 * WORDS;
+pub(super) const ARENA_BYTES: usize = 0x1_0000 - ARENA as usize;
+pub(super) const MEM_TILE_BYTES: usize = 0x8_0000;
+
+/// Locks of a core's rings: the first of two, for empty and full buffers. The first three are those of the design.
+pub(super) mod lock {
+    pub const KEYS: u8 = 0;
+    pub const QUERIES: u8 = 2;
+    pub const PART: u8 = 4;
+    pub const VALUES: u8 = 6;
+    pub const MASK: u8 = 8;
+    pub const ARRIVING: u8 = 10;
+    pub const RESULT: u8 = 12;
+    /// Of the mem tile, for core 0; each core has two.
+    pub const MEM_VALUES: u8 = 32;
+    pub const MEM_MASK: u8 = 40;
+    pub const MEM_RESULT: u8 = 48;
+}
+
+/// The array with the program of its cores.
+pub(super) struct Machine {
+    pub product: Product,
+}
+
+/// Why there is no machine.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum MachineError {
+    #[error("the core's program: {0}")]
+    Core(#[from] CoreError),
+    #[error("the array: {0}")]
+    Array(#[from] ArrayError),
+}
+
+impl Machine {
+    /// The machine of a generation.
+    pub fn new(arch: &Arch, isa: &'static Isa) -> Result<Self, MachineError> {
+        let program = program(isa)?;
+        // Each dispatch divides the memory behind the parameters anew.
+        let part = |index: u32| (ARENA + 64 * index, 32, 2);
+        let memory = CoreMemory { weights: part(0), operand: part(1), result: part(2), parameters: (OFFSET, WORDS) };
+        let columns = arch.array.columns as u8;
+        let product = Product::new(arch, columns, &program.code, &[], &memory, MemMemory::default())?;
+        Ok(Self { product })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::OWN_MEMORY;
+    use crate::check::{Program, check};
+
+    /// All ways through the program, with the memory of its own tile alone.
+    #[test]
+    fn the_checker_accepts_the_program() {
+        let isa = Isa::aie2();
+        let program = program(isa).unwrap();
+        let own = OWN_MEMORY..OWN_MEMORY + 0x1_0000;
+        let report = check(&Program::new(isa, &program.code).with_data(vec![own]));
+        let rejections: Vec<String> = report.rejections().map(ToString::to_string).collect();
+        assert!(rejections.is_empty(), "{}", rejections.join("\n"));
+        for report in &program.loops {
+            println!("{report:?}");
+        }
+        println!("{} bytes, {} bundles, {} reads followed", report.bytes, report.bundles, report.reads);
+        assert!(report.bytes <= 16 * 1024);
+    }
+}

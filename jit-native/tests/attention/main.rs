@@ -1,0 +1,205 @@
+//! Attention as machine code on the emulated array, beside the definition in double precision and the reference kernel.
+
+#[path = "../mul_mat/device.rs"]
+mod device;
+mod rates;
+mod tensors;
+
+use aie_emulator::Timing;
+use aie_jit_native::kernels;
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use device::{Device, aie2};
+use rstest::rstest;
+use tensors::{Data, Random};
+
+/// What is asked for: elements of keys and values, tokens, heads of queries, heads of keys, batches, keys. `interleaved`: heads lie
+/// within tokens and keys, as in the cache of llama.cpp.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    k: usize,
+    v: usize,
+    tokens: usize,
+    heads: usize,
+    kv_heads: usize,
+    batch: usize,
+    keys: usize,
+    interleaved: bool,
+}
+
+impl Shape {
+    const fn of_one_token(elements: usize, heads: usize, kv_heads: usize, keys: usize) -> Self {
+        Self { k: elements, v: elements, tokens: 1, heads, kv_heads, batch: 1, keys, interleaved: false }
+    }
+
+    fn output(&self) -> Tensor {
+        Tensor::contiguous(DataType::F32, [self.v, self.heads, self.tokens, self.batch])
+    }
+}
+
+/// The operands of a node.
+struct Operands {
+    q: Data,
+    k: Data,
+    v: Data,
+    mask: Option<Data>,
+}
+
+impl Operands {
+    /// Random ones. `later` keys are masked for each token, as a causal mask does.
+    fn random(shape: Shape, dtype: DataType, mask: bool, random: &mut Random) -> Self {
+        let Shape { k, v, tokens, heads, kv_heads, batch, keys, interleaved } = shape;
+        let tensor = |dtype, [elements, rows, heads]: [usize; 3]| {
+            let tensor = Tensor::contiguous(dtype, [elements, rows, heads, batch]);
+            let [nb0, nb1, _, nb3] = tensor.nb;
+            if interleaved { Tensor { nb: [nb0, nb1 * heads, nb1, nb3], ..tensor } } else { tensor }
+        };
+        let cache = |elements| tensor(dtype, [elements, keys, kv_heads]);
+        let q = Data::random(tensor(DataType::F32, [k, tokens, heads]), random);
+        let (k, v) = (Data::random(cache(k), random), Data::random(cache(v), random));
+        let mask = mask.then(|| {
+            let tensor = Tensor::contiguous(DataType::F16, [keys, tokens, 1, 1]);
+            let mut mask = Data::random(tensor, random);
+            for token in 0..tokens {
+                for key in 0..keys {
+                    // The last keys, and a third of the others.
+                    if key + tokens > keys + token || (key + token) % 3 == 0 {
+                        mask.set_half([key, token, 0, 0], 0xFC00);
+                    }
+                }
+            }
+            mask
+        });
+        Self { q, k, v, mask }
+    }
+
+    fn node(&self, shape: Shape, scale: f32) -> Node {
+        let mut params = OpParams::default();
+        params.0[0] = scale.to_bits().cast_signed();
+        let mask = self.mask.as_ref().map(|mask| mask.tensor);
+        let sources = vec![Some(self.q.tensor), Some(self.k.tensor), Some(self.v.tensor), mask];
+        Node::new("FLASH_ATTN_EXT", params, shape.output(), sources)
+    }
+
+    /// By the definition.
+    fn expected(&self, shape: Shape, scale: f32) -> Vec<f64> {
+        let mut result = Vec::new();
+        for batch in 0..shape.batch {
+            for token in 0..shape.tokens {
+                for head in 0..shape.heads {
+                    let kv = head / (shape.heads / shape.kv_heads);
+                    let score = |key: usize| {
+                        let products =
+                            (0..shape.k).map(|i| self.q.get([i, token, head, batch]) * self.k.get([i, key, kv, batch]));
+                        let mask = self.mask.as_ref().map_or(0.0, |mask| mask.get([key, token, 0, 0]));
+                        f64::from(scale) * products.sum::<f64>() + mask
+                    };
+                    let scores: Vec<f64> = (0..shape.keys).map(score).collect();
+                    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    if most == f64::NEG_INFINITY {
+                        // Nothing is attended to.
+                        result.extend(std::iter::repeat_n(0.0, shape.v));
+                        continue;
+                    }
+                    let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
+                    let sum: f64 = weights.iter().sum();
+                    result.extend((0..shape.v).map(|i| {
+                        let values = weights.iter().enumerate().map(|(key, w)| w * self.v.get([i, key, kv, batch]));
+                        values.sum::<f64>() / sum
+                    }));
+                }
+            }
+        }
+        result
+    }
+}
+
+fn nmse(found: &[f64], expected: &[f64]) -> f64 {
+    let error: f64 = found.iter().zip(expected).map(|(found, expected)| (found - expected).powi(2)).sum();
+    error / expected.iter().map(|value| value * value).sum::<f64>()
+}
+
+/// Runs attention on the device; compares it with the definition and the reference kernel.
+fn compare(device: &mut Option<Device>, shape: Shape, operands: &Operands) -> Timing {
+    let scale = 1.0 / (shape.k as f32).sqrt();
+    let node = operands.node(shape, scale);
+    let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
+    let device = device.get_or_insert_with(|| Device::new(&kernel));
+    let mut buffers: Vec<Vec<u8>> = [&operands.q, &operands.k, &operands.v].map(|data| data.bytes.clone()).into();
+    buffers.extend(operands.mask.iter().map(|mask| mask.bytes.clone()));
+    let sources = buffers.clone();
+    buffers.push(vec![0xAA; node.output.span_bytes()]);
+    let timing = device.run(&kernel, buffers.iter_mut().map(Vec::as_mut_slice).collect());
+    let floats = |bytes: &[u8]| -> Vec<f64> {
+        bytes.chunks_exact(4).map(|x| f32::from_le_bytes(x.try_into().unwrap()).into()).collect()
+    };
+    let found = floats(buffers.last().unwrap());
+    let mut reference = vec![0; node.output.span_bytes()];
+    let sources: Vec<&[u8]> = sources.iter().map(Vec::as_slice).collect();
+    table::lookup("FLASH_ATTN_EXT").unwrap().reference(&node).unwrap().run(&sources, &mut reference).unwrap();
+    let expected = operands.expected(shape, scale);
+    let of_reference = nmse(&floats(&reference), &expected);
+    let of_found = nmse(&found, &expected);
+    println!("{shape:?}: NMSE {of_found:e}, of the reference {of_reference:e}; {} cycles", timing.cycles);
+    assert!(of_reference < 1e-6, "the reference: {of_reference:e}");
+    assert!(of_found < 1e-4, "NMSE {of_found:e}; found {:?}, expected {:?}", &found[..8], &expected[..8]);
+    timing
+}
+
+fn run(shape: Shape, dtype: DataType, mask: bool) {
+    compare(&mut None, shape, &Operands::random(shape, dtype, mask, &mut Random(5)));
+}
+
+#[rstest]
+#[case::one_head(Shape::of_one_token(64, 1, 1, 64))]
+#[case::four_heads(Shape::of_one_token(64, 4, 1, 64))]
+#[case::as_smollm(Shape::of_one_token(64, 9, 3, 256))]
+#[case::seven_heads(Shape::of_one_token(16, 7, 1, 96))]
+#[case::few_keys(Shape::of_one_token(32, 2, 2, 18))]
+#[case::tiles_that_overlap(Shape::of_one_token(64, 4, 1, 330))]
+#[case::unequal_elements(Shape { v: 32, ..Shape::of_one_token(96, 4, 2, 128) })]
+#[case::as_a_cache_lies(Shape { interleaved: true, ..Shape::of_one_token(64, 6, 3, 144) })]
+#[case::three_tokens(Shape { tokens: 3, batch: 2, ..Shape::of_one_token(64, 4, 2, 128) })]
+fn shapes(#[case] shape: Shape, #[values(false, true)] mask: bool) {
+    run(shape, DataType::F16, mask);
+}
+
+/// The result is 0 where all keys are masked.
+#[test]
+fn nothing_attended_to() {
+    let shape = Shape { tokens: 2, ..Shape::of_one_token(32, 4, 1, 80) };
+    let mut operands = Operands::random(shape, DataType::F16, true, &mut Random(7));
+    for key in 0..shape.keys {
+        operands.mask.as_mut().unwrap().set_half([key, 0, 0, 0], 0xFC00);
+    }
+    compare(&mut None, shape, &operands);
+}
+
+#[rstest]
+fn types(#[values(DataType::F16, DataType::BF16, DataType::F32)] dtype: DataType) {
+    run(Shape::of_one_token(32, 4, 2, 64), dtype, true);
+}
+
+/// One PDI for all shapes, and nothing that one dispatch leaves behind changes the next.
+#[test]
+fn dispatches_follow_each_other() {
+    let (mut device, mut random) = (None, Random(9));
+    for (shape, dtype, mask) in [
+        (Shape::of_one_token(32, 4, 1, 64), DataType::F16, true),
+        (Shape::of_one_token(64, 2, 2, 80), DataType::BF16, false),
+        (Shape { tokens: 2, ..Shape::of_one_token(32, 4, 1, 66) }, DataType::F16, true),
+    ] {
+        compare(&mut device, shape, &Operands::random(shape, dtype, mask, &mut random));
+    }
+}
+
+/// What is not taken is an error with a reason, on any shape.
+#[rstest]
+#[case::elements(Shape::of_one_token(40, 4, 1, 64), "multiples of 16")]
+#[case::keys(Shape::of_one_token(64, 4, 1, 8), "16 or more")]
+#[case::odd_keys(Shape::of_one_token(64, 4, 1, 113), "even number")]
+#[case::long_rows(Shape::of_one_token(4096, 4, 1, 64), "do not fit")]
+fn rejections(#[case] shape: Shape, #[case] reason: &str) {
+    let operands = Operands::random(shape, DataType::F16, true, &mut Random(3));
+    let error = kernels::build(&operands.node(shape, 1.0), &aie2()).unwrap_err().to_string();
+    assert!(error.contains(reason), "{error}");
+}
