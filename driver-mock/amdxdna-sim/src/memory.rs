@@ -5,8 +5,8 @@
 //! The simulator looks at a BO through a mapping of its own, so that nothing a user unmaps can take a page away from it.
 //!
 //! A BO of the caller's memory is the caller's pages themselves, as with the kernel. They get a memory file when somebody asks for one,
-//! to map or export the BO: then they move into it, and what another thread writes in that moment may be lost. Moving them always
-//! would lose writes of threads that know nothing of the BO, for an allocator may keep its lists in the same page.
+//! to map or export the BO: then they move into it, and what another thread writes in that moment may be lost, also an allocator's
+//! lists in the same page. That is why they do not move before.
 //!
 //! This file makes its system calls directly: the C functions of the same names lead back into this library.
 

@@ -7,17 +7,23 @@ use aie_hal::HostMemory;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Weak};
 
+const PAGE: usize = 4096;
+
 /// Pages of a process: aligned as allocators of tensor memory align.
+///
+/// Nothing else is in these pages, and they do not go back to the allocator. A simulated kernel may have to replace the pages of an
+/// import, and then what other threads write to them at that moment, such as the allocator's lists, is lost.
 struct Owned {
-    bytes: Vec<AtomicU8>,
+    bytes: &'static [AtomicU8],
     start: usize,
     length: usize,
 }
 
 impl Owned {
     fn new(content: &[u8]) -> Arc<Self> {
-        let bytes: Vec<AtomicU8> = (0..content.len() + 4096).map(|_| AtomicU8::new(0)).collect();
-        let start = bytes.as_ptr().align_offset(4096);
+        let whole_pages = content.len().next_multiple_of(PAGE) + PAGE;
+        let bytes: &[AtomicU8] = Vec::leak((0..whole_pages).map(|_| AtomicU8::new(0)).collect());
+        let start = bytes.as_ptr().align_offset(PAGE);
         let owned = Self { bytes, start, length: content.len() };
         owned.bytes().iter().zip(content).for_each(|(byte, &value)| byte.store(value, Ordering::Relaxed));
         Arc::new(owned)
