@@ -24,6 +24,8 @@ pub struct Part {
     /// The words in the order in which they are moved, the innermost dimension first: up to 3 in a core, 4 in a mem tile.
     /// This is how a layout is transformed on the way.
     pub dimensions: Vec<Dimension>,
+    /// Words of zero that a mem tile sends after each run of the innermost dimension; 0 everywhere else.
+    pub zeros: u32,
     /// Whether to wait for the buffer: for an empty one to write it, for a full one to read it.
     pub acquire: bool,
     /// Whether to hand the buffer over afterwards.
@@ -42,13 +44,21 @@ impl Part {
     /// Words of each buffer in turn, from byte `offset` on.
     #[must_use]
     pub fn strided(ring: Ring, offset: u32, dimensions: &[Dimension]) -> Self {
-        Self { ring, offset, dimensions: dimensions.to_vec(), acquire: true, release: true, advance: true }
+        Self { ring, offset, dimensions: dimensions.to_vec(), zeros: 0, acquire: true, release: true, advance: true }
     }
 
-    /// Words of one run.
+    /// The same, with zeros behind each run of the innermost dimension.
+    #[must_use]
+    pub fn padded(self, zeros: u32) -> Self {
+        Self { zeros, ..self }
+    }
+
+    /// Words of one run, zeros included.
     #[must_use]
     pub fn words(&self) -> u64 {
-        self.dimensions.iter().fold(1u64, |words, dimension| words.saturating_mul(dimension.size))
+        let (inner, outer) = self.dimensions.split_first().map_or((1, &[][..]), |(first, rest)| (first.size, rest));
+        let inner = if inner == 0 { 0 } else { inner.saturating_add(self.zeros.into()) };
+        outer.iter().fold(inner, |words, dimension| words.saturating_mul(dimension.size))
     }
 
     /// After how many runs it is at the same buffer again.
@@ -73,6 +83,10 @@ pub(super) struct Link {
     /// The buffer of the first run.
     pub slot: u64,
 }
+
+/// Dimensions of a mem tile's descriptors, which alone can send zeros, and how many of these behind the innermost.
+const MEM_DIMENSIONS: usize = 4;
+const MOST_ZEROS: u32 = 63;
 
 /// The descriptors that a channel can use.
 pub(super) fn pool(kind: TileKind, channel: u8, descriptors: usize) -> Range<u8> {
@@ -127,6 +141,7 @@ pub(super) fn encode(
             d2_step,
             d2_wrap,
             d3_step,
+            d0_zero_after: part.zeros,
             iteration,
             iteration_wrap,
             iteration_step,
@@ -177,7 +192,18 @@ fn fields(limit: usize, part: &Part, link: &Link) -> Result<Fields, ArrayError> 
     if part.words() == 0 || end > max {
         return Err(ArrayError::Range { what: "the end of what a channel moves in a buffer", value: end, min: 4, max });
     }
-    let moved: Vec<Dimension> = part.dimensions.iter().copied().filter(|dimension| dimension.size != 1).collect();
+    let padded = part.zeros > 0;
+    if padded && (link.channel.direction == Direction::StreamToMemory || limit < MEM_DIMENSIONS) {
+        return Err(ArrayError::Kind { tile: ring.tile, expected: "mem tile that sends" });
+    }
+    if part.zeros > MOST_ZEROS {
+        let (value, max) = (part.zeros.into(), MOST_ZEROS.into());
+        return Err(ArrayError::Range { what: "the zeros behind a dimension", value, min: 0, max });
+    }
+    // What zeros follow has a size of its own, also if that is one word.
+    let counts = |(index, dimension): &(usize, Dimension)| dimension.size != 1 || padded && *index == 0;
+    let moved: Vec<Dimension> =
+        part.dimensions.iter().copied().enumerate().filter(counts).map(|(_, dimension)| dimension).collect();
     if moved.len() > limit {
         return Err(ArrayError::Dimensions { channel, needed: moved.len(), limit });
     }
@@ -189,7 +215,7 @@ fn fields(limit: usize, part: &Part, link: &Link) -> Result<Fields, ArrayError> 
     for (index, dimension) in moved.iter().enumerate() {
         fields.steps[index] = dimension.step as u32;
         // The outermost dimension ends with the length.
-        if index + 1 < moved.len() {
+        if index + 1 < moved.len() || padded && index == 0 {
             fields.sizes[index] = dimension.size as u32;
         }
     }

@@ -96,3 +96,26 @@ fn parts_end_within_their_buffer() {
     let elsewhere = Ring { tile: Tile::new(0, 3), ..RING };
     assert!(message(&Part::linear(elsewhere, 1)).contains("tile (0,3)"));
 }
+
+/// 3 words and 5 zeros, 4 times: the fields of zeros and sizes, and a length with the zeros.
+#[test]
+fn mem_tiles_send_zeros_behind_the_innermost_dimension() {
+    let ring = Ring { tile: Tile::new(0, 1), ..RING };
+    let link = Link { channel: Channel::send(ring.tile, 4), next: None, slot: 0 };
+    let bd = |part: &Part| {
+        encode(TileKind::Mem, 4, 0, part, &link).map(|(_, words)| MemTileBd::decode(&words.try_into().unwrap()))
+    };
+    let rows = Part::strided(ring, 0, &dimensions(&[(1, 3), (3, 4)])).padded(5);
+    let rows = bd(&rows).unwrap();
+    assert_eq!((rows.length, rows.d0_wrap, rows.d0_zero_after, rows.d1_step), (32, 3, 5, 3));
+    // A row of one word is still a row.
+    let words = bd(&Part::strided(ring, 0, &dimensions(&[(1, 1), (1, 4)])).padded(31)).unwrap();
+    assert_eq!((words.length, words.d0_wrap, words.d0_zero_after, words.d1_step), (128, 1, 31, 1));
+    let one = bd(&Part::linear(ring, 6).padded(2)).unwrap();
+    assert_eq!((one.length, one.d0_wrap, one.d0_zero_after), (8, 6, 2));
+    assert!(bd(&Part::linear(ring, 6).padded(64)).is_err());
+    let arriving = Link { channel: Channel::receive(ring.tile, 0), next: None, slot: 0 };
+    assert!(encode(TileKind::Mem, 4, 0, &Part::linear(ring, 6).padded(2), &arriving).is_err());
+    let of_core = Link { channel: Channel::send(RING.tile, 0), next: None, slot: 0 };
+    assert!(encode(TileKind::Core, 3, 0, &Part::linear(RING, 6).padded(2), &of_core).is_err());
+}
