@@ -25,8 +25,12 @@ fn add(ne: [usize; 4]) -> Node {
 
 /// `m` rows of `k` weights times `n` columns.
 fn product(dtype: DataType, [m, n, k]: [usize; 3]) -> Node {
-    let weights = Tensor::contiguous(dtype, [k, m, 1, 1]);
-    of("MUL_MAT", [m, n, 1, 1], vec![Some(weights), f32s([k, n, 1, 1])])
+    product_of([dtype, DataType::F32], [m, n, k])
+}
+
+fn product_of([left, right]: [DataType; 2], [m, n, k]: [usize; 3]) -> Node {
+    let (weights, columns) = (Tensor::contiguous(left, [k, m, 1, 1]), Tensor::contiguous(right, [k, n, 1, 1]));
+    of("MUL_MAT", [m, n, 1, 1], vec![Some(weights), Some(columns)])
 }
 
 /// A token's attention to `keys` keys, of three heads.
@@ -50,6 +54,9 @@ fn build(node: &Node) -> KernelArtifact {
 #[case::prefill(product(DataType::BF16, [576, 64, 576]))]
 #[case::blocks(product(DataType::Q4_0, [1536, 1, 576]))]
 #[case::attention(attention(DataType::F16, 9, 256))]
+#[case::long_blocks(product(DataType::Q4_K, [512, 1, 1536]))]
+#[case::zeros(product(DataType::F32, [20, 3, 129]))]
+#[case::documents(product_of([DataType::BF16, DataType::BF16], [1024, 64, 768]))]
 fn files_are_read_as_they_are_meant(#[case] node: Node) {
     let kernel = build(&node);
     let op = table::lookup(&node.op).unwrap();
@@ -68,7 +75,9 @@ fn shapes_and_types_share_a_pdi() {
     };
     assert!(one_pdi(&[add([5000, 1, 1, 1]), add([33, 7, 3, 2]), of("SQR", [64, 1, 1, 1], vec![f32s([64, 1, 1, 1])])]));
     let shapes = [[576, 1, 1536], [100, 9, 64]];
-    let products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
+    let mut products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
+    products.extend([product(DataType::Q4_K, [16, 1, 256]), product(DataType::F32, [16, 1, 1])]);
+    products.push(product_of([DataType::BF16, DataType::BF16], [16, 3, 256]));
     assert!(one_pdi(&products));
     let of_attention = [DataType::F16, DataType::F32].map(|dtype| [18, 256].map(|keys| attention(dtype, 9, keys)));
     assert!(one_pdi(&of_attention.concat()));

@@ -43,6 +43,34 @@ fn eight_bits(half: u16) -> u16 {
     sign | rounded
 }
 
+/// The number of a finite f16.
+fn of_f16(bits: u16) -> f32 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 0x3ff));
+    let magnitude = if exponent == 0 {
+        fraction / 1024.0 * 2f32.powi(-14)
+    } else {
+        (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15)
+    };
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
+}
+
+/// A block of q4_K whose scales and minimums of parts are rounded to bf16.
+fn long_block(block: &[u8]) -> Vec<f32> {
+    let half = |at: usize| of_f16(u16::from_le_bytes([block[at], block[at + 1]]));
+    let (packed, quants) = (&block[4..16], &block[16..]);
+    let part = |part: usize, minimum: usize| match part {
+        0..4 => packed[part + 4 * minimum] & 63,
+        _ => packed[part + 4] >> (4 * minimum) & 15 | packed[part - 4 + 4 * minimum] >> 6 << 4,
+    };
+    let number = |scale: f32, factor: u8| of_bf16(bf16(scale * f32::from(factor)));
+    let value = |index: usize| {
+        let (of, byte) = (index / 32, quants[index / 64 * 32 + index % 32]);
+        let quant = if of.is_multiple_of(2) { byte & 15 } else { byte >> 4 };
+        number(half(0), part(of, 0)) * f32::from(quant) - number(half(2), part(of, 1))
+    };
+    (0..256).map(value).collect()
+}
+
 /// A tensor and its bytes.
 #[derive(Clone)]
 pub struct Data {
@@ -85,7 +113,7 @@ impl Data {
         let (mut rounded, dtype) = (self.clone(), self.tensor.dtype);
         let scales = match dtype {
             DataType::Q4_0 | DataType::Q8_0 => 1,
-            DataType::Q4_1 => 2,
+            DataType::Q4_1 | DataType::Q4_K => 2,
             _ => 0,
         };
         for block in rounded.bytes.chunks_exact_mut(dtype.block_bytes()) {
@@ -95,6 +123,17 @@ impl Data {
             }
         }
         rounded
+    }
+
+    /// The values of a row as the cores hold them before they round them to bf16.
+    pub fn values_on_cores(&self, row: usize) -> Vec<f32> {
+        let rounded = self.with_rounded_scales();
+        if self.tensor.dtype != DataType::Q4_K {
+            return rounded.values(row);
+        }
+        let start = self.row(row);
+        let end = start + self.tensor.dtype.row_bytes(self.tensor.ne[0]);
+        rounded.bytes[start..end].chunks_exact(144).flat_map(long_block).collect()
     }
 
     /// The values of a row.

@@ -22,6 +22,17 @@ fn nmse(found: &[f64], expected: &[f64]) -> f64 {
 /// The array rounds both operands to bf16 and sums in f32: beside the exact product of the rounded operands, where rounding is
 /// simple, the error is that of the sums alone.
 pub fn compare(device: &mut Option<Device>, weights: &Data, columns: &Data, output: Tensor) -> Timing {
+    compare_with(device, weights, columns, columns, output)
+}
+
+/// The same with other columns for the reference kernel.
+fn compare_with(
+    device: &mut Option<Device>,
+    weights: &Data,
+    columns: &Data,
+    of_reference: &Data,
+    output: Tensor,
+) -> Timing {
     let sources = vec![Some(weights.tensor), Some(columns.tensor)];
     let node = Node::new("MUL_MAT", OpParams::default(), output, sources);
     let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
@@ -31,14 +42,16 @@ pub fn compare(device: &mut Option<Device>, weights: &Data, columns: &Data, outp
     let mut reference = found.clone();
     let timing = device.run(&kernel, vec![&mut a, &mut b, &mut found.bytes]);
     let operation = table::lookup("MUL_MAT").unwrap();
-    operation.reference(&node).unwrap().run(&[&weights.bytes, &columns.bytes], &mut reference.bytes).unwrap();
+    let sources = vec![Some(weights.tensor), Some(of_reference.tensor)];
+    let node = Node::new("MUL_MAT", OpParams::default(), output, sources);
+    let inputs: [&[u8]; 2] = [&weights.bytes, &of_reference.bytes];
+    operation.reference(&node).unwrap().run(&inputs, &mut reference.bytes).unwrap();
 
     let [_, n, second, third] = output.ne;
     let [_, m, w2, w3] = weights.tensor.ne;
     let rounded =
         |values: Vec<f32>| -> Vec<f64> { values.into_iter().map(|value| f64::from(of_bf16(bf16(value)))).collect() };
-    let on_cores = weights.with_rounded_scales();
-    let rows: Vec<Vec<f64>> = (0..weights.tensor.rows()).map(|row| rounded(on_cores.values(row))).collect();
+    let rows: Vec<Vec<f64>> = (0..weights.tensor.rows()).map(|row| rounded(weights.values_on_cores(row))).collect();
     let (mut values, mut expected, mut of_reference) = (Vec::new(), Vec::new(), Vec::new());
     for column in 0..output.rows() {
         let right = rounded(columns.values(column));
@@ -96,6 +109,89 @@ fn quantised(
     let [m, n, k] = shape;
     let mut random = Random(12);
     let weights = Data::random(Tensor::contiguous(dtype, [k, m, 1, 1]), &mut random, scale);
+    let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+    compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+}
+
+/// Blocks of 256: one, several in a piece of a row, and several pieces.
+#[rstest]
+#[case::one_block([16, 1, 256])]
+#[case::two_columns([33, 2, 512])]
+#[case::many_columns([48, 20, 256])]
+#[case::pieces([20, 1, 2560])]
+fn blocks_of_256(#[case] shape: [usize; 3], #[values(1.0, 1e-2)] scale: f32) {
+    let [m, n, k] = shape;
+    let mut random = Random(13);
+    let weights = Data::random(Tensor::contiguous(DataType::Q4_K, [k, m, 1, 1]), &mut random, scale);
+    let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+    compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+}
+
+/// Columns of bf16, which every type of weights can meet here, though ggml has them with bf16 and f32 only.
+#[rstest]
+#[case::one_column([16, 1, 256])]
+#[case::five_columns([37, 5, 512])]
+#[case::many_columns([48, 20, 256])]
+fn columns_of_bf16(
+    #[case] shape: [usize; 3],
+    #[values(DataType::BF16, DataType::F32, DataType::Q4_1, DataType::Q4_K)] dtype: DataType,
+) {
+    let [m, n, k] = shape;
+    let mut random = Random(14);
+    let weights = Data::random(Tensor::contiguous(dtype, [k, m, 1, 1]), &mut random, 1.0);
+    let columns = Data::random(Tensor::contiguous(DataType::BF16, [k, n, 1, 1]), &mut random, 1.0);
+    // The reference kernel takes bf16 columns with weights of bf16 and f32 only.
+    if dtype.is_quantised() {
+        let widened = Data { tensor: f32s([k, n, 1, 1]), bytes: widen(&columns.bytes) };
+        compare_with(&mut None, &weights, &columns, &widened, f32s([m, n, 1, 1]));
+    } else {
+        compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+    }
+}
+
+fn widen(bytes: &[u8]) -> Vec<u8> {
+    let numbers = bytes.chunks_exact(2).map(|bytes| of_bf16(u16::from_le_bytes([bytes[0], bytes[1]])));
+    numbers.flat_map(f32::to_le_bytes).collect()
+}
+
+/// Rows that are no whole steps of the inner loop: zeros follow them on their way to the cores, which before held other numbers.
+#[rstest]
+#[case::two([16, 1, 2])]
+#[case::four([20, 7, 4])]
+#[case::ten([37, 5, 130])]
+#[case::many_columns([20, 18, 70])]
+fn depths(
+    #[case] shape: [usize; 3],
+    #[values(DataType::BF16, DataType::F32)] left: DataType,
+    #[values(DataType::BF16, DataType::F32)] right: DataType,
+) {
+    let [m, n, k] = shape;
+    if (left, right) == (DataType::F32, DataType::BF16) && n > 5 {
+        return;
+    }
+    let mut random = Random(15);
+    // NaN everywhere, which a product with a zero would not hide.
+    let nan = Data { tensor: f32s([96, 32, 1, 1]), bytes: vec![0xFF; 4 * 96 * 32] };
+    let node =
+        Node::new("MUL_MAT", OpParams::default(), f32s([32, 32, 1, 1]), vec![Some(nan.tensor), Some(nan.tensor)]);
+    let kernel = kernels::build(&node, &aie2()).unwrap();
+    let mut device = Device::new(&kernel);
+    device.run(&kernel, vec![&mut nan.bytes.clone(), &mut nan.bytes.clone(), &mut vec![0; 4 * 32 * 32]]);
+    let mut device = Some(device);
+    let weights = Data::random(Tensor::contiguous(left, [k, m, 1, 1]), &mut random, 1.0);
+    let columns = Data::random(Tensor::contiguous(right, [k, n, 1, 1]), &mut random, 1.0);
+    compare(&mut device, &weights, &columns, f32s([m, n, 1, 1]));
+}
+
+/// Odd depths are whole words in f32; 1057 = 7 x 151 comes in seven pieces, each with zeros behind.
+#[rstest]
+#[case::one([16, 1, 1])]
+#[case::odd([20, 3, 129])]
+#[case::pieces([16, 1, 1057])]
+fn odd_depths(#[case] shape: [usize; 3]) {
+    let [m, n, k] = shape;
+    let mut random = Random(16);
+    let weights = Data::random(f32s([k, m, 1, 1]), &mut random, 1.0);
     let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
     compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
 }

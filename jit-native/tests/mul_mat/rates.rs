@@ -50,6 +50,7 @@ fn of_small_products(shape: [usize; 3], dtype: DataType) {
 #[ignore = "takes minutes"]
 fn of_one_column() {
     of_small_products([6144, 1, 576], DataType::Q4_1);
+    of_small_products([2048, 1, 512], DataType::Q4_K);
     for shape in [[576, 1, 1536], [1536, 1, 576]] {
         for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
             of_small_products(shape, dtype);
@@ -64,6 +65,19 @@ fn of_a_prompt() {
     for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
         of_small_products([576, 128, 576], dtype);
     }
+    of_small_products([512, 128, 512], DataType::Q4_K);
+}
+
+/// Columns of bf16 beside those of f32.
+#[test]
+#[ignore = "takes minutes"]
+fn of_a_prompt_of_bf16() {
+    let mut random = Random(17);
+    let [m, n, k] = [576, 128, 576];
+    let weights = Data::random(Tensor::contiguous(DataType::BF16, [k, m, 1, 1]), &mut random, 1.0);
+    let columns = Data::random(Tensor::contiguous(DataType::BF16, [k, n, 1, 1]), &mut random, 1.0);
+    let timing = compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+    describe("bf16 x bf16", [m, n, k], &weights, &timing);
 }
 
 /// The schedule of the inner loops.
@@ -83,6 +97,19 @@ fn of_loops() {
     }
 }
 
+/// The documents' example configuration of products, and columns of bf16 in a prompt.
+#[rstest]
+#[case::of_documents([1024, 64, 768])]
+#[case::prompt([576, 512, 1536])]
+fn of_columns_of_bf16(#[case] shape: [usize; 3]) {
+    let [m, n, k] = shape;
+    let of = |dtype, ne| Some(Tensor::contiguous(dtype, ne));
+    let sources = vec![of(DataType::BF16, [k, m, 1, 1]), of(DataType::BF16, [k, n, 1, 1])];
+    let node = aie_ops::Node::new("MUL_MAT", aie_ops::OpParams::default(), f32s([m, n, 1, 1]), sources);
+    let kernel = aie_jit_native::kernels::build(&node, &crate::device::aie2()).unwrap();
+    println!("{} bytes of instructions", kernel.instructions().len());
+}
+
 /// Kernels of models' shapes are made, share one PDI, and have instruction streams of a bearable size.
 #[rstest]
 #[case::down([576, 576, 1536])]
@@ -95,7 +122,8 @@ fn of_loops() {
 fn of_streams(#[case] shape: [usize; 3]) {
     let [m, n, k] = shape;
     let mut digests = std::collections::HashSet::new();
-    for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
+    let types = [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0, DataType::Q4_K];
+    for dtype in types.into_iter().filter(|dtype| k.is_multiple_of(dtype.block_elements())) {
         let sources = vec![Some(Tensor::contiguous(dtype, [k, m, 1, 1])), Some(f32s([k, n, 1, 1]))];
         let node = aie_ops::Node::new("MUL_MAT", aie_ops::OpParams::default(), f32s([m, n, 1, 1]), sources);
         let start = std::time::Instant::now();

@@ -7,12 +7,18 @@ use aie_ops::{DataType, Node, OpParams, Tensor};
 use rstest::rstest;
 
 #[rstest]
-#[case::odd_depth(Tensor::contiguous(DataType::BF16, [40, 16, 1, 1]), f32s([40, 1, 1, 1]), "multiples of 32")]
+#[case::odd_depth(Tensor::contiguous(DataType::BF16, [41, 16, 1, 1]), f32s([41, 1, 1, 1]), "multiples of 2")]
+#[case::odd_columns(
+    f32s([41, 16, 1, 1]),
+    Tensor::contiguous(DataType::BF16, [41, 1, 1, 1]),
+    "multiples of 2"
+)]
+#[case::block_in_a_word(Tensor::contiguous(DataType::Q8_0, [32, 16, 1, 1]), f32s([32, 1, 1, 1]), "multiples of 64")]
 #[case::type_of_weights(Tensor::contiguous(DataType::Q2_K, [256, 16, 1, 1]), f32s([256, 1, 1, 1]), "source 0 is q2_K")]
 #[case::type_of_columns(
     Tensor::contiguous(DataType::BF16, [64, 16, 1, 1]),
-    Tensor::contiguous(DataType::BF16, [64, 1, 1, 1]),
-    "source 1 is bf16"
+    Tensor::contiguous(DataType::F16, [64, 1, 1, 1]),
+    "source 1 is f16"
 )]
 #[case::nothing(f32s([64, 0, 1, 1]), f32s([64, 1, 1, 1]), "nothing to multiply")]
 #[case::too_long(f32s([131_072, 4, 1, 1]), f32s([131_072, 1, 1, 1]), "131072 elements")]

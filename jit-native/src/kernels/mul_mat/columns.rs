@@ -1,10 +1,11 @@
-//! Columns of f32 become blocks of 8 `k` x 4 columns of bf16, the second operand of the matrix unit.
+//! Columns become blocks of 8 `k` x 4 columns of bf16, the second operand of the matrix unit.
 //!
-//! Four columns of 16 elements each are rounded to two vectors of 4 x 16 bf16, whose transposition (`T16_4x16`) is two blocks.
-//! For weights of four bits, blocks of `k` and `k + 16` are interleaved (`T64_2x8`: rows of four columns are 64 bits), which is
-//! the order in which the halves of bytes are unpacked.
+//! Four columns of 16 elements each, as they are or rounded from f32, are two vectors of 4 x 16 bf16, whose transposition
+//! (`T16_4x16`) is two blocks. For weights of four bits, blocks of `k` and those of 16 or 32 more are interleaved
+//! (`T64_2x8`: rows of four columns are 64 bits), which is the order in which the halves of bytes are unpacked.
 
 use super::parameters::Parameter;
+use super::problem::{Form, Right};
 use super::program::Kernel;
 use crate::core::{Address, Class, CoreBuilder, Reg};
 
@@ -12,6 +13,12 @@ const TRANSPOSE_LOW: i64 = 26;
 const TRANSPOSE_HIGH: i64 = 27;
 const INTERLEAVE_LOW: i64 = 14;
 const INTERLEAVE_HIGH: i64 = 15;
+
+/// Modes of shuffles.
+struct Modes {
+    transpose: [Reg; 2],
+    interleave: [Reg; 2],
+}
 
 /// Converts four columns of a chunk at the address `source` to blocks from `target` on.
 pub(super) fn convert(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
@@ -25,42 +32,78 @@ pub(super) fn convert(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) 
         columns.push(next);
     }
     let target = k.pointer(b, k.columns, target);
-    let halves = k.parameter(b, Parameter::Halves);
-    let steps = k.count(b, Parameter::LongSteps, 1);
-    b.choose(halves, 2, |b, halves| {
-        let modes = [TRANSPOSE_LOW, TRANSPOSE_HIGH, INTERLEAVE_LOW, INTERLEAVE_HIGH].map(|mode| b.scalar(mode));
-        b.name_loop(if halves == 1 { "columns in halves" } else { "columns" });
-        b.repeat(steps, |b| {
-            let ([first, second], [third, fourth]) = (sixteen(b, &columns, &modes), sixteen(b, &columns, &modes));
-            let blocks = if halves == 1 {
-                [(first, third, 2), (first, third, 3), (second, fourth, 2), (second, fourth, 3)].map(
-                    |(low, high, mode)| {
-                        let block = b.reg(Class::X);
-                        b.shuffle(block, low, high, modes[mode]);
-                        block
-                    },
-                )
-            } else {
-                [first, second, third, fourth]
-            };
-            for block in blocks {
-                b.store(block, target, Address::ThenBy(step));
-            }
-        });
+    let form = k.parameter(b, Parameter::Form);
+    b.choose(form, Form::COUNT, |b, number| {
+        let Form { right, interleaved } = Form::numbered(number);
+        let modes = Modes {
+            transpose: [TRANSPOSE_LOW, TRANSPOSE_HIGH].map(|mode| b.scalar(mode)),
+            interleave: [INTERLEAVE_LOW, INTERLEAVE_HIGH].map(|mode| b.scalar(mode)),
+        };
+        let four = Columns { right, columns: &columns, modes: &modes };
+        if interleaved {
+            four.interleaved(b, k, target, step);
+        } else {
+            four.plain(b, k, target, step);
+        }
     });
 }
 
-/// The next 16 elements of four columns as two blocks.
-fn sixteen(b: &mut CoreBuilder, columns: &[Reg], modes: &[Reg]) -> [Reg; 2] {
-    let (front, back) = (b.reg(Class::X), b.reg(Class::X));
-    for (column, half) in columns.iter().zip([front.lo(), front.hi(), back.lo(), back.hi()]) {
-        let wide = b.reg(Class::Acc512);
-        b.load(wide, *column, Address::Then(64));
-        b.to_bf16(half, wide);
+/// Four columns.
+struct Columns<'a> {
+    right: Right,
+    columns: &'a [Reg],
+    modes: &'a Modes,
+}
+
+impl Columns<'_> {
+    fn plain(&self, b: &mut CoreBuilder, k: Kernel, target: Reg, step: Reg) {
+        let next = Address::Then(16 * self.right.bytes() as i64);
+        let steps = k.count(b, Parameter::Blocks, 1);
+        b.name_loop(&format!("columns of {:?}", self.right));
+        b.repeat(steps, |b| {
+            let blocks = [self.sixteen(b, next), self.sixteen(b, next)].concat();
+            blocks.iter().for_each(|block| b.store(*block, target, Address::ThenBy(step)));
+        });
     }
-    [0, 1].map(|mode: usize| {
-        let block = b.reg(Class::X);
-        b.shuffle(block, front, back, modes[mode]);
-        block
-    })
+
+    /// The blocks of the lower half of a group, each with that of the upper half at the same place.
+    fn interleaved(&self, b: &mut CoreBuilder, k: Kernel, target: Reg, step: Reg) {
+        let [to_upper, to_next] = [Parameter::ToUpper, Parameter::ToNext].map(|bytes| k.modifier(b, bytes));
+        let halves = k.count(b, Parameter::Halves, 1);
+        b.repeat(halves, |b| {
+            let sixteens = k.count(b, Parameter::Sixteens, 1);
+            b.name_loop(&format!("columns of {:?}, interleaved", self.right));
+            b.repeat(sixteens, |b| {
+                let [low, high] = [to_upper, to_next].map(|by| self.sixteen(b, Address::ThenBy(by)));
+                for (low, high) in low.into_iter().zip(high) {
+                    for mode in self.modes.interleave {
+                        let block = b.reg(Class::X);
+                        b.shuffle(block, low, high, mode);
+                        b.store(block, target, Address::ThenBy(step));
+                    }
+                }
+            });
+            self.columns.iter().for_each(|column| b.advance(*column, to_upper));
+        });
+    }
+
+    /// 16 elements of four columns as two blocks; `next` is where the columns go on.
+    fn sixteen(&self, b: &mut CoreBuilder, next: Address) -> [Reg; 2] {
+        let (front, back) = (b.reg(Class::X), b.reg(Class::X));
+        for (column, half) in self.columns.iter().zip([front.lo(), front.hi(), back.lo(), back.hi()]) {
+            match self.right {
+                Right::F32 => {
+                    let wide = b.reg(Class::Acc512);
+                    b.load(wide, *column, next);
+                    b.to_bf16(half, wide);
+                }
+                Right::Bf16 => b.load(half, *column, next),
+            }
+        }
+        self.modes.transpose.map(|mode| {
+            let block = b.reg(Class::X);
+            b.shuffle(block, front, back, mode);
+            block
+        })
+    }
 }

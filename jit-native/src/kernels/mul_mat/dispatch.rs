@@ -13,6 +13,12 @@ const WEIGHT_ARGUMENT: u16 = 0;
 const COLUMN_ARGUMENT: u16 = 1;
 const RESULT_ARGUMENT: u16 = 2;
 
+/// Parts of a unit of weights that leaves room behind it, for a core's descriptor.
+const UNIT_PARTS: usize = 4;
+
+/// One word of each row of a group.
+const ROW_WORD_BYTES: u32 = 4 * GROUP_ROWS as u32;
+
 /// Memory of a tile, handed out from the front.
 struct Arena(u32);
 
@@ -74,7 +80,7 @@ fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
 impl<'a> Work<'a> {
     fn new(problem: &'a Problem, tiling: Tiling, item: Item, column: &'a ProductColumn) -> Self {
         let mut arena = Arena(0);
-        let columns = arena.ring(column.operand.0, tiling.columns * tiling.depth * 4, tiling.chunks);
+        let columns = arena.ring(column.operand.0, tiling.columns * tiling.depth * tiling.column_bytes, tiling.chunks);
         let weights = std::array::from_fn(|core| {
             arena.ring(column.parts[core].weights.0, tiling.padded_rows() * tiling.words * 4, 2)
         });
@@ -111,20 +117,32 @@ impl<'a> Work<'a> {
     /// Columns: from the host to the mem tile once, chunk by chunk, and from there to the cores as often as they need them.
     fn columns(&self, dispatch: &mut Dispatch<'_>) -> Result<(), ArrayError> {
         let Self { problem, tiling, item, .. } = self;
-        let (depth, chunks) = (tiling.depth, tiling.chunks);
+        // Words of a column in a chunk.
+        let per_word = problem.right.per_word();
+        let (words, chunks) = (tiling.present / per_word, tiling.chunks);
         let [element, column, inner, outer] = problem.column_strides;
         let offset = item.first_column * column + item.matrix[0] * inner + item.matrix[1] * outer;
         let region = Region {
             argument: COLUMN_ARGUMENT,
             offset: offset as u64,
-            dimensions: dimensions([(depth, element / 4), (item.columns, column / 4), (chunks, depth * element / 4)]),
+            dimensions: dimensions([
+                (words, element * per_word / 4),
+                (item.columns, column / 4),
+                (chunks, tiling.present * element / 4),
+            ]),
         };
         let (from, to) = (self.column.sources[0], self.column.arrival[0]);
         dispatch.transfer_at(from, &region, Some(0.0))?;
         let ring = self.memory.columns;
-        dispatch.run(to, &[Part::linear(ring, (item.columns * depth) as u64)], chunks as u32)?;
+        dispatch.run(to, &[Part::linear(ring, (item.columns * words) as u64)], chunks as u32)?;
         let from = self.column.operand.1;
-        let part = Part { release: false, ..Part::linear(ring, (tiling.columns * depth) as u64) };
+        let part = if tiling.is_padded() {
+            let [_, zeros] = tiling.zeros();
+            Part::strided(ring, 0, &dimensions([(words, 1), (tiling.columns, words)])).padded(zeros as u32)
+        } else {
+            Part::linear(ring, (tiling.columns * words) as u64)
+        };
+        let part = Part { release: false, ..part };
         dispatch.run(from, std::slice::from_ref(&part), chunks as u32)?;
         if tiling.columns_every_time() && tiling.tiles > 1 {
             let again = Part { acquire: false, ..part };
@@ -141,7 +159,7 @@ impl<'a> Work<'a> {
         let matrix = item.matrix[0] / by_inner * inner + item.matrix[1] / by_outer * outer;
         let (from, to) = (self.column.sources[half], self.column.arrival[half]);
         let cores = 2 * half..2 * half + 2;
-        let words = tiling.words;
+        let words = tiling.present_words;
         let region = |core: usize, rows: usize| Region {
             argument: WEIGHT_ARGUMENT,
             offset: (matrix + (item.first_row + core * tiling.rows) * row) as u64,
@@ -172,13 +190,22 @@ impl<'a> Work<'a> {
         let together = problem.weights.words_together();
         for core in busy {
             let from = self.column.parts[core].weights.1;
-            let order = dimensions([
-                (together, 1),
-                (GROUP_ROWS, words),
-                (words / together, together),
-                (self.groups(core), GROUP_ROWS * words),
-            ]);
-            dispatch.run(from, &[Part::strided(self.memory.weights[core], 0, &order)], self.runs() as u32)?;
+            let ring = self.memory.weights[core];
+            let part = if tiling.is_padded() {
+                // Rows as they are; the core's channel puts the words of all rows next to each other.
+                let [zeros, _] = tiling.zeros();
+                let order = dimensions([(words, 1), (self.groups(core) * GROUP_ROWS, words)]);
+                Part::strided(ring, 0, &order).padded(zeros as u32)
+            } else {
+                let order = dimensions([
+                    (together, 1),
+                    (GROUP_ROWS, words),
+                    (words / together, together),
+                    (self.groups(core), GROUP_ROWS * words),
+                ]);
+                Part::strided(ring, 0, &order)
+            };
+            dispatch.run(from, &[part], self.runs() as u32)?;
         }
         Ok(())
     }
@@ -194,10 +221,10 @@ impl<'a> Work<'a> {
         let (memory, groups) = (self.core_memory(core), self.groups(core));
         let deliveries = if tiling.columns_every_time() { self.runs() } else { tiling.chunks };
         let channels = self.column.cores[core];
-        let piece = Part::linear(memory.arriving, 4 * tiling.depth as u64);
+        let piece = Part::linear(memory.arriving, (tiling.arriving_bytes() / 4) as u64);
         dispatch.run(channels.operand.1, &[piece], (deliveries * tiling.columns / 4) as u32)?;
         if groups > 0 {
-            let group = Part::linear(memory.weights, (GROUP_ROWS * tiling.words) as u64);
+            let group = Part::strided(memory.weights, 0, &self.order_of_weights());
             dispatch.run(channels.weights.1, &[group], (self.runs() * groups) as u32)?;
             let rows = groups * GROUP_ROWS;
             let order = dimensions([(rows, 4), (4, 1), (tiling.columns / 4, 4 * rows)]);
@@ -207,11 +234,31 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// How a core's channel lays out a group of weights.
+    fn order_of_weights(&self) -> Vec<Dimension> {
+        let Self { problem, tiling, .. } = self;
+        let (weights, together) = (problem.weights, problem.weights.words_together());
+        if tiling.is_padded() {
+            return dimensions([
+                (together, 1),
+                (tiling.words / together, GROUP_ROWS * together),
+                (GROUP_ROWS, together),
+            ]);
+        }
+        let [unit, in_core] = [weights.unit_words(), weights.core_words()].map(|words| GROUP_ROWS * words);
+        if unit == in_core {
+            return dimensions([(GROUP_ROWS * tiling.words, 1)]);
+        }
+        // A unit is more than a dimension holds.
+        let part = unit / UNIT_PARTS;
+        dimensions([(part, 1), (UNIT_PARTS, part), (tiling.words / weights.unit_words(), in_core)])
+    }
+
     fn core_memory(&self, core: usize) -> CoreMemory {
         let Self { tiling, .. } = self;
         let (mut arena, rings) = (Arena(ARENA), self.column.cores[core]);
-        let weights = arena.ring(rings.weights.0, GROUP_ROWS * tiling.words * 4, 2);
-        let arriving = arena.ring(rings.operand.0, 4 * tiling.depth * 4, 2);
+        let weights = arena.ring(rings.weights.0, tiling.weight_bytes(), 2);
+        let arriving = arena.ring(rings.operand.0, tiling.arriving_bytes(), 2);
         let decoded = if self.problem.weights.is_direct() { 0 } else { GROUP_ROWS * tiling.depth * 2 };
         let decoded = arena.take(decoded);
         let sums = arena.ring(rings.result.0, tiling.sums_bytes(), tiling.sums);
@@ -226,6 +273,12 @@ impl<'a> Work<'a> {
         let first = |ring: &Ring| OWN_MEMORY + ring.address;
         let both = |ring: &Ring| 2 * first(ring) + u32::from(ring.depth - 1) * ring.stride;
         let step_bytes = blocks as u32 * BLOCK_BYTES;
+        let layout = problem.weights.layout();
+        let apart = match problem.weights.order() {
+            Order::Plain => 16,
+            Order::Interleaved(apart) => apart,
+        };
+        let to_upper = apart * tiling.column_bytes;
         Parameters {
             tiles: tiling.tiles as u32,
             chunks: tiling.chunks as u32,
@@ -233,14 +286,21 @@ impl<'a> Work<'a> {
             units: (tiling.columns / 4 / blocks) as u32,
             wide: tiling.wide.into(),
             steps: steps as u32,
-            long_steps: (steps / 4) as u32,
             weights: problem.weights.number(),
             blocks: (steps / 4) as u32,
-            pairs: (steps / 8) as u32,
-            halves: (problem.weights.order() == Order::Halves).into(),
+            pairs: (tiling.depth / problem.weights.unit()) as u32,
+            runs: (steps / 8) as u32,
+            scale_words: layout.map_or(0, |layout| tiling.depth / usize::from(layout.elements)) as u32,
+            scales_at: layout.map_or(0, |layout| layout.scales.into()) * ROW_WORD_BYTES,
+            scales_period: layout.map_or(0, |layout| layout.period.into()) * ROW_WORD_BYTES,
+            form: problem.form().number(),
+            halves: (tiling.depth / (2 * apart)) as u32,
+            sixteens: (apart / 16) as u32,
+            to_upper: to_upper as u32,
+            to_next: (16 * tiling.column_bytes).wrapping_sub(to_upper) as u32,
             columns_every_time: tiling.columns_every_time().into(),
             sums_stride: (groups * GROUP_ROWS * 16) as u32,
-            column_bytes: (4 * tiling.depth) as u32,
+            column_bytes: (tiling.column_bytes * tiling.depth) as u32,
             blocks_per_unit: blocks as u32,
             step_bytes,
             unit_bytes: steps as u32 * step_bytes,

@@ -7,12 +7,12 @@
 //!   column of the array (all four work alone)            one core, 64 KiB
 //!
 //!   row 5  core 3   rows 3R..4R of the tile              weights   2 x (16 rows x chunk), as they arrive
-//!   row 4  core 2   rows 2R..3R                          columns   2 x (4 columns x chunk) of f32, as they arrive
+//!   row 4  core 2   rows 2R..3R                          columns   2 x (4 columns x chunk), as they arrive
 //!   row 3  core 1   rows  R..2R                          columns   all, in bf16, as blocks of 8 k x 4 columns
 //!   row 2  core 0   rows  0..R                           decoded   16 rows x chunk of bf16, if weights are not bf16
 //!          | | | |     ^                                 sums      R rows x all columns of f32, one or two of them
 //!   row 1  mem tile    |  columns to all cores
-//!          weights of cores 0, 1 | columns | results     512 KiB: 4 x 2 x (R rows x chunk) of weights, all columns of f32,
+//!          weights of cores 0, 1 | columns | results     512 KiB: 4 x 2 x (R rows x chunk) of weights, all columns,
 //!          ^             ^             |                 4 x 2 x sums
 //!   row 0  shim MM2S 0   MM2S 1        v S2MM 0
 //!          columns, then weights of    results
@@ -20,28 +20,30 @@
 //! ```
 //!
 //! Weights are the first operand of the matrix unit (4 rows x 8 `k`) as rows of 16 bytes of bf16 that the mem tile's channel
-//! picks from four rows; no core shuffles them. Columns are the second operand (8 `k` x 4 columns): the cores round f32 to bf16
-//! and transpose once for all rows of weights that follow. Sums of 4 rows x 4 columns leave the core with the channel's three
-//! dimensions as columns of rows, which is how the result lies in memory.
+//! picks from four rows; no core shuffles them. Columns are the second operand (8 `k` x 4 columns): the cores round f32 to bf16,
+//! or take bf16 as it is, and transpose once for all rows of weights that follow. Sums of 4 rows x 4 columns leave the core with
+//! the channel's three dimensions as columns of rows, which is how the result lies in memory.
 //!
 //! # What bounds it
 //!
 //! *Few columns.* Weights stream once from memory through both channels of each shim, 32 bytes a cycle for the array, 2 for
-//! a core. For 16 rows and 32 `k` that is 512 cycles of bf16, 272 of q8_0, 160 of q4_1, 144 of q4_0; the core needs 20 for the
-//! product of four columns and, for the types with blocks, 108, 90 and 62 for decoding. So memory is the bound.
+//! a core. For 16 rows and 32 `k` that is 512 cycles of bf16, 272 of q8_0, 160 of q4_1, 144 of q4_0 and q4_K; the core needs 20
+//! for the product of four columns and, for the types with blocks, 108, 90, 62 and 71 for decoding. So memory is the bound.
 //!
 //! *Many columns.* The inner loop has a multiplication in every cycle (module `product`). Around it: loading and storing the sums
 //! of each chunk, decoding again for each tile of columns, and columns that arrive as f32, one word a cycle, which a core cannot
 //! convert while it multiplies. 32 columns of 576 elements stay in a core as bf16, then decoding q4_1 takes 70 % as long as the
-//! products. Both get better with more columns in a core, for which they would have to arrive as bf16.
+//! products. Columns that arrive as bf16 take half the time and room.
 //!
 //! Everything that a shape decides is in parameters and descriptors: there is one PDI for all shapes and types.
 //!
 //! # What is not taken
 //!
-//! Rows whose length is no multiple of 32 elements (64 for q4_0 and q8_0, whose pairs of blocks are whole words); other types
-//! of weights; columns that are not f32; strides that are no multiples of 4 bytes; rows so long that four columns of f32 do not
-//! fit into the mem tile beside weights. Rows of more than about 6,000 elements are multiplied by four columns at a time.
+//! Rows that are no whole words: an odd number of bf16 elements, in either operand, or of q4_0's and q8_0's blocks; other types
+//! of weights; columns that are neither f32 nor bf16; strides that are no multiples of 4 bytes; rows so long that four columns of
+//! f32 do not fit into the mem tile beside weights. Rows of more than about 6,000 elements of f32 are multiplied by eight or four
+//! columns at a time. Rows of bf16 and f32 that are no multiple of 32 elements are cut into pieces of one length, behind which
+//! mem tiles send zeros to the next multiple; if no divisor makes these small enough for a core, there is no way.
 
 mod columns;
 mod decode;

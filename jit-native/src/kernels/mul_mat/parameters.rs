@@ -2,7 +2,7 @@
 
 /// Offset of the block in the core's memory, and its words.
 pub(super) const OFFSET: u32 = 0;
-pub(super) const WORDS: u32 = 32;
+pub(super) const WORDS: u32 = 40;
 
 macro_rules! parameters {
     ($($(#[$doc:meta])* $field:ident: $variant:ident;)*) => {
@@ -36,15 +36,24 @@ parameters! {
     wide: Wide;
     /// Steps of 8 `k` in a chunk.
     steps: Steps;
-    /// The same in steps of 32.
-    long_steps: LongSteps;
     /// Number of the type of weights.
     weights: Weights;
-    /// Blocks of 32 in a row of a chunk, and half of that.
+    /// Blocks of 32, or steps of so many `k`, in a row of a chunk; pairs of blocks; and what is decoded at once of blocks of 256.
     blocks: Blocks;
     pairs: Pairs;
-    /// 1 if the order of `k` is that of halves of bytes.
+    runs: Runs;
+    /// Words with scales in a row of a chunk, 0 if there are none; the place of the first one, and from one to the next.
+    scale_words: ScaleWords;
+    scales_at: ScalesAt;
+    scales_period: ScalesPeriod;
+    /// Number of the form of columns: their type, and whether `k` are interleaved.
+    form: Form;
+    /// If they are: groups of twice as many `k` as lie between those that meet, sixteens in such a half, and from one half to the
+    /// other, and back to the next sixteen.
     halves: Halves;
+    sixteens: Sixteens;
+    to_upper: ToUpper;
+    to_next: ToNext;
     /// 1 if columns arrive for every tile, 0 if only for the first.
     columns_every_time: ColumnsEveryTime;
     /// Sums of one block of four columns.

@@ -31,10 +31,17 @@ pub(super) struct Tiling {
     pub wide: bool,
     /// Pieces of `k`.
     pub chunks: usize,
-    /// Elements of a chunk.
+    /// Elements of a chunk in the core: whole steps of the inner loops.
     pub depth: usize,
-    /// Words of a row of weights in a chunk.
+    /// Elements of a chunk that are there; zeros follow them on their way to the core.
+    pub present: usize,
+    /// Words of a row of weights in a chunk, with zeros, and without.
     pub words: usize,
+    pub present_words: usize,
+    /// Words that these take in the core.
+    pub core_words: usize,
+    /// Bytes of an element of the columns.
+    pub column_bytes: usize,
     /// Rows of weights of a core in a tile. The core computes whole groups of 16; what lies in the mem tile's buffer behind the
     /// last row gives results that no one reads.
     pub rows: usize,
@@ -46,6 +53,17 @@ pub(super) struct Tiling {
     pub sums: usize,
     /// Array columns that share the rows of one item's columns.
     pub share: usize,
+}
+
+/// A division of `k`. The fields are those of [`Tiling`].
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    chunks: usize,
+    depth: usize,
+    present: usize,
+    words: usize,
+    present_words: usize,
+    core_words: usize,
 }
 
 /// What one column of the array does in a phase.
@@ -70,6 +88,16 @@ pub(super) struct Phase {
 }
 
 impl Tiling {
+    /// Words of zero behind a row of weights, and behind a column.
+    pub fn zeros(&self) -> [usize; 2] {
+        [self.words - self.present_words, (self.depth - self.present) * self.column_bytes / 4]
+    }
+
+    /// Whether there are zeros.
+    pub fn is_padded(&self) -> bool {
+        self.depth > self.present
+    }
+
     /// Groups of rows of a core in a tile.
     pub fn groups(&self) -> usize {
         self.rows.div_ceil(GROUP_ROWS)
@@ -82,16 +110,26 @@ impl Tiling {
 
     /// Bytes of a core's memory.
     pub fn core_bytes(&self, direct: bool) -> usize {
-        let arriving = 2 * 4 * self.depth * 4;
-        let weights = 2 * GROUP_ROWS * self.words * 4;
+        let arriving = 2 * self.arriving_bytes();
+        let weights = 2 * self.weight_bytes();
         let decoded = if direct { 0 } else { GROUP_ROWS * self.depth * 2 };
         arriving + weights + decoded + self.converted_bytes() + self.sums * self.sums_bytes()
     }
 
     /// Bytes of the mem tile's memory.
     pub fn mem_tile_bytes(&self) -> usize {
-        let columns = self.columns * self.depth * self.chunks * 4;
+        let columns = self.columns * self.depth * self.chunks * self.column_bytes;
         columns + CORES * 2 * (self.padded_rows() * self.words * 4 + self.sums_bytes())
+    }
+
+    /// Bytes of four columns as they arrive in a core.
+    pub fn arriving_bytes(&self) -> usize {
+        4 * self.depth * self.column_bytes
+    }
+
+    /// Bytes of a group of rows of weights as they lie in a core.
+    pub fn weight_bytes(&self) -> usize {
+        GROUP_ROWS * self.core_words * 4
     }
 
     /// Bytes of a core's tile of the result.
@@ -116,8 +154,10 @@ impl Tiling {
             && self.words <= MOST_STEPS
             && self.padded_rows() <= MOST_CORE_STEPS
             && self.padded_rows() * self.columns <= MOST_CORE_WORDS
-            && GROUP_ROWS * self.words <= MOST_CORE_WORDS
-            && 4 * self.depth <= MOST_CORE_WORDS
+            && GROUP_ROWS * self.core_words <= MOST_CORE_WORDS
+            && self.arriving_bytes() / 4 <= MOST_CORE_WORDS
+            && (!self.is_padded() || self.present * self.column_bytes / 4 <= MOST_STEPS)
+            && (!self.is_padded() || self.words <= 4 * MOST_CORE_STEPS)
             && self.padded_rows() * self.words <= MOST_MEM_WORDS
             && self.columns * self.depth <= MOST_MEM_WORDS
             && runs <= MOST_CHUNK_RUNS
@@ -138,11 +178,13 @@ impl Tiling {
         let compute =
             self.chunks as u64 * groups * (units * (steps * step + if self.wide { 110 } else { 50 }) + decode + 120);
         // A core converts columns as they come, and computes afterwards.
-        let converting = (self.columns / 4) as u64 * (steps / 4 * 24 + 60);
-        let arriving = self.chunks as u64 * converting.max((self.columns * self.depth) as u64);
+        let convert = problem.right.convert_cycles() as u64;
+        let converting = (self.columns / 4) as u64 * (steps / 4 * convert + 60);
+        let arriving = (self.columns * self.depth * self.column_bytes / 4) as u64;
+        let arriving = self.chunks as u64 * converting.max(arriving);
         let again = if self.columns_every_time() { arriving } else { 0 };
         // Words of the busiest streams: weights of two cores, results of four.
-        let weights = (2 * self.rows * self.words * self.chunks) as u64;
+        let weights = (2 * self.rows * self.present_words * self.chunks) as u64;
         let results = (CORES * self.rows * columns) as u64;
         let emptying = if self.sums == 1 { (self.padded_rows() * self.columns) as u64 } else { 0 };
         let tile = (compute + again + emptying).max(weights).max(results);
@@ -168,10 +210,15 @@ impl Problem {
     }
 
     fn too_long(&self) -> String {
-        let bytes = 4 * 4 * self.depth;
+        let bytes = 4 * self.right.bytes() * self.depth;
+        let pieces = if self.depth.is_multiple_of(self.weights.unit()) {
+            String::new()
+        } else {
+            format!(", and {} has no divisor for pieces that are small enough", self.depth)
+        };
         format!(
             "rows of {} elements: four columns take {bytes} bytes of the mem tile's {MEM_TILE_BYTES}, beside which there have to be \
-             weights and results",
+             weights and results{pieces}",
             self.depth
         )
     }
@@ -180,12 +227,12 @@ impl Problem {
     fn tiling(&self, rows: usize, array_columns: usize) -> Option<Tiling> {
         let direct = self.weights.is_direct();
         let batches = self.matrices[0] * self.matrices[1];
-        let units = self.depth / self.weights.unit();
+        let cuts: Vec<Cut> = (1..=MOST_CHUNKS).filter_map(|chunks| self.cut(chunks)).collect();
         let mut best: Option<(u64, Tiling)> = None;
         let widths: &[(usize, bool)] = if self.columns <= 4 {
             &[(4, false)]
         } else {
-            &[(64, true), (48, true), (32, true), (16, true), (4, false)]
+            &[(64, true), (48, true), (32, true), (16, true), (12, false), (8, false), (4, false)]
         };
         let shares = (0..).map(|power| 1usize << power).take_while(|share| *share <= array_columns);
         for share in shares.filter(|share| array_columns.is_multiple_of(*share)) {
@@ -194,7 +241,7 @@ impl Problem {
             {
                 let items = self.columns.div_ceil(columns) * batches * share;
                 let phases = items.div_ceil(array_columns) as u64;
-                for chunks in (1..=MOST_CHUNKS.min(units)).filter(|chunks| units.is_multiple_of(*chunks)) {
+                for &Cut { chunks, depth, present, words, present_words, core_words } in &cuts {
                     for groups in 1..=MOST_CORE_STEPS / GROUP_ROWS {
                         for (sums, resident) in [(2, true), (1, true), (2, false), (1, false)] {
                             let of_core = rows.div_ceil(CORES * share);
@@ -203,14 +250,24 @@ impl Problem {
                             let tiles = of_core.div_ceil(most).min(limit);
                             let of_tiles = of_core.min(most * tiles);
                             // Several tiles are all whole: rows that are left over are another phase's.
-                            let is_whole = tiles == 1 || CORES * tiles * of_tiles.div_ceil(tiles) <= self.rows;
-                            let rows_of_core = if is_whole { of_tiles.div_ceil(tiles) } else { of_tiles / tiles };
+                            let rows_of_core = if tiles == 1 || CORES * tiles * of_tiles.div_ceil(tiles) <= self.rows {
+                                of_tiles.div_ceil(tiles)
+                            } else {
+                                of_tiles.min(self.rows / CORES) / tiles
+                            };
+                            if rows_of_core == 0 {
+                                continue;
+                            }
                             let tiling = Tiling {
                                 columns,
                                 wide,
                                 chunks,
-                                depth: units / chunks * self.weights.unit(),
-                                words: units / chunks * self.weights.unit_words(),
+                                depth,
+                                present,
+                                words,
+                                present_words,
+                                core_words,
+                                column_bytes: self.right.bytes(),
                                 rows: rows_of_core,
                                 tiles,
                                 resident,
@@ -233,6 +290,25 @@ impl Problem {
             }
         }
         best.map(|(_, tiling)| tiling)
+    }
+
+    /// Pieces of `k`: whole units; or, if these do not make up the rows, pieces of whole words that zeros follow.
+    fn cut(&self, chunks: usize) -> Option<Cut> {
+        let unit = self.weights.unit();
+        let units = self.depth / unit;
+        if self.depth.is_multiple_of(unit) {
+            let units = units.is_multiple_of(chunks).then_some(units / chunks).filter(|units| *units > 0)?;
+            let words = units * self.weights.unit_words();
+            let core_words = units * self.weights.core_words();
+            let depth = units * unit;
+            return Some(Cut { chunks, depth, present: depth, words, present_words: words, core_words });
+        }
+        let granule = self.granule()?;
+        let present = self.depth.is_multiple_of(chunks).then_some(self.depth / chunks)?;
+        let depth = present.is_multiple_of(granule).then_some(present.next_multiple_of(unit))?;
+        let words = depth / unit * self.weights.unit_words();
+        let present_words = present * self.weights.unit_words() / unit;
+        Some(Cut { chunks, depth, present, words, present_words, core_words: words })
     }
 
     /// The phases for a range of rows that one tiling covers.

@@ -1,12 +1,77 @@
 //! What a node asks for, if the family takes it.
 
-use super::weights::Weights;
+use super::weights::{Order, Weights};
 use aie_ops::{DataType, Node, Tensor};
+
+/// The types that columns can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Right {
+    /// Rounded to bf16 in the cores.
+    F32,
+    Bf16,
+}
+
+impl Right {
+    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+
+    /// The columns of a tensor's type.
+    fn of(dtype: DataType) -> Option<Self> {
+        match dtype {
+            DataType::F32 => Some(Self::F32),
+            DataType::BF16 => Some(Self::Bf16),
+            _ => None,
+        }
+    }
+
+    /// Bytes of an element.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// Elements of a word.
+    pub fn per_word(self) -> usize {
+        4 / self.bytes()
+    }
+
+    /// Cycles, about, in which a core converts four columns of 32 elements.
+    pub fn convert_cycles(self) -> usize {
+        match self {
+            Self::F32 => 24,
+            Self::Bf16 => 12,
+        }
+    }
+}
+
+/// What a core does to columns, by a number that its program knows: their type, and whether the weights want `k` interleaved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Form {
+    pub right: Right,
+    pub interleaved: bool,
+}
+
+impl Form {
+    pub const COUNT: u32 = 2 * Right::ALL.len() as u32;
+
+    /// The form with a number below [`Form::COUNT`].
+    pub fn numbered(number: u32) -> Self {
+        Self { right: Right::ALL[number as usize / 2 % Right::ALL.len()], interleaved: number % 2 == 1 }
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        (0..Self::COUNT).find(|number| Self::numbered(*number) == self).unwrap_or_default()
+    }
+}
 
 /// A product of ggml's form with everything that the array has to know. Strides and offsets are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub weights: Weights,
+    /// The type of the columns.
+    pub right: Right,
     /// Elements of a row of weights and of a column.
     pub depth: usize,
     /// Rows of weights.
@@ -36,16 +101,21 @@ impl Problem {
             let types: Vec<_> = Weights::ALL.iter().map(|weights| weights.dtype().name()).collect();
             format!("source 0 is {}; possible: {}", a.dtype, types.join(", "))
         })?;
-        if (b.dtype, out.dtype) != (DataType::F32, DataType::F32) {
-            return Err(format!("source 1 is {} and the result {}; possible: f32", b.dtype, out.dtype));
-        }
+        let right = Right::of(b.dtype).filter(|_| out.dtype == DataType::F32).ok_or_else(|| {
+            format!("source 1 is {} and the result {}; possible: f32 or bf16, and f32", b.dtype, out.dtype)
+        })?;
         let sizes = [a.ne[0], a.ne[1], b.ne[1], b.ne[2], b.ne[3], a.ne[2], a.ne[3]];
         if sizes.contains(&0) {
             return Err(format!("extents {:?} and {:?}: nothing to multiply", a.ne, b.ne));
         }
-        let (depth, unit) = (a.ne[0], weights.unit());
+        let depth = a.ne[0];
+        let unit = weights.granule().unwrap_or(weights.unit()).max(right.per_word());
         if !depth.is_multiple_of(unit) {
-            return Err(format!("rows of {depth} elements of {}; possible: multiples of {unit}", a.dtype));
+            let (left, right) = (a.dtype, b.dtype);
+            return Err(format!("rows of {depth} elements of {left} and {right}; possible: multiples of {unit}"));
+        }
+        if right == Right::Bf16 && b.nb[0] != 2 {
+            return Err(format!("elements of bf16 {} bytes apart in source 1; possible: none between", b.nb[0]));
         }
         if a.nb[0] != a.dtype.block_bytes() || out.nb[0] != 4 {
             let (weights, result) = (a.nb[0], out.nb[0]);
@@ -61,6 +131,7 @@ impl Problem {
         }
         Ok(Self {
             weights,
+            right,
             depth,
             rows: a.ne[1],
             columns: b.ne[1],
@@ -70,6 +141,18 @@ impl Problem {
             column_strides: b.nb,
             result_strides: [out.nb[1], out.nb[2], out.nb[3]],
         })
+    }
+}
+
+impl Problem {
+    /// What the cores do to columns.
+    pub fn form(&self) -> Form {
+        Form { right: self.right, interleaved: self.weights.order() != Order::Plain }
+    }
+
+    /// Elements that are whole words in rows of weights and in columns, if zeros can follow them.
+    pub fn granule(&self) -> Option<usize> {
+        self.weights.granule().map(|granule| granule.max(self.right.per_word()))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::machine::{ARRIVING, SUMS, WEIGHTS};
 use super::parameters::{OFFSET, Parameter};
-use super::weights::Weights;
 use super::{columns, decode, product};
 use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
 use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
@@ -46,8 +45,8 @@ pub(super) fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
     let mut b = CoreBuilder::new(isa);
     let rounding = b.special("crRnd");
     b.constant_into(rounding, NEAREST_EVEN);
-    // Quants have no sign, and nothing is saturated.
-    for control in ["crUnpackSign", "crSat"] {
+    // Quants have no sign, nor have packed scales, and nothing is saturated.
+    for control in ["crUnpackSign", "crUPSSign", "crSRSSign", "crSat"] {
         let control = b.special(control);
         b.constant_into(control, 0);
     }
@@ -163,15 +162,7 @@ impl Kernel {
     fn group(self, b: &mut CoreBuilder, weights_at: Reg, [group_sums, columns, first]: [Reg; 3]) {
         b.acquire(Locks::of(WEIGHTS).full, -1);
         let source = self.parameter(b, Parameter::Decoded);
-        let number = self.parameter(b, Parameter::Weights);
-        b.choose(number, Weights::ALL.len() as u32, |b, number| {
-            let weights = Weights::ALL[number as usize];
-            if weights.is_direct() {
-                b.mov(source, weights_at);
-            } else {
-                decode::decode(b, self, weights, weights_at, source);
-            }
-        });
+        decode::decode(b, self, weights_at, source);
         let wide = self.parameter(b, Parameter::Wide);
         b.choose(wide, 2, |b, wide| {
             let blocks = if wide == 1 { product::WIDE } else { product::NARROW };

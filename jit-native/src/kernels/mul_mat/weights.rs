@@ -16,20 +16,46 @@ pub(super) enum Weights {
     Q4_1,
     /// Bytes, 32 with a scale.
     Q8_0,
+    /// Four bits above a minimum, 256 in eight parts whose scales and minimums have six bits.
+    Q4_K,
 }
 
-/// How the elements of 32 consecutive `k` are ordered in a core, in both operands.
+/// Words of a row for scales and minimums of a block of 256, behind it in a core.
+pub(super) const LONG_SCALES: usize = 8;
+
+/// How consecutive `k` are ordered in a core, in both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// As in memory.
     Plain,
-    /// `0, 16, 1, 17, ...`: as the low and high halves of the bytes of four-bit blocks follow each other.
-    Halves,
+    /// Those that lie so far apart, a multiple of 16, in turn: `0, 16, 1, 17, ...`, as the low and high halves of the bytes of
+    /// four-bit blocks follow each other.
+    Interleaved(usize),
+}
+
+/// Where the parts of blocks are in a core once all quants begin at whole words, in words of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// First words of quants of the first and second block of a pair; the same twice if there are no pairs.
+    pub words: [u8; 2],
+    /// The word with scales: in the first half of the 16 rows' words those of the first block, in the second half those of the
+    /// second, or minimums.
+    pub scales: u8,
+    /// From one pair, or block, to the next, and its elements.
+    pub period: u8,
+    pub elements: u16,
+}
+
+impl Layout {
+    /// Whether blocks come in pairs.
+    pub fn is_pair(&self) -> bool {
+        self.words[0] != self.words[1]
+    }
 }
 
 impl Weights {
     /// All types, in the order of their numbers.
-    pub const ALL: [Self; 5] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0];
+    pub const ALL: [Self; 6] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0, Self::Q4_K];
 
     /// The weights of a tensor's type.
     pub fn of(dtype: DataType) -> Option<Self> {
@@ -44,6 +70,7 @@ impl Weights {
             Self::Q4_0 => DataType::Q4_0,
             Self::Q4_1 => DataType::Q4_1,
             Self::Q8_0 => DataType::Q8_0,
+            Self::Q4_K => DataType::Q4_K,
         }
     }
 
@@ -58,7 +85,22 @@ impl Weights {
             Self::Bf16 | Self::F32 | Self::Q4_1 => 32,
             // Two blocks of 18 or 34 bytes.
             Self::Q4_0 | Self::Q8_0 => 64,
+            Self::Q4_K => 256,
         }
+    }
+
+    /// Elements that are whole words, if zeros can fill up the rest of a unit: what is not in blocks.
+    pub fn granule(self) -> Option<usize> {
+        match self {
+            Self::Bf16 => Some(2),
+            Self::F32 => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Words that a unit takes in a core: those of blocks of 256 leave room behind them for scales and minimums in bf16.
+    pub fn core_words(self) -> usize {
+        self.unit_words() + if self == Self::Q4_K { LONG_SCALES } else { 0 }
     }
 
     /// 32-bit words of a unit.
@@ -73,7 +115,7 @@ impl Weights {
             // Eight elements of a row are a row of the 4x8 matrix.
             Self::Bf16 => 4,
             Self::F32 => 8,
-            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 | Self::Q4_K => 1,
         }
     }
 
@@ -81,7 +123,23 @@ impl Weights {
     pub fn order(self) -> Order {
         match self {
             Self::Bf16 | Self::F32 | Self::Q8_0 => Order::Plain,
-            Self::Q4_0 | Self::Q4_1 => Order::Halves,
+            Self::Q4_0 | Self::Q4_1 => Order::Interleaved(16),
+            Self::Q4_K => Order::Interleaved(32),
+        }
+    }
+
+    /// The layout of blocks.
+    pub fn layout(self) -> Option<Layout> {
+        let layout = |words, scales, period, elements| Some(Layout { words, scales, period, elements });
+        match self {
+            Self::Bf16 | Self::F32 => None,
+            // Two blocks: see `decode/align.rs`.
+            Self::Q4_0 => layout([0, 5], 4, 9, 64),
+            Self::Q8_0 => layout([0, 9], 8, 17, 64),
+            // A word with scale and minimum, four words of quants.
+            Self::Q4_1 => layout([1, 1], 0, 5, 32),
+            // A word with scale and minimum, three words of packed ones, 32 of quants, and the room behind.
+            Self::Q4_K => layout([4, 4], 0, (36 + LONG_SCALES) as u8, 256),
         }
     }
 
@@ -98,6 +156,8 @@ impl Weights {
             Self::Q4_0 => 62,
             Self::Q4_1 => 90,
             Self::Q8_0 => 108,
+            // 104 for 64 elements, and about 150 for scales of 256.
+            Self::Q4_K => 71,
         }
     }
 }

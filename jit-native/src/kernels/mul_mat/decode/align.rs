@@ -10,11 +10,11 @@
 //! The quants of the first are moved on by half a word to the words before; the word that becomes free in the middle gets both
 //! scales. With words of 16 rows in a vector, that is the odd halves of one and the even halves of the next, mixed.
 
-use super::quants::Layout;
 use super::{WORD_BYTES, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
+use crate::kernels::mul_mat::weights::Layout;
 
 /// The odd halves of words.
 const ODD: i64 = 0xAAAA_AAAA;

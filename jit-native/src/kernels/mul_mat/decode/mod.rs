@@ -2,10 +2,12 @@
 //!
 //! Rows of blocks arrive as columns of words: one word of each of the 16 rows of a group, which is a vector, then their next
 //! words. So every instruction works on all rows, and lanes of 32 bits are rows. Blocks whose quants do not begin at a word
-//! are shifted into place first ([`align`]), then scales become bf16 ([`scales`]), both within the buffer that the weights
-//! arrived in; what is left are quants at whole words and scales beside them ([`quants`]).
+//! are shifted into place first ([`align`]), then scales become bf16 ([`scales`], [`long_scales`]), both within the buffer that
+//! the weights arrived in; what is left are quants at whole words and scales beside them ([`quants`]). The program of a core
+//! has 16 KiB, so what is the same for several types is there once.
 
 mod align;
+mod long_scales;
 mod quants;
 mod scales;
 
@@ -18,22 +20,32 @@ use crate::core::{Address, Class, CoreBuilder, Reg};
 /// One word of each of 16 rows.
 const WORD_BYTES: i64 = 64;
 
-/// Decodes 16 rows of a chunk from the address `source` to `target`.
-pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, source: Reg, target: Reg) {
-    let layout = match weights {
-        Weights::Bf16 => return,
-        Weights::F32 => return round(b, k, source, target),
-        // A word with scale and minimum, four words of quants.
-        Weights::Q4_1 => quants::Layout { words: [1, 1], scales: 0, period: 5 },
-        // Two blocks: see `align`.
-        Weights::Q4_0 => quants::Layout { words: [0, 5], scales: 4, period: 9 },
-        Weights::Q8_0 => quants::Layout { words: [0, 9], scales: 8, period: 17 },
-    };
-    if layout.is_pair() {
-        align::pairs(b, k, &layout, source, weights == Weights::Q8_0);
-    }
-    scales::decode(b, k, &layout, source);
-    quants::decode(b, k, weights, &layout, [source, target]);
+/// Types whose blocks come in pairs of which one begins in the middle of a word.
+const PAIRS: [Weights; 2] = [Weights::Q4_0, Weights::Q8_0];
+
+/// Decodes 16 rows of a chunk from the address `source` to `target`, which becomes `source` where there is nothing to do.
+pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+    let number = k.parameter(b, Parameter::Weights);
+    let scale_words = k.parameter(b, Parameter::ScaleWords);
+    b.when(scale_words, |b| {
+        for (weights, layout) in PAIRS.into_iter().filter_map(|weights| Some((weights, weights.layout()?))) {
+            let is_this = b.binary("eq", number, i64::from(weights.number()));
+            b.when(is_this, |b| align::pairs(b, k, &layout, source, weights == Weights::Q8_0));
+        }
+        scales::decode(b, k, source);
+    });
+    b.choose(number, Weights::ALL.len() as u32, |b, number| {
+        let weights = Weights::ALL[number as usize];
+        match (weights, weights.layout()) {
+            (Weights::F32, _) => round(b, k, source, target),
+            (_, None) => b.mov(target, source),
+            (Weights::Q4_K, Some(layout)) => {
+                long_scales::decode(b, k, &layout, source);
+                quants::decode_long(b, k, &layout, [source, target]);
+            }
+            (_, Some(layout)) => quants::decode(b, k, weights, &layout, [source, target]),
+        }
+    });
 }
 
 /// f32 to bf16: the order is right already.

@@ -7,40 +7,25 @@
 //!
 //! - q4_0: `d * (128 + q) - 136 * d`
 //! - q4_1: `d * (128 + q) + (m - 128 * d)`
+//! - q4_K: as q4_1, `d * (128 + q) - (m + 128 * d)`; the halves of a byte are of two parts of a block with scales of their own, in
+//!   turn as the quants
 //! - q8_0: with the sign bit, `0x4300` plus the byte is no longer 128 more, but its low bits and its sign bit are numbers apart:
 //!   `d * (128 + low) - d * (128 + sign)`
 //!
 //! Sums are f32 and are rounded to bf16 once, when they are stored.
 
-use super::{WORD_BYTES, constant, mode, shuffled};
+use super::{WORD_BYTES, constant, long_scales, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
-use crate::kernels::mul_mat::weights::Weights;
-
-/// Where the parts of blocks are, in words of a row.
-pub(super) struct Layout {
-    /// First words of quants of the first and second block of a pair; the same twice if there are no pairs.
-    pub words: [u8; 2],
-    /// The word with scales: in the first half of the 16 rows' words those of the first block, in the second half those of the
-    /// second, or minimums.
-    pub scales: u8,
-    /// From one pair, or block, to the next.
-    pub period: u8,
-}
-
-impl Layout {
-    /// Whether blocks come in pairs.
-    pub fn is_pair(&self) -> bool {
-        self.words[0] != self.words[1]
-    }
-}
+use crate::kernels::mul_mat::weights::{Layout, Weights};
 
 /// Upper bytes of 128 to 255, and numbers as bf16 in both halves of a word.
 const UPPER_BYTES: u32 = 0x4343_4343;
 const MINUS_136: u32 = 0xC308_C308;
 const MINUS_128: u32 = 0xC300_C300;
 const ONE: u32 = 0x3F80_3F80;
+const MINUS_ONE: u32 = 0xBF80_BF80;
 const NUMBER: u32 = 0x4300_4300;
 const LOW_BITS: u32 = 0x437F_437F;
 const SIGN_BIT: u32 = 0x4380_4380;
@@ -51,8 +36,33 @@ const PAIR_BYTES: i64 = 32;
 /// Words of four bits of eight rows, and two words of bytes of four rows.
 const EIGHT_BYTES: i64 = 32;
 const FOUR_BYTES: i64 = 32;
-/// Steps of 8 `k` in a block.
-const STEPS: i64 = 4;
+/// Steps of 8 `k` in a block, and in two parts of a long block, whose quants are the halves of bytes.
+const STEPS: usize = 4;
+const LONG_STEPS: usize = 8;
+/// Steps of long blocks whose registers differ: there are not enough for all.
+const FEW: usize = 3;
+/// Such runs of two parts in a block.
+const RUNS: i64 = 4;
+
+/// Registers of a step: quants as they are, and as numbers.
+#[derive(Clone, Copy)]
+struct Step {
+    packed: Reg,
+    quants: Reg,
+    numbers: Reg,
+}
+
+impl Step {
+    fn new(b: &mut CoreBuilder) -> Self {
+        Self { packed: b.reg(Class::W), quants: b.reg(Class::X), numbers: b.reg(Class::X) }
+    }
+
+    /// Where there are few, one takes the other's place.
+    fn in_place(b: &mut CoreBuilder) -> Self {
+        let quants = b.reg(Class::X);
+        Self { packed: b.reg(Class::W), quants, numbers: quants }
+    }
+}
 
 /// What the body of the loop uses.
 struct Body {
@@ -92,7 +102,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
             let scales = k.pointer(b, k.weights, scales_at);
             let target = k.pointer(b, k.decoded, target_at);
             let (step, scale_step) = (b.scalar(to_second), b.scalar(to_second_scale));
-            let blocks = k.count(b, Parameter::Blocks, 1);
+            let blocks = k.count(b, Parameter::Blocks, if layout.is_pair() { 2 } else { 1 });
             b.name_loop(match weights {
                 Weights::Q4_0 => "q4_0, four rows of a block",
                 Weights::Q4_1 => "q4_1, four rows of a block",
@@ -118,6 +128,56 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
     });
 }
 
+/// The same for blocks of 256, whose scales and minimums lie behind them.
+pub(super) fn decode_long(b: &mut CoreBuilder, k: Kernel, layout: &Layout, [source, target]: [Reg; 2]) {
+    let body = Body::new(b, Weights::Q4_K);
+    let words_at = b.add(source, i64::from(layout.words[0]) * WORD_BYTES);
+    let scales_at = b.add(source, long_scales::BLOCK_WORDS * WORD_BYTES);
+    let target_at = b.reg(Class::Scalar);
+    b.mov(target_at, target);
+    // From one run to the next, and what there is more behind the last one of a block.
+    let (steps, period) = (LONG_STEPS as i64, i64::from(layout.period));
+    let step = steps * WORD_BYTES;
+    let more_words = b.scalar((period - RUNS * steps) * WORD_BYTES);
+    let more_scales = b.scalar((period - RUNS) * WORD_BYTES);
+    let last = b.scalar(RUNS - 1);
+    b.repeat(2, |b| {
+        b.repeat(2, |b| {
+            let words = k.pointer(b, k.weights, words_at);
+            let scales = k.pointer(b, k.weights, scales_at);
+            let target = k.pointer(b, k.decoded, target_at);
+            let run = b.scalar(0);
+            let runs = k.count(b, Parameter::Runs, RUNS as u32);
+            b.name_loop("q4_K, four rows of two parts");
+            b.repeat(runs, |b| {
+                let [scale, minimum, other] = [(); 3].map(|()| b.reg(Class::X));
+                body.scales_in_turn(b, scales, 0, [scale, other]);
+                body.scales_in_turn(b, scales, long_scales::MINIMUMS * WORD_BYTES, [minimum, other]);
+                let registers: Vec<_> = (0..FEW).map(|_| Step::in_place(b)).collect();
+                body.steps(
+                    b,
+                    [words, target],
+                    [scale, other],
+                    Some(minimum),
+                    registers.iter().cycle().take(LONG_STEPS),
+                );
+                let ends = b.binary("geu", run, last);
+                for (pointer, by, more) in [(words, step, more_words), (scales, WORD_BYTES, more_scales)] {
+                    let more = b.binary("mul", ends, more);
+                    let by = b.add(more, by);
+                    b.advance(pointer, by);
+                }
+                b.binary_into(run, "add", run, 1);
+                b.binary_into(run, "and", run, last);
+            });
+            body.next_four(b);
+            b.binary_into(target_at, "add", target_at, QUARTER_BYTES);
+        });
+        body.next_eight(b);
+        b.binary_into(words_at, "add", words_at, EIGHT_BYTES);
+    });
+}
+
 impl Body {
     fn new(b: &mut CoreBuilder, weights: Weights) -> Self {
         let halves = [mode::LOW_HALVES, mode::HIGH_HALVES].map(|mode| b.scalar(mode));
@@ -125,6 +185,10 @@ impl Body {
             Weights::Q4_0 => [constant(b, MINUS_136); 2],
             Weights::Q4_1 => {
                 let (one, minus) = (constant(b, ONE), constant(b, MINUS_128));
+                [shuffled(b, one, minus, halves[0]); 2]
+            }
+            Weights::Q4_K => {
+                let (one, minus) = (constant(b, MINUS_ONE), constant(b, MINUS_128));
                 [shuffled(b, one, minus, halves[0]); 2]
             }
             _ => [LOW_BITS, SIGN_BIT].map(|mask| constant(b, mask)),
@@ -167,22 +231,46 @@ impl Body {
         shuffled(b, four_times, four_times, self.mix_64)
     }
 
+    /// The scales of four rows, each four times in turn with that of the next part, into the first of two vectors.
+    fn scales_in_turn(&self, b: &mut CoreBuilder, scales: Reg, offset: i64, [target, other]: [Reg; 2]) {
+        for (all, part) in [(target, 0), (other, 32)] {
+            b.load(all.lo(), scales, Address::At(offset + part));
+            b.load(all.hi(), scales, Address::At(offset + part));
+        }
+        b.shuffle(target, target, other, self.mix_16);
+        b.shuffle(target, target, target, self.mix_32);
+        b.shuffle(target, target, target, self.mix_64);
+    }
+
     /// Four rows of a block.
     fn rows(&self, b: &mut CoreBuilder, [words, scales, target]: [Reg; 3]) {
         let scale = self.scales(b, scales, 0);
         let minimum = (self.weights == Weights::Q4_1).then(|| self.scales(b, scales, 32));
+        let (other, registers) = (b.reg(Class::X), [(); STEPS].map(|()| Step::new(b)));
+        self.steps(b, [words, target], [scale, other], minimum, &registers);
+    }
+
+    /// Steps of four rows that have the same scales and minimums; the second vector beside the scales is for what comes between.
+    fn steps<'s>(
+        &self,
+        b: &mut CoreBuilder,
+        [words, target]: [Reg; 2],
+        [scale, other]: [Reg; 2],
+        minimum: Option<Reg>,
+        steps: impl IntoIterator<Item = &'s Step>,
+    ) {
         let of_pairs = [(scale, self.zero, self.halves[0]), (self.zero, scale, self.halves[1])];
         let of_pairs = of_pairs.map(|(low, high, mode)| shuffled(b, low, high, mode));
         let offsets = [0, 1].map(|pair: usize| match (self.weights, minimum) {
             (Weights::Q4_0, _) => Some(self.product(b, self.factors[0], of_pairs[pair])),
             (_, Some(minimum)) => {
-                let both = shuffled(b, minimum, scale, self.halves[pair]);
-                Some(self.product(b, self.factors[0], both))
+                b.shuffle(other, minimum, scale, self.halves[pair]);
+                Some(self.product(b, self.factors[0], other))
             }
             _ => None,
         });
-        for step in 0..STEPS {
-            let (number, sign) = self.numbers(b, words, step);
+        for (step, registers) in (0..).zip(steps) {
+            let (number, sign) = self.numbers(b, words, step, *registers);
             for (pair, (scale, offset)) in of_pairs.into_iter().zip(offsets).enumerate() {
                 let sum = b.reg(Class::Acc512);
                 match offset {
@@ -205,8 +293,8 @@ impl Body {
     }
 
     /// 128 plus the quants of four rows and eight `k`; for bytes, 128 plus their low bits and 128 plus the sign's.
-    fn numbers(&self, b: &mut CoreBuilder, words: Reg, step: i64) -> (Reg, Option<Reg>) {
-        let (packed, quants) = (b.reg(Class::W), b.reg(Class::X));
+    fn numbers(&self, b: &mut CoreBuilder, words: Reg, step: i64, registers: Step) -> (Reg, Option<Reg>) {
+        let Step { packed, quants, numbers } = registers;
         if self.weights == Weights::Q8_0 {
             // Eight bytes of each row in two words, those of eight rows in a vector.
             b.load(packed, words, Address::At(2 * step * WORD_BYTES));
@@ -221,6 +309,7 @@ impl Body {
         }
         b.load(packed, words, Address::At(step * WORD_BYTES));
         b.emit("vunpack.d8.d4", [quants, packed]);
-        (shuffled(b, quants, self.upper, self.mix_8), None)
+        b.shuffle(numbers, quants, self.upper, self.mix_8);
+        (numbers, None)
     }
 }

@@ -4,8 +4,7 @@
 //! an f16 shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a
 //! fraction without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
-use super::quants::Layout;
-use super::{WORD_BYTES, constant, mode, shuffled};
+use super::{constant, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
@@ -21,17 +20,17 @@ const SHIFT: i64 = 13;
 
 /// Replaces the word of scales of all blocks by bf16: those in the lower halves of the words of all rows, then those in the
 /// upper ones.
-pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg) {
-    let at = b.add(source, i64::from(layout.scales) * WORD_BYTES);
+pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg) {
+    let offset = k.parameter(b, Parameter::ScalesAt);
+    let at = b.add(source, offset);
     let (source, target) = (k.pointer(b, k.weights, at), k.pointer(b, k.placed, at));
-    let period = i64::from(layout.period) * WORD_BYTES;
+    let period = k.modifier(b, Parameter::ScalesPeriod);
     let [magnitude, sign, exponent] = [MAGNITUDE, SIGN, EXPONENT].map(|word| constant(b, word));
     let [normal, subnormal, zero] = [NORMAL, SUBNORMAL, 0].map(|word| constant(b, word));
     let shift = b.reg(Class::Shift);
     b.constant_into(shift, SHIFT);
     let [even, odd] = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
-    let count = if layout.is_pair() { Parameter::Pairs } else { Parameter::Blocks };
-    let count = k.count(b, count, 1);
+    let count = k.count(b, Parameter::ScaleWords, 1);
     b.name_loop("scales");
     b.repeat(count, |b| {
         let words = b.reg(Class::X);
