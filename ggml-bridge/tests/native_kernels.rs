@@ -164,7 +164,7 @@ fn list() -> Vec<Entry> {
         let function = format!("ggml_unary_op_{}", op.to_lowercase());
         list.push(Entry::new(op, &function, "unary_ops.py", &[row], row.1));
     }
-    let operands = [(DataType::BF16, [256, 128, 1, 1]), (DataType::F32, [256, 32, 1, 1])];
+    let operands = [(DataType::BF16, [256, 128, 1, 1]), (DataType::BF16, [256, 32, 1, 1])];
     let product = Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, [128, 32, 1, 1]);
     list.push(Entry { bound: NMSE_PRODUCT, ..product });
     list
