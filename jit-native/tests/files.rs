@@ -55,6 +55,7 @@ fn build(node: &Node) -> KernelArtifact {
 #[case::blocks(product(DataType::Q4_0, [1536, 1, 576]))]
 #[case::attention(attention(DataType::F16, 9, 256))]
 #[case::long_blocks(product(DataType::Q4_K, [512, 1, 1536]))]
+#[case::six_bits(product(DataType::Q6_K, [512, 1, 1536]))]
 #[case::zeros(product(DataType::F32, [20, 3, 129]))]
 #[case::documents(product_of([DataType::BF16, DataType::BF16], [1024, 64, 768]))]
 fn files_are_read_as_they_are_meant(#[case] node: Node) {
@@ -76,7 +77,8 @@ fn shapes_and_types_share_a_pdi() {
     assert!(one_pdi(&[add([5000, 1, 1, 1]), add([33, 7, 3, 2]), of("SQR", [64, 1, 1, 1], vec![f32s([64, 1, 1, 1])])]));
     let shapes = [[576, 1, 1536], [100, 9, 64]];
     let mut products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
-    products.extend([product(DataType::Q4_K, [16, 1, 256]), product(DataType::F32, [16, 1, 1])]);
+    products.extend([product(DataType::Q4_K, [16, 1, 256]), product(DataType::Q6_K, [16, 1, 512])]);
+    products.push(product(DataType::F32, [16, 1, 1]));
     products.push(product_of([DataType::BF16, DataType::BF16], [16, 3, 256]));
     assert!(one_pdi(&products));
     let of_attention = [DataType::F16, DataType::F32].map(|dtype| [18, 256].map(|keys| attention(dtype, 9, keys)));

@@ -71,6 +71,21 @@ fn long_block(block: &[u8]) -> Vec<f32> {
     (0..256).map(value).collect()
 }
 
+/// A block of q6_K whose scales of parts are rounded to bf16.
+fn block_of_six_bits(block: &[u8]) -> Vec<f32> {
+    let (low, high, scales) = (&block[..128], &block[128..192], &block[192..208]);
+    let d = of_f16(u16::from_le_bytes([block[208], block[209]]));
+    let value = |index: usize| {
+        // In each 128: nibbles of 64 bytes, the lower ones first; two bits of 32 bytes, from the lowest on.
+        let (half, within) = (index / 128, index % 128);
+        let nibble = low[64 * half + within % 64] >> (within / 64 * 4) & 15;
+        let top = high[32 * half + within % 32] >> (within / 32 * 2) & 3;
+        let scale = of_bf16(bf16(d * f32::from(scales[index / 16] as i8)));
+        scale * (f32::from(nibble | top << 4) - 32.0)
+    };
+    (0..256).map(value).collect()
+}
+
 /// A tensor and its bytes.
 #[derive(Clone)]
 pub struct Data {
@@ -112,14 +127,21 @@ impl Data {
     pub fn with_rounded_scales(&self) -> Self {
         let (mut rounded, dtype) = (self.clone(), self.tensor.dtype);
         let scales = match dtype {
-            DataType::Q4_0 | DataType::Q8_0 => 1,
+            DataType::Q4_0 | DataType::Q8_0 | DataType::Q6_K => 1,
             DataType::Q4_1 | DataType::Q4_K => 2,
             _ => 0,
         };
         for block in rounded.bytes.chunks_exact_mut(dtype.block_bytes()) {
+            if dtype == DataType::Q6_K {
+                block.rotate_right(2);
+            }
             for scale in block.chunks_exact_mut(2).take(scales) {
                 let bits = u16::from_le_bytes([scale[0], scale[1]]);
                 scale.copy_from_slice(&eight_bits(bits).to_le_bytes());
+            }
+            // Where the scale is behind all else.
+            if dtype == DataType::Q6_K {
+                block.rotate_left(2);
             }
         }
         rounded
@@ -128,12 +150,15 @@ impl Data {
     /// The values of a row as the cores hold them before they round them to bf16.
     pub fn values_on_cores(&self, row: usize) -> Vec<f32> {
         let rounded = self.with_rounded_scales();
-        if self.tensor.dtype != DataType::Q4_K {
-            return rounded.values(row);
-        }
+        let dtype = self.tensor.dtype;
+        let decode = match dtype {
+            DataType::Q4_K => long_block,
+            DataType::Q6_K => block_of_six_bits,
+            _ => return rounded.values(row),
+        };
         let start = self.row(row);
-        let end = start + self.tensor.dtype.row_bytes(self.tensor.ne[0]);
-        rounded.bytes[start..end].chunks_exact(144).flat_map(long_block).collect()
+        let end = start + dtype.row_bytes(self.tensor.ne[0]);
+        rounded.bytes[start..end].chunks_exact(dtype.block_bytes()).flat_map(decode).collect()
     }
 
     /// The values of a row.

@@ -127,6 +127,20 @@ fn blocks_of_256(#[case] shape: [usize; 3], #[values(1.0, 1e-2)] scale: f32) {
     compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
 }
 
+/// Pairs of blocks of q6_K: one, two in a piece of a row, and several pieces.
+#[rstest]
+#[case::one_pair([16, 1, 512])]
+#[case::two_columns([33, 2, 1024])]
+#[case::many_columns([20, 20, 512])]
+#[case::pieces([20, 1, 2560])]
+fn blocks_of_six_bits(#[case] shape: [usize; 3], #[values(1.0, 1e-3)] scale: f32) {
+    let [m, n, k] = shape;
+    let mut random = Random(18);
+    let weights = Data::random(Tensor::contiguous(DataType::Q6_K, [k, m, 1, 1]), &mut random, scale);
+    let columns = Data::random(f32s([k, n, 1, 1]), &mut random, 1.0);
+    compare(&mut None, &weights, &columns, f32s([m, n, 1, 1]));
+}
+
 /// Columns of bf16, which every type of weights can meet here, though ggml has them with bf16 and f32 only.
 #[rstest]
 #[case::one_column([16, 1, 256])]

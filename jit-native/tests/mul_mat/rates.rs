@@ -51,6 +51,7 @@ fn of_small_products(shape: [usize; 3], dtype: DataType) {
 fn of_one_column() {
     of_small_products([6144, 1, 576], DataType::Q4_1);
     of_small_products([2048, 1, 512], DataType::Q4_K);
+    of_small_products([2048, 1, 512], DataType::Q6_K);
     for shape in [[576, 1, 1536], [1536, 1, 576]] {
         for dtype in [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0] {
             of_small_products(shape, dtype);
@@ -122,8 +123,10 @@ fn of_columns_of_bf16(#[case] shape: [usize; 3]) {
 fn of_streams(#[case] shape: [usize; 3]) {
     let [m, n, k] = shape;
     let mut digests = std::collections::HashSet::new();
-    let types = [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0, DataType::Q4_K];
-    for dtype in types.into_iter().filter(|dtype| k.is_multiple_of(dtype.block_elements())) {
+    let types = [DataType::BF16, DataType::Q4_0, DataType::Q4_1, DataType::Q8_0, DataType::Q4_K, DataType::Q6_K];
+    // Rows of q6_K are whole pairs of blocks.
+    let unit = |dtype: &DataType| if *dtype == DataType::Q6_K { 512 } else { dtype.block_elements() };
+    for dtype in types.into_iter().filter(|dtype| k.is_multiple_of(unit(dtype))) {
         let sources = vec![Some(Tensor::contiguous(dtype, [k, m, 1, 1])), Some(f32s([k, n, 1, 1]))];
         let node = aie_ops::Node::new("MUL_MAT", aie_ops::OpParams::default(), f32s([m, n, 1, 1]), sources);
         let start = std::time::Instant::now();

@@ -14,6 +14,11 @@ use rstest::rstest;
     "multiples of 2"
 )]
 #[case::block_in_a_word(Tensor::contiguous(DataType::Q8_0, [32, 16, 1, 1]), f32s([32, 1, 1, 1]), "multiples of 64")]
+#[case::one_of_two_blocks(
+    Tensor::contiguous(DataType::Q6_K, [768, 16, 1, 1]),
+    f32s([768, 1, 1, 1]),
+    "multiples of 512"
+)]
 #[case::type_of_weights(Tensor::contiguous(DataType::Q2_K, [256, 16, 1, 1]), f32s([256, 1, 1, 1]), "source 0 is q2_K")]
 #[case::type_of_columns(
     Tensor::contiguous(DataType::BF16, [64, 16, 1, 1]),

@@ -1,7 +1,7 @@
 //! Columns become blocks of 8 `k` x 4 columns of bf16, the second operand of the matrix unit.
 //!
 //! Four columns of 16 elements each, as they are or rounded from f32, are two vectors of 4 x 16 bf16, whose transposition
-//! (`T16_4x16`) is two blocks. For weights of four bits, blocks of `k` and those of 16 or 32 more are interleaved
+//! (`T16_4x16`) is two blocks. For weights of four bits, blocks of `k` and those of 16, 32 or 64 more are interleaved
 //! (`T64_2x8`: rows of four columns are 64 bits), which is the order in which the halves of bytes are unpacked.
 
 use super::parameters::Parameter;

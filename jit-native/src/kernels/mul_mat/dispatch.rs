@@ -14,7 +14,7 @@ const COLUMN_ARGUMENT: u16 = 1;
 const RESULT_ARGUMENT: u16 = 2;
 
 /// Parts of a unit of weights that leaves room behind it, for a core's descriptor.
-const UNIT_PARTS: usize = 4;
+const UNIT_PARTS: usize = 8;
 
 /// One word of each row of a group.
 const ROW_WORD_BYTES: u32 = 4 * GROUP_ROWS as u32;

@@ -27,8 +27,9 @@
 //! # What bounds it
 //!
 //! *Few columns.* Weights stream once from memory through both channels of each shim, 32 bytes a cycle for the array, 2 for
-//! a core. For 16 rows and 32 `k` that is 512 cycles of bf16, 272 of q8_0, 160 of q4_1, 144 of q4_0 and q4_K; the core needs 20
-//! for the product of four columns and, for the types with blocks, 108, 90, 62 and 71 for decoding. So memory is the bound.
+//! a core. For 16 rows and 32 `k` that is 512 cycles of bf16, 272 of q8_0, 210 of q6_K, 160 of q4_1, 144 of q4_0 and q4_K; the
+//! core needs 20 for the product of four columns and, for the types with blocks, 108, 177, 90, 62 and 71 for decoding. So memory is
+//! the bound.
 //!
 //! *Many columns.* The inner loop has a multiplication in every cycle (module `product`). Around it: loading and storing the sums
 //! of each chunk, decoding again for each tile of columns, and columns that arrive as f32, one word a cycle, which a core cannot
@@ -39,7 +40,7 @@
 //!
 //! # What is not taken
 //!
-//! Rows that are no whole words: an odd number of bf16 elements, in either operand, or of q4_0's and q8_0's blocks; other types
+//! Rows that are no whole words: an odd number of bf16 elements, in either operand, or of q4_0's, q8_0's and q6_K's blocks; other types
 //! of weights; columns that are neither f32 nor bf16; strides that are no multiples of 4 bytes; rows so long that four columns of
 //! f32 do not fit into the mem tile beside weights. Rows of more than about 6,000 elements of f32 are multiplied by eight or four
 //! columns at a time. Rows of bf16 and f32 that are no multiple of 32 elements are cut into pieces of one length, behind which

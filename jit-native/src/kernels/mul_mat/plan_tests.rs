@@ -120,17 +120,19 @@ fn models_fit(
     assert!(computed * 10 <= rows * columns * 11, "{computed} for {rows} x {columns}: {:?}", phases[0].tiling);
 }
 
-/// Blocks of 256 in shapes of models.
+/// Blocks of 256 in shapes of models, with the words of each and what it leaves behind them in a core; those of q6_K as pairs.
 #[rstest]
 fn long_blocks_fit(
-    #[values([1, 256], [2048, 2048], [8192, 2048], [2048, 8192], [14_336, 4096], [4096, 14_336])] shape: [usize; 2],
+    #[values((DataType::Q4_K, 36 * 2, 44 * 2), (DataType::Q6_K, 105, 122))] weights: (DataType, usize, usize),
+    #[values([1, 512], [2048, 2048], [8192, 2048], [2048, 8192], [14_336, 4096], [4096, 14_336])] shape: [usize; 2],
     #[values(1, 512)] columns: usize,
 ) {
     let [rows, depth] = shape;
-    let problem = problem(DataType::Q4_K, [rows, columns, depth], [1, 1]);
+    let (dtype, words, in_core) = weights;
+    let problem = problem(dtype, [rows, columns, depth], [1, 1]);
     let phases = problem.phases(4).unwrap();
     phases.iter().for_each(|phase| check_limits(&problem, &phase.tiling));
     let tiling = phases[0].tiling;
-    assert_eq!(tiling.weight_bytes(), 16 * 4 * 44 * tiling.depth / 256);
-    assert_eq!(tiling.words, 36 * tiling.depth / 256);
+    assert_eq!(tiling.weight_bytes(), 16 * 4 * in_core * tiling.depth / 512);
+    assert_eq!(tiling.words, words * tiling.depth / 512);
 }

@@ -18,10 +18,14 @@ pub(super) enum Weights {
     Q8_0,
     /// Four bits above a minimum, 256 in eight parts whose scales and minimums have six bits.
     Q4_K,
+    /// Six bits about zero, 256 in sixteen parts whose scales have eight bits.
+    Q6_K,
 }
 
-/// Words of a row for scales and minimums of a block of 256, behind it in a core.
-pub(super) const LONG_SCALES: usize = 8;
+/// Words of a row behind a unit in a core: of q4_K for scales and minimums in bf16; of q6_K for scales, and for one word for
+/// the second `d`, which shares one with the first quants where it comes from.
+const ROOM_OF_Q4_K: usize = 8;
+const ROOM_OF_Q6_K: usize = 17;
 
 /// How consecutive `k` are ordered in a core, in both operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +59,7 @@ impl Layout {
 
 impl Weights {
     /// All types, in the order of their numbers.
-    pub const ALL: [Self; 6] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0, Self::Q4_K];
+    pub const ALL: [Self; 7] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0, Self::Q4_K, Self::Q6_K];
 
     /// The weights of a tensor's type.
     pub fn of(dtype: DataType) -> Option<Self> {
@@ -71,6 +75,7 @@ impl Weights {
             Self::Q4_1 => DataType::Q4_1,
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4_K => DataType::Q4_K,
+            Self::Q6_K => DataType::Q6_K,
         }
     }
 
@@ -86,6 +91,8 @@ impl Weights {
             // Two blocks of 18 or 34 bytes.
             Self::Q4_0 | Self::Q8_0 => 64,
             Self::Q4_K => 256,
+            // Two blocks of 210 bytes.
+            Self::Q6_K => 512,
         }
     }
 
@@ -100,7 +107,12 @@ impl Weights {
 
     /// Words that a unit takes in a core: those of blocks of 256 leave room behind them for scales and minimums in bf16.
     pub fn core_words(self) -> usize {
-        self.unit_words() + if self == Self::Q4_K { LONG_SCALES } else { 0 }
+        let room = match self {
+            Self::Q4_K => ROOM_OF_Q4_K,
+            Self::Q6_K => ROOM_OF_Q6_K,
+            _ => 0,
+        };
+        self.unit_words() + room
     }
 
     /// 32-bit words of a unit.
@@ -115,7 +127,7 @@ impl Weights {
             // Eight elements of a row are a row of the 4x8 matrix.
             Self::Bf16 => 4,
             Self::F32 => 8,
-            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 | Self::Q4_K => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q8_0 | Self::Q4_K | Self::Q6_K => 1,
         }
     }
 
@@ -125,6 +137,7 @@ impl Weights {
             Self::Bf16 | Self::F32 | Self::Q8_0 => Order::Plain,
             Self::Q4_0 | Self::Q4_1 => Order::Interleaved(16),
             Self::Q4_K => Order::Interleaved(32),
+            Self::Q6_K => Order::Interleaved(64),
         }
     }
 
@@ -139,7 +152,9 @@ impl Weights {
             // A word with scale and minimum, four words of quants.
             Self::Q4_1 => layout([1, 1], 0, 5, 32),
             // A word with scale and minimum, three words of packed ones, 32 of quants, and the room behind.
-            Self::Q4_K => layout([4, 4], 0, (36 + LONG_SCALES) as u8, 256),
+            Self::Q4_K => layout([4, 4], 0, (36 + ROOM_OF_Q4_K) as u8, 256),
+            // Each block in its half of a unit: see `decode/six_bits.rs`.
+            Self::Q6_K => layout([0, 0], 52, 61, 256),
         }
     }
 
@@ -158,6 +173,8 @@ impl Weights {
             Self::Q8_0 => 108,
             // 104 for 64 elements, and about 150 for scales of 256.
             Self::Q4_K => 71,
+            // 148 for 32 elements, and about 230 for 256 to move and for scales.
+            Self::Q6_K => 177,
         }
     }
 }

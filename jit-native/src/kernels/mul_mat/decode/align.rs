@@ -10,7 +10,7 @@
 //! The quants of the first are moved on by half a word to the words before; the word that becomes free in the middle gets both
 //! scales. With words of 16 rows in a vector, that is the odd halves of one and the even halves of the next, mixed.
 
-use super::{WORD_BYTES, mode, shuffled};
+use super::{WORD_BYTES, load, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
@@ -56,12 +56,6 @@ pub(super) fn pairs(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg
             b.advance(pointer, i64::from(layout.period) * WORD_BYTES);
         }
     });
-}
-
-fn load(b: &mut CoreBuilder, from: Reg, word: i64) -> Reg {
-    let vector = b.reg(Class::X);
-    b.load(vector, from, Address::At(word * WORD_BYTES));
-    vector
 }
 
 struct Modes {

@@ -15,7 +15,7 @@
 //! and rounded once. They lie behind the block, because a loop that overwrites what it reads could not overlap its iterations.
 //! Masks are set anew in each iteration: there are fewer vectors than masks.
 
-use super::{WORD_BYTES, constant, mode, shuffled};
+use super::{WORD_BYTES, both, constant, load, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
@@ -119,18 +119,6 @@ fn shifted(b: &mut CoreBuilder, source: Reg, bits: i64) -> Reg {
     let (wide, target) = (b.reg(Class::Acc1024), b.reg(Class::X));
     b.emit("vups.s32.d16", [wide, source, none]);
     b.emit("vsrs.d16.s32", [target, wide, shift]);
-    target
-}
-
-fn load(b: &mut CoreBuilder, from: Reg, word: i64) -> Reg {
-    let vector = b.reg(Class::X);
-    b.load(vector, from, Address::At(word * WORD_BYTES));
-    vector
-}
-
-fn both(b: &mut CoreBuilder, mnemonic: &str, left: Reg, right: Reg) -> Reg {
-    let target = b.reg(Class::X);
-    b.emit(mnemonic, [target, left, right]);
     target
 }
 

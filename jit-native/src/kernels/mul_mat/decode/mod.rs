@@ -10,6 +10,7 @@ mod align;
 mod long_scales;
 mod quants;
 mod scales;
+mod six_bits;
 
 use super::parameters::Parameter;
 use super::product::BLOCK_BYTES;
@@ -21,7 +22,7 @@ use crate::core::{Address, Class, CoreBuilder, Reg};
 const WORD_BYTES: i64 = 64;
 
 /// Types whose blocks come in pairs of which one begins in the middle of a word.
-const PAIRS: [Weights; 2] = [Weights::Q4_0, Weights::Q8_0];
+const PAIRS: [Weights; 3] = [Weights::Q4_0, Weights::Q8_0, Weights::Q6_K];
 
 /// Decodes 16 rows of a chunk from the address `source` to `target`, which becomes `source` where there is nothing to do.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
@@ -30,7 +31,10 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     b.when(scale_words, |b| {
         for (weights, layout) in PAIRS.into_iter().filter_map(|weights| Some((weights, weights.layout()?))) {
             let is_this = b.binary("eq", number, i64::from(weights.number()));
-            b.when(is_this, |b| align::pairs(b, k, &layout, source, weights == Weights::Q8_0));
+            b.when(is_this, |b| match weights {
+                Weights::Q6_K => six_bits::align(b, k, &layout, source),
+                _ => align::pairs(b, k, &layout, source, weights == Weights::Q8_0),
+            });
         }
         scales::decode(b, k, source);
     });
@@ -42,6 +46,10 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
             (Weights::Q4_K, Some(layout)) => {
                 long_scales::decode(b, k, &layout, source);
                 quants::decode_long(b, k, &layout, [source, target]);
+            }
+            (Weights::Q6_K, Some(layout)) => {
+                six_bits::scales(b, k, &layout, source);
+                six_bits::decode(b, k, [source, target]);
             }
             (_, Some(layout)) => quants::decode(b, k, weights, &layout, [source, target]),
         }
@@ -67,6 +75,20 @@ fn constant(b: &mut CoreBuilder, word: u32) -> Reg {
     let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
     b.broadcast(32, vector, scalar);
     vector
+}
+
+/// A word of all rows.
+fn load(b: &mut CoreBuilder, from: Reg, word: i64) -> Reg {
+    let vector = b.reg(Class::X);
+    b.load(vector, from, Address::At(word * WORD_BYTES));
+    vector
+}
+
+/// A bitwise operation into a new vector.
+fn both(b: &mut CoreBuilder, mnemonic: &str, left: Reg, right: Reg) -> Reg {
+    let target = b.reg(Class::X);
+    b.emit(mnemonic, [target, left, right]);
+    target
 }
 
 /// A shuffle into a new vector.

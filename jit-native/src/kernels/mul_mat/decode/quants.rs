@@ -14,7 +14,7 @@
 //!
 //! Sums are f32 and are rounded to bf16 once, when they are stored.
 
-use super::{WORD_BYTES, constant, long_scales, mode, shuffled};
+use super::{WORD_BYTES, both, constant, long_scales, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
@@ -43,10 +43,12 @@ const LONG_STEPS: usize = 8;
 const FEW: usize = 3;
 /// Such runs of two parts in a block.
 const RUNS: i64 = 4;
+/// Minimums of the two parts of a run, behind their scales.
+const MINIMUMS: [i64; 2] = [long_scales::MINIMUMS * WORD_BYTES, long_scales::MINIMUMS * WORD_BYTES + 32];
 
 /// Registers of a step: quants as they are, and as numbers.
 #[derive(Clone, Copy)]
-struct Step {
+pub(super) struct Step {
     packed: Reg,
     quants: Reg,
     numbers: Reg,
@@ -58,16 +60,16 @@ impl Step {
     }
 
     /// Where there are few, one takes the other's place.
-    fn in_place(b: &mut CoreBuilder) -> Self {
+    pub fn in_place(b: &mut CoreBuilder) -> Self {
         let quants = b.reg(Class::X);
         Self { packed: b.reg(Class::W), quants, numbers: quants }
     }
 }
 
 /// What the body of the loop uses.
-struct Body {
+pub(super) struct Body {
     weights: Weights,
-    lanes: Reg,
+    pub lanes: Reg,
     halves: [Reg; 2],
     /// Modes that choose four of 16 rows: eight of them, then four.
     mix_32: Reg,
@@ -76,7 +78,7 @@ struct Body {
     mix_8: Reg,
     zero: Reg,
     /// Upper bytes of 128 to 255.
-    upper: Reg,
+    pub upper: Reg,
     /// What offsets are multiplied with, or the masks of low bits and of the sign.
     factors: [Reg; 2],
 }
@@ -86,8 +88,6 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
     let body = Body::new(b, weights);
     let words_at = b.add(source, i64::from(layout.words[0]) * WORD_BYTES);
     let scales_at = b.add(source, i64::from(layout.scales) * WORD_BYTES);
-    let target_at = b.reg(Class::Scalar);
-    b.mov(target_at, target);
     let period = i64::from(layout.period) * WORD_BYTES;
     // From the first to the second block, and on to the next first one, in turn: both together are a period.
     let (to_second, to_second_scale) = if layout.is_pair() {
@@ -96,35 +96,23 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
         (period, period)
     };
     let turn = b.scalar(if layout.is_pair() { period } else { 2 * period });
-    b.repeat(2, |b| {
-        b.repeat(2, |b| {
-            let words = k.pointer(b, k.weights, words_at);
-            let scales = k.pointer(b, k.weights, scales_at);
-            let target = k.pointer(b, k.decoded, target_at);
-            let (step, scale_step) = (b.scalar(to_second), b.scalar(to_second_scale));
-            let blocks = k.count(b, Parameter::Blocks, if layout.is_pair() { 2 } else { 1 });
-            b.name_loop(match weights {
-                Weights::Q4_0 => "q4_0, four rows of a block",
-                Weights::Q4_1 => "q4_1, four rows of a block",
-                _ => "q8_0, four rows of a block",
-            });
-            b.repeat(blocks, |b| {
-                body.rows(b, [words, scales, target]);
-                b.advance(words, step);
-                b.advance(scales, scale_step);
-                b.emit("sub", [step, turn, step]);
-                b.emit("sub", [scale_step, turn, scale_step]);
-            });
-            body.next_four(b);
-            if weights == Weights::Q8_0 {
-                b.binary_into(words_at, "add", words_at, FOUR_BYTES);
-            }
-            b.binary_into(target_at, "add", target_at, QUARTER_BYTES);
+    body.each_four_rows(b, words_at, target, |b, words, target| {
+        let [words, scales] = [words, scales_at].map(|at| k.pointer(b, k.weights, at));
+        let target = k.pointer(b, k.decoded, target);
+        let (step, scale_step) = (b.scalar(to_second), b.scalar(to_second_scale));
+        let blocks = k.count(b, Parameter::Blocks, if layout.is_pair() { 2 } else { 1 });
+        b.name_loop(match weights {
+            Weights::Q4_0 => "q4_0, four rows of a block",
+            Weights::Q4_1 => "q4_1, four rows of a block",
+            _ => "q8_0, four rows of a block",
         });
-        body.next_eight(b);
-        if weights != Weights::Q8_0 {
-            b.binary_into(words_at, "add", words_at, EIGHT_BYTES);
-        }
+        b.repeat(blocks, |b| {
+            body.rows(b, [words, scales, target]);
+            b.advance(words, step);
+            b.advance(scales, scale_step);
+            b.emit("sub", [step, turn, step]);
+            b.emit("sub", [scale_step, turn, scale_step]);
+        });
     });
 }
 
@@ -133,53 +121,38 @@ pub(super) fn decode_long(b: &mut CoreBuilder, k: Kernel, layout: &Layout, [sour
     let body = Body::new(b, Weights::Q4_K);
     let words_at = b.add(source, i64::from(layout.words[0]) * WORD_BYTES);
     let scales_at = b.add(source, long_scales::BLOCK_WORDS * WORD_BYTES);
-    let target_at = b.reg(Class::Scalar);
-    b.mov(target_at, target);
     // From one run to the next, and what there is more behind the last one of a block.
     let (steps, period) = (LONG_STEPS as i64, i64::from(layout.period));
     let step = steps * WORD_BYTES;
     let more_words = b.scalar((period - RUNS * steps) * WORD_BYTES);
     let more_scales = b.scalar((period - RUNS) * WORD_BYTES);
     let last = b.scalar(RUNS - 1);
-    b.repeat(2, |b| {
-        b.repeat(2, |b| {
-            let words = k.pointer(b, k.weights, words_at);
-            let scales = k.pointer(b, k.weights, scales_at);
-            let target = k.pointer(b, k.decoded, target_at);
-            let run = b.scalar(0);
-            let runs = k.count(b, Parameter::Runs, RUNS as u32);
-            b.name_loop("q4_K, four rows of two parts");
-            b.repeat(runs, |b| {
-                let [scale, minimum, other] = [(); 3].map(|()| b.reg(Class::X));
-                body.scales_in_turn(b, scales, 0, [scale, other]);
-                body.scales_in_turn(b, scales, long_scales::MINIMUMS * WORD_BYTES, [minimum, other]);
-                let registers: Vec<_> = (0..FEW).map(|_| Step::in_place(b)).collect();
-                body.steps(
-                    b,
-                    [words, target],
-                    [scale, other],
-                    Some(minimum),
-                    registers.iter().cycle().take(LONG_STEPS),
-                );
-                let ends = b.binary("geu", run, last);
-                for (pointer, by, more) in [(words, step, more_words), (scales, WORD_BYTES, more_scales)] {
-                    let more = b.binary("mul", ends, more);
-                    let by = b.add(more, by);
-                    b.advance(pointer, by);
-                }
-                b.binary_into(run, "add", run, 1);
-                b.binary_into(run, "and", run, last);
-            });
-            body.next_four(b);
-            b.binary_into(target_at, "add", target_at, QUARTER_BYTES);
+    body.each_four_rows(b, words_at, target, |b, words, target| {
+        let [words, scales] = [words, scales_at].map(|at| k.pointer(b, k.weights, at));
+        let target = k.pointer(b, k.decoded, target);
+        let run = b.scalar(0);
+        let runs = k.count(b, Parameter::Runs, RUNS as u32);
+        b.name_loop("q4_K, four rows of two parts");
+        b.repeat(runs, |b| {
+            let [scale, minimum, other] = [(); 3].map(|()| b.reg(Class::X));
+            body.scales_in_turn(b, scales, [0, 32], [scale, other]);
+            body.scales_in_turn(b, scales, MINIMUMS, [minimum, other]);
+            let registers: Vec<_> = (0..FEW).map(|_| Step::in_place(b)).collect();
+            body.steps(b, [words, target], [scale, other], Some(minimum), registers.iter().cycle().take(LONG_STEPS));
+            let ends = b.binary("geu", run, last);
+            for (pointer, by, more) in [(words, step, more_words), (scales, WORD_BYTES, more_scales)] {
+                let more = b.binary("mul", ends, more);
+                let by = b.add(more, by);
+                b.advance(pointer, by);
+            }
+            b.binary_into(run, "add", run, 1);
+            b.binary_into(run, "and", run, last);
         });
-        body.next_eight(b);
-        b.binary_into(words_at, "add", words_at, EIGHT_BYTES);
     });
 }
 
 impl Body {
-    fn new(b: &mut CoreBuilder, weights: Weights) -> Self {
+    pub fn new(b: &mut CoreBuilder, weights: Weights) -> Self {
         let halves = [mode::LOW_HALVES, mode::HIGH_HALVES].map(|mode| b.scalar(mode));
         let factors = match weights {
             Weights::Q4_0 => [constant(b, MINUS_136); 2],
@@ -207,6 +180,32 @@ impl Body {
         }
     }
 
+    /// Runs `body` for each four of 16 rows, with the addresses of their first words and of their first decoded ones.
+    pub fn each_four_rows(
+        &self,
+        b: &mut CoreBuilder,
+        words: Reg,
+        target: Reg,
+        body: impl FnOnce(&mut CoreBuilder, Reg, Reg),
+    ) {
+        let [words, target] = [words, target].map(|at| b.add(at, 0));
+        let in_fours = self.weights == Weights::Q8_0;
+        b.repeat(2, |b| {
+            b.repeat(2, |b| {
+                body(b, words, target);
+                self.next_four(b);
+                if in_fours {
+                    b.binary_into(words, "add", words, FOUR_BYTES);
+                }
+                b.binary_into(target, "add", target, QUARTER_BYTES);
+            });
+            self.next_eight(b);
+            if !in_fours {
+                b.binary_into(words, "add", words, EIGHT_BYTES);
+            }
+        });
+    }
+
     /// The other four rows of eight.
     fn next_four(&self, b: &mut CoreBuilder) {
         for (mode, [first, second]) in [(self.mix_64, mode::MIX_64), (self.mix_8, mode::MIX_8)] {
@@ -231,11 +230,11 @@ impl Body {
         shuffled(b, four_times, four_times, self.mix_64)
     }
 
-    /// The scales of four rows, each four times in turn with that of the next part, into the first of two vectors.
-    fn scales_in_turn(&self, b: &mut CoreBuilder, scales: Reg, offset: i64, [target, other]: [Reg; 2]) {
-        for (all, part) in [(target, 0), (other, 32)] {
-            b.load(all.lo(), scales, Address::At(offset + part));
-            b.load(all.hi(), scales, Address::At(offset + part));
+    /// The scales of four rows in two parts, each four times in turn, into the first of two vectors.
+    pub fn scales_in_turn(&self, b: &mut CoreBuilder, scales: Reg, parts: [i64; 2], [target, other]: [Reg; 2]) {
+        for (all, part) in [target, other].into_iter().zip(parts) {
+            b.load(all.lo(), scales, Address::At(part));
+            b.load(all.hi(), scales, Address::At(part));
         }
         b.shuffle(target, target, other, self.mix_16);
         b.shuffle(target, target, target, self.mix_32);
@@ -259,8 +258,7 @@ impl Body {
         minimum: Option<Reg>,
         steps: impl IntoIterator<Item = &'s Step>,
     ) {
-        let of_pairs = [(scale, self.zero, self.halves[0]), (self.zero, scale, self.halves[1])];
-        let of_pairs = of_pairs.map(|(low, high, mode)| shuffled(b, low, high, mode));
+        let of_pairs = self.of_pairs(b, scale);
         let offsets = [0, 1].map(|pair: usize| match (self.weights, minimum) {
             (Weights::Q4_0, _) => Some(self.product(b, self.factors[0], of_pairs[pair])),
             (_, Some(minimum)) => {
@@ -280,13 +278,24 @@ impl Body {
                 if let Some(sign) = sign {
                     b.msc_f(sum, sum, sign, scale, self.lanes);
                 }
-                let by = if pair == 0 { PAIR_BYTES } else { STEP_BYTES - PAIR_BYTES };
-                b.store_as("vst.conv.bf16.fp32", sum, target, Address::Then(by));
+                Self::store(b, sum, target, pair);
             }
         }
     }
 
-    fn product(&self, b: &mut CoreBuilder, left: Reg, right: Reg) -> Reg {
+    /// Scales of the first two of four rows with zeros for the others, and the other way round.
+    pub fn of_pairs(&self, b: &mut CoreBuilder, scale: Reg) -> [Reg; 2] {
+        let pairs = [(scale, self.zero, self.halves[0]), (self.zero, scale, self.halves[1])];
+        pairs.map(|(low, high, mode)| shuffled(b, low, high, mode))
+    }
+
+    /// Stores eight numbers of two rows.
+    pub fn store(b: &mut CoreBuilder, sum: Reg, target: Reg, pair: usize) {
+        let by = if pair == 0 { PAIR_BYTES } else { STEP_BYTES - PAIR_BYTES };
+        b.store_as("vst.conv.bf16.fp32", sum, target, Address::Then(by));
+    }
+
+    pub fn product(&self, b: &mut CoreBuilder, left: Reg, right: Reg) -> Reg {
         let target = b.reg(Class::Acc512);
         b.mul_f(target, left, right, self.lanes);
         target
@@ -294,22 +303,24 @@ impl Body {
 
     /// 128 plus the quants of four rows and eight `k`; for bytes, 128 plus their low bits and 128 plus the sign's.
     fn numbers(&self, b: &mut CoreBuilder, words: Reg, step: i64, registers: Step) -> (Reg, Option<Reg>) {
-        let Step { packed, quants, numbers } = registers;
-        if self.weights == Weights::Q8_0 {
-            // Eight bytes of each row in two words, those of eight rows in a vector.
-            b.load(packed, words, Address::At(2 * step * WORD_BYTES));
-            b.emit("vunpack.d16.d8", [quants, packed]);
-            b.emit("vbor", [quants, quants, self.upper]);
-            let [low, sign] = self.factors.map(|mask| {
-                let part = b.reg(Class::X);
-                b.emit("vband", [part, quants, mask]);
-                part
-            });
-            return (low, Some(sign));
+        if self.weights != Weights::Q8_0 {
+            return (self.quants(b, words, step, registers, self.upper), None);
         }
+        // Eight bytes of each row in two words, those of eight rows in a vector.
+        let Step { packed, quants, .. } = registers;
+        b.load(packed, words, Address::At(2 * step * WORD_BYTES));
+        b.emit("vunpack.d16.d8", [quants, packed]);
+        b.emit("vbor", [quants, quants, self.upper]);
+        let [low, sign] = self.factors.map(|mask| both(b, "vband", quants, mask));
+        (low, Some(sign))
+    }
+
+    /// Numbers of four rows and eight halves of bytes, with these as their low bits.
+    pub fn quants(&self, b: &mut CoreBuilder, words: Reg, step: i64, registers: Step, upper: Reg) -> Reg {
+        let Step { packed, quants, numbers } = registers;
         b.load(packed, words, Address::At(step * WORD_BYTES));
         b.emit("vunpack.d8.d4", [quants, packed]);
-        b.shuffle(numbers, quants, self.upper, self.mix_8);
-        (numbers, None)
+        b.shuffle(numbers, quants, upper, self.mix_8);
+        numbers
     }
 }

@@ -4,7 +4,7 @@
 //! an f16 shifted to the place of an f32's are a number with an exponent that is 112 too small, or, if the exponent is zero, a
 //! fraction without the leading one: then 113 is added and 2^-14, the one that is not there, taken off.
 
-use super::{constant, mode, shuffled};
+use super::{both, constant, mode, shuffled};
 use crate::core::{Address, Class, CoreBuilder, Reg};
 use crate::kernels::mul_mat::parameters::Parameter;
 use crate::kernels::mul_mat::program::Kernel;
@@ -64,10 +64,4 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg) {
         b.store(high.lo(), target, Address::At(32));
         b.advance(target, period);
     });
-}
-
-fn both(b: &mut CoreBuilder, mnemonic: &str, left: Reg, right: Reg) -> Reg {
-    let target = b.reg(Class::X);
-    b.emit(mnemonic, [target, left, right]);
-    target
 }
