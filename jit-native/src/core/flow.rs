@@ -11,6 +11,7 @@ pub struct Count {
     pub(super) value: Operand,
     pub(super) at_least: u32,
     pub(super) multiple_of: u32,
+    pub(super) in_turn: bool,
 }
 
 impl Count {
@@ -26,18 +27,25 @@ impl Count {
     pub fn multiple_of(self, factor: u32) -> Self {
         Self { multiple_of: factor.max(1), ..self }
     }
+
+    /// Iterations run one after the other, whatever the scheduling of the program: for bodies of so many operations that they
+    /// fill the slots by themselves, while looking for an overlap would take long.
+    #[must_use]
+    pub fn in_turn(self) -> Self {
+        Self { in_turn: true, ..self }
+    }
 }
 
 impl From<u32> for Count {
     fn from(count: u32) -> Self {
-        Self { value: count.into(), at_least: count, multiple_of: count.max(1) }
+        Self { value: count.into(), at_least: count, multiple_of: count.max(1), in_turn: false }
     }
 }
 
 impl From<Reg> for Count {
     /// A count in a scalar register, taken as unsigned below 2^31. It is read once, before the first iteration.
     fn from(count: Reg) -> Self {
-        Self { value: count.into(), at_least: 0, multiple_of: 1 }
+        Self { value: count.into(), at_least: 0, multiple_of: 1, in_turn: false }
     }
 }
 

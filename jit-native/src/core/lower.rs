@@ -213,7 +213,7 @@ impl Lowering<'_, '_> {
         let number = self.loops.len();
         let plan = self.plan.loops.get(&number).copied().unwrap_or(self.plan.default);
         let ordered = |op: &Op| !matches!(op.effect, Effect::None | Effect::Load(_) | Effect::Store(_));
-        let plan = LoopPlan { plain: plan.plain || ops.iter().any(ordered), ..plan };
+        let plan = LoopPlan { plain: plan.plain || count.in_turn || ops.iter().any(ordered), ..plan };
         let context = Context::new(self.builder.isa(), &self.builder.variables, &self.plan.unread);
         let mut inside: HashMap<u32, usize> = HashMap::new();
         for (_, reg) in ops.iter().flat_map(Op::registers) {
