@@ -1,8 +1,8 @@
 //! Families of kernels: which nodes they take, what the cores compute, how the work is dealt and how data moves.
 //!
-//! A family is a group of operations that share a design and a PDI. Everything that a node decides (extents, strides, scales,
-//! which function) is in the instruction stream, so that the PDI of a family is the same for all of its nodes, and a model that
-//! uses the family loads it once.
+//! A family is a group of operations that share a design. Everything that a node decides (extents, strides, scales, which
+//! function) is in the instruction stream, so that a family has a PDI or two for all of its nodes, families can share one, and
+//! a model loads it once.
 //!
 //! The entry point for compilers is [`build`]; [`FAMILIES`] is the table behind it.
 
@@ -17,7 +17,7 @@ pub use error::NativeError;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::Node;
 
-/// A group of operations with one PDI.
+/// A group of operations with one design.
 #[derive(Debug, Clone, Copy)]
 pub struct Family {
     /// Short name, for messages and statistics: "elementwise".

@@ -1,5 +1,7 @@
 //! From steps and a walk to an artifact.
 
+use super::format::Format;
+use super::functions::Repertoire;
 use super::program::{self, HEADER_WORDS, MOST_STEPS};
 use super::step::Step;
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
@@ -21,14 +23,20 @@ const MOST_PHASES: usize = 512;
 pub struct Work {
     /// For messages.
     pub family: &'static str,
-    /// What is done with each tile.
+    /// The program.
+    pub repertoire: Repertoire,
+    /// What is done with each tile of the first operand.
     pub steps: Vec<Step>,
+    /// What is done with each tile of the second operand before.
+    pub each_b: Vec<Step>,
     /// The walk, or several one after the other.
     pub walks: Vec<Walk>,
     /// Positions of the operands among the arguments of the kernel; the result is behind the sources.
     pub a: u16,
     /// The second operand, if there is one.
     pub b: Option<u16>,
+    /// How elements of the operands and the result lie in memory.
+    pub formats: [Format; 3],
     /// What comes before the tiles, if anything.
     pub preparation: Option<Preparation>,
 }
@@ -40,32 +48,34 @@ pub struct Preparation {
     pub writes: Vec<(u32, Vec<u32>)>,
     /// Steps with a first tile of the second operand.
     pub steps: Vec<Step>,
-    /// What that tile is: an argument's first words.
+    /// What that tile is: words of an argument.
     pub argument: u16,
+    /// The first of them.
+    pub start: u64,
     /// How many of them; none for no such tile.
     pub words: u64,
 }
 
 /// Lanes that have been configured, by what they were made for.
-static CONFIGURED: Mutex<Vec<(Arch, Arc<Lanes>)>> = Mutex::new(Vec::new());
+static CONFIGURED: Mutex<Vec<(Arch, Repertoire, Arc<Lanes>)>> = Mutex::new(Vec::new());
 
-/// The lanes of a generation with their program; made once.
-fn lanes(family: &'static str, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
+/// The lanes of a generation with a program; made once.
+fn lanes(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
     if arch.dev_gen != AIE2 {
         return Err(NativeError::Generation { family, arch: arch.name.clone() });
     }
     let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, lanes)) = configured.iter().find(|(known, _)| known == arch) {
+    if let Some((.., lanes)) = configured.iter().find(|(known, program, _)| (known, *program) == (arch, repertoire)) {
         return Ok(lanes.clone());
     }
     let failed = |reason: String| NativeError::Failed { family, reason };
-    let program = program::program().map_err(|error| failed(error.to_string()))?;
+    let program = program::program(repertoire).map_err(|error| failed(error.to_string()))?;
     let data: Vec<(u32, Vec<u8>)> =
         program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
     let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
     let lanes = Lanes::new(arch, columns, &program.code, &data).map_err(|error| failed(error.to_string()))?;
     let lanes = Arc::new(lanes);
-    configured.push((arch.clone(), lanes.clone()));
+    configured.push((arch.clone(), repertoire, lanes.clone()));
     Ok(lanes)
 }
 
@@ -74,19 +84,22 @@ fn lanes(family: &'static str, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
 /// # Errors
 /// [`NativeError::Unsupported`] when it takes more steps, phases or memory than there are.
 pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let Some(Work { family, .. }) = works.first() else { return Err(NativeError::NoFamily { op: node.op.clone() }) };
+    let Some(Work { family, repertoire, .. }) = works.first() else {
+        return Err(NativeError::NoFamily { op: node.op.clone() });
+    };
     let unsupported = |reason| NativeError::Unsupported { family, op: node.op.clone(), reason };
     let failed = |reason: String| NativeError::Failed { family, reason };
     let mut phases: Vec<(&Work, Vec<Walk>)> = Vec::new();
-    let lanes = lanes(family, arch)?;
+    let lanes = lanes(family, *repertoire, arch)?;
     let columns = usize::from(lanes.columns());
     for work in works {
-        let steps = work.steps.len() + work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+        let prepared = work.preparation.as_ref().map_or(0, |preparation| preparation.steps.len());
+        let steps = prepared + work.each_b.len() + work.steps.len();
         if steps > MOST_STEPS as usize {
             return Err(unsupported(format!("{steps} steps, at most {MOST_STEPS}")));
         }
-        if let Some(walk) = work.walks.iter().find(|walk| walk.run > RING_WORDS) {
-            return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.run)));
+        if let Some(walk) = work.walks.iter().find(|walk| walk.elements() > RING_WORDS) {
+            return Err(unsupported(format!("rows of {} elements; a core holds {RING_WORDS}", walk.elements())));
         }
         phases.extend(work.boxes(columns).chunks(columns).map(|boxes| (work, boxes.to_vec())));
     }
@@ -102,7 +115,8 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
                 let written = dispatch.write(Lanes::core(column), *offset, words);
                 written.map_err(|error| failed(error.to_string()))?;
             }
-            let added = lanes.add(&mut dispatch, column, &work.lane(walk, result));
+            let lane = work.lane(walk, result).map_err(unsupported)?;
+            let added = lanes.add(&mut dispatch, column, &lane);
             added.map_err(|error| unsupported(error.to_string()))?;
         }
         dispatch.end_phase().map_err(|error| unsupported(error.to_string()))?;
@@ -114,6 +128,22 @@ pub fn artifact(works: &[Work], node: &Node, arch: &Arch) -> Result<KernelArtifa
 }
 
 impl Work {
+    /// Nothing yet, on f32.
+    #[must_use]
+    pub fn new(family: &'static str, repertoire: Repertoire) -> Self {
+        Self {
+            family,
+            repertoire,
+            steps: Vec::new(),
+            each_b: Vec::new(),
+            walks: Vec::new(),
+            a: 0,
+            b: None,
+            formats: [Format::F32; 3],
+            preparation: None,
+        }
+    }
+
     /// The kernel of `node` that does this work; see [`artifact`].
     ///
     /// # Errors
@@ -131,7 +161,8 @@ impl Work {
         boxes
     }
 
-    fn lane(&self, walk: &Walk, result: u16) -> Lane {
+    /// What a column does. An error is why it cannot.
+    fn lane(&self, walk: &Walk, result: u16) -> Result<Lane, String> {
         let (inner, outer) = walk.by_reuse();
         let has_b = self.b.is_some();
         let preparation = self.preparation.as_ref().filter(|preparation| preparation.words > 0);
@@ -139,30 +170,35 @@ impl Work {
         let prepared: &[Step] = preparation.map_or(&[], |preparation| &preparation.steps);
         let count = |loops: &[Loop]| loops.iter().map(|l| l.size).product::<u64>();
         let tiles = walk.tiles() as u32;
-        let region = |argument: u16, start: u64, run: u64, loops: Vec<(u64, u64)>| {
-            let mut dimensions = vec![Dimension::new(run, 1)];
-            dimensions.extend(loops.into_iter().map(|(size, step)| Dimension::new(size, step)));
-            Region { argument, offset: 4 * start, dimensions }
-        };
         let all: Vec<Loop> = inner.iter().chain(&outer).copied().collect();
-        let flow = |run: u64, count: u32, region: Region| Flow {
-            cut: cut(run),
-            tiles: tiles_of(run, count),
-            regions: vec![region],
-        };
+        let [a_format, b_format, result_format] = self.formats;
         let [a_start, b_start, result_start] = walk.start;
-        let a = region(self.a, a_start, walk.run, all.iter().map(|l| (l.size, l.a)).collect());
-        let to = region(result, result_start, walk.run, all.iter().map(|l| (l.size, l.result)).collect());
-        let b = self.b.map(|argument| {
-            let tiles = region(argument, b_start, walk.b_run, outer.iter().map(|l| (l.size, l.b)).collect());
-            let mut flow = flow(walk.b_run.max(first_words), count(&outer) as u32, tiles);
-            flow.tiles = tiles_of(walk.b_run, count(&outer) as u32);
-            if let Some(preparation) = preparation {
-                flow.tiles.insert(0, (preparation.words, 1));
-                flow.regions.insert(0, region(preparation.argument, 0, preparation.words, Vec::new()));
+        let strides = |loops: &[Loop], of: fn(&Loop) -> u64| -> Vec<(u64, u64)> {
+            loops.iter().map(|l| (l.size, of(l))).collect()
+        };
+        let group = walk.group;
+        let runs = (walk.run, group.size, group.a);
+        let run = Runs { argument: self.a, format: a_format, start: a_start, runs };
+        let a = run.flow(strides(&all, |l| l.a))?;
+        let runs = (walk.run, group.size, group.result);
+        let run = Runs { argument: result, format: result_format, start: result_start, runs };
+        let to = run.flow(strides(&all, |l| l.result))?;
+        let b = match self.b {
+            None => None,
+            Some(argument) => {
+                let runs = (walk.b_run, if group.b == 0 { 1 } else { group.size }, group.b);
+                let run = Runs { argument, format: b_format, start: b_start, runs };
+                let mut flow = run.flow(strides(&outer, |l| l.b))?;
+                flow.cut = cut(walk.b_elements().max(first_words));
+                if let Some(Preparation { argument, start, words, .. }) = preparation {
+                    let run = Runs { argument: *argument, format: Format::F32, start: *start, runs: (*words, 1, 0) };
+                    let first = run.flow(Vec::new())?;
+                    flow.tiles = [first.tiles, flow.tiles].concat();
+                    flow.regions = [first.regions, flow.regions].concat();
+                }
+                Some(flow)
             }
-            flow
-        });
+        };
         let (mut outer, inner) = if has_b { (count(&outer), count(&inner)) } else { (1, tiles.into()) };
         outer += u64::from(preparation.is_some());
         let sum = |place: crate::array::Place, run: u64| {
@@ -173,18 +209,61 @@ impl Work {
             outer as u32,
             inner as u32,
             self.steps.len() as u32,
-            sum(Lanes::A, walk.run),
-            sum(Lanes::B, walk.b_run.max(first_words)),
-            sum(Lanes::RESULT, walk.run),
+            sum(Lanes::A, walk.elements()),
+            sum(Lanes::B, walk.b_elements().max(first_words)),
+            sum(Lanes::RESULT, walk.elements()),
             has_b.into(),
             prepared.len() as u32,
+            self.each_b.len() as u32,
         ];
         parameters.resize(HEADER_WORDS as usize, 0);
-        let vectors = walk.run.div_ceil(16) as u32;
-        for step in prepared.iter().chain(&self.steps) {
-            parameters.extend(step.encode(vectors));
+        for (steps, elements) in [
+            (prepared, first_words),
+            (self.each_b.as_slice(), walk.b_elements()),
+            (self.steps.as_slice(), walk.elements()),
+        ] {
+            for step in steps {
+                let number = self.repertoire.number(step.function());
+                let number = number.ok_or_else(|| format!("the program has no {:?}", step.function()))?;
+                parameters.extend(step.encode(number, elements.div_ceil(16) as u32));
+            }
         }
-        Lane { parameters, a: Some(flow(walk.run, tiles, a)), b, result: flow(walk.run, tiles, to) }
+        Ok(Lane { parameters, a: Some(a), b, result: to })
+    }
+}
+
+/// Runs of elements of an argument, some of which are a tile.
+struct Runs {
+    argument: u16,
+    format: Format,
+    /// The first element.
+    start: u64,
+    /// The elements of a run, the runs of a tile, and how far they are apart.
+    runs: (u64, u64, u64),
+}
+
+impl Runs {
+    /// The tiles of loops of a number of iterations and a step in elements. An error if the DMA cannot move them.
+    fn flow(&self, loops: Vec<(u64, u64)>) -> Result<Flow, String> {
+        let Self { argument, format, start, runs: (elements, group, apart) } = *self;
+        let words = |elements: u64, what: &str| {
+            let error = || {
+                format!(
+                    "argument {argument} is {}, and {what} {elements} elements, not a whole number of words",
+                    format.name()
+                )
+            };
+            format.words(elements).ok_or_else(error)
+        };
+        let run = words(elements, "a run of it is")?;
+        let count = loops.iter().map(|(size, _)| size).product::<u64>();
+        let mut dimensions = vec![Dimension::new(run, 1)];
+        for (size, step) in std::iter::once((group, apart)).chain(loops).filter(|(size, _)| *size > 1) {
+            dimensions.push(Dimension::new(size, words(step, "its runs are apart by")?));
+        }
+        let offset = 4 * words(start, "a part of it begins after")?;
+        let regions = vec![Region { argument, offset, dimensions }];
+        Ok(Flow { cut: cut(elements * group), tiles: vec![(run * group, count as u32)], regions })
     }
 }
 
@@ -192,8 +271,4 @@ impl Work {
 fn cut(run: u64) -> (u32, u8) {
     let bytes = 4 * run.max(1).next_multiple_of(32) as u32;
     (bytes, if run <= BUFFER_WORDS { 2 } else { 1 })
-}
-
-fn tiles_of(run: u64, count: u32) -> Vec<(u64, u32)> {
-    vec![(run, count)]
 }

@@ -1,12 +1,14 @@
 //! ADD, SUB, MUL and DIV with broadcast, functions of one element, and gated units.
 //!
 //! All of them walk through their tensors in the longest runs that are contiguous everywhere, in pieces of at most 2,048
-//! elements; a second operand with one element for a run of the result is repeated by the core.
+//! elements, and short ones as tiles of several; a second operand that is repeated within a tile is repeated by the core.
 
 use super::dispatch::Work;
+use super::format::Format;
+use super::functions::Repertoire;
 use super::step::{Function, Slot, Step};
 use super::walk::{Loop, Walk};
-use super::{f32_result, f32_source, unsupported, words};
+use super::{result, source, strides, unsupported};
 use crate::kernels::numerics::exponential::ERF_SLOPE;
 use crate::kernels::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
@@ -86,7 +88,7 @@ fn arithmetic(op: &str) -> Option<Function> {
 
 /// Loops over a result to whose extents `b` repeats: each dimension as the elements of `b` and the times that they repeat.
 pub(super) fn repeating(result: &Tensor, a: &Tensor, b: &Tensor) -> Vec<Loop> {
-    let (a_steps, b_steps, result_steps) = (words(a), words(b), words(result));
+    let (a_steps, b_steps, result_steps) = (strides(a), strides(b), strides(result));
     let mut loops = Vec::new();
     for d in 0..4 {
         let (period, size) = (b.ne[d] as u64, result.ne[d] as u64);
@@ -101,12 +103,12 @@ pub(super) fn repeating(result: &Tensor, a: &Tensor, b: &Tensor) -> Vec<Loop> {
 fn walk_of(node: &Node, loops: &[Loop], start: [u64; 3], has_b: bool) -> Result<Walk, NativeError> {
     let mut loops = Walk::merged(loops).into_iter();
     let Some(run) = loops.next() else {
-        return Ok(Walk { run: 1, b_run: has_b.into(), loops: Vec::new(), start });
+        return Ok(Walk { run: 1, b_run: has_b.into(), group: Loop::ONCE, loops: Vec::new(), start });
     };
     if run.a != 1 || run.result != 1 || (has_b && run.b > 1) {
         // Runs of one element.
         let loops = std::iter::once(run).chain(loops).collect();
-        return Ok(Walk { run: 1, b_run: has_b.into(), loops, start });
+        return Ok(Walk { run: 1, b_run: has_b.into(), group: Loop::ONCE, loops, start });
     }
     let b_run = match (has_b, run.b) {
         (false, _) => 0,
@@ -117,46 +119,66 @@ fn walk_of(node: &Node, loops: &[Loop], start: [u64; 3], has_b: bool) -> Result<
     if run.size == 0 || loops.iter().any(|l| l.size == 0) {
         return Err(unsupported(NAME, node, "a source does not repeat to the result"));
     }
-    Ok(Walk { run: run.size, b_run, loops, start })
+    Ok(Walk { run: run.size, b_run, group: Loop::ONCE, loops, start })
 }
 
 fn binary(node: &Node, columns: u64) -> Result<Work, NativeError> {
-    let (a, b, result) = (f32_source(NAME, node, 0)?, f32_source(NAME, node, 1)?, f32_result(NAME, node)?);
+    let ((a, a_format), (b, b_format), (result, format)) =
+        (source(NAME, node, 0)?, source(NAME, node, 1)?, result(NAME, node)?);
     if !a.same_shape(result) || !b.repeats_to(result) {
         let reason = format!("extents {:?} and {:?} for a result of {:?}", a.ne, b.ne, result.ne);
         return Err(unsupported(NAME, node, reason));
     }
     let function = arithmetic(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-    let walk = walk_of(node, &repeating(result, a, b), [0; 3], true)?;
-    let steps = if walk.b_run == 1 && walk.run > 1 {
-        let first = Step::unary(Function::First, Slot::B, Slot::V0).once();
-        vec![first, Step::binary(function, Slot::A, Slot::V0, Slot::Result)]
-    } else {
-        vec![Step::binary(function, Slot::A, Slot::B, Slot::Result)]
+    let walk = walk_of(node, &repeating(result, a, b), [0; 3], true)?.grouped(columns);
+    let (each_b, second) = match (walk.b_elements(), walk.elements()) {
+        (here, all) if here == all => (None, Slot::B),
+        (1, _) => (Some(Step::unary(Function::First, Slot::B, Slot::V0).once()), Slot::V0),
+        _ if walk.group.b == 0 => {
+            (Some(Step::again(Slot::B, walk.b_run, walk.group.size, Slot::Scratch)), Slot::Scratch)
+        }
+        _ => (Some(Step::repeat(Slot::B, walk.group.size, walk.run, Slot::Scratch)), Slot::Scratch),
     };
-    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(1), preparation: None })
+    let work = Work {
+        steps: vec![Step::binary(function, Slot::A, second, Slot::Result)],
+        each_b: each_b.into_iter().collect(),
+        walks: walk.in_pieces(columns),
+        b: Some(1),
+        ..Work::new(NAME, Repertoire::Elements)
+    };
+    Ok(converting(work, [a_format, b_format, format]))
+}
+
+/// The work on tensors of these formats, with the program that has its functions: tiles are widened when they come, and narrowed
+/// before they go.
+fn converting(work: Work, formats: [Format; 3]) -> Work {
+    let [a, b, result] = formats;
+    let narrow = |format: Format| format == Format::Bf16;
+    let mut steps: Vec<Step> = narrow(a).then(|| Step::widen(Slot::A)).into_iter().collect();
+    steps.extend(work.steps);
+    steps.extend(narrow(result).then(|| Step::narrow(Slot::Result)));
+    let mut each_b: Vec<Step> = narrow(b).then(|| Step::widen(Slot::B)).into_iter().collect();
+    each_b.extend(work.each_b);
+    let functions = steps.iter().chain(&each_b).map(Step::function);
+    let repertoire = Repertoire::with(functions).unwrap_or(work.repertoire);
+    Work { repertoire, steps, each_b, formats, ..work }
 }
 
 /// Loops over tensors of one shape.
 fn alike(result: &Tensor, a: &Tensor, b: &Tensor) -> Vec<Loop> {
-    let (a_steps, b_steps, result_steps) = (words(a), words(b), words(result));
+    let (a_steps, b_steps, result_steps) = (strides(a), strides(b), strides(result));
     (0..4).map(|d| Loop { size: result.ne[d] as u64, a: a_steps[d], b: b_steps[d], result: result_steps[d] }).collect()
 }
 
 fn unary(node: &Node, columns: u64) -> Result<Work, NativeError> {
-    let (a, result) = (f32_source(NAME, node, 0)?, f32_result(NAME, node)?);
+    let ((a, a_format), (result, format)) = (source(NAME, node, 0)?, result(NAME, node)?);
     if !a.same_shape(result) {
         return Err(unsupported(NAME, node, format!("extents {:?} for a result of {:?}", a.ne, result.ne)));
     }
-    let walk = walk_of(node, &alike(result, a, a), [0; 3], false)?;
-    Ok(Work {
-        family: NAME,
-        steps: function_steps(node)?,
-        walks: walk.in_pieces(columns),
-        a: 0,
-        b: None,
-        preparation: None,
-    })
+    let walk = walk_of(node, &alike(result, a, a), [0; 3], false)?.grouped(columns);
+    let work =
+        Work { steps: function_steps(node)?, walks: walk.in_pieces(columns), ..Work::new(NAME, Repertoire::Elements) };
+    Ok(converting(work, [a_format, Format::F32, format]))
 }
 
 fn function_steps(node: &Node) -> Result<Vec<Step>, NativeError> {
@@ -267,45 +289,52 @@ fn hard_sigmoid() -> [Step; 2] {
     [Step::scale(Slot::A, 1.0 / 6.0, 0.5, Slot::Result), Step::clamp(Slot::Result, 0.0, 1.0, Slot::Result)]
 }
 
+/// Gates are never less than e^-87, so what they gate is held at this: the result then is as good as 0.
+const LOW: f32 = -100.0;
+
 /// SILU, GELU by tanh, or GELU by a sigmoid of `x` into the result: `x` times a sigmoid of `z`.
 fn gate_steps(op: &str, x: Slot) -> Vec<Step> {
     use Function as F;
     use Slot::Result as R;
     // Far out a sigmoid has its limits, and the cube must stay finite.
     const FAR: f32 = 60.0;
-    let mut steps = match op {
+    let mut steps = vec![Step::clamp(x, LOW, f32::INFINITY, x)];
+    match op {
         "GELU" => {
             const SLOPE: f32 = 1.595_769;
-            vec![
-                Step::clamp(x, -FAR, FAR, R),
-                Step::binary(F::Mul, R, R, R),
-                Step::scale(R, SLOPE * 0.044_715, SLOPE, R),
+            steps.extend([
                 Step::clamp(x, -FAR, FAR, Slot::Scratch),
+                Step::binary(F::Mul, Slot::Scratch, Slot::Scratch, R),
+                Step::scale(R, SLOPE * 0.044_715, SLOPE, R),
                 Step::binary(F::Mul, R, Slot::Scratch, R),
-                Step::unary(F::Sigmoid, R, R),
-            ]
+                Step::binary(F::Gate, R, x, R),
+            ]);
         }
         "GELU_QUICK" => {
-            vec![Step::clamp(x, -100.0, 100.0, R), Step::scale(R, 1.702, 0.0, R), Step::unary(F::Sigmoid, R, R)]
+            steps.extend([
+                Step::clamp(x, -100.0, 100.0, R),
+                Step::scale(R, 1.702, 0.0, R),
+                Step::binary(F::Gate, R, x, R),
+            ]);
         }
-        _ => vec![Step::unary(F::Sigmoid, x, R)],
-    };
-    steps.push(Step::binary(F::Mul, R, x, R));
+        _ => steps.push(Step::binary(F::Gate, x, x, R)),
+    }
     steps
 }
 
 fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
     use Function as F;
     use Slot::{A, B, Result as R};
-    let (x, result) = (f32_source(NAME, node, 0)?, f32_result(NAME, node)?);
+    let ((x, x_format), (result, format)) = (source(NAME, node, 0)?, result(NAME, node)?);
     let half = result.ne[0] as u64;
     let two = node.source(1).is_some();
-    let (gate, start, b) = if two {
-        (*f32_source(NAME, node, 1)?, [0; 3], 1)
+    let (gate, gate_format, start, b) = if two {
+        let (gate, format) = source(NAME, node, 1)?;
+        (*gate, format, [0; 3], 1)
     } else if node.params.int(1) != 0 {
-        (*x, [half, 0, 0], 0)
+        (*x, x_format, [half, 0, 0], 0)
     } else {
-        (*x, [0, half, 0], 0)
+        (*x, x_format, [0, half, 0], 0)
     };
     let halves = [x, &gate]
         .into_iter()
@@ -314,7 +343,7 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
         let reason = format!("extents {:?} and {:?} for a result of {:?}", x.ne, gate.ne, result.ne);
         return Err(unsupported(NAME, node, reason));
     }
-    let walk = walk_of(node, &alike(result, x, &gate), start, true)?;
+    let walk = walk_of(node, &alike(result, x, &gate), start, true)?.grouped(columns);
     let infinity = f32::INFINITY;
     let limit = node.params.float(3);
     let mut steps = match node.op.as_str() {
@@ -332,11 +361,10 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
                 return Err(unsupported(NAME, node, format!("alpha is {alpha}; its size must be below 1e4")));
             }
             vec![
-                Step::clamp(A, -infinity, limit, A),
+                Step::clamp(A, -1e4, limit, A),
                 Step::clamp(A, -1e4, 1e4, R),
                 Step::scale(R, alpha, 0.0, R),
-                Step::unary(F::Sigmoid, R, R),
-                Step::binary(F::Mul, R, A, R),
+                Step::binary(F::Gate, R, A, R),
                 Step::clamp(B, -limit, limit, B),
                 Step::offset(B, 1.0, B),
             ]
@@ -350,5 +378,6 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
         op => return Err(NativeError::NoFamily { op: op.to_owned() }),
     };
     steps.push(Step::binary(F::Mul, R, B, R));
-    Ok(Work { family: NAME, steps, walks: walk.in_pieces(columns), a: 0, b: Some(b), preparation: None })
+    let work = Work { steps, walks: walk.in_pieces(columns), b: Some(b), ..Work::new(NAME, Repertoire::Elements) };
+    Ok(converting(work, [x_format, gate_format, format]))
 }

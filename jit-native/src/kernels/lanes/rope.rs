@@ -4,6 +4,7 @@
 //! position; frequency factors come through it first, once, and become the reciprocals that positions are multiplied with.
 
 use super::dispatch::{Preparation, Work};
+use super::functions::Repertoire;
 use super::rotation::{self, TABLE_ELEMENTS};
 use super::step::{Function, Slot, Step};
 use super::walk::{BUFFER_WORDS, Loop, Walk};
@@ -130,14 +131,14 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         Loop { size: tokens, a: heads * row, b: 1, result: heads * row },
         Loop { size: batches, a: heads * row * tokens, b: 0, result: heads * row * tokens },
     ];
-    let walk = Walk { run, b_run: 1, loops: Walk::merged(&loops), start: [0; 3] };
+    let walk = Walk { run, b_run: 1, group: Loop::ONCE, loops: Walk::merged(&loops), start: [0; 3] };
     let work = Work {
-        family: NAME,
         steps: steps(&parameters, row, group, table_elements),
+        each_b: table_steps(&parameters, table_elements),
         walks: vec![walk],
-        a: 0,
         b: Some(1),
         preparation: Some(preparation(node, &parameters, table_elements)?),
+        ..Work::new(NAME, Repertoire::Rows)
     };
     work.artifact(node, arch)
 }
@@ -155,14 +156,22 @@ impl Parameters {
     }
 }
 
-fn steps(parameters: &Parameters, row: u64, group: u64, table_elements: u64) -> Vec<Step> {
-    use Slot::{A, B, Result as R, Scratch as T};
-    let vectors = |elements: u64| elements.div_ceil(16) as u32;
-    let mut steps = vec![Step::unary(Function::Turns, B, T).part(0, vectors(table_elements))];
+/// The table of a position, which all heads of that position use.
+fn table_steps(parameters: &Parameters, table_elements: u64) -> Vec<Step> {
+    use Slot::{B, Scratch as T};
+    let vectors = table_elements.div_ceil(16) as u32;
+    let mut steps = vec![Step::unary(Function::Turns, B, T).part(0, vectors)];
     if parameters.is_scaled() {
         // Cosines and sines alike.
-        steps.push(Step::scale(T, parameters.magnitude as f32, 0.0, T).part(0, 2 * vectors(table_elements)));
+        steps.push(Step::scale(T, parameters.magnitude as f32, 0.0, T).part(0, 2 * vectors));
     }
+    steps
+}
+
+fn steps(parameters: &Parameters, row: u64, group: u64, table_elements: u64) -> Vec<Step> {
+    use Slot::{A, Result as R, Scratch as T};
+    let vectors = |elements: u64| elements.div_ceil(16) as u32;
+    let mut steps = Vec::new();
     let distance = 4 * row as u32;
     if parameters.neox {
         let half = 2 * parameters.dimensions as u32;
@@ -205,10 +214,9 @@ fn preparation(node: &Node, parameters: &Parameters, table_elements: u64) -> Res
     // What is not turned has factor 1.
     writes.push((factors_at, vec![1f32.to_bits(); table.len()]));
     let times = if parameters.neox { 1 } else { 2 };
-    let repeat = Step::unary(Function::Repeat, Slot::B, Slot::Factors).once();
     let steps = vec![
-        repeat.constants([pairs as u32, times, 0, 0]),
+        Step::repeat(Slot::B, pairs, times, Slot::Factors),
         Step::unary(Function::Reciprocal, Slot::Factors, Slot::Factors).part(0, table.len() as u32 / 16),
     ];
-    Ok(Preparation { writes, steps, argument: 2, words: pairs })
+    Ok(Preparation { writes, steps, argument: 2, start: 0, words: pairs })
 }

@@ -10,7 +10,8 @@
 //! pair are neighbours the table has an entry for each element; the partner of each is found by shifting the vector by a lane.
 
 use super::super::numerics::{Configuration, Emission, Lanes as _, product, trigonometry};
-use super::program::Operands;
+use super::compute::Operands;
+use super::functions::Function;
 use super::step::{Slot, VECTOR_BYTES};
 use crate::array::Lanes;
 use crate::core::{Address, Class, CoreBuilder, Count, Reg};
@@ -18,7 +19,7 @@ use crate::core::{Address, Class, CoreBuilder, Count, Reg};
 /// Most elements of a table.
 pub const TABLE_ELEMENTS: u32 = 512;
 /// Where the core sees the factors: behind the scratch tile.
-const FACTORS: u32 = Lanes::OWN + 64 + 2 * VECTOR_BYTES + 4 * Slot::SCRATCH_WORDS;
+const FACTORS: u32 = Lanes::OWN + 64 + Slot::VECTORS * VECTOR_BYTES + 4 * Slot::SCRATCH_WORDS;
 /// Where it sees the terms of the frequencies.
 const TERMS: u32 = FACTORS + 4 * TABLE_ELEMENTS;
 /// Bytes of the terms of sixteen elements.
@@ -46,16 +47,6 @@ pub fn term_words(terms: &[[u16; 4]]) -> Vec<u32> {
     words
 }
 
-/// Copies `c0` words of the first source, each `c1` times.
-pub(super) fn repeat(b: &mut CoreBuilder, o: &Operands) {
-    let [count, times, ..] = o.constants;
-    b.repeat(Count::from(count).at_least(1), |b| {
-        let word = b.reg(Class::Scalar);
-        b.load(word, o.first.0, Address::Then(4));
-        b.repeat(Count::from(times).at_least(1), |b| b.store(word, o.target.0, Address::Then(4)));
-    });
-}
-
 /// A table of cosines and sines, sixteen of each in turn, for the position that is the first word of the first source.
 pub(super) fn turns(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
     let position = b.reg(Class::Scalar);
@@ -69,7 +60,7 @@ pub(super) fn turns(b: &mut CoreBuilder, configuration: Configuration, o: &Opera
     let position = l.add_words(position, whole);
     let (position, whole) = (l.float(position), l.float(whole));
     let position = l.sub(position, whole);
-    b.repeat(Count::from(o.vectors).at_least(1), |b| {
+    b.repeat(o.count(Function::Turns), |b| {
         let factor = b.reg(Class::Acc512);
         b.load(factor, factors, Address::Then(VECTOR_BYTES.into()));
         // Pairs of terms: f0 and none, f1 and f0, f2 and f0, f1 and f3.
@@ -133,7 +124,7 @@ fn heads(b: &mut CoreBuilder, o: &Operands, body: impl FnOnce(&mut CoreBuilder, 
 /// Turns pairs of neighbours: even elements become `x cos - y sin`, odd ones `y cos + x sin`.
 pub(super) fn rotate_pairs(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
     heads(b, o, |b, [first, table, target]| {
-        b.repeat(Count::from(o.vectors).at_least(1), |b| {
+        b.repeat(o.count(Function::RotatePairs), |b| {
             let x = b.reg(Class::Acc512);
             b.load(x, first, Address::Then(VECTOR_BYTES.into()));
             let (cosine, sine) = next_turn(b, table);
@@ -166,7 +157,7 @@ pub(super) fn rotate_halves(b: &mut CoreBuilder, configuration: Configuration, o
         let other = b.reg(Class::Pointer);
         b.mov(other, first);
         b.advance(other, distance);
-        b.repeat(Count::from(o.vectors).at_least(1), |b| {
+        b.repeat(o.count(Function::RotateHalves), |b| {
             let (x, partner) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
             b.load(x, first, Address::Then(VECTOR_BYTES.into()));
             b.load(partner, other, Address::Then(VECTOR_BYTES.into()));

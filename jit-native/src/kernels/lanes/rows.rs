@@ -3,11 +3,13 @@
 //! A row is read once. What is behind its end in the last vector is set so that it does not count before elements are summed or
 //! compared.
 
-use super::dispatch::{Work, artifact};
+use super::dispatch::{Preparation, Work, artifact};
 use super::elementwise::repeating;
+use super::format::Format;
+use super::functions::Repertoire;
 use super::step::{Function, Slot, Step};
 use super::walk::{BUFFER_WORDS, Loop, Walk};
-use super::{f32_result, f32_source, unsupported, words};
+use super::{f32_result, f32_source, source, strides, unsupported};
 use crate::kernels::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{Node, Tensor};
@@ -28,7 +30,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
 
 /// One walk with a row as run. `loops` are those around the rows.
 fn walk(result: &Tensor, loops: &[Loop], b_run: u64) -> Vec<Walk> {
-    vec![Walk { run: result.ne[0] as u64, b_run, loops: Walk::merged(loops), start: [0; 3] }]
+    vec![Walk { run: result.ne[0] as u64, b_run, group: Loop::ONCE, loops: Walk::merged(loops), start: [0; 3] }]
 }
 
 /// Source 0, whose rows have to be without gaps, and the result.
@@ -75,10 +77,10 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
     steps.push(Step::binary(F::Mul, x, V0, R));
     if !node.op.ends_with("_MUL") {
-        let (a, result_steps) = (words(a), words(result));
+        let (a, result_steps) = (strides(a), strides(result));
         let loops: Vec<Loop> =
             (1..4).map(|d| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] }).collect();
-        return Ok(Work { family: NAME, steps, walks: walk(result, &loops, 0), a: 0, b: None, preparation: None });
+        return Ok(Work { steps, walks: walk(result, &loops, 0), ..Work::new(NAME, Repertoire::Rows) });
     }
     let weights = f32_source(NAME, node, 1)?;
     if !weights.repeats_to(result) || weights.ne[0] != result.ne[0] || !weights.has_contiguous_rows() {
@@ -88,38 +90,46 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     steps.push(Step::binary(F::Mul, R, B, R));
     let loops = repeating(result, a, weights);
     let b_run = u64::from(count);
-    Ok(Work { family: NAME, steps, walks: walk(result, &loops[2..], b_run), a: 0, b: Some(1), preparation: None })
+    let walks = walk(result, &loops[2..], b_run);
+    Ok(Work { steps, walks, b: Some(1), ..Work::new(NAME, Repertoire::Rows) })
 }
 
 fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
     let (a, result) = row_tensors(node)?;
     let (scale, max_bias) = (node.params.float(0), node.params.float(1));
-    if node.source(2).is_some() {
-        return Err(unsupported(NAME, node, "attention sinks"));
-    }
     if !(scale.is_finite() && scale.abs() < 1e10 && max_bias.is_finite() && max_bias < 1e3) {
         let reason = format!("scale {scale} and max_bias {max_bias}; they must be below 1e10 and 1e3");
         return Err(unsupported(NAME, node, reason));
     }
     let count = result.ne[0] as u32;
-    let Some(_) = node.source(1) else {
+    let heads = result.ne[2];
+    let has_sinks = node.source(2).is_some();
+    if has_sinks {
+        let sinks = f32_source(NAME, node, 2)?;
+        if sinks.ne[0] < heads || !sinks.has_contiguous_rows() {
+            let reason = format!("sinks with extents {:?}, strides {:?} for {heads} heads", sinks.ne, sinks.nb);
+            return Err(unsupported(NAME, node, reason));
+        }
+    }
+    let Some(mask) = node.source(1) else {
         if max_bias > 0.0 {
             return Err(unsupported(NAME, node, format!("ALiBi (max_bias {max_bias}) without a mask")));
         }
-        let (a, result_steps) = (words(a), words(result));
-        let each = |d: usize| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] };
+        // The sinks are a second operand with one element for all rows of a head.
+        let (a, result_steps) = (strides(a), strides(result));
+        let each = |d: usize| Loop {
+            size: result.ne[d] as u64,
+            a: a[d],
+            b: u64::from(has_sinks && d == 2),
+            result: result_steps[d],
+        };
         let loops: Vec<Loop> = (1..4).map(each).collect();
-        let steps = soft_max_steps(count, scale, None);
-        return Ok(vec![Work {
-            family: NAME,
-            steps,
-            walks: walk(result, &loops, 0),
-            a: 0,
-            b: None,
-            preparation: None,
-        }]);
+        let walks = walk(result, &loops, has_sinks.into());
+        let steps = soft_max_steps(count, scale, None, has_sinks);
+        let (b, each_b) = if has_sinks { (Some(1), vec![sink_step()]) } else { (None, Vec::new()) };
+        return Ok(vec![Work { steps, each_b, walks, b, ..Work::new(NAME, Repertoire::Rows) }]);
     };
-    let mask = f32_source(NAME, node, 1)?;
+    let (_, mask_format) = source(NAME, node, 1)?;
     let fits = mask.ne[0] == result.ne[0] && mask.ne[1] >= result.ne[1] && mask.has_contiguous_rows();
     if !fits || (2..4).any(|d| !result.ne[d].is_multiple_of(mask.ne[d].max(1))) {
         let reason = format!("a mask with extents {:?} for rows of {:?}", mask.ne, result.ne);
@@ -127,25 +137,46 @@ fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
     }
     // A mask may have more rows than are masked.
     let used = Tensor { ne: [mask.ne[0], result.ne[1], mask.ne[2], mask.ne[3]], ..*mask };
-    let work = |steps, loops: &[Loop], start| {
+    // A mask is prepared once for all rows that it is added to.
+    let work = |slope: Option<f32>, loops: &[Loop], start| {
         let walks = walk(result, loops, count.into()).into_iter().map(|walk| Walk { start, ..walk }).collect();
-        Work { family: NAME, steps, walks, a: 0, b: Some(1), preparation: None }
+        let widened = (mask_format == Format::Bf16).then(|| Step::widen(Slot::B));
+        let mut each_b: Vec<Step> = widened.into_iter().collect();
+        each_b.push(Step::clamp(Slot::B, LOWEST, -LOWEST, Slot::B));
+        each_b.extend(slope.map(|slope| Step::scale(Slot::B, slope, 0.0, Slot::Scratch)));
+        let addend = if slope.is_some() { Slot::Scratch } else { Slot::B };
+        let steps = soft_max_steps(count, scale, Some(addend), has_sinks);
+        let formats = [Format::F32, mask_format, Format::F32];
+        Work { steps, each_b, walks, b: Some(1), formats, ..Work::new(NAME, Repertoire::Rows) }
     };
     let loops = repeating(result, a, &used);
-    if max_bias <= 0.0 {
-        return Ok(vec![work(soft_max_steps(count, scale, Some(None)), &loops[2..], [0; 3])]);
+    if max_bias <= 0.0 && !has_sinks {
+        return Ok(vec![work(None, &loops[2..], [0; 3])]);
     }
-    if u64::from(count) > BUFFER_WORDS {
+    if max_bias > 0.0 && u64::from(count) > BUFFER_WORDS {
         return Err(unsupported(NAME, node, format!("ALiBi with rows of {count} elements; at most {BUFFER_WORDS}")));
     }
-    // Each head has a slope of its own.
-    let (a_step, mask_step, result_step) = (words(a)[2], words(mask)[2], words(result)[2]);
+    // Each head has a slope and a sink of its own.
+    let (a_step, mask_step, result_step) = (strides(a)[2], strides(mask)[2], strides(result)[2]);
     let rows = [&loops[2..4], &loops[6..8]].concat();
-    let heads = (0..result.ne[2]).map(|head| {
+    let heads = (0..heads).map(|head| {
         let start = [head as u64 * a_step, (head % mask.ne[2]) as u64 * mask_step, head as u64 * result_step];
-        work(soft_max_steps(count, scale, Some(Some(slope(max_bias, result.ne[2], head)))), &rows, start)
+        let slope = (max_bias > 0.0).then(|| slope(max_bias, result.ne[2], head));
+        let sink = Preparation {
+            steps: vec![sink_step()],
+            argument: 2,
+            start: head as u64,
+            words: 1,
+            ..Preparation::default()
+        };
+        Work { preparation: has_sinks.then_some(sink), ..work(slope, &rows, start) }
     });
     Ok(heads.collect())
+}
+
+/// Takes a sink, which all rows of its head use.
+fn sink_step() -> Step {
+    Step::unary(Function::First, Slot::B, Slot::V1).once()
 }
 
 /// The slope of a head's mask: powers of a base for as many heads as the largest power of two among their number, odd powers of
@@ -158,27 +189,27 @@ fn slope(max_bias: f32, heads: usize, head: usize) -> f32 {
     (-exponent).exp2() as f32
 }
 
-/// `mask`: whether there is one, and its slope if that is not 1.
-fn soft_max_steps(count: u32, scale: f32, mask: Option<Option<f32>>) -> Vec<Step> {
+/// `mask`: what is added to the scaled elements, if anything. A sink is one more element of a row, without a result.
+fn soft_max_steps(count: u32, scale: f32, mask: Option<Slot>, has_sink: bool) -> Vec<Step> {
     use Function as F;
-    use Slot::{A, B, Result as R, Scratch as T, V0};
+    use Slot::{A, Result as R, V0, V1, V2};
     // Elements may be minus infinity, which no product takes.
     let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
-    if let Some(slope) = mask {
-        steps.push(Step::clamp(B, LOWEST, -LOWEST, B));
-        match slope {
-            Some(slope) => {
-                steps.extend([Step::scale(B, slope, 0.0, T), Step::binary(F::Add, R, T, R)]);
-            }
-            None => steps.push(Step::binary(F::Add, R, B, R)),
-        }
-    }
+    steps.extend(mask.map(|mask| Step::binary(F::Add, R, mask, R)));
     steps.extend(Step::pad(R, count, LOWEST));
     steps.push(Step::unary(F::Largest, R, V0));
+    if has_sink {
+        steps.push(Step::binary(F::Larger, V0, V1, V0).once());
+        steps.push(Step::binary(F::Sub, V1, V0, V2).once());
+        steps.push(Step::unary(F::Exp, V2, V2).once());
+    }
     steps.push(Step::binary(F::Sub, R, V0, R));
     steps.push(Step::unary(F::Exp, R, R));
     steps.extend(Step::pad(R, count, 0.0));
     steps.push(Step::unary(F::Sum, R, V0));
+    if has_sink {
+        steps.push(Step::binary(F::Add, V0, V2, V0).once());
+    }
     steps.push(Step::unary(F::Reciprocal, V0, V0).once());
     steps.push(Step::binary(F::Mul, R, V0, R));
     steps

@@ -1,13 +1,14 @@
 //! Steps: what a core does with a tile.
 //!
-//! The program of the lanes is one for all of its families. It has functions of vectors, and a dispatch says which of them run on
-//! each tile, in which order, and from where to where: a list of [`Step`]s in the parameters. So a norm with weights, a softmax
+//! A program of the lanes serves whole families. It has functions of vectors, and a dispatch says which of them run on each tile,
+//! in which order, and from where to where: a list of [`Step`]s in the parameters. So a norm with weights, a softmax
 //! with a mask and a gated unit are lists over the same few functions, and no new operation that is made of them needs a new PDI.
 //!
 //! A step reads one or two [`Slot`]s and writes one, a vector of sixteen f32 at a time. The work of a step on a vector is some tens of cycles
 //! or more, of which two loads and a store more are little.
 
 use super::super::numerics::three_terms;
+pub use super::functions::Function;
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +28,17 @@ pub enum Slot {
     V1 = 5,
     /// What divides the frequencies of a rotation, a word for each element of its table: see [`super::rotation`].
     Factors = 6,
+    /// A third vector.
+    V2 = 7,
 }
 
 impl Slot {
     /// Words of [`Slot::Scratch`].
     pub const SCRATCH_WORDS: u32 = 2048;
+    /// Number of slots of one vector, and one more, so that tiles begin at their multiples.
+    pub const VECTORS: u32 = 4;
     /// Number of slots.
-    pub const COUNT: u32 = 7;
+    pub const COUNT: u32 = 8;
 }
 
 /// A slot as vectors, or its first vector again and again.
@@ -47,88 +52,10 @@ pub struct Operand {
 pub const VECTOR_BYTES: u32 = 64;
 
 impl From<Slot> for Operand {
-    /// Vectors of a tile; of [`Slot::V0`] and [`Slot::V1`] the same one for all.
+    /// Vectors of a tile; of [`Slot::V0`] and others of one vector the same one for all.
     fn from(slot: Slot) -> Self {
-        let step = if matches!(slot, Slot::V0 | Slot::V1) { 0 } else { VECTOR_BYTES };
+        let step = if matches!(slot, Slot::V0 | Slot::V1 | Slot::V2) { 0 } else { VECTOR_BYTES };
         Self { slot, step }
-    }
-}
-
-/// The functions of the program, by their numbers in the parameters. `x` is the first source, `y` the second, `c` constants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Function {
-    /// `x + y`.
-    Add,
-    /// `x - y`.
-    Sub,
-    /// `x * y`.
-    Mul,
-    /// `x / y`.
-    Div,
-    /// `x * c + d`.
-    Scale,
-    /// `x + c`.
-    Offset,
-    /// `x` between `c` and `d`.
-    Clamp,
-    /// The bits of `x` that are in `c`, plus `d`.
-    Bits,
-    /// `x` with the sign of `y`, if `x` is not negative.
-    Sign,
-    /// `y` where `x > c`, else what the target has.
-    Choose,
-    /// `c` where `x` is positive, `d` where it is negative, else 0.
-    Signum,
-    /// The largest whole number that is not above `x`.
-    Floor,
-    /// `sqrt(x)`.
-    Root,
-    /// `1 / sqrt(x)`.
-    ReciprocalRoot,
-    /// `1 / x`.
-    Reciprocal,
-    /// `e^x`.
-    Exp,
-    /// `e^x - 1`, of x up to 87.
-    Expm1,
-    /// `1 / (1 + e^-x)`.
-    Sigmoid,
-    /// The polynomial of [`normal_tail`](super::super::numerics::exponential::normal_tail).
-    NormalTail,
-    /// `ln x`.
-    Log,
-    /// The sine of `x` plus `c` quarters of a turn.
-    Sine,
-    /// The sum of all elements, in all lanes of one vector.
-    Sum,
-    /// The sum of their squares.
-    SumOfSquares,
-    /// The largest of them.
-    Largest,
-    /// `x` where the bit of its lane in `c` is set, else `d`: for what is behind the end of a row.
-    Pad,
-    /// The first element of `x` in all lanes.
-    First,
-    /// Each word of `x` once or several times.
-    Repeat,
-    /// Cosines and sines for a position.
-    Turns,
-    /// The rotation of pairs that lie beside each other.
-    RotatePairs,
-    /// The rotation of pairs whose elements are half a row apart: of one half.
-    RotateHalves,
-}
-
-impl Function {
-    /// Number of functions.
-    pub const COUNT: u32 = Self::RotateHalves as u32 + 1;
-
-    /// How many vectors an iteration computes. Where that is two, a last single vector is computed together with what is
-    /// behind it: buffers are whole pairs of vectors, and such a function does not write a source that is one vector.
-    #[must_use]
-    pub fn vectors_at_once(self) -> u32 {
-        if matches!(self, Self::Add | Self::Mul) { 2 } else { 1 }
     }
 }
 
@@ -156,23 +83,35 @@ impl Step {
     /// Words in the parameters.
     pub const WORDS: u32 = 13;
 
-    /// Words of the parameters of a step over tiles of `vectors` vectors.
+    /// What it computes.
     #[must_use]
-    pub fn encode(&self, vectors: u32) -> [u32; Self::WORDS as usize] {
-        let count = if self.vectors == 0 { vectors } else { self.vectors };
-        let count = count.div_ceil(self.function.vectors_at_once());
-        let [c0, c1, c2, c3] = self.constants;
+    pub fn function(&self) -> Function {
+        self.function
+    }
+
+    /// Words of the parameters of a step over tiles of `vectors` vectors, of the function with a number in its program.
+    #[must_use]
+    pub fn encode(&self, number: u32, vectors: u32) -> [u32; Self::WORDS as usize] {
+        let all = if self.vectors == 0 { vectors } else { self.vectors };
+        let count = all.div_ceil(self.function.vectors_at_once());
+        let [mut c0, c1, c2, c3] = self.constants;
+        let mut offset = self.offset;
         let index = |operand: Operand| 4 * operand.slot as u32;
         let (first, second, target) = (self.first, self.second, self.target);
+        if self.function == Function::Widen {
+            // From the last vector to the first; the source's vectors are half as long.
+            offset += VECTOR_BYTES * (all.max(1) - 1);
+            c0 = (VECTOR_BYTES / 2 * (all.max(1) - 1)).wrapping_neg();
+        }
         [
-            self.function as u32,
+            number,
             index(first),
             first.step,
             index(second),
             second.step,
             index(target),
             target.step,
-            self.offset,
+            offset,
             count,
             c0,
             c1,
@@ -192,6 +131,35 @@ impl Step {
     pub fn binary(function: Function, first: Slot, second: Slot, target: Slot) -> Self {
         let (first, second, target) = (first.into(), second.into(), target.into());
         Self { function, first, second, target, offset: 0, vectors: 0, constants: [0; 4] }
+    }
+
+    /// Widens the bf16 of a tile to f32, in place: backwards, so that nothing is overwritten before it is read.
+    #[must_use]
+    pub fn widen(slot: Slot) -> Self {
+        let operand = |step: u32| Operand { slot, step: step.wrapping_neg() };
+        let (first, target) = (operand(VECTOR_BYTES / 2), operand(VECTOR_BYTES));
+        Self { first, target, ..Self::unary(Function::Widen, slot, slot) }
+    }
+
+    /// Rounds the f32 of a tile to bf16, in place.
+    #[must_use]
+    pub fn narrow(slot: Slot) -> Self {
+        let target = Operand { slot, step: VECTOR_BYTES / 2 };
+        Self { target, ..Self::unary(Function::Narrow, slot, slot) }
+    }
+
+    /// Each of some words of a slot some times.
+    #[must_use]
+    pub fn repeat(first: Slot, words: u64, times: u64, target: Slot) -> Self {
+        Self::unary(Function::Repeat, first, target).once().constants([words as u32, times as u32, 0, 0])
+    }
+
+    /// Some words of a slot, all of them some times: by vectors, if they are whole ones.
+    #[must_use]
+    pub fn again(first: Slot, words: u64, times: u64, target: Slot) -> Self {
+        let (function, count) =
+            if words.is_multiple_of(16) { (Function::Again, words / 16) } else { (Function::AgainWords, words) };
+        Self::unary(function, first, target).part(0, count as u32).constants([times as u32, 0, 0, 0])
     }
 
     /// Only so many vectors, from this one on, in bytes.

@@ -1,18 +1,27 @@
 //! How the elements of operands and result are walked through, and how the walk is dealt over columns and phases.
 //!
-//! A [`Walk`] is a run of consecutive words of the result and dimensions around it, each with steps for both operands and the
-//! result. A step of 0 repeats an operand; the order of dimensions is free, so those that repeat the second operand are put
+//! A [`Walk`] is a run of consecutive elements of the result and dimensions around it, each with steps for both operands and the
+//! result. Several short runs are one tile. A step of 0 repeats an operand; the order of dimensions is free, so those that repeat the second operand are put
 //! innermost, and a column that has its run goes through all that uses it. The walk is cut into boxes, which are what one column does
 //! in one phase.
 
-/// Words of a buffer when there are two of them in a ring.
+/// Elements of a buffer when there are two of them in a ring: words of the core.
 pub const BUFFER_WORDS: u64 = 2048;
-/// Words of a buffer that is a ring by itself.
+/// Elements of a buffer that is a ring by itself.
 pub const RING_WORDS: u64 = 4096;
 /// Tiles of one phase of a channel: four tasks of 256.
 const MOST_TILES: u64 = 1024;
 
-/// One dimension, with steps in words.
+/// Pieces of long runs: a column should begin early with its first one and end soon after the arrival of its last one, and the steps
+/// with each take longer than what comes with it.
+const PIECES: std::ops::RangeInclusive<u64> = 256..=1024;
+/// Pieces that a column should have.
+const PIECES_OF_A_COLUMN: u64 = 4;
+
+/// Runs beyond this many elements have tiles of their own: their steps take longer than what comes with each tile.
+const SHORT: u64 = 256;
+
+/// One dimension, with steps in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loop {
     /// Number of iterations.
@@ -26,6 +35,9 @@ pub struct Loop {
 }
 
 impl Loop {
+    /// One iteration.
+    pub const ONCE: Self = Self { size: 1, a: 0, b: 0, result: 0 };
+
     /// A dimension that all step through alike.
     #[must_use]
     pub fn alike(size: u64, step: u64) -> Self {
@@ -36,13 +48,15 @@ impl Loop {
 /// What a column does in a phase, or a whole node before it is dealt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
-    /// Words of a tile of the first operand and of the result.
+    /// Elements of the first operand and of the result that lie behind each other.
     pub run: u64,
-    /// Words of a tile of the second operand: as many, 1 for one element to be repeated, 0 for none.
+    /// Elements of the second operand for a run: as many, 1 for one element to be repeated, 0 for none.
     pub b_run: u64,
+    /// The runs of a tile. Where they all have the same of the second operand, a tile has that once.
+    pub group: Loop,
     /// Dimensions, the innermost first.
     pub loops: Vec<Loop>,
-    /// Where the walk begins, in words.
+    /// Where the walk begins, in elements.
     pub start: [u64; 3],
 }
 
@@ -64,6 +78,34 @@ impl Walk {
         merged
     }
 
+    /// Elements of a tile of the first operand and of the result.
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        self.run * self.group.size
+    }
+
+    /// Elements of a tile of the second operand.
+    #[must_use]
+    pub fn b_elements(&self) -> u64 {
+        if self.group.b == 0 { self.b_run } else { self.b_run * self.group.size }
+    }
+
+    /// Short runs as tiles of several, as many as fit and leave tiles for all columns.
+    #[must_use]
+    pub fn grouped(self, columns: u64) -> Self {
+        let Some(first) = self.loops.first().copied().filter(|_| self.run <= SHORT && self.group.size == 1) else {
+            return self;
+        };
+        let most = self.tiles().div_ceil(columns.max(1)).min(BUFFER_WORDS / self.run.max(1)).min(first.size);
+        let Some(size) = (2..=most).rev().find(|size| first.size.is_multiple_of(*size)) else {
+            return self;
+        };
+        let mut loops = self.loops;
+        let Loop { a, b, result, .. } = first;
+        loops[0] = Loop { size: first.size / size, a: a * size, b: b * size, result: result * size };
+        Self { group: Loop { size, ..first }, loops, ..self }
+    }
+
     /// Tiles of the first operand.
     #[must_use]
     pub fn tiles(&self) -> u64 {
@@ -77,14 +119,21 @@ impl Walk {
     }
 
     /// Runs longer than a buffer in pieces, and shorter ones where there are fewer runs than columns: pieces of equal length, which
-    /// become a loop, and what is left. A piece is whole vectors.
+    /// become a loop, and what is left, if that cannot be avoided. A piece is whole vectors.
     #[must_use]
     pub fn in_pieces(self, columns: u64) -> Vec<Self> {
-        let share = (self.run * self.tiles()).div_ceil(columns).next_multiple_of(16);
-        let piece = share.min(BUFFER_WORDS);
-        if self.run <= piece {
+        if self.group.size > 1 {
             return vec![self];
         }
+        let share = (self.run * self.tiles()).div_ceil(columns).next_multiple_of(16);
+        if self.run <= share.min(BUFFER_WORDS) {
+            return vec![self];
+        }
+        let wanted = share.div_ceil(PIECES_OF_A_COLUMN).next_multiple_of(16);
+        let most = wanted.clamp(*PIECES.start(), *PIECES.end()).min(share);
+        // Shorter ones where nothing is left then.
+        let piece = (most / 32..=most / 16).rev().map(|vectors| 16 * vectors);
+        let piece = piece.into_iter().find(|piece| *piece > 0 && self.run.is_multiple_of(*piece)).unwrap_or(most);
         let b_step = if self.b_run == self.run { 1 } else { 0 };
         let (count, rest) = (self.run / piece, self.run % piece);
         let shortened = |run: u64| if b_step == 1 { run } else { self.b_run };
@@ -132,9 +181,9 @@ mod tests {
     fn covered(walks: &[Walk], words: usize) {
         let mut seen = vec![0; words];
         for walk in walks {
-            assert!(walk.tiles() <= MOST_TILES && walk.run <= BUFFER_WORDS);
+            assert!(walk.tiles() <= MOST_TILES && walk.elements() <= BUFFER_WORDS);
             let mut starts = vec![walk.start[2]];
-            for l in &walk.loops {
+            for l in std::iter::once(&walk.group).chain(&walk.loops) {
                 starts = starts.iter().flat_map(|s| (0..l.size).map(move |i| s + i * l.result)).collect();
             }
             for start in starts {
@@ -149,20 +198,33 @@ mod tests {
     #[test]
     fn flat_tensors_are_dealt_in_whole_vectors() {
         for words in [1, 15, 600, 2048, 8192, 100_003] {
-            let walk = Walk { run: words, b_run: words, loops: vec![], start: [0; 3] };
+            let walk = Walk { run: words, b_run: words, group: Loop::ONCE, loops: vec![], start: [0; 3] };
             let walks: Vec<Walk> = walk.in_pieces(4).into_iter().flat_map(|walk| walk.boxes(4)).collect();
             covered(&walks, words as usize);
-            assert!(walks.len() <= 9, "{words}: {}", walks.len());
+            assert!(walks.len() <= 5, "{words}: {}", walks.len());
         }
     }
 
     #[test]
     fn many_rows_take_several_phases() {
-        let walk =
-            Walk { run: 10, b_run: 10, loops: vec![Loop { size: 9001, a: 10, b: 0, result: 10 }], start: [0; 3] };
+        let walk = Walk {
+            run: 10,
+            b_run: 10,
+            group: Loop::ONCE,
+            loops: vec![Loop { size: 9001, a: 10, b: 0, result: 10 }],
+            start: [0; 3],
+        };
         let walks = walk.boxes(4);
         covered(&walks, 90_010);
         assert_eq!(walks.len(), 9);
+    }
+
+    #[test]
+    fn short_runs_are_grouped() {
+        let loops = vec![Loop { size: 9000, a: 10, b: 0, result: 10 }];
+        let walk = Walk { run: 10, b_run: 10, group: Loop::ONCE, loops, start: [0; 3] }.grouped(4);
+        assert_eq!((walk.group.size, walk.elements(), walk.b_elements(), walk.tiles()), (200, 2000, 10, 45));
+        covered(&walk.boxes(4), 90_000);
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl<'a> Emission<'a> {
         x
     }
 
+    /// `sum + x` into `sum`.
+    pub fn add_into(&mut self, sum: Reg, x: Reg) {
+        self.builder.add_f(sum, sum, x, self.configuration.addition);
+    }
+
     fn words(&mut self, mnemonic: &str, a: Reg, b: Reg) -> Reg {
         let x = self.builder.reg(Class::X);
         self.builder.emit(mnemonic, [x, a, b]);
@@ -138,6 +143,36 @@ impl Lanes for Emission<'_> {
         self.builder.to_bf16(pair.lo(), low);
         self.builder.to_bf16(pair.hi(), high);
         pair
+    }
+
+    fn two_terms(&mut self, x: Reg) -> Reg {
+        let (pair, first) = (self.builder.reg(Class::X), self.accumulator());
+        self.builder.to_bf16(pair.lo(), x);
+        self.builder.to_fp32(first, pair.lo());
+        let rest = self.sub(x, first);
+        self.builder.to_bf16(pair.hi(), rest);
+        pair
+    }
+
+    fn three_terms(&mut self, x: Reg) -> [Reg; 2] {
+        let (leading, ends) = (self.builder.reg(Class::X), self.builder.reg(Class::X));
+        let (first, second) = (self.accumulator(), self.accumulator());
+        self.builder.to_bf16(leading.lo(), x);
+        self.builder.mov(ends.lo(), leading.lo());
+        self.builder.to_fp32(first, leading.lo());
+        let rest = self.sub(x, first);
+        self.builder.to_bf16(leading.hi(), rest);
+        self.builder.to_fp32(second, leading.hi());
+        let last = self.sub(rest, second);
+        self.builder.to_bf16(ends.hi(), last);
+        [leading, ends]
+    }
+
+    fn swapped(&mut self, x: Reg) -> Reg {
+        let swapped = self.builder.reg(Class::X);
+        self.builder.mov(swapped.lo(), x.hi());
+        self.builder.mov(swapped.hi(), x.lo());
+        swapped
     }
 
     fn head(&mut self, x: Reg) -> Reg {

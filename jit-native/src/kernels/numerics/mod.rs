@@ -20,8 +20,10 @@ pub mod product;
 pub mod quotient;
 pub mod root;
 pub mod trigonometry;
+mod twins;
 
 pub use emission::{Configuration, Emission};
+pub use twins::Twins;
 
 #[cfg(test)]
 pub mod model;
@@ -65,6 +67,22 @@ pub trait Lanes {
     fn sub(&mut self, a: Self::Float, b: Self::Float) -> Self::Float;
     /// Both rounded to bf16.
     fn narrow(&mut self, low: Self::Float, high: Self::Float) -> Self::Pair;
+    /// The nearest bf16 and the nearest bf16 of what that leaves: together to 2^-18 of the number.
+    fn two_terms(&mut self, x: Self::Float) -> Self::Pair {
+        let first = self.head(x);
+        let rest = self.sub(x, first);
+        self.narrow(x, rest)
+    }
+    /// The three bf16 whose sum is the number, as pairs of the first and second, and of the first and third.
+    fn three_terms(&mut self, x: Self::Float) -> [Self::Pair; 2] {
+        let first = self.head(x);
+        let rest = self.sub(x, first);
+        let second = self.head(rest);
+        let last = self.sub(rest, second);
+        [self.narrow(x, rest), self.narrow(x, last)]
+    }
+    /// The halves exchanged.
+    fn swapped(&mut self, x: Self::Pair) -> Self::Pair;
     /// The nearest bf16, as f32.
     fn head(&mut self, x: Self::Float) -> Self::Float;
     /// `a.low * b.low + a.high * b.high`.

@@ -90,6 +90,9 @@ impl Lanes for Model {
     fn narrow(&mut self, low: Self::Float, high: Self::Float) -> Self::Pair {
         [self.each(|i| nearest(low[i])), self.each(|i| nearest(high[i]))]
     }
+    fn swapped(&mut self, [low, high]: Self::Pair) -> Self::Pair {
+        [high, low]
+    }
     fn head(&mut self, x: Self::Float) -> Self::Float {
         self.operations += 1;
         self.each(|i| wide(nearest(x[i])))

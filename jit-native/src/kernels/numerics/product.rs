@@ -17,9 +17,7 @@ pub fn split<L: Lanes>(l: &mut L, x: L::Float) -> Terms<L::Float> {
 
 /// The two leading terms as a pair: to 2^-18 of the number.
 pub fn leading<L: Lanes>(l: &mut L, x: L::Float) -> L::Pair {
-    let first = l.head(x);
-    let rest = l.sub(x, first);
-    l.narrow(x, rest)
+    l.two_terms(x)
 }
 
 /// The two leading terms in both orders, for [`product2`].
@@ -31,36 +29,37 @@ pub fn both_orders<L: Lanes>(l: &mut L, x: L::Float) -> [L::Pair; 2] {
 
 /// `a * b`, to about two units in the last place.
 pub fn product<L: Lanes>(l: &mut L, a: L::Float, b: L::Float) -> L::Float {
-    let (a, b) = (split(l, a), split(l, b));
+    let (a, b) = (l.three_terms(a), l.three_terms(b));
     product_of(l, a, b)
 }
 
-/// `a * b` of numbers that are split already.
-pub fn product_of<L: Lanes>(l: &mut L, a: Terms<L::Float>, b: Terms<L::Float>) -> L::Float {
-    let (Terms([a0, a1, a2]), Terms([b0, b1, b2])) = (a, b);
-    let (ends, turned) = (l.narrow(a0, a2), l.narrow(b2, b0));
-    let sum = l.multiply(ends, turned);
-    let (leading, crossed) = (l.narrow(a0, a1), l.narrow(b1, b0));
-    let sum = l.multiply_add(sum, leading, crossed);
-    let straight = l.narrow(b0, b1);
-    l.multiply_add(sum, leading, straight)
+/// `a * b` of numbers in their [three terms](Lanes::three_terms).
+pub fn product_of<L: Lanes>(l: &mut L, [a, a_ends]: [L::Pair; 2], [b, b_ends]: [L::Pair; 2]) -> L::Float {
+    let turned = l.swapped(b_ends);
+    let sum = l.multiply(a_ends, turned);
+    let crossed = l.swapped(b);
+    let sum = l.multiply_add(sum, a, crossed);
+    l.multiply_add(sum, a, b)
 }
 
 /// `x * x`, to about two units in the last place.
 pub fn square<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
-    let terms = split(l, x);
+    let terms = l.three_terms(x);
     product_of(l, terms, terms)
 }
 
 /// `x * constant`, to about two units in the last place.
 pub fn scaled<L: Lanes>(l: &mut L, x: L::Float, constant: f32) -> L::Float {
     let [c0, c1, c2] = three_terms(constant);
-    let Terms([x0, x1, x2]) = split(l, x);
-    let (ends, turned) = (l.narrow(x0, x2), l.pair(c2, c0));
+    let (straight, crossed, turned) = (l.pair(c0, c1), l.pair(c1, c0), l.pair(c2, c0));
+    scaled_by(l, x, [straight, crossed, turned])
+}
+
+/// `x * constant`, the constant as pairs of its first and second term, of its second and first, and of its third and first.
+pub fn scaled_by<L: Lanes>(l: &mut L, x: L::Float, [straight, crossed, turned]: [L::Pair; 3]) -> L::Float {
+    let [leading, ends] = l.three_terms(x);
     let sum = l.multiply(ends, turned);
-    let (leading, crossed) = (l.narrow(x0, x1), l.pair(c1, c0));
     let sum = l.multiply_add(sum, leading, crossed);
-    let straight = l.pair(c0, c1);
     l.multiply_add(sum, leading, straight)
 }
 

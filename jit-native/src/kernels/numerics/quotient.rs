@@ -30,6 +30,26 @@ fn improved<L: Lanes>(l: &mut L, y: L::Float, d: Terms<L::Float>) -> L::Float {
     l.multiply_add(y, t, y2)
 }
 
+/// `1 / d` as [`reciprocal`], to 2^-16 only: two terms of `d`, and one of the first correction.
+pub fn short_reciprocal<L: Lanes>(l: &mut L, d: L::Float) -> L::Float {
+    let (bits, magic) = (l.bits(d), l.word(0x7ef3_11c3));
+    let guess = l.sub_words(magic, bits);
+    let guess = l.float(guess);
+    let terms = leading(l, d);
+    let (one, zero) = (l.constant(1.0), l.constant(0.0));
+    let mut y = guess;
+    for last in [false, true] {
+        let y2 = l.narrow(y, y);
+        let e = l.multiply_sub(one, terms, y2);
+        let (e_zero, e_e) = (l.narrow(e, zero), l.narrow(e, e));
+        let t = l.multiply_add(e, e_zero, e_e);
+        let t = if last { leading(l, t) } else { l.narrow(t, zero) };
+        let head = l.head(y);
+        y = l.multiply_add(head, t, y2);
+    }
+    y
+}
+
 /// `x / d` to about three units in the last place; infinite, with the sign of the quotient, where `d` is zero.
 pub fn quotient<L: Lanes>(l: &mut L, x: L::Float, d: L::Float) -> L::Float {
     let inverse = reciprocal(l, d);

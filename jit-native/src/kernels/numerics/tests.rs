@@ -79,6 +79,25 @@ fn sigmoids() {
     check("sigmoid", largest_error(random(40_000, -30.0, 30.0), run, exact), 16.0);
 }
 
+/// In units of 2^-23 of the number that is gated.
+#[test]
+fn gates() {
+    let error = |inputs: Vec<f32>| {
+        let mut worst = (0f64, 0f32);
+        for x in inputs.as_chunks::<16>().0 {
+            let y = exponential::gated(&mut Model::default(), *x, [3.7; 16]);
+            for (x, y) in x.iter().zip(y) {
+                let expected = 1.0 / (1.0 + (-f64::from(*x)).exp());
+                let error = (f64::from(y) / f64::from(3.7f32) - expected).abs() * 2f64.powi(23);
+                worst = if error > worst.0 || error.is_nan() { (error, *x) } else { worst };
+            }
+        }
+        worst
+    };
+    check("gate of bf16", error(all().collect()), 128.0);
+    check("gate", error(random(40_000, -30.0, 30.0).collect()), 128.0);
+}
+
 #[test]
 fn quotients() {
     let run = |l: &mut Model, x| quotient::reciprocal(l, x);
