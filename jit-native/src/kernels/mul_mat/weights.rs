@@ -171,10 +171,10 @@ impl Weights {
             Self::Q4_0 => 62,
             Self::Q4_1 => 90,
             Self::Q8_0 => 108,
-            // 104 for 64 elements, and about 150 for scales of 256.
-            Self::Q4_K => 71,
-            // 148 for 32 elements, and about 230 for 256 to move and for scales.
-            Self::Q6_K => 177,
+            // 84 for 64 elements, and about 150 for scales of 256.
+            Self::Q4_K => 61,
+            // 120 for 32 elements, and about 230 for 256 to move and for scales.
+            Self::Q6_K => 149,
         }
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Body {
     mix_16: Reg,
     mix_8: Reg,
     zero: Reg,
+    /// Two vectors that have a half of zeros for good, for long blocks.
+    kept: Option<[Reg; 2]>,
     /// Upper bytes of 128 to 255.
     pub upper: Reg,
     /// What offsets are multiplied with, or the masks of low bits and of the sign.
@@ -176,6 +178,7 @@ impl Body {
             mix_8: b.scalar(mode::MIX_8[0]),
             upper: constant(b, if weights == Weights::Q8_0 { NUMBER } else { UPPER_BYTES }),
             zero: constant(b, 0),
+            kept: matches!(weights, Weights::Q4_K | Weights::Q6_K).then(|| [(); 2].map(|()| constant(b, 0))),
             factors,
         }
     }
@@ -285,6 +288,11 @@ impl Body {
 
     /// Scales of the first two of four rows with zeros for the others, and the other way round.
     pub fn of_pairs(&self, b: &mut CoreBuilder, scale: Reg) -> [Reg; 2] {
+        if let Some([first, second]) = self.kept {
+            b.mov(first.lo(), scale.lo());
+            b.mov(second.hi(), scale.hi());
+            return [first, second];
+        }
         let pairs = [(scale, self.zero, self.halves[0]), (self.zero, scale, self.halves[1])];
         pairs.map(|(low, high, mode)| shuffled(b, low, high, mode))
     }

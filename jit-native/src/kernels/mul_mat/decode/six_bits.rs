@@ -160,10 +160,10 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, [source, target]: [Reg; 2])
             let bits = b.binary("lshl", constants, -16);
             b.broadcast(16, mask, bits);
             let registers = [(); 2].map(|()| Step::in_place(b));
-            let of_high = Step::in_place(b);
-            for (step, registers) in (0..STEPS).zip(registers.iter().cycle()) {
+            let of_high = [(); 2].map(|()| Step::in_place(b));
+            for (step, (registers, of_high)) in (0..STEPS).zip(registers.iter().zip(&of_high).cycle()) {
                 let low = body.quants(b, low, step, *registers, body.upper);
-                let high = body.quants(b, high, step, of_high, upper);
+                let high = body.quants(b, high, step, *of_high, upper);
                 b.emit("vband", [high, high, mask]);
                 for (pair, (scale, offset)) in pairs.into_iter().zip(offsets).enumerate() {
                     let sum = b.reg(Class::Acc512);
