@@ -42,6 +42,10 @@ struct Operands {
     k: Data,
     v: Data,
     mask: Option<Data>,
+    /// ALiBi's largest bias, and the soft cap; 0 for none.
+    bias: f32,
+    cap: f32,
+    sinks: Option<Data>,
 }
 
 impl Operands {
@@ -69,15 +73,27 @@ impl Operands {
             }
             mask
         });
-        Self { q, k, v, mask }
+        Self { q, k, v, mask, bias: 0.0, cap: 0.0, sinks: None }
     }
 
     fn node(&self, shape: Shape, scale: f32) -> Node {
         let mut params = OpParams::default();
-        params.0[0] = scale.to_bits().cast_signed();
+        for (index, value) in [scale, self.bias, self.cap].into_iter().enumerate() {
+            params.0[index] = value.to_bits().cast_signed();
+        }
         let mask = self.mask.as_ref().map(|mask| mask.tensor);
-        let sources = vec![Some(self.q.tensor), Some(self.k.tensor), Some(self.v.tensor), mask];
+        let mut sources = vec![Some(self.q.tensor), Some(self.k.tensor), Some(self.v.tensor), mask];
+        sources.extend(self.sinks.as_ref().map(|sinks| Some(sinks.tensor)));
         Node::new("FLASH_ATTN_EXT", params, shape.output(), sources)
+    }
+
+    /// By the definition of ALiBi: for n heads, a power of two, 2^(-bias / n) to the power of 1, 2, ...; further heads have the odd
+    /// powers of its root.
+    fn slope(&self, head: usize, heads: usize) -> f64 {
+        let power = 1 << heads.ilog2();
+        let root = 2f64.powf(-f64::from(self.bias) / 2.0 / f64::from(power));
+        let exponent = if head < power as usize { 2 * (head + 1) } else { 2 * (head - power as usize) + 1 };
+        root.powi(exponent as i32)
     }
 
     /// By the definition.
@@ -87,21 +103,25 @@ impl Operands {
             for token in 0..shape.tokens {
                 for head in 0..shape.heads {
                     let kv = head / (shape.heads / shape.kv_heads);
+                    let slope = self.slope(head, shape.heads);
                     let score = |key: usize| {
                         let products =
                             (0..shape.k).map(|i| self.q.get([i, token, head, batch]) * self.k.get([i, key, kv, batch]));
                         let mask = self.mask.as_ref().map_or(0.0, |mask| mask.get([key, token, 0, 0]));
-                        f64::from(scale) * products.sum::<f64>() + mask
+                        let (score, cap) = (f64::from(scale) * products.sum::<f64>(), f64::from(self.cap));
+                        let score = if cap > 0.0 { cap * (score / cap).tanh() } else { score };
+                        score + slope * mask
                     };
                     let scores: Vec<f64> = (0..shape.keys).map(score).collect();
-                    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                    let sink = self.sinks.as_ref().map_or(f64::NEG_INFINITY, |sinks| sinks.get([head, 0, 0, 0]));
+                    let most = scores.iter().copied().fold(sink, f64::max);
                     if most == f64::NEG_INFINITY {
                         // Nothing is attended to.
                         result.extend(std::iter::repeat_n(0.0, shape.v));
                         continue;
                     }
                     let weights: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
-                    let sum: f64 = weights.iter().sum();
+                    let sum = weights.iter().sum::<f64>() + (sink - most).exp();
                     result.extend((0..shape.v).map(|i| {
                         let values = weights.iter().enumerate().map(|(key, w)| w * self.v.get([i, key, kv, batch]));
                         values.sum::<f64>() / sum
@@ -125,7 +145,7 @@ fn compare(device: &mut Option<Device>, shape: Shape, operands: &Operands) -> Ti
     let kernel = kernels::build(&node, &aie2()).unwrap_or_else(|error| panic!("{error}"));
     let device = device.get_or_insert_with(|| Device::new(&kernel));
     let mut buffers: Vec<Vec<u8>> = [&operands.q, &operands.k, &operands.v].map(|data| data.bytes.clone()).into();
-    buffers.extend(operands.mask.iter().map(|mask| mask.bytes.clone()));
+    buffers.extend([&operands.mask, &operands.sinks].into_iter().flatten().map(|data| data.bytes.clone()));
     let sources = buffers.clone();
     buffers.push(vec![0xAA; node.output.span_bytes()]);
     let timing = device.run(&kernel, buffers.iter_mut().map(Vec::as_mut_slice).collect());
@@ -154,6 +174,7 @@ fn run(shape: Shape, dtype: DataType, mask: bool) {
 #[case::four_heads(Shape::of_one_token(64, 4, 1, 64))]
 #[case::as_smollm(Shape::of_one_token(64, 9, 3, 256))]
 #[case::seven_heads(Shape::of_one_token(16, 7, 1, 96))]
+#[case::many_items(Shape::of_one_token(16, 64, 64, 32))]
 #[case::few_keys(Shape::of_one_token(32, 2, 2, 18))]
 #[case::tiles_that_overlap(Shape::of_one_token(64, 4, 1, 330))]
 #[case::unequal_elements(Shape { v: 32, ..Shape::of_one_token(96, 4, 2, 128) })]
@@ -172,6 +193,36 @@ fn nothing_attended_to() {
         operands.mask.as_mut().unwrap().set_half([key, 0, 0, 0], 0xFC00);
     }
     compare(&mut None, shape, &operands);
+}
+
+#[rstest]
+#[case::alibi(9, 8.0, 0.0)]
+#[case::alibi_of_eight(8, 4.0, 0.0)]
+#[case::soft_cap(2, 0.0, 1.5)]
+#[case::both(4, 8.0, 10.0)]
+fn bias_and_cap(#[case] heads: usize, #[case] bias: f32, #[case] cap: f32) {
+    let shape = Shape { tokens: 2, ..Shape::of_one_token(32, heads, 1, 80) };
+    let operands = Operands::random(shape, DataType::F16, true, &mut Random(13));
+    compare(&mut None, shape, &Operands { bias, cap, ..operands });
+}
+
+#[rstest]
+#[case::one_token(Shape::of_one_token(64, 6, 2, 80), false)]
+#[case::three_heads(Shape { tokens: 3, ..Shape::of_one_token(32, 3, 1, 64) }, true)]
+#[case::many_items(Shape { tokens: 2, ..Shape::of_one_token(16, 24, 24, 32) }, true)]
+fn sinks(#[case] shape: Shape, #[case] mask: bool) {
+    let mut random = Random(19);
+    let operands = Operands::random(shape, DataType::F16, mask, &mut random);
+    let sinks = Data::random(Tensor::contiguous(DataType::F32, [shape.heads, 1, 1, 1]), &mut random);
+    compare(&mut None, shape, &Operands { sinks: Some(sinks), ..operands });
+}
+
+/// A soft cap does not need a mask.
+#[test]
+fn cap_without_mask() {
+    let shape = Shape::of_one_token(64, 4, 1, 64);
+    let operands = Operands::random(shape, DataType::BF16, false, &mut Random(17));
+    compare(&mut None, shape, &Operands { cap: 2.0, ..operands });
 }
 
 #[rstest]

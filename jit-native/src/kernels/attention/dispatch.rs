@@ -4,7 +4,7 @@ use super::emit::VALUES;
 use super::machine::{ARENA, CORES, Machine, lock};
 use super::parameters::Parameters;
 use super::plan::{Item, Sizes, Tiling};
-use super::problem::{Operand, Problem};
+use super::problem::{Cache, Operand, Problem};
 use crate::array::{ArrayError, Dimension, Dispatch, OWN_MEMORY, Part, ProductColumn, Region, Ring};
 use crate::kernels::numerics::terms;
 
@@ -17,6 +17,9 @@ const CACHED: u16 = 2;
 const KEY_BLOCK: usize = 8;
 const KEY_ROWS: usize = 16;
 const VALUE_BLOCK: usize = 4;
+/// Words of the sinks of four heads, which cores get four times over; their room behind the queries in a mem tile.
+const SINKS: usize = 16;
+const SINKS_BYTES: usize = 4 * SINKS;
 const VALUE_ROWS: usize = 8;
 
 /// Memory of a tile, handed out from the front.
@@ -108,7 +111,7 @@ impl<'a> Work<'a> {
         let mut arena = Arena(0);
         let ring = column.operand.0;
         let (units, of_core) = (tiling.units, |core: usize| 2 * core as u8);
-        let queries = arena.ring(ring, ring.empty, units * sizes.queries, items.len());
+        let queries = arena.ring(ring, ring.empty, units * sizes.queries + SINKS_BYTES, items.len());
         let keys = std::array::from_fn(|core| {
             let ring = column.parts[core].weights.0;
             arena.ring(ring, ring.empty, sizes.keys, 2)
@@ -153,13 +156,29 @@ impl<'a> Work<'a> {
                 dimensions: dimensions([(depth, 1), (heads, head / 4), (units, token / 4)]),
             };
             dispatch.transfer_at(from, &region, Some(0.0))?;
+            if let Some(argument) = problem.sinks {
+                let sinks = dimensions([(heads, 1), (4, 0)]);
+                let region = Region { argument, offset: 4 * item.head as u64, dimensions: sinks };
+                dispatch.transfer_at(from, &region, Some(0.0))?;
+            }
         }
+        let (ring, behind) = (memory.queries, units * self.sizes.queries);
         let rows = dimensions([(depth, 1), (heads, depth), (units, 4 * depth)]);
-        dispatch.run(to, &[Part::strided(memory.queries, 0, &rows)], self.items.len() as u32)?;
-        let mut parts = vec![Part::linear(memory.queries, (units * 4 * depth) as u64)];
+        let sinks = Part::strided(ring, behind as u32, &dimensions([(heads, 1), (4, 4)]));
+        dispatch.run(to, &self.with_sinks(Part::strided(ring, 0, &rows), sinks), self.items.len() as u32)?;
+        let sinks = Part::strided(ring, behind as u32, &dimensions([(SINKS, 1)]));
+        let mut parts = self.with_sinks(Part::linear(ring, (units * 4 * depth) as u64), sinks);
         parts.extend(memory.parts.iter().map(|ring| Part::linear(*ring, self.state_words())));
         dispatch.run(self.column.operand.1, &parts, self.items.len() as u32)?;
         Ok(())
+    }
+
+    /// Queries, and behind them in the same buffer the sinks, if there are any.
+    fn with_sinks(&self, queries: Part, sinks: Part) -> Vec<Part> {
+        if self.problem.sinks.is_none() {
+            return vec![queries];
+        }
+        vec![Part { release: false, ..queries }, Part { acquire: false, ..sinks }]
     }
 
     /// Words of the state of all tokens of an item.
@@ -167,24 +186,24 @@ impl<'a> Work<'a> {
         (self.tiling.units * self.sizes.state / 4) as u64
     }
 
-    /// Keys and mask through the first channel of the shim, values through the second; the mem tile deals them over the cores.
+    /// Keys through the first channel of the shim, values and mask through the second; the mem tile deals them over the cores.
     fn cache(&self, dispatch: &mut Dispatch<'_>) -> Result<(), ArrayError> {
         let Self { problem, tiling, memory, .. } = self;
-        let values_from = self.column.sources[1];
+        let keys_from = self.column.sources[0];
         let [keys_to, values_to] = self.column.arrival;
         for item in self.items {
-            self.transfer_keys(dispatch, item)?;
-            for region in self.rows(CACHED, &problem.v, item, 0..tiling.tiles * CORES) {
-                dispatch.transfer(values_from, &region)?;
+            for region in self.rows(KEYS, &problem.k, item, 0..tiling.tiles * CORES) {
+                dispatch.transfer(keys_from, &region)?;
             }
+            self.transfer_values(dispatch, item)?;
         }
         let linear = |rings: &[Ring], bytes: usize| -> Vec<Part> {
             rings.iter().map(|ring| Part::linear(*ring, bytes as u64 / 4)).collect()
         };
-        let mut parts = linear(&memory.keys, self.sizes.keys);
+        dispatch.run(keys_to, &linear(&memory.keys, self.sizes.keys), self.runs())?;
+        let mut parts = linear(&memory.values, self.sizes.values);
         parts.extend(memory.mask.iter().flat_map(|rings| linear(rings, self.mask_bytes())));
-        dispatch.run(keys_to, &parts, self.runs())?;
-        dispatch.run(values_to, &linear(&memory.values, self.sizes.values), self.runs())?;
+        dispatch.run(values_to, &parts, self.runs())?;
         for core in 0..CORES {
             let (k, v) = (problem.k, problem.v);
             let row = k.words();
@@ -216,12 +235,12 @@ impl<'a> Work<'a> {
         2 * self.tiling.keys * self.tiling.units
     }
 
-    /// Keys; with a mask, behind each four tiles of keys their masks.
-    fn transfer_keys(&self, dispatch: &mut Dispatch<'_>, item: &Item) -> Result<(), ArrayError> {
+    /// Values; with a mask, behind each four tiles of values those of their keys.
+    fn transfer_values(&self, dispatch: &mut Dispatch<'_>, item: &Item) -> Result<(), ArrayError> {
         let Self { problem, tiling, .. } = self;
-        let from = self.column.sources[0];
+        let from = self.column.sources[1];
         let Some(mask) = problem.mask else {
-            for region in self.rows(KEYS, &problem.k, item, 0..tiling.tiles * CORES) {
+            for region in self.rows(CACHED, &problem.v, item, 0..tiling.tiles * CORES) {
                 dispatch.transfer(from, &region)?;
             }
             return Ok(());
@@ -229,7 +248,7 @@ impl<'a> Work<'a> {
         let start = item.token * mask.token + item.batch % mask.batches * mask.batch;
         for round in 0..tiling.tiles {
             let tiles = round * CORES..(round + 1) * CORES;
-            for region in self.rows(KEYS, &problem.k, item, tiles.clone()) {
+            for region in self.rows(CACHED, &problem.v, item, tiles.clone()) {
                 dispatch.transfer(from, &region)?;
             }
             for tile in tiles {
@@ -271,6 +290,7 @@ impl<'a> Work<'a> {
         parts.extend(memory.mask.map(|ring| Part::linear(ring, self.mask_bytes() as u64 / 4)));
         dispatch.run(channels.weights.1, &parts, self.runs())?;
         let mut parts = vec![Part::linear(memory.queries, (tiling.units * 4 * problem.k.elements) as u64)];
+        parts.extend(problem.sinks.map(|_| Part::linear(memory.arriving, SINKS as u64)));
         parts.extend((0..CORES).map(|_| Part::linear(memory.arriving, self.state_words())));
         dispatch.run(channels.operand.1, &parts, items)?;
         let mut parts = vec![Part::linear(memory.part, self.state_words())];
@@ -279,8 +299,21 @@ impl<'a> Work<'a> {
             parts.push(Part::strided(memory.result, VALUES, &values));
         }
         dispatch.run(channels.result.1, &parts, items)?;
-        dispatch.start(channels.tile, &self.parameters(&memory, core).words())?;
+        dispatch.start(channels.tile, &self.parameters(&memory, core).words(&self.slopes()))?;
         Ok(())
+    }
+
+    /// For each item, what the mask is multiplied with, for four heads: as bf16, two in a word.
+    fn slopes(&self) -> Vec<[u32; 2]> {
+        let Self { problem, items, .. } = self;
+        let pair = |head: usize| {
+            let [low, high] = [0, 1].map(|next| {
+                let [slope] = terms(problem.slope(head + next) * 2f64.powi(Cache::F16.missing_exponent()));
+                u32::from(slope)
+            });
+            high << 16 | low
+        };
+        items.iter().map(|item| [pair(item.head), pair(item.head + 2)]).collect()
     }
 
     fn core_memory(&self, core: usize) -> CoreMemory {
@@ -309,7 +342,9 @@ impl<'a> Work<'a> {
         let twice = |bf16: u16| u32::from(bf16) << 16 | u32::from(bf16);
         // An exponent that is missing in all products of scores is put into the queries.
         let power = |exponent: i32| 2f64.powi(exponent);
-        let [high, low] = terms(f64::from(problem.scale) * power(k.cache.missing_exponent()));
+        // A soft cap is made of sigmoids, of twice the score and without the cap.
+        let scale = problem.cap.map_or(f64::from(problem.scale), |cap| 2.0 * f64::from(problem.scale) / f64::from(cap));
+        let [high, low] = terms(scale * power(k.cache.missing_exponent()));
         let [exponent] = terms(power(v.cache.missing_exponent()));
         // Where this core's first tile begins, less where the last one may: what is beyond are keys that others have.
         let skip = (core * keys) as i64 - (problem.keys - keys) as i64;
@@ -332,10 +367,16 @@ impl<'a> Work<'a> {
             key_type: k.cache.number(),
             value_type: v.cache.number(),
             has_mask: memory.mask.is_some().into(),
+            mask_early: (memory.mask.is_some() && problem.cap.is_none()).into(),
+            mask_late: (memory.mask.is_some() && problem.cap.is_some()).into(),
+            has_cap: problem.cap.is_some().into(),
+            cap: problem.cap.map_or(0, |cap| (2.0 * cap).to_bits()),
             mask_bytes: (2 * keys) as u32,
             skip: skip as u32,
             skip_step: (CORES * keys) as u32,
             joins: (core == 0).into(),
+            begins: (core == 0 && problem.sinks.is_none()).into(),
+            has_sinks: problem.sinks.is_some().into(),
             query_bytes: (4 * k.elements) as u32,
             queries_bytes: sizes.queries as u32,
             converted_bytes: sizes.converted as u32,

@@ -13,7 +13,7 @@
 //!             ^ ^        ^     |                                 scores        T keys x 4 heads of f32; exponentials in bf16
 //!   row 1  keys values, mask | queries, then the parts of all cores to all cores | result of core 0
 //!             ^ ^                                                   |
-//!   row 0  MM2S 0: queries, keys, mask   MM2S 1: values          S2MM 0: result
+//!   row 0  MM2S 0: queries, keys   MM2S 1: values, mask          S2MM 0: result
 //! ```
 //!
 //! Keys and values stream once through the shims for four heads of queries. A unit of work is a token with four heads that share
@@ -31,6 +31,13 @@
 //! this loses are f16 below 2^-14 in magnitude, which become zero. Infinities become 2^16: of a mask, -65,536, which is
 //! as good as minus infinity beside any score. No copy of the cache is made.
 //!
+//! # Soft cap, ALiBi, sinks
+//!
+//! A head's sink is one more key without a value. Sinks come to core 0 in front of the parts; it begins with them when it joins.
+//!
+//! `c tanh(s / c)` is `2 c sigmoid(2 s / c) - c`, of which a softmax does not need the last term. The slopes of ALiBi are in the row of
+//! 2^112 that the mask is multiplied with; there are those of 16 items behind a core's parameters.
+//!
 //! # Keys that do not fill a tile
 //!
 //! All tiles have T rows; the last ones of a context begin T rows before its end, and the rows that others have already are left out by
@@ -44,8 +51,8 @@
 //!
 //! # What is not taken
 //!
-//! Heads whose elements are no multiples of 16; fewer than 16 keys; quantised keys and values; ALiBi, soft cap and sinks;
-//! an odd number of keys with a mask; masks that differ by head.
+//! Heads whose elements are no multiples of 16; fewer than 16 keys; quantised keys and values; sinks with a soft cap; an odd number of keys with a
+//! mask; masks that differ by head; ALiBi with a bias above 8.
 
 mod convert;
 mod dispatch;

@@ -2,7 +2,13 @@
 
 /// Offset of the block in the core's memory, and its words.
 pub(super) const OFFSET: u32 = 0;
-pub(super) const WORDS: u32 = 64;
+pub(super) const WORDS: u32 = 128;
+/// Words of an item behind the block's other words: what the mask is multiplied with, for four heads.
+const SLOPE_WORDS: u32 = 2;
+
+/// Offset of the slopes of the first item, and from one to the next.
+pub(super) const SLOPES: u32 = OFFSET + 4 * Parameters::WORDS;
+pub(super) const SLOPES_STEP: i64 = 4 * SLOPE_WORDS as i64;
 
 macro_rules! parameters {
     ($($(#[$doc:meta])* $field:ident: $variant:ident;)*) => {
@@ -15,9 +21,13 @@ macro_rules! parameters {
         pub(super) struct Parameters { $($(#[$doc])* pub $field: u32,)* }
 
         impl Parameters {
-            /// The block.
-            pub fn words(&self) -> Vec<u32> {
-                vec![$(self.$field),*]
+            const WORDS: u32 = [$(Parameter::$variant),*].len() as u32;
+
+            /// The block, and behind it the slopes of the items.
+            pub fn words(&self, slopes: &[[u32; SLOPE_WORDS as usize]]) -> Vec<u32> {
+                let mut words = vec![$(self.$field),*];
+                words.extend(slopes.iter().flatten());
+                words
             }
         }
     };
@@ -49,15 +59,22 @@ parameters! {
     /// Numbers of the types of keys and values.
     key_type: KeyType;
     value_type: ValueType;
-    /// 1 if there is a mask.
+    /// 1 if there is a mask; if it is added with the products of keys and queries; if it is added behind the soft cap.
     has_mask: HasMask;
+    mask_early: MaskEarly;
+    mask_late: MaskLate;
+    /// 1 if there is a soft cap, and twice the cap.
+    has_cap: HasCap;
+    cap: Cap;
     /// The mask of one token.
     mask_bytes: MaskBytes;
     /// How many keys of the first tile others have, if that is positive, and by how much that grows from tile to tile.
     skip: Skip;
     skip_step: SkipStep;
-    /// 1 if this core joins the parts.
+    /// 1 if this core joins the parts; if it does and begins without sinks; if there are sinks.
     joins: Joins;
+    begins: Begins;
+    has_sinks: HasSinks;
     /// Query of one head as it arrives; of four heads, as they arrive and in bf16.
     query_bytes: QueryBytes;
     queries_bytes: QueriesBytes;

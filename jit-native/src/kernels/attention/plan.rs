@@ -86,7 +86,7 @@ impl Sizes {
 
     fn mem_tile_bytes(&self, units: usize) -> usize {
         CORES * 2 * (self.keys + self.values + self.mask + units * self.state)
-            + MOST_ITEMS * units * self.queries
+            + MOST_ITEMS * (units * self.queries + 64)
             + 2 * units * (self.state - 128)
     }
 }

@@ -1,5 +1,6 @@
 //! What a node asks for, if the family takes it.
 
+use crate::kernels::lanes::rows::slope;
 use aie_ops::{DataType, Node, Tensor};
 
 /// A type of keys or values that the cores turn into bf16.
@@ -80,10 +81,16 @@ pub(super) struct Problem {
     pub v: Operand,
     pub mask: Option<Mask>,
     pub scale: f32,
+    /// Scores are held below this.
+    pub cap: Option<f32>,
+    /// ALiBi's largest bias, if it is not 0.
+    pub bias: Option<f32>,
     /// Strides of the queries from dimension 1 on: token, head, batch.
     pub query_strides: [usize; 3],
     /// Strides of the result from dimension 1 on: head, token, batch.
     pub result_strides: [usize; 3],
+    /// The position of the sinks among the arguments.
+    pub sinks: Option<u16>,
     /// The result's position among the arguments.
     pub result: u16,
 }
@@ -91,6 +98,9 @@ pub(super) struct Problem {
 /// What heads are a multiple of: queries are transposed 16 elements at a time, values summed 16 at a time.
 const UNIT: usize = 16;
 pub(super) const LEAST_KEYS: usize = 16;
+/// A mask of minus infinity is -65,536 times the slope: -256 with the least slope of the largest bias.
+const MOST_BIAS: f32 = 8.0;
+const CAPS: std::ops::Range<f32> = 1e-3..1e4;
 
 impl Problem {
     /// The problem of a node that follows the operation's rules; otherwise why the family does not take it.
@@ -100,11 +110,14 @@ impl Problem {
         };
         let out = &node.output;
         let [scale, bias, cap] = [0, 1, 2].map(|index| node.params.float(index));
-        if bias > 0.0 || cap != 0.0 {
-            return Err(format!("ALiBi (max_bias {bias}) or a soft cap ({cap}); possible: neither"));
+        if bias > MOST_BIAS {
+            return Err(format!("ALiBi (max_bias {bias}); possible: up to {MOST_BIAS}"));
         }
-        if node.source(4).is_some() {
-            return Err("attention sinks".into());
+        if cap != 0.0 && !(CAPS.contains(&cap) && (1e-6..1e4).contains(&(scale / cap).abs())) {
+            return Err(format!("a soft cap of {cap} with scale {scale}; possible: {CAPS:?}"));
+        }
+        if node.source(4).is_some() && cap != 0.0 {
+            return Err("sinks and a soft cap; possible: one of both".into());
         }
         if !(1e-6..1e4).contains(&scale.abs()) {
             return Err(format!("scale {scale}; possible: 1e-6 to 1e4"));
@@ -151,9 +164,12 @@ impl Problem {
             v: v_operand,
             mask,
             scale,
+            cap: (cap != 0.0).then_some(cap),
+            bias: (bias > 0.0).then_some(bias),
             query_strides: [q.nb[1], q.nb[2], q.nb[3]],
             result_strides: [out.nb[1], out.nb[2], out.nb[3]],
-            result: 3 + u16::from(node.source(3).is_some()),
+            sinks: node.source(4).map(|_| 3 + u16::from(mask.is_some())),
+            result: 3 + [3, 4].map(|index| u16::from(node.source(index).is_some())).iter().sum::<u16>(),
         })
     }
 
@@ -173,6 +189,11 @@ impl Problem {
             return Err(format!("a mask with strides {:?}; possible: whole words", mask.nb));
         }
         Ok(Mask { token: mask.nb[1], batch: mask.nb[3], batches: mask.ne[3], argument: 3 })
+    }
+
+    /// What a head multiplies the mask with. Heads beyond the last are those of the last four that nobody wants.
+    pub fn slope(&self, head: usize) -> f64 {
+        self.bias.map_or(1.0, |bias| f64::from(slope(bias, self.heads, head.min(self.heads - 1))))
     }
 
     /// Heads of queries for one head of keys.

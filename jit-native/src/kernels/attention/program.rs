@@ -2,9 +2,9 @@
 
 use super::emit::Kernel;
 use super::machine::lock;
-use super::parameters::Parameter;
+use super::parameters::{Parameter, SLOPES, SLOPES_STEP};
 use super::{convert, merge, scores, softmax, values};
-use crate::array::{GO_LOCK, OWN_LOCKS};
+use crate::array::{GO_LOCK, OWN_LOCKS, OWN_MEMORY};
 use crate::core::{Class, CoreBuilder, CoreError, CoreProgram, Count, Reg};
 use crate::kernels::numerics::Configuration;
 use aie_isa::Isa;
@@ -61,8 +61,12 @@ impl Kernel {
         b.acquire(OWN_LOCKS + GO_LOCK, -1);
         let buffers = [Parameter::KeysFirst, Parameter::ValuesFirst, Parameter::MaskFirst];
         let buffers = buffers.map(|first| self.parameter(b, first));
+        let slopes = b.scalar((OWN_MEMORY + SLOPES).into());
         let items = self.count(b, Parameter::Items, 1);
-        b.repeat(items, |b| self.item(b, buffers));
+        b.repeat(items, |b| {
+            self.item(b, buffers, slopes);
+            b.binary_into(slopes, "add", slopes, SLOPES_STEP);
+        });
     }
 
     /// For each token: a number of bytes that moves on with it.
@@ -86,7 +90,7 @@ impl Kernel {
     }
 
     /// One pass over the keys of a head.
-    fn item(self, b: &mut CoreBuilder, buffers: [Reg; 3]) {
+    fn item(self, b: &mut CoreBuilder, buffers: [Reg; 3], slopes: Reg) {
         acquire_full(b, lock::QUERIES);
         let places = [(Parameter::Queries, Parameter::QueriesBytes), (Parameter::Converted, Parameter::ConvertedBytes)];
         let places = places.map(|(first, bytes)| (self.parameter(b, first), bytes));
@@ -98,13 +102,13 @@ impl Kernel {
         self.units(b, &[part], |b, at| softmax::begin(b, self, at[0]));
         let skip = self.parameter(b, Parameter::Skip);
         let tiles = self.count(b, Parameter::Tiles, 1);
-        b.repeat(tiles, |b| self.tile(b, buffers, skip));
+        b.repeat(tiles, |b| self.tile(b, buffers, [skip, slopes]));
         release_full(b, lock::PART);
         self.join(b);
     }
 
     /// One tile of keys and values.
-    fn tile(self, b: &mut CoreBuilder, [keys, values, mask]: [Reg; 3], skip: Reg) {
+    fn tile(self, b: &mut CoreBuilder, [keys, values, mask]: [Reg; 3], [skip, slopes]: [Reg; 2]) {
         acquire_full(b, lock::KEYS);
         convert::tile(b, self, keys, Parameter::KeyType, Parameter::KeyConversions);
         acquire_full(b, lock::VALUES);
@@ -120,7 +124,7 @@ impl Kernel {
             (self.parameter(b, Parameter::Part), Parameter::StateBytes),
         ];
         self.units(b, &places, |b, at| {
-            scores::scores(b, self, [keys, at[0], at[1]]);
+            scores::scores(b, self, [keys, at[0], at[1], slopes]);
             scores::leave_out(b, self, skip);
             softmax::exponentials(b, self, at[2]);
             values::values(b, self, values, at[2]);
@@ -136,13 +140,21 @@ impl Kernel {
         b.emit("add", [skip, skip, step]);
     }
 
-    /// The parts of all cores come to every core; one of them joins them.
+    /// Sinks, if there are any, and the parts of all cores come to every core; one of them joins them.
     fn join(self, b: &mut CoreBuilder) {
         let joins = self.parameter(b, Parameter::Joins);
         let result = (self.parameter(b, Parameter::Result), Parameter::StateBytes);
-        b.when(joins, |b| {
-            acquire_empty(b, lock::RESULT);
-            self.units(b, &[result], |b, at| softmax::begin(b, self, at[0]));
+        b.when(joins, |b| acquire_empty(b, lock::RESULT));
+        let begins = self.parameter(b, Parameter::Begins);
+        b.when(begins, |b| self.units(b, &[result], |b, at| softmax::begin(b, self, at[0])));
+        let has_sinks = self.parameter(b, Parameter::HasSinks);
+        b.when(has_sinks, |b| {
+            acquire_full(b, lock::ARRIVING);
+            b.when(joins, |b| {
+                let sinks = self.parameter(b, Parameter::Arriving);
+                self.units(b, &[result], |b, at| softmax::begin_with_sinks(b, self, sinks, at[0]));
+            });
+            release_empty(b, lock::ARRIVING);
         });
         b.repeat(Count::from(PARTS), |b| {
             acquire_full(b, lock::ARRIVING);

@@ -1,34 +1,36 @@
 //! Scores: keys times queries, plus the mask.
 //!
 //! Four blocks of 4 keys are multiplied with the block of queries of each step of 8 elements. The mask is one more step: its element
-//! of a key stands alone in the key's row, and is multiplied with a row of 2^112 for all heads.
+//! of a key stands alone in the key's row, and is multiplied with a row of 2^112, times the slopes of heads. A soft cap comes between both: then the mask is added to the scores in
+//! memory.
 
-use super::emit::{Kernel, LOWEST};
+use super::emit::{Kernel, LOWEST, numbers};
 use super::parameters::Parameter;
 use crate::core::{Address, Class, CoreBuilder, Count, Reg};
+use crate::kernels::numerics::{Lanes, exponential, product};
 
 /// Which of a pair of elements each of four keys takes, in the first word of its row: the lower one, or the upper one.
 const LOWER_ROWS: i64 = 0x0101;
 const UPPER_ROWS: i64 = 0x1010;
 /// Lanes of the third and fourth row.
 const LAST_ROWS: i64 = 0xFF00;
-/// 2^112 as bf16, twice.
-const ONES: u32 = 0x7780_7780;
+/// Every other lane.
+const ODD_LANES: i64 = 0xAAAA;
 
 /// Registers that place the mask of four keys.
 struct MaskStep {
     pointer: Reg,
     keep: Reg,
-    ones: Reg,
+    slopes: Reg,
     last_rows: Reg,
 }
 
 /// Computes the scores of a tile of keys for one token: queries at `queries`, the token's mask at `mask`.
-pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask]: [Reg; 3]) {
+pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask, slopes]: [Reg; 4]) {
     let target = k.pointer_to(b, k.scores, Parameter::Scores);
     let keys = k.pair_of_pointers(b, k.cache, keys);
-    let step = MaskStep::new(b, k, mask);
-    let has_mask = k.parameter(b, Parameter::HasMask);
+    let step = MaskStep::new(b, k, mask, slopes);
+    let early = k.parameter(b, Parameter::MaskEarly);
     let groups = k.count(b, Parameter::Groups, 1);
     b.repeat(groups, |b| {
         let sums: Vec<Reg> = (0..4).map(|_| b.reg(Class::Acc512)).collect();
@@ -51,16 +53,48 @@ pub(super) fn scores(b: &mut CoreBuilder, k: Kernel, [keys, queries, mask]: [Reg
                 b.mac_f(*sum, *sum, *row, query, k.matrix);
             }
         });
-        b.when(has_mask, |b| sums.iter().for_each(|sum| step.add(b, k, *sum)));
+        b.when(early, |b| sums.iter().for_each(|sum| step.add(b, k, *sum)));
         for (index, sum) in sums.iter().enumerate() {
             b.store(*sum, target, Address::At(64 * index as i64));
         }
         b.advance(target, 256);
     });
+    let has_cap = k.parameter(b, Parameter::HasCap);
+    b.when(has_cap, |b| cap(b, k));
+    let late = k.parameter(b, Parameter::MaskLate);
+    b.when(late, |b| {
+        let at = k.pointer_to(b, k.scores, Parameter::Scores);
+        let count = k.count(b, Parameter::Fours, 4);
+        b.name_loop("mask behind the cap");
+        b.repeat(count, |b| {
+            let score = numbers(b, at, 0);
+            step.add(b, k, score);
+            b.store(score, at, Address::Then(64));
+        });
+    });
+}
+
+/// `cap * tanh(score)` of all scores, plus the cap, which is the same to a softmax: scores are twice what they would be.
+fn cap(b: &mut CoreBuilder, k: Kernel) {
+    let at = k.pointer_to(b, k.scores, Parameter::Scores);
+    let twice = k.splat(b, Parameter::Cap);
+    let mut l = k.lanes(b);
+    let twice = l.float(twice);
+    let twice = product::both_orders(&mut l, twice);
+    let count = k.count(b, Parameter::Fours, 4);
+    b.name_loop("soft cap");
+    b.repeat(count, |b| {
+        let score = numbers(b, at, 0);
+        let mut l = k.lanes(b);
+        let share = exponential::sigmoid(&mut l, score);
+        let share = product::leading(&mut l, share);
+        let score = product::product2(&mut l, share, twice);
+        b.store(score, at, Address::Then(64));
+    });
 }
 
 impl MaskStep {
-    fn new(b: &mut CoreBuilder, k: Kernel, mask: Reg) -> Self {
+    fn new(b: &mut CoreBuilder, k: Kernel, mask: Reg, slopes: Reg) -> Self {
         let vector = |b: &mut CoreBuilder, word: u32| {
             let (scalar, vector) = (b.scalar(word.into()), b.reg(Class::X));
             b.broadcast(32, vector, scalar);
@@ -72,8 +106,17 @@ impl MaskStep {
             let rows = b.scalar(rows);
             b.select_lanes(32, keep, from, with, rows);
         }
-        let (ones, last_rows) = (vector(b, ONES), b.scalar(LAST_ROWS));
-        Self { pointer: k.pointer(b, k.placed, mask), keep, ones, last_rows }
+        // The slopes of four heads are two words, the same in each of eight rows.
+        let slopes = k.pointer(b, k.parameters, slopes);
+        let pairs = [0, 4].map(|at| {
+            let (pair, vector) = (b.reg(Class::Scalar), b.reg(Class::X));
+            b.load(pair, slopes, Address::At(at));
+            b.broadcast(32, vector, pair);
+            vector
+        });
+        let (rows, odd, last_rows) = (b.reg(Class::X), b.scalar(ODD_LANES), b.scalar(LAST_ROWS));
+        b.select_lanes(32, rows, pairs[0], pairs[1], odd);
+        Self { pointer: k.pointer(b, k.placed, mask), keep, slopes: rows, last_rows }
     }
 
     /// Adds the mask of the next four keys to their scores.
@@ -87,7 +130,7 @@ impl MaskStep {
         let block = b.reg(Class::X);
         b.select_lanes(32, block, pairs[0], pairs[1], self.last_rows);
         b.emit("vband", [block, block, self.keep]);
-        b.mac_f(sum, sum, block, self.ones, k.matrix);
+        b.mac_f(sum, sum, block, self.slopes, k.matrix);
     }
 }
 

@@ -11,17 +11,36 @@ use crate::kernels::numerics::{Lanes, exponential, product};
 /// Lanes of the same head are four and eight apart.
 pub(super) const SAME_HEAD: [i64; 2] = [32, 16];
 
+/// One lane of each head.
+const FIRST_LANES: i64 = 0xF;
+
 /// Sets a unit's state to that of no keys.
 pub(super) fn begin(b: &mut CoreBuilder, k: Kernel, state: Reg) {
-    let at = k.pointer(b, k.state, state);
-    let (lowest, zero) = (b.scalar(LOWEST.to_bits().into()), b.scalar(0));
-    let [lowest, zero] = [lowest, zero].map(|scalar| {
-        let vector = b.reg(Class::X);
-        b.broadcast(32, vector, scalar);
-        vector
-    });
-    b.store(lowest, at, Address::Then(SUM));
-    b.store(zero, at, Address::Then(i64::from(VALUES) - SUM));
+    let [lowest, zero] = [LOWEST, 0.0].map(|number| splat(b, number));
+    begin_with(b, k, state, [lowest, zero]);
+}
+
+/// As [`begin`], but of a key without value whose scores, the heads' sinks, are at an address.
+pub(super) fn begin_with_sinks(b: &mut CoreBuilder, k: Kernel, sinks: Reg, state: Reg) {
+    let from = k.pointer(b, k.arriving, sinks);
+    let sinks = words(b, from, 0);
+    // Lanes of a head are added in the end.
+    let [zero, one] = [0.0, 1.0].map(|number| splat(b, number));
+    let (once, first) = (b.reg(Class::X), b.scalar(FIRST_LANES));
+    b.select_lanes(32, once, zero, one, first);
+    begin_with(b, k, state, [sinks, once]);
+}
+
+fn splat(b: &mut CoreBuilder, number: f32) -> Reg {
+    let (scalar, vector) = (b.scalar(number.to_bits().into()), b.reg(Class::X));
+    b.broadcast(32, vector, scalar);
+    vector
+}
+
+fn begin_with(b: &mut CoreBuilder, k: Kernel, state: Reg, [most, sum]: [Reg; 2]) {
+    let (at, zero) = (k.pointer(b, k.state, state), splat(b, 0.0));
+    b.store(most, at, Address::Then(SUM));
+    b.store(sum, at, Address::Then(i64::from(VALUES) - SUM));
     let fours = k.count(b, Parameter::ValueFours, 4);
     b.repeat(fours, |b| b.store(zero, at, Address::Then(64)));
 }

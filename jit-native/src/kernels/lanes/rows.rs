@@ -181,7 +181,7 @@ fn sink_step() -> Step {
 
 /// The slope of a head's mask: powers of a base for as many heads as the largest power of two among their number, odd powers of
 /// its root for the others.
-fn slope(max_bias: f32, heads: usize, head: usize) -> f32 {
+pub(crate) fn slope(max_bias: f32, heads: usize, head: usize) -> f32 {
     let powers = 1usize << heads.max(1).ilog2();
     let share = f64::from(max_bias) / powers as f64;
     let exponent =
