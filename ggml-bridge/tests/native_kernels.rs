@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// What test-backend-ops allows: the error's energy by that of the result, for most operations and for products.
 const NMSE: f64 = 1e-7;
 const NMSE_PRODUCT: f64 = 5e-4;
+/// Of results in bf16.
+const NMSE_BF16: f64 = 1e-6;
 
 /// The kernels of `configuration`, generated into `folder`; the report.
 fn generate(configuration: &Path, folder: &Path) -> Value {
@@ -98,6 +100,7 @@ fn random(random: &mut fastrand::Rng, tensor: &Tensor, [from, to]: [f32; 2]) -> 
 }
 
 /// A kernel of the list: its entry in a configuration, its node, and the values its sources may have.
+#[derive(Clone)]
 struct Entry {
     text: Value,
     node: Node,
@@ -106,36 +109,44 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(op: &str, function: &str, file: &str, sources: &[(DataType, [usize; 4])], out: [usize; 4]) -> Self {
+    fn new(
+        op: &str,
+        function: &str,
+        file: &str,
+        sources: &[(DataType, [usize; 4])],
+        out: (DataType, [usize; 4]),
+    ) -> Self {
         let text = |dtype: DataType, [a, b, c, d]: [usize; 4]| format!("({a},{b},{c},{d})/{}", dtype.name());
         let tensors: Vec<Option<Tensor>> =
             sources.iter().map(|(dtype, ne)| Some(Tensor::contiguous(*dtype, *ne))).collect();
-        let exported = format!("{}_documents", op.to_lowercase());
+        let exported = format!("{}_{}_documents", op.to_lowercase(), out.0.name());
         Self {
             text: json!({"kernel_name": function, "kernel_source": file, "arch": "aie2",
                 "input_tensors": sources.iter().map(|(dtype, ne)| text(*dtype, *ne)).collect::<Vec<_>>(),
-                "output_tensor": text(DataType::F32, out), "exported_name": exported}),
-            node: Node::new(op, OpParams::default(), Tensor::contiguous(DataType::F32, out), tensors),
+                "output_tensor": text(out.0, out.1), "exported_name": exported}),
+            node: Node::new(op, OpParams::default(), Tensor::contiguous(out.0, out.1), tensors),
             ranges: vec![[-4.0, 4.0]; sources.len()],
             bound: NMSE,
         }
     }
 }
 
-/// ADD SUB MUL DIV, the unary ones and MUL_MAT.
-fn list() -> Vec<Entry> {
+/// ADD SUB MUL DIV and the unary ones of a type.
+fn of_elements(dtype: DataType) -> Vec<Entry> {
     let mut list = Vec::new();
-    let row = (DataType::F32, [1024, 1, 1, 1]);
+    let row = (dtype, [1024, 1, 1, 1]);
+    // Of a result in bf16 a rounding that falls to the other side is an error of 2^-8 of one element.
+    let bound = if dtype == DataType::BF16 { NMSE_BF16 } else { NMSE };
     for op in ["ADD", "SUB", "MUL", "DIV"] {
         let function = format!("ggml_op_{}", op.to_lowercase());
-        let mut entry = Entry::new(op, &function, "binary_ops.py", &[row, row], row.1);
+        let mut entry = Entry::new(op, &function, "binary_ops.py", &[row, row], row);
         if op == "DIV" {
             entry.ranges[1] = [0.5, 4.0];
         }
         list.push(entry);
     }
     for op in ["SQR", "SQRT", "LOG"] {
-        let mut entry = Entry::new(op, &format!("ggml_op_{}", op.to_lowercase()), "unary_ops.py", &[row], row.1);
+        let mut entry = Entry::new(op, &format!("ggml_op_{}", op.to_lowercase()), "unary_ops.py", &[row], row);
         entry.ranges[0] = [0.01, 8.0];
         list.push(entry);
     }
@@ -162,10 +173,16 @@ fn list() -> Vec<Entry> {
     ];
     for op in unary {
         let function = format!("ggml_unary_op_{}", op.to_lowercase());
-        list.push(Entry::new(op, &function, "unary_ops.py", &[row], row.1));
+        list.push(Entry::new(op, &function, "unary_ops.py", &[row], row));
     }
+    list.into_iter().map(|entry| Entry { bound, ..entry }).collect()
+}
+
+/// The documents' list: functions of elements in f32 and bf16, and MUL_MAT.
+fn list() -> Vec<Entry> {
+    let mut list = [DataType::F32, DataType::BF16].map(of_elements).concat();
     let operands = [(DataType::BF16, [256, 128, 1, 1]), (DataType::BF16, [256, 32, 1, 1])];
-    let product = Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, [128, 32, 1, 1]);
+    let product = Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, (DataType::F32, [128, 32, 1, 1]));
     list.push(Entry { bound: NMSE_PRODUCT, ..product });
     list
 }
@@ -178,10 +195,15 @@ fn the_documents_list_is_generated_and_right() {
     fs::write(&configuration, serde_json::to_vec(&json!({ "kernels": kernels })).unwrap()).unwrap();
     let report = generate(&configuration, &folder.path().join("out"));
     assert_eq!(report["generated"], list.len());
-    let emulated = Emulated::new(&folder.path().join("out"));
+    all_are_right(&folder.path().join("out"), &list);
+}
+
+/// Executes the kernels of a folder.
+fn all_are_right(folder: &Path, list: &[Entry]) {
+    let emulated = Emulated::new(folder);
     let mut rng = fastrand::Rng::with_seed(15);
     let mut wrong = Vec::new();
-    for entry in &list {
+    for entry in list {
         let tensors = entry.node.inputs();
         let sources: Vec<_> =
             tensors.zip(&entry.ranges).map(|(tensor, range)| random(&mut rng, tensor, *range)).collect();
@@ -200,4 +222,29 @@ fn the_smallest_example_needs_nothing_installed() {
     let report = generate(&examples.join("minimal-kernel-config.json"), &folder.path().join("out"));
     assert_eq!(report["generated"], 2);
     assert!(report["kernels"].as_array().unwrap().iter().all(|kernel| kernel["compiler"] == "native"), "{report:#}");
+}
+
+/// What the larger example has for aie2: a row added to rows, an activation, and a product, in bf16.
+#[test]
+fn the_larger_example_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jit-iron/examples/kernels/example-kernel-config.json");
+    let mut text: Value = serde_json::from_slice(&fs::read(example).unwrap()).unwrap();
+    let kernels = text["kernels"].as_array_mut().unwrap();
+    kernels.retain(|kernel| kernel["arch"] == "aie2");
+    assert_eq!(kernels.len(), 3);
+    let configuration = folder.path().join("c.json");
+    fs::write(&configuration, serde_json::to_vec(&text).unwrap()).unwrap();
+    let report = generate(&configuration, &folder.path().join("out"));
+    assert_eq!(report["generated"], 3, "{report:#}");
+    let bf16 = |ne| (DataType::BF16, ne);
+    let (rows, row) = (bf16([4096, 8, 1, 1]), bf16([4096, 1, 1, 1]));
+    let operands = [bf16([768, 1024, 1, 1]), bf16([768, 64, 1, 1])];
+    let product = (DataType::F32, [1024, 64, 1, 1]);
+    let list = [
+        Entry { bound: NMSE_BF16, ..Entry::new("ADD", "ggml_op_add", "binary_ops.py", &[rows, row], rows) },
+        Entry { bound: NMSE_BF16, ..Entry::new("GELU", "ggml_unary_op_gelu", "unary_ops.py", &[row], row) },
+        Entry { bound: NMSE_PRODUCT, ..Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, product) },
+    ];
+    all_are_right(&folder.path().join("out"), &list);
 }
