@@ -193,6 +193,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
         }),
         F::Repeat => repetition::repeat(on.b, o),
         F::Again | F::AgainWords => repetition::again(on.b, o, function),
+        F::Gather => rotation::gather(on.b, o),
         F::Turns => rotation::turns(on.b, configuration, o),
         F::RotatePairs => rotation::rotate_pairs(on.b, configuration, o),
         F::RotateHalves => rotation::rotate_halves(on.b, configuration, o),

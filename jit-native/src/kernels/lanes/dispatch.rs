@@ -35,6 +35,8 @@ pub struct Work {
     pub a: u16,
     /// The second operand, if there is one.
     pub b: Option<u16>,
+    /// The parts of a tile of the second operand and how far they are apart, if those are not the walk's runs.
+    pub b_parts: Option<(u64, u64)>,
     /// How elements of the operands and the result lie in memory.
     pub formats: [Format; 3],
     /// What comes before the tiles, if anything.
@@ -139,6 +141,7 @@ impl Work {
             walks: Vec::new(),
             a: 0,
             b: None,
+            b_parts: None,
             formats: [Format::F32; 3],
             preparation: None,
         }
@@ -186,7 +189,8 @@ impl Work {
         let b = match self.b {
             None => None,
             Some(argument) => {
-                let runs = (walk.b_run, if group.b == 0 { 1 } else { group.size }, group.b);
+                let (parts, apart) = self.b_parts.unwrap_or((if group.b == 0 { 1 } else { group.size }, group.b));
+                let runs = (walk.b_run, parts, apart);
                 let run = Runs { argument, format: b_format, start: b_start, runs };
                 let mut flow = run.flow(strides(&outer, |l| l.b))?;
                 flow.cut = cut(walk.b_elements().max(first_words));

@@ -72,7 +72,9 @@ pub enum Function {
     Again,
     /// Words of `x`, all of them some times.
     AgainWords,
-    /// Cosines and sines for a position.
+    /// Words of `x` by a list of their offsets.
+    Gather,
+    /// Cosines and sines for positions.
     Turns,
     /// The rotation of pairs that lie beside each other.
     RotatePairs,
@@ -204,6 +206,7 @@ impl Repertoire {
                 F::First,
                 F::Widen,
                 F::Repeat,
+                F::Gather,
                 F::Turns,
                 F::RotatePairs,
                 F::RotateHalves,

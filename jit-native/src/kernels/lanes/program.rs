@@ -16,6 +16,7 @@
 use super::super::numerics::Configuration;
 use super::compute::{Operands, compute};
 use super::functions::Repertoire;
+use super::rotation;
 use super::step::{Slot, Step, VECTOR_BYTES};
 use crate::array::Lanes;
 use crate::core::{Address, Class, CoreBuilder, CoreError, CoreProgram, Count, Reg, Region};
@@ -84,6 +85,7 @@ pub fn program(repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
         (Slot::V1, VECTORS + VECTOR_BYTES),
         (Slot::V2, VECTORS + 2 * VECTOR_BYTES),
         (Slot::Factors, FACTORS),
+        (Slot::Positions, rotation::POSITIONS),
     ] {
         memory.place(&mut b, slot, address);
     }

@@ -1,7 +1,7 @@
-//! ROPE in the modes with one position for each token: pairs of neighbours, and pairs half a row apart.
+//! ROPE: pairs of neighbours, and pairs half a row apart, with one position for each token or four.
 //!
 //! A tile is some heads of one token, as many as fit and leave work for all columns. The second operand is the token's
-//! position; frequency factors come through it first, once, and become the reciprocals that positions are multiplied with.
+//! positions; frequency factors come through it first, once, and become the reciprocals that positions are multiplied with.
 
 use super::dispatch::{Preparation, Work};
 use super::functions::Repertoire;
@@ -21,14 +21,25 @@ pub static FAMILY: Family = Family { name: NAME, operations: &["ROPE"], build };
 
 const NORMAL: i32 = 0;
 const NEOX: i32 = 2;
+/// With several positions: sections of the pairs follow one of them. All of these turn pairs half a row apart.
+const MROPE: i32 = 8;
+/// Whole rows, and each section begins again with the highest frequency.
+const VISION: i32 = 24;
+/// Sections take turns.
+const IMROPE: i32 = 40;
 
 /// Words of a buffer that vectors behind the last element of a head may be written to.
 const SLACK: u64 = 16;
 
 /// The parameters of a node.
 struct Parameters {
+    /// Elements of a row that are turned.
     dimensions: u64,
+    /// What frequencies refer to: as many, but half a row in the vision mode.
+    period: u64,
     neox: bool,
+    mode: i32,
+    sections: [u64; 4],
     scale: f64,
     base: f32,
     extrapolation: f64,
@@ -41,8 +52,12 @@ impl Parameters {
     fn new(node: &Node) -> Result<Self, NativeError> {
         let reject = |reason: String| Err(unsupported(NAME, node, reason));
         let (dimensions, mode) = (node.params.int(1), node.params.int(2));
-        if !matches!(mode, NORMAL | NEOX) {
-            return reject(format!("mode {mode}; possible: 0 (normal), 2 (NeoX)"));
+        if !matches!(mode, NORMAL | NEOX | MROPE | VISION | IMROPE) {
+            return reject(format!("mode {mode}; possible: 0, 2, 8, 24, 40"));
+        }
+        let sections = [11, 12, 13, 14].map(|index| u64::try_from(node.params.int(index)).unwrap_or(0));
+        if mode & MROPE != 0 && sections.iter().sum::<u64>() == 0 {
+            return reject(format!("sections {sections:?}; possible: any that is not empty"));
         }
         if node.params.int(15) != 0 {
             return reject(format!("the rotated elements begin at {}; possible: 0", node.params.int(15)));
@@ -62,8 +77,11 @@ impl Parameters {
         };
         let yarn = extrapolation != 0.0;
         Ok(Self {
-            dimensions: dimensions.unsigned_abs().into(),
-            neox: mode == NEOX,
+            dimensions: u64::from(dimensions.unsigned_abs()) * if mode == VISION { 2 } else { 1 },
+            period: dimensions.unsigned_abs().into(),
+            neox: mode != NORMAL,
+            mode,
+            sections,
             scale,
             base: node.params.float(5),
             extrapolation,
@@ -73,22 +91,60 @@ impl Parameters {
         })
     }
 
-    /// The angle of each pair at position 1, in quarters of a turn. As in ggml, powers are made by repeated multiplication.
-    fn frequencies(&self) -> Vec<f64> {
-        let step = self.base.powf(-2.0 / self.dimensions as f32);
-        let mut power = 1f32;
+    /// Whether tokens have four positions each.
+    fn several_positions(&self) -> bool {
+        self.mode & MROPE != 0
+    }
+
+    /// The angle of each pair at position 1, in quarters of a turn, and which of the positions it has. As in ggml, powers are
+    /// made by repeated multiplication.
+    fn frequencies(&self) -> Vec<(f64, usize)> {
+        let step = self.base.powf(-2.0 / self.period as f32);
+        let mut powers = [1f32; 4];
         let pairs = (0..self.dimensions / 2).map(|pair| {
-            let plain = f64::from(power);
-            power *= step;
+            if self.mode == VISION
+                && let Some(section) = self.section_that_begins(pair)
+            {
+                powers[section] = 1.0;
+            }
+            let section = self.section(pair);
+            let plain = f64::from(powers[section]);
+            powers = powers.map(|power| power * step);
             let mix = if self.extrapolation == 0.0 {
                 0.0
             } else {
                 let y = (pair as f64 - self.low) / (self.high - self.low).max(0.001);
                 (1.0 - y.clamp(0.0, 1.0)) * self.extrapolation
             };
-            plain * (self.scale * (1.0 - mix) + mix) * std::f64::consts::FRAC_2_PI
+            (plain * (self.scale * (1.0 - mix) + mix) * std::f64::consts::FRAC_2_PI, section)
         });
         pairs.collect()
+    }
+
+    /// Where the sections begin.
+    fn bounds(&self) -> [u64; 4] {
+        let [t, h, w, _] = self.sections;
+        [0, t, t + h, t + h + w]
+    }
+
+    /// The section that begins with a pair; of empty ones the first.
+    fn section_that_begins(&self, pair: u64) -> Option<usize> {
+        let sector = pair % self.sections.iter().sum::<u64>().max(1);
+        self.bounds().iter().position(|bound| *bound == sector)
+    }
+
+    /// The section of a pair.
+    fn section(&self, pair: u64) -> usize {
+        if !self.several_positions() {
+            return 0;
+        }
+        let sector = pair % self.sections.iter().sum::<u64>().max(1);
+        if self.mode == IMROPE {
+            let turn = (sector % 3) as usize;
+            return if sector < 3 * self.sections[turn] { turn } else { 3 };
+        }
+        let [_, height, width, extra] = self.bounds();
+        usize::from(sector >= height) + usize::from(sector >= width) + usize::from(sector >= extra)
     }
 }
 
@@ -114,8 +170,9 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         return reject(format!("halves of {pairs} elements in rows of {row}; both must be multiples of 8"));
     }
     let positions = node.source(1).filter(|positions| positions.dtype == DataType::I32);
-    if !positions.is_some_and(|p| p.ne[0] >= result.ne[2] && (p.ne[0] == 1 || p.nb[0] == 4)) {
-        return reject("positions are not i32 without gaps, one for each token".into());
+    let each = if parameters.several_positions() { 4 } else { 1 };
+    if !positions.is_some_and(|p| p.ne[0] >= each * result.ne[2] && (p.ne[0] == 1 || p.nb[0] == 4)) {
+        return reject(format!("positions are not i32 without gaps, {each} for each token"));
     }
     let [heads, tokens, batches] = [result.ne[1] as u64, result.ne[2] as u64, result.ne[3] as u64];
     if !parameters.neox && parameters.dimensions < row && parameters.is_scaled() {
@@ -137,6 +194,7 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
         each_b: table_steps(&parameters, table_elements),
         walks: vec![walk],
         b: Some(1),
+        b_parts: parameters.several_positions().then_some((4, tokens)),
         preparation: Some(preparation(node, &parameters, table_elements)?),
         ..Work::new(NAME, Repertoire::Rows)
     };
@@ -158,9 +216,14 @@ impl Parameters {
 
 /// The table of a position, which all heads of that position use.
 fn table_steps(parameters: &Parameters, table_elements: u64) -> Vec<Step> {
-    use Slot::{B, Scratch as T};
+    use Slot::{B, Positions, Scratch as T, V0};
     let vectors = table_elements.div_ceil(16) as u32;
-    let mut steps = vec![Step::unary(Function::Turns, B, T).part(0, vectors)];
+    let (positions, each) = if parameters.several_positions() {
+        (Step::gather(B, table_elements.next_multiple_of(16), Positions), Positions)
+    } else {
+        (Step::unary(Function::First, B, V0).once(), V0)
+    };
+    let mut steps = vec![positions, Step::unary(Function::Turns, each, T).part(0, vectors)];
     if parameters.is_scaled() {
         // Cosines and sines alike.
         steps.push(Step::scale(T, parameters.magnitude as f32, 0.0, T).part(0, 2 * vectors));
@@ -197,11 +260,15 @@ fn preparation(node: &Node, parameters: &Parameters, table_elements: u64) -> Res
     let frequencies = parameters.frequencies();
     let element = |index: u64| {
         let pair = if parameters.neox { index } else { index / 2 };
-        frequencies.get(pair as usize).copied().unwrap_or(0.0)
+        frequencies.get(pair as usize).copied().unwrap_or((0.0, 0))
     };
-    let table: Vec<[u16; 4]> = (0..table_elements.next_multiple_of(16)).map(|index| terms(element(index))).collect();
+    let table: Vec<[u16; 4]> = (0..table_elements.next_multiple_of(16)).map(|index| terms(element(index).0)).collect();
     let [factors_at, terms_at] = rotation::OFFSETS;
     let mut writes = vec![(terms_at, rotation::term_words(&table))];
+    if parameters.several_positions() {
+        let offsets = (0..table.len() as u64).map(|index| 4 * element(index).1 as u32).collect();
+        writes.push((rotation::GATHERED_OFFSET, offsets));
+    }
     let Some(factors) = node.source(2) else {
         writes.push((factors_at, vec![1f32.to_bits(); table.len()]));
         return Ok(Preparation { writes, ..Preparation::default() });

@@ -6,6 +6,9 @@
 //! (in [`super::step::Slot::Factors`]) is a word for each element that the position is multiplied with: 1, or the reciprocal
 //! of a frequency factor that is an operand.
 //!
+//! In modes with several positions a token has four, and each element of the table its own of them: `gather` makes a table of
+//! positions first, by a list of offsets that a dispatch writes. Both are in the half of the scratch tile that cosines and sines leave.
+//!
 //! For each position `turns` makes a table of cosines and sines, which all heads of that position use. Where the elements of a
 //! pair are neighbours the table has an entry for each element; the partner of each is found by shifting the vector by a lane.
 
@@ -22,6 +25,10 @@ pub const TABLE_ELEMENTS: u32 = 512;
 const FACTORS: u32 = Lanes::OWN + 64 + Slot::VECTORS * VECTOR_BYTES + 4 * Slot::SCRATCH_WORDS;
 /// Where it sees the terms of the frequencies.
 const TERMS: u32 = FACTORS + 4 * TABLE_ELEMENTS;
+/// Where it sees the positions of the elements: the table of cosines and sines takes half of the scratch tile.
+pub const POSITIONS: u32 = Lanes::OWN + 64 + Slot::VECTORS * VECTOR_BYTES + 2 * Slot::SCRATCH_WORDS;
+/// Where it sees the offsets by which positions are gathered.
+const GATHERED: u32 = POSITIONS + 4 * TABLE_ELEMENTS;
 /// Bytes of the terms of sixteen elements.
 const TERMS_BYTES: u32 = 128;
 /// Bytes of the cosines and sines of sixteen elements.
@@ -31,6 +38,8 @@ const EVEN: u32 = 0x5555;
 
 /// Offsets of factors and terms in the core's data memory, for a dispatch to write them.
 pub const OFFSETS: [u32; 2] = [FACTORS - CoreBuilder::OWN_MEMORY, TERMS - CoreBuilder::OWN_MEMORY];
+/// Offset of the list for [`Function::Gather`], in bytes of the tile of positions.
+pub const GATHERED_OFFSET: u32 = GATHERED - CoreBuilder::OWN_MEMORY;
 
 /// The words of terms: of each sixteen elements all first terms, then all second ones.
 #[must_use]
@@ -47,20 +56,34 @@ pub fn term_words(terms: &[[u16; 4]]) -> Vec<u32> {
     words
 }
 
-/// A table of cosines and sines, sixteen of each in turn, for the position that is the first word of the first source.
+/// The words of the first source that the list of offsets names.
+pub(super) fn gather(b: &mut CoreBuilder, o: &Operands) {
+    let region = b.region("offsets");
+    let list = b.pointer_at(region, GATHERED);
+    b.repeat(o.count(Function::Gather), |b| {
+        let (offset, word) = (b.reg(Class::Jump), b.reg(Class::Scalar));
+        b.load(offset, list, Address::Then(4));
+        b.load(word, o.first.0, Address::Index(offset));
+        b.store(word, o.target.0, Address::Then(4));
+    });
+}
+
+/// A table of cosines and sines, sixteen of each in turn, for the positions that the first source has.
 pub(super) fn turns(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
-    let position = b.reg(Class::Scalar);
-    b.load(position, o.first.0, Address::At(0));
     let region = b.region("frequencies");
     let (factors, terms) = (b.pointer_at(region, FACTORS), b.pointer_at(region, TERMS));
     let mut l = Emission::new(b, configuration);
     // The bits of 1.5 * 2^23 plus a whole number are those of their sum.
     let whole = l.word(12_582_912f32.to_bits());
-    let position = l.splat(position);
-    let position = l.add_words(position, whole);
-    let (position, whole) = (l.float(position), l.float(whole));
-    let position = l.sub(position, whole);
+    let whole_number = l.float(whole);
     b.repeat(o.count(Function::Turns), |b| {
+        let position = b.reg(Class::Acc512);
+        b.load(position, o.first.0, Address::ThenBy(o.first.1));
+        let mut l = Emission::new(b, configuration);
+        let position = l.bits(position);
+        let position = l.add_words(position, whole);
+        let position = l.float(position);
+        let position = l.sub(position, whole_number);
         let factor = b.reg(Class::Acc512);
         b.load(factor, factors, Address::Then(VECTOR_BYTES.into()));
         // Pairs of terms: f0 and none, f1 and f0, f2 and f0, f1 and f3.

@@ -30,6 +30,8 @@ pub enum Slot {
     Factors = 6,
     /// A third vector.
     V2 = 7,
+    /// A quarter of the scratch tile: the position of each element of a rotation's table.
+    Positions = 8,
 }
 
 impl Slot {
@@ -38,7 +40,7 @@ impl Slot {
     /// Number of slots of one vector, and one more, so that tiles begin at their multiples.
     pub const VECTORS: u32 = 4;
     /// Number of slots.
-    pub const COUNT: u32 = 8;
+    pub const COUNT: u32 = 9;
 }
 
 /// A slot as vectors, or its first vector again and again.
@@ -160,6 +162,12 @@ impl Step {
         let (function, count) =
             if words.is_multiple_of(16) { (Function::Again, words / 16) } else { (Function::AgainWords, words) };
         Self::unary(function, first, target).part(0, count as u32).constants([times as u32, 0, 0, 0])
+    }
+
+    /// Words of a slot by the list of their offsets that a rotation has.
+    #[must_use]
+    pub fn gather(first: Slot, words: u64, target: Slot) -> Self {
+        Self::unary(Function::Gather, first, target).part(0, words as u32)
     }
 
     /// Only so many vectors, from this one on, in bytes.

@@ -411,6 +411,32 @@ fn rotations(
     check(&node, &inputs, 1e-7);
 }
 
+/// Modes in which a token has four positions.
+#[rstest]
+#[case::mrope(8, 128, [128, 3, 4, 1], [16, 24, 24, 0])]
+#[case::part(8, 64, [80, 2, 3, 2], [8, 12, 0, 4])]
+#[case::interleaved(40, 128, [128, 3, 4, 1], [24, 20, 20, 0])]
+#[case::interleaved_with_a_fourth(40, 64, [64, 3, 4, 1], [8, 8, 4, 12])]
+#[case::vision(24, 40, [80, 4, 3, 1], [20, 20, 0, 0])]
+#[case::vision_of_three(24, 64, [128, 2, 3, 1], [10, 0, 20, 2])]
+fn rotations_with_sections(
+    #[case] mode: i32,
+    #[case] dimensions: i32,
+    #[case] ne: [usize; 4],
+    #[case] sections: [i32; 4],
+    #[values(false, true)] yarn: bool,
+) {
+    let (scale, extrapolation, magnitude) = if yarn { (0.7, 0.75, 1.4) } else { (1.0, 0.0, 1.0) };
+    let mut parameters = params(&[(5, 10_000.0), (6, scale), (7, extrapolation), (8, magnitude), (9, 32.0), (10, 1.0)]);
+    (parameters.0[1], parameters.0[2], parameters.0[4]) = (dimensions, mode, 512);
+    parameters.0[11..15].copy_from_slice(&sections);
+    let mut random = Random(6);
+    let sources = [f32s(ne), Tensor::contiguous(DataType::I32, [4 * ne[2], 1, 1, 1])];
+    let positions = (0..4 * ne[2]).map(|_| f32::from_bits((random.next() * 1024.0) as u32)).collect();
+    let inputs = [random.values(sources[0].elements(), -1.0, 1.0), positions];
+    check(&node("ROPE", parameters, f32s(ne), &sources), &inputs, 1e-7);
+}
+
 /// Cycles of the array for an element, of the whole of a dispatch: what the documents state.
 #[rstest]
 #[ignore = "a measurement"]
