@@ -131,9 +131,9 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         bail!("no operation ran on the array; the statistics say why");
     }
     if session.emulated {
-        machine_code(&request, &session, &device.work, &finished.stdout)?;
+        let compared = machine_code(&request, &session, &device.work, &finished.stdout)?;
         if !options.json {
-            println!("the first {COMPARED} tokens are those of the reference kernels");
+            println!("the first {compared} tokens are those of the reference kernels");
         }
     }
     if kernel.is_some() {
@@ -150,8 +150,8 @@ const LEAST_CODE: f64 = 0.95;
 /// Tokens that have to be the same with reference kernels.
 const COMPARED: usize = 16;
 
-/// Whether enough ran as machine code, and chose the tokens that reference kernels choose.
-fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -> Result<()> {
+/// Whether enough ran as machine code, and chose the tokens that reference kernels choose; returns how many were compared.
+fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -> Result<usize> {
     if work.code_share() < LEAST_CODE {
         bail!("too little ran as machine code, {:.0} % is needed: {}", 100.0 * LEAST_CODE, work.summary(0));
     }
@@ -162,11 +162,12 @@ fn machine_code(request: &Request, session: &Session, work: &Work, text: &str) -
     let expected = finished.stdout.trim_end();
     if !text.starts_with(expected) {
         bail!(
-            "the first {COMPARED} tokens differ from those of the reference kernels, which are:\n{expected}\n`cargo xtask kld \
-             --emulated` says whether the difference matters"
+            "the first {} tokens differ from those of the reference kernels, which are:\n{expected}\n`cargo xtask kld \
+             --emulated` says whether the difference matters",
+            short.tokens
         );
     }
-    Ok(())
+    Ok(short.tokens)
 }
 
 /// Decoding is greedy, so the same kernels must choose the same tokens.
