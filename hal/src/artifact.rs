@@ -9,6 +9,7 @@ use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
 use crate::format::instructions::InstructionStream;
 use crate::format::pdi::Pdi;
+use crate::stream_maker::StreamMaker;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -114,6 +115,7 @@ pub struct KernelArtifact {
     has_completion_token: bool,
     digest: Digest,
     identity: Digest,
+    maker: Option<Arc<dyn StreamMaker>>,
 }
 
 impl KernelArtifact {
@@ -147,10 +149,46 @@ impl KernelArtifact {
         }
         let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
         let digest = Digest::of(&pdi);
-        let mut identity = Sha256::new_with_prefix(digest.as_bytes());
-        identity.update(&instructions);
-        let identity = Digest(identity.finalize().into());
-        Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity })
+        let identity = identity_of(&digest, &instructions);
+        let maker = None;
+        Ok(Self { name, arch, pdi, instructions, argument_count, has_completion_token, digest, identity, maker })
+    }
+
+    /// The same kernel, whose streams `maker` makes when its dispatches run. The stream that it has is an example then: one that
+    /// uses all arguments, for those who look at it.
+    #[must_use]
+    pub fn with_stream_maker(self, maker: Arc<dyn StreamMaker>) -> Self {
+        Self { maker: Some(maker), ..self }
+    }
+
+    /// What makes the streams of dispatches, for a kernel whose streams depend on data. Files do not have it.
+    #[must_use]
+    pub fn stream_maker(&self) -> Option<&Arc<dyn StreamMaker>> {
+        self.maker.as_ref()
+    }
+
+    /// The same PDI with other instructions, and without a maker.
+    ///
+    /// # Errors
+    /// When they are not valid, or for another generation.
+    pub fn with_instructions(&self, instructions: impl Into<Arc<[u8]>>) -> Result<Self, ArtifactError> {
+        let (name, instructions): (_, Arc<[u8]>) = (self.name.clone(), instructions.into());
+        let header = |bytes: &[u8]| InstructionStream::parse(bytes).map(|stream| stream.header().generation);
+        let stream = match InstructionStream::parse(&instructions) {
+            Ok(stream) => stream,
+            Err(source) => return Err(ArtifactError::Instructions { name, source }),
+        };
+        let found = stream.header().generation;
+        match header(&self.instructions) {
+            Ok(expected) if expected != found => {
+                return Err(ArtifactError::Generation { name, arch: self.arch.clone(), expected, found });
+            }
+            _ => {}
+        }
+        let (argument_count, has_completion_token) = (stream.argument_count(), stream.has_completion_token());
+        let identity = identity_of(&self.digest, &instructions);
+        let maker = None;
+        Ok(Self { instructions, argument_count, has_completion_token, identity, maker, ..self.clone() })
     }
 
     /// Reads the PDI and the instruction stream of a kernel for `arch` and validates both. The kernel is named after the
@@ -245,6 +283,13 @@ impl KernelArtifact {
     pub fn identity(&self) -> &Digest {
         &self.identity
     }
+}
+
+/// The digest of a PDI's digest and instructions.
+fn identity_of(pdi: &Digest, instructions: &[u8]) -> Digest {
+    let mut identity = Sha256::new_with_prefix(pdi.as_bytes());
+    identity.update(instructions);
+    Digest(identity.finalize().into())
 }
 
 impl fmt::Debug for KernelArtifact {
@@ -356,6 +401,17 @@ mod tests {
         let error = load().unwrap_err();
         assert!(error.to_string().starts_with(&files[0].display().to_string()), "{error}");
         assert!(std::error::Error::source(&error).is_some());
+    }
+
+    #[test]
+    fn other_instructions_make_another_kernel_of_the_same_pdi() {
+        let one = artifact("add", &[0, 1]);
+        let other = one.with_instructions(artifact("add", &[0, 1, 2]).instructions()).unwrap();
+        assert_eq!((one.digest(), other.argument_count()), (other.digest(), 3));
+        assert_eq!(other.identity(), artifact("add", &[0, 1, 2]).identity());
+        let error = one.with_instructions(example("aie2", "add", [0]).instructions()).unwrap_err();
+        assert!(matches!(error, ArtifactError::Generation { expected: 4, found: 3, .. }), "{error}");
+        assert!(matches!(one.with_instructions([0; 4]).unwrap_err(), ArtifactError::Instructions { .. }));
     }
 
     #[test]

@@ -85,4 +85,9 @@ pub trait Buffer: Any + Send + Sync + Debug {
     fn flush(&self, range: Range<usize>) -> Result<(), DeviceError>;
     /// Makes device writes in `range` visible to the host. Errors as [`Buffer::map`].
     fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError>;
+    /// As [`Buffer::invalidate`], but only for what dispatches have written since it was invalidated last, where the device keeps
+    /// account of that: the few rows of a large cache. Errors as [`Buffer::map`].
+    fn invalidate_written(&self, range: Range<usize>) -> Result<(), DeviceError> {
+        self.invalidate(range)
+    }
 }

@@ -39,6 +39,7 @@ mock! {
         fn write(&self, offset: usize, source: &[u8]) -> Result<(), DeviceError>;
         fn flush(&self, range: Range<usize>) -> Result<(), DeviceError>;
         fn invalidate(&self, range: Range<usize>) -> Result<(), DeviceError>;
+        fn invalidate_written(&self, range: Range<usize>) -> Result<(), DeviceError>;
     }
 }
 

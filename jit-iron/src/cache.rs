@@ -231,6 +231,8 @@ impl KernelCache {
         }
         let kept = match &result {
             _ if !keep => Ok(()),
+            // Files do not have what makes its streams, and those of one dispatch are not those of another.
+            Ok(artifact) if artifact.stream_maker().is_some() => Ok(()),
             Ok(artifact) => {
                 let manifest = Manifest::new(artifact, wanted.node, origin, start.elapsed());
                 files.publish(artifact, &manifest).and_then(|()| FailureRecord::forget(files))

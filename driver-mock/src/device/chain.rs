@@ -27,10 +27,10 @@ pub(crate) fn run(
 ) -> Result<(), ChainFailure> {
     let failure = |command, cause| ChainFailure { command, discard_context: false, cause };
     scratch.commands.clear();
-    scratch.commands.extend(chain.dispatches().map(|Dispatch { slot, arguments, .. }| ChainCommand {
+    scratch.commands.extend(chain.dispatches().map(|Dispatch { slot, arguments, bytes, .. }| ChainCommand {
         pdi: slot,
         arguments: arguments.len(),
-        bytes: arguments.iter().map(|range| range.end - range.start).sum(),
+        bytes,
         busy_ns: 0,
     }));
     let accepted = device.npu.submit_chain(chain.context(), &scratch.commands);
@@ -60,15 +60,15 @@ fn dispatch(
     }
     let kernel = match dispatch.kernel.kernel.as_ref().map_err(|reason| timeout(&reason.to_string()))? {
         Kernel::Reference(kernel) => kernel,
-        Kernel::Compiled(artifact) => {
+        Kernel::Compiled(_) => {
             let spans = dispatch.spans()?;
             let inputs = spans.len().saturating_sub(dispatch.outputs);
             let numbered = spans.iter().enumerate();
             let arguments: Vec<_> =
                 numbered.map(|(index, span)| Argument { span: *span, writable: index >= inputs }).collect();
-            let completed = device.compiled.lock().run(artifact, &arguments).map_err(|reason| timeout(&reason))?;
-            let bytes = spans.iter().map(|span| span.length() as u64).sum();
-            device.npu.charge_compute(completed.busy_ns, bytes);
+            let completed =
+                device.compiled.lock().run(dispatch.artifact, &arguments).map_err(|reason| timeout(&reason))?;
+            device.npu.charge_compute(completed.busy_ns, dispatch.bytes);
             for output in completed.written(&arguments) {
                 if fault == Some(CommandFault::Garbage) {
                     overwrite_with_nonsense(output);

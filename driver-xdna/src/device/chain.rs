@@ -17,8 +17,8 @@ pub(crate) fn start(
         packed.packets.push(Packet {
             pdi_index: dispatch.slot,
             pdi: pdi_reference(&kernel.pdi),
-            instructions: kernel.instructions.device_address,
-            instruction_bytes: kernel.artifact.instructions().len(),
+            instructions: dispatch.instructions.device_address,
+            instruction_bytes: dispatch.artifact.instructions().len(),
             arguments: (packed.arguments.len(), dispatch.arguments.len()),
         });
         // The executor lets no argument be longer than a packet can name.

@@ -94,4 +94,13 @@ impl<B: DeviceBackend> Buffer for DeviceBuffer<B> {
         self.device.invalidate(&self.memory, range);
         Ok(())
     }
+
+    fn invalidate_written(&self, range: Range<usize>) -> Result<(), DeviceError> {
+        self.check(&range)?;
+        if !self.device.state().info.coherent {
+            let bytes = self.device.invalidate_written(&self.memory, range);
+            self.device.state().count(|counters| counters.bytes_invalidated += bytes);
+        }
+        Ok(())
+    }
 }

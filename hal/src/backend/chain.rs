@@ -5,6 +5,7 @@
 
 use super::objects::{buffer_range, kernel};
 use super::{ContextOf, DeviceBackend, LoadedKernel};
+use crate::artifact::KernelArtifact;
 use crate::command_list::{BindingTable, BufferRef, Command};
 use crate::error::DeviceError;
 use crate::submission_queue::InFlight;
@@ -21,23 +22,55 @@ pub(super) struct Origin {
     pub(super) command: usize,
 }
 
+/// The instructions that were made for one dispatch ([`crate::StreamMaker`]), in a piece `H` of the device heap.
 #[derive(Debug)]
-struct Packet {
+pub(super) struct Made<H> {
+    pub(super) artifact: KernelArtifact,
+    pub(super) instructions: H,
+    /// What they touch; none where the instructions do not say it.
+    pub(super) touched: Option<Touched>,
+}
+
+/// What the instructions of one dispatch touch of its arguments: a row of a table, for example, and not all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Touched {
+    /// Device addresses that may be written.
+    pub(super) writes: Vec<Range<u64>>,
+    /// Bytes that are moved, both ways.
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug)]
+struct Packet<H> {
     origin: Origin,
     slot: usize,
     /// Its arguments in the chain's: inputs up to `outputs`, then outputs.
     arguments: Range<usize>,
     outputs: usize,
+    /// Its instructions, when they are not the kernel's own. They are released when the chain has ended.
+    made: Option<Made<H>>,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Chain {
-    packets: Vec<Packet>,
+impl<H> Packet<H> {
+    fn touched(&self) -> Option<&Touched> {
+        self.made.as_ref().and_then(|made| made.touched.as_ref())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Chain<H> {
+    packets: Vec<Packet<H>>,
     /// Device addresses.
     arguments: Vec<Range<u64>>,
 }
 
-impl Chain {
+impl<H> Default for Chain<H> {
+    fn default() -> Self {
+        Self { packets: Vec::new(), arguments: Vec::new() }
+    }
+}
+
+impl<H> Chain<H> {
     pub(super) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -56,6 +89,7 @@ impl Chain {
         slot: usize,
         arguments: impl Iterator<Item = Result<Range<u64>, DeviceError>>,
         outputs: usize,
+        made: Option<Made<H>>,
     ) -> Result<(), DeviceError> {
         let start = self.arguments.len();
         for argument in arguments {
@@ -73,6 +107,7 @@ impl Chain {
             slot,
             arguments: start..end,
             outputs: end.saturating_sub(outputs).max(start),
+            made,
         });
         Ok(())
     }
@@ -87,11 +122,14 @@ impl Chain {
 
     /// What it may write.
     pub(super) fn writes(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.packets.iter().flat_map(|packet| &self.arguments[packet.outputs..packet.arguments.end])
+        self.packets.iter().flat_map(|packet| match packet.touched() {
+            Some(touched) => touched.writes.as_slice(),
+            None => &self.arguments[packet.outputs..packet.arguments.end],
+        })
     }
 
     /// Whether a host that reads and writes these ranges has to wait for the chain.
-    fn conflicts(&self, reads: &[Range<u64>], writes: &[Range<u64>]) -> bool {
+    pub(super) fn conflicts(&self, reads: &[Range<u64>], writes: &[Range<u64>]) -> bool {
         let overlap = |a: &Range<u64>, with: &[Range<u64>]| with.iter().any(|b| a.start < b.end && b.start < a.end);
         self.writes().any(|range| overlap(range, reads) || overlap(range, writes))
             || self.reads().any(|range| overlap(range, writes))
@@ -99,40 +137,40 @@ impl Chain {
 }
 
 #[derive(Debug)]
-pub(super) struct ChainInFlight<C> {
+pub(super) struct ChainInFlight<C, H> {
     pub(super) context: C,
     /// The backend's number of it.
     pub(super) number: u64,
-    pub(super) chain: Chain,
+    pub(super) chain: Chain<H>,
     /// When it was started, for a timeline.
     pub(super) started: Option<u64>,
 }
 
 /// All of them, oldest first. They are of one context.
 #[derive(Debug)]
-pub(super) struct ChainsInFlight<C> {
-    pub(super) list: VecDeque<ChainInFlight<C>>,
-    spare: Vec<Chain>,
+pub(super) struct ChainsInFlight<C, H> {
+    pub(super) list: VecDeque<ChainInFlight<C, H>>,
+    spare: Vec<Chain<H>>,
 }
 
-impl<C> Default for ChainsInFlight<C> {
+impl<C, H> Default for ChainsInFlight<C, H> {
     fn default() -> Self {
         Self { list: VecDeque::new(), spare: Vec::new() }
     }
 }
 
-impl<C: Copy> ChainsInFlight<C> {
+impl<C: Copy, H> ChainsInFlight<C, H> {
     pub(super) fn context(&self) -> Option<C> {
         self.list.front().map(|flight| flight.context)
     }
 
     /// An empty chain, with the memory of one that has ended.
-    pub(super) fn empty(&mut self) -> Chain {
+    pub(super) fn empty(&mut self) -> Chain<H> {
         self.spare.pop().unwrap_or_default()
     }
 
     /// Keeps the memory of a chain that has ended.
-    pub(super) fn recycle(&mut self, mut chain: Chain) {
+    pub(super) fn recycle(&mut self, mut chain: Chain<H>) {
         chain.clear();
         self.spare.push(chain);
     }
@@ -159,7 +197,7 @@ pub struct ChainFailure {
 pub struct ChainView<'a, B: DeviceBackend> {
     pub(super) device: &'a B,
     pub(super) context: ContextOf<B>,
-    pub(super) chain: &'a Chain,
+    pub(super) chain: &'a Chain<B::Heap>,
     pub(super) batch: &'a VecDeque<InFlight>,
 }
 
@@ -167,12 +205,18 @@ pub struct ChainView<'a, B: DeviceBackend> {
 pub struct Dispatch<'a, B: DeviceBackend> {
     /// What it runs.
     pub kernel: &'a LoadedKernel<B>,
+    /// The kernel with the instructions of this dispatch: its own, or those made for the data at hand.
+    pub artifact: &'a KernelArtifact,
+    /// Where these instructions are.
+    pub instructions: &'a B::Heap,
     /// Index of the PDI in the context.
     pub slot: usize,
     /// Inputs, then outputs, as device addresses.
     pub arguments: &'a [Range<u64>],
     /// How many of them are outputs.
     pub outputs: usize,
+    /// Bytes that it moves, as far as known: those that its instructions name, or all of its arguments.
+    pub bytes: u64,
     /// Index of the command in its submission, for messages.
     pub command: usize,
     name: &'a str,
@@ -195,11 +239,21 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
             let Command::Dispatch { executable, bindings, outputs } = &batch[submission].commands()[command] else {
                 return None;
             };
+            let kernel = kernel(device, command, executable).ok()?;
+            let (artifact, instructions) = match &packet.made {
+                Some(made) => (&made.artifact, &made.instructions),
+                None => (&kernel.artifact, &kernel.instructions),
+            };
+            let arguments = &chain.arguments[packet.arguments.clone()];
+            let all = || arguments.iter().map(|range| range.end - range.start).sum();
             Some(Dispatch {
-                kernel: kernel(device, command, executable).ok()?,
+                kernel,
+                artifact,
+                instructions,
                 slot: packet.slot,
-                arguments: &chain.arguments[packet.arguments.clone()],
+                arguments,
                 outputs: *outputs,
+                bytes: packet.touched().map_or_else(all, |touched| touched.bytes),
                 command,
                 name: executable.artifact().name(),
                 device,
@@ -245,12 +299,12 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn in_flight(ranges: &[(Range<u64>, Range<u64>)]) -> ChainsInFlight<u8> {
+    fn in_flight(ranges: &[(Range<u64>, Range<u64>)]) -> ChainsInFlight<u8, ()> {
         let mut flights = ChainsInFlight::default();
         for ((reads, writes), number) in ranges.iter().zip(0..) {
             let mut chain = flights.empty();
             let origin = Origin { submission: 0, command: 0 };
-            chain.push(origin, 0, [reads, writes].into_iter().cloned().map(Ok), 1).unwrap();
+            chain.push(origin, 0, [reads, writes].into_iter().cloned().map(Ok), 1, None).unwrap();
             flights.list.push_back(ChainInFlight { context: 1, number, chain, started: None });
         }
         flights

@@ -12,6 +12,7 @@
 //! wait for earlier ones, begins a batch.
 
 mod host_command;
+mod made_stream;
 mod slices;
 
 use self::host_command::HostScratch;
@@ -34,8 +35,8 @@ use std::sync::Arc;
 /// What a queue's thread keeps between submissions, so that running one seldom allocates.
 pub struct Scratch<B: DeviceBackend> {
     /// The chain that is being packed.
-    chain: Chain,
-    in_flight: ChainsInFlight<ContextOf<B>>,
+    chain: Chain<B::Heap>,
+    in_flight: ChainsInFlight<ContextOf<B>, B::Heap>,
     /// Order of the commands between two barriers.
     order: Vec<usize>,
     host: HostScratch,
@@ -291,7 +292,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         outputs: usize,
     ) -> Result<(), Stop> {
         let (device, limits) = (self.device, &self.device.state().limits);
-        let pdi = &kernel(device, position, executable).map_err(Self::stop(index))?.pdi;
+        let kernel = kernel(device, position, executable).map_err(Self::stop(index))?;
+        let made = self.made_stream(index, submission, position, kernel, (bindings, outputs))?;
+        let pdi = &kernel.pdi;
         let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
             Some(at) => at,
             None => {
@@ -302,7 +305,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             }
         };
         let bytes = chain_command_bytes(bindings.len());
-        let expected_ns = self.expected_ns(bindings);
+        let touched = made.as_ref().and_then(|made| made.touched.as_ref());
+        let all = || bindings.iter().map(|reference| reference.length as u64).sum();
+        let expected_ns = self.expected_ns(touched.map_or_else(all, |touched| touched.bytes));
         let fits = self.context.is_none_or(|c| c == context)
             && self.scratch.chain.len() < limits.commands_per_chain
             && self.chain_bytes + bytes <= limits.chain_buffer_bytes
@@ -322,7 +327,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             Ok(range.device_range())
         };
         let origin = Origin { submission: index, command: position };
-        let pushed = self.scratch.chain.push(origin, slot, bindings.iter().map(argument), outputs);
+        let pushed = self.scratch.chain.push(origin, slot, bindings.iter().map(argument), outputs, made);
         // With an error the chain goes without this dispatch.
         pushed.map_err(Self::stop(index))?;
         self.context = Some(context);
@@ -331,10 +336,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         Ok(())
     }
 
-    /// Expected time of a dispatch in nanoseconds, by the generation's costs: its own, and moving its arguments.
-    fn expected_ns(&self, bindings: &[BufferRef]) -> u64 {
+    /// Expected time in nanoseconds of a dispatch that moves `bytes`, by the generation's costs: its own, and moving them.
+    fn expected_ns(&self, bytes: u64) -> u64 {
         let cost = &self.device.state().arch.cost;
-        let bytes: u64 = bindings.iter().map(|reference| reference.length as u64).sum();
         let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
         cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
     }
@@ -419,7 +423,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
     }
 
     /// A chain failed: nothing that was started behind it counts.
-    fn failed(&mut self, context: ContextOf<B>, chain: &Chain, failure: ChainFailure) -> Stop {
+    fn failed(&mut self, context: ContextOf<B>, chain: &Chain<B::Heap>, failure: ChainFailure) -> Stop {
         let device = self.device;
         let count = chain.len();
         // Without a culprit all of the chain may have run.
@@ -430,10 +434,12 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let origin = chain.origin(culprit.unwrap_or(0));
         let mut last = chain.origin(culprit.unwrap_or(count - 1)).submission;
         let ahead = !self.scratch.in_flight.list.is_empty();
+        // What was made for them may be read until the context is gone.
+        let mut ended = Vec::new();
         while let Some(ChainInFlight { chain: behind, .. }) = self.scratch.in_flight.list.pop_front() {
             device.note_written(behind.writes());
             last = last.max(behind.origin(behind.len() - 1).submission);
-            self.scratch.in_flight.recycle(behind);
+            ended.push(behind);
         }
         self.forget_chain();
         if ahead || failure.discard_context {
@@ -443,6 +449,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             }
             self.schedule.active = None;
         }
+        ended.into_iter().for_each(|chain| self.scratch.in_flight.recycle(chain));
         let started = last.max(self.begun) - origin.submission + 1;
         Stop { submission: origin.submission, started, cause: failure.cause }
     }

@@ -70,6 +70,11 @@ impl Buffer for ValidatedBuffer {
         self.check(range.start, Some(range.end))?;
         self.inner.invalidate(range)
     }
+
+    fn invalidate_written(&self, range: Range<usize>) -> Result<(), DeviceError> {
+        self.check(range.start, Some(range.end))?;
+        self.inner.invalidate_written(range)
+    }
 }
 
 #[derive(Debug)]

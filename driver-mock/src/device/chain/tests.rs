@@ -2,12 +2,14 @@ use crate::MockDriver;
 use crate::npu::WATCHDOG_NS;
 use aie_conformance::Rig;
 use aie_conformance::kernels::{self, TestExecutor, TestKernel};
-use aie_conformance::rig::{contents, part, record, whole};
+use aie_conformance::rig::{contents, part, record, store, whole};
 use aie_hal::format::reference;
 use aie_hal::host_function::from_fn;
-use aie_hal::{DeviceUri, Driver, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor};
+use aie_hal::{
+    BindingTable, DeviceUri, Driver, HostFunction, HostFunctionError, KernelArtifact, KernelExecutor, StreamMaker,
+};
 use rstest::rstest;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Executes the artifacts of the conformance suite, and panics in those called `panics`.
 #[derive(Debug)]
@@ -102,4 +104,77 @@ fn failures_name_the_dispatch(#[case] parameters: &str, #[case] description: &st
     assert_eq!(waited, expected.starts_with("timeout"));
     assert_eq!(contents(&buffer), [0]);
     assert_eq!(rig.device.create_queue().is_err(), expected.starts_with("device lost"));
+}
+
+/// Notes what it is shown, and gives the kernel's own stream; none for a first byte of 255.
+#[derive(Debug)]
+struct Witness {
+    stream: Vec<u8>,
+    shown: Mutex<Vec<Vec<u8>>>,
+}
+
+impl StreamMaker for Witness {
+    fn reads(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn make(&self, arguments: &[&[u8]]) -> Result<Vec<u8>, HostFunctionError> {
+        if arguments[0][0] == 255 {
+            return Err(HostFunctionError::Data { kernel: "rows".into(), reason: "row 255 of 9".into() });
+        }
+        self.shown.lock().unwrap().push(arguments[0].to_vec());
+        Ok(self.stream.clone())
+    }
+}
+
+fn witnessed(rig: &Rig) -> (Arc<Witness>, Arc<dyn aie_hal::Executable>) {
+    let artifact = TestKernel::Add8(1).artifact(rig.device.arch());
+    let witness = Arc::new(Witness { stream: artifact.instructions().to_vec(), shown: Mutex::default() });
+    let kernel = rig.device.load_executable(&artifact.with_stream_maker(witness.clone())).unwrap();
+    (witness, kernel)
+}
+
+/// What the host has written is there: the dispatch is one of its chain, each time for the data at hand.
+#[rstest]
+fn a_stream_for_what_the_host_has_written_ends_no_chain(#[values("mock", "mock?coherent=false")] uri: &str) {
+    let rig = rig(uri);
+    let (witness, kernel) = witnessed(&rig);
+    let (other, add, target) = (rig.zeroed(2), rig.load(&TestKernel::Add8(1)), rig.zeroed(2));
+    let rows = rig.buffer(&[4, 2]);
+    let list = record(|list| {
+        list.dispatch(&add, vec![whole(&other), whole(&other)])?.barrier();
+        list.dispatch(&kernel, vec![whole(&rows), whole(&target)])?.barrier();
+        list.dispatch(&add, vec![whole(&other), whole(&other)])
+    });
+    rig.run(&list);
+    assert_eq!(rig.device.counters().chains, 1);
+    store(&rows, 0, &[7, 8]);
+    rig.run_with(&list, BindingTable::default());
+    assert_eq!(*witness.shown.lock().unwrap(), [[4, 2], [7, 8]]);
+    assert_eq!((contents(&target), contents(&other)), (vec![8, 9], vec![4, 4]));
+    assert_eq!(rig.device.counters().chains, 2);
+}
+
+/// What a dispatch before it writes has to be there first.
+#[rstest]
+fn a_stream_for_what_a_dispatch_writes_waits_for_it(#[values("mock", "mock?coherent=false")] uri: &str) {
+    let rig = rig(uri);
+    let (witness, kernel) = witnessed(&rig);
+    let (rows, add, target) = (rig.buffer(&[4, 2]), rig.load(&TestKernel::Add8(1)), rig.zeroed(2));
+    rig.run(&record(|list| {
+        list.dispatch(&add, vec![whole(&rows), whole(&rows)])?.barrier();
+        list.dispatch(&kernel, vec![whole(&rows), whole(&target)])
+    }));
+    assert_eq!(*witness.shown.lock().unwrap(), [[5, 3]]);
+    assert_eq!((contents(&target), rig.device.counters().chains), (vec![6, 4], 2));
+}
+
+#[test]
+fn a_stream_that_cannot_be_made_fails_the_submission() {
+    let rig = rig("mock");
+    let (_, kernel) = witnessed(&rig);
+    let (rows, target) = (rig.buffer(&[255]), rig.zeroed(1));
+    let failure = rig.run_to_failure(&record(|list| list.dispatch(&kernel, vec![whole(&rows), whole(&target)])));
+    let expected = "execution failed: stream of `add8_1` (command 0): data of `rows`: row 255 of 9";
+    assert_eq!((failure.to_string().as_str(), contents(&target)), (expected, vec![0]));
 }
