@@ -46,8 +46,12 @@ impl KernelCompiler for NativeCompiler {
             return Ok(artifact);
         }
         let (pdi, instructions) = (artifact.pdi(), artifact.instructions());
-        KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)
-            .map_err(|error| CompileError::failed(error.to_string()))
+        let renamed = KernelArtifact::new(name, arch.name.as_str(), arch.dev_gen, pdi, instructions)
+            .map_err(|error| CompileError::failed(error.to_string()))?;
+        Ok(match artifact.stream_maker() {
+            Some(maker) => renamed.with_stream_maker(maker.clone()),
+            None => renamed,
+        })
     }
 }
 

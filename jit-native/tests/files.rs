@@ -42,6 +42,25 @@ fn attention(dtype: DataType, heads: usize, keys: usize) -> Node {
     node
 }
 
+/// The dimensions 0 and 1 of a tensor change places.
+fn turned() -> Node {
+    let from =
+        Tensor { ne: [30, 20, 3, 1], nb: [80, 4, 2400, 7200], ..Tensor::contiguous(DataType::F32, [20, 30, 3, 1]) };
+    of("CONT", from.ne, vec![Some(from)])
+}
+
+fn gathered() -> Node {
+    let rows = Tensor::contiguous(DataType::I32, [5, 1, 1, 1]);
+    of("GET_ROWS", [64, 5, 1, 1], vec![f32s([64, 9, 1, 1]), Some(rows)])
+}
+
+/// Rows into a cache of f16.
+fn scattered() -> Node {
+    let (rows, cache) =
+        (Tensor::contiguous(DataType::I64, [5, 1, 1, 1]), Tensor::contiguous(DataType::F16, [64, 90, 1, 1]));
+    Node::new("SET_ROWS", OpParams::default(), cache, vec![f32s([64, 5, 1, 1]), Some(rows), Some(cache)])
+}
+
 fn build(node: &Node) -> KernelArtifact {
     kernels::build(node, &aie2()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -58,6 +77,9 @@ fn build(node: &Node) -> KernelArtifact {
 #[case::six_bits(product(DataType::Q6_K, [512, 1, 1536]))]
 #[case::zeros(product(DataType::F32, [20, 3, 129]))]
 #[case::documents(product_of([DataType::BF16, DataType::BF16], [1024, 64, 768]))]
+#[case::turned(turned())]
+#[case::gathered(gathered())]
+#[case::scattered(scattered())]
 fn files_are_read_as_they_are_meant(#[case] node: Node) {
     let kernel = build(&node);
     let op = table::lookup(&node.op).unwrap();
@@ -83,4 +105,5 @@ fn shapes_and_types_share_a_pdi() {
     assert!(one_pdi(&products));
     let of_attention = [DataType::F16, DataType::F32].map(|dtype| [18, 256].map(|keys| attention(dtype, 9, keys)));
     assert!(one_pdi(&of_attention.concat()));
+    assert!(one_pdi(&[turned(), gathered(), scattered()]));
 }

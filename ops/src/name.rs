@@ -19,7 +19,7 @@
 //!
 //! - with the default policy, where f16 becomes f32 (products apart);
 //! - where f16 stays or becomes f32 under either policy: FILL, REPEAT, CONCAT, FLASH_ATTN_EXT, MUL_MAT_ID, SILU_BACK, OUT_PROD,
-//!   POOL_1D, POOL_2D, IM2COL;
+//!   POOL_1D, POOL_2D, IM2COL, and copies, GET_ROWS and SET_ROWS;
 //! - where sources keep strides, of which names of the C++ backend say nothing (see `keeps_strides`);
 //! - for fused operations, which the C++ backend does not know.
 

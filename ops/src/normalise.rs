@@ -22,7 +22,8 @@ pub enum F16Policy {
     F32,
     /// f16 becomes bf16, as in the C++ backend, but where the operation decides itself ([`Operation::array_type`]):
     ///
-    /// - FILL, REPEAT, CONCAT and FLASH_ATTN_EXT keep f16: they move it, or their cores read it;
+    /// - FILL, REPEAT, CONCAT, CPY, CONT, DUP, GET_ROWS, SET_ROWS and FLASH_ATTN_EXT keep f16: they move it, or their cores
+    ///   read it;
     /// - MUL_MAT_ID keeps the f16 of its weights (source 0), whose chosen rows its cores read; its other sources follow this rule;
     /// - SILU_BACK, OUT_PROD, POOL_1D, POOL_2D and IM2COL compute f16 in f32 (IM2COL's source 0, of which only the extents
     ///   count, stays as it is).

@@ -65,6 +65,12 @@ pub trait Operation: Sync + Send {
     fn keeps_strides(&self, _node: &Node, _index: usize) -> bool {
         false
     }
+    /// Whether it moves data and computes nothing but conversions of types. Such an operation stays a host call
+    /// ([`Placement::Host`]) unless there is machine code that takes its tensors as they are; then it is a dispatch, and its command
+    /// list is not cut. Descriptions for simulated devices do not take its place.
+    fn moves_data(&self) -> bool {
+        false
+    }
     /// Whether a kernel of `node` has to read all of source `index` (`None`: write all of every output). One that touches
     /// less was made for other types or shapes, and is rejected. Operations that choose among rows, skip elements or take
     /// sources larger than they need say no.

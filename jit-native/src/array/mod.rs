@@ -20,7 +20,8 @@
 //! - [`Tile`], [`Channel`]: places.
 //! - [`ArrayProgram`]: what is configured. Streams find their own way through the switches.
 //! - [`Ring`], [`Part`], [`Region`]: buffers in the array, and what of a kernel's arguments goes into them.
-//! - [`Lanes`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products.
+//! - [`Lanes`]: the design of all element-wise and row-wise operations. [`Product`]: that of matrix products. [`Passes`]: that of
+//!   copies.
 
 mod configuration;
 mod configured;
@@ -31,6 +32,7 @@ mod fifo;
 mod grid;
 mod lanes;
 mod memory;
+mod passes;
 mod product;
 mod program;
 mod region;
@@ -45,6 +47,7 @@ pub use error::ArrayError;
 pub use fifo::{Fifo, FifoEnd, FifoSide};
 pub use grid::Grid;
 pub use lanes::{Flow, Lane, Lanes, Place};
+pub use passes::{Pass, Passes};
 pub use product::{CoreMemory, Cut, MemMemory, MemPart, Product, ProductColumn, ProductCore};
 pub use program::{ArrayProgram, GO_LOCK, Parameters};
 pub use region::{Dimension, Region};

@@ -49,7 +49,7 @@ impl Device {
         Self::load_on(&aie2(), pdi)
     }
 
-    fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
+    pub fn load_on(arch: &Arch, pdi: &[u8]) -> Result<Self, String> {
         let isa = Isa::for_arch(&arch.name).unwrap();
         let mut array = Array::new(isa, arch.array.columns as u8, arch.array.rows as u8);
         let pdi = Pdi::parse(pdi).map_err(|error| error.to_string())?;

@@ -7,6 +7,7 @@
 //! The entry point for compilers is [`build`]; [`FAMILIES`] is the table behind it.
 
 pub mod attention;
+pub mod copies;
 mod error;
 pub mod lanes;
 pub mod mul_mat;
@@ -30,8 +31,14 @@ pub struct Family {
 }
 
 /// All families, in the order of the documentation. An operation may be in several; the first that takes a node has it.
-pub static FAMILIES: &[&Family] =
-    &[&lanes::elementwise::FAMILY, &lanes::rows::FAMILY, &lanes::rope::FAMILY, &mul_mat::FAMILY, &attention::FAMILY];
+pub static FAMILIES: &[&Family] = &[
+    &lanes::elementwise::FAMILY,
+    &lanes::rows::FAMILY,
+    &lanes::rope::FAMILY,
+    &mul_mat::FAMILY,
+    &attention::FAMILY,
+    &copies::FAMILY,
+];
 
 /// The families that have kernels for the operation `op`.
 pub fn families_of(op: &str) -> impl Iterator<Item = &'static Family> + '_ {

@@ -47,7 +47,7 @@ impl Operation for Concat {
     }
 
     fn array_type(&self, node: &Node, index: Option<usize>, _: DataType) -> DataType {
-        index.and_then(|slot| node.source(slot)).map_or(node.output.dtype, |tensor| tensor.dtype)
+        own_type(node, index)
     }
 
     fn keeps_strides(&self, node: &Node, index: usize) -> bool {

@@ -14,6 +14,9 @@ pub static OPERATIONS: &[&dyn Operation] =
 /// A conversion that is not a node of a graph, as the kernels made by [`convert`] call themselves.
 const CONVERT: &str = "CONVERT";
 
+const REASON: &str = "copies move data and compute nothing; the host does them in the same command list, unless machine \
+                      code can do it as a dispatch";
+
 struct Copy {
     name: &'static str,
     /// Sources a node has; the second is the memory of the result.
@@ -55,7 +58,19 @@ impl Operation for Copy {
     }
 
     fn placement(&self, _: &Node) -> Placement {
-        Placement::Host("copies move data and compute nothing; the host does them in the same command list")
+        Placement::Host(REASON)
+    }
+
+    fn moves_data(&self) -> bool {
+        true
+    }
+
+    fn array_type(&self, node: &Node, index: Option<usize>, _: DataType) -> DataType {
+        own_type(node, index)
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
     }
 
     /// Source 1 is there for its type and shape.

@@ -4,7 +4,7 @@
 //! blocks have no gaps and are seen as bytes.
 
 use super::rules::require;
-use crate::node::Unsupported;
+use crate::node::{Node, Unsupported};
 use crate::tensor::{DataType, Tensor};
 
 /// Why tensors whose rows are not whole words stay on the host.
@@ -18,6 +18,11 @@ pub(super) fn units(tensor: &Tensor) -> Tensor {
     let [_, b, c, d] = tensor.ne;
     let [_, second, third, fourth] = tensor.nb;
     Tensor { dtype: DataType::I8, ne: [tensor.dtype.row_bytes(tensor.ne[0]), b, c, d], nb: [1, second, third, fourth] }
+}
+
+/// The type that source `index`, or the result, has: what is moved stays what it is.
+pub(super) fn own_type(node: &Node, index: Option<usize>) -> DataType {
+    index.and_then(|slot| node.source(slot)).map_or(node.output.dtype, |tensor| tensor.dtype)
 }
 
 /// Rows of blocks have no gaps; single elements can lie anywhere.

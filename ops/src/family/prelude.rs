@@ -6,7 +6,7 @@ pub(super) use super::cpu::map::{as_one_row, fill_rows, map, map_pieces, map_row
 pub(super) use super::cpu::rows::{
     PARALLEL_WORK, Row, Scratch, disjoint_rows, for_each_piece, for_each_row, vectorised,
 };
-pub(super) use super::moving::{NOT_WORDS, copy_run, copy_strided, dense_blocks, repeat_run, units};
+pub(super) use super::moving::{NOT_WORDS, copy_run, copy_strided, dense_blocks, own_type, repeat_run, units};
 pub(super) use super::rules::*;
 pub(super) use crate::design::*;
 pub(super) use crate::node::{Node, OpParams, Unsupported};

@@ -8,8 +8,8 @@ pub static OPERATIONS: &[&dyn Operation] = &[&GetRows, &SetRows];
 
 const GET: &str = "GET_ROWS";
 const SET: &str = "SET_ROWS";
-const REASON: &str =
-    "which rows are moved is known only when the graph runs; the host does it in the same command list";
+const REASON: &str = "which rows are moved is known only when the graph runs; the host does it in the same command list, \
+                      unless machine code can do it as a dispatch";
 
 struct GetRows;
 
@@ -52,8 +52,21 @@ impl Operation for GetRows {
         Placement::Host(REASON)
     }
 
+    fn moves_data(&self) -> bool {
+        true
+    }
+
+    fn array_type(&self, node: &Node, index: Option<usize>, _: DataType) -> DataType {
+        own_type(node, index)
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
+    }
+
+    /// Kernels do not see the indices: their streams are made for the rows.
     fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
-        index != Some(0)
+        !matches!(index, Some(0 | 1))
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
@@ -102,9 +115,22 @@ impl Operation for SetRows {
         Placement::Host(REASON)
     }
 
-    /// The rows that are not set stay as they are: the result lies in the memory of source 2.
+    fn moves_data(&self) -> bool {
+        true
+    }
+
+    fn array_type(&self, node: &Node, index: Option<usize>, _: DataType) -> DataType {
+        own_type(node, index)
+    }
+
+    fn keeps_strides(&self, _: &Node, _: usize) -> bool {
+        true
+    }
+
+    /// The rows that are not set stay as they are: the result lies in the memory of source 2. Kernels do not see the indices:
+    /// their streams are made for the rows.
     fn needs_all(&self, _: &Node, index: Option<usize>) -> bool {
-        matches!(index, Some(0 | 1))
+        index == Some(0)
     }
 
     fn result_source(&self) -> Option<usize> {
