@@ -131,17 +131,37 @@ impl Kernels {
                 return entry;
             }
         };
+        self.load(node, &artifact, &supplier)
+    }
+
+    /// The kernel of the normalised `node` as machine code, if that can be made at once. For operations whose place is the host
+    /// otherwise.
+    pub fn made_at_once(&self, op: &dyn Operation, node: &Node) -> Option<Kernel> {
+        if let Some(entry) = self.loaded.lock().get(node) {
+            return entry.clone().ok();
+        }
+        match self.store.make_code(op, node, self.device.arch()) {
+            Some(Supplied { artifact, supplier }) => self.load(node, &artifact, &supplier).ok(),
+            None => {
+                let none = HostReason::by_design("no machine code that can be made at once");
+                self.loaded.lock().insert(node.clone(), Err(none));
+                None
+            }
+        }
+    }
+
+    fn load(&self, node: &Node, artifact: &KernelArtifact, supplier: &Supplier) -> Loaded {
         let mut loaded = self.loaded.lock();
         if let Some(entry) = loaded.get(node) {
             return entry.clone();
         }
-        let mut result = self.device.load_executable(&artifact);
+        let mut result = self.device.load_executable(artifact);
         if matches!(result, Err(DeviceError::OutOfMemory { .. })) {
             loaded.retain(|_, entry| entry.as_ref().is_ok_and(|kernel| Arc::strong_count(&kernel.executable) > 1));
-            result = self.device.load_executable(&artifact);
+            result = self.device.load_executable(artifact);
         }
         let executable = result.map_err(|cause| HostReason::fallback(cause.to_string()))?;
-        let kernel = Kernel { executable, kind: KernelKind::of(&artifact, &supplier) };
+        let kernel = Kernel { executable, kind: KernelKind::of(artifact, supplier) };
         loaded.insert(node.clone(), Ok(kernel.clone()));
         Ok(kernel)
     }

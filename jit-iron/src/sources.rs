@@ -133,6 +133,19 @@ impl Sources {
         }))
     }
 
+    /// The kernel of the first compiler, if that one makes machine code in milliseconds.
+    pub(crate) fn make_code(&self, wanted: &Wanted<'_>) -> Option<Supplied> {
+        let compiler = self.compilers.first().filter(|compiler| compiler.makes_code() && compiler.is_immediate())?;
+        let made = match self.policy {
+            JitPolicy::Off => return None,
+            _ => compiler.compile(wanted.op, wanted.node, wanted.arch),
+        };
+        let source = format_args!("compiler {}", compiler.name());
+        let artifact = made.ok().filter(|artifact| self.fits(artifact, wanted, &source, &mut Vec::new()))?;
+        self.counters.lock().compiled += 1;
+        Some(Supplied { artifact, supplier: Supplier::Compiler(compiler.name().into()) })
+    }
+
     /// What came with the library or from the user.
     fn search_given(&self, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Result<Option<Supplied>, StoreError> {
         if let Some(artifact) = self.search_embedded(wanted, tried) {

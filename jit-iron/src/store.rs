@@ -167,6 +167,12 @@ impl KernelStore {
         answer.clone()
     }
 
+    /// The kernel of the first compiler, if that one makes machine code in milliseconds. For operations that the host does well
+    /// unless there is such a kernel: no other source is asked, nothing is cached in files, and that there is none is not noted.
+    pub fn make_code(&self, op: &dyn Operation, node: &Node, arch: &Arch) -> Option<Supplied> {
+        self.shared.sources.make_code(&Wanted::of(op, node, arch))
+    }
+
     /// Looks for the kernel without compiling, and compiles it in the background.
     fn find_in(
         &self,

@@ -2,6 +2,7 @@
 //! looked up once, for the decision about fusion, for recording and for the statistics.
 
 use super::PlanError;
+use super::hazard::overlap;
 use crate::context::DeviceContext;
 use crate::graph::{GraphNode, TensorView};
 use crate::kernels::{HostReason, Kernel};
@@ -53,15 +54,44 @@ pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered,
     let normalised = normalise(op, &node, context.f16);
     let name = kernel_name(op, normalised.as_ref().map_or(&node, |normalised| &normalised.node));
     let dispatch = match op.placement(&node) {
-        Placement::Host(reason) => Err(HostReason::by_design(reason)),
+        Placement::Host(reason) => {
+            moved_by_code(context, op, graph_node, normalised).ok_or_else(|| HostReason::by_design(reason))
+        }
         Placement::Array => normalised.map_err(HostReason::from).and_then(|Normalised { node, arguments }| {
             let kernel = context.kernels.get(op, &node)?;
-            let arguments =
-                arguments.into_iter().map(|tensors| argument(graph_node, tensors)).collect::<Result<_, _>>()?;
-            Ok(Dispatch { kernel, arguments })
+            Ok(dispatch(graph_node, kernel, arguments)?)
         }),
     };
     Ok(Lowered { op, node, name, dispatch })
+}
+
+fn dispatch(graph_node: &GraphNode, kernel: Kernel, arguments: Vec<KernelArgument>) -> Result<Dispatch, Unsupported> {
+    let arguments = arguments.into_iter().map(|tensors| argument(graph_node, tensors)).collect::<Result<_, _>>()?;
+    Ok(Dispatch { kernel, arguments })
+}
+
+/// A dispatch for an operation that moves data, which the host does by design: with machine code that takes the tensors as they
+/// are. A conversion would be the host call that a dispatch is to spare. In place the host has to do it: what a DMA writes may be
+/// what it has not read yet.
+fn moved_by_code(
+    context: &DeviceContext,
+    op: &dyn Operation,
+    graph_node: &GraphNode,
+    normalised: Result<Normalised, Unsupported>,
+) -> Option<Dispatch> {
+    if !op.moves_data() {
+        return None;
+    }
+    let Normalised { node, arguments } = normalised.ok().filter(|normalised| !normalised.needs_conversion())?;
+    let written = graph_node.output.span.range();
+    let in_place = |(slot, source): (usize, &Option<TensorView>)| {
+        let read = source.filter(|_| op.result_source() != Some(slot)).map(|source| source.span.range());
+        read.is_some_and(|read| overlap(&read, &written))
+    };
+    if graph_node.sources.iter().enumerate().any(in_place) {
+        return None;
+    }
+    dispatch(graph_node, context.kernels.made_at_once(op, &node)?, arguments).ok()
 }
 
 fn argument(graph_node: &GraphNode, tensors: KernelArgument) -> Result<LoweredArgument, Unsupported> {

@@ -72,6 +72,8 @@ pub struct Plan {
     /// Scratch memory that slot 0 has to be bound to; 0 for none.
     pub scratch_bytes: usize,
     flush: Vec<Binding>,
+    /// Results that update a source, of which a graph writes few rows: caches.
+    updated: Vec<Binding>,
     invalidate: Vec<Binding>,
     used: RangeSet,
     /// Whether the program may touch memory of the graph as soon as it believes the graph submitted, so that it has to be
@@ -121,7 +123,8 @@ impl Plan {
     /// # Errors
     /// As [`aie_hal::Buffer::invalidate`].
     pub fn invalidate(&self) -> Result<(), DeviceError> {
-        self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.offset..part.offset + part.length))
+        self.invalidate.iter().try_for_each(|part| part.buffer.invalidate(part.offset..part.offset + part.length))?;
+        self.updated.iter().try_for_each(|part| part.buffer.invalidate_written(part.offset..part.offset + part.length))
     }
 }
 

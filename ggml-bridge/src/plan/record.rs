@@ -62,6 +62,8 @@ struct Recorder<'a> {
     written: RangeSet,
     /// Written by dispatches. What host calls write is in the host's view already.
     dispatched: RangeSet,
+    /// Those of them that update a source, of which dispatches write few rows.
+    updated: RangeSet,
     /// Written anywhere in the graph.
     outputs: RangeSet,
     flush: RangeSet,
@@ -84,6 +86,7 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
         converted: Vec::new(),
         written: RangeSet::default(),
         dispatched: RangeSet::default(),
+        updated: RangeSet::default(),
         outputs,
         flush: RangeSet::default(),
         flush_once: RangeSet::default(),
@@ -136,8 +139,10 @@ fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> O
 
 impl Recorder<'_> {
     fn node(&mut self, view: &GraphNode, lowered: &Lowered) -> Result<(), PlanError> {
+        let late = lowered.dispatch.as_ref().is_ok_and(|dispatch| self.is_late(dispatch));
         match &lowered.dispatch {
-            Ok(dispatch) => self.array(view, dispatch)?,
+            Ok(_) if late => self.host(view, lowered)?,
+            Ok(dispatch) => self.array(view, dispatch, lowered.op.result_source())?,
             Err(reason) => {
                 if reason.fallback.is_some() {
                     if self.context.require_array {
@@ -148,7 +153,15 @@ impl Recorder<'_> {
                 self.host(view, lowered)?;
             }
         }
-        let place = lowered.dispatch.as_ref().map(|dispatch| &dispatch.kernel.kind);
+        let late_reason;
+        let place = match &lowered.dispatch {
+            Ok(_) if late => {
+                late_reason = HostReason::by_design("its rows are computed by the same graph");
+                Err(&late_reason)
+            }
+            Ok(dispatch) => Ok(&dispatch.kernel.kind),
+            Err(reason) => Err(reason),
+        };
         let index = self.context.statistics.operation(lowered.op.name(), &lowered.name, place);
         let bytes: usize = lowered.node.arguments().map(data_bytes).sum();
         let share = OperationShare {
@@ -158,6 +171,16 @@ impl Recorder<'_> {
         };
         self.share.add(index, place.is_ok(), share);
         Ok(())
+    }
+
+    /// Whether the stream of a dispatch goes by data that this graph writes before it. The executor would have to wait for it, as
+    /// for a host call.
+    fn is_late(&self, dispatch: &Dispatch) -> bool {
+        let maker = dispatch.kernel.executable.artifact().stream_maker();
+        maker.is_some_and(|maker| {
+            let mut read = maker.reads().iter().filter_map(|argument| dispatch.arguments.get(*argument));
+            read.any(|argument| self.written.overlaps(&argument.view.span.range()))
+        })
     }
 
     fn host(&mut self, view: &GraphNode, lowered: &Lowered) -> Result<(), PlanError> {
@@ -170,16 +193,25 @@ impl Recorder<'_> {
                 inputs.push(if never_read { self.operand(source)? } else { self.input(source)? });
             }
         }
-        // A KV cache is such a result. Whatever was written to it before has been written back: by an earlier graph, or when the
-        // program uploaded it.
-        let own = self.context.buffers.contains(&view.output.span.range());
-        let updated = result_source.is_some() && self.context.writes_all_results() && own;
+        let updated = self.is_updated(&view.output, result_source);
         let output = if updated { self.operand(&view.output)? } else { self.output(&view.output)? };
         self.host_call(&function, inputs, output)
     }
 
-    fn array(&mut self, view: &GraphNode, dispatch: &Dispatch) -> Result<(), PlanError> {
-        let direct = dispatch.arguments.iter().map(|argument| self.direct(argument));
+    /// Whether a result updates memory that is a source too, as a KV cache is. Whatever was written to it before has been written
+    /// back: by an earlier graph, or when the program uploaded it.
+    fn is_updated(&self, output: &TensorView, result_source: Option<usize>) -> bool {
+        let own = self.context.buffers.contains(&output.span.range());
+        result_source.is_some() && self.context.writes_all_results() && own
+    }
+
+    fn array(&mut self, view: &GraphNode, dispatch: &Dispatch, result_source: Option<usize>) -> Result<(), PlanError> {
+        let updated = self.is_updated(&view.output, result_source);
+        let direct = dispatch.arguments.iter().map(|argument| match (&argument.conversion, argument.tensors.role) {
+            (None, Role::Source(slot)) if result_source == Some(slot) => self.operand(&argument.view).map(Some),
+            (None, Role::Output) if updated => self.operand(&argument.view).map(Some),
+            _ => self.direct(argument),
+        });
         let direct = direct.collect::<Result<Vec<_>, _>>()?;
         let converted = dispatch.arguments.iter().zip(&direct).filter(|(_, direct)| direct.is_none());
         let lengths: Vec<usize> = converted.map(|(argument, _)| argument.tensors.array.span_bytes()).collect();
@@ -212,7 +244,8 @@ impl Recorder<'_> {
         let (inputs, written) = operands.split_at(operands.len().saturating_sub(outputs));
         self.order(inputs, written);
         for output in written.iter().filter(|output| output.addresses.end <= SCRATCH_BASE) {
-            self.dispatched.insert(output.addresses.clone());
+            let set = if updated { &mut self.updated } else { &mut self.dispatched };
+            set.insert(output.addresses.clone());
         }
         let bindings = operands.into_iter().map(|operand| operand.reference).collect();
         self.list.dispatch_outputs(&dispatch.kernel.executable, bindings, outputs)?;
@@ -392,6 +425,7 @@ impl Recorder<'_> {
             scratch_bytes: self.arena.size(),
             flush: bindings(&self.flush)?,
             invalidate: bindings(&self.dispatched)?,
+            updated: bindings(&self.updated)?,
             used: self.used,
             shared: false,
             share: self.share,

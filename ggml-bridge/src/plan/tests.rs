@@ -5,8 +5,9 @@ use crate::drivers;
 use crate::graph::{Graph, GraphNode, TensorView};
 use crate::host_memory::HostSpan;
 use crate::tally::Tally;
-use aie_hal::{ArchRegistry, Counters};
+use aie_hal::{ArchRegistry, Command, Counters};
 use aie_jit_iron::{JitPolicy, KernelStore};
+use aie_jit_native::NativeCompiler;
 use aie_ops::compiler::ReferenceCompiler;
 use aie_ops::{DataType, OpParams, Tensor};
 use rstest::rstest;
@@ -120,4 +121,57 @@ fn without_the_setting_it_is_counted_and_reported_at_the_end() {
     // Without the setting, and without work on the CPU, llama.cpp gets what has no kernel.
     let unclaimed = context(JitPolicy::Off, false, false, false);
     assert!(!unclaimed.supports(&graph(&optional, "ADD", 2).nodes[0].node()));
+}
+
+/// A simulated NPU that is given machine code where there is some.
+fn emulated() -> DeviceContext {
+    let uri = "mock:aie2?execute=emulated".parse().unwrap();
+    let device = drivers::mock(ArchRegistry::builtin()).open(&uri).unwrap().remove(0);
+    let builder = KernelStore::builder().policy(JitPolicy::Eager).compiler(Arc::new(NativeCompiler));
+    let store = builder.compiler(Arc::new(ReferenceCompiler)).build().unwrap();
+    DeviceContext::new(0, device, Arc::new(store), &Config::default())
+}
+
+/// Dispatches and host calls of a graph.
+fn commands(context: &DeviceContext, nodes: Vec<GraphNode>) -> (usize, usize) {
+    let plan = Plan::build(context, &Graph { nodes }).unwrap();
+    let count = |wanted: fn(&Command) -> bool| {
+        plan.commands().map_or(0, |list| list.commands().iter().filter(|command| wanted(command)).count())
+    };
+    let dispatches = count(|command| matches!(command, Command::Dispatch { .. }));
+    (dispatches, count(|command| matches!(command, Command::HostCall { .. })))
+}
+
+#[test]
+fn copies_with_machine_code_are_dispatches() {
+    let context = emulated();
+    let from = view(&context, 0, DataType::F32, [64, 5, 9, 1]);
+    let [a, b, c, d] = from.tensor.nb;
+    let turned = Tensor { ne: [64, 9, 5, 1], nb: [a, c, b, d], ..from.tensor };
+    let node = |source: TensorView, output| GraphNode::new("CONT", OpParams::default(), output, vec![Some(source)]);
+    let output = view(&context, 1, DataType::F32, [64, 9, 5, 1]);
+    assert_eq!(commands(&context, vec![node(TensorView { tensor: turned, ..from }, output)]), (1, 0));
+    // A DMA could overwrite what it has not read yet.
+    let in_place = TensorView { tensor: Tensor::contiguous(DataType::F32, turned.ne), id: 2, ..from };
+    assert_eq!(commands(&context, vec![node(TensorView { tensor: turned, ..from }, in_place)]), (0, 1));
+    // Halves of a word do not move.
+    let halves = view(&context, 3, DataType::F16, [6, 8, 1, 1]);
+    let [a, b, c, d] = halves.tensor.nb;
+    let turned = TensorView { tensor: Tensor { ne: [8, 6, 1, 1], nb: [b, a, c, d], ..halves.tensor }, ..halves };
+    assert_eq!(commands(&context, vec![node(turned, view(&context, 4, DataType::F16, [8, 6, 1, 1]))]), (0, 1));
+}
+
+#[test]
+fn rows_are_a_dispatch_unless_the_graph_computes_which() {
+    let context = emulated();
+    let rows = view(&context, 0, DataType::F32, [64, 2, 1, 1]);
+    let places = view(&context, 1, DataType::I64, [2, 1, 1, 1]);
+    let cache = view(&context, 2, DataType::F16, [64, 1024, 1, 1]);
+    let output = TensorView { id: 3, view: true, ..cache };
+    let sources = vec![Some(rows), Some(places), Some(cache)];
+    let set = GraphNode::new("SET_ROWS", OpParams::default(), output, sources);
+    assert_eq!(commands(&context, vec![set.clone()]), (1, 0));
+    let given = view(&context, 4, DataType::I64, [2, 1, 1, 1]);
+    let computed = GraphNode::new("CONT", OpParams::default(), places, vec![Some(given)]);
+    assert_eq!(commands(&context, vec![computed, set]), (1, 1));
 }
