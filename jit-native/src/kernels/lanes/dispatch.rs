@@ -31,6 +31,8 @@ pub struct Work {
     pub each_b: Vec<Step>,
     /// The walk, or several one after the other.
     pub walks: Vec<Walk>,
+    /// Whether each walk is what one column does in one phase, the first column the first one.
+    pub dealt: bool,
     /// Positions of the operands among the arguments of the kernel; the result is behind the sources.
     pub a: u16,
     /// The second operand, if there is one.
@@ -139,6 +141,7 @@ impl Work {
             steps: Vec::new(),
             each_b: Vec::new(),
             walks: Vec::new(),
+            dealt: false,
             a: 0,
             b: None,
             b_parts: None,
@@ -157,6 +160,9 @@ impl Work {
 
     /// What columns do in phases: as many boxes as columns at a time.
     fn boxes(&self, columns: usize) -> Vec<Walk> {
+        if self.dealt {
+            return self.walks.clone();
+        }
         let mut boxes: Vec<Walk> = Vec::new();
         for walk in &self.walks {
             boxes.extend(walk.clone().boxes(columns as u64));

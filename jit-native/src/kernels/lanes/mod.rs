@@ -9,6 +9,7 @@ pub mod dispatch;
 pub mod elementwise;
 pub mod format;
 pub mod functions;
+mod long_rows;
 pub mod program;
 mod repetition;
 pub mod rope;

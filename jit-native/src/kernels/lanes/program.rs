@@ -36,6 +36,13 @@ const SCRATCH: u32 = VECTORS + Slot::VECTORS * VECTOR_BYTES;
 /// Words of rotations: see [`super::rotation`].
 const FACTORS: u32 = SCRATCH + 4 * Slot::SCRATCH_WORDS;
 
+/// Offset of a slot of one vector in the core's data memory, for a dispatch to write it.
+#[must_use]
+pub(super) fn vector_offset(slot: Slot) -> Option<u32> {
+    let index = [Slot::V0, Slot::V1, Slot::V2].iter().position(|known| *known == slot)? as u32;
+    Some(VECTORS + index * VECTOR_BYTES - CoreBuilder::OWN_MEMORY)
+}
+
 /// Where the program has its parameters and the addresses of the slots, which take turns with each tile.
 #[derive(Clone, Copy)]
 struct Memory {

@@ -1,6 +1,6 @@
-//! Norms and softmax: operations on whole rows, which a core holds one of at a time, up to 4,096 elements.
+//! Norms and softmax: operations on whole rows.
 //!
-//! A row is read once. What is behind its end in the last vector is set so that it does not count before elements are summed or
+//! A row of up to 4,096 elements is read once; of longer ones see [`super::long_rows`]. What is behind its end in the last vector is set so that it does not count before elements are summed or
 //! compared.
 
 use super::dispatch::{Preparation, Work, artifact};
@@ -8,8 +8,8 @@ use super::elementwise::repeating;
 use super::format::Format;
 use super::functions::Repertoire;
 use super::step::{Function, Slot, Step};
-use super::walk::{BUFFER_WORDS, Loop, Walk};
-use super::{f32_result, f32_source, source, strides, unsupported};
+use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
+use super::{f32_result, f32_source, long_rows, source, strides, unsupported};
 use crate::kernels::{Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{Node, Tensor};
@@ -21,10 +21,11 @@ pub static FAMILY: Family =
     Family { name: NAME, operations: &["RMS_NORM", "RMS_NORM_MUL", "NORM", "NORM_MUL", "L2_NORM", "SOFT_MAX"], build };
 
 /// What stands for minus infinity: far below every exponent that counts, and finite.
-const LOWEST: f32 = -1e30;
+pub(super) const LOWEST: f32 = -1e30;
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let works = if node.op == "SOFT_MAX" { soft_max(node)? } else { vec![norm(node)?] };
+    let columns = arch.array.columns as usize;
+    let works = if node.op == "SOFT_MAX" { soft_max(node, columns)? } else { norm(node, columns)? };
     artifact(&works, node, arch)
 }
 
@@ -43,7 +44,7 @@ fn row_tensors(node: &Node) -> Result<(&Tensor, &Tensor), NativeError> {
     Ok((a, result))
 }
 
-fn norm(node: &Node) -> Result<Work, NativeError> {
+fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     use Function as F;
     use Slot::{A, B, Result as R, V0};
     let (a, result) = row_tensors(node)?;
@@ -54,8 +55,25 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     }
     // A row of zeros without epsilon would divide by zero: the least that a reciprocal root takes.
     let epsilon = epsilon.max(1e-37);
-    let mut steps = Vec::new();
     let centred = node.op.starts_with("NORM");
+    // Of the sum of squares what the root is taken of.
+    let scale = |sum: Slot, scaled: Slot| {
+        if node.op == "L2_NORM" {
+            // Epsilon is the least length.
+            let square = (epsilon * epsilon).max(1e-37);
+            Step::clamp(sum, square, f32::INFINITY, scaled).once()
+        } else {
+            Step::scale(sum, share, epsilon, scaled).once()
+        }
+    };
+    let weights = if node.op.ends_with("_MUL") { Some(weights(node, result)?) } else { None };
+    if u64::from(count) > RING_WORDS {
+        let starts = long_rows::row_starts(result, a, weights, 0..result.ne[2]);
+        let passes = long_rows::norm_passes(centred, share, scale(Slot::V2, Slot::V1), weights.is_some());
+        let with = Work { b: Some(1), ..Work::new(NAME, Repertoire::Rows) };
+        return Ok(long_rows::works(&with, count.into(), &starts, &passes, columns));
+    }
+    let mut steps = Vec::new();
     let x = if centred {
         steps.extend(Step::pad(A, count, 0.0));
         steps.push(Step::unary(F::Sum, A, V0));
@@ -67,34 +85,33 @@ fn norm(node: &Node) -> Result<Work, NativeError> {
     };
     steps.extend(Step::pad(x, count, 0.0));
     steps.push(Step::unary(F::SumOfSquares, x, V0));
-    if node.op == "L2_NORM" {
-        // Epsilon is the least length.
-        let square = (epsilon * epsilon).max(1e-37);
-        steps.push(Step::clamp(V0, square, f32::INFINITY, V0).once());
-    } else {
-        steps.push(Step::scale(V0, share, epsilon, V0).once());
-    }
+    steps.push(scale(V0, V0));
     steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
     steps.push(Step::binary(F::Mul, x, V0, R));
-    if !node.op.ends_with("_MUL") {
+    let Some(weights) = weights else {
         let (a, result_steps) = (strides(a), strides(result));
         let loops: Vec<Loop> =
             (1..4).map(|d| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] }).collect();
-        return Ok(Work { steps, walks: walk(result, &loops, 0), ..Work::new(NAME, Repertoire::Rows) });
-    }
+        return Ok(vec![Work { steps, walks: walk(result, &loops, 0), ..Work::new(NAME, Repertoire::Rows) }]);
+    };
+    steps.push(Step::binary(F::Mul, R, B, R));
+    let loops = repeating(result, a, weights);
+    let b_run = u64::from(count);
+    let walks = walk(result, &loops[2..], b_run);
+    Ok(vec![Work { steps, walks, b: Some(1), ..Work::new(NAME, Repertoire::Rows) }])
+}
+
+/// What a norm is multiplied with.
+fn weights<'a>(node: &'a Node, result: &Tensor) -> Result<&'a Tensor, NativeError> {
     let weights = f32_source(NAME, node, 1)?;
     if !weights.repeats_to(result) || weights.ne[0] != result.ne[0] || !weights.has_contiguous_rows() {
         let reason = format!("weights with extents {:?} for rows of {:?}", weights.ne, result.ne);
         return Err(unsupported(NAME, node, reason));
     }
-    steps.push(Step::binary(F::Mul, R, B, R));
-    let loops = repeating(result, a, weights);
-    let b_run = u64::from(count);
-    let walks = walk(result, &loops[2..], b_run);
-    Ok(Work { steps, walks, b: Some(1), ..Work::new(NAME, Repertoire::Rows) })
+    Ok(weights)
 }
 
-fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
+fn soft_max(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     let (a, result) = row_tensors(node)?;
     let (scale, max_bias) = (node.params.float(0), node.params.float(1));
     if !(scale.is_finite() && scale.abs() < 1e10 && max_bias.is_finite() && max_bias < 1e3) {
@@ -111,9 +128,21 @@ fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
             return Err(unsupported(NAME, node, reason));
         }
     }
+    // The tile of a mask times its slope is as long as other tiles.
+    let long = u64::from(count) > RING_WORDS || max_bias > 0.0 && u64::from(count) > BUFFER_WORDS;
+    if long && has_sinks {
+        return Err(unsupported(NAME, node, format!("sinks with rows of {count} elements")));
+    }
+    let long_works = |with: &Work, used: Option<&Tensor>, mask: Option<Slot>, heads| {
+        let starts = long_rows::row_starts(result, a, used, heads);
+        long_rows::works(with, count.into(), &starts, &long_rows::soft_max_passes(scale, mask), columns)
+    };
     let Some(mask) = node.source(1) else {
         if max_bias > 0.0 {
             return Err(unsupported(NAME, node, format!("ALiBi (max_bias {max_bias}) without a mask")));
+        }
+        if long {
+            return Ok(long_works(&Work::new(NAME, Repertoire::Rows), None, None, 0..heads));
         }
         // The sinks are a second operand with one element for all rows of a head.
         let (a, result_steps) = (strides(a), strides(result));
@@ -138,30 +167,41 @@ fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
     // A mask may have more rows than are masked.
     let used = Tensor { ne: [mask.ne[0], result.ne[1], mask.ne[2], mask.ne[3]], ..*mask };
     // A mask is prepared once for all rows that it is added to.
-    let work = |slope: Option<f32>, loops: &[Loop], start| {
-        let walks = walk(result, loops, count.into()).into_iter().map(|walk| Walk { start, ..walk }).collect();
+    let masked = |slope: Option<f32>| {
         let widened = (mask_format == Format::Bf16).then(|| Step::widen(Slot::B));
         let mut each_b: Vec<Step> = widened.into_iter().collect();
         each_b.push(Step::clamp(Slot::B, LOWEST, -LOWEST, Slot::B));
         each_b.extend(slope.map(|slope| Step::scale(Slot::B, slope, 0.0, Slot::Scratch)));
         let addend = if slope.is_some() { Slot::Scratch } else { Slot::B };
-        let steps = soft_max_steps(count, scale, Some(addend), has_sinks);
         let formats = [Format::F32, mask_format, Format::F32];
-        Work { steps, each_b, walks, b: Some(1), formats, ..Work::new(NAME, Repertoire::Rows) }
+        (Work { each_b, b: Some(1), formats, ..Work::new(NAME, Repertoire::Rows) }, addend)
+    };
+    let slope_of = |head: usize| (max_bias > 0.0).then(|| slope(max_bias, heads, head));
+    if long && max_bias <= 0.0 {
+        let (with, addend) = masked(None);
+        return Ok(long_works(&with, Some(&used), Some(addend), 0..heads));
+    }
+    if long {
+        let of_head = |head| {
+            let (with, addend) = masked(slope_of(head));
+            long_works(&with, Some(&used), Some(addend), head..head + 1)
+        };
+        return Ok((0..heads).flat_map(of_head).collect());
+    }
+    let work = |slope: Option<f32>, loops: &[Loop], start| {
+        let walks = walk(result, loops, count.into()).into_iter().map(|walk| Walk { start, ..walk }).collect();
+        let (with, addend) = masked(slope);
+        Work { steps: soft_max_steps(count, scale, Some(addend), has_sinks), walks, ..with }
     };
     let loops = repeating(result, a, &used);
     if max_bias <= 0.0 && !has_sinks {
         return Ok(vec![work(None, &loops[2..], [0; 3])]);
-    }
-    if max_bias > 0.0 && u64::from(count) > BUFFER_WORDS {
-        return Err(unsupported(NAME, node, format!("ALiBi with rows of {count} elements; at most {BUFFER_WORDS}")));
     }
     // Each head has a slope and a sink of its own.
     let (a_step, mask_step, result_step) = (strides(a)[2], strides(mask)[2], strides(result)[2]);
     let rows = [&loops[2..4], &loops[6..8]].concat();
     let heads = (0..heads).map(|head| {
         let start = [head as u64 * a_step, (head % mask.ne[2]) as u64 * mask_step, head as u64 * result_step];
-        let slope = (max_bias > 0.0).then(|| slope(max_bias, result.ne[2], head));
         let sink = Preparation {
             steps: vec![sink_step()],
             argument: 2,
@@ -169,7 +209,7 @@ fn soft_max(node: &Node) -> Result<Vec<Work>, NativeError> {
             words: 1,
             ..Preparation::default()
         };
-        Work { preparation: has_sinks.then_some(sink), ..work(slope, &rows, start) }
+        Work { preparation: has_sinks.then_some(sink), ..work(slope_of(head), &rows, start) }
     });
     Ok(heads.collect())
 }
@@ -189,13 +229,20 @@ pub(crate) fn slope(max_bias: f32, heads: usize, head: usize) -> f32 {
     (-exponent).exp2() as f32
 }
 
+/// The elements times the scale, plus what the mask says, if there is one.
+pub(super) fn scores(scale: f32, mask: Option<Slot>) -> Vec<Step> {
+    use Slot::{A, Result as R};
+    // Elements may be minus infinity, which no product takes.
+    let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
+    steps.extend(mask.map(|mask| Step::binary(Function::Add, R, mask, R)));
+    steps
+}
+
 /// `mask`: what is added to the scaled elements, if anything. A sink is one more element of a row, without a result.
 fn soft_max_steps(count: u32, scale: f32, mask: Option<Slot>, has_sink: bool) -> Vec<Step> {
     use Function as F;
-    use Slot::{A, Result as R, V0, V1, V2};
-    // Elements may be minus infinity, which no product takes.
-    let mut steps = vec![Step::clamp(A, LOWEST / 1e10, -LOWEST / 1e10, R), Step::scale(R, scale, 0.0, R)];
-    steps.extend(mask.map(|mask| Step::binary(F::Add, R, mask, R)));
+    use Slot::{Result as R, V0, V1, V2};
+    let mut steps = scores(scale, mask);
     steps.extend(Step::pad(R, count, LOWEST));
     steps.push(Step::unary(F::Largest, R, V0));
     if has_sink {

@@ -325,6 +325,8 @@ fn gated_units(#[values(1, 2)] sources: usize, #[values([128, 2, 2, 2], [5, 7, 1
 #[case([64, 5, 4, 3])]
 #[case([33, 3, 2, 1])]
 #[case([3000, 2, 1, 1])]
+#[case::long([4800, 5, 1, 1])]
+#[case::long_with_a_rest([4999, 1, 2, 1])]
 fn norms(#[case] ne: [usize; 4]) {
     let mut random = Random(4);
     for op in ["RMS_NORM", "NORM", "L2_NORM", "RMS_NORM_MUL", "NORM_MUL"] {
@@ -340,6 +342,10 @@ fn norms(#[case] ne: [usize; 4]) {
 #[case([33, 5, 2, 1], Some([33, 5, 1, 1]), 0.0)]
 #[case([40, 3, 2, 2], Some([40, 8, 2, 1]), 0.0)]
 #[case([40, 3, 6, 2], Some([40, 8, 2, 1]), 8.0)]
+#[case::long([4608, 2, 3, 1], None, 0.0)]
+#[case::long_with_a_rest([4223, 2, 1, 1], None, 0.0)]
+#[case::long_with_a_mask([4608, 2, 3, 1], Some([4608, 8, 1, 1]), 0.0)]
+#[case::long_with_slopes([2304, 2, 3, 1], Some([2304, 2, 1, 1]), 8.0)]
 fn soft_max(#[case] ne: [usize; 4], #[case] mask: Option<[usize; 4]>, #[case] max_bias: f32) {
     let mut random = Random(5);
     let mut sources = vec![f32s(ne)];
