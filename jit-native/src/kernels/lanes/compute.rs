@@ -149,7 +149,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             trigonometry::sine(l, &angle)
         }),
         F::Sum => on.sum(|_, x| x),
-        F::SumOfSquares => on.sum(|l, x| product::square(l, x)),
+        F::SumOfSquares => on.sum_of_twins(|l, x| product::square(l, x)),
         F::Largest => on.largest(),
         F::Larger => {
             let order = Order::new(&mut on.before());
@@ -254,15 +254,31 @@ impl Loop<'_> {
     /// The sum of what `function` makes of all vectors, then of its lanes: rotations by 8, 4, 2 and 1 lanes leave it in all of them.
     fn sum(&mut self, function: impl FnOnce(&mut Emission<'_>, Reg) -> Reg) {
         let (o, configuration) = (self.operands, self.configuration);
-        let sum = self.b.reg(Class::Acc512);
-        let zero = self.before().word(0);
-        self.b.mov(sum, zero);
-        self.b.repeat(o.count(self.function), |b| {
+        self.sum_of(|b, sum| {
             let x = next(b, o.first);
             let mut l = Emission::new(b, configuration);
             let y = function(&mut l, x);
             l.add_into(sum, y);
         });
+    }
+
+    /// As [`Loop::sum`] on two vectors an iteration.
+    fn sum_of_twins(&mut self, function: impl FnOnce(&mut Twins<'_, '_>, [Reg; 2]) -> [Reg; 2]) {
+        let (o, configuration) = (self.operands, self.configuration);
+        self.sum_of(|b, sum| {
+            let x = [next(b, o.first), next(b, o.first)];
+            let mut l = Emission::new(b, configuration);
+            let y = function(&mut Twins(&mut l), x);
+            y.into_iter().for_each(|y| l.add_into(sum, y));
+        });
+    }
+
+    fn sum_of(&mut self, body: impl FnOnce(&mut CoreBuilder, Reg)) {
+        let o = self.operands;
+        let sum = self.b.reg(Class::Acc512);
+        let zero = self.before().word(0);
+        self.b.mov(sum, zero);
+        self.b.repeat(o.count(self.function), |b| body(b, sum));
         let mut l = self.before();
         for bytes in [32, 16, 8, 4] {
             let bits = l.bits(sum);

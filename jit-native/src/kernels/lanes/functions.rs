@@ -52,7 +52,7 @@ pub enum Function {
     Sine,
     /// The sum of all elements, in all lanes of one vector.
     Sum,
-    /// The sum of their squares.
+    /// The sum of their squares, those of the vector behind an odd number of them included.
     SumOfSquares,
     /// The largest of them.
     Largest,
@@ -100,7 +100,7 @@ impl Function {
     #[must_use]
     pub fn form(self) -> Form {
         match self {
-            Self::Mul | Self::Scale => Form::OverlappedTwins,
+            Self::Mul | Self::Scale | Self::SumOfSquares => Form::OverlappedTwins,
             Self::Exp | Self::Div | Self::Root | Self::Sigmoid => Form::Twins,
             Self::ReciprocalRoot
             | Self::Reciprocal

@@ -50,8 +50,8 @@ pub(super) fn norm_passes(centred: bool, share: f32, scale: Step, has_weights: b
     let x = if centred { R } else { A };
     let steps = move |count| {
         let mut steps = centre();
-        steps.extend(Step::pad(x, count, 0.0));
-        steps.extend([Step::unary(F::SumOfSquares, x, V1), Step::binary(F::Add, V2, V1, V2).once(), unchanged()]);
+        steps.extend(Step::sum_of_squares(x, count, V1));
+        steps.extend([Step::binary(F::Add, V2, V1, V2).once(), unchanged()]);
         steps
     };
     passes.push(Pass { start: Some((V2, 0.0)), steps: Box::new(steps), with_b: false });

@@ -17,14 +17,17 @@ use aie_ops::{Node, Tensor};
 const NAME: &str = "rows";
 
 /// The family.
-pub static FAMILY: Family =
-    Family { name: NAME, operations: &["RMS_NORM", "RMS_NORM_MUL", "NORM", "NORM_MUL", "L2_NORM", "SOFT_MAX"], build };
+pub static FAMILY: Family = Family {
+    name: NAME,
+    operations: &["RMS_NORM", "RMS_NORM_MUL", "NORM", "NORM_MUL", "L2_NORM", "GROUP_NORM", "SOFT_MAX"],
+    build,
+};
 
 /// What stands for minus infinity: far below every exponent that counts, and finite.
 pub(super) const LOWEST: f32 = -1e30;
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let columns = arch.array.columns as usize;
+    let columns = arch.array.columns;
     let works = if node.op == "SOFT_MAX" { soft_max(node, columns)? } else { norm(node, columns)? };
     artifact(&works, node, arch)
 }
@@ -47,15 +50,18 @@ fn row_tensors(node: &Node) -> Result<(&Tensor, &Tensor), NativeError> {
 fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     use Function as F;
     use Slot::{A, B, Result as R, V0};
+    let grouped = node.op == "GROUP_NORM";
     let (a, result) = row_tensors(node)?;
+    let (a, result) = if grouped { groups(node, a, result)? } else { (*a, *result) };
+    let (a, result) = (&a, &result);
     let count = result.ne[0] as u32;
-    let (share, epsilon) = (1.0 / count as f32, node.params.float(0));
+    let (share, epsilon) = (1.0 / count as f32, node.params.float(usize::from(grouped)));
     if !(0.0..1e30).contains(&epsilon) {
         return Err(unsupported(NAME, node, format!("epsilon is {epsilon}; possible: 0 to 1e30")));
     }
     // A row of zeros without epsilon would divide by zero: the least that a reciprocal root takes.
     let epsilon = epsilon.max(1e-37);
-    let centred = node.op.starts_with("NORM");
+    let centred = grouped || node.op.starts_with("NORM");
     // Of the sum of squares what the root is taken of.
     let scale = |sum: Slot, scaled: Slot| {
         if node.op == "L2_NORM" {
@@ -83,8 +89,7 @@ fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     } else {
         A
     };
-    steps.extend(Step::pad(x, count, 0.0));
-    steps.push(Step::unary(F::SumOfSquares, x, V0));
+    steps.extend(Step::sum_of_squares(x, count, V0));
     steps.push(scale(V0, V0));
     steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
     steps.push(Step::binary(F::Mul, x, V0, R));
@@ -99,6 +104,19 @@ fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
     let b_run = u64::from(count);
     let walks = walk(result, &loops[2..], b_run);
     Ok(vec![Work { steps, walks, b: Some(1), ..Work::new(NAME, Repertoire::Rows) }])
+}
+
+/// The groups of channels of a group norm as rows.
+fn groups(node: &Node, a: &Tensor, result: &Tensor) -> Result<(Tensor, Tensor), NativeError> {
+    let (channels, groups) = (result.ne[2], node.params.int(0));
+    let of_group = channels.div_ceil(usize::try_from(groups).unwrap_or(0).max(1)).max(1);
+    if !a.is_contiguous() || !channels.is_multiple_of(of_group) {
+        let reason = format!("{channels} channels with strides {:?} in {groups} groups; all must be alike", a.nb);
+        return Err(unsupported(NAME, node, reason));
+    }
+    let row = result.ne[0] * result.ne[1] * of_group;
+    let rows = Tensor::contiguous(result.dtype, [row, result.elements() / row.max(1), 1, 1]);
+    Ok((rows, rows))
 }
 
 /// What a norm is multiplied with.

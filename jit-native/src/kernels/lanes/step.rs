@@ -243,6 +243,17 @@ impl Step {
         Self::unary(Function::Sine, first, target).constants([quarters, 0, 0, 0])
     }
 
+    /// The sum of the squares of `words` words of a slot, in all lanes of a vector. Clears what is behind them.
+    #[must_use]
+    pub fn sum_of_squares(first: Slot, words: u32, target: Slot) -> Vec<Self> {
+        let vectors = words.div_ceil(16);
+        let behind = Self::bits(first, 0, 0, first).part(vectors * VECTOR_BYTES, 1);
+        let mut steps: Vec<Self> = Self::pad(first, words, 0.0).into_iter().collect();
+        steps.extend((vectors % 2 == 1).then_some(behind));
+        steps.push(Self::unary(Function::SumOfSquares, first, target));
+        steps
+    }
+
     /// Sets what is behind `words` words in the last vector of a tile, which then has no end that counts. None when nothing is.
     #[must_use]
     pub fn pad(slot: Slot, words: u32, with: f32) -> Option<Self> {

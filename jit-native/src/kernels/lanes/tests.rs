@@ -338,6 +338,26 @@ fn norms(#[case] ne: [usize; 4]) {
 }
 
 #[rstest]
+#[case([16, 3, 8, 2], 4)]
+#[case::one_for_each([50, 7, 5, 1], 5)]
+#[case::long([64, 48, 4, 1], 2)]
+fn group_norms(#[case] ne: [usize; 4], #[case] groups: i32) {
+    let mut parameters = params(&[(1, 1e-5)]);
+    parameters.0[0] = groups;
+    let input = Random(4).values(ne.iter().product(), -3.0, 9.0);
+    check(&node("GROUP_NORM", parameters, f32s(ne), &[f32s(ne)]), &[input], 1e-11);
+}
+
+#[test]
+fn groups_of_different_sizes_are_rejected() {
+    let mut parameters = params(&[(1, 1e-5)]);
+    parameters.0[0] = 3;
+    let tensor = f32s([8, 2, 5, 1]);
+    let error = build(&node("GROUP_NORM", parameters, tensor, &[tensor]), &aie2()).unwrap_err().to_string();
+    assert!(error.contains("5 channels") && error.contains("3 groups"), "{error}");
+}
+
+#[rstest]
 #[case([16, 2, 4, 1], None, 0.0)]
 #[case([33, 5, 2, 1], Some([33, 5, 1, 1]), 0.0)]
 #[case([40, 3, 2, 2], Some([40, 8, 2, 1]), 0.0)]
