@@ -288,7 +288,7 @@ impl<'a> Work<'a> {
             steps: steps as u32,
             weights: problem.weights.number(),
             blocks: (steps / 4) as u32,
-            pairs: (tiling.depth / problem.weights.unit()) as u32,
+            pairs: if problem.weights.comes_in_pairs() { (tiling.depth / problem.weights.unit()) as u32 } else { 0 },
             runs: (steps / 8) as u32,
             scale_words: layout.map_or(0, |layout| tiling.depth / usize::from(layout.elements)) as u32,
             scales_at: layout.map_or(0, |layout| layout.scales.into()) * ROW_WORD_BYTES,

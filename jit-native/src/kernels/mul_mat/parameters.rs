@@ -38,7 +38,8 @@ parameters! {
     steps: Steps;
     /// Number of the type of weights.
     weights: Weights;
-    /// Blocks of 32, or steps of so many `k`, in a row of a chunk; pairs of blocks; and what is decoded at once of blocks of 256.
+    /// Blocks of 32, or steps of so many `k`, in a row of a chunk; pairs of blocks, 0 if there are none; and what is decoded at
+    /// once of blocks of 256.
     blocks: Blocks;
     pairs: Pairs;
     runs: Runs;

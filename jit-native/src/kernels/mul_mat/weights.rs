@@ -51,7 +51,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Whether blocks come in pairs.
+    /// Whether blocks come in pairs that have one period.
     pub fn is_pair(&self) -> bool {
         self.words[0] != self.words[1]
     }
@@ -94,6 +94,11 @@ impl Weights {
             // Two blocks of 210 bytes.
             Self::Q6_K => 512,
         }
+    }
+
+    /// Whether a unit is two blocks, of which the second begins in the middle of a word.
+    pub fn comes_in_pairs(self) -> bool {
+        matches!(self, Self::Q4_0 | Self::Q8_0 | Self::Q6_K)
     }
 
     /// Elements that are whole words, if zeros can fill up the rest of a unit: what is not in blocks.

@@ -21,21 +21,22 @@ use crate::core::{Address, Class, CoreBuilder, Reg};
 /// One word of each of 16 rows.
 const WORD_BYTES: i64 = 64;
 
-/// Types whose blocks come in pairs of which one begins in the middle of a word.
-const PAIRS: [Weights; 3] = [Weights::Q4_0, Weights::Q8_0, Weights::Q6_K];
-
 /// Decodes 16 rows of a chunk from the address `source` to `target`, which becomes `source` where there is nothing to do.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
     let number = k.parameter(b, Parameter::Weights);
     let scale_words = k.parameter(b, Parameter::ScaleWords);
     b.when(scale_words, |b| {
-        for (weights, layout) in PAIRS.into_iter().filter_map(|weights| Some((weights, weights.layout()?))) {
-            let is_this = b.binary("eq", number, i64::from(weights.number()));
-            b.when(is_this, |b| match weights {
-                Weights::Q6_K => six_bits::align(b, k, &layout, source),
-                _ => align::pairs(b, k, &layout, source, weights == Weights::Q8_0),
-            });
-        }
+        let pairs = k.parameter(b, Parameter::Pairs);
+        b.when(pairs, |b| {
+            let types = Weights::ALL.into_iter().filter(|weights| weights.comes_in_pairs());
+            for (weights, layout) in types.filter_map(|weights| Some((weights, weights.layout()?))) {
+                let is_this = b.binary("eq", number, i64::from(weights.number()));
+                b.when(is_this, |b| match weights {
+                    Weights::Q6_K => six_bits::align(b, k, &layout, source),
+                    _ => align::pairs(b, k, &layout, source, weights == Weights::Q8_0),
+                });
+            }
+        });
         scales::decode(b, k, source);
     });
     b.choose(number, Weights::ALL.len() as u32, |b, number| {
