@@ -1,5 +1,6 @@
 //! One run of stock `llama-completion`: a prompt in, text out, greedily, so that two runs can be compared.
 
+use crate::output::on_or_off;
 use crate::process::{self, Finished};
 use crate::session::Session;
 use crate::simulation::KernelReport;
@@ -20,16 +21,16 @@ pub struct Request {
     pub tokens: usize,
     /// Threads of the CPU backend and of the reference kernels; by default each chooses.
     pub threads: Option<usize>,
+    /// Attention as one operation instead of two products and a softmax.
+    pub flash_attention: bool,
 }
 
 impl Request {
-    /// Adds the program's arguments to `command`.
-    ///
-    /// Flash attention is off: then the whole graph consists of operations our device has. The temperature is 0 and the
-    /// seed fixed.
+    /// Adds the program's arguments to `command`. The temperature is 0 and the seed fixed.
     pub fn arguments(&self, command: &mut Command) {
         command.arg("-m").arg(&self.model);
-        command.args(["-no-cnv", "-fa", "off", "--temp", "0", "--seed", "1", "--offline", "--simple-io"]);
+        command.args(["-no-cnv", "-fa", on_or_off(self.flash_attention)]);
+        command.args(["--temp", "0", "--seed", "1", "--offline", "--simple-io"]);
         command.args(["-n", &self.tokens.to_string(), "-p", &self.prompt]);
         set_threads(command, self.threads);
     }
@@ -136,7 +137,13 @@ mod tests {
     use super::*;
 
     fn request() -> Request {
-        Request { model: "/m.gguf".into(), prompt: "One two".into(), tokens: 4, threads: Some(2) }
+        Request {
+            model: "/m.gguf".into(),
+            prompt: "One two".into(),
+            tokens: 4,
+            threads: Some(2),
+            flash_attention: false,
+        }
     }
 
     fn shell(script: &str) -> Command {

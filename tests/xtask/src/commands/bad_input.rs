@@ -155,7 +155,13 @@ fn machines(absent: &Path) -> Vec<Case> {
 
 /// Puts broken-off files in place of every kernel the prompt needs for one operation.
 fn truncated_kernels(session: &Session, dir: &Path) -> Result<()> {
-    let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 2, threads: None };
+    let request = Request {
+        model: session.model(None)?,
+        prompt: PROMPT.to_owned(),
+        tokens: 2,
+        threads: None,
+        flash_attention: false,
+    };
     let run = request.on_device(session, |_| ()).context("a run that must work")?;
     let device = run.device()?;
     let folder = dir.join(&device.arch);
@@ -204,7 +210,13 @@ fn check(case: &Case, session: &Session) -> Result<String> {
 
 /// An unwritable statistics file must not cost the user the text: llama.cpp itself continues.
 fn statistics_do_not_cost_the_text(session: &Session, dir: &Path) -> Result<String> {
-    let request = Request { model: session.model(None)?, prompt: PROMPT.to_owned(), tokens: 4, threads: None };
+    let request = Request {
+        model: session.model(None)?,
+        prompt: PROMPT.to_owned(),
+        tokens: 4,
+        threads: None,
+        flash_attention: false,
+    };
     let end = request.run(session.on_device("llama-completion", Some(&dir.join("no/such/folder/s.json")))?, |_| ())?;
     let logged = end.stderr.lines().find(|line| line.contains("GGML_HSA_STATS"));
     ensure!(end.success(), "llama.cpp: {}", end.describe());

@@ -42,6 +42,9 @@ pub struct DemoArgs {
     /// Threads of llama.cpp and of the reference kernels
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Attention as one operation (llama.cpp's `-fa on`) instead of two products and a softmax
+    #[arg(long)]
+    flash_attention: bool,
     /// Write the statistics to this file
     #[arg(long, value_name = "FILE")]
     stats: Option<PathBuf>,
@@ -70,6 +73,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
         prompt: args.prompt.clone(),
         tokens: args.tokens as usize,
         threads: args.threads.map(usize::from),
+        flash_attention: args.flash_attention,
     };
     let kept = StatsFile::new()?;
     let stats = match &args.stats {

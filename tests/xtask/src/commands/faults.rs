@@ -196,7 +196,7 @@ fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
 
 fn cases_on(args: &FaultsArgs, session: &Session) -> Result<Vec<Row>> {
     let model = session.model(args.model.as_deref())?;
-    let request = Request { model, prompt: PROMPT.to_owned(), tokens: 2, threads: Some(1) };
+    let request = Request { model, prompt: PROMPT.to_owned(), tokens: 2, threads: Some(1), flash_attention: false };
     let (text, reference) = healthy(session, &request)?;
     let wanted =
         |fault: &str| args.call.is_empty() || args.call.iter().any(|call| fault.split('@').next() == Some(call));

@@ -81,8 +81,13 @@ pub fn run(args: &KldArgs, options: &Options) -> Result<()> {
     let model = session.model(args.model.as_deref())?;
     let mut greedy = Vec::new();
     for prompt in PROMPTS {
-        let request =
-            Request { model: model.clone(), prompt: prompt.to_owned(), tokens: TOKENS, threads: args.threads };
+        let request = Request {
+            model: model.clone(),
+            prompt: prompt.to_owned(),
+            tokens: TOKENS,
+            threads: args.threads,
+            flash_attention: false,
+        };
         let cpu = request.text(session.on_cpu("llama-completion")?).context("on the CPU backend")?;
         let run = request.on_device(&session, |_| ()).context("on our device")?;
         run.device()?;

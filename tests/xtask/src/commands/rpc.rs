@@ -94,6 +94,7 @@ pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
         prompt: args.prompt.clone(),
         tokens: TOKENS,
         threads: None,
+        flash_attention: false,
     };
     let local = request.text(session.on_device("llama-completion", None)?).context("locally")?;
     let dir = tempfile::Builder::new().prefix("ggml-hsa-rpc-").tempdir()?;

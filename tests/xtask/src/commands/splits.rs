@@ -59,7 +59,13 @@ pub fn run(args: &SplitsArgs, options: &Options) -> Result<()> {
     let mut runs = Vec::new();
     let mut problems = Vec::new();
     for (name, prompt) in [("short (under 32 tokens)", SHORT), ("long (over 32 tokens)", long.trim_end())] {
-        let request = Request { model: model.clone(), prompt: prompt.to_owned(), tokens: TOKENS, threads: None };
+        let request = Request {
+            model: model.clone(),
+            prompt: prompt.to_owned(),
+            tokens: TOKENS,
+            threads: None,
+            flash_attention: false,
+        };
         let (run, found) = measure(name, &session, &request)?;
         problems.extend(found.into_iter().map(|problem| format!("{name} prompt: {problem}")));
         runs.push(run);

@@ -53,7 +53,13 @@ struct Rig {
 
 pub fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     let session = Session::open(options, &args.device)?;
-    let request = Request { model: session.model(None)?, prompt: PROMPT.into(), tokens: TOKENS, threads: None };
+    let request = Request {
+        model: session.model(None)?,
+        prompt: PROMPT.into(),
+        tokens: TOKENS,
+        threads: None,
+        flash_attention: false,
+    };
     let root = tempfile::Builder::new().prefix("ggml-hsa-store-").tempdir()?;
     let rig = Rig { session, request, root, offline: options.offline };
     let mut steps = Steps::default();

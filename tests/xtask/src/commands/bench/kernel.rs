@@ -157,7 +157,13 @@ impl KernelCosts {
 
 /// Decodes so many tokens, whatever the model says of the end.
 fn decode(session: &Session, model: &Path, threads: usize, tokens: usize) -> Result<DeviceRun> {
-    let request = Request { model: model.to_owned(), prompt: PROMPT.to_owned(), tokens, threads: Some(threads) };
+    let request = Request {
+        model: model.to_owned(),
+        prompt: PROMPT.to_owned(),
+        tokens,
+        threads: Some(threads),
+        flash_attention: false,
+    };
     request.on_device(session, |command| {
         command.arg("--ignore-eos");
     })

@@ -40,7 +40,13 @@ pub fn generates(setup: &Setup, installation: &Installation) -> Result<String> {
     let session = session(setup, installation);
     let detour = Detour::new(setup, installation, WORKER)?;
     let model = session.model(None)?;
-    let request = Request { model, prompt: "The three states of matter are".to_owned(), tokens: 6, threads: None };
+    let request = Request {
+        model,
+        prompt: "The three states of matter are".to_owned(),
+        tokens: 6,
+        threads: None,
+        flash_attention: false,
+    };
     let run = request.on_device(&session, |command| {
         command.env("GGML_HSA_KERNEL_CACHE_DIR", setup.work.path().join("kernel-cache"));
         command.env("PATH", NOWHERE).env_remove("GGML_HSA_KERNEL_DIR").env_remove("GGML_HSA_JIT_WORKER");

@@ -29,6 +29,7 @@ impl Checks {
             prompt: PROMPT.to_owned(),
             tokens: TOKENS[usize::from(!self.is_ci)],
             threads: Some(1),
+            flash_attention: false,
         };
         let stats = guest.shared_folder().join("stats.json");
         // The checkout is read-only there.
