@@ -1,0 +1,156 @@
+//! Models as lists of kernels for one token.
+
+use aie_ops::{DataType, Node, OpParams, Tensor};
+
+/// A model of the Llama family.
+pub struct Model {
+    pub name: &'static str,
+    pub layers: u64,
+    /// Elements of a token, heads, heads of keys, elements of a head, of the feed-forward part, words.
+    pub width: usize,
+    pub heads: usize,
+    pub kv_heads: usize,
+    pub head: usize,
+    pub forward: usize,
+    pub words: usize,
+    pub weights: DataType,
+    pub rope_base: f32,
+}
+
+/// From the models' `config.json`. Of q4_K files most weights have about as many bytes as with q4_1.
+pub static ALL: &[Model] = &[
+    Model {
+        name: "SmolLM2-135M",
+        layers: 30,
+        width: 576,
+        heads: 9,
+        kv_heads: 3,
+        head: 64,
+        forward: 1536,
+        words: 49_152,
+        weights: DataType::Q4_1,
+        rope_base: 100_000.0,
+    },
+    Model {
+        name: "Llama-3.2-1B",
+        layers: 16,
+        width: 2048,
+        heads: 32,
+        kv_heads: 8,
+        head: 64,
+        forward: 8192,
+        words: 128_256,
+        weights: DataType::Q4_0,
+        rope_base: 500_000.0,
+    },
+    Model {
+        name: "Llama-3.1-8B",
+        layers: 32,
+        width: 4096,
+        heads: 32,
+        kv_heads: 8,
+        head: 128,
+        forward: 14_336,
+        words: 128_256,
+        weights: DataType::Q4_0,
+        rope_base: 500_000.0,
+    },
+];
+
+/// A kernel and how often a token needs it.
+pub struct Kernel {
+    pub name: String,
+    pub times: u64,
+    /// Bytes of weights or of the cache that it reads.
+    pub bytes: u64,
+    /// Its size: rows of a product, keys of attention; of others nothing.
+    pub size: usize,
+    /// The node of another size.
+    pub node: Box<dyn Fn(usize) -> Node>,
+}
+
+fn f32s(ne: [usize; 4]) -> Tensor {
+    Tensor::contiguous(DataType::F32, ne)
+}
+
+fn params(words: &[(usize, f32)]) -> OpParams {
+    let mut params = OpParams::default();
+    for (index, value) in words {
+        params.0[*index] = value.to_bits().cast_signed();
+    }
+    params
+}
+
+fn kernel(name: &str, times: u64, node: Node) -> Kernel {
+    Kernel { name: name.into(), times, bytes: 0, size: 0, node: Box::new(move |_| node.clone()) }
+}
+
+impl Model {
+    fn product(&self, name: &str, times: u64, rows: usize, depth: usize) -> Kernel {
+        let dtype = self.weights;
+        let node = move |rows| {
+            let sources = vec![Some(Tensor::contiguous(dtype, [depth, rows, 1, 1])), Some(f32s([depth, 1, 1, 1]))];
+            Node::new("MUL_MAT", OpParams::default(), f32s([rows, 1, 1, 1]), sources)
+        };
+        Kernel {
+            name: format!("MUL_MAT {name} {rows} x {depth}"),
+            times,
+            bytes: (rows * dtype.row_bytes(depth)) as u64,
+            size: rows,
+            node: Box::new(node),
+        }
+    }
+
+    fn attention(&self, times: u64, keys: usize) -> Kernel {
+        let Self { heads, kv_heads, head, .. } = *self;
+        let node = move |keys| {
+            let cache = Tensor::contiguous(DataType::F16, [head, keys, kv_heads, 1]);
+            let mask = Tensor::contiguous(DataType::F16, [keys, 1, 1, 1]);
+            let sources = vec![Some(f32s([head, 1, heads, 1])), Some(cache), Some(cache), Some(mask)];
+            let scale = 1.0 / (head as f32).sqrt();
+            Node::new("FLASH_ATTN_EXT", params(&[(0, scale)]), f32s([head, heads, 1, 1]), sources)
+        };
+        Kernel {
+            name: format!("FLASH_ATTN_EXT {keys} keys"),
+            times,
+            bytes: (2 * 2 * head * keys * kv_heads) as u64,
+            size: keys,
+            node: Box::new(node),
+        }
+    }
+
+    fn rope(&self, name: &str, times: u64, heads: usize) -> Kernel {
+        let rows = f32s([self.head, heads, 1, 1]);
+        let mut params = params(&[(5, self.rope_base), (6, 1.0), (8, 1.0), (9, 32.0), (10, 1.0)]);
+        params.0[1] = self.head as i32;
+        params.0[4] = 8192;
+        let positions = Tensor::contiguous(DataType::I32, [1, 1, 1, 1]);
+        kernel(&format!("ROPE {name}"), times, Node::new("ROPE", params, rows, vec![Some(rows), Some(positions)]))
+    }
+
+    /// The kernels of a token with a context of `keys` keys. Node by node, but for the norms and their weights.
+    pub fn kernels(&self, keys: usize) -> Vec<Kernel> {
+        let Self { layers, width, heads, kv_heads, head, forward, .. } = *self;
+        let token = f32s([width, 1, 1, 1]);
+        let inner = f32s([forward, 1, 1, 1]);
+        let (of_heads, of_keys) = (heads * head, kv_heads * head);
+        vec![
+            kernel(
+                "RMS_NORM_MUL",
+                2 * layers + 1,
+                Node::new("RMS_NORM_MUL", params(&[(0, 1e-5)]), token, vec![Some(token), Some(token)]),
+            ),
+            self.product("q", layers, of_heads, width),
+            self.product("k, v", 2 * layers, of_keys, width),
+            self.rope("q", layers, heads),
+            self.rope("k", layers, kv_heads),
+            self.attention(layers, keys),
+            self.product("o", layers, width, of_heads),
+            kernel("ADD", 2 * layers, Node::new("ADD", OpParams::default(), token, vec![Some(token), Some(token)])),
+            self.product("gate, up", 2 * layers, forward, width),
+            kernel("SWIGLU", layers, Node::new("SWIGLU", OpParams::default(), inner, vec![Some(inner), Some(inner)])),
+            self.product("down", layers, width, forward),
+            self.product("words", 1, self.words, width),
+        ]
+    }
+}
