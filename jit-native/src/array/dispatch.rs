@@ -350,6 +350,32 @@ impl<'a> Dispatch<'a> {
         Ok(())
     }
 
+    /// Tasks of a shim's channel that can be started before one of them has ended: every channel has as many descriptors as its
+    /// queue has places.
+    fn places(&self, tile: Tile) -> Result<usize, ArrayError> {
+        let dma = &self.configured.grid.limits(tile)?.dma;
+        Ok((dma.bds / (dma.s2mm + dma.mm2s)).min(dma.task_queue).max(1))
+    }
+
+    /// How many words what receives these regions may hold back: each task that writes them ends after a multiple of that many.
+    /// `None` where all tasks can be started at once, so that nothing waits for the end of one.
+    ///
+    /// Where a task is waited for, the words that it needs have been sent, but what would follow them may not have been. So
+    /// something on the way that passes words on in larger blocks would never pass these on.
+    ///
+    /// # Errors
+    /// When a region cannot be covered (see [`Region`]).
+    pub(super) fn block(&self, shim: Tile, regions: &[Region]) -> Result<Option<u64>, ArrayError> {
+        let (mut tasks, mut block) = (0, 0);
+        for region in regions {
+            for run in region.runs(self.configured.grid.burst())? {
+                tasks += 1;
+                block = greatest_common_divisor(block, run.words);
+            }
+        }
+        Ok((tasks > self.places(shim)?).then_some(block.max(1)))
+    }
+
     /// Starts the tasks of the shims, and waits for the end of the phase.
     fn move_arguments(&mut self, phase: &Phase) -> Result<&mut Self, ArrayError> {
         let shims: Vec<&ShimQueue> = phase.shims.values().filter(|queue| !queue.tasks.is_empty()).collect();
@@ -371,9 +397,7 @@ impl<'a> Dispatch<'a> {
         let mut started = vec![0; shims.len()];
         for (_, _, index, _) in order {
             let queue = shims[index];
-            let dma = &self.configured.grid.limits(queue.channel.tile)?.dma;
-            // Every channel has as many descriptors as its queue has places.
-            let own = (dma.bds / (dma.s2mm + dma.mm2s)).min(dma.task_queue).max(1);
+            let own = self.places(queue.channel.tile)?;
             let number = started[index];
             started[index] += 1;
             let last = number + 1 == queue.tasks.len();
@@ -409,12 +433,16 @@ fn transfer_of(queue: &ShimQueue, number: usize, own: usize, token: bool) -> Tra
     }
 }
 
-fn least_common_multiple(a: u64, b: u64) -> u64 {
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b);
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    (a / x.max(1)).saturating_mul(b)
+    x
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    (a / greatest_common_divisor(a, b).max(1)).saturating_mul(b)
 }
 
 #[cfg(test)]

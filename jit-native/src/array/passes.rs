@@ -141,8 +141,9 @@ impl Passes {
         let (shim, mem) = (Tile::new(column, 0), Tile::new(column, 1));
         let ring = self.column(column)?.ring;
         let words = pass.words();
+        let tile = tile(dispatch.block(shim, &pass.to)?, Self::BUFFER_WORDS);
         for channel in [Channel::receive(mem, 0), Channel::send(mem, 0)] {
-            run(dispatch, channel, ring, words, Self::BUFFER_WORDS.into(), 1)?;
+            run(dispatch, channel, ring, words, tile, 1)?;
         }
         transfer(dispatch, [Channel::send(shim, 0), Channel::receive(shim, 0)], pass)
     }
@@ -154,11 +155,11 @@ impl Passes {
     pub fn pack(&self, dispatch: &mut Dispatch<'_>, column: u8, pass: &Pass, format: u32) -> Result<(), ArrayError> {
         let (shim, core) = (Tile::new(column, 0), Tile::new(column, Self::CORE_ROW));
         let (input, result) = self.column(column)?.packing.ok_or(ArrayError::NoParameters(core))?;
-        let (words, tile) = (pass.words(), u64::from(Self::PACKED_WORDS));
+        let (words, tile) = (pass.words(), tile(dispatch.block(shim, &pass.to)?, Self::PACKED_WORDS));
         run(dispatch, Channel::receive(core, 0), input, words, tile, 2)?;
         run(dispatch, Channel::send(core, 0), result, words, tile, 1)?;
         let (tiles, last) = (words.div_ceil(tile), words - (words.max(1) - 1) / tile * tile);
-        dispatch.start(core, &[tiles as u32, Self::PACKED_WORDS, last as u32, format])?;
+        dispatch.start(core, &[tiles as u32, tile as u32, last as u32, format])?;
         transfer(dispatch, [Channel::send(shim, 1), Channel::receive(shim, 1)], pass)
     }
 
@@ -167,6 +168,12 @@ impl Passes {
         let found = self.columns.get(usize::from(column)).copied();
         found.ok_or(ArrayError::NoTile { tile: Tile::new(column, 0), columns, rows })
     }
+}
+
+/// Words of a tile: as many as a buffer has, or the most that divide the blocks that must not be held back.
+fn tile(block: Option<u64>, buffer: u32) -> u64 {
+    let buffer = u64::from(buffer);
+    block.map_or(buffer, |block| (1..=buffer).rev().find(|tile| block.is_multiple_of(*tile)).unwrap_or(1))
 }
 
 /// `words` in tiles of `tile` and what is left, each word of which is `factor` words in this ring.

@@ -185,6 +185,21 @@ fn rows_are_scattered(#[case] rows: &[u32], #[values(DataType::F32, DataType::F1
     check(&node, &aie2(), &[finite.collect(), chosen, before.clone()], before);
 }
 
+/// More tasks on either side than a channel's queue has places, none of which may wait for rows that come later.
+#[rstest]
+fn groups_of_rows_are_scattered(#[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType) {
+    let from = Tensor { nb: [4, 256, 1792, 3584], ..tensor(DataType::F32, [64, 3, 2, 21]) };
+    let cache = tensor(dtype, [64, 11, 2, 21]);
+    let rows: Vec<u32> = (0..42).flat_map(|group| [0, 4, 2].map(|row| (row + 5 * group) % 11)).collect();
+    let (places, chosen) = indices(DataType::I64, [3, 2, 21, 1], &rows);
+    let node = node("SET_ROWS", cache, &[from, places, cache]);
+    let words = Random(7).bytes(&from);
+    let finite = words.as_chunks::<4>().0.iter();
+    let finite = finite.flat_map(|word| (u32::from_le_bytes(*word) & 0xC7FF_FFFF).to_le_bytes());
+    let before = Random(1).bytes(&cache);
+    check(&node, &aie2(), &[finite.collect(), chosen, before.clone()], before);
+}
+
 #[test]
 fn indices_out_of_range_are_errors() {
     let (table, output) = (tensor(DataType::F32, [64, 10, 1, 1]), tensor(DataType::F32, [64, 2, 1, 1]));

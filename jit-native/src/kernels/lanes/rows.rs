@@ -1,6 +1,6 @@
 //! Norms and softmax: operations on whole rows.
 //!
-//! A row of up to 4,096 elements is read once; of longer ones see [`super::long_rows`]. What is behind its end in the last vector is set so that it does not count before elements are summed or
+//! A row of up to 4,096 elements is read once; of longer ones see `long_rows`. What is behind its end in the last vector is set so that it does not count before elements are summed or
 //! compared.
 
 use super::dispatch::{Preparation, Work, artifact};
