@@ -79,7 +79,10 @@ const STAGES: &[Stage] = &[
     xtask("environment", "gen environment --check"),
     xtask("backend-ops", "backend-ops --ci"),
     xtask("backend-ops-xdna", "backend-ops --ci --driver xdna"),
-    xtask("backend-ops-emulated", "backend-ops --emulated -o RMS_NORM,ROPE,SOFT_MAX,SILU,SWIGLU,SUB"),
+    xtask(
+        "backend-ops-emulated",
+        "backend-ops --emulated -o CONCAT,CPY,EXP,GEGLU,GET_ROWS,NORM,RMS_NORM,SET_ROWS,SILU,SUB,SWIGLU,TANH",
+    ),
     xtask("kld", "kld"),
     xtask("splits", "splits"),
     xtask("kld-xdna", "kld --driver xdna"),
