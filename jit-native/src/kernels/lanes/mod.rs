@@ -1,8 +1,9 @@
 //! The lanes: operations on elements and on rows, with three programs, and so three PDIs, for all of them.
 //!
 //! Each column has one core (see [`crate::array::Lanes`] for the array). What it does with a tile is a list of [`step::Step`]s in its
-//! parameters ([`program`]), each with one of the program's [`functions`]; where tiles come from and go to is a [`walk::Walk`] through the tensors, which is dealt over the
-//! columns. [`elementwise`], [`rows`] and [`rope`] say for each operation what its steps and its walk are.
+//! parameters ([`program`]), each with one of the program's [`functions`]; where tiles come from and go to is a [`walk::Walk`]
+//! through the tensors, which is dealt over the columns. [`elementwise`], [`rows`] and [`rope`] say for each operation what its steps
+//! and its walk are.
 
 mod compute;
 pub mod dispatch;
