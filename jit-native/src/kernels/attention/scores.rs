@@ -1,8 +1,8 @@
 //! Scores: keys times queries, plus the mask.
 //!
 //! Four blocks of 4 keys are multiplied with the block of queries of each step of 8 elements. The mask is one more step: its element
-//! of a key stands alone in the key's row, and is multiplied with a row of 2^112, times the slopes of heads. A soft cap comes between both: then the mask is added to the scores in
-//! memory.
+//! of a key stands alone in the key's row, and is multiplied with a row of 2^112, times the slopes of heads. A soft cap comes between
+//! both: then the mask is added to the scores in memory.
 
 use super::emit::{Kernel, LOWEST, numbers};
 use super::parameters::Parameter;
