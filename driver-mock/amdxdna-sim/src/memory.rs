@@ -4,9 +4,10 @@
 //! Command BOs are one page, and a program makes thousands of them in a second; they share larger memory files, an [`Arena`].
 //! The simulator looks at a BO through a mapping of its own, so that nothing a user unmaps can take a page away from it.
 //!
-//! A BO of the caller's memory is the caller's pages themselves, as with the kernel. They get a memory file when somebody asks for one,
-//! to map or export the BO: then they move into it, and what another thread writes in that moment may be lost, also an allocator's
-//! lists in the same page. That is why they do not move before.
+//! A BO of the caller's memory is the caller's pages themselves, as with the kernel. It pins them, which is not simulated: the device
+//! must be done with them before the caller unmaps them. They get a memory file when somebody asks for one, to map or export the BO:
+//! then they move into it, and what another thread writes in that moment may be lost, also an allocator's lists in the same page.
+//! That is why they do not move before.
 //!
 //! This file makes its system calls directly: the C functions of the same names lead back into this library.
 
@@ -147,8 +148,8 @@ impl Backing {
         let map = || {
             if let Some(address) = self.caller {
                 let base = NonNull::new(std::ptr::with_exposed_provenance_mut(address))?;
-                // SAFETY: `Memory::of_caller` says that these pages are mapped readable and writable, and as with the kernel, the
-                // caller keeps them while the device uses them. The simulator refers to them through this region only.
+                // SAFETY: `adopt`, which is the caller of `Memory::of_caller`, has found these pages mapped readable and writable, and
+                // the program keeps them while the device uses them. The simulator refers to them through this region only.
                 return Some(unsafe { Region::mapped(base, self.length, Arc::new(())) });
             }
             let address = map_pages(0, self.length, READ_WRITE, libc::MAP_SHARED, self.file().ok()?, 0).ok()?;
