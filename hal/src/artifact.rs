@@ -9,6 +9,7 @@ use crate::format::FormatError;
 use crate::format::extent::{ArgumentExtent, ExtentError, argument_extents};
 use crate::format::instructions::InstructionStream;
 use crate::format::pdi::Pdi;
+use crate::format::reference;
 use crate::stream_maker::StreamMaker;
 use sha2::{Digest as _, Sha256};
 use std::path::{Path, PathBuf};
@@ -191,6 +192,18 @@ impl KernelArtifact {
         Ok(Self { instructions, argument_count, has_completion_token, identity, maker, ..self.clone() })
     }
 
+    /// The same kernel under another name.
+    #[must_use]
+    pub(crate) fn renamed(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Whether the PDI has a description, be it a damaged one, that a simulated device computes; nobody executes the instructions then.
+    #[must_use]
+    pub fn is_description(&self) -> bool {
+        Pdi::parse(&self.pdi).is_ok_and(|pdi| !matches!(reference::extract(&pdi.cdo()), Ok(None)))
+    }
+
     /// Reads the PDI and the instruction stream of a kernel for `arch` and validates both. The kernel is named after the
     /// file of the PDI.
     ///
@@ -314,7 +327,7 @@ pub(crate) fn example(arch: &str, name: &str, arguments: impl IntoIterator<Item 
     for argument in arguments {
         writer.push(&Instruction::AddressPatch { register: 0x1_D004, argument, offset: 0 });
     }
-    let pdi = crate::format::reference::wrap(name.as_bytes()).unwrap();
+    let pdi = reference::wrap(name.as_bytes()).unwrap();
     KernelArtifact::new(name, arch, header.generation, pdi, writer.finish().unwrap()).unwrap()
 }
 

@@ -14,6 +14,7 @@ mod chain;
 mod device;
 mod executable;
 mod executor;
+mod joined;
 mod objects;
 
 pub use array::Array;

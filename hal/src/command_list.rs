@@ -187,6 +187,7 @@ impl Command {
 pub struct CommandList {
     commands: Vec<Command>,
     slots: usize,
+    apart: bool,
     derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -197,8 +198,8 @@ impl CommandList {
     }
 
     /// A list of commands that were checked when another list was recorded.
-    pub(crate) fn from_parts(commands: Vec<Command>, slots: usize) -> Self {
-        Self { commands, slots, derived: OnceLock::new() }
+    pub(crate) fn from_parts(commands: Vec<Command>, slots: usize, apart: bool) -> Self {
+        Self { commands, slots, apart, derived: OnceLock::new() }
     }
 
     /// The commands in recorded order.
@@ -209,6 +210,11 @@ impl CommandList {
     /// Number of bindings a submission has to bring.
     pub fn slots(&self) -> usize {
         self.slots
+    }
+
+    /// Whether each dispatch is to stay one of its own ([`CommandListBuilder::keep_apart`]).
+    pub fn is_apart(&self) -> bool {
+        self.apart
     }
 
     /// What the layer that executes this list derived from it (checks done, a plan), made by the first call and kept as long
@@ -225,6 +231,7 @@ impl CommandList {
 pub struct CommandListBuilder {
     commands: Vec<Command>,
     slots: usize,
+    apart: bool,
 }
 
 /// A command cannot be recorded.
@@ -271,6 +278,13 @@ impl CommandListBuilder {
         self.slots = slots;
         self.commands.push(command);
         Ok(self)
+    }
+
+    /// Has each dispatch of the list stay one of its own. A device may otherwise execute neighbours with the same PDI as one, which
+    /// changes nothing but time; errors and timelines are easier to read without.
+    pub fn keep_apart(&mut self) -> &mut Self {
+        self.apart = true;
+        self
     }
 
     /// Records [`Command::Fill`].
@@ -391,7 +405,7 @@ impl CommandListBuilder {
 
     /// Ends recording.
     pub fn finish(self) -> CommandList {
-        CommandList::from_parts(self.commands, self.slots)
+        CommandList::from_parts(self.commands, self.slots, self.apart)
     }
 }
 

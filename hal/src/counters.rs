@@ -10,6 +10,8 @@ pub struct Counters {
     pub submissions: u64,
     /// Kernels run on the array.
     pub dispatches: u64,
+    /// How many of them ran as part of the dispatch of another one with the same PDI, so that they took no place in a chain.
+    pub joined: u64,
     /// Functions run on the host inside command lists.
     pub host_calls: u64,
     /// Command chains sent to the device.

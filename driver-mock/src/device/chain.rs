@@ -4,12 +4,13 @@ use super::MockDevice;
 use crate::faults::Fault;
 use crate::npu::ChainCommand;
 use crate::npu::array::{fill_with_nonsense, overwrite_with_nonsense};
-use crate::npu::compiled::{Argument, Kernel};
+use crate::npu::compiled::{Allowed, Argument, Kernel};
 use crate::npu::fault_plan::CommandFault;
 use aie_device_memory::Snapshots;
 use aie_hal::backend::{ChainFailure, ChainView, DeviceBackend as _, Dispatch};
 use aie_hal::error::DeviceError;
 use aie_hal::host_function::run_guarded;
+use std::ops::Range;
 
 /// What is kept between chains.
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ fn dispatch(
     snapshots: &mut Snapshots,
     dispatch: &Dispatch<'_, MockDevice>,
 ) -> Result<(), DeviceError> {
-    let what = || format!("dispatch of `{}` (command {})", dispatch.kernel.artifact.name(), dispatch.command);
+    let what = || dispatch.describe();
     let (fault, is_zeroed) = (device.faults.command(), device.faults.hits(Fault::Zero));
     let timeout = |reason: &str| {
         device.npu.charge_watchdog();
@@ -66,12 +67,18 @@ fn dispatch(
             let numbered = spans.iter().enumerate();
             let arguments: Vec<_> =
                 numbered.map(|(index, span)| Argument { span: *span, writable: index >= inputs }).collect();
-            let completed =
-                device.compiled.lock().run(dispatch.artifact, &arguments).map_err(|reason| timeout(&reason))?;
+            let first = |range: &Range<u64>| range.start;
+            let allowed = Allowed {
+                addresses: dispatch.arguments.iter().map(first).collect(),
+                reads: dispatch.reads,
+                writes: dispatch.writes,
+            };
+            let completed = device.compiled.lock().run_within(dispatch.artifact, &arguments, Some(&allowed));
+            let completed = completed.map_err(|reason| timeout(&reason))?;
             device.npu.charge_compute(completed.busy_ns, dispatch.bytes);
-            for output in completed.written(&arguments) {
+            for output in &dispatch.results()? {
                 if fault == Some(CommandFault::Garbage) {
-                    overwrite_with_nonsense(output);
+                    overwrite_with_nonsense(*output);
                 } else if is_zeroed {
                     output.fill(&[0]);
                 }

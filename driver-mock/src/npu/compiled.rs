@@ -16,6 +16,7 @@ use aie_hal::format::pdi::Pdi;
 use aie_hal::format::reference;
 use aie_hal::host_function::{HostFunction, HostFunctionError, KernelExecutor};
 use aie_isa::Isa;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A kernel that a simulated NPU can execute.
@@ -49,6 +50,26 @@ pub struct Argument<'a> {
     pub span: Span<'a>,
     /// Whether the device may write to it.
     pub writable: bool,
+}
+
+/// Which bytes of its arguments a kernel may touch: those of joined dispatches are wider than what each of them uses.
+#[derive(Debug)]
+pub struct Allowed<'a> {
+    /// Where each argument starts.
+    pub addresses: Vec<u64>,
+    /// What it may read, as addresses.
+    pub reads: &'a [Range<u64>],
+    /// What it may read and write.
+    pub writes: &'a [Range<u64>],
+}
+
+impl Allowed<'_> {
+    fn permits(&self, argument: usize, offset: usize, bytes: usize, is_write: bool) -> bool {
+        let Some(address) = self.addresses.get(argument) else { return false };
+        let (start, end) = (address + offset as u64, address + (offset + bytes) as u64);
+        let inside = |ranges: &[Range<u64>]| ranges.iter().any(|range| range.start <= start && end <= range.end);
+        inside(self.writes) || !is_write && inside(self.reads)
+    }
 }
 
 /// The array that runs compiled kernels. It belongs to one NPU; who holds it has it alone.
@@ -89,7 +110,20 @@ impl CompiledArray {
     /// # Errors
     /// Why it never signals: what the array cannot execute, or who waits for what. The array is reset then.
     pub fn run(&mut self, kernel: &KernelArtifact, arguments: &[Argument<'_>]) -> Result<Completed, String> {
-        let mut memory = ArgumentMemory { arguments, written: vec![false; arguments.len()], rejected: None };
+        self.run_within(kernel, arguments, None)
+    }
+
+    /// As [`CompiledArray::run`], where the kernel may touch no more of its arguments than `allowed`.
+    ///
+    /// # Errors
+    /// As [`CompiledArray::run`].
+    pub fn run_within(
+        &mut self,
+        kernel: &KernelArtifact,
+        arguments: &[Argument<'_>],
+        allowed: Option<&Allowed<'_>>,
+    ) -> Result<Completed, String> {
+        let mut memory = ArgumentMemory { arguments, allowed, written: vec![false; arguments.len()], rejected: None };
         let loaded = self.loaded.take().filter(|(digest, _)| digest == kernel.digest());
         let mut array = match loaded {
             Some((_, array)) => array,
@@ -155,6 +189,7 @@ const APART: u64 = 1 << 40;
 /// The arguments of a dispatch as shim DMAs see them.
 struct ArgumentMemory<'a> {
     arguments: &'a [Argument<'a>],
+    allowed: Option<&'a Allowed<'a>>,
     written: Vec<bool>,
     /// The first access that was not possible.
     rejected: Option<String>,
@@ -181,8 +216,13 @@ impl<'a> ArgumentMemory<'a> {
         let span = argument.span.part(offset..offset + bytes);
         let span = span.ok_or_else(|| {
             format!("a shim DMA {what} {bytes} bytes at offset {offset} of argument {index}, which has {length}")
-        });
-        span.map(|span| (index, span))
+        })?;
+        if self.allowed.is_some_and(|allowed| !allowed.permits(index, offset, bytes, is_write)) {
+            return Err(format!(
+                "a shim DMA {what} {bytes} bytes at offset {offset} of argument {index}, which no part of the dispatch {what}"
+            ));
+        }
+        Ok((index, span))
     }
 }
 

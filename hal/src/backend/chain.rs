@@ -3,70 +3,98 @@
 //! A kernel driver queues several chains of a context, so the host need not wait for one before it continues. What it does
 //! meanwhile may touch memory only as far as no chain in flight does: [`ChainsInFlight::last_conflict`] says.
 
+use super::joined::Joined;
 use super::objects::{buffer_range, kernel};
 use super::{ContextOf, DeviceBackend, LoadedKernel};
 use crate::artifact::KernelArtifact;
-use crate::command_list::{BindingTable, BufferRef, Command};
+use crate::command_list::{BufferRef, Command};
 use crate::error::DeviceError;
+use crate::executable::Executable;
 use crate::submission_queue::InFlight;
-use aie_device_memory::Spans;
+use aie_device_memory::{Span, Spans};
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
-/// Where a dispatch of a chain comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Origin {
-    /// Index of the submission in its batch.
-    pub(super) submission: usize,
-    /// Index of the command in the submission.
-    pub(super) command: usize,
-}
-
-/// The instructions that were made for one dispatch ([`crate::StreamMaker`]), in a piece `H` of the device heap.
+/// A stream that is not the kernel's own, in a piece `H` of the device heap.
 #[derive(Debug)]
-pub(super) struct Made<H> {
+pub(super) struct Stream<H> {
     pub(super) artifact: KernelArtifact,
     pub(super) instructions: H,
-    /// What they touch; none where the instructions do not say it.
-    pub(super) touched: Option<Touched>,
 }
 
-/// What the instructions of one dispatch touch of its arguments: a row of a table, for example, and not all of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Which stream a dispatch runs. Another than the kernel's own is released when the chain has ended and nothing else has it.
+#[derive(Debug)]
+pub(super) enum Runs<H> {
+    /// The kernel's.
+    Own,
+    /// One that was made for the data at hand ([`crate::StreamMaker`]).
+    Made(Stream<H>),
+    /// Those of neighbours.
+    Joined(Arc<Joined<H>>),
+}
+
+/// What a dispatch touches: device addresses, for example a row of a table and not all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Touched {
-    /// Device addresses that may be written.
+    /// What it may read.
+    pub(super) reads: Vec<Range<u64>>,
+    /// What it may write.
     pub(super) writes: Vec<Range<u64>>,
     /// Bytes that are moved, both ways.
     pub(super) bytes: u64,
 }
 
-#[derive(Debug)]
-struct Packet<H> {
-    origin: Origin,
-    slot: usize,
-    /// Its arguments in the chain's: inputs up to `outputs`, then outputs.
-    arguments: Range<usize>,
-    outputs: usize,
-    /// Its instructions, when they are not the kernel's own. They are released when the chain has ended.
-    made: Option<Made<H>>,
+impl Touched {
+    pub(super) fn add(&mut self, other: &Self) {
+        self.reads.extend_from_slice(&other.reads);
+        self.writes.extend_from_slice(&other.writes);
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
 }
 
-impl<H> Packet<H> {
-    fn touched(&self) -> Option<&Touched> {
-        self.made.as_ref().and_then(|made| made.touched.as_ref())
-    }
+/// A dispatch for a chain.
+pub(super) struct NewDispatch<'n, H> {
+    /// Index of the submission in its batch.
+    pub(super) submission: usize,
+    /// Its command in the submission, or the commands that were joined.
+    pub(super) commands: &'n [usize],
+    /// Device addresses: inputs, then outputs.
+    pub(super) arguments: &'n [Range<u64>],
+    /// How many of them are outputs.
+    pub(super) outputs: usize,
+    /// What it touches, if less than its arguments.
+    pub(super) touched: Option<&'n Touched>,
+    /// Its stream.
+    pub(super) runs: Runs<H>,
+}
+
+#[derive(Debug)]
+struct Packet<H> {
+    submission: usize,
+    /// Its commands in the chain's: one, or those that were joined.
+    commands: Range<usize>,
+    slot: usize,
+    /// In the chain's ranges: arguments, what is read, what is written.
+    arguments: Range<usize>,
+    reads: Range<usize>,
+    writes: Range<usize>,
+    /// Bytes that are moved.
+    bytes: u64,
+    runs: Runs<H>,
 }
 
 #[derive(Debug)]
 pub(super) struct Chain<H> {
     packets: Vec<Packet<H>>,
+    commands: Vec<usize>,
     /// Device addresses.
-    arguments: Vec<Range<u64>>,
+    ranges: Vec<Range<u64>>,
 }
 
 impl<H> Default for Chain<H> {
     fn default() -> Self {
-        Self { packets: Vec::new(), arguments: Vec::new() }
+        Self { packets: Vec::new(), commands: Vec::new(), ranges: Vec::new() }
     }
 }
 
@@ -78,62 +106,68 @@ impl<H> Chain<H> {
     /// Drops the packets and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.packets.clear();
-        self.arguments.clear();
+        self.commands.clear();
+        self.ranges.clear();
     }
 
     /// Adds a dispatch of the PDI in `slot`.
-    /// The chain is unchanged when an argument is wrong.
-    pub(super) fn push(
-        &mut self,
-        origin: Origin,
-        slot: usize,
-        arguments: impl Iterator<Item = Result<Range<u64>, DeviceError>>,
-        outputs: usize,
-        made: Option<Made<H>>,
-    ) -> Result<(), DeviceError> {
-        let start = self.arguments.len();
-        for argument in arguments {
-            match argument {
-                Ok(range) => self.arguments.push(range),
-                Err(cause) => {
-                    self.arguments.truncate(start);
-                    return Err(cause);
-                }
-            }
+    pub(super) fn push(&mut self, slot: usize, new: NewDispatch<'_, H>) {
+        fn add<T: Clone>(all: &mut Vec<T>, more: &[T]) -> Range<usize> {
+            let start = all.len();
+            all.extend_from_slice(more);
+            start..all.len()
         }
-        let end = self.arguments.len();
+        let ranges = &mut self.ranges;
+        let arguments = add(ranges, new.arguments);
+        let (reads, writes, bytes) = match new.touched {
+            Some(touched) => (add(ranges, &touched.reads), add(ranges, &touched.writes), touched.bytes),
+            None => {
+                let outputs = arguments.end.saturating_sub(new.outputs).max(arguments.start);
+                let bytes = new.arguments.iter().map(|range| range.end - range.start).sum();
+                (arguments.start..outputs, outputs..arguments.end, bytes)
+            }
+        };
         self.packets.push(Packet {
-            origin,
+            submission: new.submission,
+            commands: add(&mut self.commands, new.commands),
             slot,
-            arguments: start..end,
-            outputs: end.saturating_sub(outputs).max(start),
-            made,
+            arguments,
+            reads,
+            writes,
+            bytes,
+            runs: new.runs,
         });
-        Ok(())
     }
 
-    pub(super) fn origin(&self, index: usize) -> Origin {
-        self.packets[index].origin
+    /// Index of the submission that a dispatch is of.
+    pub(super) fn submission(&self, index: usize) -> usize {
+        self.packets[index].submission
+    }
+
+    /// Commands of the first `dispatches`.
+    pub(super) fn commands(&self, dispatches: usize) -> usize {
+        self.packets.iter().take(dispatches).map(|packet| packet.commands.len()).sum()
     }
 
     fn reads(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.packets.iter().flat_map(|packet| &self.arguments[packet.arguments.start..packet.outputs])
+        self.packets.iter().flat_map(|packet| &self.ranges[packet.reads.clone()])
     }
 
     /// What it may write.
     pub(super) fn writes(&self) -> impl Iterator<Item = &Range<u64>> {
-        self.packets.iter().flat_map(|packet| match packet.touched() {
-            Some(touched) => touched.writes.as_slice(),
-            None => &self.arguments[packet.outputs..packet.arguments.end],
-        })
+        self.packets.iter().flat_map(|packet| &self.ranges[packet.writes.clone()])
     }
 
     /// Whether a host that reads and writes these ranges has to wait for the chain.
     pub(super) fn conflicts(&self, reads: &[Range<u64>], writes: &[Range<u64>]) -> bool {
-        let overlap = |a: &Range<u64>, with: &[Range<u64>]| with.iter().any(|b| a.start < b.end && b.start < a.end);
-        self.writes().any(|range| overlap(range, reads) || overlap(range, writes))
-            || self.reads().any(|range| overlap(range, writes))
+        self.writes().any(|range| overlaps(range, reads) || overlaps(range, writes))
+            || self.reads().any(|range| overlaps(range, writes))
     }
+}
+
+/// Whether a range has an address in common with one of the others.
+pub(super) fn overlaps(range: &Range<u64>, others: &[Range<u64>]) -> bool {
+    others.iter().any(|other| range.start < other.end && other.start < range.end)
 }
 
 #[derive(Debug)]
@@ -203,9 +237,9 @@ pub struct ChainView<'a, B: DeviceBackend> {
 
 /// A dispatch of a chain.
 pub struct Dispatch<'a, B: DeviceBackend> {
-    /// What it runs.
+    /// What it runs; of joined dispatches the first.
     pub kernel: &'a LoadedKernel<B>,
-    /// The kernel with the instructions of this dispatch: its own, or those made for the data at hand.
+    /// The kernel with the instructions of this dispatch: its own, those made for the data at hand, or those of all that were joined.
     pub artifact: &'a KernelArtifact,
     /// Where these instructions are.
     pub instructions: &'a B::Heap,
@@ -215,14 +249,37 @@ pub struct Dispatch<'a, B: DeviceBackend> {
     pub arguments: &'a [Range<u64>],
     /// How many of them are outputs.
     pub outputs: usize,
+    /// What it may read, as device addresses inside its arguments. Those of joined dispatches are wider than what each uses.
+    pub reads: &'a [Range<u64>],
+    /// What it may write.
+    pub writes: &'a [Range<u64>],
     /// Bytes that it moves, as far as known: those that its instructions name, or all of its arguments.
     pub bytes: u64,
-    /// Index of the command in its submission, for messages.
-    pub command: usize,
-    name: &'a str,
     device: &'a B,
+    submission: &'a InFlight,
+    commands: &'a [usize],
     bindings: &'a [BufferRef],
-    table: &'a BindingTable,
+}
+
+/// The kernel of a command, and its arguments.
+fn dispatched(submission: &InFlight, command: usize) -> Option<(&Arc<dyn Executable>, &[BufferRef], usize)> {
+    match submission.commands().get(command)? {
+        Command::Dispatch { executable, bindings, outputs } => Some((executable, bindings, *outputs)),
+        _ => None,
+    }
+}
+
+/// Dispatches of a submission that were one on the device, for messages.
+fn describe(submission: &InFlight, commands: &[usize]) -> String {
+    let name = |command: &usize| dispatched(submission, *command).map_or("a kernel", |(e, ..)| e.artifact().name());
+    match commands {
+        [] => "a dispatch".to_owned(),
+        [command] => format!("dispatch of `{}` (command {command})", name(command)),
+        [first, .., last] => {
+            let names: Vec<String> = commands.iter().map(|command| format!("`{}`", name(command))).collect();
+            format!("dispatch of {} joined (commands {first} to {last})", names.join(", "))
+        }
+    }
 }
 
 impl<'a, B: DeviceBackend> ChainView<'a, B> {
@@ -235,30 +292,34 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
     pub fn dispatches(&self) -> impl Iterator<Item = Dispatch<'a, B>> {
         let Self { device, chain, batch, .. } = *self;
         chain.packets.iter().filter_map(move |packet| {
-            let Origin { submission, command } = packet.origin;
-            let Command::Dispatch { executable, bindings, outputs } = &batch[submission].commands()[command] else {
-                return None;
+            let submission = &batch[packet.submission];
+            let commands = &chain.commands[packet.commands.clone()];
+            let first = *commands.first()?;
+            let (executable, bindings, outputs) = dispatched(submission, first)?;
+            let kernel = kernel(device, first, executable).ok()?;
+            let (bindings, outputs) = match &packet.runs {
+                Runs::Joined(joined) => (joined.bindings.as_slice(), joined.outputs),
+                Runs::Own | Runs::Made(_) => (bindings, outputs),
             };
-            let kernel = kernel(device, command, executable).ok()?;
-            let (artifact, instructions) = match &packet.made {
-                Some(made) => (&made.artifact, &made.instructions),
-                None => (&kernel.artifact, &kernel.instructions),
+            let (artifact, instructions) = match &packet.runs {
+                Runs::Own => (&kernel.artifact, &kernel.instructions),
+                Runs::Made(stream) => (&stream.artifact, &stream.instructions),
+                Runs::Joined(joined) => (&joined.stream.artifact, &joined.stream.instructions),
             };
-            let arguments = &chain.arguments[packet.arguments.clone()];
-            let all = || arguments.iter().map(|range| range.end - range.start).sum();
             Some(Dispatch {
                 kernel,
                 artifact,
                 instructions,
                 slot: packet.slot,
-                arguments,
-                outputs: *outputs,
-                bytes: packet.touched().map_or_else(all, |touched| touched.bytes),
-                command,
-                name: executable.artifact().name(),
+                arguments: &chain.ranges[packet.arguments.clone()],
+                outputs,
+                reads: &chain.ranges[packet.reads.clone()],
+                writes: &chain.ranges[packet.writes.clone()],
+                bytes: packet.bytes,
                 device,
+                submission,
+                commands,
                 bindings,
-                table: batch[submission].bindings(),
             })
         })
     }
@@ -266,19 +327,35 @@ impl<'a, B: DeviceBackend> ChainView<'a, B> {
     /// What failed when the dispatch at `index` did, or an unknown one, for messages.
     pub fn describe(&self, index: Option<usize>) -> String {
         let count = self.chain.len();
-        let Origin { submission, command } = self.chain.origin(index.filter(|index| *index < count).unwrap_or(0));
-        let name = match self.batch[submission].commands().get(command) {
-            Some(Command::Dispatch { executable, .. }) => executable.artifact().name(),
-            _ => "a kernel",
-        };
-        format!("dispatch of `{name}` (command {command}) in a chain of {count}")
+        let packet = &self.chain.packets[index.filter(|index| *index < count).unwrap_or(0)];
+        let what = describe(&self.batch[packet.submission], &self.chain.commands[packet.commands.clone()]);
+        format!("{what} in a chain of {count}")
     }
 }
 
 impl<'a, B: DeviceBackend> Dispatch<'a, B> {
-    /// The kernel's name.
-    pub fn name(&self) -> &'a str {
-        self.name
+    /// The commands that it runs: one, or those that were joined. Kernel, arguments and number of outputs of each.
+    fn commands(&self) -> impl Iterator<Item = (&'a Arc<dyn Executable>, &'a [BufferRef], usize)> + use<'a, B> {
+        let submission = self.submission;
+        self.commands.iter().filter_map(move |command| dispatched(submission, *command))
+    }
+
+    /// What it is, for messages: kernel and command, or all that were joined.
+    pub fn describe(&self) -> String {
+        describe(self.submission, self.commands)
+    }
+
+    /// Names of its kernels, each with the bytes of its arguments: one, or those that were joined.
+    pub fn kernels(&self) -> impl Iterator<Item = (&'a str, u64)> + use<'a, B> {
+        self.commands().map(|(executable, bindings, _)| {
+            (executable.artifact().name(), bindings.iter().map(|binding| binding.length as u64).sum())
+        })
+    }
+
+    fn span(&self, reference: &'a BufferRef) -> Result<Span<'a>, DeviceError> {
+        let command = self.commands.first().copied().unwrap_or_default();
+        let range = buffer_range(self.device, self.submission.bindings(), command, reference)?;
+        range.buffer.device_span(range.offset, range.length)
     }
 
     /// The arguments in the device's view.
@@ -286,11 +363,19 @@ impl<'a, B: DeviceBackend> Dispatch<'a, B> {
     /// # Errors
     /// [`DeviceError::InvalidArgument`] for a range that leaves its buffer.
     pub fn spans(&self) -> Result<Spans<'a>, DeviceError> {
-        let span = |reference| {
-            let range = buffer_range(self.device, self.table, self.command, reference)?;
-            range.buffer.device_span(range.offset, range.length)
-        };
-        self.bindings.iter().map(span).collect()
+        self.bindings.iter().map(|reference| self.span(reference)).collect()
+    }
+
+    /// The outputs of its commands in the device's view.
+    ///
+    /// # Errors
+    /// [`DeviceError::InvalidArgument`] for a range that leaves its buffer.
+    pub fn results(&self) -> Result<Spans<'a>, DeviceError> {
+        let outputs = self.commands().flat_map(|(_, bindings, outputs)| {
+            let inputs = bindings.len().saturating_sub(outputs);
+            bindings.iter().skip(inputs)
+        });
+        outputs.map(|reference| self.span(reference)).collect()
     }
 }
 
@@ -303,8 +388,15 @@ mod tests {
         let mut flights = ChainsInFlight::default();
         for ((reads, writes), number) in ranges.iter().zip(0..) {
             let mut chain = flights.empty();
-            let origin = Origin { submission: 0, command: 0 };
-            chain.push(origin, 0, [reads, writes].into_iter().cloned().map(Ok), 1, None).unwrap();
+            let new = NewDispatch {
+                submission: 0,
+                commands: &[0],
+                arguments: &[reads.clone(), writes.clone()],
+                outputs: 1,
+                touched: None,
+                runs: Runs::Own,
+            };
+            chain.push(0, new);
             flights.list.push_back(ChainInFlight { context: 1, number, chain, started: None });
         }
         flights

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::semaphore::{Semaphore, TimelineSemaphore};
 use crate::submission_queue::{QueueHandle, SubmissionQueue};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Identity, limits and accounts of a logical device.
 #[derive(Debug)]
@@ -154,7 +154,14 @@ impl<B: DeviceBackend> Device for OpenDevice<B> {
         let pdi = device.array().pdis.lock().load(artifact, upload)?;
         let instructions = device.upload(artifact.instructions(), HeapContent::Instructions)?;
         let kernel = device.prepare(artifact);
-        Ok(Arc::new(LoadedKernel { artifact: artifact.clone(), pdi, instructions, kernel, device }))
+        Ok(Arc::new(LoadedKernel {
+            artifact: artifact.clone(),
+            pdi,
+            instructions,
+            kernel,
+            device,
+            moved: OnceLock::new(),
+        }))
     }
 
     fn create_queue(&self) -> Result<Arc<dyn Queue>, DeviceError> {

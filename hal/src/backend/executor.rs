@@ -3,7 +3,7 @@
 //! Doorbells are expensive, so a chain ends only where it has to: at the limits of the generation (commands, and bytes of
 //! the command buffer), where the next dispatch needs another context, and where the host has to see memory (a host call or a
 //! transfer). Barriers do not end a chain, because a chain runs in order. Between two barriers the order is free
-//! ([`CommandOrder`]).
+//! ([`CommandOrder`]). Neighbours with one PDI take one place in the chain ([`joined`](super::joined)).
 //!
 //! Chains are started ahead, as many as the backend takes, while the host continues with what does not depend on them. Chains of
 //! different contexts are not ordered below, so those of one context end before one of another starts.
@@ -13,18 +13,19 @@
 
 mod host_command;
 mod made_stream;
+mod packing;
 mod slices;
 
 use self::host_command::HostScratch;
 use super::array::Schedule;
-use super::chain::{Chain, ChainInFlight, ChainView, ChainsInFlight, Origin};
-use super::objects::{buffer_range, kernel};
+use super::chain::{Chain, ChainInFlight, ChainView, ChainsInFlight};
+use super::joined::Neighbours;
+use super::objects::kernel;
 use super::{ChainFailure, CommandOrder, ContextOf, DeviceBackend, LoadedKernel};
-use crate::command_list::{BufferRef, Command};
-use crate::context_planner::{ContextHost, Residence};
-use crate::device::chain_command_bytes;
+use crate::command_list::Command;
+use crate::context_planner::ContextHost;
+use crate::counters::Counters;
 use crate::error::DeviceError;
-use crate::executable::Executable;
 use crate::loaded_pdi::LoadedPdi;
 use crate::submission_queue::{InFlight, QueueBackend, QueueDevice};
 use crate::timeline;
@@ -110,6 +111,8 @@ struct Run<'a, B: DeviceBackend> {
     batch: &'a VecDeque<InFlight>,
     /// The execution lock. While it is released, the chain is empty.
     schedule: MutexGuard<'a, Schedule<B::Contexts>>,
+    /// Dispatches of the submission at hand that will be one of the chain.
+    neighbours: Neighbours<'a, B>,
     /// The context of the chain that is being packed.
     context: Option<ContextOf<B>>,
     chain_bytes: usize,
@@ -131,6 +134,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             scratch,
             batch,
             schedule,
+            neighbours: Neighbours::default(),
             context: None,
             chain_bytes: 0,
             chain_ns: 0,
@@ -172,11 +176,12 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             self.group(index, submission, start..start + group.len())?;
             start += group.len() + 1;
         }
-        Ok(())
+        self.join_neighbours()
     }
 
     /// Runs the commands between two barriers.
     fn group(&mut self, index: usize, submission: &'a InFlight, group: std::ops::Range<usize>) -> Result<(), Stop> {
+        let next = group.end + 1;
         let mut order = std::mem::take(&mut self.scratch.order);
         order.clear();
         order.extend(group);
@@ -186,13 +191,17 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             CommandOrder::ByContext if order.len() < 3 => {}
             CommandOrder::ByContext => self.sort_by_context(submission.commands(), &mut order),
         }
+        if self.device.order() != CommandOrder::Reversed {
+            self.sort_by_pdi(submission, &mut order, next);
+        }
         let result = order.iter().try_for_each(|command| self.command(index, submission, *command));
         self.scratch.order = order;
         result
     }
 
     fn sort_by_context(&self, commands: &[Command], order: &mut [usize]) {
-        let current = self.context.or(self.schedule.active);
+        let waiting = self.neighbours.pdi().and_then(|pdi| self.schedule.planner.locate(pdi));
+        let current = waiting.map(|at| at.context).or(self.context).or(self.schedule.active);
         order.sort_by_key(|command| {
             let pdi = match &commands[*command] {
                 Command::Dispatch { executable, .. } => kernel(self.device, *command, executable).ok().map(|k| &k.pdi),
@@ -262,7 +271,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         match &submission.commands()[position] {
             Command::Barrier => Ok(()),
             Command::Dispatch { executable, bindings, outputs } => {
-                self.pack(index, submission, position, executable, bindings, *outputs)
+                self.pack(index, submission, position, executable, (bindings, *outputs))
             }
             other => {
                 self.send()?;
@@ -281,70 +290,13 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         }
     }
 
-    /// Adds a dispatch to the chain, after sending the chain when it does not fit.
-    fn pack(
-        &mut self,
-        index: usize,
-        submission: &'a InFlight,
-        position: usize,
-        executable: &'a Arc<dyn Executable>,
-        bindings: &'a [BufferRef],
-        outputs: usize,
-    ) -> Result<(), Stop> {
-        let (device, limits) = (self.device, &self.device.state().limits);
-        let kernel = kernel(device, position, executable).map_err(Self::stop(index))?;
-        let made = self.made_stream(index, submission, position, kernel, (bindings, outputs))?;
-        let pdi = &kernel.pdi;
-        let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
-            Some(at) => at,
-            None => {
-                self.send()?;
-                self.drain()?;
-                let found = self.plan(|schedule, contexts| schedule.planner.require(contexts, pdi));
-                found.map_err(Self::stop(index))?
-            }
-        };
-        let bytes = chain_command_bytes(bindings.len());
-        let touched = made.as_ref().and_then(|made| made.touched.as_ref());
-        let all = || bindings.iter().map(|reference| reference.length as u64).sum();
-        let expected_ns = self.expected_ns(touched.map_or_else(all, |touched| touched.bytes));
-        let fits = self.context.is_none_or(|c| c == context)
-            && self.scratch.chain.len() < limits.commands_per_chain
-            && self.chain_bytes + bytes <= limits.chain_buffer_bytes
-            && (self.chain_ns == 0 || self.chain_ns.saturating_add(expected_ns) <= B::CHAIN_NS);
-        if !fits {
-            self.send()?;
-        }
-        let argument = |reference| {
-            let range = buffer_range(device, submission.bindings(), position, reference)?;
-            if range.length > B::ARGUMENT_BYTES {
-                return Err(DeviceError::InvalidArgument(format!(
-                    "command {position}: an argument of {} bytes; a packet can name {} at most",
-                    range.length,
-                    B::ARGUMENT_BYTES
-                )));
-            }
-            Ok(range.device_range())
-        };
-        let origin = Origin { submission: index, command: position };
-        let pushed = self.scratch.chain.push(origin, slot, bindings.iter().map(argument), outputs, made);
-        // With an error the chain goes without this dispatch.
-        pushed.map_err(Self::stop(index))?;
-        self.context = Some(context);
-        self.chain_bytes += bytes;
-        self.chain_ns = self.chain_ns.saturating_add(expected_ns);
-        Ok(())
-    }
-
-    /// Expected time in nanoseconds of a dispatch that moves `bytes`, by the generation's costs: its own, and moving them.
-    fn expected_ns(&self, bytes: u64) -> u64 {
-        let cost = &self.device.state().arch.cost;
-        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
-        cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
-    }
-
-    /// Starts the chain that is being packed.
+    /// Starts the chain that is being packed, with all dispatches so far.
     fn send(&mut self) -> Result<(), Stop> {
+        self.join_neighbours()?;
+        self.start_chain()
+    }
+
+    fn start_chain(&mut self) -> Result<(), Stop> {
         let Some(context) = self.context else { return Ok(()) };
         if self.scratch.in_flight.context().is_some_and(|other| other != context) {
             self.drain()?;
@@ -413,7 +365,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         }
         match finished {
             Ok(()) => {
-                device.state().count(|counters| counters.dispatches += chain.len() as u64);
+                device.state().count(|counters| count_dispatches(counters, &chain, chain.len()));
                 device.note_written(chain.writes());
                 self.scratch.in_flight.recycle(chain);
                 Ok(())
@@ -429,16 +381,16 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         // Without a culprit all of the chain may have run.
         let culprit = failure.command.filter(|command| *command < count);
         let ran = culprit.map_or(count, |culprit| culprit + 1);
-        device.state().count(|counters| counters.dispatches += ran as u64);
+        device.state().count(|counters| count_dispatches(counters, chain, ran));
         device.note_written(chain.writes());
-        let origin = chain.origin(culprit.unwrap_or(0));
-        let mut last = chain.origin(culprit.unwrap_or(count - 1)).submission;
+        let first = chain.submission(culprit.unwrap_or(0));
+        let mut last = chain.submission(culprit.unwrap_or(count - 1));
         let ahead = !self.scratch.in_flight.list.is_empty();
         // What was made for them may be read until the context is gone.
         let mut ended = Vec::new();
         while let Some(ChainInFlight { chain: behind, .. }) = self.scratch.in_flight.list.pop_front() {
             device.note_written(behind.writes());
-            last = last.max(behind.origin(behind.len() - 1).submission);
+            last = last.max(behind.submission(behind.len() - 1));
             ended.push(behind);
         }
         self.forget_chain();
@@ -450,7 +402,14 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             self.schedule.active = None;
         }
         ended.into_iter().for_each(|chain| self.scratch.in_flight.recycle(chain));
-        let started = last.max(self.begun) - origin.submission + 1;
-        Stop { submission: origin.submission, started, cause: failure.cause }
+        let started = last.max(self.begun) - first + 1;
+        Stop { submission: first, started, cause: failure.cause }
     }
+}
+
+/// Counts the first dispatches of a chain, which have run.
+fn count_dispatches<H>(counters: &mut Counters, chain: &Chain<H>, ran: usize) {
+    let commands = chain.commands(ran);
+    counters.dispatches += commands as u64;
+    counters.joined += (commands - ran) as u64;
 }

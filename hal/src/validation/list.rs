@@ -109,7 +109,7 @@ impl Checked {
         }
         check_hazards(list, &mut touches)?;
         Ok(Self {
-            list: Arc::new(CommandList::from_parts(builder.commands, list.slots())),
+            list: Arc::new(CommandList::from_parts(builder.commands, list.slots(), list.is_apart())),
             owner: builder.owner,
             slots: builder.slots,
             direct: Addresses { all: merge(builder.all), written: merge(builder.written) },

@@ -1,3 +1,5 @@
+mod joined;
+
 use crate::MockDriver;
 use crate::npu::WATCHDOG_NS;
 use aie_conformance::Rig;

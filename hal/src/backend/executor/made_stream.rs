@@ -2,18 +2,18 @@
 
 use super::{Run, Stop};
 use crate::artifact::KernelArtifact;
-use crate::backend::chain::{Made, Touched};
+use crate::backend::chain::{Touched, overlaps};
+use crate::backend::joined::MadeKernel;
 use crate::backend::objects::{BufferRange, buffer_range};
-use crate::backend::{DeviceBackend, HeapContent, LoadedKernel};
+use crate::backend::{DeviceBackend, LoadedKernel};
 use crate::command_list::BufferRef;
 use crate::error::DeviceError;
-use crate::format::pdi::Pdi;
-use crate::format::reference;
 use crate::submission_queue::InFlight;
 use std::ops::Range;
 
 impl<'a, B: DeviceBackend> Run<'a, B> {
-    /// The stream of a dispatch whose kernel makes one for the data at hand. Chains that write this data end before.
+    /// The kernel with its stream, and what that touches, of a dispatch whose kernel makes one for the data at hand. Chains that write
+    /// this data end before.
     pub(super) fn made_stream(
         &mut self,
         index: usize,
@@ -21,7 +21,7 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         position: usize,
         kernel: &'a LoadedKernel<B>,
         (bindings, outputs): (&'a [BufferRef], usize),
-    ) -> Result<Option<Made<B::Heap>>, Stop> {
+    ) -> Result<Option<MadeKernel>, Stop> {
         let Some(maker) = kernel.artifact.stream_maker() else { return Ok(None) };
         let (device, name) = (self.device, kernel.artifact.name());
         let failed = |why: String| DeviceError::Execution(format!("stream of `{name}` (command {position}): {why}"));
@@ -35,7 +35,9 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
             read.push(arguments.get(*argument).ok_or_else(missing).map_err(Self::stop(index))?);
         }
         let shown: Vec<Range<u64>> = read.iter().map(|range| range.device_range()).collect();
-        if self.scratch.chain.conflicts(&shown, &[]) {
+        let table = submission.bindings();
+        let packed = self.neighbours.touched(device, table).map_err(Self::stop(index))?;
+        if self.scratch.chain.conflicts(&shown, &[]) || packed.writes.iter().any(|range| overlaps(range, &shown)) {
             self.send()?;
         }
         for _ in 0..self.scratch.in_flight.last_conflict(&shown, &[]) {
@@ -56,25 +58,8 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         let made = maker.make(&slices).map_err(|why| why.to_string());
         let made = made.and_then(|stream| kernel.artifact.with_instructions(stream).map_err(|why| why.to_string()));
         let made = made.and_then(|artifact| touched(&artifact, &addresses, outputs).map(|touched| (artifact, touched)));
-        let (artifact, touched) = made.map_err(failed).map_err(Self::stop(index))?;
-        let upload = || device.upload(artifact.instructions(), HeapContent::Instructions);
-        let instructions = match upload() {
-            // Streams of chains under way make room.
-            Err(DeviceError::OutOfMemory { .. }) => {
-                self.send()?;
-                self.drain()?;
-                upload()
-            }
-            result => result,
-        };
-        let instructions = instructions.map_err(Self::stop(index))?;
-        Ok(Some(Made { artifact, instructions, touched }))
+        made.map(Some).map_err(failed).map_err(Self::stop(index))
     }
-}
-
-/// Whether a kernel is a description that a simulated device computes, whose instructions nobody executes.
-fn describes_itself(kernel: &KernelArtifact) -> bool {
-    Pdi::parse(kernel.pdi()).is_ok_and(|pdi| matches!(reference::extract(&pdi.cdo()), Ok(Some(_))))
 }
 
 /// What the instructions touch of the arguments at these device addresses, of which the last `outputs` are outputs. None for
@@ -84,11 +69,12 @@ fn touched(kernel: &KernelArtifact, arguments: &[Range<u64>], outputs: usize) ->
     if kernel.argument_count() > count {
         return Err(format!("it uses {} arguments, the dispatch has {count}", kernel.argument_count()));
     }
-    if describes_itself(kernel) {
+    if kernel.is_description() {
         return Ok(None);
     }
     let extents = kernel.argument_extents().map_err(|why| format!("what it touches: {why}"))?;
-    let mut touched = Touched { writes: Vec::new(), bytes: 0 };
+    let inputs = &arguments[..count.saturating_sub(outputs)];
+    let mut touched = Touched { reads: inputs.to_vec(), ..Touched::default() };
     for (index, (extent, argument)) in extents.iter().zip(arguments).enumerate() {
         let length = argument.end - argument.start;
         for (what, found) in [("reads", &extent.read), ("writes", &extent.written)] {
@@ -102,7 +88,7 @@ fn touched(kernel: &KernelArtifact, arguments: &[Range<u64>], outputs: usize) ->
             touched.bytes = touched.bytes.saturating_add(found.moved);
         }
         let Some(written) = &extent.written else { continue };
-        if index < count.saturating_sub(outputs) {
+        if index < inputs.len() {
             return Err(format!("it writes argument {index}, which is an input"));
         }
         touched.writes.push(argument.start + written.range.start..argument.start + written.range.end);

@@ -60,12 +60,13 @@ pub(super) fn chain<B: DeviceBackend>(view: &ChainView<'_, B>, from: u64, waited
     };
     let dispatches: Vec<(&str, u128)> = view
         .dispatches()
-        .map(|dispatch| {
-            let bytes = dispatch.arguments.iter().map(|range| range.end - range.start).sum();
-            (dispatch.name(), expected(bytes))
-        })
+        .flat_map(|dispatch| dispatch.kernels().map(|(name, bytes)| (name, expected(bytes))))
         .collect();
-    timeline::slice(&array, "chain", from, end, &format!("{} dispatches", dispatches.len()));
+    let detail = match (dispatches.len(), view.dispatches().count()) {
+        (all, apart) if all == apart => format!("{all} dispatches"),
+        (all, apart) => format!("{all} dispatches, joined to {apart}"),
+    };
+    timeline::slice(&array, "chain", from, end, &detail);
     let (whole, all): (u128, u128) = (dispatches.iter().map(|(_, ns)| ns).sum(), u128::from(end.saturating_sub(from)));
     let at = |part: u128| from + u64::try_from(all * part / whole.max(1)).unwrap_or(0);
     let measured = if dispatches.len() == 1 { "measured" } else { "width by expected time" };

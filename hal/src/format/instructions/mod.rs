@@ -10,10 +10,12 @@
 //!
 //! The "optimised" transaction format (header version 1.0) that XRT's ELF flow has is another one and is rejected.
 
+mod join;
 mod text;
 mod transfer;
 mod writer;
 
+pub use join::{ArgumentPlace, JoinError};
 pub use text::from_text;
 pub use transfer::Transfer;
 pub use writer::InstructionWriter;

@@ -9,7 +9,7 @@ use crate::format::words::extend;
 /// Makes an instruction stream, word for word as mlir-aie writes it.
 #[derive(Clone, Debug)]
 pub struct InstructionWriter {
-    header: Header,
+    pub(super) header: Header,
     operations: Vec<u8>,
     count: u32,
 }

@@ -29,7 +29,8 @@ fn moving(from: u32, to: u32, target: u16) -> KernelArtifact {
 fn what_instructions_name_is_what_is_touched() {
     let arguments = [0x1000..0x1100, 0x8000..0x9000, 0x8000..0x9000];
     let found = touched(&moving(32, 32, 2), &arguments, 1).unwrap().unwrap();
-    assert_eq!(found, Touched { writes: iter::once(0x8100..0x8180).collect(), bytes: 256 });
+    let writes = iter::once(0x8100..0x8180).collect();
+    assert_eq!(found, Touched { reads: arguments[..2].to_vec(), writes, bytes: 256 });
 }
 
 #[rstest]

@@ -1,0 +1,224 @@
+//! Packing dispatches into the chain, neighbours with one PDI as one.
+
+use super::{Run, Stop};
+use crate::artifact::KernelArtifact;
+use crate::backend::chain::{NewDispatch, Runs, Stream};
+use crate::backend::joined::{Joined, JoinedList, Neighbours, Part};
+use crate::backend::objects::{buffer_range, kernel};
+use crate::backend::{DeviceBackend, HeapContent, LoadedKernel};
+use crate::command_list::{BufferRef, Command};
+use crate::context_planner::Residence;
+use crate::device::chain_command_bytes;
+use crate::error::DeviceError;
+use crate::executable::Executable;
+use crate::loaded_pdi::LoadedPdi;
+use crate::submission_queue::InFlight;
+use std::ops::Range;
+use std::sync::Arc;
+
+impl<'a, B: DeviceBackend> Run<'a, B> {
+    /// Puts dispatches with the same PDI next to each other, where nothing but others of the same context is between them. `next` is the
+    /// command behind the next barrier.
+    pub(super) fn sort_by_pdi(&self, submission: &'a InFlight, order: &mut [usize], next: usize) {
+        if order.len() < 2 || submission.list().is_none_or(|list| list.is_apart()) {
+            return;
+        }
+        // Context and PDI of a dispatch that can be joined.
+        let joinable = |command: usize| match submission.commands().get(command)? {
+            Command::Dispatch { executable, .. } => {
+                let kernel = kernel(self.device, command, executable).ok()?;
+                kernel.joinable()?;
+                let at = self.schedule.planner.locate(kernel.pdi.number)?;
+                Some((at.context, kernel.pdi.number))
+            }
+            _ => None,
+        };
+        let mut before = self.neighbours.pdi();
+        let after = joinable(next).map(|(_, pdi)| pdi);
+        let context = |command: &usize| joinable(*command).map(|(context, _)| context);
+        for neighbours in order.chunk_by_mut(|a, b| context(a).is_some() && context(a) == context(b)) {
+            let mut pdis: Vec<usize> = Vec::new();
+            for (_, pdi) in neighbours.iter().filter_map(|command| joinable(*command)) {
+                if !pdis.contains(&pdi) {
+                    pdis.push(pdi);
+                }
+            }
+            // First what goes on with what is before, last what goes on behind.
+            pdis.sort_by_key(|pdi| (Some(*pdi) != before, Some(*pdi) == after));
+            neighbours.sort_by_key(|command| {
+                joinable(*command).and_then(|(_, pdi)| pdis.iter().position(|other| *other == pdi))
+            });
+            before = pdis.last().copied();
+        }
+    }
+
+    /// Adds a dispatch: to its neighbours, which get into the chain together, or to the chain.
+    pub(super) fn pack(
+        &mut self,
+        index: usize,
+        submission: &'a InFlight,
+        command: usize,
+        executable: &'a Arc<dyn Executable>,
+        (bindings, outputs): (&'a [BufferRef], usize),
+    ) -> Result<(), Stop> {
+        let device = self.device;
+        let kernel: &'a LoadedKernel<B> = kernel(device, command, executable).map_err(Self::stop(index))?;
+        let made = self.made_stream(index, submission, command, kernel, (bindings, outputs))?;
+        let mut all = 0;
+        for reference in bindings {
+            let range = buffer_range(device, submission.bindings(), command, reference).map_err(Self::stop(index))?;
+            if range.length > B::ARGUMENT_BYTES {
+                return Err(Self::stop(index)(DeviceError::InvalidArgument(format!(
+                    "command {command}: an argument of {} bytes; a packet can name {} at most",
+                    range.length,
+                    B::ARGUMENT_BYTES
+                ))));
+            }
+            all += range.length as u64;
+        }
+        let touched = made.as_ref().map(|(_, touched)| touched.as_ref());
+        let is_apart = submission.list().is_none_or(|list| list.is_apart());
+        let is_known = touched.is_none_or(|touched| touched.is_some());
+        let moved = if is_apart || !is_known { None } else { kernel.joinable() };
+        let bytes = match (touched.flatten(), moved) {
+            (Some(touched), _) => touched.bytes,
+            // What is moved several times counts as often: a joined dispatch has no other limit of its time.
+            (None, moved) => moved.map_or(all, |moved| moved.max(all)),
+        };
+        let joinable = moved.is_some();
+        let part = Part { command, kernel, bindings, outputs, made, expected_ns: self.expected_ns(bytes), joinable };
+        let most = device.state().limits.kernel_arguments;
+        if let Some(part) = self.neighbours.add(index, part, most) {
+            self.join_neighbours()?;
+            self.neighbours.add(index, part, most);
+        }
+        Ok(())
+    }
+
+    /// Puts the neighbours so far into the chain: as one dispatch, or as they are when they do not go together.
+    pub(super) fn join_neighbours(&mut self) -> Result<(), Stop> {
+        let mut neighbours = std::mem::take(&mut self.neighbours);
+        let result = match self.joined(&neighbours) {
+            Ok(Some(joined)) => self.push_joined(&neighbours, joined),
+            Ok(None) => neighbours.parts.drain(..).try_for_each(|part| self.push_part(neighbours.submission, part)),
+            Err(stop) => Err(stop),
+        };
+        neighbours.clear();
+        self.neighbours = neighbours;
+        result
+    }
+
+    /// What neighbours become. None when they stay as they are.
+    fn joined(&mut self, neighbours: &Neighbours<'a, B>) -> Result<Option<Arc<Joined<B::Heap>>>, Stop> {
+        if neighbours.parts.len() < 2 {
+            return Ok(None);
+        }
+        if !neighbours.has_made() {
+            let list = self.batch.get(neighbours.submission).and_then(InFlight::list);
+            let known = list.and_then(|list| list.derived(JoinedList::<B::Heap>::default));
+            return Ok(known.and_then(|known| known.of(self.device, neighbours)));
+        }
+        let Some(unloaded) = neighbours.join() else { return Ok(None) };
+        match self.upload(neighbours.submission, unloaded.artifact()) {
+            Ok(stream) => Ok(Some(Arc::new(unloaded.with(Arc::new(stream))))),
+            // Apart they may fit.
+            Err(Stop { cause: DeviceError::OutOfMemory { .. }, .. }) => Ok(None),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Puts the stream of one dispatch into the device heap.
+    fn upload(&mut self, index: usize, artifact: &KernelArtifact) -> Result<Stream<B::Heap>, Stop> {
+        let upload = |device: &B| device.upload(artifact.instructions(), HeapContent::Instructions);
+        let instructions = match upload(self.device) {
+            // Streams of chains under way make room.
+            Err(DeviceError::OutOfMemory { .. }) => {
+                self.start_chain()?;
+                self.drain()?;
+                upload(self.device)
+            }
+            result => result,
+        };
+        Ok(Stream { artifact: artifact.clone(), instructions: instructions.map_err(Self::stop(index))? })
+    }
+
+    fn push_part(&mut self, index: usize, part: Part<'a, B>) -> Result<(), Stop> {
+        let Part { command, kernel, bindings, outputs, made, expected_ns, .. } = part;
+        let (runs, touched) = match made {
+            None => (Runs::Own, None),
+            Some((artifact, touched)) => (Runs::Made(self.upload(index, &artifact)?), touched),
+        };
+        let arguments = self.addresses(index, command, bindings)?;
+        let new = NewDispatch {
+            submission: index,
+            commands: &[command],
+            arguments: &arguments,
+            outputs,
+            touched: touched.as_ref(),
+            runs,
+        };
+        self.push(&kernel.pdi, expected_ns, new)
+    }
+
+    fn push_joined(&mut self, neighbours: &Neighbours<'a, B>, joined: Arc<Joined<B::Heap>>) -> Result<(), Stop> {
+        let (device, index) = (self.device, neighbours.submission);
+        let (Some(first), Some(submission)) = (neighbours.parts.first(), self.batch.get(index)) else { return Ok(()) };
+        let touched = neighbours.touched(device, submission.bindings()).map_err(Self::stop(index))?;
+        let arguments = self.addresses(index, first.command, &joined.bindings)?;
+        let new = NewDispatch {
+            submission: index,
+            commands: &neighbours.commands,
+            arguments: &arguments,
+            outputs: joined.outputs,
+            touched: Some(&touched),
+            runs: Runs::Joined(Arc::clone(&joined)),
+        };
+        self.push(&first.kernel.pdi, neighbours.expected_ns(), new)
+    }
+
+    /// Device addresses of arguments.
+    fn addresses(&self, index: usize, command: usize, bindings: &[BufferRef]) -> Result<Vec<Range<u64>>, Stop> {
+        let (device, table) = (self.device, self.batch[index].bindings());
+        let address = |reference| buffer_range(device, table, command, reference).map(|range| range.device_range());
+        bindings.iter().map(address).collect::<Result<_, _>>().map_err(Self::stop(index))
+    }
+
+    /// Adds a dispatch to the chain, after starting the chain when it does not fit.
+    fn push(
+        &mut self,
+        pdi: &Arc<LoadedPdi<B::Heap>>,
+        expected_ns: u64,
+        new: NewDispatch<'_, B::Heap>,
+    ) -> Result<(), Stop> {
+        let limits = &self.device.state().limits;
+        let Residence { context, slot } = match self.schedule.planner.locate(pdi.number) {
+            Some(at) => at,
+            None => {
+                self.start_chain()?;
+                self.drain()?;
+                let found = self.plan(|schedule, contexts| schedule.planner.require(contexts, pdi));
+                found.map_err(Self::stop(new.submission))?
+            }
+        };
+        let bytes = chain_command_bytes(new.arguments.len());
+        let fits = self.context.is_none_or(|c| c == context)
+            && self.scratch.chain.len() < limits.commands_per_chain
+            && self.chain_bytes + bytes <= limits.chain_buffer_bytes
+            && (self.chain_ns == 0 || self.chain_ns.saturating_add(expected_ns) <= B::CHAIN_NS);
+        if !fits {
+            self.start_chain()?;
+        }
+        self.scratch.chain.push(slot, new);
+        self.context = Some(context);
+        self.chain_bytes += bytes;
+        self.chain_ns = self.chain_ns.saturating_add(expected_ns);
+        Ok(())
+    }
+
+    /// Expected time in nanoseconds of a dispatch that moves `bytes`, by the generation's costs: its own, and moving them.
+    fn expected_ns(&self, bytes: u64) -> u64 {
+        let cost = &self.device.state().arch.cost;
+        let moving = u128::from(bytes) * 1_000_000_000 / u128::from(cost.ddr_bytes_per_second.max(1));
+        cost.command_ns.saturating_add(u64::try_from(moving).unwrap_or(u64::MAX))
+    }
+}
