@@ -76,6 +76,14 @@ pub trait KernelCompiler: Send + Sync + Debug {
     fn available(&self) -> Result<(), CompileError> {
         Ok(())
     }
+    /// Whether its kernels of a normalised node may be used, wherever they come from: on some devices kernels have to prove
+    /// themselves first. Asked before caches are searched, and may take a while the first time.
+    ///
+    /// # Errors
+    /// Why they may not.
+    fn admits(&self, _node: &Node, _arch: &Arch) -> Result<(), String> {
+        Ok(())
+    }
     /// Makes the artifact of a normalised node.
     ///
     /// # Errors

@@ -157,8 +157,9 @@ fn usual_forms(op: &str, dtype: DataType) -> Vec<Node> {
         ]);
     }
     nodes.extend([
-        // A product, rows picked out, rows put in.
+        // Products of floats and of whole numbers, rows picked out, rows put in.
         node(plain, tensor(F32, [8, 4, 2, 1]), &[x, tensor(F32, [512, 4, 2, 1])]),
+        node(plain, tensor(I32, [8, 4, 2, 1]), &[x, tensor(dtype, [512, 4, 2, 1])]),
         node(plain, tensor(F32, [512, 3, 2, 1]), &[x, tensor(I32, [3, 2, 1, 1])]),
         node(plain, x, &[x, tensor(I32, [3, 2, 1, 1])]),
     ]);

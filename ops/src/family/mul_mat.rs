@@ -2,8 +2,11 @@
 //!
 //! Source 0 (the weights) repeats over the outer dimensions of source 1; all columns of source 1 that meet the same weights
 //! are multiplied together, so that weights are read, and decoded, once.
+//!
+//! Products of i8 with i8 have an i32 result. ggml's graphs have none of them; they are for kernels that are generated from a list.
 
 use super::cpu::dot::{COLUMNS, ROWS};
+use super::cpu::integers;
 use super::cpu::weights::{WeightRows, columns};
 use super::prelude::*;
 use rayon::prelude::*;
@@ -23,19 +26,20 @@ impl Operation for MulMat {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        use DataType::{BF16, F16, F32};
+        use DataType::{BF16, F16, F32, I8, I32};
         let ([a, b], out) = (sources(NAME, node)?, &node.output);
         let hadamard = node.params.int(1) == HINT_HADAMARD;
         match (a.dtype, b.dtype) {
             (x, F32) if x.is_quantised() || FLOATS.contains(&x) => {}
-            (F16, F16) | (BF16 | F32, BF16) => {}
+            (F16, F16) | (BF16 | F32, BF16) | (I8, I8) => {}
             (F32, F16) if hadamard => {}
             (x, y) if x.is_quantised() || FLOATS.contains(&x) => {
                 return wrong_type(NAME, "source 1", y, "f32; f16 with f16; bf16 with bf16 or f32");
             }
-            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, quantised"),
+            (I8, x) => return wrong_type(NAME, "source 1", x, "i8 with i8"),
+            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, i8, quantised"),
         }
-        typed(NAME, "the result", out, F32)?;
+        typed(NAME, "the result", out, if a.dtype == I8 { I32 } else { F32 })?;
         has_shape(NAME, "the result", out, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])?;
         require(NAME, a.ne[0] == b.ne[0], || {
             format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0])
@@ -57,7 +61,13 @@ impl Operation for MulMat {
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
-        let layouts = Layouts { weights: a.tensor, right: b.tensor, out: node.output };
+        let out = node.output;
+        if a.tensor.dtype == DataType::I8 {
+            return Ok(kernel(node, None, move |inputs, output| {
+                integers::multiply([&a.tensor, &b.tensor, &out], [inputs[a.position], inputs[b.position]], output)
+            }));
+        }
+        let layouts = Layouts { weights: a.tensor, right: b.tensor, out };
         Ok(kernel(node, None, move |inputs, output| layouts.run(inputs[a.position], inputs[b.position], output)))
     }
 }

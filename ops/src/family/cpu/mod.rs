@@ -11,6 +11,7 @@ pub mod dot;
 pub mod element;
 pub mod exp;
 pub mod fold;
+pub mod integers;
 pub mod kernel;
 pub mod map;
 pub mod rows;
