@@ -102,7 +102,7 @@ impl<'a> KernelStores<'a> {
         }
         for compiler in &kind.compilers {
             builder = match compiler {
-                CompilerName::Native => builder.compiler(Arc::new(NativeCompiler)),
+                CompilerName::Native => builder.compiler(Arc::new(NativeCompiler::default())),
                 CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
                 CompilerName::Reference if kind.is_silicon => {
                     log::error(&format!(

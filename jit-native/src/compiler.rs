@@ -1,17 +1,37 @@
 //! The families as a compiler that kernel stores ask.
 
 use crate::SOURCE_DIGEST;
-use crate::kernels::{self, NativeError};
+use crate::kernels::{self, Family, NativeError};
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::compiler::{CompileError, KernelCompiler};
 use aie_ops::name::kernel_name;
 use aie_ops::{Node, Operation};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Says which families may be used on a device. Thread-safe.
+pub trait Admission: Send + Sync + Debug {
+    /// Whether kernels of `family` may be used. May take a while the first time.
+    ///
+    /// # Errors
+    /// Why they may not, for messages.
+    fn admits(&self, family: &'static Family, arch: &Arch) -> Result<(), String>;
+}
 
 /// Makes kernels as machine code, in this process and in milliseconds: it starts no tool and reads no file. What no
 /// [family](crate::kernels) takes, and what is for a generation that none has a program for, is unsupported, so that a store asks
 /// the next compiler.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NativeCompiler;
+#[derive(Debug, Clone, Default)]
+pub struct NativeCompiler {
+    admission: Option<Arc<dyn Admission>>,
+}
+
+impl NativeCompiler {
+    /// For a device on which `admission` says what may be used.
+    pub fn admitted_by(admission: Arc<dyn Admission>) -> Self {
+        Self { admission: Some(admission) }
+    }
+}
 
 impl KernelCompiler for NativeCompiler {
     fn name(&self) -> &str {
@@ -36,6 +56,13 @@ impl KernelCompiler for NativeCompiler {
 
     fn sources(&self) -> String {
         SOURCE_DIGEST.into()
+    }
+
+    /// All families that could make the kernel have to be admitted: which of them made one that is cached is not known.
+    fn admits(&self, node: &Node, arch: &Arch) -> Result<(), String> {
+        let Some(admission) = &self.admission else { return Ok(()) };
+        let mut families = kernels::families_of(&node.op).filter(|family| family.is_for(arch));
+        families.try_for_each(|family| admission.admits(family, arch))
     }
 
     /// The kernel under the name that stores look for, whatever its family calls it.
@@ -76,7 +103,7 @@ mod tests {
         let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
         let node = Node::new(op, OpParams::default(), tensor, vec![Some(tensor)]);
         let arch = ArchRegistry::builtin().get(arch).unwrap();
-        NativeCompiler.compile(table::lookup(op).unwrap(), &node, &arch)
+        NativeCompiler::default().compile(table::lookup(op).unwrap(), &node, &arch)
     }
 
     #[test]
@@ -87,8 +114,32 @@ mod tests {
 
     #[test]
     fn kernels_are_cached_under_the_sources_and_apart_from_others() {
-        assert!(NativeCompiler.identity().starts_with("native "));
-        assert_eq!(NativeCompiler.sources().len(), 64);
-        assert_eq!((NativeCompiler.folder(), NativeCompiler.makes_code()), ("native", true));
+        let compiler = NativeCompiler::default();
+        assert!(compiler.identity().starts_with("native "));
+        assert_eq!(compiler.sources().len(), 64);
+        assert_eq!((compiler.folder(), compiler.makes_code()), ("native", true));
+    }
+
+    /// Admits what computes nothing.
+    #[derive(Debug)]
+    struct CopiesOnly;
+
+    impl Admission for CopiesOnly {
+        fn admits(&self, family: &'static Family, _: &Arch) -> Result<(), String> {
+            if family.name == "copies" { Ok(()) } else { Err(format!("{} failed", family.name)) }
+        }
+    }
+
+    #[test]
+    fn what_may_be_used_goes_by_the_families_of_an_operation() {
+        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+        let x = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+        let node = |op: &str| Node::new(op, OpParams::default(), x, vec![Some(x)]);
+        let compiler = NativeCompiler::admitted_by(Arc::new(CopiesOnly));
+        assert_eq!(compiler.admits(&node("CONT"), &arch), Ok(()));
+        assert_eq!(compiler.admits(&node("SIN"), &arch), Err("elementwise failed".into()));
+        // What no family has is rejected when it is compiled.
+        assert_eq!(compiler.admits(&node("TRI"), &arch), Ok(()));
+        assert_eq!(NativeCompiler::default().admits(&node("SIN"), &arch), Ok(()));
     }
 }

@@ -7,6 +7,7 @@
 //! - [`array`](mod@array): tiles, streams, buffer descriptors and locks become a PDI, and a dispatch an instruction stream.
 //! - [`check`]: the rules that a finished program has to keep, shown along all its paths.
 //! - [`kernels`]: the families of operations, written with both.
+//! - [`selftest`]: what each family has to get right on an NPU before it is used there.
 //! - [`NativeCompiler`] offers them to kernel stores, as one compiler among others.
 #![forbid(unsafe_code)]
 
@@ -15,8 +16,9 @@ pub mod check;
 mod compiler;
 pub mod core;
 pub mod kernels;
+pub mod selftest;
 
-pub use compiler::NativeCompiler;
+pub use compiler::{Admission, NativeCompiler};
 
 /// SHA-256 in hexadecimal of the sources that kernels are made from. What was made from other sources may differ.
 pub const SOURCE_DIGEST: &str = env!("AIE_JIT_NATIVE_SOURCE_DIGEST");

@@ -1,6 +1,7 @@
 //! The files of native kernels, as others read them: the kernel store's check, and the reader of designs.
 
 use aie_emulator::design::{Design, Source};
+use aie_hal::format::instructions::InstructionStream;
 use aie_hal::{Arch, ArchRegistry, KernelArtifact};
 use aie_jit_native::kernels;
 use aie_ops::fit::{self, Fit};
@@ -54,6 +55,12 @@ fn gathered() -> Node {
     of("GET_ROWS", [64, 5, 1, 1], vec![f32s([64, 9, 1, 1]), Some(rows)])
 }
 
+/// A norm with weights.
+fn normed() -> Node {
+    let ne = [577, 3, 1, 1];
+    of("RMS_NORM_MUL", ne, vec![f32s(ne), f32s([577, 1, 1, 1])])
+}
+
 /// Rows into a cache of f16.
 fn scattered() -> Node {
     let (rows, cache) =
@@ -77,6 +84,7 @@ fn build(node: &Node) -> KernelArtifact {
 #[case::six_bits(product(DataType::Q6_K, [512, 1, 1536]))]
 #[case::zeros(product(DataType::F32, [20, 3, 129]))]
 #[case::documents(product_of([DataType::BF16, DataType::BF16], [1024, 64, 768]))]
+#[case::normed(normed())]
 #[case::turned(turned())]
 #[case::gathered(gathered())]
 #[case::scattered(scattered())]
@@ -87,6 +95,9 @@ fn files_are_read_as_they_are_meant(#[case] node: Node) {
     let design = Design::read(&aie2(), &Source::parse(kernel.pdi(), Some(kernel.instructions())).unwrap()).unwrap();
     assert_eq!(design.problems, []);
     assert_eq!(design.arguments_unknown, None);
+    // Neighbours with the same PDI become one dispatch.
+    assert!(InstructionStream::parse(kernel.instructions()).unwrap().can_be_joined());
+    assert!(kernel.argument_extents().is_ok());
 }
 
 /// Kernels of one family share their PDI, so that nothing is loaded between them.
@@ -96,13 +107,16 @@ fn shapes_and_types_share_a_pdi() {
         let digests: Vec<_> = nodes.iter().map(|node| *build(node).digest()).collect();
         digests.iter().all(|digest| *digest == digests[0])
     };
-    assert!(one_pdi(&[add([5000, 1, 1, 1]), add([33, 7, 3, 2]), of("SQR", [64, 1, 1, 1], vec![f32s([64, 1, 1, 1])])]));
-    let shapes = [[576, 1, 1536], [100, 9, 64]];
-    let mut products = [DataType::BF16, DataType::Q4_0].map(|dtype| shapes.map(|shape| product(dtype, shape))).concat();
-    products.extend([product(DataType::Q4_K, [16, 1, 256]), product(DataType::Q6_K, [16, 1, 512])]);
-    products.push(product(DataType::F32, [16, 1, 1]));
-    products.push(product_of([DataType::BF16, DataType::BF16], [16, 3, 256]));
-    assert!(one_pdi(&products));
+    let squares = |ne| of("SQR", ne, vec![f32s(ne)]);
+    assert!(one_pdi(&[add([5000, 7, 1, 1]), add([33, 70, 3, 2]), squares([64, 100, 1, 1])]));
+    let products = |shape| [DataType::BF16, DataType::Q4_0, DataType::Q4_K].map(|dtype| product(dtype, shape));
+    let mut of_prompt = products([100, 9, 256]).to_vec();
+    of_prompt.extend([product(DataType::Q6_K, [16, 9, 512]), product(DataType::F32, [16, 1, 1])]);
+    of_prompt.push(product_of([DataType::BF16, DataType::BF16], [16, 3, 256]));
+    assert!(one_pdi(&of_prompt));
+    let mut of_token = products([576, 1, 1536]).to_vec();
+    of_token.extend([product(DataType::Q6_K, [16, 4, 512]), normed(), add([5000, 1, 1, 1]), squares([64, 1, 1, 1])]);
+    assert!(one_pdi(&of_token));
     let of_attention = [DataType::F16, DataType::F32].map(|dtype| [18, 256].map(|keys| attention(dtype, 9, keys)));
     assert!(one_pdi(&of_attention.concat()));
     assert!(one_pdi(&[turned(), gathered(), scattered()]));

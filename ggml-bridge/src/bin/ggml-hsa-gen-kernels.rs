@@ -245,8 +245,8 @@ fn compilers(arguments: &Arguments, jobs: usize) -> Result<Vec<Arc<dyn KernelCom
         iron_compiler(kernels.clone(), jobs, verbose, Environment::process(), image.as_deref())
     };
     Ok(match arguments.compiler {
-        None => vec![Arc::new(NativeCompiler), Arc::new(Deferred::new("iron", iron))],
-        Some(CompilerName::Native) => vec![Arc::new(NativeCompiler)],
+        None => vec![Arc::new(NativeCompiler::default()), Arc::new(Deferred::new("iron", iron))],
+        Some(CompilerName::Native) => vec![Arc::new(NativeCompiler::default())],
         Some(CompilerName::Reference) => {
             eprintln!(
                 "warning: --compiler reference: these kernels are descriptions for SIMULATED devices. On a real NPU they do \
@@ -310,7 +310,7 @@ fn print_result(report: &Report, out: &mut impl Write) -> io::Result<()> {
             "{linked} kernel(s) have names that no backend looks for; links with the right names point to them"
         )?;
     }
-    let native = report.kernels.iter().filter(|kernel| kernel.compiler == NativeCompiler.name()).count();
+    let native = report.kernels.iter().filter(|kernel| kernel.compiler == NativeCompiler::default().name()).count();
     if native > 0 {
         writeln!(out, "{native} kernel(s) are this program's own code, which has not run on silicon yet")?;
     }

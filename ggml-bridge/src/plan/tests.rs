@@ -127,7 +127,7 @@ fn without_the_setting_it_is_counted_and_reported_at_the_end() {
 fn emulated() -> DeviceContext {
     let uri = "mock:aie2?execute=emulated".parse().unwrap();
     let device = drivers::mock(ArchRegistry::builtin()).open(&uri).unwrap().remove(0);
-    let builder = KernelStore::builder().policy(JitPolicy::Eager).compiler(Arc::new(NativeCompiler));
+    let builder = KernelStore::builder().policy(JitPolicy::Eager).compiler(Arc::new(NativeCompiler::default()));
     let store = builder.compiler(Arc::new(ReferenceCompiler)).build().unwrap();
     DeviceContext::new(0, device, Arc::new(store), &Config::default())
 }

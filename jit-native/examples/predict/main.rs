@@ -13,6 +13,7 @@ mod device;
 mod measure;
 mod model;
 mod published;
+mod zeros;
 
 use aie_hal::arch::CostModel;
 use measure::Measured;

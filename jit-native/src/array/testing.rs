@@ -71,8 +71,14 @@ impl Device {
 
     /// Runs a dispatch over buffers of words. An error when it does not end, or something is still under way at its end.
     pub fn dispatch(&mut self, stream: &[u8], buffers: &mut [Vec<u32>]) -> Result<(), String> {
+        let each: Vec<usize> = (0..buffers.len()).collect();
+        self.dispatch_on(stream, buffers, &each)
+    }
+
+    /// The same with the buffer of each argument by its number: arguments can share one.
+    pub fn dispatch_on(&mut self, stream: &[u8], buffers: &mut [Vec<u32>], each: &[usize]) -> Result<(), String> {
         let mut host = Host(buffers.iter().map(|words| bytes_of(words)).collect());
-        let arguments: Vec<u64> = (1..=buffers.len() as u64).map(|index| index * APART).collect();
+        let arguments: Vec<u64> = each.iter().map(|buffer| (*buffer as u64 + 1) * APART).collect();
         let stream = InstructionStream::parse(stream).map_err(|error| error.to_string())?;
         let outcome = self.array.execute(&stream, &arguments, &mut host).map_err(|error| error.to_string())?;
         if let Outcome::Deadlock { operation, report } = outcome {

@@ -11,6 +11,7 @@ use super::register::{Class, Reg, Variable, part_of};
 use super::schedule::Scheduled;
 use super::timing::{Context, Leaf};
 use aie_isa::Register;
+use std::collections::HashSet;
 
 /// A set of slots.
 #[derive(Clone, Debug, Default)]
@@ -133,6 +134,11 @@ fn needs(context: &Context<'_>, blocks: &[Scheduled], time: &Time) -> Result<Vec
             }
         }
     }
+    // What nothing writes needs no register of its own where all have been cleared.
+    let written: HashSet<Leaf> = events.iter().filter(|event| event.write).map(|event| event.leaf).collect();
+    let shared = context.variables.iter().zip(&context.first_leaf).filter(|(variable, _)| variable.shares_parts);
+    let shared: HashSet<Leaf> = shared.flat_map(|(v, first)| *first..*first + Leaf::from(v.leaves)).collect();
+    events.retain(|event| written.contains(&event.leaf) || !shared.contains(&event.leaf));
     events.sort_by_key(|event| (event.leaf, event.block, event.slot, event.write));
     events.dedup_by_key(|event| (event.leaf, event.block, event.slot, event.write));
     for group in events.chunk_by(|a, b| a.leaf == b.leaf) {
@@ -291,7 +297,7 @@ fn crowded(
     time: &Time,
 ) -> (CoreError, Vec<u32>, Vec<usize>) {
     let variable: &Variable = &context.variables[index];
-    let physical: std::collections::HashSet<Register> = variable
+    let physical: HashSet<Register> = variable
         .candidates
         .iter()
         .flat_map(|register| context.isa.register(*register).leaves.iter().copied())

@@ -2,7 +2,7 @@
 
 use super::error::CoreError;
 use super::flow::Node;
-use super::operation::Op;
+use super::operation::{Effect, Op};
 use super::program::Section;
 use super::register::{Class, Reg, Region, Variable, members};
 use aie_isa::{Isa, Register};
@@ -19,6 +19,8 @@ pub struct CoreBuilder {
     /// The sequences that are open, the innermost last.
     pub(super) open: Vec<Vec<Node>>,
     pub(super) loop_name: Option<String>,
+    /// Whether all vector registers have a value from the start.
+    pub(super) cleared: bool,
     error: Option<CoreError>,
     specials: HashMap<&'static str, Reg>,
     data: (u32, u32, Vec<u8>),
@@ -33,6 +35,7 @@ impl CoreBuilder {
             regions: Vec::new(),
             open: vec![Vec::new()],
             loop_name: None,
+            cleared: false,
             error: None,
             specials: HashMap::new(),
             data: (0, 0, Vec::new()),
@@ -141,7 +144,8 @@ impl CoreBuilder {
 
     /// Says that a variable's contents may be anything where it has not been written: without that, reading it is an error.
     pub fn undefined(&mut self, reg: Reg) {
-        self.variables[reg.variable as usize].undefined = true;
+        let variable = &mut self.variables[reg.variable as usize];
+        (variable.undefined, variable.shares_parts) = (true, self.cleared);
     }
 
     fn add_variable(&mut self, name: &str, class: Class, candidates: Vec<Register>) -> Reg {
@@ -159,6 +163,7 @@ impl CoreBuilder {
             region: None,
             fixed: false,
             undefined: false,
+            shares_parts: false,
             writes: 0,
             constant: None,
         };
@@ -178,6 +183,13 @@ impl CoreBuilder {
 
     pub(super) fn push(&mut self, op: Op) {
         self.push_node(Node::Op(op));
+    }
+
+    /// Keeps the operation written last, although nothing may read what it writes.
+    pub(super) fn keep_last(&mut self) {
+        if let Some(Node::Op(op)) = self.open.last_mut().and_then(|sequence| sequence.last_mut()) {
+            op.effect = Effect::Ordered;
+        }
     }
 
     pub(super) fn push_node(&mut self, node: Node) {

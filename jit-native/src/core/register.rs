@@ -209,6 +209,8 @@ pub(super) struct Variable {
     pub fixed: bool,
     /// May be read before it is written.
     pub undefined: bool,
+    /// Parts that nothing writes may be those of other variables.
+    pub shares_parts: bool,
     /// How many operations write it, and the number that the last of them sets it to.
     pub writes: u32,
     pub constant: Option<i64>,

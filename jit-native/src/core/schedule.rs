@@ -38,7 +38,11 @@ pub(super) fn block(
         return Ok(Scheduled { bundles, end, target, setup: None, body_of, pipelined: Some(*number), origin });
     }
     let timings = timings(context, &block.ops)?;
-    let edges = edges(&block.ops, &timings, false);
+    let mut edges = edges(&block.ops, &timings, false);
+    // With a count, the bundle at the old `le` would be the end of a loop: at first that is the program's first one.
+    if let [_, end, .., count] = block.setup[..] {
+        edges.push(Edge { from: end, to: count, distance: 0, iterations: 0 });
+    }
     let placements = list::schedule(&timings, &edges, formats, freedom, &block.setup);
     let mut length = through(&timings, &placements);
     let mut rows = Vec::new();

@@ -43,6 +43,8 @@ impl Address {
 impl CoreBuilder {
     /// bf16 as matrices: 4x8 times 8x4 to 4x4 in fp32 (128 multiply-accumulates), and additions of fp32 lanes.
     pub const MATRIX_BF16: u32 = 28;
+    /// i8 as matrices: 4x8 times 8x8 to 4x8 in i32 (256 multiply-accumulates), with the signs of both.
+    pub const MATRIX_I8: u32 = 776;
     /// bf16 lane by lane: `a[i] * b[i] + a[i + 16] * b[i + 16]` in fp32 (32 multiply-accumulates).
     pub const LANES_BF16: u32 = 60;
 
@@ -120,6 +122,24 @@ impl CoreBuilder {
                 self.access(mnemonics, reg, shift, pointer, Address::ThenBy(modifier));
             }
             _ => self.emit_addressed(&names.collect::<Vec<_>>(), &operands, post),
+        }
+    }
+
+    /// Gives all vector registers and accumulators a value. To be written once, where a program begins that leaves parts of its
+    /// variables [undefined](CoreBuilder::undefined): what it reads there is then a number on all paths.
+    pub fn clear_vectors(&mut self) {
+        self.cleared = true;
+        let zero = self.scalar(0);
+        for class in [Class::X, Class::Acc2048] {
+            for register in super::register::members(self.isa(), class) {
+                let register = self.fixed(self.isa().register(*register).name);
+                if class == Class::X {
+                    self.broadcast(32, register, zero)
+                } else {
+                    self.emit("vclr", [register])
+                }
+                self.keep_last();
+            }
         }
     }
 

@@ -2,7 +2,6 @@
 
 #[path = "../mul_mat/device.rs"]
 mod device;
-mod rates;
 mod tensors;
 
 use aie_emulator::Timing;

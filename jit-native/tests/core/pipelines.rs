@@ -1,6 +1,6 @@
 //! Loops whose iterations overlap: what is reached, and that results stay the same.
 
-use crate::rig::{OWN, expect, run};
+use crate::rig::{OWN, expect, expect_on, run};
 use aie_isa::Isa;
 use aie_jit_native::core::{Address, Class, CoreBuilder, CoreProgram, Count, LoopReport, Reg, Scheduling};
 
@@ -68,8 +68,9 @@ fn bf16_expected(k: usize) -> Vec<u32> {
 #[test]
 fn a_bf16_product_reaches_its_bound() {
     for k in [1, 2, 3, 4, 5, 16] {
-        expect(|b| bf16_product(b, (k as u32).into()), &bf16_memory(k), OUT, &bf16_expected(k));
-        expect(
+        expect_on(Isa::aie2(), |b| bf16_product(b, (k as u32).into()), &bf16_memory(k), OUT, &bf16_expected(k));
+        expect_on(
+            Isa::aie2(),
             |b| {
                 let k = b.scalar(k as i64);
                 bf16_product(b, k.into());
@@ -131,7 +132,7 @@ fn an_i8_product_reaches_its_bound() {
         let (row, column) = (block / 2 * 4 + within / 8, block % 2 * 8 + within % 8);
         (0..8 * k).map(|k| value(row, k) * value(k, column)).sum::<i32>().cast_unsigned()
     });
-    expect(|b| i8_product(b, (k as u32).into()), &memory, OUT, &expected.collect::<Vec<_>>());
+    expect_on(Isa::aie2(), |b| i8_product(b, (k as u32).into()), &memory, OUT, &expected.collect::<Vec<_>>());
     let mut b = CoreBuilder::new(Isa::aie2());
     i8_product(&mut b, 12.into());
     let program = b.finish().unwrap();
@@ -163,13 +164,15 @@ fn a_short_body_is_unrolled_where_the_count_allows_it() {
         expect(write(count, false), &[(A, numbers.clone())], OUT, &[sum]);
         expect(write(count, true), &[(A, numbers.clone())], OUT, &[sum]);
     }
-    for (promise, rate) in [(false, 2.0), (true, 1.0)] {
-        let mut b = CoreBuilder::new(Isa::aie2());
+    for (isa, promise, rate) in
+        [Isa::aie2(), Isa::aie2p()].into_iter().flat_map(|isa| [(isa, false, 2.0), (isa, true, 1.0)])
+    {
+        let mut b = CoreBuilder::new(isa);
         write(64, promise)(&mut b);
         let program = b.finish().unwrap();
         let report = report(&program, "sum");
         assert!(f64::from(report.interval) / f64::from(report.unrolled) <= rate, "{report:?}\n{}", program.listing());
-        run(Isa::aie2(), &program, &[(A, numbers.clone())]);
+        run(isa, &program, &[(A, numbers.clone())]);
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::rig::{ALL, OWN, run};
 use aie_isa::Isa;
 use aie_jit_native::core::{Address, Class, CoreBuilder, CoreError, Count, Reg};
+use rstest::rstest;
 
 const SCALARS: usize = 5;
 const VECTORS: usize = 4;
@@ -16,8 +17,8 @@ const OUT: u32 = 0x400;
 /// Products of 16-bit lanes into 32-bit accumulators, both signed.
 const ELEMENTS: i64 = 824;
 
-/// xorshift64.
-struct Random(u64);
+/// xorshift64, and whether the program may have accumulators.
+struct Random(u64, bool);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -79,14 +80,16 @@ fn step(random: &mut Random, depth: usize, in_loop: bool) -> Step {
         7 => Step::Broadcast(v(r), s(r)),
         8 => Step::Largest(v(r), v(r), v(r)),
         9 => Step::Choose(v(r), v(r), v(r), s(r)),
-        10 => Step::Product(a(r), v(r), v(r)),
-        11 => Step::Low(v(r), a(r)),
+        10 if r.1 => Step::Product(a(r), v(r), v(r)),
+        11 if r.1 => Step::Low(v(r), a(r)),
+        10 | 11 => Step::Broadcast(v(r), s(r)),
         12 if in_loop => Step::Next(s(r), r.below(2)),
         13 if in_loop => Step::Put(s(r), r.below(2)),
         12 => Step::Load(s(r), r.below(2), r.below(16)),
         13 => Step::Store(s(r), r.below(2), r.below(16)),
-        14 => Step::LoadVector(v(r), r.below(2), r.below(3)),
-        15 => Step::StoreVector(v(r), r.below(2), r.below(3)),
+        // In halves of a vector, which AIE2 loads; AIE2P loads whole ones.
+        14 => Step::LoadVector(v(r), r.below(2), if r.1 { r.below(3) } else { 2 * r.below(2) }),
+        15 => Step::StoreVector(v(r), r.below(2), if r.1 { r.below(3) } else { 2 * r.below(2) }),
         16 | 17 => {
             let length = 1 + r.below(9);
             let deeper = if r.below(3) == 0 { depth - 1 } else { 0 };
@@ -104,17 +107,17 @@ fn step(random: &mut Random, depth: usize, in_loop: bool) -> Step {
 struct State {
     scalars: [u32; SCALARS],
     vectors: [[u32; LANES]; VECTORS],
-    accumulators: [[u32; 2 * LANES]; ACCUMULATORS],
+    accumulators: Vec<[u32; 2 * LANES]>,
     memory: [Vec<u32>; 2],
 }
 
 impl State {
-    fn new() -> Self {
+    fn new(accumulators: usize) -> Self {
         let word = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9) >> (i % 27);
         Self {
             scalars: std::array::from_fn(|i| i as u32 * 3 + 1),
             vectors: std::array::from_fn(|i| std::array::from_fn(|lane| word(i * 16 + lane))),
-            accumulators: [[0; 2 * LANES]; ACCUMULATORS],
+            accumulators: vec![[0; 2 * LANES]; accumulators],
             memory: [0, 100].map(|first| (first..first + WORDS).map(word).collect()),
         }
     }
@@ -223,7 +226,7 @@ impl State {
 struct Writer {
     scalars: [Reg; SCALARS],
     vectors: [Reg; VECTORS],
-    accumulators: [Reg; ACCUMULATORS],
+    accumulators: Vec<Reg>,
     bases: [Reg; 2],
     elements: Reg,
 }
@@ -241,11 +244,12 @@ impl Writer {
             b.load(x, from, Address::Then(64));
             x
         });
-        let accumulators = std::array::from_fn(|_| {
+        let accumulators = state.accumulators.iter().map(|_| {
             let acc = b.reg(Class::Acc1024);
             b.emit("vclr", [acc]);
             acc
         });
+        let accumulators = accumulators.collect();
         let elements = b.scalar(ELEMENTS);
         Self { scalars, vectors, accumulators, bases, elements }
     }
@@ -264,7 +268,12 @@ impl Writer {
             Step::Broadcast(d, x) => b.broadcast(32, v[*d], s[*x]),
             Step::Largest(d, x, y) => {
                 let less = b.reg(Class::Scalar);
-                b.emit("vmax_lt.s32", [v[*d], less, v[*x], v[*y]]);
+                if b.isa().name() == Isa::aie2().name() {
+                    b.emit("vmax_lt.s32", [v[*d], less, v[*x], v[*y]]);
+                } else {
+                    let operands = [("d", v[*d]), ("cmp", less), ("s1", v[*x]), ("s2", v[*y])];
+                    b.op("VMAX_LT_32_vaddSign1", &operands.map(|(name, reg)| (name, reg.into())));
+                }
             }
             Step::Choose(d, x, y, bits) => b.select_lanes(32, v[*d], v[*x], v[*y], s[*bits]),
             Step::Product(d, x, y) => b.mac(a[*d], a[*d], v[*x], v[*y], self.elements),
@@ -317,19 +326,21 @@ fn write(b: &mut CoreBuilder, steps: &[Step], state: &State) {
     b.done();
 }
 
-#[test]
-fn programs_by_chance_do_what_they_say() {
-    let isa = Isa::aie2();
+/// Integer products have accumulators of other widths on AIE2P.
+#[rstest]
+#[case(Isa::aie2(), ACCUMULATORS)]
+#[case(Isa::aie2p(), 0)]
+fn programs_by_chance_do_what_they_say(#[case] isa: &'static Isa, #[case] accumulators: usize) {
     let (mut made, mut pipelined) = (0, 0);
     let count = std::env::var("RANDOM_PROGRAMS").ok().and_then(|count| count.parse().ok()).unwrap_or(12);
     for seed in 1..=count {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed));
+        let mut random = Random(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed), accumulators > 0);
         let length = 8 + random.below(20);
         let steps = steps(&mut random, length, 2, false);
         if State::farthest(&steps) > WORDS {
             continue;
         }
-        let before = State::new();
+        let before = State::new(accumulators);
         let mut after = before.clone();
         after.run(&steps, &mut [0; 2]);
         let memory: Vec<(u32, Vec<u32>)> = REGIONS.into_iter().zip(before.memory.clone()).collect();
@@ -339,14 +350,14 @@ fn programs_by_chance_do_what_they_say() {
             let program = match b.finish_with(scheduling) {
                 Ok(program) => program,
                 Err(CoreError::ProgramSize { .. }) => continue,
-                Err(error) => panic!("seed {seed}, {scheduling:?}: {error}\n{steps:?}"),
+                Err(error) => panic!("{} seed {seed}, {scheduling:?}: {error}\n{steps:?}", isa.name()),
             };
             made += 1;
             pipelined += program.loops.iter().filter(|report| report.pipelined).count();
             let mut ran = run(isa, &program, &memory);
             let mut found = ran.words(OUT, SCALARS);
             found.extend(ran.words(OUT + 32, after.words().len() - SCALARS));
-            let what = || format!("seed {seed}, {scheduling:?}\n{steps:#?}\n{}", program.listing());
+            let what = || format!("{} seed {seed}, {scheduling:?}\n{steps:#?}\n{}", isa.name(), program.listing());
             assert_eq!(found, after.words(), "{}", what());
             for (region, expected) in REGIONS.iter().zip(&after.memory) {
                 assert_eq!(ran.words(*region, WORDS), *expected, "{}", what());

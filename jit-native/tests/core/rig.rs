@@ -56,15 +56,28 @@ impl Ran {
 
 pub const ALL: [Scheduling; 3] = [Scheduling::Naive, Scheduling::Straight, Scheduling::Pipelined];
 
-/// Makes a program in all ways of scheduling, and says whether each leaves the expected words behind.
+/// Makes a program for both generations in all ways of scheduling, and says whether each leaves the expected words behind.
 pub fn expect(write: impl Fn(&mut CoreBuilder), memory: &[(u32, Vec<u32>)], offset: u32, expected: &[u32]) {
+    for isa in [Isa::aie2(), Isa::aie2p()] {
+        expect_on(isa, &write, memory, offset, expected);
+    }
+}
+
+/// The same for one generation: what is written has instructions of its own.
+pub fn expect_on(
+    isa: &'static Isa,
+    write: impl Fn(&mut CoreBuilder),
+    memory: &[(u32, Vec<u32>)],
+    offset: u32,
+    expected: &[u32],
+) {
     for scheduling in ALL {
-        let mut b = CoreBuilder::new(Isa::aie2());
+        let mut b = CoreBuilder::new(isa);
         b.set_data_area(0x8000, 0x1000);
         write(&mut b);
         b.done();
         let program = b.finish_with(scheduling).unwrap();
-        let found = run(Isa::aie2(), &program, memory).words(offset, expected.len());
-        assert_eq!(found, expected, "{scheduling:?}\n{}", program.listing());
+        let found = run(isa, &program, memory).words(offset, expected.len());
+        assert_eq!(found, expected, "{} {scheduling:?}\n{}", isa.name(), program.listing());
     }
 }

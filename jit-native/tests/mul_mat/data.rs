@@ -110,6 +110,7 @@ impl Data {
                 match tensor.dtype {
                     DataType::F32 => data.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes()),
                     DataType::BF16 => data.bytes[at..at + 2].copy_from_slice(&bf16(*value).to_le_bytes()),
+                    DataType::I8 => data.bytes[at] = ((*value * 128.0) as i8).cast_unsigned(),
                     _ => {}
                 }
             }

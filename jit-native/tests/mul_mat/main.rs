@@ -3,6 +3,7 @@
 
 mod data;
 mod device;
+mod integers;
 mod products;
-mod rates;
 mod rejections;
+mod streams;

@@ -87,7 +87,7 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
 
 /// The compilers whose present state is known without starting anything: kernels of others are not checked.
 fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
-    [Arc::new(NativeCompiler), Arc::new(ReferenceCompiler)]
+    [Arc::new(NativeCompiler::default()), Arc::new(ReferenceCompiler)]
 }
 
 fn inventory(arguments: &CacheArguments, path: PathBuf, arches: &ArchRegistry, care: Care) -> Result<ExitCode, String> {

@@ -68,6 +68,7 @@ mod softmax;
 mod values;
 
 use super::{Family, NativeError};
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
 use aie_ops::Node;
@@ -80,7 +81,13 @@ const OPERATION: &str = "FLASH_ATTN_EXT";
 const GENERATION: &str = "aie2";
 
 /// Attention.
-pub static FAMILY: Family = Family { name: NAME, operations: &[OPERATION], build };
+pub static FAMILY: Family = Family {
+    name: NAME,
+    operations: &[OPERATION],
+    generations: &[GENERATION],
+    cases: selftest::attention::cases,
+    build,
+};
 
 /// The machine is the same for all nodes, and takes longer than everything else.
 static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();

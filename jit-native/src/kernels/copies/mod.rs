@@ -14,7 +14,7 @@
 //! |---|---|
 //! | runs on both sides that are no whole words: a transposition of 16-bit elements, rows of an odd number of them | shim DMAs move words |
 //! | other changes of type than f32 to f16 and bf16 | not written yet. Tables of blocks (GET_ROWS of a quantised embedding) would be decoded on a core as weights of products are; it is the first node of a graph, where a host call cuts nothing |
-//! | f32 to f16 or bf16 for other generations than aie2 | no program |
+//! | f32 to f16 or bf16 for generations without an instruction set (`aie_isa`) | no program |
 //! | more than 1,024 rows by indices | a stream grows by up to 350 bytes with each row; a prompt of more tokens has enough to do elsewhere |
 
 pub mod movement;
@@ -26,22 +26,28 @@ mod tests;
 
 use super::{Family, NativeError};
 use crate::array::{Dispatch, Pass, Passes};
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
+use aie_isa::Isa;
 use aie_ops::name::kernel_name;
 use aie_ops::{DataType, Node, Tensor, table};
 use movement::Movement;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Copies.
-pub static FAMILY: Family =
-    Family { name: NAME, operations: &["CPY", "CONT", "DUP", "CONCAT", "REPEAT", "GET_ROWS", "SET_ROWS"], build };
+pub static FAMILY: Family = Family {
+    name: NAME,
+    operations: &["CPY", "CONT", "DUP", "CONCAT", "REPEAT", "GET_ROWS", "SET_ROWS"],
+    generations: &["aie2", "aie2p"],
+    cases: selftest::copies::cases,
+    build,
+};
 
 const NAME: &str = "copies";
 /// Phases of one dispatch, each of up to three million words a column.
 const MOST_PHASES: u64 = 64;
 /// A column is worth its descriptors from this number of words on.
 const WORTH_A_COLUMN: u64 = 256;
-const AIE2: u8 = 3;
 
 /// Designs that have been configured, by what they were made for.
 static CONFIGURED: Mutex<Vec<(Arch, Arc<Passes>)>> = Mutex::new(Vec::new());
@@ -52,9 +58,10 @@ fn passes(arch: &Arch) -> Result<Arc<Passes>, NativeError> {
     if let Some((_, passes)) = configured.iter().find(|(known, _)| known == arch) {
         return Ok(passes.clone());
     }
-    let program = if arch.dev_gen == AIE2 { Some(pack::program().map_err(failed)?.code) } else { None };
+    let program = Isa::for_arch(&arch.name).map(pack::program).transpose().map_err(failed)?;
     let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);
-    let passes = Arc::new(Passes::new(arch, columns, program.as_deref()).map_err(failed)?);
+    let passes =
+        Arc::new(Passes::new(arch, columns, program.as_ref().map(|program| program.code.as_slice())).map_err(failed)?);
     configured.push((arch.clone(), passes.clone()));
     Ok(passes)
 }
@@ -148,7 +155,7 @@ fn format_of(node: &Node, movement: &Movement, arch: &Arch) -> Result<Option<u32
         (Some(_), DataType::BF16) => pack::BF16,
         (Some(_), _) => pack::F16,
     };
-    if arch.dev_gen != AIE2 {
+    if Isa::for_arch(&arch.name).is_none() {
         return Err(NativeError::Generation { family: NAME, arch: arch.name.clone() });
     }
     Ok(Some(format))

@@ -1,6 +1,6 @@
 //! The program that makes f16 and bf16 of f32: two words become one.
 //!
-//! aie2 has no instruction for f16. The bits are moved by integers, as in software elsewhere: a normal result is the number with
+//! There is no instruction for f16. The bits are moved by integers, as in software elsewhere: a normal result is the number with
 //! another bias, rounded to nearest even where 13 bits are cut off; a subnormal one is the mantissa shifted by as much as the
 //! exponent is too small. Results are those of the `half` crate, bit by bit, infinities and NaN included. bf16 is the upper half,
 //! rounded. A pair takes some 80 cycles, which is enough for the rows of a decoded token (192 elements in 5 us).
@@ -17,12 +17,12 @@ pub const F16: u32 = 0;
 pub const BF16: u32 = 1;
 const FORMATS: u32 = 2;
 
-/// The program.
+/// The program of a generation.
 ///
 /// # Errors
 /// [`CoreError`], when it does not fit.
-pub fn program() -> Result<CoreProgram, CoreError> {
-    let mut b = CoreBuilder::new(Isa::aie2());
+pub fn program(isa: &'static Isa) -> Result<CoreProgram, CoreError> {
+    let mut b = CoreBuilder::new(isa);
     let (parameters, input, output) = (b.region("parameters"), b.region("input"), b.region("output"));
     let minus_one = b.scalar(-1);
     b.forever(|b| {

@@ -91,14 +91,14 @@ fn layouts_change(#[case] dtype: DataType, #[case] from: Tensor, #[values("aie2"
     check_random(&node("CONT", tensor(dtype, from.ne), &[from]), &arch(generation));
 }
 
-#[test]
-fn shapes_change_where_a_side_has_no_gaps() {
+#[rstest]
+fn shapes_change_where_a_side_has_no_gaps(#[values("aie2", "aie2p")] generation: &str) {
     let from = permuted(tensor(DataType::F32, [16, 6, 4, 1]), [0, 2, 1, 3]);
-    check_random(&node("CONT", tensor(DataType::F32, [64, 6, 1, 1]), &[from]), &aie2());
+    check_random(&node("CONT", tensor(DataType::F32, [64, 6, 1, 1]), &[from]), &arch(generation));
 }
 
 #[rstest]
-fn sources_are_joined(#[values(0, 1, 2, 3)] dimension: usize) {
+fn sources_are_joined(#[values(0, 1, 2, 3)] dimension: usize, #[values("aie2", "aie2p")] generation: &str) {
     let (a, mut b) = (tensor(DataType::F32, [12, 5, 4, 3]), tensor(DataType::F32, [12, 5, 4, 3]));
     b.ne[dimension] = 7;
     let b = tensor(DataType::F32, b.ne);
@@ -106,13 +106,13 @@ fn sources_are_joined(#[values(0, 1, 2, 3)] dimension: usize) {
     ne[dimension] += 7;
     let mut node = node("CONCAT", tensor(DataType::F32, ne), &[a, b]);
     node.params.0[0] = dimension as i32;
-    check_random(&node, &aie2());
+    check_random(&node, &arch(generation));
 }
 
-#[test]
-fn sources_are_repeated() {
+#[rstest]
+fn sources_are_repeated(#[values("aie2", "aie2p")] generation: &str) {
     let from = tensor(DataType::F32, [10, 3, 2, 1]);
-    check_random(&node("REPEAT", tensor(DataType::F32, [20, 3, 6, 2]), &[from]), &aie2());
+    check_random(&node("REPEAT", tensor(DataType::F32, [20, 3, 6, 2]), &[from]), &arch(generation));
 }
 
 /// Every exponent, with mantissas around the places where f16 and bf16 are rounded.
@@ -129,7 +129,10 @@ fn numbers(count: usize) -> Vec<u8> {
 
 /// All results but NaN, of which any will do.
 #[rstest]
-fn f32_becomes_f16_and_bf16(#[values(DataType::F16, DataType::BF16)] dtype: DataType) {
+fn f32_becomes_f16_and_bf16(
+    #[values(DataType::F16, DataType::BF16)] dtype: DataType,
+    #[values("aie2", "aie2p")] generation: &str,
+) {
     let ne = [1026, 11, 1, 1];
     let node = node("CPY", tensor(dtype, ne), &[tensor(DataType::F32, ne), tensor(dtype, ne)]);
     let before = vec![0; node.output.span_bytes()];
@@ -141,7 +144,7 @@ fn f32_becomes_f16_and_bf16(#[values(DataType::F16, DataType::BF16)] dtype: Data
             *word = 0x3F80_0000u32.to_le_bytes();
         }
     }
-    check(&node, &aie2(), &[input, before.clone()], before);
+    check(&node, &arch(generation), &[input, before.clone()], before);
 }
 
 fn indices(dtype: DataType, ne: [usize; 4], rows: &[u32]) -> (Tensor, Vec<u8>) {
@@ -154,7 +157,7 @@ fn indices(dtype: DataType, ne: [usize; 4], rows: &[u32]) -> (Tensor, Vec<u8>) {
 
 #[rstest]
 #[case::f32(DataType::F32, "aie2")]
-#[case::f32_without_cores(DataType::F32, "aie2p")]
+#[case::f32_of_aie2p(DataType::F32, "aie2p")]
 #[case::i32(DataType::I32, "aie2")]
 fn rows_are_gathered(
     #[case] dtype: DataType,
@@ -173,7 +176,11 @@ fn rows_are_gathered(
 #[case::token(&[77])]
 #[case::anywhere(&[9, 3, 127, 0, 50, 51])]
 #[case::the_later_stays(&[5, 6, 5, 5, 8, 6])]
-fn rows_are_scattered(#[case] rows: &[u32], #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType) {
+fn rows_are_scattered(
+    #[case] rows: &[u32],
+    #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+    #[values("aie2", "aie2p")] generation: &str,
+) {
     let count = rows.len();
     let (from, cache) = (tensor(DataType::F32, [192, count, 1, 1]), tensor(dtype, [192, 128, 1, 1]));
     let (places, chosen) = indices(DataType::I64, [count, 1, 1, 1], rows);
@@ -182,12 +189,15 @@ fn rows_are_scattered(#[case] rows: &[u32], #[values(DataType::F32, DataType::F1
     let finite =
         numbers.as_chunks::<4>().0.iter().flat_map(|word| (u32::from_le_bytes(*word) & 0xC7FF_FFFF).to_le_bytes());
     let before = Random(1).bytes(&cache);
-    check(&node, &aie2(), &[finite.collect(), chosen, before.clone()], before);
+    check(&node, &arch(generation), &[finite.collect(), chosen, before.clone()], before);
 }
 
 /// More tasks on either side than a channel's queue has places, none of which may wait for rows that come later.
 #[rstest]
-fn groups_of_rows_are_scattered(#[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType) {
+fn groups_of_rows_are_scattered(
+    #[values(DataType::F32, DataType::F16, DataType::BF16)] dtype: DataType,
+    #[values("aie2", "aie2p")] generation: &str,
+) {
     let from = Tensor { nb: [4, 256, 1792, 3584], ..tensor(DataType::F32, [64, 3, 2, 21]) };
     let cache = tensor(dtype, [64, 11, 2, 21]);
     let rows: Vec<u32> = (0..42).flat_map(|group| [0, 4, 2].map(|row| (row + 5 * group) % 11)).collect();
@@ -197,7 +207,7 @@ fn groups_of_rows_are_scattered(#[values(DataType::F32, DataType::F16, DataType:
     let finite = words.as_chunks::<4>().0.iter();
     let finite = finite.flat_map(|word| (u32::from_le_bytes(*word) & 0xC7FF_FFFF).to_le_bytes());
     let before = Random(1).bytes(&cache);
-    check(&node, &aie2(), &[finite.collect(), chosen, before.clone()], before);
+    check(&node, &arch(generation), &[finite.collect(), chosen, before.clone()], before);
 }
 
 #[test]

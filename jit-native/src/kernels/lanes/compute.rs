@@ -1,8 +1,6 @@
 //! The loops of the functions.
 
-use super::super::numerics::{
-    Configuration, Emission, Lanes as _, Twins, exponential, logarithm, product, quotient, root, trigonometry,
-};
+use super::super::numerics::{Lanes, Unit, Vectors, exponential, logarithm, product, quotient, root, trigonometry};
 use super::functions::{Form, Function};
 use super::repetition;
 use super::rotation;
@@ -18,6 +16,8 @@ pub(super) struct Operands {
     pub present: Reg,
     pub vectors: Reg,
     pub constants: [Reg; 4],
+    /// The functions whose iterations overlap, if their form says so.
+    pub overlapping: &'static [Function],
 }
 
 impl Operands {
@@ -25,8 +25,8 @@ impl Operands {
     pub(super) fn count(&self, function: Function) -> Count {
         let count = Count::from(self.vectors).at_least(1);
         match function.form() {
-            Form::Overlapped | Form::OverlappedTwins => count,
-            Form::Twins | Form::InTurn => count.in_turn(),
+            Form::Overlapped | Form::OverlappedTwins if self.overlapping.contains(&function) => count,
+            _ => count.in_turn(),
         }
     }
 }
@@ -34,49 +34,44 @@ impl Operands {
 const SIGN: u32 = 0x8000_0000;
 
 /// A program under construction, a step, and the function of it that is being written.
-struct Loop<'a> {
+struct Loop<'a, U> {
     b: &'a mut CoreBuilder,
-    configuration: Configuration,
+    unit: U,
     operands: &'a Operands,
     function: Function,
 }
 
 /// The loop of a function.
-pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Operands, function: Function) {
+pub(super) fn compute<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands, function: Function) {
     use Function as F;
     b.name_loop(&format!("{function:?}"));
     let [c0, c1, c2, c3] = o.constants;
-    let mut on = Loop { b, configuration, operands: o, function };
+    let mut on = Loop { b, unit, operands: o, function };
     match function {
         F::Add => on.two(|l, x, y| l.add(x, y)),
         F::Sub => on.two(|l, x, y| l.sub(x, y)),
         F::Mul => on.twins_of_two(|l, x, y| product::product(l, x, y)),
         F::Div => on.twins_of_two(|l, x, y| quotient::quotient(l, x, y)),
         F::Scale => {
-            let mut l = on.before();
-            let [f0, f1, f2, bias] = [c0, c1, c2, c3].map(|term| l.splat(term));
-            let joined = |l: &mut Emission<'_>, low: Reg, high: Reg| {
-                let pair = l.builder.reg(Class::X);
-                l.builder.mov(pair.lo(), low.lo());
-                l.builder.mov(pair.hi(), high.hi());
-                pair
+            let (factor, bias) = {
+                let mut l = unit.two(on.b);
+                let bias = l.splat(c3);
+                ([(c0, c1), (c1, c0), (c2, c0)].map(|(low, high)| l.splat_pair(low, high)), l.float(bias))
             };
-            let factor = [(f0, f1), (f1, f0), (f2, f0)].map(|(low, high)| joined(&mut l, low, high));
-            let bias = l.float(bias);
             on.twins_of_one(|l, x| {
-                let product = product::scaled_by(l, x, factor.map(|pair| [pair; 2]));
-                l.add(product, [bias; 2])
+                let product = product::scaled_by(l, x, factor);
+                l.add(product, bias)
             });
         }
         F::Offset => {
-            let mut l = on.before();
-            let addend = l.splat(c0);
-            let addend = l.float(addend);
+            let addend = on.before(|l| {
+                let addend = l.splat(c0);
+                l.float(addend)
+            });
             on.one(|l, x| l.add(x, addend));
         }
         F::Clamp => {
-            let mut l = on.before();
-            let (low, high, order) = (l.splat(c0), l.splat(c1), Order::new(&mut l));
+            let (low, high, order) = on.before(|l| (l.splat(c0), l.splat(c1), Order::new(l)));
             on.one(|l, x| {
                 let x = order.of_float(l, x);
                 let x = l.min_words(x, high);
@@ -86,8 +81,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             });
         }
         F::Bits => {
-            let mut l = on.before();
-            let (kept, added) = (l.splat(c0), l.splat(c1));
+            let (kept, added) = on.before(|l| (l.splat(c0), l.splat(c1)));
             on.one(|l, x| {
                 let x = l.bits(x);
                 let x = l.and(x, kept);
@@ -96,7 +90,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             });
         }
         F::Sign => {
-            let sign = on.before().word(SIGN);
+            let sign = on.before(|l| l.word(SIGN));
             on.two(|l, x, y| {
                 let (x, y) = (l.bits(x), l.bits(y));
                 let sign = l.and(y, sign);
@@ -105,11 +99,9 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             });
         }
         F::Choose => {
-            let mut l = on.before();
-            let (bound, order) = (l.splat(c0), Order::new(&mut l));
+            let (bound, order) = on.before(|l| (l.splat(c0), Order::new(l)));
             on.two(|l, x, y| {
-                let old = l.builder.reg(Class::Acc512);
-                l.builder.load(old, o.present, Address::ThenBy(o.target.1));
+                let old = l.load(o.present, Address::ThenBy(o.target.1));
                 let (old, y) = (l.bits(old), l.bits(y));
                 let x = order.of_float(l, x);
                 let above = l.less(bound, x);
@@ -118,8 +110,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             });
         }
         F::Signum => {
-            let mut l = on.before();
-            let (positive, negative, zero, sign) = (l.splat(c0), l.splat(c1), l.word(0), l.word(SIGN));
+            let [positive, negative, zero, sign] = on.before(|l| [l.splat(c0), l.splat(c1), l.word(0), l.word(SIGN)]);
             on.one(|l, x| {
                 let x = l.bits(x);
                 let above = l.less(zero, x);
@@ -131,7 +122,7 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
                 l.float(result)
             });
         }
-        F::Floor => on.one(floor),
+        F::Floor => on.one(|l, x| floor(l, x)),
         F::Root => on.twins_of_one(|l, x| root::root(l, x)),
         F::ReciprocalRoot => on.one(|l, x| root::reciprocal_root(l, x)),
         F::Reciprocal => on.one(|l, x| quotient::reciprocal(l, x)),
@@ -148,11 +139,11 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             angle.turn(l, more);
             trigonometry::sine(l, &angle)
         }),
-        F::Sum => on.sum(|_, x| x),
+        F::Sum => on.sum(),
         F::SumOfSquares => on.sum_of_twins(|l, x| product::square(l, x)),
         F::Largest => on.largest(),
         F::Larger => {
-            let order = Order::new(&mut on.before());
+            let order = on.before(|l| Order::new(l));
             on.two(|l, x, y| {
                 let (x, y) = (order.of_float(l, x), order.of_float(l, y));
                 let larger = l.max_words(x, y);
@@ -161,187 +152,182 @@ pub(super) fn compute(b: &mut CoreBuilder, configuration: Configuration, o: &Ope
             });
         }
         F::Pad => {
-            let pad = on.before().splat(c1);
+            let pad = on.before(|l| l.splat(c1));
             on.one(|l, x| {
-                let x = l.bits(x);
-                let x = l.select(pad, x, c0);
+                let (x, mask) = (l.bits(x), l.mask(c0));
+                let x = l.select(pad, x, mask);
                 l.float(x)
             });
         }
         F::First => {
             let first = on.b.reg(Class::Scalar);
             on.b.load(first, o.first.0, Address::At(0));
-            let x = on.before().splat(first);
-            on.b.store(x, o.target.0, Address::At(0));
+            on.before(|l| {
+                let x = l.splat(first);
+                let x = l.float(x);
+                l.store(x, o.target.0, Address::At(0));
+            });
         }
         F::Widen => {
             let back = on.b.reg(Class::Modifier);
             on.b.mov(back, c0);
             on.b.advance(o.first.0, back);
             on.b.repeat(o.count(function), |b| {
-                let x = b.reg(Class::Acc512);
-                let bytes = i64::from(VECTOR_BYTES);
-                b.load_as("vlda.conv.fp32.bf16", x, o.first.0, Address::Then(-bytes / 2));
-                b.store(x, o.target.0, Address::Then(-bytes));
+                let (mut l, bytes) = (unit.one(b), i64::from(VECTOR_BYTES));
+                let x = l.load_bf16(o.first.0, Address::Then(-bytes / 2));
+                l.store(x, o.target.0, Address::Then(-bytes));
             });
         }
         F::Narrow => on.b.repeat(o.count(function), |b| {
-            let x = b.reg(Class::Acc512);
-            let bytes = i64::from(VECTOR_BYTES);
-            b.load(x, o.first.0, Address::Then(bytes));
-            b.store_as("vst.conv.bf16.fp32", x, o.target.0, Address::Then(bytes / 2));
+            let (mut l, bytes) = (unit.one(b), i64::from(VECTOR_BYTES));
+            let x = l.load(o.first.0, Address::Then(bytes));
+            l.store_bf16(x, o.target.0, Address::Then(bytes / 2));
         }),
         F::Repeat => repetition::repeat(on.b, o),
         F::Again | F::AgainWords => repetition::again(on.b, o, function),
         F::Gather => rotation::gather(on.b, o),
-        F::Turns => rotation::turns(on.b, configuration, o),
-        F::RotatePairs => rotation::rotate_pairs(on.b, configuration, o),
-        F::RotateHalves => rotation::rotate_halves(on.b, configuration, o),
+        F::Turns => rotation::turns(on.b, unit, o),
+        F::RotatePairs => rotation::rotate_pairs(on.b, unit, o),
+        F::RotateHalves => rotation::rotate_halves(on.b, unit, o),
     }
 }
 
-fn next(b: &mut CoreBuilder, (pointer, step): (Reg, Reg)) -> Reg {
-    let x = b.reg(Class::Acc512);
-    b.load(x, pointer, Address::ThenBy(step));
-    x
+fn next<L: Vectors>(l: &mut L, (pointer, step): (Reg, Reg)) -> L::Float {
+    l.load(pointer, Address::ThenBy(step))
 }
 
-impl Loop<'_> {
+impl<U: Unit> Loop<'_, U> {
     /// For what does not change in the loop.
-    fn before(&mut self) -> Emission<'_> {
-        Emission::new(self.b, self.configuration)
+    fn before<T>(&mut self, constants: impl FnOnce(&mut U::One<'_>) -> T) -> T {
+        constants(&mut self.unit.one(self.b))
     }
 
-    fn one(&mut self, function: impl FnOnce(&mut Emission<'_>, Reg) -> Reg) {
-        let (o, configuration) = (self.operands, self.configuration);
+    fn one(&mut self, function: impl FnOnce(&mut U::One<'_>, U::Float) -> U::Float) {
+        let (o, unit) = (self.operands, self.unit);
         self.b.repeat(o.count(self.function), |b| {
-            let x = next(b, o.first);
-            let y = function(&mut Emission::new(b, configuration), x);
-            b.store(y, o.target.0, Address::ThenBy(o.target.1));
+            let mut l = unit.one(b);
+            let x = next(&mut l, o.first);
+            let y = function(&mut l, x);
+            l.store(y, o.target.0, Address::ThenBy(o.target.1));
         });
     }
 
-    fn two(&mut self, function: impl FnOnce(&mut Emission<'_>, Reg, Reg) -> Reg) {
-        let (o, configuration) = (self.operands, self.configuration);
+    fn two(&mut self, function: impl FnOnce(&mut U::One<'_>, U::Float, U::Float) -> U::Float) {
+        let (o, unit) = (self.operands, self.unit);
         self.b.repeat(o.count(self.function), |b| {
-            let (x, y) = (next(b, o.first), next(b, o.second));
-            let z = function(&mut Emission::new(b, configuration), x, y);
-            b.store(z, o.target.0, Address::ThenBy(o.target.1));
+            let mut l = unit.one(b);
+            let (x, y) = (next(&mut l, o.first), next(&mut l, o.second));
+            let z = function(&mut l, x, y);
+            l.store(z, o.target.0, Address::ThenBy(o.target.1));
         });
     }
 
     /// As [`Loop::one`] on two vectors an iteration.
-    fn twins_of_one(&mut self, function: impl FnOnce(&mut Twins<'_, '_>, [Reg; 2]) -> [Reg; 2]) {
-        let (o, configuration) = (self.operands, self.configuration);
+    fn twins_of_one(&mut self, function: impl FnOnce(&mut U::Two<'_>, U::Floats) -> U::Floats) {
+        let (o, unit) = (self.operands, self.unit);
         self.b.repeat(o.count(self.function), |b| {
-            let x = [next(b, o.first), next(b, o.first)];
-            let y = function(&mut Twins(&mut Emission::new(b, configuration)), x);
-            y.into_iter().for_each(|y| b.store(y, o.target.0, Address::ThenBy(o.target.1)));
+            let mut l = unit.two(b);
+            let x = next(&mut l, o.first);
+            let y = function(&mut l, x);
+            l.store(y, o.target.0, Address::ThenBy(o.target.1));
         });
     }
 
     /// As [`Loop::two`] on two vectors an iteration.
-    fn twins_of_two(&mut self, function: impl FnOnce(&mut Twins<'_, '_>, [Reg; 2], [Reg; 2]) -> [Reg; 2]) {
-        let (o, configuration) = (self.operands, self.configuration);
+    fn twins_of_two(&mut self, function: impl FnOnce(&mut U::Two<'_>, U::Floats, U::Floats) -> U::Floats) {
+        let (o, unit) = (self.operands, self.unit);
         self.b.repeat(o.count(self.function), |b| {
-            let x = [next(b, o.first), next(b, o.first)];
-            let y = [next(b, o.second), next(b, o.second)];
-            let z = function(&mut Twins(&mut Emission::new(b, configuration)), x, y);
-            z.into_iter().for_each(|z| b.store(z, o.target.0, Address::ThenBy(o.target.1)));
+            let mut l = unit.two(b);
+            let (x, y) = (next(&mut l, o.first), next(&mut l, o.second));
+            let z = function(&mut l, x, y);
+            l.store(z, o.target.0, Address::ThenBy(o.target.1));
         });
     }
 
-    /// The sum of what `function` makes of all vectors, then of its lanes: rotations by 8, 4, 2 and 1 lanes leave it in all of them.
-    fn sum(&mut self, function: impl FnOnce(&mut Emission<'_>, Reg) -> Reg) {
-        let (o, configuration) = (self.operands, self.configuration);
-        self.sum_of(|b, sum| {
-            let x = next(b, o.first);
-            let mut l = Emission::new(b, configuration);
+    /// The sum of all vectors, then of its lanes.
+    fn sum(&mut self) {
+        let (o, unit) = (self.operands, self.unit);
+        let sum = self.before(|l| l.zeros());
+        self.b.repeat(o.count(self.function), |b| {
+            let mut l = unit.one(b);
+            let x = next(&mut l, o.first);
+            l.add_into(sum, x);
+        });
+        self.total(sum);
+    }
+
+    /// The sum of what `function` makes of all vectors, two an iteration, then of its lanes.
+    fn sum_of_twins(&mut self, function: impl FnOnce(&mut U::Two<'_>, U::Floats) -> U::Floats) {
+        let (o, unit) = (self.operands, self.unit);
+        let sum = unit.two(self.b).zeros();
+        self.b.repeat(o.count(self.function), |b| {
+            let mut l = unit.two(b);
+            let x = next(&mut l, o.first);
             let y = function(&mut l, x);
             l.add_into(sum, y);
         });
+        let sum = unit.joined(self.b, sum);
+        self.total(sum);
     }
 
-    /// As [`Loop::sum`] on two vectors an iteration.
-    fn sum_of_twins(&mut self, function: impl FnOnce(&mut Twins<'_, '_>, [Reg; 2]) -> [Reg; 2]) {
-        let (o, configuration) = (self.operands, self.configuration);
-        self.sum_of(|b, sum| {
-            let x = [next(b, o.first), next(b, o.first)];
-            let mut l = Emission::new(b, configuration);
-            let y = function(&mut Twins(&mut l), x);
-            y.into_iter().for_each(|y| l.add_into(sum, y));
-        });
-    }
-
-    fn sum_of(&mut self, body: impl FnOnce(&mut CoreBuilder, Reg)) {
-        let o = self.operands;
-        let sum = self.b.reg(Class::Acc512);
-        let zero = self.before().word(0);
-        self.b.mov(sum, zero);
-        self.b.repeat(o.count(self.function), |b| body(b, sum));
-        let mut l = self.before();
+    /// The sum of the lanes: rotations by 8, 4, 2 and 1 lanes leave it in all of them.
+    fn total(&mut self, mut sum: U::Float) {
+        let target = self.operands.target.0;
+        let mut l = self.unit.one(self.b);
         for bytes in [32, 16, 8, 4] {
             let bits = l.bits(sum);
-            let turned = turned(&mut l, bits, bytes);
+            let turned = l.turned(bits, bytes);
             let turned = l.float(turned);
-            l.add_into(sum, turned);
+            sum = l.add(sum, turned);
         }
-        self.b.store(sum, o.target.0, Address::At(0));
+        l.store(sum, target, Address::At(0));
     }
 
     /// The largest of all elements, in all lanes.
     fn largest(&mut self) {
-        let (o, configuration) = (self.operands, self.configuration);
-        let largest = self.b.reg(Class::X);
-        let mut l = self.before();
+        let (o, unit, function) = (self.operands, self.unit, self.function);
+        let mut l = unit.one(self.b);
         let order = Order::new(&mut l);
         let start = l.word(f32::NEG_INFINITY.to_bits());
         let start = order.of(&mut l, start);
-        self.b.mov(largest, start);
-        self.b.repeat(o.count(self.function), |b| {
-            let x = next(b, o.first);
-            let mut l = Emission::new(b, configuration);
+        let largest = l.copy(start);
+        l.builder().repeat(o.count(function), |b| {
+            let mut l = unit.one(b);
+            let x = next(&mut l, o.first);
             let x = order.of_float(&mut l, x);
             let larger = l.max_words(largest, x);
-            l.builder.mov(largest, larger);
+            l.set(largest, larger);
         });
-        let mut l = self.before();
+        let mut result = largest;
         for bytes in [32, 16, 8, 4] {
-            let turned = turned(&mut l, largest, bytes);
-            let larger = l.max_words(largest, turned);
-            l.builder.mov(largest, larger);
+            let turned = l.turned(result, bytes);
+            result = l.max_words(result, turned);
         }
-        let result = order.of(&mut l, largest);
-        self.b.store(result, o.target.0, Address::At(0));
+        let result = order.of(&mut l, result);
+        let result = l.float(result);
+        l.store(result, o.target.0, Address::At(0));
     }
-}
-
-/// All lanes moved by bytes, those at the end to the other end.
-fn turned(l: &mut Emission<'_>, x: Reg, bytes: i64) -> Reg {
-    let (shift, turned) = (l.builder.scalar(bytes), l.builder.reg(Class::X));
-    l.builder.emit("vshift", [turned, x, x, shift]);
-    turned
 }
 
 /// Words whose order as signed integers is that of the numbers.
 #[derive(Clone, Copy)]
-struct Order {
-    sign: Reg,
-    zero: Reg,
+struct Order<W> {
+    sign: W,
+    zero: W,
 }
 
-impl Order {
-    fn new(l: &mut Emission<'_>) -> Self {
+impl<W: Copy> Order<W> {
+    fn new<L: Lanes<Word = W>>(l: &mut L) -> Self {
         Self { sign: l.word(SIGN), zero: l.word(0) }
     }
 
-    fn of_float(self, l: &mut Emission<'_>, x: Reg) -> Reg {
+    fn of_float<L: Lanes<Word = W>>(self, l: &mut L, x: L::Float) -> W {
         let x = l.bits(x);
         self.of(l, x)
     }
 
     /// There and back: the order's words of the words are themselves.
-    fn of(self, l: &mut Emission<'_>, x: Reg) -> Reg {
+    fn of<L: Lanes<Word = W>>(self, l: &mut L, x: W) -> W {
         let turned = l.sub_words(self.sign, x);
         let negative = l.less(x, self.zero);
         l.select(x, turned, negative)
@@ -349,7 +335,7 @@ impl Order {
 }
 
 /// Sums with 1.5 * 2^23 are the nearest whole numbers; from 2^22 on there are no others.
-fn floor(l: &mut Emission<'_>, x: Reg) -> Reg {
+fn floor<L: Lanes>(l: &mut L, x: L::Float) -> L::Float {
     let whole = l.constant(12_582_912.0);
     let sum = l.add(x, whole);
     let nearest = l.sub(sum, whole);

@@ -8,13 +8,12 @@ use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
 use crate::array::{Dimension, Flow, Lane, Lanes, Region};
 use crate::kernels::NativeError;
 use aie_hal::{Arch, KernelArtifact};
+use aie_isa::Isa;
 use aie_ops::Node;
 use aie_ops::name::kernel_name;
 use aie_ops::table;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The generation that the program is for, by its number in instruction streams.
-const AIE2: u8 = 3;
 /// Phases beyond which a node is rejected: its instruction stream would have megabytes.
 const MOST_PHASES: usize = 512;
 
@@ -65,15 +64,14 @@ static CONFIGURED: Mutex<Vec<(Arch, Repertoire, Arc<Lanes>)>> = Mutex::new(Vec::
 
 /// The lanes of a generation with a program; made once.
 fn lanes(family: &'static str, repertoire: Repertoire, arch: &Arch) -> Result<Arc<Lanes>, NativeError> {
-    if arch.dev_gen != AIE2 {
-        return Err(NativeError::Generation { family, arch: arch.name.clone() });
-    }
+    let isa = Isa::for_arch(&arch.name);
+    let isa = isa.ok_or_else(|| NativeError::Generation { family, arch: arch.name.clone() })?;
     let mut configured = CONFIGURED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((.., lanes)) = configured.iter().find(|(known, program, _)| (known, *program) == (arch, repertoire)) {
         return Ok(lanes.clone());
     }
     let failed = |reason: String| NativeError::Failed { family, reason };
-    let program = program::program(repertoire).map_err(|error| failed(error.to_string()))?;
+    let program = program::program(isa, repertoire).map_err(|error| failed(error.to_string()))?;
     let data: Vec<(u32, Vec<u8>)> =
         program.data.iter().map(|section| (section.offset, section.bytes.clone())).collect();
     let columns = u8::try_from(arch.array.columns).unwrap_or(u8::MAX);

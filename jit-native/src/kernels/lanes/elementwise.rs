@@ -8,9 +8,10 @@ use super::format::Format;
 use super::functions::Repertoire;
 use super::step::{Function, Slot, Step};
 use super::walk::{Loop, Walk};
-use super::{result, source, strides, unsupported};
+use super::{GENERATIONS, result, source, strides, unsupported};
 use crate::kernels::numerics::exponential::ERF_SLOPE;
 use crate::kernels::{Family, NativeError};
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{Node, Tensor};
 
@@ -62,17 +63,38 @@ pub static FAMILY: Family = Family {
         "GEGLU_QUICK",
         "SWIGLU_CLAMP",
     ],
+    generations: GENERATIONS,
+    cases: selftest::lanes::elementwise,
     build,
 };
 
 fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
-    let columns = arch.array.columns as u64;
-    let work = match node.op.as_str() {
-        "ADD" | "SUB" | "MUL" | "DIV" => binary(node, columns)?,
-        op if op.ends_with("GLU") || op.contains("GLU_") => gated(node, columns)?,
-        _ => unary(node, columns)?,
-    };
-    work.artifact(node, arch)
+    work(node, Some(arch.array.columns as u64))?.artifact(node, arch)
+}
+
+/// What is done with the elements of a node, its walk cut for so many columns, or whole.
+pub(in crate::kernels) fn work(node: &Node, columns: Option<u64>) -> Result<Work, NativeError> {
+    match node.op.as_str() {
+        "ADD" | "SUB" | "MUL" | "DIV" => binary(node, columns),
+        op if op.ends_with("GLU") || op.contains("GLU_") => gated(node, columns),
+        _ => unary(node, columns),
+    }
+}
+
+/// Short runs as one tile, if the walk is cut for columns.
+fn grouped(walk: Walk, columns: Option<u64>) -> Walk {
+    match columns {
+        Some(columns) => walk.grouped(columns),
+        None => walk,
+    }
+}
+
+/// The pieces of a walk, or all of it.
+fn pieces(walk: Walk, columns: Option<u64>) -> Vec<Walk> {
+    match columns {
+        Some(columns) => walk.in_pieces(columns),
+        None => vec![walk],
+    }
 }
 
 /// The function of ADD, SUB, MUL or DIV.
@@ -122,7 +144,7 @@ fn walk_of(node: &Node, loops: &[Loop], start: [u64; 3], has_b: bool) -> Result<
     Ok(Walk { run: run.size, b_run, group: Loop::ONCE, loops, start })
 }
 
-fn binary(node: &Node, columns: u64) -> Result<Work, NativeError> {
+fn binary(node: &Node, columns: Option<u64>) -> Result<Work, NativeError> {
     let ((a, a_format), (b, b_format), (result, format)) =
         (source(NAME, node, 0)?, source(NAME, node, 1)?, result(NAME, node)?);
     if !a.same_shape(result) || !b.repeats_to(result) {
@@ -130,7 +152,7 @@ fn binary(node: &Node, columns: u64) -> Result<Work, NativeError> {
         return Err(unsupported(NAME, node, reason));
     }
     let function = arithmetic(&node.op).ok_or_else(|| NativeError::NoFamily { op: node.op.clone() })?;
-    let walk = walk_of(node, &repeating(result, a, b), [0; 3], true)?.grouped(columns);
+    let walk = grouped(walk_of(node, &repeating(result, a, b), [0; 3], true)?, columns);
     let (each_b, second) = match (walk.b_elements(), walk.elements()) {
         (here, all) if here == all => (None, Slot::B),
         (1, _) => (Some(Step::unary(Function::First, Slot::B, Slot::V0).once()), Slot::V0),
@@ -142,7 +164,7 @@ fn binary(node: &Node, columns: u64) -> Result<Work, NativeError> {
     let work = Work {
         steps: vec![Step::binary(function, Slot::A, second, Slot::Result)],
         each_b: each_b.into_iter().collect(),
-        walks: walk.in_pieces(columns),
+        walks: pieces(walk, columns),
         b: Some(1),
         ..Work::new(NAME, Repertoire::Elements)
     };
@@ -170,14 +192,14 @@ fn alike(result: &Tensor, a: &Tensor, b: &Tensor) -> Vec<Loop> {
     (0..4).map(|d| Loop { size: result.ne[d] as u64, a: a_steps[d], b: b_steps[d], result: result_steps[d] }).collect()
 }
 
-fn unary(node: &Node, columns: u64) -> Result<Work, NativeError> {
+fn unary(node: &Node, columns: Option<u64>) -> Result<Work, NativeError> {
     let ((a, a_format), (result, format)) = (source(NAME, node, 0)?, result(NAME, node)?);
     if !a.same_shape(result) {
         return Err(unsupported(NAME, node, format!("extents {:?} for a result of {:?}", a.ne, result.ne)));
     }
-    let walk = walk_of(node, &alike(result, a, a), [0; 3], false)?.grouped(columns);
+    let walk = grouped(walk_of(node, &alike(result, a, a), [0; 3], false)?, columns);
     let work =
-        Work { steps: function_steps(node)?, walks: walk.in_pieces(columns), ..Work::new(NAME, Repertoire::Elements) };
+        Work { steps: function_steps(node)?, walks: pieces(walk, columns), ..Work::new(NAME, Repertoire::Elements) };
     Ok(converting(work, [a_format, Format::F32, format]))
 }
 
@@ -322,7 +344,7 @@ fn gate_steps(op: &str, x: Slot) -> Vec<Step> {
     steps
 }
 
-fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
+fn gated(node: &Node, columns: Option<u64>) -> Result<Work, NativeError> {
     use Function as F;
     use Slot::{A, B, Result as R};
     let ((x, x_format), (result, format)) = (source(NAME, node, 0)?, result(NAME, node)?);
@@ -343,7 +365,7 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
         let reason = format!("extents {:?} and {:?} for a result of {:?}", x.ne, gate.ne, result.ne);
         return Err(unsupported(NAME, node, reason));
     }
-    let walk = walk_of(node, &alike(result, x, &gate), start, true)?.grouped(columns);
+    let walk = grouped(walk_of(node, &alike(result, x, &gate), start, true)?, columns);
     let infinity = f32::INFINITY;
     let limit = node.params.float(3);
     let mut steps = match node.op.as_str() {
@@ -378,6 +400,6 @@ fn gated(node: &Node, columns: u64) -> Result<Work, NativeError> {
         op => return Err(NativeError::NoFamily { op: op.to_owned() }),
     };
     steps.push(Step::binary(F::Mul, R, B, R));
-    let work = Work { steps, walks: walk.in_pieces(columns), b: Some(b), ..Work::new(NAME, Repertoire::Elements) };
+    let work = Work { steps, walks: pieces(walk, columns), b: Some(b), ..Work::new(NAME, Repertoire::Elements) };
     Ok(converting(work, [x_format, gate_format, format]))
 }

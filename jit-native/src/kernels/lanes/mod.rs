@@ -26,6 +26,9 @@ use super::NativeError;
 use aie_ops::{Node, Tensor};
 use format::Format;
 
+/// The generations that the programs are for.
+const GENERATIONS: &[&str] = &["aie2", "aie2p"];
+
 /// The error of a node that a family does not take.
 fn unsupported(family: &'static str, node: &Node, reason: impl Into<String>) -> NativeError {
     NativeError::Unsupported { family, op: node.op.clone(), reason: reason.into() }

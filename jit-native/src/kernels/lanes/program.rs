@@ -13,9 +13,9 @@
 //! | 8 | steps with each other tile of the second operand, before those with tiles of the first; often 0 |
 //! | 9 on | the steps, those of word 7, of word 8 and of word 2, [`Step::WORDS`] each: see [`Step::encode`] |
 
-use super::super::numerics::Configuration;
+use super::super::numerics::{Aie2p, Configuration, Unit};
 use super::compute::{Operands, compute};
-use super::functions::Repertoire;
+use super::functions::{Function, Repertoire};
 use super::rotation;
 use super::step::{Slot, Step, VECTOR_BYTES};
 use crate::array::Lanes;
@@ -74,13 +74,21 @@ impl Memory {
     }
 }
 
-/// A program.
+/// The program of a generation.
 ///
 /// # Errors
 /// [`CoreError`], when it does not fit.
-pub fn program(repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
-    let mut b = CoreBuilder::new(Isa::aie2());
-    let configuration = Configuration::new(&mut b);
+pub fn program(isa: &'static Isa, repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
+    let b = CoreBuilder::new(isa);
+    if isa.name() == Isa::aie2().name() {
+        written::<Configuration>(b, repertoire)
+    } else {
+        written::<Aie2p>(b, repertoire)
+    }
+}
+
+fn written<U: Unit>(mut b: CoreBuilder, repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
+    let unit = U::new(&mut b);
     let parameters = b.region("parameters");
     let table_region = b.region("table");
     let minus_one = b.scalar(-1);
@@ -96,6 +104,7 @@ pub fn program(repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
     ] {
         memory.place(&mut b, slot, address);
     }
+    let functions = Functions { all: repertoire.functions(), overlapping: repertoire.functions() };
     b.forever(|b| {
         b.acquire(Lanes::GO, minus_one);
         for (slot, place) in [(Slot::A, Lanes::A), (Slot::B, Lanes::B), (Slot::Result, Lanes::RESULT)] {
@@ -127,7 +136,9 @@ pub fn program(repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
                 });
                 let record = b.pointer(parameters);
                 b.mov(record, start);
-                b.repeat(Count::from(now_steps).at_least(1), |b| step(b, configuration, repertoire, record, table));
+                b.repeat(Count::from(now_steps).at_least(1), |b| {
+                    step(b, unit, functions, record, table);
+                });
                 b.when(has_a, |b| {
                     b.release(Lanes::A.empty, 1);
                     b.release(Lanes::RESULT.full, 1);
@@ -148,8 +159,16 @@ pub fn program(repertoire: Repertoire) -> Result<CoreProgram, CoreError> {
     b.finish()
 }
 
-/// One step: its operands, then its function.
-fn step(b: &mut CoreBuilder, configuration: Configuration, repertoire: Repertoire, record: Reg, table: Reg) {
+/// The functions of a program by their numbers.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct Functions {
+    pub all: &'static [Function],
+    /// Those whose iterations overlap, if their form says so. Such a loop is there twice; all others are short rather than fast.
+    pub overlapping: &'static [Function],
+}
+
+/// One step: its operands, then its function. `record` points to the step's words, `table` to the addresses of the slots.
+pub(in crate::kernels) fn step<U: Unit>(b: &mut CoreBuilder, unit: U, functions: Functions, record: Reg, table: Reg) {
     let word = |b: &mut CoreBuilder, class| {
         let word = b.reg(class);
         b.load(word, record, Address::Then(4));
@@ -184,11 +203,11 @@ fn step(b: &mut CoreBuilder, configuration: Configuration, repertoire: Repertoir
         present,
         vectors,
         constants,
+        overlapping: functions.overlapping,
     };
-    let functions = repertoire.functions();
-    b.choose(number, functions.len() as u32, |b, number| {
-        if let Some(function) = functions.get(number as usize) {
-            compute(b, configuration, &operands, *function);
+    b.choose(number, functions.all.len() as u32, |b, number| {
+        if let Some(function) = functions.all.get(number as usize) {
+            compute(b, unit, &operands, *function);
         }
     });
 }

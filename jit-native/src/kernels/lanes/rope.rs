@@ -8,16 +8,18 @@ use super::functions::Repertoire;
 use super::rotation::{self, TABLE_ELEMENTS};
 use super::step::{Function, Slot, Step};
 use super::walk::{BUFFER_WORDS, Loop, Walk};
-use super::{f32_result, f32_source, unsupported};
+use super::{GENERATIONS, f32_result, f32_source, unsupported};
 use crate::kernels::numerics::terms;
 use crate::kernels::{Family, NativeError};
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{DataType, Node};
 
 const NAME: &str = "rope";
 
 /// The family.
-pub static FAMILY: Family = Family { name: NAME, operations: &["ROPE"], build };
+pub static FAMILY: Family =
+    Family { name: NAME, operations: &["ROPE"], generations: GENERATIONS, cases: selftest::lanes::rope, build };
 
 const NORMAL: i32 = 0;
 const NEOX: i32 = 2;

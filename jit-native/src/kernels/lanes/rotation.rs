@@ -12,7 +12,7 @@
 //! For each position `turns` makes a table of cosines and sines, which all heads of that position use. Where the elements of a
 //! pair are neighbours the table has an entry for each element; the partner of each is found by shifting the vector by a lane.
 
-use super::super::numerics::{Configuration, Emission, Lanes as _, product, trigonometry};
+use super::super::numerics::{Lanes as _, Unit, Vectors, product, trigonometry};
 use super::compute::Operands;
 use super::functions::Function;
 use super::step::{Slot, VECTOR_BYTES};
@@ -69,54 +69,42 @@ pub(super) fn gather(b: &mut CoreBuilder, o: &Operands) {
 }
 
 /// A table of cosines and sines, sixteen of each in turn, for the positions that the first source has.
-pub(super) fn turns(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+pub(super) fn turns<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands) {
     let region = b.region("frequencies");
     let (factors, terms) = (b.pointer_at(region, FACTORS), b.pointer_at(region, TERMS));
-    let mut l = Emission::new(b, configuration);
     // The bits of 1.5 * 2^23 plus a whole number are those of their sum.
-    let whole = l.word(12_582_912f32.to_bits());
-    let whole_number = l.float(whole);
+    let whole = unit.one(b).word(12_582_912f32.to_bits());
     b.repeat(o.count(Function::Turns), |b| {
-        let position = b.reg(Class::Acc512);
-        b.load(position, o.first.0, Address::ThenBy(o.first.1));
-        let mut l = Emission::new(b, configuration);
-        let position = l.bits(position);
-        let position = l.add_words(position, whole);
-        let position = l.float(position);
-        let position = l.sub(position, whole_number);
-        let factor = b.reg(Class::Acc512);
-        b.load(factor, factors, Address::Then(VECTOR_BYTES.into()));
+        let x = {
+            let mut l = unit.one(b);
+            let position = l.load(o.first.0, Address::ThenBy(o.first.1));
+            let position = l.bits(position);
+            let position = l.add_words(position, whole);
+            let (position, whole_number) = (l.float(position), l.float(whole));
+            let position = l.sub(position, whole_number);
+            let factor = l.load(factors, Address::Then(VECTOR_BYTES.into()));
+            product::product(&mut l, position, factor)
+        };
         // Pairs of terms: f0 and none, f1 and f0, f2 and f0, f1 and f3.
-        let zero = Emission::new(b, configuration).word(0);
-        let pairs = [(0, None), (32, Some(0)), (64, Some(0)), (32, Some(96))].map(|(low, high)| {
-            let pair = b.reg(Class::X);
-            b.load(pair.lo(), terms, Address::At(low));
-            match high {
-                Some(high) => b.load(pair.hi(), terms, Address::At(high)),
-                None => b.mov(pair.hi(), zero.hi()),
-            }
-            pair
-        });
+        let pairs = [[Some(0), None], [Some(32), Some(0)], [Some(64), Some(0)], [Some(32), Some(96)]];
+        let pairs = unit.load_pairs(b, terms, pairs);
         b.advance(terms, TERMS_BYTES);
-        let mut l = Emission::new(b, configuration);
-        let x = product::product(&mut l, position, factor);
+        let mut l = unit.one(b);
         let angle = trigonometry::angle(&mut l, x, pairs);
         let (sine, cosine) = trigonometry::sine_and_cosine(&mut l, &angle);
-        b.store(cosine, o.target.0, Address::Then(TURNS_BYTES / 2));
-        b.store(sine, o.target.0, Address::Then(TURNS_BYTES / 2));
+        l.store(cosine, o.target.0, Address::Then(TURNS_BYTES / 2));
+        l.store(sine, o.target.0, Address::Then(TURNS_BYTES / 2));
     });
 }
 
 /// Loads the next cosine and sine of a table.
-fn next_turn(b: &mut CoreBuilder, table: Reg) -> (Reg, Reg) {
-    let (cosine, sine) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
-    b.load(cosine, table, Address::Then(TURNS_BYTES / 2));
-    b.load(sine, table, Address::Then(TURNS_BYTES / 2));
-    (cosine, sine)
+fn next_turn<L: Vectors>(l: &mut L, table: Reg) -> (L::Float, L::Float) {
+    let cosine = l.load(table, Address::Then(TURNS_BYTES / 2));
+    (cosine, l.load(table, Address::Then(TURNS_BYTES / 2)))
 }
 
 /// `x * cosine + partner * sine`.
-fn turned(l: &mut Emission<'_>, x: Reg, partner: Reg, (cosine, sine): (Reg, Reg)) -> Reg {
+fn turned<L: Vectors>(l: &mut L, x: L::Float, partner: L::Float, (cosine, sine): (L::Float, L::Float)) -> L::Float {
     let first = product::product(l, x, cosine);
     let second = product::product(l, partner, sine);
     l.add(first, second)
@@ -145,34 +133,29 @@ fn heads(b: &mut CoreBuilder, o: &Operands, body: impl FnOnce(&mut CoreBuilder, 
 }
 
 /// Turns pairs of neighbours: even elements become `x cos - y sin`, odd ones `y cos + x sin`.
-pub(super) fn rotate_pairs(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+pub(super) fn rotate_pairs<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands) {
     heads(b, o, |b, [first, table, target]| {
         b.repeat(o.count(Function::RotatePairs), |b| {
-            let x = b.reg(Class::Acc512);
-            b.load(x, first, Address::Then(VECTOR_BYTES.into()));
-            let (cosine, sine) = next_turn(b, table);
-            let mut l = Emission::new(b, configuration);
+            let mut l = unit.one(b);
+            let x = l.load(first, Address::Then(VECTOR_BYTES.into()));
+            let (cosine, sine) = next_turn(&mut l, table);
             let bits = l.bits(x);
-            let neighbour = |l: &mut Emission<'_>, bytes: i64| {
-                let (shift, shifted) = (l.builder.scalar(bytes), l.builder.reg(Class::X));
-                l.builder.emit("vshift", [shifted, bits, bits, shift]);
-                shifted
-            };
-            let (next, previous) = (neighbour(&mut l, 4), neighbour(&mut l, 60));
-            let even = l.builder.scalar(EVEN.into());
+            let (next, previous) = (l.turned(bits, 4), l.turned(bits, 60));
+            let even = l.builder().scalar(EVEN.into());
+            let even = l.mask(even);
             let partner = l.select(previous, next, even);
             let (sine, sign) = (l.bits(sine), l.word(0x8000_0000));
             let negative = l.add_words(sine, sign);
             let sine = l.select(sine, negative, even);
             let (partner, sine) = (l.float(partner), l.float(sine));
             let y = turned(&mut l, x, partner, (cosine, sine));
-            b.store(y, target, Address::Then(VECTOR_BYTES.into()));
+            l.store(y, target, Address::Then(VECTOR_BYTES.into()));
         });
     });
 }
 
 /// Turns one half: its elements times the cosine plus those `c2` bytes further times the sine, whose sign `c3` is added to.
-pub(super) fn rotate_halves(b: &mut CoreBuilder, configuration: Configuration, o: &Operands) {
+pub(super) fn rotate_halves<U: Unit>(b: &mut CoreBuilder, unit: U, o: &Operands) {
     let [_, _, apart, sign] = o.constants;
     let distance = b.reg(Class::Modifier);
     b.mov(distance, apart);
@@ -181,16 +164,15 @@ pub(super) fn rotate_halves(b: &mut CoreBuilder, configuration: Configuration, o
         b.mov(other, first);
         b.advance(other, distance);
         b.repeat(o.count(Function::RotateHalves), |b| {
-            let (x, partner) = (b.reg(Class::Acc512), b.reg(Class::Acc512));
-            b.load(x, first, Address::Then(VECTOR_BYTES.into()));
-            b.load(partner, other, Address::Then(VECTOR_BYTES.into()));
-            let (cosine, sine) = next_turn(b, table);
-            let mut l = Emission::new(b, configuration);
+            let mut l = unit.one(b);
+            let x = l.load(first, Address::Then(VECTOR_BYTES.into()));
+            let partner = l.load(other, Address::Then(VECTOR_BYTES.into()));
+            let (cosine, sine) = next_turn(&mut l, table);
             let (sine, sign) = (l.bits(sine), l.splat(sign));
             let sine = l.add_words(sine, sign);
             let sine = l.float(sine);
             let y = turned(&mut l, x, partner, (cosine, sine));
-            b.store(y, target, Address::Then(VECTOR_BYTES.into()));
+            l.store(y, target, Address::Then(VECTOR_BYTES.into()));
         });
     });
 }

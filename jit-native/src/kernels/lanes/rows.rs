@@ -9,8 +9,9 @@ use super::format::Format;
 use super::functions::Repertoire;
 use super::step::{Function, Slot, Step};
 use super::walk::{BUFFER_WORDS, Loop, RING_WORDS, Walk};
-use super::{f32_result, f32_source, long_rows, source, strides, unsupported};
+use super::{GENERATIONS, f32_result, f32_source, long_rows, source, strides, unsupported};
 use crate::kernels::{Family, NativeError};
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_ops::{Node, Tensor};
 
@@ -20,6 +21,8 @@ const NAME: &str = "rows";
 pub static FAMILY: Family = Family {
     name: NAME,
     operations: &["RMS_NORM", "RMS_NORM_MUL", "NORM", "NORM_MUL", "L2_NORM", "GROUP_NORM", "SOFT_MAX"],
+    generations: GENERATIONS,
+    cases: selftest::lanes::rows,
     build,
 };
 
@@ -32,9 +35,9 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     artifact(&works, node, arch)
 }
 
-/// One walk with a row as run. `loops` are those around the rows.
-fn walk(result: &Tensor, loops: &[Loop], b_run: u64) -> Vec<Walk> {
-    vec![Walk { run: result.ne[0] as u64, b_run, group: Loop::ONCE, loops: Walk::merged(loops), start: [0; 3] }]
+/// A walk with a row as run. `loops` are those around the rows.
+fn walk(result: &Tensor, loops: &[Loop], b_run: u64) -> Walk {
+    Walk { run: result.ne[0] as u64, b_run, group: Loop::ONCE, loops: Walk::merged(loops), start: [0; 3] }
 }
 
 /// Source 0, whose rows have to be without gaps, and the result.
@@ -47,63 +50,106 @@ fn row_tensors(node: &Node) -> Result<(&Tensor, &Tensor), NativeError> {
     Ok((a, result))
 }
 
-fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
-    use Function as F;
-    use Slot::{A, B, Result as R, V0};
-    let grouped = node.op == "GROUP_NORM";
-    let (a, result) = row_tensors(node)?;
-    let (a, result) = if grouped { groups(node, a, result)? } else { (*a, *result) };
-    let (a, result) = (&a, &result);
-    let count = result.ne[0] as u32;
-    let (share, epsilon) = (1.0 / count as f32, node.params.float(usize::from(grouped)));
-    if !(0.0..1e30).contains(&epsilon) {
-        return Err(unsupported(NAME, node, format!("epsilon is {epsilon}; possible: 0 to 1e30")));
+/// A norm of rows.
+pub(in crate::kernels) struct Norm<'a> {
+    /// The source, in whose rows there are no gaps.
+    pub a: Tensor,
+    pub result: Tensor,
+    /// What the rows are multiplied with.
+    pub weights: Option<&'a Tensor>,
+    /// Whether the mean is taken off.
+    centred: bool,
+    /// Whether the length of a row becomes one, instead of the mean of its squares.
+    length: bool,
+    epsilon: f32,
+}
+
+impl<'a> Norm<'a> {
+    /// The norm of a node, if it is one that cores can compute.
+    pub fn of(node: &'a Node) -> Result<Self, NativeError> {
+        let grouped = node.op == "GROUP_NORM";
+        let (a, result) = row_tensors(node)?;
+        let (a, result) = if grouped { groups(node, a, result)? } else { (*a, *result) };
+        let epsilon = node.params.float(usize::from(grouped));
+        if !(0.0..1e30).contains(&epsilon) {
+            return Err(unsupported(NAME, node, format!("epsilon is {epsilon}; possible: 0 to 1e30")));
+        }
+        let weights = if node.op.ends_with("_MUL") { Some(weights(node, &result)?) } else { None };
+        let centred = grouped || node.op.starts_with("NORM");
+        // A row of zeros without epsilon would divide by zero: the least that a reciprocal root takes.
+        Ok(Self { a, result, weights, centred, length: node.op == "L2_NORM", epsilon: epsilon.max(1e-37) })
     }
-    // A row of zeros without epsilon would divide by zero: the least that a reciprocal root takes.
-    let epsilon = epsilon.max(1e-37);
-    let centred = grouped || node.op.starts_with("NORM");
-    // Of the sum of squares what the root is taken of.
-    let scale = |sum: Slot, scaled: Slot| {
-        if node.op == "L2_NORM" {
+
+    /// Elements of a row.
+    pub fn count(&self) -> u32 {
+        self.result.ne[0] as u32
+    }
+
+    fn share(&self) -> f32 {
+        1.0 / self.count() as f32
+    }
+
+    /// Of the sum of squares what the root is taken of.
+    fn scale(&self, sum: Slot, scaled: Slot) -> Step {
+        if self.length {
             // Epsilon is the least length.
-            let square = (epsilon * epsilon).max(1e-37);
+            let square = (self.epsilon * self.epsilon).max(1e-37);
             Step::clamp(sum, square, f32::INFINITY, scaled).once()
         } else {
-            Step::scale(sum, share, epsilon, scaled).once()
+            Step::scale(sum, self.share(), self.epsilon, scaled).once()
         }
-    };
-    let weights = if node.op.ends_with("_MUL") { Some(weights(node, result)?) } else { None };
-    if u64::from(count) > RING_WORDS {
-        let starts = long_rows::row_starts(result, a, weights, 0..result.ne[2]);
-        let passes = long_rows::norm_passes(centred, share, scale(Slot::V2, Slot::V1), weights.is_some());
-        let with = Work { b: Some(1), ..Work::new(NAME, Repertoire::Rows) };
-        return Ok(long_rows::works(&with, count.into(), &starts, &passes, columns));
     }
-    let mut steps = Vec::new();
-    let x = if centred {
-        steps.extend(Step::pad(A, count, 0.0));
-        steps.push(Step::unary(F::Sum, A, V0));
-        steps.push(Step::scale(V0, share, 0.0, V0).once());
-        steps.push(Step::binary(F::Sub, A, V0, R));
-        R
-    } else {
-        A
-    };
-    steps.extend(Step::sum_of_squares(x, count, V0));
-    steps.push(scale(V0, V0));
-    steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
-    steps.push(Step::binary(F::Mul, x, V0, R));
-    let Some(weights) = weights else {
-        let (a, result_steps) = (strides(a), strides(result));
-        let loops: Vec<Loop> =
-            (1..4).map(|d| Loop { size: result.ne[d] as u64, a: a[d], b: 0, result: result_steps[d] }).collect();
-        return Ok(vec![Work { steps, walks: walk(result, &loops, 0), ..Work::new(NAME, Repertoire::Rows) }]);
-    };
-    steps.push(Step::binary(F::Mul, R, B, R));
-    let loops = repeating(result, a, weights);
-    let b_run = u64::from(count);
-    let walks = walk(result, &loops[2..], b_run);
-    Ok(vec![Work { steps, walks, b: Some(1), ..Work::new(NAME, Repertoire::Rows) }])
+
+    /// What is done with a row: the mean is taken off it to `centred`, and `part` of it, or all, becomes the result.
+    pub fn steps(&self, row: Slot, centred: Slot, part: Slot) -> Vec<Step> {
+        use Function as F;
+        use Slot::{B, Result as R, V0};
+        let mut steps = Vec::new();
+        let x = if self.centred { centred } else { row };
+        if self.centred {
+            steps.extend(Step::pad(row, self.count(), 0.0));
+            steps.push(Step::unary(F::Sum, row, V0));
+            steps.push(Step::scale(V0, self.share(), 0.0, V0).once());
+            steps.push(Step::binary(F::Sub, row, V0, x));
+        }
+        steps.extend(Step::sum_of_squares(x, self.count(), V0));
+        steps.push(self.scale(V0, V0));
+        steps.push(Step::unary(F::ReciprocalRoot, V0, V0).once());
+        steps.push(Step::binary(F::Mul, part, V0, R));
+        steps.extend(self.weights.map(|_| Step::binary(F::Mul, R, B, R)));
+        steps
+    }
+
+    /// One walk with a row as run.
+    pub fn walk(&self) -> Walk {
+        let (a, result) = (strides(&self.a), strides(&self.result));
+        let (loops, b_run) = match self.weights {
+            Some(weights) => (repeating(&self.result, &self.a, weights)[2..].to_vec(), self.count().into()),
+            None => {
+                let each = |d: usize| Loop { size: self.result.ne[d] as u64, a: a[d], b: 0, result: result[d] };
+                ((1..4).map(each).collect(), 0)
+            }
+        };
+        walk(&self.result, &loops, b_run)
+    }
+}
+
+fn norm(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
+    let norm = Norm::of(node)?;
+    let count = u64::from(norm.count());
+    let b = norm.weights.map(|_| 1);
+    if count > RING_WORDS {
+        let (result, a) = (&norm.result, &norm.a);
+        let starts = long_rows::row_starts(result, a, norm.weights, 0..result.ne[2]);
+        let scale = norm.scale(Slot::V2, Slot::V1);
+        let passes = long_rows::norm_passes(norm.centred, norm.share(), scale, norm.weights.is_some());
+        let with = Work { b: Some(1), ..Work::new(NAME, Repertoire::Rows) };
+        return Ok(long_rows::works(&with, count, &starts, &passes, columns));
+    }
+    // Rows that the mean is taken off are so in the result's place.
+    let row = if norm.centred { Slot::Result } else { Slot::A };
+    let steps = norm.steps(Slot::A, Slot::Result, row);
+    Ok(vec![Work { steps, walks: vec![norm.walk()], b, ..Work::new(NAME, Repertoire::Rows) }])
 }
 
 /// The groups of channels of a group norm as rows.
@@ -171,7 +217,7 @@ fn soft_max(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
             result: result_steps[d],
         };
         let loops: Vec<Loop> = (1..4).map(each).collect();
-        let walks = walk(result, &loops, has_sinks.into());
+        let walks = vec![walk(result, &loops, has_sinks.into())];
         let steps = soft_max_steps(count, scale, None, has_sinks);
         let (b, each_b) = if has_sinks { (Some(1), vec![sink_step()]) } else { (None, Vec::new()) };
         return Ok(vec![Work { steps, each_b, walks, b, ..Work::new(NAME, Repertoire::Rows) }]);
@@ -207,7 +253,7 @@ fn soft_max(node: &Node, columns: usize) -> Result<Vec<Work>, NativeError> {
         return Ok((0..heads).flat_map(of_head).collect());
     }
     let work = |slope: Option<f32>, loops: &[Loop], start| {
-        let walks = walk(result, loops, count.into()).into_iter().map(|walk| Walk { start, ..walk }).collect();
+        let walks = vec![Walk { start, ..walk(result, loops, count.into()) }];
         let (with, addend) = masked(slope);
         Work { steps: soft_max_steps(count, scale, Some(addend), has_sinks), walks, ..with }
     };

@@ -91,6 +91,12 @@ impl Step {
         self.function
     }
 
+    /// What it reads and writes: both sources and the target.
+    #[must_use]
+    pub fn slots(&self) -> [Slot; 3] {
+        [self.first.slot, self.second.slot, self.target.slot]
+    }
+
     /// Words of the parameters of a step over tiles of `vectors` vectors, of the function with a number in its program.
     #[must_use]
     pub fn encode(&self, number: u32, vectors: u32) -> [u32; Self::WORDS as usize] {
@@ -247,7 +253,7 @@ impl Step {
     #[must_use]
     pub fn sum_of_squares(first: Slot, words: u32, target: Slot) -> Vec<Self> {
         let vectors = words.div_ceil(16);
-        let behind = Self::bits(first, 0, 0, first).part(vectors * VECTOR_BYTES, 1);
+        let behind = Self::padding(first, 0, 0.0, vectors);
         let mut steps: Vec<Self> = Self::pad(first, words, 0.0).into_iter().collect();
         steps.extend((vectors % 2 == 1).then_some(behind));
         steps.push(Self::unary(Function::SumOfSquares, first, target));
@@ -258,7 +264,12 @@ impl Step {
     #[must_use]
     pub fn pad(slot: Slot, words: u32, with: f32) -> Option<Self> {
         let rest = words % 16;
-        let step = Self::unary(Function::Pad, slot, slot).once().constants([(1 << rest) - 1, with.to_bits(), 0, 0]);
-        (rest != 0).then_some(Self { offset: words / 16 * VECTOR_BYTES, ..step })
+        (rest != 0).then(|| Self::padding(slot, rest, with, words / 16))
+    }
+
+    /// Sets what is behind `kept` words of a vector.
+    fn padding(slot: Slot, kept: u32, with: f32, vector: u32) -> Self {
+        let step = Self::unary(Function::Pad, slot, slot).constants([(1 << kept) - 1, with.to_bits(), 0, 0]);
+        step.part(vector * VECTOR_BYTES, 1)
     }
 }

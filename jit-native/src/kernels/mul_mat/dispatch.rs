@@ -1,10 +1,11 @@
 //! The instruction stream of a product.
 
+use super::arithmetic::Arithmetic;
 use super::machine::{ARENA, CORES, Machine};
 use super::parameters::Parameters;
 use super::plan::{Item, Phase, Tiling};
 use super::problem::Problem;
-use super::product::{BLOCK_BYTES, GROUP_ROWS, NARROW, WIDE};
+use super::product::{BLOCK_BYTES, GROUP_ROWS};
 use super::weights::Order;
 use crate::array::{ArrayError, Dimension, Dispatch, OWN_MEMORY, Part, ProductColumn, Region, Ring};
 
@@ -20,17 +21,17 @@ const UNIT_PARTS: usize = 8;
 const ROW_WORD_BYTES: u32 = 4 * GROUP_ROWS as u32;
 
 /// Memory of a tile, handed out from the front.
-struct Arena(u32);
+pub(super) struct Arena(pub u32);
 
 impl Arena {
-    fn take(&mut self, bytes: usize) -> u32 {
+    pub fn take(&mut self, bytes: usize) -> u32 {
         let address = self.0;
         self.0 += bytes as u32;
         address
     }
 
     /// A ring with the tile and the locks of `ring` and buffers of its own.
-    fn ring(&mut self, ring: Ring, bytes: usize, depth: usize) -> Ring {
+    pub fn ring(&mut self, ring: Ring, bytes: usize, depth: usize) -> Ring {
         let (stride, capacity) = (bytes as u32, (bytes * depth) as u32);
         Ring { address: self.take(bytes * depth), stride, depth: depth as u8, capacity, ..ring }
     }
@@ -73,7 +74,7 @@ pub(super) fn stream(machine: &Machine, problem: &Problem, phases: &[Phase]) -> 
     dispatch.finish()
 }
 
-fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
+pub(super) fn dimensions<const N: usize>(sizes: [(usize, usize); N]) -> Vec<Dimension> {
     sizes.into_iter().map(|(size, step)| Dimension::new(size as u64, step as u64)).collect()
 }
 
@@ -122,19 +123,23 @@ impl<'a> Work<'a> {
         let (words, chunks) = (tiling.present / per_word, tiling.chunks);
         let [element, column, inner, outer] = problem.column_strides;
         let offset = item.first_column * column + item.matrix[0] * inner + item.matrix[1] * outer;
-        let region = Region {
+        let region = |chunk: usize, chunks: usize| Region {
             argument: COLUMN_ARGUMENT,
-            offset: offset as u64,
+            offset: (offset + chunk * tiling.present * element) as u64,
             dimensions: dimensions([
                 (words, element * per_word / 4),
                 (item.columns, column / 4),
                 (chunks, tiling.present * element / 4),
             ]),
         };
-        let (from, to) = (self.column.sources[0], self.column.arrival[0]);
-        dispatch.transfer_at(from, &region, Some(0.0))?;
         let ring = self.memory.columns;
-        dispatch.run(to, &[Part::linear(ring, (item.columns * words) as u64)], chunks as u32)?;
+        let arriving = Part::linear(ring, (item.columns * words) as u64);
+        if tiling.columns_with_weights() {
+            self.first_tile(dispatch, arriving, |chunk| region(chunk, 1))?;
+        } else {
+            dispatch.transfer_at(self.column.sources[0], &region(0, chunks), Some(0.0))?;
+            dispatch.run(self.column.arrival[0], &[arriving], chunks as u32)?;
+        }
         let from = self.column.operand.1;
         let part = if tiling.is_padded() {
             let [_, zeros] = tiling.zeros();
@@ -151,44 +156,91 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Weights of cores 0 and 1, or 2 and 3: through one channel of the shim to the mem tile, which splits them.
-    fn weights(&self, dispatch: &mut Dispatch<'_>, half: usize) -> Result<(), ArrayError> {
+    /// The first tile, with columns that cores do not keep: each chunk of them is followed by that of the weights that share its
+    /// channel, so that the cores need not wait for the columns of all chunks.
+    fn first_tile(
+        &self,
+        dispatch: &mut Dispatch<'_>,
+        columns: Part,
+        region: impl Fn(usize) -> Region,
+    ) -> Result<(), ArrayError> {
+        let (from, to, tiling) = (self.column.sources[0], self.column.arrival[0], self.tiling);
+        for chunk in 0..tiling.chunks {
+            // Beside what the other channel brings meanwhile.
+            let position = Some(chunk as f64 / self.runs() as f64);
+            dispatch.transfer_at(from, &region(chunk), position)?;
+            for region in self.weights_of_chunk(0, chunk) {
+                dispatch.transfer_at(from, &region, position)?;
+            }
+        }
+        let parts: Vec<Part> = std::iter::once(columns).chain(self.weight_parts(0)).collect();
+        dispatch.run(to, &parts, tiling.chunks as u32).map(|_| ())
+    }
+
+    /// Rows of weights from a core's first one on: of some chunks and tiles.
+    fn weight_region(&self, core: usize, rows: usize, [chunks, tiles]: [std::ops::Range<usize>; 2]) -> Region {
         let Self { problem, tiling, item, .. } = self;
         let [row, inner, outer] = problem.weight_strides;
         let [by_inner, by_outer] = problem.repeats;
         let matrix = item.matrix[0] / by_inner * inner + item.matrix[1] / by_outer * outer;
-        let (from, to) = (self.column.sources[half], self.column.arrival[half]);
-        let cores = 2 * half..2 * half + 2;
         let words = tiling.present_words;
-        let region = |core: usize, rows: usize| Region {
+        let first_row = item.first_row + (tiles.start * CORES + core) * tiling.rows;
+        Region {
             argument: WEIGHT_ARGUMENT,
-            offset: (matrix + (item.first_row + core * tiling.rows) * row) as u64,
+            offset: (matrix + first_row * row + 4 * chunks.start * words) as u64,
             dimensions: dimensions([
                 (words, 1),
                 (rows, row / 4),
-                (tiling.chunks, words),
-                (tiling.tiles, CORES * tiling.rows * row / 4),
+                (chunks.len(), words),
+                (tiles.len(), CORES * tiling.rows * row / 4),
             ]),
-        };
-        let busy: Vec<usize> = self.busy(cores.clone()).collect();
+        }
+    }
+
+    /// The cores with rows that share a channel of the shim: 0 and 1, or 2 and 3.
+    fn busy_half(&self, half: usize) -> impl Iterator<Item = usize> + '_ {
+        self.busy(2 * half..2 * half + 2)
+    }
+
+    /// One chunk of the first tile, for two cores: in one piece if all their rows are there.
+    fn weights_of_chunk(&self, half: usize, chunk: usize) -> Vec<Region> {
+        let of = |core, rows| self.weight_region(core, rows, [chunk..chunk + 1, 0..1]);
+        match self.item.partial {
+            None => vec![of(2 * half, 2 * self.tiling.rows)],
+            Some(rows) => self.busy_half(half).map(|core| of(core, rows[core])).collect(),
+        }
+    }
+
+    /// What of a chunk goes to each of two cores.
+    fn weight_parts(&self, half: usize) -> impl Iterator<Item = Part> + '_ {
+        let words = self.tiling.present_words;
+        self.busy_half(half).map(move |core| Part::linear(self.memory.weights[core], (self.rows(core) * words) as u64))
+    }
+
+    /// Weights of cores 0 and 1, or 2 and 3: through one channel of the shim to the mem tile, which splits them.
+    fn weights(&self, dispatch: &mut Dispatch<'_>, half: usize) -> Result<(), ArrayError> {
+        let Self { problem, tiling, item, .. } = self;
+        let (from, to) = (self.column.sources[half], self.column.arrival[half]);
+        let words = tiling.present_words;
+        // The first tile may have come with the columns.
+        let tiles = usize::from(half == 0 && tiling.columns_with_weights())..tiling.tiles;
         if item.partial.is_none() {
-            dispatch.transfer(from, &region(cores.start, 2 * tiling.rows))?;
-        } else {
+            if !tiles.is_empty() {
+                dispatch.transfer(
+                    from,
+                    &self.weight_region(2 * half, 2 * tiling.rows, [0..tiling.chunks, tiles.clone()]),
+                )?;
+            }
+        } else if !tiles.is_empty() {
             // There is one tile; its chunks alternate between the cores.
-            for chunk in 0..tiling.chunks {
-                for core in &busy {
-                    let mut region = region(*core, self.rows(*core));
-                    region.offset += (4 * chunk * words) as u64;
-                    region.dimensions.truncate(2);
-                    dispatch.transfer(from, &region)?;
-                }
+            for region in (0..tiling.chunks).flat_map(|chunk| self.weights_of_chunk(half, chunk)) {
+                dispatch.transfer(from, &region)?;
             }
         }
-        let part = |core: &usize| Part::linear(self.memory.weights[*core], (self.rows(*core) * words) as u64);
-        let parts: Vec<Part> = busy.iter().map(part).collect();
-        dispatch.run(to, &parts, self.runs() as u32)?;
+        let parts: Vec<Part> = self.weight_parts(half).collect();
+        dispatch.run(to, &parts, (tiles.len() * tiling.chunks) as u32)?;
         let together = problem.weights.words_together();
-        for core in busy {
+        for core in self.busy_half(half) {
             let from = self.column.parts[core].weights.1;
             let ring = self.memory.weights[core];
             let part = if tiling.is_padded() {
@@ -219,19 +271,30 @@ impl<'a> Work<'a> {
     fn core(&self, dispatch: &mut Dispatch<'_>, core: usize) -> Result<(), ArrayError> {
         let Self { tiling, .. } = self;
         let (memory, groups) = (self.core_memory(core), self.groups(core));
+        let lanes = tiling.arithmetic.lanes();
         let deliveries = if tiling.columns_every_time() { self.runs() } else { tiling.chunks };
         let channels = self.column.cores[core];
-        let piece = Part::linear(memory.arriving, (tiling.arriving_bytes() / 4) as u64);
-        dispatch.run(channels.operand.1, &[piece], (deliveries * tiling.columns / 4) as u32)?;
+        let piece = Part::strided(memory.arriving, 0, &self.order_of_columns());
+        dispatch.run(channels.operand.1, &[piece], (deliveries * tiling.columns / lanes) as u32)?;
         if groups > 0 {
             let group = Part::strided(memory.weights, 0, &self.order_of_weights());
             dispatch.run(channels.weights.1, &[group], (self.runs() * groups) as u32)?;
             let rows = groups * GROUP_ROWS;
-            let order = dimensions([(rows, 4), (4, 1), (tiling.columns / 4, 4 * rows)]);
+            let order = dimensions([(rows, lanes), (lanes, 1), (tiling.columns / lanes, lanes * rows)]);
             dispatch.run(channels.result.1, &[Part::strided(memory.sums, 0, &order)], tiling.tiles as u32)?;
         }
         dispatch.start(channels.tile, &self.parameters(&memory, groups).words())?;
         Ok(())
+    }
+
+    /// How a core's channel lays out a block of columns: as they come; those of i8 as rows of eight `k`, those of all eight
+    /// columns together.
+    fn order_of_columns(&self) -> Vec<Dimension> {
+        let words = self.tiling.arriving_bytes() / 4;
+        match self.tiling.arithmetic {
+            Arithmetic::Floats => dimensions([(words, 1)]),
+            Arithmetic::Integers => dimensions([(2, 1), (words / 16, 16), (8, 2)]),
+        }
     }
 
     /// How a core's channel lays out a group of weights.
@@ -258,7 +321,7 @@ impl<'a> Work<'a> {
         let Self { tiling, .. } = self;
         let (mut arena, rings) = (Arena(ARENA), self.column.cores[core]);
         let weights = arena.ring(rings.weights.0, tiling.weight_bytes(), 2);
-        let arriving = arena.ring(rings.operand.0, tiling.arriving_bytes(), 2);
+        let arriving = arena.ring(rings.operand.0, tiling.arriving_bytes(), tiling.arriving());
         let decoded = if self.problem.weights.is_direct() { 0 } else { GROUP_ROWS * tiling.depth * 2 };
         let decoded = arena.take(decoded);
         let sums = arena.ring(rings.result.0, tiling.sums_bytes(), tiling.sums);
@@ -268,7 +331,7 @@ impl<'a> Work<'a> {
 
     fn parameters(&self, memory: &CoreMemory, groups: usize) -> Parameters {
         let Self { problem, tiling, .. } = self;
-        let blocks = if tiling.wide { WIDE } else { NARROW };
+        let (lanes, blocks) = (tiling.arithmetic.lanes(), tiling.arithmetic.blocks(tiling.wide));
         let steps = tiling.depth / 8;
         let first = |ring: &Ring| OWN_MEMORY + ring.address;
         let both = |ring: &Ring| 2 * first(ring) + u32::from(ring.depth - 1) * ring.stride;
@@ -283,7 +346,7 @@ impl<'a> Work<'a> {
             tiles: tiling.tiles as u32,
             chunks: tiling.chunks as u32,
             groups: groups as u32,
-            units: (tiling.columns / 4 / blocks) as u32,
+            units: (tiling.columns / lanes / blocks) as u32,
             wide: tiling.wide.into(),
             steps: steps as u32,
             weights: problem.weights.number(),
@@ -299,18 +362,19 @@ impl<'a> Work<'a> {
             to_upper: to_upper as u32,
             to_next: (16 * tiling.column_bytes).wrapping_sub(to_upper) as u32,
             columns_every_time: tiling.columns_every_time().into(),
-            sums_stride: (groups * GROUP_ROWS * 16) as u32,
+            sums_stride: (groups * GROUP_ROWS * 4 * lanes) as u32,
             column_bytes: (tiling.column_bytes * tiling.depth) as u32,
             blocks_per_unit: blocks as u32,
             step_bytes,
             unit_bytes: steps as u32 * step_bytes,
             columns: OWN_MEMORY + memory.columns,
-            chunk_bytes: if tiling.resident { (tiling.columns * tiling.depth * 2) as u32 } else { 0 },
+            chunk_bytes: if tiling.resident { tiling.chunk_bytes() as u32 } else { 0 },
             decoded: OWN_MEMORY + memory.decoded,
             weights_first: first(&memory.weights),
             weights_both: both(&memory.weights),
             arriving_first: first(&memory.arriving),
-            arriving_both: both(&memory.arriving),
+            arriving_stride: memory.arriving.stride,
+            arriving_end: first(&memory.arriving) + u32::from(memory.arriving.depth) * memory.arriving.stride,
             sums_first: first(&memory.sums),
             sums_both: both(&memory.sums),
         }

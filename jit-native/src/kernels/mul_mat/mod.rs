@@ -7,7 +7,7 @@
 //!   column of the array (all four work alone)            one core, 64 KiB
 //!
 //!   row 5  core 3   rows 3R..4R of the tile              weights   2 x (16 rows x chunk), as they arrive
-//!   row 4  core 2   rows 2R..3R                          columns   2 x (4 columns x chunk), as they arrive
+//!   row 4  core 2   rows 2R..3R                          columns   a ring of (4 columns x chunk), as they arrive
 //!   row 3  core 1   rows  R..2R                          columns   all, in bf16, as blocks of 8 k x 4 columns
 //!   row 2  core 0   rows  0..R                           decoded   16 rows x chunk of bf16, if weights are not bf16
 //!          | | | |     ^                                 sums      R rows x all columns of f32, one or two of them
@@ -33,36 +33,45 @@
 //!
 //! *Many columns.* The inner loop has a multiplication in every cycle (module `product`). Around it: loading and storing the sums
 //! of each chunk, decoding again for each tile of columns, and columns that arrive as f32, one word a cycle, which a core cannot
-//! convert while it multiplies. 32 columns of 576 elements stay in a core as bf16, then decoding q4_1 takes 70 % as long as the
+//! convert while it multiplies. Where they do not stay in the core, those of the next chunk arrive meanwhile, if there is room for
+//! them, and those of the first tile come in turn with its weights. 32 columns of 576 elements stay in a core as bf16, then decoding q4_1 takes 70 % as long as the
 //! products. Columns that arrive as bf16 take half the time and room.
 //!
-//! Everything that a shape decides is in parameters and descriptors: there is one PDI for all shapes and types.
+//! Everything that a shape decides is in parameters and descriptors: there is one PDI for all shapes and types that are multiplied as
+//! bf16, one for i8, and one for decoded tokens, whose program has functions of [`vectors`] instead of the loops for many columns.
 //!
 //! # What is not taken
 //!
-//! Rows that are no whole words: an odd number of bf16 elements, in either operand, or of q4_0's, q8_0's and q6_K's blocks; other types
+//! Rows that are no whole words: an odd number of bf16 elements, in either operand, a number of i8 that is no multiple of four, or of q4_0's, q8_0's and q6_K's blocks; other types
 //! of weights; columns that are neither f32 nor bf16; strides that are no multiples of 4 bytes; rows so long that four columns of
 //! f32 do not fit into the mem tile beside weights. Rows of more than about 6,000 elements of f32 are multiplied by eight or four
 //! columns at a time. Rows of bf16 and f32 that are no multiple of 32 elements are cut into pieces of one length, behind which
 //! mem tiles send zeros to the next multiple; if no divisor makes these small enough for a core, there is no way.
 
+mod arithmetic;
 mod columns;
 mod decode;
 mod dispatch;
+#[cfg(test)]
+mod loop_tests;
 mod machine;
 mod parameters;
 mod plan;
 mod problem;
 mod product;
 mod program;
+pub mod vectors;
 mod weights;
 
 use super::{Family, NativeError};
+use crate::core::LoopReport;
+use crate::selftest;
 use aie_hal::{Arch, KernelArtifact};
 use aie_isa::Isa;
 use aie_ops::Node;
 use machine::Machine;
 use problem::Problem;
+use program::Purpose;
 use std::sync::OnceLock;
 
 const NAME: &str = "product";
@@ -70,25 +79,39 @@ const OPERATION: &str = "MUL_MAT";
 const GENERATION: &str = "aie2";
 
 /// Products.
-pub static FAMILY: Family = Family { name: NAME, operations: &[OPERATION], build };
+pub static FAMILY: Family = Family {
+    name: NAME,
+    operations: &[OPERATION],
+    generations: &[GENERATION],
+    cases: selftest::products::cases,
+    build,
+};
 
-/// The machine is the same for all nodes, and takes longer than everything else.
-static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
+/// A machine is the same for all nodes, and takes longer than everything else.
+static MACHINES: [OnceLock<Result<Machine, String>>; 3] = [const { OnceLock::new() }; 3];
 
-fn machine(arch: &Arch) -> Result<&'static Machine, NativeError> {
-    if arch.name != GENERATION {
-        return Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() });
-    }
-    let machine = MACHINE.get_or_init(|| Machine::new(arch, Isa::aie2()).map_err(|error| error.to_string()));
+fn machine(arch: &Arch, purpose: Purpose) -> Result<&'static Machine, NativeError> {
+    check_generation(arch)?;
+    let machine = MACHINES[purpose as usize]
+        .get_or_init(|| Machine::new(arch, Isa::aie2(), purpose).map_err(|error| error.to_string()));
     machine.as_ref().map_err(failed)
 }
 
-/// What is known of the loops of the cores' program, for reports: cycles and multiply-accumulates of an iteration.
+fn check_generation(arch: &Arch) -> Result<(), NativeError> {
+    if arch.name == GENERATION {
+        return Ok(());
+    }
+    Err(NativeError::Generation { family: NAME, arch: arch.name.to_string() })
+}
+
+/// What is known of the loops of the cores' programs, for reports: cycles and multiply-accumulates of an iteration.
 ///
 /// # Errors
 /// As for a node.
-pub fn loops(arch: &Arch) -> Result<&'static [crate::core::LoopReport], NativeError> {
-    machine(arch).map(|machine| machine.loops.as_slice())
+pub fn loops(arch: &Arch) -> Result<Vec<&'static LoopReport>, NativeError> {
+    let machines = [Purpose::Floats, Purpose::Integers, Purpose::Token].map(|purpose| machine(arch, purpose));
+    let machines: Vec<_> = machines.into_iter().collect::<Result<_, _>>()?;
+    Ok(machines.into_iter().flat_map(|machine| &machine.loops).collect())
 }
 
 fn failed(reason: impl ToString) -> NativeError {
@@ -100,9 +123,15 @@ fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
     if node.op != OPERATION {
         return Err(unsupported(format!("possible: {OPERATION}")));
     }
-    let machine = machine(arch)?;
-    let problem = Problem::of(node).map_err(unsupported)?;
-    let phases = problem.phases(machine.product.columns().len()).map_err(unsupported)?;
+    // Where there is no machine, that is what a caller has to know first.
+    check_generation(arch)?;
+    let (columns, problem) = (arch.array.columns, Problem::of(node).map_err(unsupported)?);
+    let of_token = problem.for_token().and_then(|problem| Some((problem, problem.phases(columns).ok()?)));
+    let (purpose, problem, phases) = match of_token {
+        Some((problem, phases)) => (Purpose::Token, problem, phases),
+        None => (problem.purpose(), problem, problem.phases(columns).map_err(unsupported)?),
+    };
+    let machine = machine(arch, purpose)?;
     let stream = dispatch::stream(machine, &problem, &phases).map_err(|error| unsupported(error.to_string()))?;
     let name = format!("native-{OPERATION}-{}", problem.weights.dtype());
     Ok(KernelArtifact::new(name, &*arch.name, arch.dev_gen, machine.product.configured().pdi(), stream)?)

@@ -1,8 +1,8 @@
-//! The block of parameters that a dispatch gives each core.
+//! The block of parameters that a dispatch gives each core. That of phases of vectors is in [`super::vectors`].
 
-/// Offset of the block in the core's memory, and its words.
+/// Offset of the block in the core's memory, and its words: whole vectors, since buffers follow.
 pub(super) const OFFSET: u32 = 0;
-pub(super) const WORDS: u32 = 40;
+pub(super) const WORDS: u32 = 48;
 
 macro_rules! parameters {
     ($($(#[$doc:meta])* $field:ident: $variant:ident;)*) => {
@@ -30,7 +30,7 @@ parameters! {
     chunks: Chunks;
     /// Groups of 16 rows of weights in a tile; 0 if the core has no part.
     groups: Groups;
-    /// Units of columns: of 16 if `wide`, else of 4.
+    /// Units of columns: of 16 if `wide`, else of one block.
     units: Units;
     /// 1 if columns come in units of 16.
     wide: Wide;
@@ -57,11 +57,11 @@ parameters! {
     to_next: ToNext;
     /// 1 if columns arrive for every tile, 0 if only for the first.
     columns_every_time: ColumnsEveryTime;
-    /// Sums of one block of four columns.
+    /// Sums of one block of columns.
     sums_stride: SumsStride;
     /// One column of a chunk, as it arrives.
     column_bytes: ColumnBytes;
-    /// Blocks of four columns in a unit.
+    /// Blocks of columns in a unit.
     blocks_per_unit: BlocksPerUnit;
     /// From one step of 8 `k` to the next in a unit of converted columns.
     step_bytes: StepBytes;
@@ -76,9 +76,10 @@ parameters! {
     /// First buffer of weights, and the sum of the addresses of both.
     weights_first: WeightsFirst;
     weights_both: WeightsBoth;
-    /// First buffer of arriving columns, and the sum of the addresses of both.
+    /// First buffer of arriving columns, from one to the next, and the end of the last.
     arriving_first: ArrivingFirst;
-    arriving_both: ArrivingBoth;
+    arriving_stride: ArrivingStride;
+    arriving_end: ArrivingEnd;
     /// First buffer of sums, and the sum of the addresses of both.
     sums_first: SumsFirst;
     sums_both: SumsBoth;

@@ -5,9 +5,10 @@
 //! `rows` rows, `rows` for each core; the columns of the item stay in the mem tile while all tiles pass. Each tile is summed
 //! over `chunks` pieces of `k`, which are as long as the core's memory allows.
 
+use super::arithmetic::Arithmetic;
 use super::machine::{ARENA_BYTES, CORES, MEM_TILE_BYTES};
 use super::problem::Problem;
-use super::product::{GROUP_ROWS, NARROW, WIDE};
+use super::product::GROUP_ROWS;
 
 /// Sizes of descriptors: dimensions of mem tiles and shims, and lengths of cores' descriptors.
 const MOST_STEPS: usize = 1023;
@@ -19,13 +20,22 @@ const MOST_RUNS: usize = 1024;
 const MOST_CHUNK_RUNS: usize = 256;
 /// Locks hold six bits.
 const MOST_CHUNKS: usize = 63;
+/// What a core has room for: two buffers of sums or one, the columns of all chunks or one, those of the next.
+const KEPT: [(usize, bool, bool); 6] =
+    [(2, true, false), (1, true, false), (2, false, true), (1, false, true), (2, false, false), (1, false, false)];
 /// Cycles of a phase in which nothing is computed, about: writing descriptors, filling the way to the cores, waiting.
 const PHASE_CYCLES: u64 = 6000;
+/// Cycles around the loops for a group of rows of a chunk, and around those that decode it, about.
+const GROUP_CYCLES: u64 = 280;
+const FEW_GROUP_CYCLES: u64 = 120;
+const DECODE_CYCLES: u64 = 500;
 
 /// How an item is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tiling {
-    /// Columns of the result that a core computes at once; a multiple of 4 or 16.
+    /// What is multiplied.
+    pub arithmetic: Arithmetic,
+    /// Columns of the result that a core computes at once; whole units of the loop.
     pub columns: usize,
     /// Whether the loop is the one for units of 16 columns.
     pub wide: bool,
@@ -49,6 +59,8 @@ pub(super) struct Tiling {
     pub tiles: usize,
     /// Whether the columns of all chunks stay in the core, in bf16; otherwise those of one do.
     pub resident: bool,
+    /// Whether those of a chunk have arrived as they are before the core is through with the chunk before.
+    pub ahead: bool,
     /// Buffers for sums in a core, and in the mem tile for each core.
     pub sums: usize,
     /// Array columns that share the rows of one item's columns.
@@ -110,7 +122,7 @@ impl Tiling {
 
     /// Bytes of a core's memory.
     pub fn core_bytes(&self, direct: bool) -> usize {
-        let arriving = 2 * self.arriving_bytes();
+        let arriving = self.arriving() * self.arriving_bytes();
         let weights = 2 * self.weight_bytes();
         let decoded = if direct { 0 } else { GROUP_ROWS * self.depth * 2 };
         arriving + weights + decoded + self.converted_bytes() + self.sums * self.sums_bytes()
@@ -122,9 +134,14 @@ impl Tiling {
         columns + CORES * 2 * (self.padded_rows() * self.words * 4 + self.sums_bytes())
     }
 
-    /// Bytes of four columns as they arrive in a core.
+    /// Bytes of a block of columns as they arrive in a core.
     pub fn arriving_bytes(&self) -> usize {
-        4 * self.depth * self.column_bytes
+        self.arithmetic.lanes() * self.depth * self.column_bytes
+    }
+
+    /// Buffers for arriving columns in a core.
+    pub fn arriving(&self) -> usize {
+        if self.ahead { (self.columns / self.arithmetic.lanes()).max(2) } else { 2 }
     }
 
     /// Bytes of a group of rows of weights as they lie in a core.
@@ -139,12 +156,23 @@ impl Tiling {
 
     /// Bytes of converted columns in a core.
     pub fn converted_bytes(&self) -> usize {
-        self.columns * self.depth * 2 * if self.resident { self.chunks } else { 1 }
+        self.chunk_bytes() * if self.resident { self.chunks } else { 1 }
+    }
+
+    /// Bytes of the converted columns of a chunk.
+    pub fn chunk_bytes(&self) -> usize {
+        self.columns * self.depth * self.arithmetic.bytes()
     }
 
     /// Whether columns have to arrive in the cores for every tile.
     pub fn columns_every_time(&self) -> bool {
         !self.resident
+    }
+
+    /// Whether columns come with the weights of the first tile, chunk by chunk, instead of before them. That takes a transfer or
+    /// two for each chunk, for which the first tile has to be a large part of all.
+    pub fn columns_with_weights(&self) -> bool {
+        self.columns_every_time() && self.wide && self.tiles <= 4 && self.chunks <= 16
     }
 
     fn fits(&self, direct: bool) -> bool {
@@ -157,12 +185,14 @@ impl Tiling {
             && GROUP_ROWS * self.core_words <= MOST_CORE_WORDS
             && self.arriving_bytes() / 4 <= MOST_CORE_WORDS
             && (!self.is_padded() || self.present * self.column_bytes / 4 <= MOST_STEPS)
-            && (!self.is_padded() || self.words <= 4 * MOST_CORE_STEPS)
+            && (!self.is_padded() || self.depth / 8 <= MOST_CORE_STEPS)
+            && (self.arithmetic == Arithmetic::Floats || self.depth / 8 <= MOST_CORE_STEPS)
             && self.padded_rows() * self.words <= MOST_MEM_WORDS
             && self.columns * self.depth <= MOST_MEM_WORDS
             && runs <= MOST_CHUNK_RUNS
             && runs * self.groups() <= MOST_RUNS
-            && column_runs * (self.columns / 4) <= MOST_RUNS
+            // Tasks go around the ring whole.
+            && column_runs * (self.columns / self.arithmetic.lanes()) <= 4 * (256 / self.arriving() * self.arriving())
             && self.core_bytes(direct) <= ARENA_BYTES
             && self.mem_tile_bytes() <= MEM_TILE_BYTES
     }
@@ -170,25 +200,44 @@ impl Tiling {
     /// Cycles of a phase, about, with `columns` real columns: the slowest of what overlaps.
     fn cycles(&self, problem: &Problem, columns: usize) -> u64 {
         let steps = (self.depth / 8) as u64;
-        let blocks = if self.wide { WIDE } else { NARROW };
-        let units = (self.columns / 4 / blocks) as u64;
-        let step = if self.wide { 16 } else { 5 };
+        let (lanes, blocks) = (self.arithmetic.lanes(), self.arithmetic.blocks(self.wide));
+        let units = (self.columns / lanes / blocks) as u64;
+        let step = self.arithmetic.step_cycles(self.wide);
         let groups = self.groups() as u64;
-        let decode = problem.weights.decode_cycles() * steps / 4;
+        // With few columns the weights' arrival hides most of what is around the loops.
+        let few = problem.has_few_columns();
+        let around = if few { FEW_GROUP_CYCLES } else { GROUP_CYCLES };
+        let decode = match problem.weights.decode_cycles() {
+            0 => 0,
+            cycles => cycles * steps / 4 + if few { 0 } else { DECODE_CYCLES },
+        };
         let compute =
-            self.chunks as u64 * groups * (units * (steps * step + if self.wide { 110 } else { 50 }) + decode + 120);
+            self.chunks as u64 * groups * (units * (steps * step + if self.wide { 110 } else { 50 }) + decode + around);
         // A core converts columns as they come, and computes afterwards.
         let convert = problem.right.convert_cycles() as u64;
-        let converting = (self.columns / 4) as u64 * (steps / 4 * convert + 60);
+        let converting = (self.columns / lanes) as u64 * (steps / 4 * convert + 60);
         let arriving = (self.columns * self.depth * self.column_bytes / 4) as u64;
         let arriving = self.chunks as u64 * converting.max(arriving);
-        let again = if self.columns_every_time() { arriving } else { 0 };
+        let converting = self.chunks as u64 * converting;
+        // How long a core has no columns in a tile.
+        let again = match (self.resident, self.ahead) {
+            (true, _) => 0,
+            (false, false) => arriving,
+            (false, true) => arriving.saturating_sub(compute).max(converting),
+        };
         // Words of the busiest streams: weights of two cores, results of four.
         let weights = (2 * self.rows * self.present_words * self.chunks) as u64;
         let results = (CORES * self.rows * columns) as u64;
         let emptying = if self.sums == 1 { (self.padded_rows() * self.columns) as u64 } else { 0 };
         let tile = (compute + again + emptying).max(weights).max(results);
-        self.tiles as u64 * tile + 2 * arriving + results + PHASE_CYCLES
+        // And before the first: they come in front of the weights, or in turn with them.
+        let chunk = arriving / self.chunks as u64;
+        let first = match (self.resident, self.columns_with_weights()) {
+            _ if few => 2 * arriving,
+            (_, false) => arriving + chunk,
+            (_, true) => chunk + (weights + arriving).saturating_sub(tile),
+        };
+        self.tiles as u64 * tile + first + results + PHASE_CYCLES
     }
 }
 
@@ -209,15 +258,21 @@ impl Problem {
         Ok(phases)
     }
 
+    /// Whether one block holds all columns.
+    fn has_few_columns(&self) -> bool {
+        self.columns <= self.weights.arithmetic().lanes()
+    }
+
     fn too_long(&self) -> String {
-        let bytes = 4 * self.right.bytes() * self.depth;
+        let lanes = self.weights.arithmetic().lanes();
+        let bytes = lanes * self.right.bytes() * self.depth;
         let pieces = if self.depth.is_multiple_of(self.weights.unit()) {
             String::new()
         } else {
             format!(", and {} has no divisor for pieces that are small enough", self.depth)
         };
         format!(
-            "rows of {} elements: four columns take {bytes} bytes of the mem tile's {MEM_TILE_BYTES}, beside which there have to be \
+            "rows of {} elements: {lanes} columns take {bytes} bytes of the mem tile's {MEM_TILE_BYTES}, beside which there have to be \
              weights and results{pieces}",
             self.depth
         )
@@ -225,25 +280,29 @@ impl Problem {
 
     /// The cheapest way for that many rows.
     fn tiling(&self, rows: usize, array_columns: usize) -> Option<Tiling> {
-        let direct = self.weights.is_direct();
+        let (direct, arithmetic) = (self.weights.is_direct(), self.weights.arithmetic());
+        let lanes = arithmetic.lanes();
         let batches = self.matrices[0] * self.matrices[1];
-        let cuts: Vec<Cut> = (1..=MOST_CHUNKS).filter_map(|chunks| self.cut(chunks)).collect();
+        let cuts: Vec<Cut> = (1..=MOST_CHUNKS)
+            .filter_map(|chunks| self.cut(chunks))
+            .filter(|cut| cut.depth >= self.least_depth)
+            .collect();
         let mut best: Option<(u64, Tiling)> = None;
-        let widths: &[(usize, bool)] = if self.columns <= 4 {
-            &[(4, false)]
-        } else {
-            &[(64, true), (48, true), (32, true), (16, true), (12, false), (8, false), (4, false)]
+        // Few columns are one block; of many, at least one of the last 16 is there.
+        let suits = |columns: usize| {
+            if self.has_few_columns() { columns == lanes } else { columns - 16.min(columns - 1) <= self.columns }
         };
+        let widths: [(usize, bool); 7] =
+            [(64, true), (48, true), (32, true), (16, true), (12, false), (8, false), (4, false)];
+        let widths = widths.into_iter().filter(|(columns, _)| columns.is_multiple_of(lanes) && suits(*columns));
         let shares = (0..).map(|power| 1usize << power).take_while(|share| *share <= array_columns);
         for share in shares.filter(|share| array_columns.is_multiple_of(*share)) {
-            for (columns, wide) in
-                widths.iter().copied().filter(|(columns, _)| columns - 16.min(columns - 1) <= self.columns)
-            {
+            for (columns, wide) in widths.clone() {
                 let items = self.columns.div_ceil(columns) * batches * share;
                 let phases = items.div_ceil(array_columns) as u64;
                 for &Cut { chunks, depth, present, words, present_words, core_words } in &cuts {
                     for groups in 1..=MOST_CORE_STEPS / GROUP_ROWS {
-                        for (sums, resident) in [(2, true), (1, true), (2, false), (1, false)] {
+                        for (sums, resident, ahead) in KEPT {
                             let of_core = rows.div_ceil(CORES * share);
                             let most = groups * GROUP_ROWS;
                             let limit = (MOST_CHUNK_RUNS / chunks).max(1).min((MOST_RUNS / chunks / groups).max(1));
@@ -259,6 +318,7 @@ impl Problem {
                                 continue;
                             }
                             let tiling = Tiling {
+                                arithmetic,
                                 columns,
                                 wide,
                                 chunks,
@@ -271,10 +331,11 @@ impl Problem {
                                 rows: rows_of_core,
                                 tiles,
                                 resident,
+                                ahead,
                                 sums,
                                 share,
                             };
-                            if !tiling.fits(direct) {
+                            if !tiling.fits(direct) || (ahead && self.has_few_columns()) {
                                 continue;
                             }
                             // Rows that are left over need as much again, in proportion.

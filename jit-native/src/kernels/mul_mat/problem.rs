@@ -1,7 +1,12 @@
 //! What a node asks for, if the family takes it.
 
+use super::arithmetic::Arithmetic;
+use super::program::Purpose;
 use super::weights::{Order, Weights};
 use aie_ops::{DataType, Node, Tensor};
+
+/// Columns of which the program for decoded tokens multiplies with all at once.
+const MOST_COLUMNS_OF_TOKENS: usize = 4;
 
 /// The types that columns can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,16 +14,20 @@ pub(super) enum Right {
     /// Rounded to bf16 in the cores.
     F32,
     Bf16,
+    /// Of weights of i8.
+    I8,
 }
 
 impl Right {
-    pub const ALL: [Self; 2] = [Self::F32, Self::Bf16];
+    /// Those that are multiplied as bf16.
+    pub const FLOATS: [Self; 2] = [Self::F32, Self::Bf16];
 
-    /// The columns of a tensor's type.
-    fn of(dtype: DataType) -> Option<Self> {
-        match dtype {
-            DataType::F32 => Some(Self::F32),
-            DataType::BF16 => Some(Self::Bf16),
+    /// The columns of a tensor's type, and of the result's, that go with weights.
+    fn of(weights: Weights, columns: DataType, result: DataType) -> Option<Self> {
+        match (weights.arithmetic(), columns, result) {
+            (Arithmetic::Floats, DataType::F32, DataType::F32) => Some(Self::F32),
+            (Arithmetic::Floats, DataType::BF16, DataType::F32) => Some(Self::Bf16),
+            (Arithmetic::Integers, DataType::I8, DataType::I32) => Some(Self::I8),
             _ => None,
         }
     }
@@ -28,6 +37,7 @@ impl Right {
         match self {
             Self::F32 => 4,
             Self::Bf16 => 2,
+            Self::I8 => 1,
         }
     }
 
@@ -36,16 +46,17 @@ impl Right {
         4 / self.bytes()
     }
 
-    /// Cycles, about, in which a core converts four columns of 32 elements.
+    /// Cycles, about, in which a core converts a block of columns of 32 elements.
     pub fn convert_cycles(self) -> usize {
         match self {
             Self::F32 => 24,
             Self::Bf16 => 12,
+            Self::I8 => 8,
         }
     }
 }
 
-/// What a core does to columns, by a number that its program knows: their type, and whether the weights want `k` interleaved.
+/// What a core does to columns that are multiplied as bf16, by a number that its program knows: their type, and whether the weights want `k` interleaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Form {
     pub right: Right,
@@ -53,11 +64,13 @@ pub(super) struct Form {
 }
 
 impl Form {
-    pub const COUNT: u32 = 2 * Right::ALL.len() as u32;
+    pub const COUNT: u32 = 2 * Right::FLOATS.len() as u32;
+    /// Those of columns of f32 come first.
+    pub const OF_F32: u32 = 2;
 
     /// The form with a number below [`Form::COUNT`].
     pub fn numbered(number: u32) -> Self {
-        Self { right: Right::ALL[number as usize / 2 % Right::ALL.len()], interleaved: number % 2 == 1 }
+        Self { right: Right::FLOATS[number as usize / 2 % Right::FLOATS.len()], interleaved: number % 2 == 1 }
     }
 
     /// Its number.
@@ -74,6 +87,8 @@ pub(super) struct Problem {
     pub right: Right,
     /// Elements of a row of weights and of a column.
     pub depth: usize,
+    /// The fewest of them that the program takes at once.
+    pub least_depth: usize,
     /// Rows of weights.
     pub rows: usize,
     /// Columns of one matrix.
@@ -101,8 +116,12 @@ impl Problem {
             let types: Vec<_> = Weights::ALL.iter().map(|weights| weights.dtype().name()).collect();
             format!("source 0 is {}; possible: {}", a.dtype, types.join(", "))
         })?;
-        let right = Right::of(b.dtype).filter(|_| out.dtype == DataType::F32).ok_or_else(|| {
-            format!("source 1 is {} and the result {}; possible: f32 or bf16, and f32", b.dtype, out.dtype)
+        let right = Right::of(weights, b.dtype, out.dtype).ok_or_else(|| {
+            let possible = match weights.arithmetic() {
+                Arithmetic::Floats => "f32 or bf16, and f32",
+                Arithmetic::Integers => "i8 and i32",
+            };
+            format!("source 1 is {} and the result {}; possible: {possible}", b.dtype, out.dtype)
         })?;
         let sizes = [a.ne[0], a.ne[1], b.ne[1], b.ne[2], b.ne[3], a.ne[2], a.ne[3]];
         if sizes.contains(&0) {
@@ -114,8 +133,9 @@ impl Problem {
             let (left, right) = (a.dtype, b.dtype);
             return Err(format!("rows of {depth} elements of {left} and {right}; possible: multiples of {unit}"));
         }
-        if right == Right::Bf16 && b.nb[0] != 2 {
-            return Err(format!("elements of bf16 {} bytes apart in source 1; possible: none between", b.nb[0]));
+        if right != Right::F32 && b.nb[0] != right.bytes() {
+            let (dtype, apart) = (b.dtype, b.nb[0]);
+            return Err(format!("elements of {dtype} {apart} bytes apart in source 1; possible: none between"));
         }
         if a.nb[0] != a.dtype.block_bytes() || out.nb[0] != 4 {
             let (weights, result) = (a.nb[0], out.nb[0]);
@@ -133,6 +153,7 @@ impl Problem {
             weights,
             right,
             depth,
+            least_depth: Purpose::Floats.least_depth() as usize,
             rows: a.ne[1],
             columns: b.ne[1],
             matrices: [b.ne[2], b.ne[3]],
@@ -145,6 +166,20 @@ impl Problem {
 }
 
 impl Problem {
+    /// The program for all problems of its arithmetic.
+    pub fn purpose(&self) -> Purpose {
+        match self.weights.arithmetic() {
+            Arithmetic::Floats => Purpose::Floats,
+            Arithmetic::Integers => Purpose::Integers,
+        }
+    }
+
+    /// The same for the program of decoded tokens, if that takes it.
+    pub fn for_token(self) -> Option<Self> {
+        let few = self.columns <= MOST_COLUMNS_OF_TOKENS && self.right == Right::F32;
+        few.then_some(Self { least_depth: Purpose::Token.least_depth() as usize, ..self })
+    }
+
     /// What the cores do to columns.
     pub fn form(&self) -> Form {
         Form { right: self.right, interleaved: self.weights.order() != Order::Plain }

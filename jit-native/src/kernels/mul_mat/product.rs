@@ -1,4 +1,4 @@
-//! The inner loops: 16 rows of weights times 16 or 4 columns.
+//! The inner loops: 16 rows of weights times 16 columns, or one block of columns.
 //!
 //! ```text
 //!            s2: 8 k x 4 columns (64 bytes)
@@ -15,67 +15,83 @@
 //! vectors are in use; the next step's vectors replace them in the order in which they become free. With one block of columns
 //! 10 loads serve 4 multiplications, so a step takes 5 cycles: 102 multiply-accumulates a cycle, which is far more than
 //! weights that stream from memory need.
+//!
+//! With i8 a block of rows has 32 bytes, of columns 8 k x 8 columns, of sums 4 rows x 8 columns of i32 (a cm): 8 loads serve 8
+//! `vmac` of 256 multiply-accumulates with 8 of the 9 accumulators, so 8 cycles are the bound, all of them with a multiplication.
+//! With one block of columns it is 4 cycles, 6 loads and 4 multiplications: 256 multiply-accumulates a cycle as well.
 
+use super::arithmetic::Arithmetic;
 use super::parameters::Parameter;
 use super::program::Kernel;
 use crate::core::{Address, Class, CoreBuilder, Reg, Region};
 
-/// Blocks of four columns in a unit, in both forms of the loop.
-pub(super) const WIDE: usize = 4;
-pub(super) const NARROW: usize = 1;
 /// Rows of weights in a group: four blocks of four.
 pub(super) const GROUP_ROWS: usize = 16;
-/// A block of 4 x 8 bf16.
+/// A block of columns: 8 x 4 bf16, or 8 x 8 bytes.
 pub(super) const BLOCK_BYTES: u32 = 64;
-/// The sums of a group and one block of columns: 16 rows x 4 columns of f32.
-pub(super) const GROUP_SUMS_BYTES: u32 = 256;
 const ROW_BLOCKS: usize = GROUP_ROWS / 4;
+/// What one load brings, and what is loaded through one pointer.
+const LOAD_BYTES: i64 = 32;
+const POINTER_BYTES: i64 = 128;
 
 /// Adds the products of a group of rows, at the address `source`, and the columns at `columns` to the sums at `group_sums`; sets
 /// them if `first` is not zero.
-pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, columns, group_sums, first]: [Reg; 4], blocks: usize) {
+pub(super) fn product(b: &mut CoreBuilder, k: Kernel, [source, columns, group_sums, first]: [Reg; 4], wide: bool) {
+    let (arithmetic, blocks) = (k.purpose.arithmetic(), k.purpose.arithmetic().blocks(wide));
+    let rows_bytes = (ROW_BLOCKS * arithmetic.rows_bytes()) as i64;
+    let columns_bytes = blocks as i64 * i64::from(BLOCK_BYTES);
+    let sums_bytes = arithmetic.sums_bytes() as i64;
     let stride = k.modifier(b, Parameter::SumsStride);
-    let columns = pair_of_pointers(b, k, k.columns, columns);
+    let columns = pointers(b, k, k.columns, columns, columns_bytes);
     let target = k.pointer(b, k.sums, group_sums);
     let units = k.count(b, Parameter::Units, 1);
     b.repeat(units, |b| {
-        let accumulators: Vec<Vec<Reg>> = (0..blocks).map(|_| registers(b, Class::Acc512)).collect();
+        let accumulators: Vec<Vec<Reg>> = (0..blocks).map(|_| registers(b, arithmetic.accumulator())).collect();
         let from = b.pointer(k.sums);
         b.mov(from, target);
         // What arrived and what was decoded are read by the same loop; only the latter is written by the core.
-        let weights = pair_of_pointers(b, k, k.decoded, source);
+        let weights = pointers(b, k, k.decoded, source, rows_bytes);
         b.when_else(
             first,
-            |b| accumulators.iter().flatten().for_each(|sum| b.emit("vclr", [*sum])),
+            |b| accumulators.iter().flatten().for_each(|sum| clear(b, *sum)),
             |b| {
                 for block in &accumulators {
                     for (index, sum) in block.iter().enumerate() {
-                        b.load(*sum, from, Address::At(64 * index as i64));
+                        b.load(*sum, from, Address::At(sums_bytes * index as i64));
                     }
                     b.advance(from, stride);
                 }
             },
         );
         let steps = k.count(b, Parameter::Steps, 4).multiple_of(4);
-        b.name_loop(if blocks == WIDE { "product of 16 columns" } else { "product of 4 columns" });
+        b.name_loop(match (arithmetic, wide) {
+            (Arithmetic::Floats, true) => "product of 16 columns",
+            (Arithmetic::Floats, false) => "product of 4 columns",
+            (Arithmetic::Integers, true) => "product of 16 columns of i8",
+            (Arithmetic::Integers, false) => "product of 8 columns of i8",
+        });
         b.repeat(steps, |b| {
             let rows = registers(b, Class::X);
             let lanes: Vec<Reg> = (0..blocks).map(|_| b.reg(Class::X)).collect();
-            for (pair, pointer) in rows.chunks(2).zip(weights) {
-                load(b, pair, pointer, ROW_BLOCKS);
-            }
-            for (pair, pointer) in lanes.chunks(2).zip(columns) {
-                load(b, pair, pointer, blocks);
-            }
+            let row_parts: Vec<Reg> = match arithmetic {
+                Arithmetic::Floats => halves(&rows),
+                Arithmetic::Integers => {
+                    // The upper half counts for nothing.
+                    rows.iter().for_each(|row| b.undefined(*row));
+                    rows.iter().map(|row| row.lo()).collect()
+                }
+            };
+            load(b, &row_parts, &weights, rows_bytes);
+            load(b, &halves(&lanes), &columns, columns_bytes);
             for (index, row) in rows.iter().enumerate() {
                 for (lane, block) in lanes.iter().zip(&accumulators) {
-                    b.mac_f(block[index], block[index], *row, *lane, k.matrix);
+                    arithmetic.mac(b, block[index], [*row, *lane], k.matrix);
                 }
             }
         });
         for block in &accumulators {
             for (index, sum) in block.iter().enumerate() {
-                b.store(*sum, target, Address::At(64 * index as i64));
+                b.store(*sum, target, Address::At(sums_bytes * index as i64));
             }
             b.advance(target, stride);
         }
@@ -87,18 +103,36 @@ fn registers(b: &mut CoreBuilder, class: Class) -> Vec<Reg> {
     (0..ROW_BLOCKS).map(|_| b.reg(class)).collect()
 }
 
-/// A pointer to the first two blocks of a step, and one to the next two.
-fn pair_of_pointers(b: &mut CoreBuilder, k: Kernel, region: Region, address: Reg) -> [Reg; 2] {
-    let second = b.add(address, 2 * BLOCK_BYTES);
-    [address, second].map(|address| k.pointer(b, region, address))
+fn halves(vectors: &[Reg]) -> Vec<Reg> {
+    vectors.iter().flat_map(|vector| [vector.lo(), vector.hi()]).collect()
 }
 
-/// Loads one or two blocks of a step of `blocks` blocks, and moves the pointer on to the next step, only once: a pointer that
-/// moves with each load makes every load wait for the one before.
-fn load(b: &mut CoreBuilder, targets: &[Reg], pointer: Reg, blocks: usize) {
-    let halves: Vec<Reg> = targets.iter().flat_map(|target| [target.lo(), target.hi()]).collect();
-    for (half, offset) in halves.iter().zip([0, 32, 64, 96]).skip(1) {
-        b.load(*half, pointer, Address::At(offset));
+/// Sets sums to zero.
+fn clear(b: &mut CoreBuilder, sum: Reg) {
+    match sum.class() {
+        Class::Acc1024 => [sum.lo(), sum.hi()].into_iter().for_each(|half| clear(b, half)),
+        _ => b.emit("vclr", [sum]),
     }
-    b.load(halves[0], pointer, Address::Then(blocks as i64 * i64::from(BLOCK_BYTES)));
+}
+
+/// Pointers to the parts of a step that are loaded through one each.
+fn pointers(b: &mut CoreBuilder, k: Kernel, region: Region, address: Reg, step_bytes: i64) -> Vec<Reg> {
+    let parts = (0..step_bytes).step_by(POINTER_BYTES as usize);
+    parts
+        .map(|offset| {
+            let part = if offset == 0 { address } else { b.add(address, offset as u32) };
+            k.pointer(b, region, part)
+        })
+        .collect()
+}
+
+/// Loads the parts of a step, and moves each pointer on to the next step, only once: a pointer that moves with each load makes
+/// every load wait for the one before.
+fn load(b: &mut CoreBuilder, parts: &[Reg], pointers: &[Reg], step_bytes: i64) {
+    for (parts, pointer) in parts.chunks((POINTER_BYTES / LOAD_BYTES) as usize).zip(pointers) {
+        for (part, offset) in parts.iter().zip((0..).step_by(LOAD_BYTES as usize)).skip(1) {
+            b.load(*part, *pointer, Address::At(offset));
+        }
+        b.load(parts[0], *pointer, Address::Then(step_bytes));
+    }
 }

@@ -1,8 +1,9 @@
 //! The types that weights can have: how their rows are cut, and how the mem tile lays them out for the core.
 
+use super::arithmetic::Arithmetic;
 use aie_ops::DataType;
 
-/// A type of weights that the cores turn into bf16.
+/// A type of weights: all but the last are bf16 once decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(non_camel_case_types, reason = "the variants carry ggml's own spelling")]
 pub(super) enum Weights {
@@ -20,6 +21,8 @@ pub(super) enum Weights {
     Q4_K,
     /// Six bits about zero, 256 in sixteen parts whose scales have eight bits.
     Q6_K,
+    /// Whole numbers, multiplied as they are.
+    I8,
 }
 
 /// Words of a row behind a unit in a core: of q4_K for scales and minimums in bf16; of q6_K for scales, and for one word for
@@ -59,7 +62,18 @@ impl Layout {
 
 impl Weights {
     /// All types, in the order of their numbers.
-    pub const ALL: [Self; 7] = [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0, Self::Q4_K, Self::Q6_K];
+    pub const ALL: [Self; 8] =
+        [Self::Bf16, Self::F32, Self::Q4_0, Self::Q4_1, Self::Q8_0, Self::Q4_K, Self::Q6_K, Self::I8];
+
+    /// Those that are multiplied with an arithmetic: the same numbers.
+    pub fn of_arithmetic(arithmetic: Arithmetic) -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(move |weights| weights.arithmetic() == arithmetic)
+    }
+
+    /// What they are multiplied as.
+    pub fn arithmetic(self) -> Arithmetic {
+        if self == Self::I8 { Arithmetic::Integers } else { Arithmetic::Floats }
+    }
 
     /// The weights of a tensor's type.
     pub fn of(dtype: DataType) -> Option<Self> {
@@ -76,6 +90,7 @@ impl Weights {
             Self::Q8_0 => DataType::Q8_0,
             Self::Q4_K => DataType::Q4_K,
             Self::Q6_K => DataType::Q6_K,
+            Self::I8 => DataType::I8,
         }
     }
 
@@ -87,7 +102,7 @@ impl Weights {
     /// The fewest elements that rows are cut at: whole words, whole blocks, and whole steps of the inner loops.
     pub fn unit(self) -> usize {
         match self {
-            Self::Bf16 | Self::F32 | Self::Q4_1 => 32,
+            Self::Bf16 | Self::F32 | Self::Q4_1 | Self::I8 => 32,
             // Two blocks of 18 or 34 bytes.
             Self::Q4_0 | Self::Q8_0 => 64,
             Self::Q4_K => 256,
@@ -106,6 +121,7 @@ impl Weights {
         match self {
             Self::Bf16 => Some(2),
             Self::F32 => Some(1),
+            Self::I8 => Some(4),
             _ => None,
         }
     }
@@ -130,6 +146,7 @@ impl Weights {
     pub fn words_together(self) -> usize {
         match self {
             // Eight elements of a row are a row of the 4x8 matrix.
+            Self::I8 => 2,
             Self::Bf16 => 4,
             Self::F32 => 8,
             Self::Q4_0 | Self::Q4_1 | Self::Q8_0 | Self::Q4_K | Self::Q6_K => 1,
@@ -139,7 +156,7 @@ impl Weights {
     /// The order of elements that decoding leaves.
     pub fn order(self) -> Order {
         match self {
-            Self::Bf16 | Self::F32 | Self::Q8_0 => Order::Plain,
+            Self::Bf16 | Self::F32 | Self::Q8_0 | Self::I8 => Order::Plain,
             Self::Q4_0 | Self::Q4_1 => Order::Interleaved(16),
             Self::Q4_K => Order::Interleaved(32),
             Self::Q6_K => Order::Interleaved(64),
@@ -150,7 +167,7 @@ impl Weights {
     pub fn layout(self) -> Option<Layout> {
         let layout = |words, scales, period, elements| Some(Layout { words, scales, period, elements });
         match self {
-            Self::Bf16 | Self::F32 => None,
+            Self::Bf16 | Self::F32 | Self::I8 => None,
             // Two blocks: see `decode/align.rs`.
             Self::Q4_0 => layout([0, 5], 4, 9, 64),
             Self::Q8_0 => layout([0, 9], 8, 17, 64),
@@ -165,13 +182,13 @@ impl Weights {
 
     /// Whether the core multiplies what arrives, without a copy.
     pub fn is_direct(self) -> bool {
-        self == Self::Bf16
+        matches!(self, Self::Bf16 | Self::I8)
     }
 
     /// Cycles, about, in which a core decodes 16 rows of 32 elements.
     pub fn decode_cycles(self) -> u64 {
         match self {
-            Self::Bf16 => 0,
+            Self::Bf16 | Self::I8 => 0,
             Self::F32 => 64,
             Self::Q4_0 => 62,
             Self::Q4_1 => 90,

@@ -3,8 +3,9 @@
 //! Only rows that published programs use: comparisons are the second result of `vmax_lt.s32`, shifts are `vups` and `vsrs` with a
 //! number of bits.
 
-use super::Lanes;
-use crate::core::{Class, CoreBuilder, Reg};
+use super::unit::{Unit, Vectors};
+use super::{Lanes, Twins};
+use crate::core::{Address, Class, CoreBuilder, Reg};
 
 /// Registers that all functions of a program share.
 #[derive(Clone, Copy, Debug)]
@@ -48,18 +49,6 @@ impl<'a> Emission<'a> {
     /// Into a program with the registers of [`Configuration::new`].
     pub fn new(builder: &'a mut CoreBuilder, configuration: Configuration) -> Self {
         Self { builder, configuration }
-    }
-
-    /// Sixteen words that a scalar gives.
-    pub fn splat(&mut self, scalar: Reg) -> Reg {
-        let x = self.builder.reg(Class::X);
-        self.builder.broadcast(32, x, scalar);
-        x
-    }
-
-    /// `sum + x` into `sum`.
-    pub fn add_into(&mut self, sum: Reg, x: Reg) {
-        self.builder.add_f(sum, sum, x, self.configuration.addition);
     }
 
     fn words(&mut self, mnemonic: &str, a: Reg, b: Reg) -> Reg {
@@ -242,5 +231,106 @@ impl Lanes for Emission<'_> {
 
     fn min_words(&mut self, a: Reg, b: Reg) -> Reg {
         self.compared("vmin_ge.s32", a, b).0
+    }
+}
+
+impl Vectors for Emission<'_> {
+    fn builder(&mut self) -> &mut CoreBuilder {
+        self.builder
+    }
+
+    fn load(&mut self, pointer: Reg, address: Address) -> Reg {
+        let x = self.accumulator();
+        self.builder.load(x, pointer, address);
+        x
+    }
+    fn store(&mut self, x: Reg, pointer: Reg, address: Address) {
+        self.builder.store(x, pointer, address);
+    }
+    fn load_bf16(&mut self, pointer: Reg, address: Address) -> Reg {
+        let x = self.accumulator();
+        self.builder.load_as("vlda.conv.fp32.bf16", x, pointer, address);
+        x
+    }
+    fn store_bf16(&mut self, x: Reg, pointer: Reg, address: Address) {
+        self.builder.store_as("vst.conv.bf16.fp32", x, pointer, address);
+    }
+
+    fn splat(&mut self, scalar: Reg) -> Reg {
+        let x = self.builder.reg(Class::X);
+        self.builder.broadcast(32, x, scalar);
+        x
+    }
+    fn splat_pair(&mut self, low: Reg, high: Reg) -> Reg {
+        let (low, high, pair) = (self.splat(low), self.splat(high), self.builder.reg(Class::X));
+        self.builder.mov(pair.lo(), low.lo());
+        self.builder.mov(pair.hi(), high.hi());
+        pair
+    }
+    fn mask(&mut self, bits: Reg) -> Reg {
+        bits
+    }
+
+    fn zeros(&mut self) -> Reg {
+        self.constant(0.0)
+    }
+    fn add_into(&mut self, sum: Reg, x: Reg) {
+        self.builder.add_f(sum, sum, x, self.configuration.addition);
+    }
+    fn copy(&mut self, x: Reg) -> Reg {
+        let copy = self.builder.reg(Class::X);
+        self.builder.mov(copy, x);
+        copy
+    }
+    fn set(&mut self, target: Reg, x: Reg) {
+        self.builder.mov(target, x);
+    }
+    fn turned(&mut self, x: Reg, bytes: i64) -> Reg {
+        let (shift, turned) = (self.builder.scalar(bytes), self.builder.reg(Class::X));
+        self.builder.emit("vshift", [turned, x, x, shift]);
+        turned
+    }
+}
+
+impl Unit for Configuration {
+    type Float = Reg;
+    type Word = Reg;
+    type Pair = Reg;
+    type Floats = [Reg; 2];
+    type Pairs = [Reg; 2];
+    type One<'b> = Emission<'b>;
+    type Two<'b> = Twins<'b>;
+
+    fn new(b: &mut CoreBuilder) -> Self {
+        Self::new(b)
+    }
+    fn one(self, builder: &mut CoreBuilder) -> Emission<'_> {
+        Emission::new(builder, self)
+    }
+    fn two(self, builder: &mut CoreBuilder) -> Twins<'_> {
+        Twins(self.one(builder))
+    }
+    fn load_pairs<const PAIRS: usize>(
+        self,
+        b: &mut CoreBuilder,
+        pointer: Reg,
+        offsets: [[Option<i64>; 2]; PAIRS],
+    ) -> [Reg; PAIRS] {
+        offsets.map(|offsets| {
+            let pair = b.reg(Class::X);
+            for (half, offset) in [pair.lo(), pair.hi()].into_iter().zip(offsets) {
+                match offset {
+                    Some(offset) => b.load(half, pointer, Address::At(offset)),
+                    None => {
+                        let zero = self.one(b).word(0);
+                        b.mov(half, zero.lo());
+                    }
+                }
+            }
+            pair
+        })
+    }
+    fn joined(self, builder: &mut CoreBuilder, [a, b]: [Reg; 2]) -> Reg {
+        self.one(builder).add(a, b)
     }
 }

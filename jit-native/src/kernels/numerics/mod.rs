@@ -6,13 +6,16 @@
 //! powers of two (exponentials, reciprocals, roots) works on the bits of a number with integer additions, and comparisons are
 //! those of integers, for which the order of positive floats is the same.
 //!
-//! The functions are written against [`Lanes`], the operations of the vector unit that they use. One implementation of it emits
-//! instructions; the other, in the tests, computes what these instructions compute, so that the errors of every function are
-//! measured over all 65,536 bf16 inputs without an array.
+//! AIE2P multiplies more lanes at a time, but one product a lane.
+//!
+//! The functions are written against [`Lanes`], the operations of the vector unit that they use. For each generation an
+//! implementation of it emits instructions ([`Unit`]); another, in the tests, computes what those of AIE2 compute, so that the
+//! errors of every function are measured over all 65,536 bf16 inputs without an array.
 //!
 //! Numbers: sixteen lanes; f32 with exponent 0 counts as zero. Infinities and NaN must not reach a product, because the vector
 //! unit makes NaN of both; functions that can meet an infinity clamp their argument first and select the result.
 
+mod aie2p;
 mod emission;
 pub mod exponential;
 pub mod logarithm;
@@ -21,9 +24,12 @@ pub mod quotient;
 pub mod root;
 pub mod trigonometry;
 mod twins;
+mod unit;
 
+pub use aie2p::Aie2p;
 pub use emission::{Configuration, Emission};
 pub use twins::Twins;
+pub use unit::{Unit, Vectors};
 
 #[cfg(test)]
 pub mod model;
@@ -39,7 +45,7 @@ pub enum Half {
     High,
 }
 
-/// Sixteen lanes of the vector unit of AIE2.
+/// Sixteen lanes of a vector unit.
 ///
 /// Rounding to bf16 is to nearest even (crRnd 12), integers wrap (crSat 0).
 pub trait Lanes {
@@ -80,6 +86,13 @@ pub trait Lanes {
         let second = self.head(rest);
         let last = self.sub(rest, second);
         [self.narrow(x, rest), self.narrow(x, last)]
+    }
+    /// Three numbers whose roundings to bf16 are the [three terms](Lanes::three_terms).
+    fn split(&mut self, x: Self::Float) -> [Self::Float; 3] {
+        let first = self.head(x);
+        let rest = self.sub(x, first);
+        let second = self.head(rest);
+        [x, rest, self.sub(rest, second)]
     }
     /// The halves exchanged.
     fn swapped(&mut self, x: Self::Pair) -> Self::Pair;

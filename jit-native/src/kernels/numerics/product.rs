@@ -8,11 +8,7 @@ pub struct Terms<F>([F; 3]);
 
 /// Splits into three terms, which represent every number exactly.
 pub fn split<L: Lanes>(l: &mut L, x: L::Float) -> Terms<L::Float> {
-    let first = l.head(x);
-    let rest = l.sub(x, first);
-    let second = l.head(rest);
-    let last = l.sub(rest, second);
-    Terms([x, rest, last])
+    Terms(l.split(x))
 }
 
 /// The two leading terms as a pair: to 2^-18 of the number.

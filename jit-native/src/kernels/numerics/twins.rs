@@ -1,22 +1,23 @@
 //! Two vectors at a time.
 
+use super::unit::Vectors;
 use super::{Emission, Lanes};
-use crate::core::Reg;
+use crate::core::{Address, CoreBuilder, Reg};
 
 /// [`Lanes`] of two vectors: each operation is written for one and then for the other, so that they hide each other's latencies,
 /// and constants are made once for both.
 #[derive(Debug)]
-pub struct Twins<'a, 'b>(pub &'a mut Emission<'b>);
+pub struct Twins<'b>(pub Emission<'b>);
 
 type Two = [Reg; 2];
 
-impl Twins<'_, '_> {
+impl Twins<'_> {
     fn each(&mut self, x: Two, operation: impl Fn(&mut Emission<'_>, Reg) -> Reg) -> Two {
-        x.map(|x| operation(&mut *self.0, x))
+        x.map(|x| operation(&mut self.0, x))
     }
 
     fn both(&mut self, [a0, a1]: Two, [b0, b1]: Two, operation: impl Fn(&mut Emission<'_>, Reg, Reg) -> Reg) -> Two {
-        [operation(&mut *self.0, a0, b0), operation(&mut *self.0, a1, b1)]
+        [operation(&mut self.0, a0, b0), operation(&mut self.0, a1, b1)]
     }
 
     fn three(
@@ -26,11 +27,11 @@ impl Twins<'_, '_> {
         [c0, c1]: Two,
         operation: impl Fn(&mut Emission<'_>, Reg, Reg, Reg) -> Reg,
     ) -> Two {
-        [operation(&mut *self.0, a0, b0, c0), operation(&mut *self.0, a1, b1, c1)]
+        [operation(&mut self.0, a0, b0, c0), operation(&mut self.0, a1, b1, c1)]
     }
 }
 
-impl Lanes for Twins<'_, '_> {
+impl Lanes for Twins<'_> {
     type Float = Two;
     type Word = Two;
     type Pair = Two;
@@ -111,5 +112,50 @@ impl Lanes for Twins<'_, '_> {
     }
     fn min_words(&mut self, a: Two, b: Two) -> Two {
         self.both(a, b, |l, a, b| l.min_words(a, b))
+    }
+}
+
+impl Vectors for Twins<'_> {
+    fn builder(&mut self) -> &mut CoreBuilder {
+        self.0.builder()
+    }
+
+    fn load(&mut self, pointer: Reg, address: Address) -> Two {
+        std::array::from_fn(|_| self.0.load(pointer, address))
+    }
+    fn store(&mut self, x: Two, pointer: Reg, address: Address) {
+        x.into_iter().for_each(|x| self.0.store(x, pointer, address));
+    }
+    fn load_bf16(&mut self, pointer: Reg, address: Address) -> Two {
+        std::array::from_fn(|_| self.0.load_bf16(pointer, address))
+    }
+    fn store_bf16(&mut self, x: Two, pointer: Reg, address: Address) {
+        x.into_iter().for_each(|x| self.0.store_bf16(x, pointer, address));
+    }
+
+    fn splat(&mut self, scalar: Reg) -> Two {
+        [self.0.splat(scalar); 2]
+    }
+    fn splat_pair(&mut self, low: Reg, high: Reg) -> Two {
+        [self.0.splat_pair(low, high); 2]
+    }
+    fn mask(&mut self, bits: Reg) -> Two {
+        [bits; 2]
+    }
+
+    fn zeros(&mut self) -> Two {
+        std::array::from_fn(|_| self.0.zeros())
+    }
+    fn add_into(&mut self, sum: Two, x: Two) {
+        sum.into_iter().zip(x).for_each(|(sum, x)| self.0.add_into(sum, x));
+    }
+    fn copy(&mut self, x: Two) -> Two {
+        x.map(|x| self.0.copy(x))
+    }
+    fn set(&mut self, target: Two, x: Two) {
+        target.into_iter().zip(x).for_each(|(target, x)| self.0.set(target, x));
+    }
+    fn turned(&mut self, x: Two, bytes: i64) -> Two {
+        x.map(|x| self.0.turned(x, bytes))
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn pairs(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Reg
         mix_32: mode::MIX_32.map(|mode| b.scalar(mode)),
     };
     let selection = b.scalar(ODD);
-    let pairs = k.count(b, Parameter::Pairs, 1);
+    let pairs = k.blocks(b, Parameter::Pairs, 64);
     let words = i64::from(layout.scales);
     b.name_loop("quants to whole words");
     b.repeat(pairs, |b| {

@@ -65,6 +65,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, layout: &Layout, source: Re
         let sorted = [mode::EVEN_16, mode::ODD_16].map(|mode| b.scalar(mode));
         let lanes = b.scalar(CoreBuilder::LANES_BF16.into());
         let blocks = k.count(b, Parameter::ScaleWords, 1);
+        let blocks = k.short(blocks);
         b.name_loop(if minimums { "minimums of q4_K" } else { "scales of q4_K" });
         b.repeat(blocks, |b| {
             let factor = b.reg(Class::X);

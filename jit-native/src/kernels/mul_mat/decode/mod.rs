@@ -12,6 +12,7 @@ mod quants;
 mod scales;
 mod six_bits;
 
+use super::arithmetic::Arithmetic;
 use super::parameters::Parameter;
 use super::product::BLOCK_BYTES;
 use super::program::Kernel;
@@ -23,6 +24,9 @@ const WORD_BYTES: i64 = 64;
 
 /// Decodes 16 rows of a chunk from the address `source` to `target`, which becomes `source` where there is nothing to do.
 pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
+    if k.purpose.arithmetic() == Arithmetic::Integers {
+        return b.mov(target, source);
+    }
     let number = k.parameter(b, Parameter::Weights);
     let scale_words = k.parameter(b, Parameter::ScaleWords);
     b.when(scale_words, |b| {
@@ -39,7 +43,8 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, source: Reg, target: Reg) {
         });
         scales::decode(b, k, source);
     });
-    b.choose(number, Weights::ALL.len() as u32, |b, number| {
+    let types = Weights::of_arithmetic(k.purpose.arithmetic()).count() as u32;
+    b.choose(number, types, |b, number| {
         let weights = Weights::ALL[number as usize];
         match (weights, weights.layout()) {
             (Weights::F32, _) => round(b, k, source, target),

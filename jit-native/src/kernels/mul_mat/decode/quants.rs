@@ -102,7 +102,7 @@ pub(super) fn decode(b: &mut CoreBuilder, k: Kernel, weights: Weights, layout: &
         let [words, scales] = [words, scales_at].map(|at| k.pointer(b, k.weights, at));
         let target = k.pointer(b, k.decoded, target);
         let (step, scale_step) = (b.scalar(to_second), b.scalar(to_second_scale));
-        let blocks = k.count(b, Parameter::Blocks, if layout.is_pair() { 2 } else { 1 });
+        let blocks = k.blocks(b, Parameter::Blocks, 32).at_least(if layout.is_pair() { 2 } else { 1 });
         b.name_loop(match weights {
             Weights::Q4_0 => "q4_0, four rows of a block",
             Weights::Q4_1 => "q4_1, four rows of a block",

@@ -1,0 +1,50 @@
+//! How fast native kernels are: cycles of whole dispatches on the emulated array, and of loops from the schedule. The tables of
+//! docs/native-lanes.md, native-attention.md and native-products.md are from it.
+//!
+//!     cargo run --release -p aie-jit-native --example rates -- [loops] [few] [many [COLUMNS] [ROWSxELEMENTS]] [lanes] [attention] [published]
+//!
+//! - `loops`: the loops of products.
+//! - `few`: products with one column, which memory bounds: bytes of weights a cycle.
+//! - `many`: products of models' shapes, or those of the one given, with COLUMNS columns (512 unless given): the share of the
+//!   array's multiply-accumulates.
+//! - `lanes`: elements and rows, `attention`: one token.
+//! - `published`: what others measured.
+//!
+//! Without arguments everything, which takes minutes. The emulator counts neither bank conflicts nor the latency of memory, nor what
+//! the firmware needs for the operations of a stream.
+
+#[path = "../../tests/mul_mat/device.rs"]
+mod device;
+mod others;
+mod products;
+mod published;
+#[path = "../predict/zeros.rs"]
+mod zeros;
+
+use std::error::Error;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut given: Vec<String> = std::env::args().skip(1).collect();
+    let columns = given.iter().position(|word| word.parse::<usize>().is_ok()).map(|index| given.remove(index));
+    let columns = columns.map_or(Ok(512), |number| number.parse())?;
+    let shape = given.iter().position(|word| products::SHAPES.iter().any(|(name, _)| name == word));
+    let shape = shape.map(|index| given.remove(index));
+    const SECTIONS: [&str; 6] = ["loops", "few", "many", "lanes", "attention", "published"];
+    if let Some(other) = given.iter().find(|word| !SECTIONS.contains(&word.as_str())) {
+        let shapes = products::SHAPES.map(|(name, _)| name).join(", ");
+        return Err(
+            format!("`{other}` is no part; possible: {}, a number of columns, {shapes}", SECTIONS.join(", ")).into()
+        );
+    }
+    for section in SECTIONS.into_iter().filter(|section| given.is_empty() || given.iter().any(|word| word == section)) {
+        match section {
+            "loops" => products::loops()?,
+            "few" => products::few()?,
+            "many" => products::many(columns, shape.as_deref())?,
+            "lanes" => others::lanes()?,
+            "attention" => others::attention()?,
+            _ => published::print(),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What copies have to get right, to the byte: layouts, f32 that becomes f16 and bf16, and rows whose streams are made for them.
+
+use super::{Case, Exactness, Input};
+use aie_hal::Arch;
+use aie_ops::{DataType, Tensor};
+
+/// Copies.
+pub fn cases(_: &Arch) -> Vec<Case> {
+    let f32s = |ne| Tensor::contiguous(DataType::F32, ne);
+    let (turned, some) = (f32s([20, 30, 3, 1]), f32s([12, 5, 4, 1]));
+    let turned = Tensor { ne: [30, 20, 3, 1], nb: [turned.nb[1], turned.nb[0], turned.nb[2], turned.nb[3]], ..turned };
+    let places = |dtype, count| Tensor::contiguous(dtype, [count, 1, 1, 1]);
+    let mut cases = vec![
+        Case::new("CONT", f32s(turned.ne), &[turned]),
+        Case::new("DUP", some, &[some]),
+        Case::new("CONCAT", f32s([12, 10, 4, 1]), &[some, some]).ints(&[(0, 1)]),
+        Case::new("REPEAT", f32s([24, 5, 8, 1]), &[some]),
+        Case::new("GET_ROWS", f32s([70, 4, 1, 1]), &[f32s([70, 40, 1, 1]), places(DataType::I32, 4)])
+            .input(1, Input::Whole(vec![3, 39, 0, 3])),
+        set_rows(DataType::F32),
+    ];
+    cases.extend([DataType::F16, DataType::BF16].map(set_rows));
+    let halves = Tensor::contiguous(DataType::F16, [66, 5, 1, 1]);
+    cases.push(Case::new("CPY", halves, &[f32s([66, 5, 1, 1]), halves]));
+    cases.into_iter().map(|case| case.exactly(Exactness::Bytes)).collect()
+}
+
+/// Three rows into a cache, two of them neighbours.
+fn set_rows(dtype: DataType) -> Case {
+    let (rows, cache) = (Tensor::contiguous(DataType::F32, [64, 3, 1, 1]), Tensor::contiguous(dtype, [64, 11, 1, 1]));
+    let places = Tensor::contiguous(DataType::I64, [3, 1, 1, 1]);
+    Case::new("SET_ROWS", cache, &[rows, places, cache]).input(1, Input::Whole(vec![4, 5, 0]))
+}
