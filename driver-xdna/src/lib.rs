@@ -73,6 +73,7 @@ pub struct XdnaDriver {
     visible: Option<String>,
     route: Route,
     libhsa: Option<PathBuf>,
+    apart: bool,
 }
 
 impl XdnaDriver {
@@ -80,7 +81,7 @@ impl XdnaDriver {
     pub fn new(arches: ArchRegistry) -> Self {
         let visible =
             Environment::process().get(&AIE_HAL_VISIBLE_DEVICES).map(|value| value.to_string_lossy().into_owned());
-        Self { machine: Machine::this(), arches, visible, route: Route::default(), libhsa: None }
+        Self { machine: Machine::this(), arches, visible, route: Route::default(), libhsa: None, apart: false }
     }
 
     /// The runtime library to use where a URI names none (`libhsa=PATH`), whatever the environment says: its file, or a folder
@@ -101,6 +102,13 @@ impl XdnaDriver {
     #[must_use]
     pub fn route_by_default(self, route: Route) -> Self {
         Self { route, ..self }
+    }
+
+    /// Opens an NPU anew for each URI, on the direct route, where others share what is open: its contexts are its own, and an NPU
+    /// that is lost there is lost for no other device of the process.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 
     /// The NPUs of the machine, usable or not, that a program can see and those that are hidden from it. Nothing is opened.
@@ -158,7 +166,8 @@ impl Driver for XdnaDriver {
                     runtime.npu(index, arch).ok_or_else(|| unusable("the runtime has no agent for it".to_owned()))?
                 }
                 (None, Some(node)) => {
-                    direct::opened(node, arch, runtime::time_limit()).map_err(|cause| unusable(cause.to_string()))?
+                    let open = if self.apart { direct::opened_apart } else { direct::opened };
+                    open(node, arch, runtime::time_limit()).map_err(|cause| unusable(cause.to_string()))?
                 }
                 (None, None) => return Err(unusable("the kernel has no accel node for it".to_owned())),
             };
@@ -189,6 +198,7 @@ mod tests {
             visible: None,
             route: Route::Direct,
             libhsa: None,
+            apart: false,
         }
     }
 

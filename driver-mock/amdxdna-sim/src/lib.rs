@@ -10,6 +10,7 @@
 //! - `node` is the kernel driver: open files, BOs, contexts, commands, with its checks, limits and error codes.
 //! - `kfd` is `/dev/kfd`, as far as the CPU's agent needs it; `tree` the files below `/sys` and `/dev`.
 //! - `host` passes calls on to the host's own device, to record them in the same way.
+//! - [`replay`] repeats calls that were recorded elsewhere, and compares the answers.
 //! - `interpose` stands in front of the C library's functions; [`preload!`] exports them.
 //!
 //! # Environment
@@ -86,6 +87,7 @@ mod libc_functions;
 mod memory;
 mod node;
 mod process;
+pub mod replay;
 mod settings;
 mod sysfs;
 mod user_access;

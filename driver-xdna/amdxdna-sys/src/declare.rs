@@ -21,6 +21,7 @@ macro_rules! structures {
             }
 
             impl $crate::layout::Declared for $name {
+                const STRUCTURE: &'static str = stringify!($name);
                 const SINCE: Option<&'static str> = structures!(@since $($since)?);
             }
 

@@ -20,6 +20,13 @@ pub struct Struct {
     pub since: Option<&'static str>,
 }
 
+impl Struct {
+    /// The structure with this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        structs().find(|found| found.name == name)
+    }
+}
+
 /// A field of a [`Struct`].
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
@@ -58,25 +65,30 @@ pub struct Ioctl {
     pub name: &'static str,
     /// Its code.
     pub code: RequestCode,
+    /// Name of its structure.
+    pub structure: &'static str,
     /// As [`Struct::since`].
     pub since: Option<&'static str>,
 }
 
 /// A structure of the kernel's headers.
 pub(crate) trait Declared {
+    /// As [`Struct::name`].
+    const STRUCTURE: &'static str;
     /// As [`Struct::since`].
     const SINCE: Option<&'static str>;
 }
 
 impl Ioctl {
     pub(crate) const fn of<T: Request + Declared>(c_name: &'static str) -> Self {
-        Self { c_name, name: T::NAME, code: T::CODE, since: T::SINCE }
+        Self { c_name, name: T::NAME, code: T::CODE, structure: T::STRUCTURE, since: T::SINCE }
     }
 
     /// A request of the DRM core, both ways, that shares its structure with another one.
     pub(crate) const fn shared<T: Declared>(c_name: &'static str, number: u32) -> Self {
         let (_, name) = c_name.split_at("DRM_IOCTL_".len());
-        Self { c_name, name, code: RequestCode::new(Direction::ReadWrite, number, size_of::<T>()), since: T::SINCE }
+        let code = RequestCode::new(Direction::ReadWrite, number, size_of::<T>());
+        Self { c_name, name, code, structure: T::STRUCTURE, since: T::SINCE }
     }
 }
 

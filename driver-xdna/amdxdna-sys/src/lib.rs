@@ -10,6 +10,7 @@
 //! - [`ert`]: what is inside of a command BO. The kernel's headers do not have this; it is the packet format of XRT's embedded
 //!   runtime, and the facts are from the kernel driver's source (`amdxdna_ctx.h`, `aie2_msg_priv.h`).
 //! - [`limits`]: numbers that kernel driver and firmware count in.
+//! - [`recording`]: calls as lines of text without addresses, to be kept, read and repeated.
 //! - [`layout`]: all declarations as tables, for a comparison with the real headers (`cargo xtask kernel-headers`).
 //!
 //! ```
@@ -37,6 +38,7 @@ pub mod drm;
 pub mod ert;
 pub mod layout;
 pub mod limits;
+pub mod recording;
 mod request;
 
 pub use accel::*;

@@ -54,6 +54,15 @@ impl CommandBuffer {
         Words(self.bo.host().cast())
     }
 
+    /// Notes the command or chain in this buffer, where calls are recorded.
+    pub(crate) fn note(&self, node: &Node, name: &str) {
+        let words = self.words();
+        let count = 1 + ert::count_of(words.get(0)) as usize;
+        node.note_contents(name, self.handle(), || {
+            (0..count.min(Words::COUNT)).flat_map(|index| words.get(index).to_le_bytes()).collect()
+        });
+    }
+
     /// Submits the chain in this buffer. `arguments` are the handles of the BOs it uses, each once. Returns its sequence number.
     /// Nothing was submitted when the kernel rejects it.
     pub(crate) fn submit(&self, node: &Node, context: HardwareContext, arguments: &[u32]) -> Result<u64, CallError> {
@@ -66,6 +75,11 @@ impl CommandBuffer {
             arg_count: arguments.len() as u32,
             ..Default::default()
         };
+        node.note_beside(|fields| {
+            if !arguments.is_empty() {
+                fields.push_data(bytemuck::cast_slice(arguments));
+            }
+        });
         node.request(&mut execute)?;
         Ok(execute.seq)
     }

@@ -6,6 +6,7 @@
 
 use super::context::HardwareContext;
 use super::node::{CallError, Node};
+use amdxdna_sys::recording::{POINT, TIMELINE};
 use amdxdna_sys::{
     DRM_SYNCOBJ_WAIT_FLAGS_WAIT_ALL, DRM_SYNCOBJ_WAIT_FLAGS_WAIT_FOR_SUBMIT, Request, amdxdna_drm_wait_cmd,
     drm_syncobj_timeline_wait,
@@ -61,6 +62,12 @@ impl WaitMethod {
         let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
         let end = i64::try_from(now.saturating_add(limit).as_nanos()).unwrap_or(i64::MAX);
         loop {
+            if self == Self::Timeline {
+                node.note_beside(|fields| {
+                    fields.push(TIMELINE, context.timeline);
+                    fields.push(POINT, sequence);
+                });
+            }
             let waited = match self {
                 Self::Timeline => node.request(&mut drm_syncobj_timeline_wait {
                     handles: (&raw const context.timeline).expose_provenance() as u64,

@@ -43,6 +43,7 @@ impl HardwareContext {
             param_val_size: size_of_val(config.as_slice()) as u32,
             pad: 0,
         };
+        node.note_beside(|fields| fields.push_data(bytemuck::cast_slice(&config)));
         node.request(&mut configure).inspect_err(|_| {
             if let Err(second) = context.destroy(node) {
                 tracing::warn!("a context that could not be configured was not destroyed either: {second}");

@@ -10,6 +10,7 @@
 //! - [`device`]: what errors of the kernel driver mean.
 //! - [`completion`]: waiting for a submission, by whichever method this kernel has.
 //! - [`probe`]: finds that method with a dispatch that does nothing.
+//! - [`recorder`]: takes down the calls of a node, for a bug report.
 
 pub(crate) mod bo;
 pub(crate) mod command_buffer;
@@ -18,3 +19,4 @@ pub(crate) mod context;
 pub(crate) mod device;
 pub(crate) mod node;
 pub(crate) mod probe;
+pub(crate) mod recorder;

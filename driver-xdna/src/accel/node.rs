@@ -2,6 +2,8 @@
 //!
 //! Calls go through the C library, so that a preload library can stand in for the kernel.
 
+use super::recorder::Recorder;
+use amdxdna_sys::recording::Fields;
 use amdxdna_sys::{
     DRM_AMDXDNA_QUERY_AIE_METADATA, DRM_AMDXDNA_QUERY_AIE_VERSION, Request, RequestCode, amdxdna_drm_create_bo,
     amdxdna_drm_create_hwctx, amdxdna_drm_get_info, amdxdna_drm_query_aie_metadata, amdxdna_drm_query_aie_version,
@@ -24,6 +26,8 @@ pub(crate) struct Node {
     /// `None` where the descriptor is somebody else's. Closed when dropped; the kernel then frees all that was made through it.
     _file: Option<File>,
     path: PathBuf,
+    /// Takes down the calls, where that is wanted.
+    recorder: Option<Recorder>,
 }
 
 /// A kernel call that failed.
@@ -73,13 +77,20 @@ fn is_postponed(call: &str, cause: &io::Error) -> bool {
 impl Node {
     /// Opens the node at `path`.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned() })
+        Self::recorded(path, None)
+    }
+
+    /// Opens the node at `path`, with `recorder` for its calls.
+    pub(crate) fn recorded(path: &Path, recorder: Option<Recorder>) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        recorder.iter().for_each(|recorder| recorder.opened(&file));
+        let file = file?;
+        Ok(Self { descriptor: file.as_raw_fd(), _file: Some(file), path: path.to_owned(), recorder })
     }
 
     /// A node that somebody else has opened, and closes.
     pub(crate) fn borrowed(descriptor: RawFd) -> Self {
-        Self { descriptor, _file: None, path: PathBuf::new() }
+        Self { descriptor, _file: None, path: PathBuf::new(), recorder: None }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -88,9 +99,33 @@ impl Node {
 
     /// Makes a request, again when it was interrupted.
     pub(crate) fn request<T: Request>(&self, structure: &mut T) -> Result<(), CallError> {
+        let before = *structure;
         // SAFETY: `T` is the structure of this request and lives across the call. Its bytes may be anything. Addresses inside of it
         // are those that the caller put there for this request.
-        unsafe { self.raw_request(T::NAME, T::CODE, (&raw mut *structure).cast()) }
+        let result = unsafe { self.raw_request(T::NAME, T::CODE, (&raw mut *structure).cast()) };
+        if let Some(recorder) = &self.recorder {
+            recorder.requested(&before, structure, &result);
+        }
+        result
+    }
+
+    /// Notes what the next request names by an address, where calls are recorded.
+    pub(crate) fn note_beside(&self, fields: impl FnOnce(&mut Fields)) {
+        if let Some(recorder) = &self.recorder {
+            let mut noted = Fields::default();
+            fields(&mut noted);
+            recorder.beside(noted);
+        }
+    }
+
+    /// Notes what this driver has written to the BO `handle`, or read there, where calls are recorded: [`WRITE`] or [`READ`].
+    ///
+    /// [`WRITE`]: amdxdna_sys::recording::WRITE
+    /// [`READ`]: amdxdna_sys::recording::READ
+    pub(crate) fn note_contents(&self, name: &str, handle: u32, bytes: impl FnOnce() -> Vec<u8>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.contents(name, handle, &bytes());
+        }
     }
 
     /// As [`Node::request`], for a caller whose structure may be of another version than this crate's.
@@ -123,6 +158,9 @@ impl Node {
         // The kernel writes through the number; the compiler has to know that the structure is reachable.
         let buffer = (&raw mut value).expose_provenance() as u64;
         self.request(&mut amdxdna_drm_get_info { param, buffer_size: size_of::<T>() as u32, buffer })?;
+        if let Some(recorder) = &self.recorder {
+            recorder.informed(bytemuck::bytes_of(&value));
+        }
         Ok(value)
     }
 
@@ -143,11 +181,13 @@ impl Node {
 
     /// Maps `bytes` bytes of the BO at `offset`: anywhere, or over what is mapped at `place`, which belongs to the caller.
     pub(crate) fn map(&self, offset: u64, bytes: usize, place: Option<NonNull<u8>>) -> Result<Mapping, CallError> {
-        let offset = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW));
+        let start = libc::off_t::try_from(offset).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW));
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: without a place the kernel chooses free addresses, and a place is the caller's to replace.
-        let mapped =
-            offset.and_then(|offset| unsafe { mmap(place, bytes, protection, flags, self.descriptor, offset) });
+        let mapped = start.and_then(|start| unsafe { mmap(place, bytes, protection, flags, self.descriptor, start) });
+        if let Some(recorder) = &self.recorder {
+            recorder.mapped(offset, bytes, &mapped);
+        }
         mapped.map(|address| Mapping { address, bytes }).map_err(|cause| CallError { call: "mmap", cause })
     }
 }

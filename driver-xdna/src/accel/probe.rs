@@ -10,6 +10,7 @@ use aie_hal::format::cdo::CdoBuilder;
 use aie_hal::format::instructions::{Header, InstructionWriter};
 use aie_hal::format::pdi;
 use amdxdna_sys::ert::state;
+use amdxdna_sys::recording::{READ, WRITE};
 use std::time::{Duration, Instant};
 
 /// How long the probe may take: contexts and firmware need tens of milliseconds, the kernel driver's watchdog two seconds.
@@ -70,6 +71,7 @@ pub(crate) fn find_wait_method(
 ) -> Result<WaitMethod, ProbeError> {
     command.words().write_dispatch(packet, &[]);
     chain.words().write_chain([command.handle()].into_iter());
+    [command, chain].into_iter().for_each(|buffer| buffer.note(node, WRITE));
     let since = Instant::now();
     let sequence = chain.submit(node, context, &[]).map_err(ProbeError::Call)?;
     let submitted = Submitted { context, sequence };
@@ -81,6 +83,7 @@ pub(crate) fn find_wait_method(
         }
         match method.wait(node, submitted, limit) {
             Ok(()) => {
+                chain.note(node, READ);
                 return match chain.words().outcome(1, since.elapsed()) {
                     Err(ChainError::Ended { state, .. }) => Err(ProbeError::Ended(state)),
                     _ => Ok(method),

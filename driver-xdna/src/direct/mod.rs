@@ -18,8 +18,8 @@
 mod in_flight;
 mod open;
 
-pub use open::open;
-pub(crate) use open::opened;
+pub use open::{open, record};
+pub(crate) use open::{opened, opened_apart};
 
 use crate::accel::bo::{Bo, BoKind};
 use crate::accel::command_buffer::CommandBuffer;

@@ -14,13 +14,18 @@ use crate::accel::context::{HardwareContext, is_exhausted};
 use crate::accel::device::AccelDevice;
 use crate::accel::node::{CallError, Mapping, Node};
 use crate::accel::probe::{NopKernel, PROBE_LIMIT, find_wait_method, nop_packet};
+use crate::accel::recorder::Recorder;
 use crate::agent::{Agent, AgentError, AgentInfo, AgentStatus};
 use crate::npu::OpenNpu;
 use aie_device_memory::Region;
 use aie_hal::Arch;
 use amdxdna_sys::limits::{DEV_MEM_SIZE, PAGE};
+use amdxdna_sys::recording::{RecordedCall, WRITE};
 use amdxdna_sys::{
-    AMDXDNA_INVALID_ADDR, DRM_AMDXDNA_QUERY_FIRMWARE_VERSION, amdxdna_drm_query_firmware_version, drm_version,
+    AMDXDNA_INVALID_ADDR, DRM_AMDXDNA_GET_POWER_MODE, DRM_AMDXDNA_QUERY_AIE_VERSION, DRM_AMDXDNA_QUERY_CLOCK_METADATA,
+    DRM_AMDXDNA_QUERY_FIRMWARE_VERSION, DRM_AMDXDNA_QUERY_RESOURCE_INFO, amdxdna_drm_get_power_mode,
+    amdxdna_drm_get_resource_info, amdxdna_drm_query_aie_version, amdxdna_drm_query_clock_metadata,
+    amdxdna_drm_query_firmware_version, drm_version,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -39,7 +44,31 @@ const DRIVER: &[u8] = b"amdxdna";
 /// [`AgentError::ContextsExhausted`] when another program has all of the NPU; [`AgentError::OutOfMemory`], [`AgentError::Lost`].
 pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
     let node = Node::open(path).map_err(|cause| rejected_open(path, &cause))?;
-    let node = Arc::new(node);
+    agent(Arc::new(node), arch, limit)
+}
+
+/// Opens the NPU as [`open`] does, asks what else it says of itself, and closes it. What became of it, and all calls of the kernel: of
+/// contents there are those of the empty kernel only.
+pub fn record(path: &Path, arch: &Arch) -> (Result<AgentInfo, AgentError>, Vec<RecordedCall>) {
+    let recorder = Recorder::default();
+    let outcome = match Node::recorded(path, Some(recorder.clone())) {
+        Ok(node) => {
+            let node = Arc::new(node);
+            // What a kernel does not answer is recorded too.
+            let _ = node.query::<amdxdna_drm_query_aie_version>(DRM_AMDXDNA_QUERY_AIE_VERSION);
+            let _ = node.query::<amdxdna_drm_query_clock_metadata>(DRM_AMDXDNA_QUERY_CLOCK_METADATA);
+            let _ = node.query::<amdxdna_drm_get_power_mode>(DRM_AMDXDNA_GET_POWER_MODE);
+            let _ = node.query::<amdxdna_drm_get_resource_info>(DRM_AMDXDNA_QUERY_RESOURCE_INFO);
+            agent(node, arch, PROBE_LIMIT).map(|agent| agent.info().clone())
+        }
+        Err(cause) => Err(rejected_open(path, &cause)),
+    };
+    (outcome, recorder.calls())
+}
+
+/// The NPU behind an open node.
+fn agent(node: Arc<Node>, arch: &Arch, limit: Duration) -> Result<DirectAgent, AgentError> {
+    let path = node.path().to_owned();
     check_driver(&node)?;
     let tiles = node.core_tiles(Some(arch.array.columns)).map_err(|cause| lost(&node, "the array's shape", &cause))?;
     let heap = Bo::create(&node, BoKind::Heap, DEV_MEM_SIZE)
@@ -48,7 +77,7 @@ pub fn open(path: &Path, arch: &Arch, limit: Duration) -> Result<DirectAgent, Ag
     let wait_method = round_trip(&node, arch, tiles, &heap, limit.min(PROBE_LIMIT))?;
     let info = AgentInfo {
         name: arch.name.clone(),
-        library: path.to_owned(),
+        library: path.clone(),
         runtime: format!("amdxdna kernel driver{}, waits by {wait_method}", firmware(&node)),
         interface: None,
         data_bytes: memory_bytes(),
@@ -84,11 +113,16 @@ pub(crate) fn opened(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<A
     if let Some(npu) = found.filter(|npu| npu.array.lost().is_none()) {
         return Ok(npu);
     }
-    let agent: Arc<dyn Agent> = Arc::new(open(path, arch, limit)?);
-    let npu = OpenNpu::new(agent, Arc::clone(arch), None);
+    let npu = opened_apart(path, arch, limit)?;
     opened.retain(|(known, npu)| known != path && npu.strong_count() > 0);
     opened.push((path.to_owned(), Arc::downgrade(&npu)));
     Ok(npu)
+}
+
+/// The same, opened anew and shared with no one.
+pub(crate) fn opened_apart(path: &Path, arch: &Arc<Arch>, limit: Duration) -> Result<Arc<OpenNpu>, AgentError> {
+    let agent: Arc<dyn Agent> = Arc::new(open(path, arch, limit)?);
+    Ok(OpenNpu::new(agent, Arc::clone(arch), None))
 }
 
 fn rejected_open(path: &Path, cause: &std::io::Error) -> AgentError {
@@ -194,6 +228,7 @@ fn round_trip(node: &Arc<Node>, arch: &Arch, tiles: u32, heap: &Bo, limit: Durat
             span.write(bytes);
             span.write_back();
         }
+        node.note_contents(WRITE, bo.handle(), || bytes.to_vec());
         Ok::<Bo, AgentError>(bo)
     };
     let (pdi, stream) = (upload(&pdi)?, upload(&instructions)?);
