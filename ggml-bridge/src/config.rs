@@ -11,16 +11,18 @@ mod compiler_output;
 mod compilers;
 mod device_list;
 mod jit;
+mod self_test;
 
 pub use compiler_output::CompilerOutput;
 pub use compilers::CompilerName;
 pub use jit::JitConfig;
+pub use self_test::SelfTest;
 
 use crate::device_type::DeviceType;
 use crate::settings::{
     GGML_HSA, GGML_HSA_CPU_FALLBACK, GGML_HSA_DEVICE_TYPE, GGML_HSA_DEVICES, GGML_HSA_ENABLE_LOG, GGML_HSA_FUSION,
-    GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_STATS, GGML_HSA_TRACE,
-    GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
+    GGML_HSA_JOIN, GGML_HSA_REFERENCE_KERNELS, GGML_HSA_REQUIRE_ARRAY, GGML_HSA_RUNTIME, GGML_HSA_SELFTEST,
+    GGML_HSA_SELFTEST_LIMIT, GGML_HSA_STATS, GGML_HSA_TRACE, GGML_HSA_VALIDATION, GGML_HSA_WEIGHTS_MAX,
 };
 use aie_driver_xdna::route::Route;
 use aie_hal::Environment;
@@ -30,6 +32,7 @@ use aie_jit_iron::settings::{GGML_HSA_F16, GGML_HSA_KERNEL_CACHE_CLEAR, GGML_HSA
 use aie_ops::F16Policy;
 use build_defaults::BuildDefaults;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The settings, read once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Config {
     pub f16: F16Policy,
     /// Whether every node of a graph gets a dispatch of its own.
     pub apart: bool,
+    /// Whether every dispatch takes a place of its own in a chain.
+    pub unjoined: bool,
     /// Whether operations without a kernel run on the host inside this backend.
     pub cpu_fallback: bool,
     /// Whether an operation that belongs on the array and has no kernel is an error.
@@ -64,6 +69,10 @@ pub struct Config {
     pub cache_clear: bool,
     /// How kernels are compiled.
     pub jit: JitConfig,
+    /// When native kernels are tested on an NPU.
+    pub self_test: SelfTest,
+    /// How long the self-test of a family may take.
+    pub self_test_limit: Duration,
     /// Where statistics go.
     pub statistics: Option<PathBuf>,
     /// Where the timeline goes.
@@ -97,6 +106,7 @@ impl Config {
             weights_max: reader.bytes(&GGML_HSA_WEIGHTS_MAX, 0),
             f16: reader.value(&GGML_HSA_F16, |text| F16Policy::parse(text).ok()).unwrap_or_default(),
             apart: !reader.switch(&GGML_HSA_FUSION).unwrap_or(true),
+            unjoined: !reader.switch(&GGML_HSA_JOIN).unwrap_or(true),
             cpu_fallback: reader.switch(&GGML_HSA_CPU_FALLBACK).unwrap_or(defaults.cpu_fallback),
             require_array: reader.switch(&GGML_HSA_REQUIRE_ARRAY).unwrap_or(false),
             kernel_directory: environment.path(&GGML_HSA_KERNEL_DIR),
@@ -104,6 +114,8 @@ impl Config {
             cache: CachePath::of(environment),
             cache_clear: reader.switch(&GGML_HSA_KERNEL_CACHE_CLEAR).unwrap_or(false),
             jit: JitConfig::read(&mut reader, defaults),
+            self_test: reader.value(&GGML_HSA_SELFTEST, SelfTest::parse).unwrap_or_default(),
+            self_test_limit: Duration::from_secs(reader.number(&GGML_HSA_SELFTEST_LIMIT, 1..=3600).unwrap_or(10)),
             statistics: environment.path(&GGML_HSA_STATS),
             trace: environment.path(&GGML_HSA_TRACE),
             verbose: reader.switch(&GGML_HSA_ENABLE_LOG).unwrap_or(false),
@@ -117,7 +129,6 @@ mod tests {
     use super::*;
     use aie_jit_iron::WorkerLimits;
     use rstest::rstest;
-    use std::time::Duration;
 
     fn read(pairs: &[(&str, &str)]) -> (Config, Vec<String>) {
         Config::read(&Environment::from_pairs(pairs.iter().copied()))
@@ -132,10 +143,12 @@ mod tests {
             ("GGML_HSA_FUSION", "perhaps"),
             ("GGML_HSA_JIT", "lazy"),
             ("GGML_HSA_COMPILERS", "native,peano"),
+            ("GGML_HSA_SELFTEST", "never"),
+            ("GGML_HSA_SELFTEST_LIMIT", "0"),
             ("GGML_HSA_ENABLE_LOG", "banana"),
         ]);
         assert_eq!(config, Config::default());
-        assert_eq!(problems.len(), 7, "{problems:?}");
+        assert_eq!(problems.len(), 9, "{problems:?}");
         let expected = "GGML_HSA_DEVICE_TYPE: `tpu` is not valid; possible: igpu, gpu, accel; it is ignored";
         assert_eq!(problems[0], expected);
     }
@@ -150,6 +163,7 @@ mod tests {
             ("GGML_HSA_WEIGHTS_MAX", "1G"),
             ("GGML_HSA_F16", "bf16"),
             ("GGML_HSA_FUSION", "0"),
+            ("GGML_HSA_JOIN", "off"),
             ("GGML_HSA_CPU_FALLBACK", "off"),
             ("GGML_HSA_REQUIRE_ARRAY", "1"),
             ("GGML_HSA_KERNEL_DIR", "/kernels"),
@@ -159,6 +173,8 @@ mod tests {
             ("GGML_HSA_KERNEL_CACHE_CLEAR", "1"),
             ("GGML_HSA_COMPILERS", "native,reference"),
             ("GGML_HSA_JIT_TIMEOUT", "7"),
+            ("GGML_HSA_SELFTEST", "Always"),
+            ("GGML_HSA_SELFTEST_LIMIT", "3"),
             ("GGML_HSA_STATS", "out.json"),
             ("GGML_HSA_TRACE", "trace.json"),
             ("GGML_HSA_ENABLE_LOG", "1"),
@@ -173,6 +189,7 @@ mod tests {
             weights_max: Some(1 << 30),
             f16: F16Policy::Bf16,
             apart: true,
+            unjoined: true,
             cpu_fallback: false,
             require_array: true,
             kernel_directory: Some("/kernels".into()),
@@ -184,6 +201,8 @@ mod tests {
                 limits: WorkerLimits { time: Duration::from_secs(7), ..default.jit.limits },
                 ..default.jit
             },
+            self_test: SelfTest::Always,
+            self_test_limit: Duration::from_secs(3),
             statistics: Some("out.json".into()),
             trace: Some("trace.json".into()),
             verbose: true,

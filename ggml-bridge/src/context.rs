@@ -27,6 +27,8 @@ pub struct DeviceContext {
     pub f16: F16Policy,
     /// Whether nodes may share a dispatch.
     pub fusion: bool,
+    /// Whether neighbouring dispatches may be executed as one.
+    pub joins: bool,
     /// Whether operations without a kernel run on the CPU inside our command lists.
     pub cpu_fallback: bool,
     /// Whether an operation that belongs on the array may not run on the CPU.
@@ -50,6 +52,7 @@ impl DeviceContext {
             name: format!("HSA{index}"),
             f16: config.f16,
             fusion: !config.apart,
+            joins: !config.unjoined,
             cpu_fallback: config.cpu_fallback,
             require_array: config.require_array,
             kernels: Kernels::new(store, Arc::clone(&hal)),

@@ -13,6 +13,8 @@ use std::sync::atomic::AtomicU8;
 pub struct HostSpan {
     address: usize,
     length: usize,
+    /// Whether there is no memory at these addresses.
+    imagined: bool,
 }
 
 impl HostSpan {
@@ -22,7 +24,12 @@ impl HostSpan {
     /// `address..address + length` is mapped, readable and, where a node of the graph writes it, writable, whenever a graph
     /// that names it is being computed; during that time others touch it only as ggml's rules allow.
     pub unsafe fn new(address: usize, length: usize) -> Self {
-        Self { address, length }
+        Self { address, length, imagined: false }
+    }
+
+    /// Addresses without memory, for a graph that is planned and never computed.
+    pub fn imagined(address: usize, length: usize) -> Self {
+        Self { address, length, imagined: true }
     }
 
     /// First address.
@@ -55,7 +62,8 @@ impl HostSpan {
         let apart = self.end() < other.address || other.end() < self.address;
         (!apart).then(|| {
             let address = self.address.min(other.address);
-            Self { address, length: self.end().max(other.end()) - address }
+            let imagined = self.imagined || other.imagined;
+            Self { address, length: self.end().max(other.end()) - address, imagined }
         })
     }
 }
@@ -66,7 +74,7 @@ pub struct TensorMemory(pub HostSpan);
 
 impl HostMemory for TensorMemory {
     fn bytes(&self) -> &[AtomicU8] {
-        if self.0.length == 0 {
+        if self.0.length == 0 || self.0.imagined {
             return &[];
         }
         let pointer = std::ptr::with_exposed_provenance::<AtomicU8>(self.0.address);
@@ -96,6 +104,13 @@ mod tests {
         let expected = expected.map(|(address, length)| span(address, length));
         assert_eq!(span(a.0, a.1).union(span(b.0, b.1)), expected);
         assert_eq!(span(b.0, b.1).union(span(a.0, a.1)), expected);
+    }
+
+    #[test]
+    fn imagined_memory_has_no_bytes() {
+        let imagined = HostSpan::imagined(64, 8);
+        assert_eq!((imagined.range(), TensorMemory(imagined).bytes().len()), (64..72, 0));
+        assert_eq!(TensorMemory(span(72, 8).union(imagined).unwrap()).bytes().len(), 0);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 //!
 //! Devices whose kernels come from the same compilers share a store. All have the kernels that were built into the library, the
 //! user's directory and the cache; which compilers there are, and in which order, is the device's ([`CompilerName::default_of`])
-//! or the user's choice (`GGML_HSA_COMPILERS`).
+//! or the user's choice (`GGML_HSA_COMPILERS`). On an NPU native kernels have a gate before them ([`crate::selftest`]).
 
-use crate::config::{CompilerName, Config};
+use crate::config::{CompilerName, Config, SelfTest};
+use crate::selftest::gate::Gate;
+use crate::selftest::npu::Npu;
+use crate::selftest::tester::Tester;
 use crate::settings::{GGML_HSA_COMPILERS, GGML_HSA_REFERENCE_KERNELS, PATH};
 use crate::{log, verbose};
-use aie_hal::{Device, Environment};
+use aie_hal::{ArchRegistry, Device, Environment};
 use aie_jit_iron::clear::clear;
 use aie_jit_iron::installation;
 use aie_jit_iron::iron::{self, IronPlaces, WORKER};
@@ -31,6 +34,8 @@ struct Kind {
     /// Whether reference kernels do nothing there.
     is_silicon: bool,
     compilers: Vec<CompilerName>,
+    /// The NPU that native kernels are tested on.
+    tested_on: Option<String>,
 }
 
 /// A store, or why there is none.
@@ -40,6 +45,8 @@ type Made = Result<Arc<KernelStore>, StoreError>;
 pub struct KernelStores<'a> {
     config: &'a Config,
     environment: &'a Environment,
+    /// Whether kernels are foreseen only.
+    foresight: bool,
     made: Mutex<Vec<(Kind, Made)>>,
 }
 
@@ -62,7 +69,12 @@ impl<'a> KernelStores<'a> {
                 Err(cause) => log::error(&format!("{cause}; nothing was deleted")),
             }
         }
-        Self { config, environment, made: Mutex::default() }
+        Self { config, environment, foresight: false, made: Mutex::default() }
+    }
+
+    /// Stores that tell where kernels would come from and write nothing.
+    pub fn foreseeing(config: &'a Config, environment: &'a Environment) -> Self {
+        Self { config, environment, foresight: true, made: Mutex::default() }
     }
 
     /// The store for a device.
@@ -75,8 +87,11 @@ impl<'a> KernelStores<'a> {
         let is_mock = device.info().driver == aie_driver_mock::SCHEME;
         let is_simulated = is_mock || self.config.reference_kernels;
         let chosen = self.config.jit.compilers.clone();
-        let compilers = chosen.unwrap_or_else(|| CompilerName::default_of(&device.info().uri, is_simulated));
-        let store = self.shared(Kind { is_silicon: !is_simulated, compilers })?;
+        let compilers =
+            chosen.unwrap_or_else(|| CompilerName::default_of(&device.info().uri, is_simulated, device.arch()));
+        let is_tested = !is_mock && compilers.contains(&CompilerName::Native) && self.config.self_test != SelfTest::Off;
+        let tested_on = is_tested.then(|| device.info().uri.path().to_owned());
+        let store = self.shared(Kind { is_silicon: !is_simulated, compilers, tested_on }, device)?;
         match is_mock {
             true => store.serves(device.arch())?,
             false if self.config.require_array => {}
@@ -85,23 +100,26 @@ impl<'a> KernelStores<'a> {
         Ok(store)
     }
 
-    fn shared(&self, kind: Kind) -> Made {
+    fn shared(&self, kind: Kind, device: &dyn Device) -> Made {
         let mut made = self.made.lock();
         if let Some((_, store)) = made.iter().find(|(other, _)| *other == kind) {
             return store.clone();
         }
-        let store = self.make(&kind);
+        let store = self.make(&kind, device);
         made.push((kind, store.clone()));
         store
     }
 
-    fn make(&self, kind: &Kind) -> Made {
+    fn make(&self, kind: &Kind, device: &dyn Device) -> Made {
         let mut builder = self.builder();
         if kind.is_silicon {
             builder = builder.for_silicon();
         }
         for compiler in &kind.compilers {
             builder = match compiler {
+                CompilerName::Native if kind.tested_on.is_some() => {
+                    self.tested_native(device).into_iter().fold(builder, KernelStoreBuilder::compiler)
+                }
                 CompilerName::Native => builder.compiler(Arc::new(NativeCompiler::default())),
                 CompilerName::Iron => self.iron().into_iter().fold(builder, KernelStoreBuilder::compiler),
                 CompilerName::Reference if kind.is_silicon => {
@@ -117,6 +135,17 @@ impl<'a> KernelStores<'a> {
         builder.build().map(Arc::new)
     }
 
+    /// Makes native kernels of the families that pass their self-test on the NPU behind `device`.
+    fn tested_native(&self, device: &dyn Device) -> Option<Arc<dyn KernelCompiler>> {
+        let (arches, _) = ArchRegistry::from_environment();
+        let npu = Npu::of(device, &arches)
+            .inspect_err(|cause| log::error(&format!("{cause}; native kernels cannot be tested and are not used")))
+            .ok()?;
+        let tester = Tester::of_npu(npu, arches, &self.config.cache, self.config.self_test_limit);
+        let gate = Gate::new(tester, self.config.self_test, device.info().uri.to_string());
+        Some(Arc::new(NativeCompiler::admitted_by(Arc::new(gate))))
+    }
+
     fn builder(&self) -> KernelStoreBuilder {
         let jit = &self.config.jit;
         let mut builder = KernelStore::builder().policy(jit.policy).background_threads(jit.limits.workers);
@@ -128,6 +157,13 @@ impl<'a> KernelStores<'a> {
         }
         if let Some(directory) = &self.config.kernel_directory {
             builder = builder.kernel_directory(directory);
+        }
+        if self.foresight {
+            builder = builder.foresight();
+            // Opening it would make it.
+            if !self.config.cache.path().exists() {
+                return builder;
+            }
         }
         match KernelCache::open(self.config.cache.path()) {
             Ok(cache) => builder.cache(cache),
@@ -142,7 +178,7 @@ impl<'a> KernelStores<'a> {
     /// no tools, so kernels do not depend on workers.
     fn reference(&self, builder: KernelStoreBuilder) -> KernelStoreBuilder {
         let here = Arc::new(ReferenceCompiler);
-        if self.config.jit.limits.workers == 0 {
+        if self.config.jit.limits.workers == 0 || self.foresight {
             return builder.compiler(here);
         }
         let places = WorkerPlaces {

@@ -37,6 +37,9 @@ aie_hal::settings! {
         GGML_HSA_REQUIRE_ARRAY: "a switch" => "off";
         /// Whether neighbouring nodes of a graph share a dispatch where there is a kernel for both.
         GGML_HSA_FUSION: "a switch" => "on";
+        /// Whether neighbouring dispatches with one PDI, which are machine code, are executed as one, so that they take one place in a
+        /// chain. Off: a failure names one of them, and the emulator's trace has each.
+        GGML_HSA_JOIN: "a switch" => "on";
         /// Memory limit for converted weights on each device.
         GGML_HSA_WEIGHTS_MAX: "a size" => "half of the device's memory";
     }
@@ -44,9 +47,14 @@ aie_hal::settings! {
     section "Compiling" {
         /// Which compilers are asked for a kernel, the first one first. `native`: this library's own, which needs nothing else.
         /// `iron`: IRON, which has to be installed. `reference`: kernels for simulated devices only. A compiler that does not
-        /// have a kernel leaves it to the next one. On an NPU `native` has to be chosen: its kernels have not run on silicon yet.
+        /// have a kernel leaves it to the next one. On an NPU native kernels have to pass their self-test first (`GGML_HSA_SELFTEST`).
         GGML_HSA_COMPILERS: "`native`, `iron`, `reference`, separated by commas"
-            => "`iron` on an NPU; `reference` on a simulated device, with `execute=emulated` `native,reference`";
+            => "`native,iron` on an NPU, without `native` where that has no products for the generation; `reference` on a simulated device, with `execute=emulated` `native,reference`";
+        /// When a family of native kernels is tested on an NPU before it is used there (`docs/native-selftest.md`). `auto`: once for the
+        /// NPU, its firmware, the kernel with its driver, and this library. `always`: in every process. `off`: never.
+        GGML_HSA_SELFTEST: "`auto`, `always`, `off`" => "`auto`";
+        /// How long the self-test of one family may take before the family counts as hung.
+        GGML_HSA_SELFTEST_LIMIT: "seconds, 1 to 3600" => "10";
         /// Whether `xdna` devices use reference kernels too. For AMD's runtime on the simulated kernel device: on an
         /// NPU such kernels do nothing, and results are undefined.
         GGML_HSA_REFERENCE_KERNELS: "a switch" => "off";

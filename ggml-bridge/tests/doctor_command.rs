@@ -1,5 +1,9 @@
 //! `ggml-hsa doctor` as a program, on whatever machine this is. Broken machines are in its unit tests.
 
+use aie_hal::ArchRegistry;
+use aie_jit_iron::{KernelCache, Wanted};
+use aie_ops::compiler::ReferenceCompiler;
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
 use serde_json::Value;
 use std::process::Command;
 
@@ -35,6 +39,73 @@ fn a_report_is_json_with_levels_and_mends_and_without_the_user() {
     let count = |level: &str| findings.iter().filter(|finding| finding["level"] == level).count();
     assert_eq!(report["errors"], count("error"));
     assert_eq!(report["warnings"], count("warning"));
+}
+
+#[test]
+fn a_record_names_neither_the_user_nor_their_files() {
+    let folder = tempfile::Builder::new().prefix("jean-luc-").tempdir().unwrap();
+    let there = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (record, library, kernels) = (there("record.json"), there("secret work/lib"), there("secret kernels"));
+    std::fs::create_dir_all(&library).unwrap();
+    let arguments = ["--record", &record, "--library", &library];
+    let variables = [("GGML_HSA_KERNEL_DIR", kernels.as_str()), ("GGML_BACKEND_PATH", kernels.as_str())];
+    let (code, text) = doctor(&arguments, &variables);
+    assert!(code.is_some() && text.contains("recorded in"), "{text}");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    for telling in ["jean-luc", "secret", host.trim()] {
+        assert!(!text.contains(telling), "`{telling}` is in {text}");
+    }
+    let parsed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(parsed["format"], 1);
+    assert!(parsed["findings"].as_array().unwrap().len() >= 10, "{text}");
+    assert!(text.contains("cannot find libggml-hsa.so; tried PATH"), "{text}");
+}
+
+#[test]
+fn a_record_is_replayed_and_what_is_none_is_not() {
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/records");
+    let (code, text) = doctor(&["--replay", &format!("{records}/aie2p-6.18.json")], &[]);
+    assert!(code == Some(0) && text.contains("AMDXDNA_SIM_KERNEL=6.18") && text.contains("0 differences"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let altered = folder.path().join("altered.json");
+    let text = std::fs::read_to_string(format!("{records}/aie2p-7.2.json")).unwrap();
+    std::fs::write(&altered, text.replace("build=65", "build=66")).unwrap();
+    let (code, text) = doctor(&["--replay", altered.to_str().unwrap(), "--json"], &[]);
+    let replayed: Value = serde_json::from_str(&text).unwrap();
+    let differences = replayed[0]["differences"].as_array().unwrap();
+    assert_eq!((code, differences.len()), (Some(1), 1), "{text}");
+    assert!(differences[0]["recorded"].as_str().unwrap().ends_with("build=66"), "{text}");
+    for (name, text) in [("none.json", "{}"), ("later.json", r#"{"format": 2, "npus": []}"#)] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(doctor(&["--replay", path.to_str().unwrap()], &[]).0, Some(2), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_cache_is_named_with_a_command_that_mends_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = folder.path().to_str().unwrap();
+    let tensor = Tensor::contiguous(DataType::F32, [64, 1, 1, 1]);
+    let node = Node::new("ADD", OpParams::default(), tensor, vec![Some(tensor); 2]);
+    let (op, arch) = (table::lookup("ADD").unwrap(), ArchRegistry::builtin().get("aie2p").unwrap());
+    KernelCache::open(folder.path()).unwrap().fetch(&ReferenceCompiler, &Wanted::of(op, &node, &arch)).unwrap();
+    let variables = [("GGML_HSA_KERNEL_CACHE_DIR", cache)];
+    let about_the_cache = || {
+        let report: Value = serde_json::from_str(&doctor(&["--closed", "--json"], &variables).1).unwrap();
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == "cache").unwrap().clone()
+    };
+    assert_eq!(about_the_cache()["level"], "ok");
+    let kernels = std::fs::read_dir(folder.path().join("reference/aie2p")).unwrap();
+    let pdi = kernels.map(|entry| entry.unwrap().path()).find(|path| path.extension().is_some_and(|e| e == "pdi"));
+    std::fs::write(pdi.unwrap(), "cut off").unwrap();
+    let found = about_the_cache();
+    assert!(found["level"] == "warning" && found["text"].as_str().unwrap().starts_with("1 kernels"), "{found}");
+    let mend = found["mend"].as_str().unwrap().trim_matches('`').strip_prefix("ggml-hsa ").unwrap().to_owned();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ggml-hsa"));
+    assert!(command.args(mend.split(' ')).envs(variables).status().unwrap().success());
+    assert_eq!(about_the_cache()["level"], "ok");
 }
 
 #[test]

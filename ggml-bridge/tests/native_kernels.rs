@@ -73,6 +73,8 @@ impl Emulated {
 fn floats(dtype: DataType, bytes: &[u8]) -> Vec<f32> {
     match dtype {
         DataType::BF16 => bytes.chunks_exact(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect(),
+        // Below 2^24, which f32 holds exactly.
+        DataType::I32 => bytes.chunks_exact(4).map(|b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f32).collect(),
         _ => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
     }
 }
@@ -80,6 +82,7 @@ fn floats(dtype: DataType, bytes: &[u8]) -> Vec<f32> {
 fn bytes_of(dtype: DataType, values: impl Iterator<Item = f32>) -> Vec<u8> {
     match dtype {
         DataType::BF16 => values.flat_map(|value| bf16::from_f32(value).to_le_bytes()).collect(),
+        DataType::I8 => values.map(|value| (value as i8).cast_unsigned()).collect(),
         _ => values.flat_map(f32::to_le_bytes).collect(),
     }
 }
@@ -178,12 +181,15 @@ fn of_elements(dtype: DataType) -> Vec<Entry> {
     list.into_iter().map(|entry| Entry { bound, ..entry }).collect()
 }
 
-/// The documents' list: functions of elements in f32 and bf16, and MUL_MAT.
+/// The documents' list: functions of elements in f32 and bf16, and MUL_MAT in bf16 and i8.
 fn list() -> Vec<Entry> {
     let mut list = [DataType::F32, DataType::BF16].map(of_elements).concat();
     let operands = [(DataType::BF16, [256, 128, 1, 1]), (DataType::BF16, [256, 32, 1, 1])];
     let product = Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, (DataType::F32, [128, 32, 1, 1]));
     list.push(Entry { bound: NMSE_PRODUCT, ..product });
+    let operands = [(DataType::I8, [256, 128, 1, 1]), (DataType::I8, [256, 32, 1, 1])];
+    let product = Entry::new("MUL_MAT", "ggml_op_mul_mat", "mul_mat.py", &operands, (DataType::I32, [128, 32, 1, 1]));
+    list.push(Entry { bound: 0.0, ranges: vec![[-128.0, 128.0]; 2], ..product });
     list
 }
 

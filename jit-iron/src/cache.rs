@@ -27,6 +27,8 @@ use thiserror::Error;
 
 /// Folder of damaged kernels.
 pub const DAMAGED: &str = "damaged";
+/// File that remembers what is known of native kernels on this machine's NPUs; the library's, not the store's.
+pub const SELF_TEST: &str = "selftest.json";
 /// Marks a directory as a cache for programs that make backups (<https://bford.info/cachedir/>).
 const TAG: (&str, &str) = (
     "CACHEDIR.TAG",

@@ -3,7 +3,7 @@
 //! The store never lists its directory; people and [`crate::clear`] do. A file is the store's when its manifest or note says so,
 //! or when it has the name of an unfinished one. Links and foreign directories are not followed.
 
-use crate::cache::{DAMAGED, Found, KernelCache};
+use crate::cache::{DAMAGED, Found, KernelCache, SELF_TEST};
 use crate::failure::FailureRecord;
 use crate::kernel_files::{KernelFiles, UNFINISHED};
 use crate::lock;
@@ -118,7 +118,7 @@ impl Inventory {
         for entry in sorted(cache.root())? {
             let (path, name) = (entry.path(), entry.file_name());
             if !entry.file_type()?.is_dir() {
-                let own = name == lock::FILE || name == "CACHEDIR.TAG";
+                let own = [lock::FILE, "CACHEDIR.TAG", SELF_TEST].iter().any(|own| name == *own);
                 if !own {
                     inventory.foreign.push(path);
                 }

@@ -89,6 +89,8 @@ pub(crate) struct Sources {
     pub(crate) compilers: Vec<Arc<dyn KernelCompiler>>,
     pub(crate) policy: JitPolicy,
     pub(crate) silicon: bool,
+    /// Whether kernels are only looked for and made in memory: nothing is written to the cache.
+    pub(crate) foresight: bool,
     /// Messages about unavailable compilers and misfitting kernels that have been logged.
     pub(crate) logged: Mutex<BTreeSet<String>>,
     pub(crate) counters: Mutex<StoreCounters>,
@@ -136,6 +138,7 @@ impl Sources {
     /// The kernel of the first compiler, if that one makes machine code in milliseconds.
     pub(crate) fn make_code(&self, wanted: &Wanted<'_>) -> Option<Supplied> {
         let compiler = self.compilers.first().filter(|compiler| compiler.makes_code() && compiler.is_immediate())?;
+        compiler.admits(wanted.node, wanted.arch).ok()?;
         let made = match self.policy {
             JitPolicy::Off => return None,
             _ => compiler.compile(wanted.op, wanted.node, wanted.arch),
@@ -202,6 +205,9 @@ impl Sources {
         tried: &mut Vec<String>,
     ) -> Option<Supplied> {
         let cache = self.cache.as_ref()?;
+        if !admits(compiler, wanted, tried) {
+            return None;
+        }
         let files = cache.files(compiler, wanted);
         match cache.look(&files, wanted, Some(&Origin::of(compiler))) {
             // The cache has compared it with the tensors.
@@ -235,10 +241,18 @@ impl Sources {
 
     /// The kernel from the compiler's cache, or from the compiler.
     fn compile(&self, compiler: &dyn KernelCompiler, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> Option<Supplied> {
+        if !admits(compiler, wanted, tried) {
+            return None;
+        }
         let name = compiler.name();
+        if self.foresight
+            && let Some(found) = self.search_cache(compiler, wanted, tried)
+        {
+            return Some(found);
+        }
         let result = match &self.cache {
-            Some(cache) => cache.fetch(compiler, wanted),
-            None => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
+            Some(cache) if !self.foresight => cache.fetch(compiler, wanted),
+            _ => compiler.compile(wanted.op, wanted.node, wanted.arch).map(|artifact| (artifact, Way::Compiled)),
         };
         match result {
             Ok((artifact, Way::Found)) => return self.cached(artifact, compiler, tried),
@@ -301,6 +315,12 @@ impl Sources {
             }
         }
     }
+}
+
+/// Whether kernels of `compiler` may be used on the device at hand.
+fn admits(compiler: &dyn KernelCompiler, wanted: &Wanted<'_>, tried: &mut Vec<String>) -> bool {
+    let admitted = compiler.admits(wanted.node, wanted.arch);
+    admitted.map_err(|reason| tried.push(format!("compiler {}: {reason}", compiler.name()))).is_ok()
 }
 
 /// Whether any kernel could be found, before one is requested: a device without kernels would run everything on the CPU

@@ -114,6 +114,13 @@ impl KernelStoreBuilder {
         self
     }
 
+    /// The store only tells where kernels would come from: the cache is read and not written, and compilers are asked in the calling
+    /// thread, so they should be quick ones, or stand for slow ones.
+    pub fn foresight(mut self) -> Self {
+        self.sources.foresight = true;
+        self
+    }
+
     /// Makes the store.
     ///
     /// # Errors
@@ -478,6 +485,27 @@ mod tests {
         let message = store.get(op, &sum(32).1, &arch("aie2p")).unwrap_err().to_string();
         assert!(message.ends_with("compiling is off (GGML_HSA_JIT)"), "{message}");
         assert_eq!(compiler.calls.load(SeqCst), 1);
+    }
+
+    #[test]
+    fn foresight_reads_the_cache_and_leaves_it_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("cache");
+        let open = |builder: KernelStoreBuilder| {
+            builder.cache(KernelCache::open(&path).unwrap()).compiler(Arc::new(slow())).build().unwrap()
+        };
+        let find = |store: &KernelStore, elements| store.find(sum(elements).0, &sum(elements).1, &arch("aie2p"));
+        open(KernelStore::builder()).get(sum(64).0, &sum(64).1, &arch("aie2p")).unwrap();
+        for _ in 0..2 {
+            let store = open(KernelStore::builder().foresight());
+            assert_eq!(find(&store, 64).unwrap().supplier, Supplier::Cache("double".into()));
+            assert_eq!(find(&store, 32).unwrap().supplier, Supplier::Compiler("double".into()));
+            // A failure is not written down either.
+            assert!(find(&store, 13).is_err());
+        }
+        let cached = KernelStore::builder().cache(KernelCache::open(&path).unwrap()).policy(JitPolicy::Off);
+        let cached = cached.compiler(Arc::new(slow())).build().unwrap();
+        assert!(find(&cached, 64).is_ok() && find(&cached, 32).is_err());
     }
 
     #[test]

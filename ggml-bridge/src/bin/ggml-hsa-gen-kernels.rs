@@ -13,10 +13,10 @@ use aie_jit_iron::settings::GGML_HSA_F16;
 use aie_jit_native::NativeCompiler;
 use aie_ops::F16Policy;
 use aie_ops::compiler::{KernelCompiler, ReferenceCompiler};
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory, Parser, ValueEnum};
 use serde_json::json;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -84,6 +84,9 @@ struct Arguments {
     /// Reports every kernel, and prints the compilers' output
     #[arg(short, long)]
     verbose: bool,
+    /// Writes the man page and shell completions of this program into this folder, and does nothing else
+    #[arg(long, value_name = "DIR", exclusive = true)]
+    manual: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -114,6 +117,9 @@ impl Rejection {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(folder) = &arguments.manual {
+        return manual(folder);
+    }
     let (code, printed) = match run(&arguments) {
         Ok((code, report)) => (code, print(&arguments, &report)),
         Err(rejection) => reject(&arguments, rejection),
@@ -125,6 +131,16 @@ fn main() -> ExitCode {
         }
         // A broken pipe: the reader of our output has seen enough.
         _ => ExitCode::from(code),
+    }
+}
+
+fn manual(folder: &Path) -> ExitCode {
+    match ggml_hsa::manual::write(&mut Arguments::command(), folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: cannot write the manual to {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
     }
 }
 

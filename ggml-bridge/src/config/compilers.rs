@@ -1,7 +1,8 @@
 //! Which compilers make kernels, in which order.
 
 use aie_driver_mock::Execution;
-use aie_hal::DeviceUri;
+use aie_hal::{Arch, DeviceUri};
+use aie_jit_native::kernels::has_products;
 
 /// A compiler of this library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,12 +32,13 @@ impl CompilerName {
         Some(list)
     }
 
-    /// Those of a device when nothing is set: a simulated one gets what its URI asks for. On silicon native kernels are not
-    /// used unasked, because no test there has told yet whether they are right.
-    pub fn default_of(uri: &DeviceUri, is_simulated: bool) -> Vec<Self> {
+    /// Those of a device when nothing is set: a simulated one gets what its URI asks for. On silicon native kernels are used where
+    /// they have products: an NPU that does the rest alone would slow a model down.
+    pub fn default_of(uri: &DeviceUri, is_simulated: bool, arch: &Arch) -> Vec<Self> {
         match (is_simulated, Execution::of(uri).unwrap_or_default()) {
             (true, Execution::Emulated) => vec![Self::Native, Self::Reference],
             (true, Execution::Reference) => vec![Self::Reference],
+            (false, _) if has_products(arch) => vec![Self::Native, Self::Iron],
             (false, _) => vec![Self::Iron],
         }
     }
@@ -45,6 +47,7 @@ impl CompilerName {
 #[cfg(test)]
 mod tests {
     use super::CompilerName::{self, Iron, Native, Reference};
+    use aie_hal::ArchRegistry;
     use rstest::rstest;
 
     #[rstest]
@@ -62,8 +65,9 @@ mod tests {
     #[case("mock:aie2", true, &[Reference])]
     #[case("mock:aie2?execute=reference", true, &[Reference])]
     #[case("mock:aie2?execute=emulated", true, &[Native, Reference])]
-    #[case("xdna:0", false, &[Iron])]
+    #[case("xdna:0", false, &[Native, Iron])]
     fn the_default_follows_the_device(#[case] uri: &str, #[case] simulated: bool, #[case] expected: &[CompilerName]) {
-        assert_eq!(CompilerName::default_of(&uri.parse().unwrap(), simulated), expected);
+        let arch = ArchRegistry::builtin().get("aie2").unwrap();
+        assert_eq!(CompilerName::default_of(&uri.parse().unwrap(), simulated, &arch), expected);
     }
 }

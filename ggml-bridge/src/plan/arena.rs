@@ -16,15 +16,31 @@ const ALIGNMENT: usize = 64;
 pub struct Arena {
     next: usize,
     size: usize,
+    kept: Range<usize>,
 }
 
 impl Arena {
+    /// Room for `length` bytes that later pieces do not overlap until [`Arena::release`].
+    pub fn keep(&mut self, length: usize) -> Range<usize> {
+        let piece = self.room(&[length]).pop().unwrap_or_default();
+        self.kept = piece.clone();
+        piece
+    }
+
+    /// Later pieces may overlap what was kept.
+    pub fn release(&mut self) {
+        self.kept = 0..0;
+    }
+
     /// Room for pieces of `lengths` bytes that do not overlap each other. They may overlap pieces of earlier calls.
     pub fn room(&mut self, lengths: &[usize]) -> Vec<Range<usize>> {
         let padded = |length: &usize| length.next_multiple_of(ALIGNMENT);
         let total: usize = lengths.iter().map(padded).sum();
         if self.next + total > RING_BYTES {
             self.next = 0;
+        }
+        if self.next < self.kept.end && self.kept.start < self.next + total {
+            self.next = padded(&self.kept.end);
         }
         let pieces = lengths.iter().map(|length| {
             let piece = self.next..self.next + length;
@@ -46,6 +62,16 @@ impl Arena {
 #[allow(clippy::single_range_in_vec_init, reason = "lists of ranges with one entry are meant")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_stays_when_the_ring_turns_over() {
+        let mut arena = Arena::default();
+        assert_eq!(arena.keep(100), 0..100);
+        assert_eq!(arena.room(&[RING_BYTES - 64]), [128..RING_BYTES + 64]);
+        assert_eq!(arena.room(&[64]), [128..192]);
+        arena.release();
+        assert_eq!(arena.room(&[RING_BYTES]), [0..RING_BYTES]);
+    }
 
     #[test]
     fn pieces_follow_each_other_and_turn_over() {

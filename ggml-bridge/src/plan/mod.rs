@@ -10,6 +10,7 @@ mod hazard;
 mod lower;
 mod memory;
 mod record;
+mod vacate;
 
 use crate::context::DeviceContext;
 use crate::graph::Graph;

@@ -9,6 +9,7 @@ use super::fusion::{Step, fuse};
 use super::hazard::{HazardTracker, overlap};
 use super::lower::{Dispatch, Lowered, LoweredArgument, lower};
 use super::memory::GraphMemory;
+use super::vacate::is_vacated;
 use super::{Plan, PlanError};
 use crate::context::DeviceContext;
 use crate::graph::{Graph, GraphNode, TensorView};
@@ -51,6 +52,14 @@ struct Converted {
     scratch: Range<usize>,
 }
 
+/// A result in scratch memory, for the step that reads it.
+struct Moved {
+    addresses: Range<usize>,
+    piece: Range<usize>,
+    /// Whether the step that writes it is recorded, so that the one that reads it is next.
+    is_written: bool,
+}
+
 struct Recorder<'a> {
     context: &'a DeviceContext,
     memory: GraphMemory<'a>,
@@ -58,6 +67,7 @@ struct Recorder<'a> {
     hazards: HazardTracker,
     arena: Arena,
     converted: Vec<Converted>,
+    moved: Option<Moved>,
     /// Written by the graph so far.
     written: RangeSet,
     /// Written by dispatches. What host calls write is in the host's view already.
@@ -77,13 +87,18 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     let arrivals = context.kernels.arrivals();
     let mut outputs = RangeSet::default();
     graph.nodes.iter().for_each(|node| outputs.insert(node.output.span.range()));
+    let mut list = CommandList::builder();
+    if !context.joins {
+        list.keep_apart();
+    }
     let mut recorder = Recorder {
         context,
         memory: GraphMemory::new(context, graph)?,
-        list: CommandList::builder(),
+        list,
         hazards: HazardTracker::default(),
         arena: Arena::default(),
         converted: Vec::new(),
+        moved: None,
         written: RangeSet::default(),
         dispatched: RangeSet::default(),
         updated: RangeSet::default(),
@@ -100,7 +115,10 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
     } else {
         graph.nodes.iter().map(Step::single).collect()
     };
-    for Step { node, nodes, found } in steps {
+    let moves = context.joins && context.kernels.store.prefers_code();
+    let vacated: Vec<bool> = (0..steps.len()).map(|index| moves && is_vacated(&steps, index)).collect();
+    for (Step { node, nodes, found }, vacated) in steps.into_iter().zip(vacated) {
+        recorder.next_step(&node, vacated);
         let in_node = |cause| PlanError::Node { op: node.op, source: Box::new(cause) };
         let lowered = found.map_or_else(|| lower(context, &node), Ok).map_err(in_node)?;
         provisional |= lowered.dispatch.as_ref().is_err_and(|reason| reason.pending);
@@ -138,6 +156,26 @@ fn fused(context: &DeviceContext, node: &GraphNode, provisional: &mut bool) -> O
 }
 
 impl Recorder<'_> {
+    /// Begins a step; `vacated`: its result gets memory of its own.
+    fn next_step(&mut self, node: &GraphNode, vacated: bool) {
+        match self.moved.take() {
+            Some(moved) if !moved.is_written => self.moved = Some(Moved { is_written: true, ..moved }),
+            _ => self.arena.release(),
+        }
+        if vacated && self.moved.is_none() {
+            let addresses = node.output.span.range();
+            let piece = self.arena.keep(addresses.len());
+            self.converted.retain(|c| !overlap(&c.scratch, &piece) && !overlap(&c.source, &addresses));
+            self.moved = Some(Moved { addresses, piece, is_written: false });
+        }
+    }
+
+    /// Where a result is that is not in its own memory.
+    fn moved(&self, view: &TensorView, is_written: bool) -> Option<Operand> {
+        let here = |moved: &&Moved| moved.is_written == is_written && moved.addresses == view.span.range();
+        self.moved.as_ref().filter(here).map(|moved| Operand::scratch(&moved.piece))
+    }
+
     fn node(&mut self, view: &GraphNode, lowered: &Lowered) -> Result<(), PlanError> {
         let late = lowered.dispatch.as_ref().is_ok_and(|dispatch| self.is_late(dispatch));
         match &lowered.dispatch {
@@ -339,9 +377,14 @@ impl Recorder<'_> {
         if let Some(earlier) = self.converted.iter().find(same) {
             return Ok(Operand::scratch(&earlier.scratch));
         }
-        self.read(&memory);
         self.count_conversion(&argument.tensors);
-        let input = self.operand(view)?;
+        let input = match self.moved(view, true) {
+            Some(moved) => moved,
+            None => {
+                self.read(&memory);
+                self.operand(view)?
+            }
+        };
         self.host_call(function, vec![input], Operand::scratch(&piece))?;
         let operand = Operand::scratch(&piece);
         self.converted.push(Converted { source: memory, original: *original, array: *array, scratch: piece });
@@ -361,6 +404,9 @@ impl Recorder<'_> {
     }
 
     fn input(&mut self, view: &TensorView) -> Result<Operand, PlanError> {
+        if let Some(moved) = self.moved(view, true) {
+            return Ok(moved);
+        }
         let memory = view.span.range();
         if view.weights && !self.outputs.overlaps(&memory) {
             self.flush_once.insert(memory);
@@ -371,6 +417,9 @@ impl Recorder<'_> {
     }
 
     fn output(&mut self, view: &TensorView) -> Result<Operand, PlanError> {
+        if let Some(moved) = self.moved(view, false) {
+            return Ok(moved);
+        }
         // What the node leaves unwritten must survive: the device's view of it is read back with the rest.
         if view.view || !view.tensor.is_contiguous() {
             self.read(&view.span.range());

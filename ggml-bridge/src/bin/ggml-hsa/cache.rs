@@ -86,7 +86,7 @@ pub fn run(arguments: &CacheArguments) -> ExitCode {
 }
 
 /// The compilers whose present state is known without starting anything: kernels of others are not checked.
-fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
+pub fn compilers() -> [Arc<dyn KernelCompiler>; 2] {
     [Arc::new(NativeCompiler::default()), Arc::new(ReferenceCompiler)]
 }
 

@@ -9,10 +9,15 @@ mod disassemble;
 mod dispatch;
 mod doctor;
 mod env;
+mod explain;
 mod kernel_files;
 mod library;
+mod manual;
+mod model;
 mod output;
+mod prebuild;
 mod run;
+mod selftest;
 mod surroundings;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +32,9 @@ use std::process::ExitCode;
   ggml-hsa run llama-cli -m model.gguf  llama.cpp on the NPU
   ggml-hsa devices                      every NPU, why it can or cannot be used, and the simulated ones
   ggml-hsa doctor                       what of this machine is in the way, with what mends it
+  ggml-hsa explain model.gguf           what a model would do: operations, kernels, memory, time
+  ggml-hsa prebuild model.gguf          make its kernels now, so that a run compiles nothing
+  ggml-hsa selftest                     whether the NPU computes right with the library's own kernels
   ggml-hsa cache list                   compiled kernels with their sizes, ages and states
   ggml-hsa cache verify --json          the same as JSON, with every byte checked
   ggml-hsa cache prune --max-size 1G    remove unusable kernels, and the oldest beyond 1 GiB
@@ -50,7 +58,11 @@ enum Command {
     Dispatch(dispatch::DispatchArguments),
     Doctor(doctor::DoctorArguments),
     Env(env::EnvArguments),
+    Explain(explain::ExplainArguments),
+    Prebuild(prebuild::PrebuildArguments),
+    Manual(manual::ManualArguments),
     Run(run::RunArguments),
+    Selftest(selftest::SelftestArguments),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +73,10 @@ fn main() -> ExitCode {
         Command::Dispatch(arguments) => dispatch::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Env(arguments) => env::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
+        Command::Prebuild(arguments) => prebuild::run(&arguments),
+        Command::Manual(arguments) => manual::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Selftest(arguments) => selftest::run(&arguments),
     }
 }

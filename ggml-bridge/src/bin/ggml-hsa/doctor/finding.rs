@@ -1,9 +1,9 @@
 //! What a check found.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How bad it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
     /// As it has to be.

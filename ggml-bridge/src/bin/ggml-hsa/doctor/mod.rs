@@ -2,21 +2,24 @@
 //!
 //! A check is a small function over a [`Machine`], which is this one or a tree of files in a test: so that every broken
 //! machine that a check is for is a row of a table of tests. What only shows when an NPU is opened is found by opening it, as
-//! the library does ([`opening`]).
+//! the library does ([`opening`]). A [`record`] takes all of this to another machine, where it is [`replay`]ed.
 
 mod checks;
 mod finding;
 mod machine;
 mod opening;
 mod privacy;
+mod record;
+mod replay;
 #[cfg(test)]
 mod tests;
 
-use crate::output::{Shade, json, say, shaded};
+use crate::output::{Shade, complain, json, say, shaded};
 use clap::Args;
 use finding::{Finding, Level};
 use machine::Machine;
 use privacy::Redactor;
+use record::Record;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,11 +30,14 @@ use std::process::ExitCode;
   ggml-hsa doctor
   ggml-hsa doctor --json > report.json
   GGML_HSA_RUNTIME=rocr ggml-hsa doctor     with what AMD's runtime needs
+  ggml-hsa doctor --record npu.json         the report and the kernel's answers, in a file for a bug report
+  ggml-hsa doctor --replay npu.json         the same calls on a simulated NPU: which answers differ
 
 Each line is ok, note, warning or error; warnings and errors have a mend. NPUs are opened, and an empty kernel runs on each,
-unless --closed is given. The report names neither the user nor the user's directory, so that it can be part of a bug report.
+unless --closed is given. The report names neither the user nor the user's directory, so that it can be part of a bug report; a
+record also leaves out the machine's name and all paths that are not the system's.
 
-Exit code: 0 without errors, 1 with errors, 2 when the command line cannot be used.")]
+Exit code: 0 without errors, 1 with errors, 2 when the command line or a file cannot be used. With --replay: 1 when answers differ.")]
 pub struct DoctorArguments {
     /// Print the findings as JSON
     #[arg(long)]
@@ -42,6 +48,12 @@ pub struct DoctorArguments {
     /// The libggml-hsa.so to check, or a folder that has it [default: the one that `ggml-hsa run` uses]
     #[arg(long, value_name = "PATH")]
     library: Option<PathBuf>,
+    /// Write the report, versions and the kernel calls of opening each NPU to a file, for a bug report
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Repeat the kernel calls of a record on a simulated NPU and list the answers that differ
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["record", "closed", "library"])]
+    replay: Option<PathBuf>,
 }
 
 /// The report for programs.
@@ -55,12 +67,22 @@ struct Report {
 
 /// Runs the command.
 pub fn run(arguments: &DoctorArguments) -> ExitCode {
+    if let Some(path) = &arguments.replay {
+        return replay::run(path, arguments.json);
+    }
     let mut machine = Machine::this(arguments.library.clone());
     if !arguments.closed {
         machine.open = Some(opening::open);
     }
     let redactor = Redactor::of(&machine);
-    let findings: Vec<Finding> = checks::all(&machine).into_iter().map(|finding| redactor.clean(finding)).collect();
+    let findings = checks::all(&machine);
+    if let Some(path) = &arguments.record
+        && let Err(cause) = Record::of(&machine, &findings, &redactor).write(path)
+    {
+        complain(&format!("{} cannot be written: {cause}", path.display()));
+        return ExitCode::from(2);
+    }
+    let findings: Vec<Finding> = findings.into_iter().map(|finding| redactor.clean(finding)).collect();
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
     if arguments.json {
@@ -68,6 +90,9 @@ pub fn run(arguments: &DoctorArguments) -> ExitCode {
     } else {
         findings.iter().for_each(print);
         say(&format!("{errors} errors, {warnings} warnings"));
+        if let Some(path) = &arguments.record {
+            say(&format!("recorded in {}", path.display()));
+        }
     }
     if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -110,6 +110,9 @@ pub fn opened(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
+const CORRECT_URI: &str =
+    "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`";
+
 /// The command for what opening says, whose message has the whole story.
 fn mend_of(reason: &str) -> String {
     let mends = [
@@ -118,17 +121,13 @@ fn mend_of(reason: &str) -> String {
             "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
         ),
         (
-            "no driver for scheme",
-            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
+            "has it open exclusively",
+            "stop the program that `sudo lsof /dev/accel/accel*` shows, or close what uses the NPU",
         ),
-        (
-            "invalid device URI",
-            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
-        ),
-        (
-            "no device for",
-            "correct GGML_HSA_DEVICES with a URI that `ggml-hsa devices` lists, or `unset GGML_HSA_DEVICES`",
-        ),
+        ("no driver for scheme", CORRECT_URI),
+        ("invalid device URI", CORRECT_URI),
+        ("parameter `", CORRECT_URI),
+        ("no device for", CORRECT_URI),
         (
             "no way to wait for a command",
             "update the kernel to 6.14 or later, or AMD's module (https://github.com/amd/xdna-driver), and restart",

@@ -1,6 +1,7 @@
 //! The checks, in the order of the report: from the kernel up to llama.cpp.
 
 mod addresses;
+mod cache;
 mod devices;
 mod firmware;
 mod ggml;
@@ -25,7 +26,7 @@ const CHECKS: &[fn(&Machine) -> Vec<Finding>] = &[
     settings::values,
     settings::hidden,
     settings::paths,
-    settings::cache,
+    cache::kernels,
     library::file,
     library::variable,
     ggml::libraries,

@@ -9,7 +9,7 @@ use aie_jit_iron::settings::{
     GGML_HSA_IRON_DIR, GGML_HSA_JIT_WORKER, GGML_HSA_KERNEL_DIR, MLIR_AIE_INSTALL_DIR, PEANO_INSTALL_DIR,
 };
 use ggml_hsa::settings::{ALL, GGML_HSA, GGML_HSA_DEVICES};
-use std::path::Path;
+use std::fs;
 
 /// Values that have no meaning, and names that are no setting's.
 pub fn values(machine: &Machine) -> Vec<Finding> {
@@ -64,47 +64,32 @@ pub fn hidden(machine: &Machine) -> Vec<Finding> {
     findings
 }
 
-/// Variables that name files and folders that do not exist. Their values are the user's and not shown.
+/// Variables that name folders that cannot be used, and files that do not exist. Their values are the user's and not shown.
 pub fn paths(machine: &Machine) -> Vec<Finding> {
-    let named = [
-        &GGML_HSA_KERNEL_DIR,
-        &GGML_HSA_IRON_DIR,
-        &GGML_HSA_JIT_WORKER,
-        &MLIR_AIE_INSTALL_DIR,
-        &PEANO_INSTALL_DIR,
-        &AIE_HAL_LIBHSA_PATH,
-        &IREE_HAL_AMDGPU_LIBHSA_PATH,
-    ];
-    let missing = |variable: &&&Variable| {
-        let path = machine.environment.path(variable);
-        path.is_some_and(|path| path.is_absolute() && !machine.file(path).exists())
+    let folders = [&GGML_HSA_KERNEL_DIR, &GGML_HSA_IRON_DIR, &MLIR_AIE_INSTALL_DIR, &PEANO_INSTALL_DIR];
+    let files = [&GGML_HSA_JIT_WORKER, &AIE_HAL_LIBHSA_PATH, &IREE_HAL_AMDGPU_LIBHSA_PATH];
+    let absolute = |variable: &Variable| {
+        let path = machine.environment.path(variable).filter(|path| path.is_absolute());
+        path.map(|path| machine.file(path))
     };
-    let finding = |variable: &&Variable| {
-        let name = variable.name;
-        Finding::error(
-            "settings",
-            format!("{name} names a path that does not exist"),
-            format!("correct it, or `unset {name}`"),
-        )
+    let error = |variable: &Variable, what: &str, mend: String| {
+        Finding::error("settings", format!("{} names {what}", variable.name), mend)
     };
-    named.iter().filter(missing).map(finding).collect()
-}
-
-/// Whether compiled kernels can be cached.
-pub fn cache(machine: &Machine) -> Vec<Finding> {
-    let path = machine.config.cache.path();
-    let existing = path.ancestors().map(|folder| machine.file(folder)).find(|folder| folder.exists());
-    let usable = existing.is_some_and(|folder| machine.process.may_use(&folder).is_ok());
-    vec![match usable {
-        true => Finding::ok("cache", format!("compiled kernels are cached in {}", path.display())),
-        false => Finding::warning(
-            "cache",
-            format!("compiled kernels are not cached: {} cannot be written", path.display()),
-            format!("`export GGML_HSA_KERNEL_CACHE_DIR=DIR` with a directory of yours, or {}", owned(path)),
-        ),
-    }]
-}
-
-fn owned(path: &Path) -> String {
-    format!("`sudo install -d -o \"$USER\" {}`", path.display())
+    let correct = |variable: &Variable| format!("correct it, or `unset {}`", variable.name);
+    let mut findings = Vec::new();
+    for variable in folders.into_iter().chain(files) {
+        let Some(path) = absolute(variable) else { continue };
+        if !path.exists() {
+            findings.push(error(variable, "a path that does not exist", correct(variable)));
+        } else if !folders.contains(&variable) {
+            continue;
+        } else if !path.is_dir() {
+            findings.push(error(variable, "a file where a folder has to be", correct(variable)));
+        } else if let Err(cause) = fs::read_dir(&path) {
+            let what = format!("a folder that cannot be read: {cause}");
+            let mend = format!("`chmod -R u+rX \"${}\"`, as its owner", variable.name);
+            findings.push(error(variable, &what, mend));
+        }
+    }
+    findings
 }

@@ -59,6 +59,16 @@ pub const SETUPS: &[Broken] = &[
         |rig| rig.folder("/home/ada/kernels"),
     ),
     row(
+        "a file in the place of a directory of kernels",
+        |rig| {
+            rig.set("GGML_HSA_KERNEL_DIR", "/home/ada/kernels.tar");
+            rig.write("/home/ada/kernels.tar", "");
+        },
+        ("settings", Error),
+        ("GGML_HSA_KERNEL_DIR names a file", "unset GGML_HSA_KERNEL_DIR"),
+        |rig| rig.unset("GGML_HSA_KERNEL_DIR"),
+    ),
+    row(
         "a cache that cannot be written",
         |rig| rig.forbid("/home/ada", "root", 0o755, false),
         ("cache", Warning),

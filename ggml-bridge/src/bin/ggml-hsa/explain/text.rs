@@ -1,0 +1,107 @@
+//! An explanation for a terminal.
+
+use crate::output::{Shade, shaded};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use ggml_hsa::explain::report::{Explanation, Operation, Pass};
+use std::fmt::Write as _;
+
+/// All of it.
+pub fn text(explanation: &Explanation) -> String {
+    let Explanation { model, device, generation, context, memory, .. } = explanation;
+    let name = model.name.as_deref().unwrap_or("a model without a name");
+    let heading = format!("{name} ({}, {} layers, {})", model.architecture, model.layers, megabytes(model.bytes));
+    let flash = if explanation.flash_attention { "on" } else { "off" };
+    let mut text = shaded(Shade::Strong, &heading);
+    // Writing to a string cannot fail.
+    let _ = write!(text, "\non {device} ({generation}), a context of {context} tokens, flash attention {flash}\n");
+    for reservation in &explanation.reservations {
+        let _ = writeln!(text, "{} {reservation}", shaded(Shade::Doubtful, &"note:"));
+    }
+    let _ = writeln!(
+        text,
+        "memory: weights {}, converted weights {}, keys and values {}, scratch {}",
+        megabytes(memory.weights),
+        megabytes(memory.converted_weights as usize),
+        megabytes(memory.cache),
+        megabytes(memory.scratch)
+    );
+    for pass in &explanation.passes {
+        text += &of_pass(pass);
+    }
+    text
+}
+
+fn megabytes(bytes: usize) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
+}
+
+fn milliseconds(ns: f64) -> String {
+    format!("{:.2} ms", ns / 1e6)
+}
+
+fn of_pass(pass: &Pass) -> String {
+    let heading = format!("{}: {} tokens, {} keys", pass.name, pass.tokens, pass.keys);
+    let mut table = Table::new();
+    let header = ["operation", "kernel", "array", "host", "kernel from", "MB", "predicted ms"];
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for operation in &pass.operations {
+        table.add_row(row(operation));
+    }
+    for index in [2, 3, 5, 6] {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut text = format!("\n{}\n{table}\n", shaded(Shade::Strong, &heading));
+    let mut reasons: Vec<(&str, &str)> = Vec::new();
+    for operation in &pass.operations {
+        if let Some(reason) = &operation.host_reason
+            && !reasons.contains(&(&operation.op, reason))
+        {
+            reasons.push((&operation.op, reason));
+        }
+    }
+    for (op, reason) in reasons {
+        let _ = writeln!(text, "{op} on the host: {reason}");
+    }
+    let sources: Vec<String> = pass.sources.iter().map(|(source, count)| format!("{count} {source}")).collect();
+    let _ = writeln!(
+        text,
+        "{} nodes: {} dispatches ({} of them for {} nodes), {} host calls ({} of them conversions), {} chains",
+        pass.nodes, pass.dispatches, pass.fused, pass.fused_nodes, pass.host_calls, pass.conversions, pass.chains
+    );
+    let _ = writeln!(text, "{} kernels, {} PDIs: {}", pass.kernels, pass.pdis, sources.join(", "));
+    let bytes = (pass.bytes + pass.conversion_bytes) as f64 / 1e6;
+    let predicted = &pass.predicted;
+    let _ = writeln!(
+        text,
+        "{bytes:.1} MB of tensors, {:.1} million multiply-accumulates\npredicted from published costs, without host calls: {} = \
+         kernels {} (memory alone {}, arithmetic alone {}) + chains {} + commands {}",
+        pass.macs as f64 / 1e6,
+        milliseconds(predicted.total_ns),
+        milliseconds(predicted.kernels_ns),
+        milliseconds(predicted.memory_ns),
+        milliseconds(predicted.arithmetic_ns),
+        milliseconds(predicted.chains_ns),
+        milliseconds(predicted.commands_ns)
+    );
+    text
+}
+
+fn row(operation: &Operation) -> [String; 7] {
+    let count = |count: u64| if count == 0 { String::new() } else { count.to_string() };
+    let from = match (operation.kernel.as_deref(), operation.from.as_deref()) {
+        (Some(kernel), Some(from)) if kernel != from => format!("{kernel}, {from}"),
+        (kernel, _) => kernel.unwrap_or_default().to_owned(),
+    };
+    [
+        operation.op.clone(),
+        operation.shape.clone(),
+        count(operation.array),
+        count(operation.host),
+        from,
+        format!("{:.2}", operation.bytes as f64 / 1e6),
+        operation.predicted_ns.map_or_else(String::new, |ns| format!("{:.3}", ns / 1e6)),
+    ]
+}

@@ -1,0 +1,229 @@
+//! `ggml-hsa prebuild`: makes and caches the kernels that a model needs, so that a run compiles nothing.
+
+use crate::model::{FlashAttention, Opened, Subject};
+use crate::output::{complain, json, say};
+use aie_hal::{Device, Environment};
+use aie_jit_iron::{JitPolicy, KernelStore, Missed};
+use aie_ops::table;
+use clap::Args;
+use ggml_hsa::config::Config;
+use ggml_hsa::explain::planning::plan;
+use ggml_hsa::kernel_store::KernelStores;
+use ggml_hsa::model::Model;
+use ggml_hsa::model::graph::{Batch, Cache, KEY_STEP};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Make and cache the kernels that a model needs
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa prebuild model.gguf
+  ggml-hsa prebuild model.gguf --ctx 4096 --device xdna:0
+  ggml-hsa prebuild model.gguf --prompt 1-64 --flash-attention on      for short prompts only
+  ggml-hsa prebuild model.gguf --dry-run --json
+
+Kernels have fixed shapes. Made are those of a decoded token at every length of the context, of whole batches of a prompt at every
+length, and of first batches of the lengths that --prompt names. What continues a conversation in a batch of another length is
+not among them, and is compiled when it comes.
+
+Exit code: 0 when all kernels exist, 1 when some cannot be made or parts of the model are not known, 2 when the command line, the
+model or the device cannot be used.")]
+pub struct PrebuildArguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// Lengths of first batches of a prompt
+    #[arg(long, value_name = "FIRST-LAST", default_value = "1-512")]
+    prompt: Lengths,
+    /// Tokens of a whole batch, as llama.cpp's `-ub`
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..))]
+    batch: u32,
+    /// llama.cpp's `-fa` [default: kernels of both]
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    flash_attention: Option<FlashAttention>,
+    /// Say how many kernels there are and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Numbers of tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lengths(RangeInclusive<usize>);
+
+impl FromStr for Lengths {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse().ok().filter(|number: &usize| *number > 0);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(Self(first..=last)),
+            _ => Err(format!("`{text}` is no number of tokens, or two with the smaller one first: 5, 1-64")),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// Kernels that runs ask for.
+    kernels: usize,
+    /// Of them, those that existed.
+    existed: usize,
+    /// Those that were made, or would be.
+    made: usize,
+    /// Those that could not be made, with the reason; their operations run on the CPU.
+    failed: Vec<(String, String)>,
+    /// What was assumed or left out of the model.
+    reservations: Vec<String>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &PrebuildArguments) -> ExitCode {
+    let report = match prebuilt(arguments) {
+        Ok(report) => report,
+        Err(cause) => {
+            complain(&cause);
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.json {
+        json(&report);
+    } else {
+        report.reservations.iter().for_each(|reservation| complain(&format!("note: {reservation}")));
+        report.failed.iter().for_each(|(kernel, cause)| complain(&format!("kernel {kernel}: {cause}")));
+        let verb = if arguments.dry_run { "to be made" } else { "made" };
+        let Report { kernels, existed, made, failed, .. } = &report;
+        say(&format!("{kernels} kernels: {existed} existed, {made} {verb}, {} cannot be made", failed.len()));
+    }
+    if report.failed.is_empty() && report.reservations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn prebuilt(arguments: &PrebuildArguments) -> Result<Report, String> {
+    let environment = Environment::process();
+    let Opened { model, device, mut config } = arguments.subject.open(environment)?;
+    // Somebody asked for them: now is the time.
+    config.jit.policy = JitPolicy::Eager;
+    let foresight = KernelStores::foreseeing(&config, environment);
+    let foresight = foresight.of(&*device).map_err(|cause| cause.to_string())?;
+    foresee(arguments, &model, &device, &foresight, &config)?;
+    let missed = foresight.missed();
+    let found = foresight.counters();
+    let given = found.embedded + found.directory + found.cache;
+    let mut report = Report { reservations: model.reservations(), ..Report::default() };
+    let (wanted, failed): (Vec<_>, Vec<_>) =
+        missed.into_iter().filter(|missed| missed.reason != "cache").partition(|missed| missed.reason == "compiled");
+    report.existed = usize::try_from(given).unwrap_or(usize::MAX);
+    report.kernels = report.existed + wanted.len() + failed.len();
+    report.failed.extend(failed.into_iter().map(|missed| (missed.kernel, missed.reason)));
+    if arguments.dry_run {
+        report.made = wanted.len();
+        return Ok(report);
+    }
+    let stores = KernelStores::new(&config, environment);
+    let store = stores.of(&*device).map_err(|cause| cause.to_string())?;
+    let failed = make(&wanted, &store, &device, config.jit.limits.workers.max(1));
+    report.made = wanted.len() - failed.len();
+    report.failed.extend(failed);
+    if wanted.is_empty() || config.cache.path().exists() {
+        Ok(report)
+    } else {
+        Err(format!("kernels are not cached: {} cannot be used", config.cache))
+    }
+}
+
+fn bar(length: usize, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new(length as u64).with_message(what);
+    // The template is a constant that indicatif understands; without it the bar has another look.
+    match ProgressStyle::with_template("{msg} {bar:32} {pos}/{len} {elapsed_precise}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// The batches whose kernels are made.
+fn batches(arguments: &PrebuildArguments, context: usize, flash: bool) -> Vec<Batch> {
+    let cache = Cache::new(context, arguments.batch as usize, flash);
+    let whole = cache.reserved;
+    let steps = (0..cache.size).step_by(KEY_STEP);
+    let decoded = steps.clone().map(|past| Batch::new(1, past, cache));
+    let prompt = steps.filter(|past| past + whole <= cache.size).map(|past| Batch::new(whole, past, cache));
+    let first = arguments.prompt.0.clone().filter(|tokens| *tokens <= whole);
+    decoded.chain(prompt).chain(first.map(|tokens| Batch::new(tokens, 0, cache))).collect()
+}
+
+/// Has `store` foresee the kernels of all batches.
+fn foresee(
+    arguments: &PrebuildArguments,
+    model: &Model,
+    device: &Arc<dyn Device>,
+    store: &Arc<KernelStore>,
+    config: &Config,
+) -> Result<(), String> {
+    let switches = match arguments.flash_attention {
+        Some(switch) => vec![switch],
+        None => vec![FlashAttention::On, FlashAttention::Off],
+    };
+    let context = arguments.subject.context(model);
+    let batches: Vec<Batch> =
+        switches.into_iter().flat_map(|switch| batches(arguments, context, switch == FlashAttention::On)).collect();
+    let bar = bar(batches.len(), "planning");
+    for batch in batches {
+        plan(model, batch, device, store, config).map_err(|cause| cause.to_string())?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Makes `wanted` with `threads` threads; returns those that failed.
+fn make(
+    wanted: &[Missed],
+    store: &Arc<KernelStore>,
+    device: &Arc<dyn Device>,
+    threads: usize,
+) -> Vec<(String, String)> {
+    let bar = bar(wanted.len(), "making kernels");
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(wanted.len()) {
+            scope.spawn(|| {
+                while let Some(missed) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let found = table::lookup(&missed.node.op)
+                        .ok_or_else(|| format!("operation {} is not in the table", missed.node.op))
+                        .and_then(|op| store.get(op, &missed.node, device.arch()).map_err(|cause| cause.to_string()));
+                    if let Err(cause) = found {
+                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                        failed.push((missed.kernel.clone(), cause));
+                    }
+                    bar.inc(1);
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case("5", Some(5..=5))]
+    #[case("1-64", Some(1..=64))]
+    #[case("64-1", None)]
+    #[case("0-3", None)]
+    #[case("all", None)]
+    fn lengths(#[case] text: &str, #[case] expected: Option<RangeInclusive<usize>>) {
+        assert_eq!(text.parse::<Lengths>().ok().map(|lengths| lengths.0), expected);
+    }
+}

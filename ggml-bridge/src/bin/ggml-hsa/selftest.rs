@@ -1,0 +1,234 @@
+//! `ggml-hsa selftest`: the native kernels of this library on an NPU, family by family.
+//!
+//! The trials are the library's own, which runs them when it first needs a family. On an NPU their outcomes are kept for it.
+
+use crate::output::{complain, json, say};
+use aie_driver_xdna::route::Route;
+use aie_driver_xdna::{SCHEME, XdnaDriver};
+use aie_hal::{Arch, ArchRegistry, Device, DeviceUri, Driver, Environment};
+use aie_jit_native::kernels::{FAMILIES, Family};
+use aie_jit_native::selftest::cases;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use ggml_hsa::config::Config;
+use ggml_hsa::drivers;
+use ggml_hsa::selftest::Outcome;
+use ggml_hsa::selftest::npu::Npu;
+use ggml_hsa::selftest::tester::Tester;
+use serde::Serialize;
+use std::io::{IsTerminal as _, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Test the library's own kernels on an NPU, each family in a context of its own
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  ggml-hsa selftest                                  on the first NPU
+  ggml-hsa selftest xdna:1 --family product          one family on the second NPU
+  ggml-hsa selftest mock:aie2                        on the emulated array
+  ggml-hsa selftest mock:aie2?fault=garbage@3        what a wrong result looks like
+  ggml-hsa selftest --forget                         drop what is known of an NPU
+
+On an NPU the outcome is kept in the kernel cache. llama.cpp uses the families that are right; what was wrong or hung stays out of
+use, with a warning, until the firmware, the kernel with its driver or the library changes, or this command finds it right.
+
+Outcomes of a family:
+  right       every result is that of the reference kernels
+  wrong       a result is not
+  hung        a kernel did not end in time, or the NPU was lost
+  failed      the NPU ended a kernel with an error
+  untested    it could not be tried, which says nothing about it
+  not made    there is no program of it for this generation
+
+Exit code: 0 when every family that is made is right, 1 when not, 2 when the command line or the device cannot be used.")]
+pub struct SelftestArguments {
+    /// The device
+    #[arg(value_name = "URI", default_value = SCHEME)]
+    device: String,
+    /// Only this family; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(FAMILIES.iter().map(|family| family.name)))]
+    family: Vec<String>,
+    /// How long one family may take, in seconds [default: that of GGML_HSA_SELFTEST_LIMIT]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Drop what is known of the NPU, and test nothing
+    #[arg(long)]
+    forget: bool,
+    /// Print the result as JSON on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Debug, Serialize)]
+struct Report {
+    device: String,
+    arch: String,
+    /// Firmware, kernel and driver, on an NPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    firmware: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver: Option<String>,
+    /// Where the outcomes are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<PathBuf>,
+    families: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    family: &'static str,
+    outcome: &'static str,
+    /// Which node, and what was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Nodes it has to get right.
+    cases: usize,
+    /// Making its kernels and opening the device included.
+    milliseconds: u128,
+}
+
+/// Runs the command.
+pub fn run(arguments: &SelftestArguments) -> ExitCode {
+    let (bench, mut report) = match Bench::new(arguments) {
+        Ok(prepared) => prepared,
+        Err(cause) => {
+            complain(&cause);
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.forget {
+        return forget(&bench);
+    }
+    let chosen =
+        |family: &&&Family| arguments.family.is_empty() || arguments.family.iter().any(|name| name == family.name);
+    report.families = FAMILIES.iter().filter(chosen).map(|family| bench.test(family)).collect();
+    if arguments.json {
+        json(&report);
+    } else {
+        print(&report);
+    }
+    let is_well = report.families.iter().all(|row| [RIGHT, NOT_MADE].contains(&row.outcome));
+    if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+const RIGHT: &str = "right";
+const NOT_MADE: &str = "not made";
+
+/// A device, and what tests on it.
+struct Bench {
+    arch: Arc<Arch>,
+    tester: Tester,
+}
+
+impl Bench {
+    fn new(arguments: &SelftestArguments) -> Result<(Self, Report), String> {
+        let (config, problems) = Config::read(Environment::process());
+        problems.iter().for_each(complain);
+        let (arches, problems) = ArchRegistry::from_environment();
+        problems.iter().for_each(complain);
+        let limit = arguments.limit.map_or(config.self_test_limit, Duration::from_secs);
+        let uri = DeviceUri::parse(&arguments.device).map_err(|cause| cause.to_string())?;
+        let is_npu = uri.scheme() == SCHEME;
+        // On an NPU as trials do: what `runtime=` and others say is not tested.
+        let driver: Arc<dyn Driver> = match is_npu {
+            true => Arc::new(XdnaDriver::new(arches.clone()).route_by_default(Route::Direct)),
+            false => Arc::clone(
+                drivers::registry(arches.clone(), Route::Direct, false)
+                    .driver(uri.scheme(), &arguments.device)
+                    .map_err(|cause| cause.to_string())?,
+            ),
+        };
+        let hint = "; a simulated one is `mock:aie2`";
+        let opened = driver.open(&uri).map_err(|cause| format!("{cause}{}", if is_npu { hint } else { "" }))?;
+        let device: Arc<dyn Device> = opened.into_iter().next().ok_or_else(|| format!("`{uri}` names no device"))?;
+        let arch = Arc::clone(device.arch());
+        let mut report = Report {
+            device: device.info().uri.to_string(),
+            arch: arch.name.clone(),
+            firmware: None,
+            driver: None,
+            record: None,
+            families: Vec::new(),
+        };
+        let tester = if is_npu {
+            let npu = Npu::of(&*device, &arches).map_err(|cause| cause.to_string())?;
+            report.firmware = Some(npu.conditions.firmware.clone());
+            report.driver = Some(npu.conditions.driver.clone());
+            Tester::of_npu(npu, arches, &config.cache, limit)
+        } else {
+            let open = move || {
+                let devices = driver.open(&uri).map_err(|cause| cause.to_string())?;
+                devices.into_iter().next().ok_or_else(|| format!("`{uri}` names no device"))
+            };
+            Tester::of_simulated(Arc::new(open), limit)
+        };
+        report.record = tester.record().map(|record| record.path());
+        Ok((Self { arch, tester }, report))
+    }
+
+    fn test(&self, family: &'static Family) -> Row {
+        let cases = cases(family, &self.arch).len();
+        let row = |outcome, reason, begun: Instant| {
+            let milliseconds = begun.elapsed().as_millis();
+            Row { family: family.name, outcome, reason, cases, milliseconds }
+        };
+        let begun = Instant::now();
+        if !family.is_for(&self.arch) {
+            return row(NOT_MADE, None, begun);
+        }
+        if stderr().is_terminal() {
+            eprintln!("{}: {cases} nodes", family.name);
+        }
+        match self.tester.tested(family, &self.arch) {
+            Ok(Outcome::Right) => row(RIGHT, None, begun),
+            Ok(outcome) => row(outcome.word(), Some(outcome.to_string()), begun),
+            Err(reason) => row("untested", Some(reason), begun),
+        }
+    }
+}
+
+fn forget(bench: &Bench) -> ExitCode {
+    let Some(record) = bench.tester.record() else {
+        say(&"nothing is kept of a simulated device");
+        return ExitCode::SUCCESS;
+    };
+    match bench.tester.forget() {
+        Ok(()) => {
+            say(&format!("forgotten in {}", record.path().display()));
+            ExitCode::SUCCESS
+        }
+        Err(cause) => {
+            complain(&format!("{}: {cause}", record.path().display()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(report: &Report) {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(["family", "nodes", "ms", "outcome"]);
+    for row in &report.families {
+        let (cases, milliseconds) = (row.cases.to_string(), row.milliseconds.to_string());
+        table.add_row([row.family, &cases, &milliseconds, row.outcome]);
+    }
+    let conditions: Vec<&str> = [&report.firmware, &report.driver].into_iter().flatten().map(String::as_str).collect();
+    let conditions = match conditions[..] {
+        [] => String::new(),
+        [firmware, driver] if !firmware.is_empty() => format!(", firmware {firmware}, {driver}"),
+        [.., driver] => format!(", {driver}"),
+    };
+    say(&format!("{} ({}{conditions})\n{table}", report.device, report.arch));
+    for row in &report.families {
+        if let Some(reason) = &row.reason {
+            say(&format!("{} is {}: {reason}", row.family, row.outcome));
+        }
+    }
+    if let Some(record) = &report.record {
+        say(&format!("kept in {}", record.display()));
+    }
+}

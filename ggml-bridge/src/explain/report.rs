@@ -1,0 +1,265 @@
+//! What is told of a model on a device.
+
+use super::planning::{Planned, plan};
+use super::prediction::{Prediction, chains};
+use crate::config::Config;
+use crate::model::arena::Place;
+use crate::model::{Batch, Cache, Model};
+use crate::plan::PlanError;
+use aie_hal::{Command, Device};
+use aie_jit_iron::KernelStore;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A model on a device.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explanation {
+    /// Of this structure.
+    pub version: u32,
+    /// The model.
+    pub model: ModelReport,
+    /// Where it would run.
+    pub device: String,
+    /// The device's generation.
+    pub generation: String,
+    /// Tokens of the context.
+    pub context: usize,
+    /// Whether attention is one operation.
+    pub flash_attention: bool,
+    /// What was assumed or left out: what follows is right as far as these are.
+    pub reservations: Vec<String>,
+    /// Memory of the device.
+    pub memory: MemoryReport,
+    /// Decode and prefill.
+    pub passes: Vec<Pass>,
+}
+
+/// The model.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelReport {
+    /// What its makers call it.
+    pub name: Option<String>,
+    /// Its architecture.
+    pub architecture: String,
+    /// Its layers.
+    pub layers: usize,
+    /// Bytes of its weights.
+    pub bytes: usize,
+    /// Whether every tensor of it has its place in the graphs.
+    pub whole: bool,
+}
+
+/// Bytes in memory.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct MemoryReport {
+    /// Weights that the graphs read, as the file has them.
+    pub weights: usize,
+    /// Copies of weights that the array reads in another type.
+    pub converted_weights: u64,
+    /// Keys and values.
+    pub cache: usize,
+    /// What conversions in a graph need at most.
+    pub scratch: usize,
+}
+
+/// A graph: one batch of tokens.
+#[derive(Debug, Clone, Serialize)]
+pub struct Pass {
+    /// `decode` or `prefill`.
+    pub name: &'static str,
+    /// Tokens computed.
+    pub tokens: usize,
+    /// Places of the cache that attention reads.
+    pub keys: usize,
+    /// Nodes that compute something.
+    pub nodes: usize,
+    /// Kernels run on the array.
+    pub dispatches: u64,
+    /// Of them, those that stand for several nodes, and how many nodes these are.
+    pub fused: u64,
+    /// The nodes that these stand for.
+    pub fused_nodes: u64,
+    /// Functions run on the host inside the command list, conversions included.
+    pub host_calls: u64,
+    /// Conversions among them, and the bytes they read and write.
+    pub conversions: u64,
+    /// The bytes conversions read and write.
+    pub conversion_bytes: u64,
+    /// Chains of dispatches between host calls.
+    pub chains: usize,
+    /// Different kernels.
+    pub kernels: usize,
+    /// Different configurations of the array among them.
+    pub pdis: usize,
+    /// Kernels by where they would come from.
+    pub sources: BTreeMap<String, usize>,
+    /// Bytes of all operations' tensors.
+    pub bytes: u64,
+    /// Multiply-accumulates.
+    pub macs: u64,
+    /// By part.
+    pub predicted: Prediction,
+    /// One for each operation, shape and place.
+    pub operations: Vec<Operation>,
+}
+
+/// One operation with one shape.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Operation {
+    /// Its name.
+    pub op: String,
+    /// The name of its kernel, which holds types and extents.
+    pub shape: String,
+    /// Dispatches.
+    pub array: u64,
+    /// Host calls.
+    pub host: u64,
+    /// Why it runs on the host.
+    pub host_reason: Option<String>,
+    /// Who makes or has its kernel: a compiler, `embedded` or `directory`.
+    pub kernel: Option<String>,
+    /// Where the kernel comes from: `embedded`, `directory`, `cache` or `compiled`.
+    pub from: Option<String>,
+    /// Whether the kernel is machine code.
+    pub code: bool,
+    /// Bytes of its tensors, all times together.
+    pub bytes: u64,
+    /// Multiply-accumulates, all times together.
+    pub macs: u64,
+    /// What its dispatches would take, with a command each.
+    pub predicted_ns: Option<f64>,
+}
+
+/// What is to be explained.
+#[derive(Debug, Clone, Copy)]
+pub struct Question {
+    /// Tokens of the context; by default the model's.
+    pub context: Option<usize>,
+    /// Tokens in the cache when one is decoded.
+    pub past: usize,
+    /// Tokens that are computed at once at most.
+    pub batch: usize,
+    /// Tokens of the prompt's first batch; by default as many as possible.
+    pub prompt: Option<usize>,
+    /// Whether attention is one operation.
+    pub flash: bool,
+}
+
+/// Explains `model` on `device`.
+///
+/// # Errors
+/// A node cannot be planned.
+pub fn explain(
+    model: &Model,
+    question: &Question,
+    device: &Arc<dyn Device>,
+    store: &Arc<KernelStore>,
+    config: &Config,
+) -> Result<Explanation, PlanError> {
+    let cache = Cache::new(question.context.unwrap_or(model.hyper.context), question.batch, question.flash);
+    let past = question.past.min(cache.size - 1);
+    let batches = [
+        ("decode", Batch::new(1, past, cache)),
+        ("prefill", Batch::new(question.prompt.unwrap_or(cache.reserved).clamp(1, cache.reserved), 0, cache)),
+    ];
+    let mut memory = MemoryReport::default();
+    let mut passes = Vec::new();
+    for (name, batch) in batches {
+        let planned = plan(model, batch, device, store, config)?;
+        memory.weights = planned.arena.bytes(Place::Weights);
+        memory.cache = planned.arena.bytes(Place::Cache);
+        memory.scratch = memory.scratch.max(planned.plan.scratch_bytes);
+        memory.converted_weights = memory.converted_weights.max(planned.context.weights.counts().bytes);
+        passes.push(Pass::of(name, &planned, store));
+    }
+    Ok(Explanation {
+        version: 1,
+        model: ModelReport {
+            name: model.name.clone(),
+            architecture: model.architecture.clone(),
+            layers: model.layers.len(),
+            bytes: model.bytes,
+            whole: model.is_whole(),
+        },
+        device: device.info().uri.to_string(),
+        generation: device.info().arch.clone(),
+        context: cache.size,
+        flash_attention: cache.flash,
+        reservations: model.reservations(),
+        memory,
+        passes,
+    })
+}
+
+impl Pass {
+    fn of(name: &'static str, planned: &Planned, store: &KernelStore) -> Self {
+        let Planned { batch, plan, context, .. } = planned;
+        let share = &plan.share;
+        let missed: BTreeMap<String, String> =
+            store.missed().into_iter().map(|missed| (missed.kernel, missed.reason)).collect();
+        let counted = context.statistics.operations();
+        let operation = |(index, part): (&usize, &crate::statistics::OperationShare)| {
+            let count = &counted[*index];
+            Operation {
+                op: count.op.clone(),
+                shape: count.shape.clone(),
+                array: part.array,
+                host: part.host,
+                host_reason: count.host_reason.clone(),
+                kernel: count.kernel.as_ref().map(ToString::to_string),
+                from: count.kernel.as_ref().map(|kernel| {
+                    // Those that came with the library or from the user are not missed.
+                    missed.get(&count.shape).cloned().unwrap_or_else(|| match &**kernel {
+                        given @ ("embedded" | "directory") => given.to_owned(),
+                        _ => "compiled".to_owned(),
+                    })
+                }),
+                code: count.pdi.is_some(),
+                bytes: part.bytes,
+                macs: part.macs,
+                predicted_ns: None,
+            }
+        };
+        let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
+        let list = plan.commands();
+        let chains = list.map_or(0, |list| chains(list, context.hal.limits()));
+        let pdis: BTreeSet<_> = list.iter().flat_map(|list| list.commands()).filter_map(pdi).collect();
+        let mut sources = BTreeMap::new();
+        for operation in operations.iter().filter(|operation| operation.array > 0) {
+            let (kernel, from) = (operation.kernel.as_deref().unwrap_or(""), operation.from.as_deref().unwrap_or(""));
+            let source = if kernel == from { kernel.to_owned() } else { format!("{kernel} ({from})") };
+            *sources.entry(source).or_default() += 1;
+        }
+        let predicted = Prediction::of(&mut operations, chains, context.hal.arch());
+        let sum = |of: fn(&Operation) -> u64| operations.iter().map(of).sum::<u64>();
+        Self {
+            name,
+            tokens: batch.tokens,
+            keys: batch.keys(),
+            nodes: share.nodes,
+            dispatches: sum(|operation| operation.array),
+            fused: share.fusion.dispatches,
+            fused_nodes: share.fusion.nodes,
+            host_calls: sum(|operation| operation.host) + share.conversions.host_calls,
+            conversions: share.conversions.host_calls,
+            conversion_bytes: share.conversions.bytes,
+            chains,
+            kernels: operations.iter().filter(|operation| operation.array > 0).count(),
+            pdis: pdis.len(),
+            sources,
+            bytes: sum(|operation| operation.bytes),
+            macs: sum(|operation| operation.macs),
+            predicted,
+            operations,
+        }
+    }
+}
+
+/// The PDI of a dispatch.
+fn pdi(command: &Command) -> Option<String> {
+    match command {
+        Command::Dispatch { executable, .. } => Some(executable.artifact().digest().to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,200 @@
+//! What a GGUF file says of a model besides its weights.
+
+use aie_ops::{DataType, Tensor};
+use gguf_rs_lib::GGUFError;
+use gguf_rs_lib::format::Metadata;
+use gguf_rs_lib::format::metadata::MetadataValue;
+use gguf_rs_lib::reader::file_reader::GGUFFileReader;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+/// A model cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// The file cannot be opened.
+    #[error("cannot read the model {}: {source}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no GGUF file, or a damaged one.
+    #[error("{} is not a usable GGUF file: {source}; is it a complete download?", path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: GGUFError,
+    },
+    /// A tensor of a type or shape that ggml does not have.
+    #[error("tensor {tensor}: {reason}")]
+    Tensor {
+        /// Its name.
+        tensor: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A number that every model has is absent.
+    #[error("the file does not say `{0}`, which llama.cpp needs as well")]
+    Missing(String),
+    /// There is nothing that a graph could be built of.
+    #[error("{architecture} has no part that is known here: {reason}")]
+    Unknown {
+        /// The model's architecture.
+        architecture: String,
+        /// What was looked for.
+        reason: String,
+    },
+}
+
+/// Names, types, shapes and numbers of a model.
+#[derive(Debug)]
+pub struct ModelFile {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Tensors by name.
+    pub tensors: BTreeMap<String, Tensor>,
+    metadata: Metadata,
+}
+
+impl ModelFile {
+    /// Reads the beginning of a file.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn open(path: &Path) -> Result<Self, ModelError> {
+        let file = File::open(path).map_err(|source| ModelError::Open { path: path.into(), source })?;
+        let format = |source| ModelError::Format { path: path.into(), source };
+        let reader = GGUFFileReader::new(BufReader::new(file)).map_err(format)?;
+        let mut tensors = BTreeMap::new();
+        for info in reader.tensor_infos() {
+            let tensor = tensor(info.tensor_type().name(), info.shape().dims());
+            let tensor = tensor.map_err(|reason| ModelError::Tensor { tensor: info.name().into(), reason })?;
+            tensors.insert(info.name().to_owned(), tensor);
+        }
+        Self::new(tensors, reader.metadata().clone())
+    }
+
+    /// A model from its parts.
+    ///
+    /// # Errors
+    /// [`ModelError::Missing`] when the architecture is.
+    pub fn new(tensors: BTreeMap<String, Tensor>, metadata: Metadata) -> Result<Self, ModelError> {
+        const KEY: &str = "general.architecture";
+        let architecture = metadata.get_string(KEY).ok_or_else(|| ModelError::Missing(KEY.into()))?.to_owned();
+        Ok(Self { architecture, tensors, metadata })
+    }
+
+    /// The name that the model's makers gave it.
+    pub fn name(&self) -> Option<&str> {
+        self.metadata.get_string("general.name")
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<Tensor> {
+        self.tensors.get(name).copied()
+    }
+
+    /// The entry `key` of the architecture.
+    fn value(&self, key: &str) -> Option<&MetadataValue> {
+        self.metadata.get(&format!("{}.{key}", self.architecture))
+    }
+
+    /// An integer of the architecture.
+    pub fn integer(&self, key: &str) -> Option<usize> {
+        self.value(key).and_then(as_integer)
+    }
+
+    /// An integer that every model has.
+    ///
+    /// # Errors
+    /// [`ModelError::Missing`].
+    pub fn required(&self, key: &str) -> Result<usize, ModelError> {
+        self.integer(key).ok_or_else(|| ModelError::Missing(format!("{}.{key}", self.architecture)))
+    }
+
+    /// An integer of layer `layer`, of a model that has one for each layer or one for all.
+    pub fn of_layer(&self, key: &str, layer: usize) -> Option<usize> {
+        match self.value(key)? {
+            MetadataValue::Array(array) => array.get(layer).and_then(as_integer),
+            value => as_integer(value),
+        }
+    }
+
+    /// A real number of the architecture.
+    pub fn real(&self, key: &str) -> Option<f32> {
+        self.value(key).and_then(MetadataValue::as_f64).map(|value| value as f32)
+    }
+
+    /// A text of the architecture.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.value(key).and_then(MetadataValue::as_str)
+    }
+
+    /// A yes or no of the architecture.
+    pub fn flag(&self, key: &str) -> Option<bool> {
+        self.value(key).and_then(MetadataValue::as_bool)
+    }
+
+    /// Bytes of all tensors.
+    pub fn bytes(&self) -> usize {
+        self.tensors.values().map(Tensor::span_bytes).sum()
+    }
+}
+
+fn as_integer(value: &MetadataValue) -> Option<usize> {
+    value.as_u64().and_then(|value| usize::try_from(value).ok()).or_else(|| usize::try_from(value.as_i64()?).ok())
+}
+
+/// A tensor of a file; they have no gaps.
+fn tensor(type_name: &str, extents: &[u64]) -> Result<Tensor, String> {
+    let dtype = DataType::from_name(type_name).ok_or_else(|| format!("its type {type_name} is not known here"))?;
+    let mut ne = [1; 4];
+    if extents.len() > ne.len() {
+        return Err(format!("it has {} dimensions, ggml knows four", extents.len()));
+    }
+    for (to, from) in ne.iter_mut().zip(extents) {
+        *to = usize::try_from(*from).map_err(|_| format!("an extent of {from}"))?;
+    }
+    let elements = ne.iter().try_fold(1usize, |product, extent| product.checked_mul(*extent));
+    if elements.is_none_or(|elements| elements.checked_mul(8).is_none()) {
+        return Err(format!("extents {ne:?} exceed any memory"));
+    }
+    let tensor = Tensor::contiguous(dtype, ne);
+    tensor.validate().map_err(|cause| cause.to_string())?;
+    Ok(tensor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    #[test]
+    fn other_files_are_rejected_with_a_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        assert!(ModelFile::open(&path).unwrap_err().to_string().starts_with("cannot read the model"));
+        std::fs::write(&path, "hello, world, this is no model").unwrap();
+        let message = ModelFile::open(&path).unwrap_err().to_string();
+        assert!(message.contains("model.gguf is not a usable GGUF file"), "{message}");
+    }
+
+    #[rstest]
+    #[case("Q4_K", &[256, 2], Ok([256, 2, 1, 1]))]
+    #[case("F32", &[], Ok([1; 4]))]
+    #[case("Q4_K", &[100], Err("not whole blocks"))]
+    #[case("Q9_X", &[256], Err("Q9_X is not known"))]
+    #[case("F32", &[u64::MAX, 4], Err("exceed any memory"))]
+    fn tensors_are_checked(#[case] name: &str, #[case] extents: &[u64], #[case] expected: Result<[usize; 4], &str>) {
+        match (tensor(name, extents), expected) {
+            (Ok(tensor), Ok(ne)) => assert_eq!(tensor.ne, ne),
+            (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
+            (found, expected) => panic!("{found:?} instead of {expected:?}"),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is known of families on the NPUs of this machine: a file in the kernel cache.
+//!
+//! It is read and written under a lock, so that two programs that start at once do not both test, and replaced as a whole. That a
+//! trial has begun is on the disk before the trial begins: if the machine dies of it, the next start does not repeat it.
+
+use super::Outcome;
+use super::npu::Conditions;
+use super::npu::Npu;
+use aie_jit_iron::cache::{CacheError, SELF_TEST};
+use aie_jit_iron::lock::Lock;
+use aie_jit_iron::{CachePath, KernelCache};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+
+/// The file of a cache. Thread-safe.
+#[derive(Debug)]
+pub struct Record {
+    cache: KernelCache,
+}
+
+/// The right to read and change the record, until this is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    record: &'a Record,
+    _lock: Lock,
+}
+
+/// What the file holds: by NPU.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Content {
+    npus: BTreeMap<String, Entry>,
+}
+
+/// Outcomes by family, and what they were found under.
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    conditions: Conditions,
+    families: BTreeMap<String, Outcome>,
+}
+
+impl Record {
+    /// The record in a cache.
+    ///
+    /// # Errors
+    /// The directory cannot be a cache.
+    pub fn open(path: &CachePath) -> Result<Self, CacheError> {
+        KernelCache::open(path.path()).map(|cache| Self { cache })
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.cache.root().join(SELF_TEST)
+    }
+
+    /// Waits for one's turn.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn turn(&self) -> io::Result<Turn<'_>> {
+        Ok(Turn { record: self, _lock: self.cache.locks.lock(SELF_TEST)? })
+    }
+}
+
+impl Turn<'_> {
+    /// What is known of a family under the present conditions. A file that cannot be read knows nothing.
+    pub fn outcome(&self, npu: &Npu, family: &str) -> Option<Outcome> {
+        let entry = self.content().npus.remove(&npu.id)?;
+        (entry.conditions == npu.conditions).then_some(entry.families)?.remove(family)
+    }
+
+    /// Notes an outcome, or that nothing is known; what was found under other conditions goes.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn note(&self, npu: &Npu, family: &str, outcome: Option<&Outcome>) -> io::Result<()> {
+        let mut content = self.content();
+        let fresh = || Entry { conditions: npu.conditions.clone(), families: BTreeMap::new() };
+        let entry = content.npus.entry(npu.id.clone()).or_insert_with(fresh);
+        if entry.conditions != npu.conditions {
+            *entry = fresh();
+        }
+        match outcome {
+            Some(outcome) => entry.families.insert(family.to_owned(), outcome.clone()),
+            None => entry.families.remove(family),
+        };
+        self.write(&content)
+    }
+
+    /// Forgets an NPU.
+    ///
+    /// # Errors
+    /// Errors of the file system.
+    pub fn forget(&self, npu: &Npu) -> io::Result<()> {
+        let mut content = self.content();
+        content.npus.remove(&npu.id);
+        self.write(&content)
+    }
+
+    fn content(&self) -> Content {
+        fs::read(self.record.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    }
+
+    /// Replaces the file. Nobody else writes it meanwhile, so that one name for the new one is enough.
+    fn write(&self, content: &Content) -> io::Result<()> {
+        let (path, new) = (self.record.path(), self.record.path().with_extension("new"));
+        let mut file = File::create(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(content)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        File::open(self.record.cache.root())?.sync_all()
+    }
+}

@@ -1,0 +1,228 @@
+//! Trials that end in every way there is, and what becomes of them.
+
+use super::gate::Gate;
+use super::npu::{Conditions, Npu};
+use super::record::Record;
+use super::tester::Tester;
+use super::trial::{self, Open};
+use super::*;
+use crate::config::SelfTest;
+use crate::{doubles, drivers};
+use aie_hal::mock::MockQueue;
+use aie_hal::semaphore::TimelineSemaphore;
+use aie_hal::{Arch, ArchRegistry, Device};
+use aie_jit_iron::{CachePath, KernelCache, KernelStore};
+use aie_jit_native::kernels::{FAMILIES, Family};
+use aie_jit_native::{Admission, NativeCompiler};
+use aie_ops::compiler::ReferenceCompiler;
+use aie_ops::{DataType, Node, OpParams, Tensor, table};
+use rstest::rstest;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// The family that is made fastest.
+fn copies() -> &'static Family {
+    FAMILIES.iter().find(|family| family.name == "copies").unwrap()
+}
+
+fn aie2() -> Arc<Arch> {
+    ArchRegistry::builtin().get("aie2").unwrap()
+}
+
+/// Opens a simulated device, and counts how often.
+fn simulated(uri: &str) -> (Arc<Open>, Arc<AtomicUsize>) {
+    let (uri, opened) = (uri.parse().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&opened);
+    let open = move || {
+        count.fetch_add(1, SeqCst);
+        let devices = drivers::mock(ArchRegistry::builtin()).open(&uri).map_err(|cause| cause.to_string())?;
+        devices.into_iter().next().ok_or_else(|| "no device".to_owned())
+    };
+    (Arc::new(open), opened)
+}
+
+const LONG: Duration = Duration::from_secs(120);
+
+fn outcome(uri: &str) -> Result<Outcome, String> {
+    trial::run(copies(), &aie2(), &simulated(uri).0, LONG)
+}
+
+#[rstest]
+#[case::right("", "right", "", "")]
+#[case::wrong("?fault=garbage@3", "wrong", "CONCAT", "bytes differ")]
+#[case::zeroes("?fault=zero@1", "wrong", "CONT", "bytes differ")]
+#[case::hung("?fault=timeout@5", "hung", "GET_ROWS", "never signalled")]
+#[case::lost("?fault=lost@2", "hung", "DUP", "lost")]
+fn a_trial_says_which_node_is_not_right(
+    #[case] fault: &str,
+    #[case] word: &str,
+    #[case] case: &str,
+    #[case] how: &str,
+) {
+    let outcome = outcome(&format!("mock:aie2{fault}")).unwrap();
+    assert_eq!(outcome.word(), word);
+    let text = outcome.to_string();
+    assert!(text.starts_with(case) && text.contains(how), "{text}");
+}
+
+/// What keeps a family from being tried says nothing about it.
+#[test]
+fn a_device_without_memory_is_no_verdict() {
+    let reason = outcome("mock:aie2?fault=alloc@1").unwrap_err();
+    assert!(reason.contains("out of memory"), "{reason}");
+    assert!(outcome("mock:aie3").is_err());
+    let aie9 = Arch { name: "aie9".into(), ..(*aie2()).clone() };
+    assert!(trial::run(copies(), &aie9, &simulated("mock:aie2").0, LONG).unwrap_err().contains("no program"));
+}
+
+/// A device that takes work and never ends it, not even with an error.
+fn stuck() -> Arc<Open> {
+    Arc::new(|| {
+        let mut device = doubles::device();
+        device.load_kernels();
+        device.expect_allocate().returning(|params| Ok(doubles::coherent(params.size)));
+        device.expect_create_semaphore().returning(|initial| Ok(Arc::new(TimelineSemaphore::new(initial))));
+        device.expect_create_queue().returning(|| {
+            let mut queue = MockQueue::new();
+            queue.expect_submit().returning(|_| Ok(()));
+            Ok(Arc::new(queue))
+        });
+        let device: Arc<dyn Device> = Arc::new(device);
+        Ok(device)
+    })
+}
+
+#[test]
+fn what_never_ends_is_left_behind_when_the_time_is_up() {
+    let (begun, limit) = (Instant::now(), Duration::from_millis(200));
+    let outcome = trial::run(copies(), &aie2(), &stuck(), limit).unwrap();
+    assert_eq!(outcome.word(), "hung");
+    assert!(outcome.to_string().contains("within 0.2 seconds"), "{outcome}");
+    assert!((limit..LONG).contains(&begun.elapsed()));
+    let asleep: Arc<Open> = Arc::new(|| {
+        loop {
+            std::thread::park();
+        }
+    });
+    assert!(trial::run(copies(), &aie2(), &asleep, limit).unwrap_err().contains("opening the NPU"));
+}
+
+fn npu(firmware: &str, kernels: &str) -> Npu {
+    let conditions = Conditions {
+        arch: "aie2".into(),
+        npu: "Phoenix".into(),
+        firmware: firmware.into(),
+        driver: "Linux 6.18".into(),
+        kernels: kernels.into(),
+    };
+    Npu::new("pci-0000:c6:00.1", conditions).unwrap()
+}
+
+fn record(folder: &Path) -> Record {
+    Record::open(&CachePath::of(&aie_hal::Environment::from_pairs([(
+        "GGML_HSA_KERNEL_CACHE_DIR",
+        folder.to_str().unwrap(),
+    )])))
+    .unwrap()
+}
+
+fn tester(folder: &Path, npu: Npu, open: Arc<Open>) -> Tester {
+    Tester::new(open, LONG, Some((npu, Some(record(folder)))))
+}
+
+#[test]
+fn an_outcome_is_kept_until_something_that_it_depends_on_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, opened) = simulated("mock:aie2?fault=garbage@1");
+    let ask =
+        |npu: Npu, open: &Arc<Open>| tester(folder.path(), npu, Arc::clone(open)).known_or_tested(copies(), &aie2());
+    let first = ask(npu("1.5", "a"), &open).unwrap();
+    assert_eq!((first.word(), opened.load(SeqCst)), ("wrong", 1));
+    assert_eq!(ask(npu("1.5", "a"), &open), Ok(first));
+    assert_eq!(opened.load(SeqCst), 1, "a second trial");
+    let (good, _) = simulated("mock:aie2");
+    assert_eq!(ask(npu("1.6", "a"), &good), Ok(Outcome::Right));
+    assert_eq!(ask(npu("1.6", "a"), &open), Ok(Outcome::Right));
+    assert_eq!(ask(npu("1.6", "b"), &open).unwrap().word(), "wrong");
+    // Repeated on demand, and forgotten.
+    let tester = tester(folder.path(), npu("1.6", "b"), good);
+    assert_eq!(tester.tested(copies(), &aie2()), Ok(Outcome::Right));
+    tester.forget().unwrap();
+    assert_eq!(record(folder.path()).turn().unwrap().outcome(&npu("1.6", "b"), "copies"), None);
+}
+
+#[test]
+fn what_was_not_tried_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open, opened) = simulated("mock:aie2?fault=alloc@*");
+    let tester = tester(folder.path(), npu("1.5", "a"), open);
+    for count in 1..=2 {
+        assert!(tester.known_or_tested(copies(), &aie2()).is_err());
+        assert_eq!(opened.load(SeqCst), count);
+    }
+}
+
+#[test]
+fn a_trial_that_a_machine_did_not_survive_is_not_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let npu = npu("1.5", "a");
+    record(folder.path()).turn().unwrap().note(&npu, "copies", Some(&Outcome::Begun)).unwrap();
+    let (open, opened) = simulated("mock:aie2");
+    let outcome = tester(folder.path(), npu.clone(), open).known_or_tested(copies(), &aie2()).unwrap();
+    assert_eq!((outcome.word(), opened.load(SeqCst)), ("interrupted", 0));
+    assert!(outcome.to_string().contains("never came to its end"), "{outcome}");
+}
+
+#[test]
+fn a_damaged_record_knows_nothing_and_is_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let (record, npu) = (record(folder.path()), npu("1.5", "a"));
+    std::fs::write(record.path(), "{\"npus\": 7").unwrap();
+    let turn = record.turn().unwrap();
+    assert_eq!(turn.outcome(&npu, "copies"), None);
+    turn.note(&npu, "copies", Some(&Outcome::Right)).unwrap();
+    assert_eq!(turn.outcome(&npu, "copies"), Some(Outcome::Right));
+    assert_eq!(turn.outcome(&npu, "rope"), None);
+}
+
+fn gate(uri: &str, mode: SelfTest) -> (Arc<Gate>, Arc<AtomicUsize>) {
+    let (open, opened) = simulated(uri);
+    (Arc::new(Gate::new(Tester::of_simulated(open, LONG), mode, uri.to_owned())), opened)
+}
+
+#[test]
+fn a_gate_asks_once() {
+    let (gate, opened) = gate("mock:aie2?fault=garbage@1", SelfTest::Auto);
+    let refused = gate.admits(copies(), &aie2()).unwrap_err();
+    assert!(refused.contains("copies") && refused.contains("wrong: CONT"), "{refused}");
+    assert_eq!((gate.admits(copies(), &aie2()), opened.load(SeqCst)), (Err(refused), 1));
+}
+
+#[test]
+fn a_gate_that_is_off_admits_untested() {
+    let (gate, opened) = gate("mock:aie2?fault=garbage@1", SelfTest::Off);
+    assert_eq!((gate.admits(copies(), &aie2()), opened.load(SeqCst)), (Ok(()), 0));
+}
+
+/// The other compilers make what a family that is wrong does not, also when its kernel is in the cache already.
+#[rstest]
+#[case("mock:aie2", "native")]
+#[case("mock:aie2?fault=garbage@1", "reference")]
+fn kernels_of_a_wrong_family_come_from_elsewhere(#[case] uri: &str, #[case] expected: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let x = Tensor::contiguous(DataType::F32, [64, 4, 1, 1]);
+    let node = Node::new("CONT", OpParams::default(), x, vec![Some(x)]);
+    let find = |native: NativeCompiler| {
+        let cache = KernelCache::open(folder.path()).unwrap();
+        let builder = KernelStore::builder().cache(cache).compiler(Arc::new(native));
+        let store = builder.compiler(Arc::new(ReferenceCompiler)).build().unwrap();
+        let op = table::lookup("CONT").unwrap();
+        let at_once = store.make_code(op, &node, &aie2()).is_some();
+        (store.find(op, &node, &aie2()).unwrap().supplier.name().to_owned(), at_once)
+    };
+    assert_eq!(find(NativeCompiler::default()), ("native".into(), true));
+    let tested = NativeCompiler::admitted_by(gate(uri, SelfTest::Auto).0);
+    assert_eq!(find(tested), (expected.into(), expected == "native"));
+}

@@ -1,0 +1,157 @@
+//! A trial: the nodes of a family's self-test, on a device that is opened for them alone.
+//!
+//! It runs on a thread of its own. When the time is up the thread is left behind with everything it holds, and never waited for:
+//! the kernel driver's watchdog, or the end of the process, takes it down. What the program itself has open is not touched.
+
+use super::Outcome;
+use aie_hal::{
+    Arch, Buffer, BufferParams, BufferRef, CommandList, Device, DeviceError, Executable, KernelArtifact, Queue,
+    Submission, SubmitError, TimelinePoint, WaitError,
+};
+use aie_jit_native::kernels::Family;
+use aie_jit_native::selftest::{self, Case, Material};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Opens a device for one trial; the error says why it could not.
+pub type Open = dyn Fn() -> Result<Arc<dyn Device>, String> + Send + Sync;
+
+/// A case with its kernel.
+struct Prepared {
+    case: Case,
+    material: Material,
+    kernel: KernelArtifact,
+}
+
+/// What the thread tells.
+enum Event {
+    /// A case has begun.
+    Case(usize),
+    Ended(Result<Outcome, String>),
+}
+
+/// Tries `family` on what `open` opens. Making its kernels does not count as time.
+///
+/// # Errors
+/// Why it could not be tried. That says nothing about the family.
+pub fn run(family: &'static Family, arch: &Arch, open: &Arc<Open>, limit: Duration) -> Result<Outcome, String> {
+    let prepared: Vec<Prepared> =
+        selftest::cases(family, arch).into_iter().map(|case| prepare(family, arch, case)).collect::<Result<_, _>>()?;
+    if prepared.is_empty() {
+        return Err(format!("there is no program for {}", arch.name));
+    }
+    let names: Vec<String> = prepared.iter().map(|prepared| prepared.case.name()).collect();
+    let (events, told) = channel();
+    let open = Arc::clone(open);
+    let work = move || {
+        let ended = attempt(&*open, &prepared, &events);
+        // Nobody listens any more when the time was up.
+        let _ = events.send(Event::Ended(ended));
+    };
+    thread::Builder::new().name("ggml-hsa-trial".into()).spawn(work).map_err(|error| error.to_string())?;
+    let (deadline, mut current) = (Instant::now() + limit, None);
+    loop {
+        match told.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Event::Case(index)) => current = Some(index),
+            Ok(Event::Ended(ended)) => return ended,
+            Err(RecvTimeoutError::Disconnected) => return Err("its thread has ended without a word".into()),
+            Err(RecvTimeoutError::Timeout) => {
+                let how = format!("it has not come to its end within {} seconds", limit.as_secs_f32());
+                return match current {
+                    Some(index) => Ok(Outcome::Hung { case: names[index].clone(), how }),
+                    None => Err(format!("opening the NPU: {how}")),
+                };
+            }
+        }
+    }
+}
+
+fn prepare(family: &'static Family, arch: &Arch, case: Case) -> Result<Prepared, String> {
+    let describe = |error: String| format!("{}: {error}", case.name());
+    let material = case.material().map_err(describe)?;
+    let kernel = (family.build)(&case.node, arch).map_err(|error| describe(error.to_string()))?;
+    Ok(Prepared { case, material, kernel })
+}
+
+fn attempt(open: &Open, prepared: &[Prepared], events: &Sender<Event>) -> Result<Outcome, String> {
+    let device = open()?;
+    let queue = device.create_queue().map_err(|error| error.to_string())?;
+    for (index, Prepared { case, material, kernel }) in prepared.iter().enumerate() {
+        let _ = events.send(Event::Case(index));
+        let (case_name, ended) = (case.name(), dispatch(&*device, &*queue, material, kernel));
+        match ended {
+            Ok(found) => {
+                if let Err(how) = case.judge(&found, &material.expected) {
+                    return Ok(Outcome::Wrong { case: case_name, how });
+                }
+            }
+            Err(Trouble::Before(reason)) => return Err(format!("{case_name}: {reason}")),
+            Err(Trouble::Meanwhile(cause)) => {
+                let how = cause.to_string();
+                return Ok(match cause {
+                    DeviceError::Timeout(_) | DeviceError::Lost(_) => Outcome::Hung { case: case_name, how },
+                    _ => Outcome::Failed { case: case_name, how },
+                });
+            }
+        }
+    }
+    Ok(Outcome::Right)
+}
+
+/// Why a dispatch has no result.
+enum Trouble {
+    /// It could not be submitted.
+    Before(String),
+    /// It was, and came to this end.
+    Meanwhile(DeviceError),
+}
+
+impl From<DeviceError> for Trouble {
+    fn from(error: DeviceError) -> Self {
+        Self::Before(error.to_string())
+    }
+}
+
+impl From<SubmitError> for Trouble {
+    fn from(error: SubmitError) -> Self {
+        Self::Before(error.to_string())
+    }
+}
+
+/// The result of a kernel.
+fn dispatch(
+    device: &dyn Device,
+    queue: &dyn Queue,
+    material: &Material,
+    kernel: &KernelArtifact,
+) -> Result<Vec<u8>, Trouble> {
+    let filled = |bytes: &Vec<u8>| -> Result<Arc<dyn Buffer>, DeviceError> {
+        let buffer = device.allocate(&BufferParams::data(bytes.len()))?;
+        buffer.write(0, bytes)?;
+        buffer.flush(0..bytes.len())?;
+        Ok(buffer)
+    };
+    let mut buffers: Vec<Arc<dyn Buffer>> = material.sources.iter().map(filled).collect::<Result<_, _>>()?;
+    buffers.push(match material.updated {
+        Some(index) => Arc::clone(&buffers[index]),
+        None => filled(&material.before)?,
+    });
+    let executable: Arc<dyn Executable> = device.load_executable(kernel)?;
+    let bindings = buffers.iter().map(|buffer| BufferRef::direct(buffer, 0, buffer.size())).collect();
+    let mut list = CommandList::builder();
+    list.dispatch(&executable, bindings).map_err(|error| Trouble::Before(error.to_string()))?;
+    let done = device.create_semaphore(0)?;
+    let signals = vec![TimelinePoint { semaphore: Arc::clone(&done), value: 1 }];
+    queue.submit(Submission { commands: Some(Arc::new(list.finish())), signals, ..Submission::default() })?;
+    done.wait_blocking(1, None).map_err(|error| match error {
+        WaitError::Failed(cause) => Trouble::Meanwhile((*cause).clone()),
+        other => Trouble::Before(other.to_string()),
+    })?;
+    let mut found = vec![0; material.expected.len()];
+    let output = &buffers[material.sources.len()];
+    output.invalidate(0..found.len())?;
+    output.read(0, &mut found)?;
+    Ok(found)
+}
