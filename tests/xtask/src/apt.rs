@@ -77,9 +77,35 @@ impl PrivateApt {
     /// Downloads `packages` and everything they depend on; returns the package files. A version may follow a name after
     /// `=`.
     pub fn download(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
-        run_helper(self.command("apt-get").args(["-qq", "install", "--download-only", "-y"]).args(packages), LIMIT)
-            .context("apt could not download the packages")?;
+        self.download_with(packages, "--no-install-recommends")
+    }
+
+    /// The same with what they recommend, which apt installs with them where nothing else is said.
+    pub fn download_recommended(&self, packages: &[&str]) -> Result<Vec<PathBuf>> {
+        self.download_with(packages, "--install-recommends")
+    }
+
+    fn download_with(&self, packages: &[&str], option: &str) -> Result<Vec<PathBuf>> {
+        let mut command = self.command("apt-get");
+        command.args(["-qq", "install", "--download-only", "-y", option]).args(packages);
+        run_helper(&mut command, LIMIT).context("apt could not download the packages")?;
         package_files(&self.dir.join("cache/archives"))
+    }
+
+    /// Gives the apt of `root` these sources, package lists and downloaded packages: it then installs them without a network.
+    pub fn hand_over(&self, root: &Path) -> Result<()> {
+        let copy = |from: &str, to: &str| -> Result<()> {
+            fs::create_dir_all(root.join(to))?;
+            let entries = fs::read_dir(self.dir.join(from))?.filter_map(Result::ok).map(|entry| entry.path());
+            for file in entries.filter(|path| path.is_file()) {
+                let place = root.join(to).join(file.file_name().unwrap_or_default());
+                fs::copy(&file, &place).with_context(|| format!("cannot copy {}", file.display()))?;
+            }
+            Ok(())
+        };
+        copy("lists", "var/lib/apt/lists")?;
+        copy("cache/archives", "var/cache/apt/archives")?;
+        copy("etc", "etc/apt")
     }
 
     fn config(&self) -> PathBuf {

@@ -16,7 +16,7 @@ const PRELOAD: [&str; 2] = ["libamdxdna_preload.so", "libamdxdna-preload.so"];
 /// The program that serves the NPU to a virtual machine.
 const DEVICE_SERVER: &str = "aie-npu-pci";
 /// The program that compiles reference kernels. The library looks for it beside itself.
-const WORKER: &str = "ggml-hsa-jit-worker";
+pub const WORKER: &str = "ggml-hsa-jit-worker";
 /// The program that makes kernels ahead of time.
 const GENERATOR: &str = "ggml-hsa-gen-kernels";
 

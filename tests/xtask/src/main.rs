@@ -22,6 +22,7 @@ mod per_token;
 mod process;
 mod python;
 mod schedule;
+mod server;
 mod session;
 mod settings;
 mod simulation;
@@ -73,9 +74,11 @@ enum Check {
     BackendOps(commands::backend_ops::BackendOpsArgs),
     BadInput(commands::bad_input::BadInputArgs),
     BlockFormats(commands::block_formats::BlockFormatsArgs),
+    Clients(commands::clients::ClientsArgs),
     Cmake(commands::cmake::CmakeArgs),
     Conformance(commands::conformance::ConformanceArgs),
     Doctor(commands::doctor::DoctorArgs),
+    Explain(commands::explain::ExplainArgs),
     Faults(commands::faults::FaultsArgs),
     Formats(commands::formats::FormatsArgs),
     HsaHeaders(commands::hsa_headers::HsaHeadersArgs),
@@ -85,8 +88,10 @@ enum Check {
     Kld(commands::kld::KldArgs),
     Lint(commands::lint::LintArgs),
     Models(commands::models::ModelsArgs),
+    Package(commands::package::PackageArgs),
     RealPrograms(commands::real_programs::RealProgramsArgs),
     Rpc(commands::rpc::RpcArgs),
+    Selftest(commands::selftest::SelftestArgs),
     Splits(commands::splits::SplitsArgs),
     Store(commands::store::StoreArgs),
     Stress(commands::stress::StressArgs),
@@ -113,7 +118,7 @@ fn main() -> ExitCode {
 
 /// Help names the verbs; the checks are listed by `test --list`.
 fn parse() -> Cli {
-    const VERBS: [&str; 6] = ["test", "demo", "bench", "gen", "testbed", "vm"];
+    const VERBS: [&str; 7] = ["test", "demo", "bench", "gen", "package", "testbed", "vm"];
     let hidden = |command: clap::Command| !VERBS.contains(&command.get_name());
     let command = Cli::command().mut_subcommands(|command| command.clone().hide(hidden(command)));
     Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
@@ -127,9 +132,11 @@ impl Check {
             Self::BackendOps(args) => commands::backend_ops::run(args, options),
             Self::BadInput(args) => commands::bad_input::run(args, options),
             Self::BlockFormats(args) => commands::block_formats::run(args, options),
+            Self::Clients(args) => commands::clients::run(args, options),
             Self::Cmake(args) => commands::cmake::run(args, options),
             Self::Conformance(args) => commands::conformance::run(args, options),
             Self::Doctor(args) => commands::doctor::run(args, options),
+            Self::Explain(args) => commands::explain::run(args, options),
             Self::Faults(args) => commands::faults::run(args, options),
             Self::Formats(args) => commands::formats::run(args, options),
             Self::HsaHeaders(args) => commands::hsa_headers::run(args, options),
@@ -139,8 +146,10 @@ impl Check {
             Self::Kld(args) => commands::kld::run(args, options),
             Self::Lint(args) => commands::lint::run(args, options),
             Self::Models(args) => commands::models::run(args, options),
+            Self::Package(args) => commands::package::run(args, options),
             Self::RealPrograms(args) => commands::real_programs::run(args, options),
             Self::Rpc(args) => commands::rpc::run(args, options),
+            Self::Selftest(args) => commands::selftest::run(args, options),
             Self::Splits(args) => commands::splits::run(args, options),
             Self::Store(args) => commands::store::run(args, options),
             Self::Stress(args) => commands::stress::run(args, options),

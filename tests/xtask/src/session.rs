@@ -45,9 +45,17 @@ pub struct DriverOptions {
     /// testbed, on the same
     #[arg(long, value_enum, value_name = "DRIVER", default_value_t = DriverName::Mock)]
     pub driver: DriverName,
-    /// Run everything that has a native kernel as machine code on the emulated array, of aie2
-    #[arg(long, conflicts_with_all = ["device", "npus"])]
-    pub emulated: bool,
+    /// Run everything that has a native kernel as machine code on the emulated array, of aie2 or of the generation named:
+    /// `--emulated=aie2p`
+    #[arg(
+        long,
+        value_name = "GENERATION",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "aie2",
+        conflicts_with_all = ["device", "npus"]
+    )]
+    pub emulated: Option<String>,
     #[command(flatten)]
     pub simulation: SimulationOptions,
     #[command(flatten)]
@@ -102,12 +110,13 @@ impl DriverName {
     }
 }
 
-/// The simulated device that gets kernels as machine code.
-pub const EMULATED: &str = "mock:aie2?execute=emulated";
-/// The generation with native kernels, for the simulated kernel device.
-const EMULATED_NPU: &str = "aie2";
-/// What that device says by itself, for the others.
+/// What the simulated device that gets kernels as machine code says by itself, for the simulated kernel device.
 const EMULATED_COMPILERS: &str = "native,reference";
+
+/// The simulated device of a generation that gets kernels as machine code.
+fn emulated_device(generation: &str) -> String {
+    format!("mock:{generation}?execute=emulated")
+}
 
 /// The name ggml knows our first device by.
 pub const DEVICE_NAME: &str = "HSA0";
@@ -122,8 +131,8 @@ pub struct Session {
     pub device: String,
     /// What is behind the kernel interface, if our device is reached through it.
     pub simulation: Option<Simulation>,
-    /// Whether kernels are machine code where there are any.
-    pub emulated: bool,
+    /// The generation, if kernels are machine code where there are any.
+    pub emulated: Option<String>,
     offline: bool,
 }
 
@@ -133,7 +142,7 @@ impl Session {
         let testbed = Testbed::ensure(&options.testbed, options.offline)?;
         let library = library::locate(device.library.as_deref(), options.offline)?;
         let device = device.device.clone().unwrap_or_else(|| DriverName::Mock.first_device().to_owned());
-        Ok(Self { testbed, library, device, simulation: None, emulated: false, offline: options.offline })
+        Ok(Self { testbed, library, device, simulation: None, emulated: None, offline: options.offline })
     }
 
     /// The same with the driver that was chosen.
@@ -143,11 +152,11 @@ impl Session {
             session.device = driver.driver.first_device().to_owned();
         }
         let mut simulation = driver.simulation.clone();
-        session.emulated = driver.emulated;
-        if driver.emulated {
-            simulation.npus = EMULATED_NPU.to_owned();
+        session.emulated = driver.emulated.clone();
+        if let Some(generation) = &driver.emulated {
+            simulation.npus = generation.clone();
             if driver.driver == DriverName::Mock {
-                session.device = EMULATED.to_owned();
+                session.device = emulated_device(generation);
             }
         }
         session.simulation = Simulation::for_driver(driver.driver, &session.testbed, &simulation, options.offline)?;
@@ -156,13 +165,15 @@ impl Session {
 
     /// The same session on the simulated device, to compare with.
     pub fn on_mock(&self) -> Self {
-        let device = if self.emulated { EMULATED } else { DriverName::Mock.first_device() };
-        Self { device: device.to_owned(), simulation: None, ..self.clone() }
+        let plain = || DriverName::Mock.first_device().to_owned();
+        let device = self.emulated.as_deref().map_or_else(plain, emulated_device);
+        Self { device, simulation: None, ..self.clone() }
     }
 
     /// The same session on the simulated device with reference kernels only, of the same generation.
     pub fn on_reference(&self) -> Self {
-        Self { device: format!("mock:{EMULATED_NPU}"), simulation: None, emulated: false, ..self.clone() }
+        let generation = self.emulated.as_deref().unwrap_or("aie2");
+        Self { device: format!("mock:{generation}"), simulation: None, emulated: None, ..self.clone() }
     }
 
     /// The same session on the driver for NPUs, on a simulated kernel device.
@@ -236,7 +247,7 @@ impl Session {
         }
         if self.simulation.is_some() {
             command.env("GGML_HSA_REFERENCE_KERNELS", "1");
-            if self.emulated {
+            if self.emulated.is_some() {
                 command.env("GGML_HSA_COMPILERS", EMULATED_COMPILERS);
             }
         }

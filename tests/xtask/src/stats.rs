@@ -268,6 +268,7 @@ impl DeviceStats {
             ("submissions", format!("{} ({per_graph:.2} per graph)", counters.submissions)),
             ("kernel dispatches", counters.dispatches.to_string()),
             ("  of them for several nodes", format!("{} ({} nodes)", self.fusion.dispatches, self.fusion.nodes)),
+            ("  of them joined with another", counters.joined.to_string()),
             ("host calls", format!("{} (conversions {})", counters.host_calls, self.conversions.host_calls)),
             ("chains", counters.chains.to_string()),
             ("contexts created / switches", format!("{} / {}", counters.contexts_created, counters.context_switches)),

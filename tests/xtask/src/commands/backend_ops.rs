@@ -37,6 +37,7 @@ const LIMIT: Duration = Duration::from_secs(3600);
   cargo xtask backend-ops -o MUL_MAT,ADD           two of them
   cargo xtask backend-ops -o MUL_MAT -p type_a=q4_0
   cargo xtask backend-ops --emulated               native kernels as machine code on the emulated array
+  cargo xtask backend-ops --emulated=aie2p         the same of another generation
   cargo xtask backend-ops --driver xdna            through AMD's ROCR, on a simulated kernel device
   cargo xtask backend-ops --update                 write the counts seen into the table
   cargo xtask backend-ops --reference              the same on ggml's CPU backend
@@ -136,13 +137,13 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
     let session = Session::open_with(options, &args.driver)?;
     let started = Instant::now();
     let catalogue = Catalogue::read(&session, args.parameters.as_deref())?;
-    let operations: Vec<String> = match (&args.operations[..], args.driver.emulated) {
+    let operations: Vec<String> = match (&args.operations[..], args.driver.emulated.is_some()) {
         ([], false) => table.operations.keys().cloned().collect(),
         ([], true) => table.operations.keys().filter(|name| has_native_kernels(name)).cloned().collect(),
         (chosen, _) => chosen.to_vec(),
     };
     let course = Course { args, table: &table, session: &session, catalogue: &catalogue };
-    let is_whole = args.operations.is_empty() && args.parameters.is_none() && !args.driver.emulated;
+    let is_whole = args.operations.is_empty() && args.parameters.is_none() && args.driver.emulated.is_none();
     let mut report = Report::default();
     if is_whole {
         report.problems.extend(catalogue.unknown(&table));
@@ -158,7 +159,7 @@ pub fn run(args: &BackendOpsArgs, options: &Options) -> Result<()> {
         report.problems.push(format!("{passed} cases passed in all, the table has {}", table.minimum));
     }
     let code: Vec<CodeCounts> = rows.iter().filter_map(|row| row.code).collect();
-    if args.driver.emulated {
+    if args.driver.emulated.is_some() {
         let sum = |count: fn(&CodeCounts) -> u64| code.iter().map(count).sum::<u64>();
         let (native, reference, bundles) = (sum(|c| c.code), sum(|c| c.reference), sum(|c| c.bundles));
         if native == 0 {
@@ -285,7 +286,7 @@ fn run_operation(operation: &str, course: &Course, bar: &ProgressBar) -> Result<
             ops_table::path().display()
         );
     }
-    let stats = (args.driver.emulated && !args.reference).then(StatsFile::new).transpose()?;
+    let stats = (args.driver.emulated.is_some() && !args.reference).then(StatsFile::new).transpose()?;
     let stats_path = stats.as_ref().map(StatsFile::path);
     let mut command = course.command(&session, stats_path.as_deref())?;
     command.args(["-o", operation]);

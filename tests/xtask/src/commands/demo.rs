@@ -113,7 +113,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
             device.host(),
             output::seconds(finished.elapsed)
         );
-        if session.emulated {
+        if session.emulated.is_some() {
             println!("{}", device.work.summary(device.counters.bundles));
             println!("{} bundles per graph", device.counters.bundles / device.graphs.computed.max(1));
         }
@@ -134,7 +134,7 @@ pub fn run(args: &DemoArgs, options: &Options) -> Result<()> {
     if device.array() == 0 {
         bail!("no operation ran on the array; the statistics say why");
     }
-    if session.emulated {
+    if session.emulated.is_some() {
         let compared = machine_code(&request, &session, &device.work, &finished.stdout)?;
         if !options.json {
             println!("the first {compared} tokens are those of the reference kernels");

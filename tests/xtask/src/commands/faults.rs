@@ -178,7 +178,7 @@ pub fn run(args: &FaultsArgs, options: &Options) -> Result<()> {
 
 fn run_cases(args: &FaultsArgs, options: &Options) -> Result<Vec<Row>> {
     let driver = DriverOptions {
-        emulated: false,
+        emulated: None,
         driver: args.driver,
         simulation: args.simulation.clone(),
         device: DeviceOptions { device: None, library: None },

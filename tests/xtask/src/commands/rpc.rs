@@ -3,17 +3,13 @@
 
 use crate::generation::Request;
 use crate::output::Report;
+use crate::server::{Server, free_port};
 use crate::session::{DEVICE_NAME, DeviceOptions, Options, Session};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 const TOKENS: usize = 48;
-const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// Serve our device with stock ggml-rpc-server on loopback and compare the text with a local run.
 #[derive(Debug, Args)]
@@ -33,58 +29,11 @@ pub struct RpcArgs {
     device: DeviceOptions,
 }
 
-/// The server; ended when dropped.
-struct Server {
-    child: Child,
-    log: PathBuf,
-    port: u16,
-}
-
-impl Server {
-    fn start(session: &Session, dir: &Path) -> Result<Self> {
-        let log = dir.join("server.log");
-        let file = File::create(&log)?;
-        // Asking for port 0 yields one that is free now; the server cannot choose one on its own.
-        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let mut command = session.on_device("ggml-rpc-server", None)?;
-        command.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-d", DEVICE_NAME]);
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let child = command.spawn().context("cannot start ggml-rpc-server")?;
-        let mut server = Self { child, log, port };
-        server.wait_until_ready()?;
-        Ok(server)
-    }
-
-    fn wait_until_ready(&mut self) -> Result<()> {
-        let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("ggml-rpc-server ended at once ({status}); its output:\n{}", self.said());
-            }
-            if started.elapsed() > START_LIMIT {
-                bail!(
-                    "ggml-rpc-server did not listen within {} s; its output:\n{}",
-                    START_LIMIT.as_secs(),
-                    self.said()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Ok(())
-    }
-
-    fn said(&self) -> String {
-        let text = fs::read(&self.log).unwrap_or_default();
-        crate::process::meaningful(&String::from_utf8_lossy(&text)).collect::<Vec<_>>().join("\n")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It has no other way to end; an error means that it is gone already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(session: &Session, dir: &Path) -> Result<Server> {
+    let port = free_port()?;
+    let mut command = session.on_device("ggml-rpc-server", None)?;
+    command.args(["-H", "127.0.0.1", "-p", &port.to_string(), "-d", DEVICE_NAME]);
+    Server::start("ggml-rpc-server", command, port, dir)
 }
 
 pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
@@ -98,15 +47,13 @@ pub fn run(args: &RpcArgs, options: &Options) -> Result<()> {
     };
     let local = request.text(session.on_device("llama-completion", None)?).context("locally")?;
     let dir = tempfile::Builder::new().prefix("ggml-hsa-rpc-").tempdir()?;
-    let mut server = Server::start(&session, dir.path())?;
+    let mut server = start(&session, dir.path())?;
     let mut client = session.on_cpu("llama-completion")?;
     client.args(["--rpc", &format!("127.0.0.1:{}", server.port)]);
     let remote = request.text(client);
     let said = server.said();
     let remote = remote.with_context(|| format!("through the server, with the output\n{said}"))?;
-    if let Some(status) = server.child.try_wait()? {
-        bail!("ggml-rpc-server ended during the run ({status}); its output:\n{said}");
-    }
+    server.check_alive()?;
     if !said.lines().any(|line| line.trim_start().starts_with(&format!("{DEVICE_NAME}:"))) {
         bail!("ggml-rpc-server does not list {DEVICE_NAME} among its devices; its output:\n{said}");
     }

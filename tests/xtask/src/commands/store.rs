@@ -317,6 +317,9 @@ const NOTHING_RAN: &str = "nothing ran on the NPU: dispatches 0, nodes on the CP
 /// What an error names.
 const FORBIDDEN: &str = "which GGML_HSA_REQUIRE_ARRAY forbids";
 
+/// IRON alone, which is not installed: an NPU without the library's own kernels.
+const IRON: (&str, &str) = ("GGML_HSA_COMPILERS", "iron");
+
 /// Whether exactly one message has `part`.
 fn once(messages: &[String], part: &str) -> Result<()> {
     let count = messages.iter().filter(|line| line.contains(part)).count();
@@ -327,7 +330,7 @@ fn once(messages: &[String], part: &str) -> Result<()> {
 /// Adds the states. `text` is what a run on the array generates.
 fn array_idle(rig: &Rig, steps: &mut Steps, text: &str) -> Result<()> {
     let npu = rig.session.on_simulated_npu()?;
-    let finished = run_idle(rig, &npu, &[], "idle-1")?;
+    let finished = run_idle(rig, &npu, &[IRON], "idle-1")?;
     judge(steps, "an NPU without any kernels", || {
         require_success(&finished)?;
         let mut messages = library_messages(&finished.stderr);
@@ -339,7 +342,7 @@ fn array_idle(rig: &Rig, steps: &mut Steps, text: &str) -> Result<()> {
         ensure!(advice.iter().all(|part| messages[0].contains(part)), "expected {advice:?} in: {}", messages[0]);
         Ok(())
     });
-    let finished = run_idle(rig, &npu, &[("GGML_HSA_REQUIRE_ARRAY", "1")], "idle-2")?;
+    let finished = run_idle(rig, &npu, &[IRON, ("GGML_HSA_REQUIRE_ARRAY", "1")], "idle-2")?;
     judge(steps, "the same, and the array is required", || forbidden(&finished));
 
     let required = ("GGML_HSA_REQUIRE_ARRAY", "1");

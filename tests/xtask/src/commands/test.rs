@@ -87,6 +87,7 @@ const STAGES: &[Stage] = &[
     xtask("splits", "splits"),
     xtask("kld-xdna", "kld --driver xdna"),
     xtask("splits-xdna", "splits --driver xdna"),
+    xtask("explain", "explain"),
     xtask("models", "models"),
     xtask("archs", "archs"),
     xtask("abi", "abi"),
@@ -98,12 +99,14 @@ const STAGES: &[Stage] = &[
     xtask("stress", "stress --seconds 30"),
     xtask("stress-rocr", "stress --driver rocr --load pdis,queues --seconds 10"),
     xtask("vm", "vm check --ci"),
+    xtask("package", "package check"),
     xtask("doctor", "doctor"),
+    xtask("selftest", "selftest"),
     xtask("bad-input", "bad-input"),
 ];
 
-/// Stages that only run when they are named: what they need is not part of the project.
-const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS)];
+/// Stages that only run when they are named: what they need is not part of the project, or more to download than CI should.
+const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS), xtask("clients", "clients")];
 
 /// The stage that takes `--programs`.
 const REAL_PROGRAMS: &str = "real-programs";

@@ -1,0 +1,255 @@
+//! `cargo xtask explain`: `ggml-hsa explain` against the statistics of runs, and `ggml-hsa prebuild` before one.
+//!
+//! Stock `llama-bench` computes one prompt, or decodes a few tokens, in a context of just that many. What the library counts then
+//! has to be what the program says beforehand, operation by operation: dispatches, host calls, bytes, multiply-accumulates, who makes
+//! the kernel; and in all: fused nodes, conversions, chains. Nothing is compared that is not equal to the last one.
+
+use super::models::making;
+use crate::generation::{self, Request};
+use crate::output::on_or_off;
+use crate::process;
+use crate::session::{DeviceOptions, Options, Session};
+use crate::stats::DeviceStats;
+use crate::steps::Steps;
+use crate::{build, library};
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(1800);
+/// Tokens of the prompt, and tokens decoded. Different, so that one cannot pass for the other.
+const PROMPT: usize = 5;
+const DECODED: usize = 3;
+/// Families that `explain` has no code for: found by the names of their tensors.
+const FAMILIES: [&str; 2] = ["qwen2", "qwen3"];
+
+/// Check that `ggml-hsa explain` says what runs then count, and that nothing is compiled after `ggml-hsa prebuild`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask explain
+  cargo xtask explain --model ~/models/any.gguf
+  cargo xtask explain --library target/debug/libggml_hsa.so --program target/debug/ggml-hsa
+
+Exit code 1 if a count differs or a kernel was compiled.")]
+pub struct ExplainArgs {
+    /// The program to check [default: built in release mode]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Also compare this model
+    #[arg(long, value_name = "GGUF")]
+    model: Option<PathBuf>,
+    #[command(flatten)]
+    device: DeviceOptions,
+}
+
+/// What is compared of `ggml-hsa explain --json`.
+#[derive(Deserialize)]
+struct Explanation {
+    passes: Vec<Pass>,
+}
+
+#[derive(Deserialize)]
+struct Pass {
+    name: String,
+    dispatches: u64,
+    host_calls: u64,
+    fused: u64,
+    fused_nodes: u64,
+    conversions: u64,
+    conversion_bytes: u64,
+    chains: u64,
+    operations: Vec<Operation>,
+}
+
+#[derive(Deserialize)]
+struct Operation {
+    op: String,
+    shape: String,
+    kernel: Option<String>,
+    array: u64,
+    host: u64,
+    bytes: u64,
+    macs: u64,
+}
+
+/// Counts by what they are of.
+type Counts = BTreeMap<String, u64>;
+
+pub fn run(args: &ExplainArgs, options: &Options) -> Result<()> {
+    let session = Session::open(options, &args.device)?;
+    let program = match &args.program {
+        Some(program) => std::path::absolute(program)?,
+        None => build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
+    };
+    let demo = session.model(None)?;
+    let mut models = vec![demo.clone()];
+    models.extend(making::ensure(&FAMILIES, &session.testbed, options.offline)?);
+    models.extend(args.model.as_deref().map(|model| session.model(Some(model))).transpose()?);
+    let rig = Rig { program, session };
+    let mut steps = Steps::default();
+    for model in &models {
+        let name = model.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        for flash in [true, false] {
+            for (pass, tokens) in [("prefill", PROMPT), ("decode", DECODED)] {
+                let title = format!("{name}: {pass}, flash attention {}", on_or_off(flash));
+                steps.check(&title, || rig.compare(model, pass, tokens, flash));
+            }
+        }
+    }
+    steps.check("prebuild, then a run", || rig.prebuild(&demo));
+    steps.report()?.finish("explain", options)
+}
+
+struct Rig {
+    program: PathBuf,
+    session: Session,
+}
+
+impl Rig {
+    /// The program with a cache of its own.
+    fn program(&self, cache: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        process::clear_settings(&mut command);
+        command.env("GGML_HSA_KERNEL_CACHE_DIR", cache).env("GGML_HSA_DEVICES", &self.session.device);
+        command
+    }
+
+    fn compare(&self, model: &Path, pass: &str, tokens: usize, flash: bool) -> Result<String> {
+        let folder = tempfile::tempdir()?;
+        let mut command = self.program(&folder.path().join("cache"));
+        command.arg("explain").arg(model).args(["--json", "--ctx", &tokens.to_string()]);
+        command.args(["--flash-attention", on_or_off(flash)]);
+        let end = process::run(&mut command, LIMIT)?;
+        ensure!(end.success(), "explain: {}; its output:\n{}", end.describe(), end.last_lines(8));
+        ensure!(!folder.path().join("cache").exists(), "explain made a cache");
+        let explanation: Explanation = serde_json::from_str(&end.stdout).context("explain --json")?;
+        let explained = explanation.passes.iter().find(|found| found.name == pass).context("no such pass")?;
+        let run = self.session.run("llama-bench", LIMIT, |command| {
+            command.arg("-m").arg(model).args(["--no-warmup", "-r", "1", "-o", "json"]);
+            let (prompt, decoded) = if pass == "prefill" { (tokens, 0) } else { (0, tokens) };
+            command.args(["-p", &prompt.to_string(), "-n", &decoded.to_string(), "-fa", if flash { "1" } else { "0" }]);
+            generation::set_threads(command, None);
+        })?;
+        let device = run.device()?;
+        let graphs = if pass == "prefill" { 1 } else { tokens as u64 };
+        ensure!(device.graphs.computed == graphs, "{} graphs instead of {graphs}", device.graphs.computed);
+        equal(&expected(explained, graphs), &counted(device))
+    }
+
+    fn prebuild(&self, model: &Path) -> Result<String> {
+        let cache = tempfile::tempdir()?;
+        let mut command = self.program(cache.path());
+        command.arg("prebuild").arg(model).args(["--json", "--prompt", "1-32"]);
+        if let Some(folder) = self.session.library.parent() {
+            command.env("GGML_HSA_JIT_WORKER", folder.join(library::WORKER));
+        }
+        let end = process::run(&mut command, LIMIT)?;
+        ensure!(end.success(), "prebuild: {}; its output:\n{}", end.describe(), end.last_lines(8));
+        let mut seen = Vec::new();
+        for flash_attention in [false, true] {
+            let prompt = "The three states of matter are".to_owned();
+            let request = Request { model: model.to_owned(), prompt, tokens: 8, threads: None, flash_attention };
+            let run = request.on_device(&self.session, |command| {
+                command.env("GGML_HSA_KERNEL_CACHE_DIR", cache.path());
+            })?;
+            let store = &run.stats.store;
+            ensure!(store.cache > 0, "no kernel came from the cache: {}", store.summary());
+            ensure!(store.compiled == 0, "{}: {:?}", store.summary(), store.missed);
+            seen.push(format!("{} kernels from the cache, 0 compiled", store.cache));
+        }
+        Ok(seen.join("; "))
+    }
+}
+
+/// What `graphs` runs of a pass would count.
+fn expected(pass: &Pass, graphs: u64) -> Counts {
+    let mut counts = Counts::new();
+    for operation in &pass.operations {
+        let Operation { op, shape, kernel, array, host, bytes, macs } = operation;
+        add(&mut counts, op, shape, kernel.as_deref(), [*array, *host, *bytes, *macs]);
+    }
+    let Pass { dispatches, host_calls, fused, fused_nodes, conversions, conversion_bytes, chains, .. } = *pass;
+    let sums = [dispatches, host_calls, fused, fused_nodes, conversions, conversion_bytes, chains];
+    counts.extend(SUMS.iter().map(|name| (*name).to_owned()).zip(sums));
+    counts.into_iter().map(|(name, count)| (name, count * graphs)).collect()
+}
+
+const SUMS: [&str; 7] =
+    ["dispatches", "host calls", "fused dispatches", "fused nodes", "conversions", "bytes of conversions", "chains"];
+
+fn counted(device: &DeviceStats) -> Counts {
+    let mut counts = Counts::new();
+    // What another graph of the process planned and none ran counts nothing.
+    for found in device.operations.iter().filter(|found| found.array + found.host > 0) {
+        let numbers = [found.array, found.host, found.bytes, found.macs];
+        add(&mut counts, &found.op, &found.shape, found.kernel.as_deref(), numbers);
+    }
+    let sums = [
+        device.counters.dispatches,
+        device.counters.host_calls,
+        device.fusion.dispatches,
+        device.fusion.nodes,
+        device.conversions.host_calls,
+        device.conversions.bytes,
+        device.counters.chains,
+    ];
+    counts.extend(SUMS.iter().map(|name| (*name).to_owned()).zip(sums));
+    counts
+}
+
+fn add(counts: &mut Counts, op: &str, shape: &str, kernel: Option<&str>, numbers: [u64; 4]) {
+    for (what, number) in ["dispatches", "host calls", "bytes", "multiply-accumulates"].iter().zip(numbers) {
+        let kernel = kernel.unwrap_or("the host");
+        *counts.entry(format!("{what} of {op} {shape} by {kernel}")).or_default() += number;
+    }
+}
+
+/// Whether all counts are the same; what differs otherwise.
+fn equal(expected: &Counts, counted: &Counts) -> Result<String> {
+    let names: std::collections::BTreeSet<&String> = expected.keys().chain(counted.keys()).collect();
+    let differ: Vec<String> = names
+        .iter()
+        .filter(|name| expected.get(**name) != counted.get(**name))
+        .map(|name| {
+            let show = |counts: &Counts| counts.get(*name).map_or_else(|| "nothing".to_owned(), u64::to_string);
+            format!("{name}: explained {}, counted {}", show(expected), show(counted))
+        })
+        .collect();
+    if !differ.is_empty() {
+        bail!("{} of {} counts differ: {}", differ.len(), names.len(), differ.join("; "));
+    }
+    Ok(format!("{} counts equal; {} dispatches, {} host calls", names.len(), counted[SUMS[0]], counted[SUMS[1]]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pairs: &[(&str, u64)]) -> Counts {
+        let sums = SUMS.iter().map(|name| ((*name).to_owned(), 1));
+        sums.chain(pairs.iter().map(|(name, count)| ((*name).to_owned(), *count))).collect()
+    }
+
+    #[test]
+    fn one_count_that_differs_is_named() {
+        assert!(equal(&counts(&[("a", 1)]), &counts(&[("a", 1)])).unwrap().starts_with("8 counts equal"));
+        let error = equal(&counts(&[("a", 1), ("b", 2)]), &counts(&[("a", 3)])).unwrap_err().to_string();
+        assert_eq!(error, "2 of 9 counts differ: a: explained 1, counted 3; b: explained 2, counted nothing");
+    }
+
+    #[test]
+    fn passes_and_statistics_have_the_same_names() {
+        let pass = r#"{"name":"decode","dispatches":4,"host_calls":1,"fused":0,"fused_nodes":0,"conversions":0,"conversion_bytes":0,
+            "chains":1,"operations":[{"op":"ADD","shape":"add-4f32","kernel":null,"array":4,"host":0,"bytes":32,"macs":0},
+            {"op":"CPY","shape":"cpy","kernel":null,"array":0,"host":1,"bytes":8,"macs":0}]}"#;
+        let stats: crate::stats::Stats = serde_json::from_str(&crate::stats::tests::sample("[]")).unwrap();
+        let (expected, counted) = (expected(&serde_json::from_str(pass).unwrap(), 2), counted(&stats.devices[0]));
+        assert_eq!(expected.keys().collect::<Vec<_>>(), counted.keys().collect::<Vec<_>>());
+        let bytes = "bytes of ADD add-4f32 by the host";
+        assert_eq!((expected[bytes], counted[bytes], counted["dispatches"]), (64, 64, 9));
+    }
+}

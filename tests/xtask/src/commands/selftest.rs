@@ -1,0 +1,183 @@
+//! `cargo xtask selftest`: the self-test of native kernels, on the emulated array and before a simulated NPU.
+//!
+//! `ggml-hsa selftest` has to find every family right, and each kind of mistake that the simulated kernel device can make. Then
+//! stock test-backend-ops runs on that device as users have it, with nothing set: what is right is used, what is wrong is not, is
+//! said once, and what is known is not tried again before something has changed.
+
+use crate::generation::library_messages;
+use crate::process::{self, Finished};
+use crate::session::{DEVICE_NAME, Options};
+use crate::simulation::KernelReport;
+use crate::stats::{DeviceStats, Stats};
+use crate::steps::Steps;
+use crate::testbed::Testbed;
+use crate::{build, library};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Check the self-test of native kernels: right, wrong and hung families, and what becomes of them in stock programs.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  cargo xtask selftest
+  cargo xtask selftest --program target/debug/ggml-hsa --library target/debug/libggml_hsa.so --preload target/debug/libamdxdna_preload.so
+
+Exit code 1 if a family is not right, or a mistake has another effect than it should.")]
+pub struct SelftestArgs {
+    /// The program to check [default: built in release mode]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// The library to check [default: built in release mode]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The simulated kernel device [default: built in release mode]
+    #[arg(long, value_name = "FILE")]
+    preload: Option<PathBuf>,
+}
+
+const FAULTS: &str = "AMDXDNA_SIM_FAULTS";
+const LIMIT: Duration = Duration::from_secs(300);
+/// What stock ggml is asked to compute: a few nodes of an operation that one family alone has.
+const OPERATION: [&str; 4] = ["-o", "SQRT", "-p", "type=f32"];
+const FAMILY: &str = "elementwise";
+
+pub fn run(args: &SelftestArgs, options: &Options) -> Result<()> {
+    let testbed = Testbed::ensure(&options.testbed, options.offline)?;
+    let given = |path: &Option<PathBuf>| path.as_ref().map(std::path::absolute).transpose();
+    let library = library::locate(args.library.as_deref(), options.offline)?;
+    let program = match given(&args.program)? {
+        Some(program) => program,
+        None => build::cargo(&build::BACKEND, options.offline)?.executable("bin", "ggml-hsa")?,
+    };
+    let preload = match given(&args.preload)? {
+        Some(preload) => preload,
+        None => library::preload(options.offline)?,
+    };
+    let rig = Rig { testbed, library, program, preload, folder: tempfile::tempdir()? };
+    let mut steps = Steps::default();
+    steps.check("the emulated array", || rig.all_right(&["mock:aie2"], &[]));
+    steps.check("the simulated kernel device", || rig.all_right(&[], &[]));
+    steps.check("wrong results", || rig.found(&["--family", FAMILY], "garbage@*", "wrong"));
+    // The first commands are those that opening tries.
+    steps.check("a kernel that never signals", || rig.found(&["--family", "rope"], "timeout@4", "hung"));
+    steps.check("stock ggml, a family that is wrong", || {
+        let run = rig.backend("stock", &[(FAULTS, "garbage@*")])?;
+        run.is_quarantined()?;
+        ensure!(run.opened == 2, "the NPU was opened {} times, for itself and for a trial", run.opened);
+        Ok(run.seen())
+    });
+    steps.check("the next program, where all would be right", || {
+        let run = rig.backend("stock", &[])?;
+        run.is_quarantined()?;
+        ensure!(run.opened == 1, "there was a trial: the NPU was opened {} times", run.opened);
+        Ok(run.seen())
+    });
+    let newer = ("AMDXDNA_SIM_MACHINE", "firmware=9.0.0.1");
+    steps.check("newer firmware", || {
+        let run = rig.backend("stock", &[newer])?;
+        run.is_used()?;
+        ensure!(run.opened == 2, "there was no trial: the NPU was opened {} times", run.opened);
+        Ok(run.seen())
+    });
+    steps.check("the same once more", || {
+        let run = rig.backend("stock", &[newer])?;
+        run.is_used()?;
+        ensure!(run.opened == 1, "there was a trial: the NPU was opened {} times", run.opened);
+        Ok(run.seen())
+    });
+    steps.report()?.finish("selftest", options)
+}
+
+struct Rig {
+    testbed: Testbed,
+    library: PathBuf,
+    program: PathBuf,
+    preload: PathBuf,
+    folder: TempDir,
+}
+
+/// A run of stock ggml.
+struct Run {
+    device: DeviceStats,
+    warnings: Vec<String>,
+    /// How often the NPU was opened.
+    opened: u64,
+}
+
+impl Rig {
+    /// A program on the simulated kernel device, with a kernel cache of this name.
+    fn on_npu(&self, program: &Path, cache: &str) -> Command {
+        let mut command = self.testbed.command_with(program, Some(&self.preload));
+        command.env("AMDXDNA_SIM_DEVICES", "aie2").env("GGML_HSA_KERNEL_CACHE_DIR", self.folder.path().join(cache));
+        command
+    }
+
+    /// What `ggml-hsa selftest` says.
+    fn ask(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<(Value, Finished)> {
+        let mut command = self.on_npu(&self.program, "program");
+        command.arg("selftest").args(arguments).arg("--json").envs(variables.iter().copied());
+        let end = process::run(&mut command, LIMIT)?;
+        Ok((serde_json::from_str(&end.stdout).with_context(|| end.describe())?, end))
+    }
+
+    fn all_right(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Result<String> {
+        let (report, end) = self.ask(arguments, variables)?;
+        let families = report["families"].as_array().context("no families")?;
+        let right = families.iter().filter(|family| family["outcome"] == "right").count();
+        ensure!(end.status.success() && right == families.len() && right > 0, "{}: {report:#}", end.describe());
+        let cases: u64 = families.iter().filter_map(|family| family["cases"].as_u64()).sum();
+        Ok(format!("{right} families, {cases} nodes"))
+    }
+
+    /// A fault has this outcome, and without it the family is right.
+    fn found(&self, arguments: &[&str], fault: &str, outcome: &str) -> Result<String> {
+        let (report, end) = self.ask(arguments, &[(FAULTS, fault)])?;
+        let family = &report["families"][0];
+        ensure!(end.status.code() == Some(1) && family["outcome"] == outcome, "{}: {report:#}", end.describe());
+        self.all_right(arguments, &[]).context("repeated")?;
+        Ok(family["reason"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Stock test-backend-ops, which has to find every result right.
+    fn backend(&self, cache: &str, variables: &[(&str, &str)]) -> Result<Run> {
+        let (stats, report) = (self.folder.path().join("stats.json"), self.folder.path().join("report.json"));
+        let mut command = self.on_npu(&self.testbed.program("test-backend-ops")?, cache);
+        command.args(["test", "-b", DEVICE_NAME]).args(OPERATION).envs(variables.iter().copied());
+        command.env("GGML_BACKEND_PATH", &self.library).env("GGML_HSA_DEVICES", "xdna:0");
+        command.env("GGML_HSA_STATS", &stats).env("AMDXDNA_SIM_REPORT", &report);
+        let end = process::run(&mut command, LIMIT)?;
+        ensure!(end.status.success(), "{}: {}", end.describe(), end.stdout);
+        let report = KernelReport::read(&report)?;
+        let warnings = library_messages(&end.stderr).into_iter().filter(|line| line.contains("selftest")).collect();
+        let opened = report.calls.get("OPEN_ACCEL").map_or(0, |calls| calls.count);
+        Ok(Run { device: Stats::read(&stats)?.used()?.clone(), warnings, opened })
+    }
+}
+
+impl Run {
+    fn seen(&self) -> String {
+        let code = self.device.work.code_dispatches;
+        format!(
+            "{code} dispatches of machine code, {} nodes on the host, {} warnings",
+            self.device.host(),
+            self.warnings.len()
+        )
+    }
+
+    fn is_quarantined(&self) -> Result<()> {
+        ensure!(self.device.work.code_dispatches == 0 && self.device.host() > 0, "{}", self.seen());
+        let named = self.warnings.len() == 1 && self.warnings[0].contains(&format!("the family `{FAMILY}`"));
+        ensure!(named, "not one warning: {:?}", self.warnings);
+        Ok(())
+    }
+
+    fn is_used(&self) -> Result<()> {
+        ensure!(self.device.work.code_dispatches > 0 && self.device.host() == 0, "{}", self.seen());
+        ensure!(self.warnings.is_empty(), "{:?}", self.warnings);
+        Ok(())
+    }
+}
