@@ -2,6 +2,7 @@
 
 use crate::buffer_map::BufferMap;
 use crate::config::Config;
+use crate::foreseen::Foreseen;
 use crate::host_memory::{HostSpan, TensorMemory};
 use crate::kernels::Kernels;
 use crate::log;
@@ -35,6 +36,8 @@ pub struct DeviceContext {
     pub require_array: bool,
     /// Loaded kernels.
     pub kernels: Kernels,
+    /// What later graphs may have.
+    pub foreseen: Foreseen,
     /// Buffers of ggml.
     pub buffers: BufferMap,
     /// Converted weights.
@@ -56,6 +59,7 @@ impl DeviceContext {
             cpu_fallback: config.cpu_fallback,
             require_array: config.require_array,
             kernels: Kernels::new(store, Arc::clone(&hal)),
+            foreseen: Foreseen::default(),
             buffers: BufferMap::default(),
             weights: WeightCache::new(config.weights_max.unwrap_or(hal.memory().total / 2)),
             statistics: Statistics::default(),
@@ -70,8 +74,10 @@ impl DeviceContext {
         let rejection = self.rejection(node);
         if let Err(reason) = &rejection {
             log::info(|| format!("{}: not supported: {reason}", self.name));
+            return false;
         }
-        rejection.is_ok()
+        self.foreseen.note(node);
+        true
     }
 
     /// Why a graph with `node` cannot be computed.

@@ -140,14 +140,22 @@ impl Kernels {
         if let Some(entry) = self.loaded.lock().get(node) {
             return entry.clone().ok();
         }
-        match self.store.make_code(op, node, self.device.arch()) {
-            Some(Supplied { artifact, supplier }) => self.load(node, &artifact, &supplier).ok(),
-            None => {
-                let none = HostReason::by_design("no machine code that can be made at once");
-                self.loaded.lock().insert(node.clone(), Err(none));
-                None
-            }
+        let made = self.foreseen(op, node);
+        if made.is_none() {
+            let none = HostReason::by_design("no machine code that can be made at once");
+            self.loaded.lock().entry(node.clone()).or_insert(Err(none));
         }
+        made
+    }
+
+    /// As [`Kernels::made_at_once`], for a node that a graph may have later: that there is none is not noted, since other sources
+    /// may have one.
+    pub fn foreseen(&self, op: &dyn Operation, node: &Node) -> Option<Kernel> {
+        if let Some(entry) = self.loaded.lock().get(node) {
+            return entry.clone().ok();
+        }
+        let Supplied { artifact, supplier } = self.store.make_code(op, node, self.device.arch())?;
+        self.load(node, &artifact, &supplier).ok()
     }
 
     fn load(&self, node: &Node, artifact: &KernelArtifact, supplier: &Supplier) -> Loaded {

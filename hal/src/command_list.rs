@@ -188,6 +188,7 @@ pub struct CommandList {
     commands: Vec<Command>,
     slots: usize,
     apart: bool,
+    expected: Vec<Arc<dyn Executable>>,
     derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -197,9 +198,9 @@ impl CommandList {
         CommandListBuilder::default()
     }
 
-    /// A list of commands that were checked when another list was recorded.
-    pub(crate) fn from_parts(commands: Vec<Command>, slots: usize, apart: bool) -> Self {
-        Self { commands, slots, apart, derived: OnceLock::new() }
+    /// This list with other commands and kernels, which were checked: those of the layer below.
+    pub(crate) fn rewrapped(&self, commands: Vec<Command>, expected: Vec<Arc<dyn Executable>>) -> Self {
+        Self { commands, slots: self.slots, apart: self.apart, expected, derived: OnceLock::new() }
     }
 
     /// The commands in recorded order.
@@ -217,6 +218,11 @@ impl CommandList {
         self.apart
     }
 
+    /// Kernels that later lists will use ([`CommandListBuilder::expect`]).
+    pub fn expected(&self) -> &[Arc<dyn Executable>] {
+        &self.expected
+    }
+
     /// What the layer that executes this list derived from it (checks done, a plan), made by the first call and kept as long
     /// as the list. `None` when another layer keeps something of another type here; then the caller gets no cached value.
     ///
@@ -232,6 +238,7 @@ pub struct CommandListBuilder {
     commands: Vec<Command>,
     slots: usize,
     apart: bool,
+    expected: Vec<Arc<dyn Executable>>,
 }
 
 /// A command cannot be recorded.
@@ -284,6 +291,13 @@ impl CommandListBuilder {
     /// changes nothing but time; errors and timelines are easier to read without.
     pub fn keep_apart(&mut self) -> &mut Self {
         self.apart = true;
+        self
+    }
+
+    /// Names a kernel that this list need not use and later ones will. Where a context is made for this list, the kernel's PDI is put
+    /// into it too if there is room, so that later lists need no other one.
+    pub fn expect(&mut self, executable: &Arc<dyn Executable>) -> &mut Self {
+        self.expected.push(Arc::clone(executable));
         self
     }
 
@@ -405,7 +419,8 @@ impl CommandListBuilder {
 
     /// Ends recording.
     pub fn finish(self) -> CommandList {
-        CommandList::from_parts(self.commands, self.slots, self.apart)
+        let Self { commands, slots, apart, expected } = self;
+        CommandList { commands, slots, apart, expected, derived: OnceLock::new() }
     }
 }
 

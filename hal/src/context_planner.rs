@@ -98,6 +98,11 @@ impl<H: ContextHost> ContextPlanner<H> {
         self.contexts.iter().map(|c| c.id)
     }
 
+    /// How many more PDIs fit into each of the contexts, or into one that does not exist yet.
+    pub fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.contexts.iter().map(|c| c.pdis.len()).max().unwrap_or(0))
+    }
+
     /// Puts all of `wanted` into contexts, as far as they fit into the NPU at one time; the first ones win. The others are
     /// found with [`ContextPlanner::require`].
     ///

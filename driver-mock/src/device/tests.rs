@@ -3,7 +3,7 @@ use aie_conformance::Rig;
 use aie_conformance::kernels::{TestExecutor, TestKernel};
 use aie_conformance::rig::{part, record};
 use aie_hal::buffer::{BufferParams, HostMemory, MemoryPool};
-use aie_hal::{DeviceUri, Driver};
+use aie_hal::{DeviceUri, Driver, Executable};
 use rstest::rstest;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -114,4 +114,38 @@ fn kernels_fill_the_heap() {
     assert!(error.contains("bytes of device heap memory"), "{error}");
     drop(loaded);
     assert!(load(3).is_ok());
+}
+
+/// Without foresight the second list needs a context made anew; what does not fit into one takes none of its own.
+#[rstest]
+#[case::not_expected(1, false, 2)]
+#[case::expected(1, true, 1)]
+#[case::as_many_as_fit(31, true, 1)]
+#[case::one_too_many(32, true, 2)]
+fn expected_kernels_are_in_the_context_of_those_before(
+    #[case] later: u32,
+    #[case] is_expected: bool,
+    #[case] contexts: u64,
+) {
+    let rig = Rig::new(driver().open(&DeviceUri::parse("mock").unwrap()).unwrap().remove(0));
+    assert_eq!(rig.device.limits().pdis_per_context, 32);
+    let kernels: Vec<_> = (0..=later).map(|id| rig.load(&TestKernel::Copy(id))).collect();
+    let buffer = rig.zeroed(64);
+    let dispatches = |kernels: &[Arc<dyn Executable>], expected: &[Arc<dyn Executable>]| {
+        record(|list| {
+            for kernel in kernels {
+                list.dispatch(kernel, vec![part(&buffer, 0, 64), part(&buffer, 0, 64)])?.barrier();
+            }
+            for kernel in expected {
+                list.expect(kernel);
+            }
+            Ok(list)
+        })
+    };
+    let (first, others) = kernels.split_at(1);
+    rig.run(&dispatches(first, if is_expected { others } else { &[] }));
+    assert_eq!(rig.device.counters().contexts_created, 1);
+    rig.run(&dispatches(others, &[]));
+    rig.run(&dispatches(first, &[]));
+    assert_eq!(rig.device.counters().contexts_created, contexts);
 }

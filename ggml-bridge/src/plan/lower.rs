@@ -65,6 +65,15 @@ pub fn lower(context: &DeviceContext, graph_node: &GraphNode) -> Result<Lowered,
     Ok(Lowered { op, node, name, dispatch })
 }
 
+/// Machine code for a node that a graph may have later, if it can be made at once.
+pub fn foreseen_code(context: &DeviceContext, node: &Node) -> Option<Kernel> {
+    let op = table::lookup(&node.op)?;
+    let normalised = normalise(op, node, context.f16).ok()?;
+    let possible =
+        matches!(op.placement(node), Placement::Array) || (op.moves_data() && !normalised.needs_conversion());
+    possible.then(|| context.kernels.foreseen(op, &normalised.node)).flatten()
+}
+
 fn dispatch(graph_node: &GraphNode, kernel: Kernel, arguments: Vec<KernelArgument>) -> Result<Dispatch, Unsupported> {
     let arguments = arguments.into_iter().map(|tensors| argument(graph_node, tensors)).collect::<Result<_, _>>()?;
     Ok(Dispatch { kernel, arguments })

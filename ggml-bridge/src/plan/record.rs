@@ -7,7 +7,7 @@
 use super::arena::Arena;
 use super::fusion::{Step, fuse};
 use super::hazard::{HazardTracker, overlap};
-use super::lower::{Dispatch, Lowered, LoweredArgument, lower};
+use super::lower::{Dispatch, Lowered, LoweredArgument, foreseen_code, lower};
 use super::memory::GraphMemory;
 use super::vacate::is_vacated;
 use super::{Plan, PlanError};
@@ -24,6 +24,7 @@ use aie_jit_iron::settings::GGML_HSA_JIT;
 use aie_ops::Tensor;
 use aie_ops::normalise::{KernelArgument, Role};
 use aie_ops::work::multiply_accumulates;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
@@ -128,6 +129,7 @@ pub(super) fn record(context: &DeviceContext, graph: &Graph) -> Result<Plan, Pla
             recorder.share.fusion.nodes += nodes as u64;
         }
     }
+    recorder.expect_foreseen();
     let shared = graph.nodes.iter().any(|node| is_shared(context, node));
     let plan = recorder.finish()?;
     Ok(Plan { shared, weights_generation, awaiting: provisional.then_some(arrivals), ..plan })
@@ -458,6 +460,17 @@ impl Recorder<'_> {
         let inputs = inputs.into_iter().map(|input| input.reference).collect();
         self.list.host_call(function, inputs, output.reference)?;
         Ok(())
+    }
+
+    /// Has the device make room for the machine code of later graphs, with the first graph.
+    fn expect_foreseen(&mut self) {
+        let mut expected = HashSet::new();
+        for node in self.context.foreseen.take() {
+            let Some(kernel) = foreseen_code(self.context, &node) else { continue };
+            if kernel.kind.code.is_some_and(|pdi| expected.insert(pdi)) {
+                self.list.expect(&kernel.executable);
+            }
+        }
     }
 
     fn finish(self) -> Result<Plan, PlanError> {

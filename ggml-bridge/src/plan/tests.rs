@@ -175,3 +175,26 @@ fn rows_are_a_dispatch_unless_the_graph_computes_which() {
     let computed = GraphNode::new("CONT", OpParams::default(), places, vec![Some(given)]);
     assert_eq!(commands(&context, vec![computed, set]), (1, 1));
 }
+
+#[test]
+fn the_first_list_expects_the_code_of_what_was_asked_about() {
+    let context = emulated();
+    let node = |op, id, source: DataType| {
+        let [x, y] =
+            [(id, source), (id + 1, DataType::F32)].map(|(id, dtype)| view(&context, id, dtype, [64, 2, 1, 1]));
+        GraphNode::new(op, OpParams::default(), y, vec![Some(x)])
+    };
+    // Of two programs, of none (the reference compiler has TRI), and of one again.
+    for asked in [node("NORM", 0, DataType::F32), node("CONT", 2, DataType::F32), node("TRI", 4, DataType::F32)] {
+        assert!(context.supports(&asked.node()));
+    }
+    assert!(context.supports(&node("CPY", 6, DataType::F32).node()));
+    let expected = |nodes| {
+        let plan = Plan::build(&context, &Graph { nodes }).unwrap();
+        plan.commands().unwrap().expected().iter().map(|kernel| kernel.artifact().name().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(expected(vec![node("SQR", 8, DataType::F32)]), ["norm-64x2f32-64x2f32", "cont-64x2f32-64x2f32"]);
+    assert_eq!(expected(vec![node("SQR", 10, DataType::F32)]), Vec::<String>::new());
+    // What has no machine code has the kernel of another compiler.
+    assert_eq!(commands(&context, vec![node("TRI", 12, DataType::F32)]), (1, 0));
+}

@@ -242,13 +242,25 @@ impl<'a, B: DeviceBackend> Run<'a, B> {
         self.send()?;
         self.drain()?;
         // The PDIs of this list come first. Those of the submissions behind it would otherwise each create a context again.
+        let submissions = || self.batch.range(index..);
         let mut wanted: Vec<&Arc<LoadedPdi<B::Heap>>> = Vec::new();
-        for command in self.batch.range(index..).flat_map(InFlight::commands) {
-            if let Command::Dispatch { executable, .. } = command
-                && let Ok(LoadedKernel { pdi, .. }) = kernel(device, 0, executable)
-                && wanted.iter().all(|other| other.number != pdi.number)
+        let add = |wanted: &mut Vec<_>, executable| {
+            if let Ok(LoadedKernel { pdi, .. }) = kernel(device, 0, executable)
+                && wanted.iter().all(|other: &&Arc<LoadedPdi<_>>| other.number != pdi.number)
             {
                 wanted.push(pdi);
+            }
+        };
+        for command in submissions().flat_map(InFlight::commands) {
+            if let Command::Dispatch { executable, .. } = command {
+                add(&mut wanted, executable);
+            }
+        }
+        // Expected ones take no room from others, and no context of their own.
+        let room = self.schedule.planner.room();
+        for executable in submissions().filter_map(InFlight::list).flat_map(|list| list.expected()) {
+            if wanted.len() < room {
+                add(&mut wanted, executable);
             }
         }
         self.plan(|schedule, contexts| schedule.planner.prepare(contexts, &wanted)).map_err(Self::stop(index))

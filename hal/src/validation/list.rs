@@ -6,6 +6,7 @@ use super::{DISPATCH_ALIGNMENT, Owner};
 use crate::buffer::{Access, Buffer};
 use crate::command_list::{Binding, BindingTable, BufferRef, Command, CommandList, RangeOf};
 use crate::error::SubmitError;
+use crate::executable::Executable;
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
@@ -108,8 +109,11 @@ impl Checked {
             }
         }
         check_hazards(list, &mut touches)?;
+        let expected =
+            list.expected().iter().map(|executable| builder.bare_kernel(executable, || "an expected kernel".into()));
+        let expected = expected.collect::<Result<_, _>>()?;
         Ok(Self {
-            list: Arc::new(CommandList::from_parts(builder.commands, list.slots(), list.is_apart())),
+            list: Arc::new(list.rewrapped(builder.commands, expected)),
             owner: builder.owner,
             slots: builder.slots,
             direct: Addresses { all: merge(builder.all), written: merge(builder.written) },
@@ -360,6 +364,17 @@ impl Builder {
         Ok(())
     }
 
+    /// The driver's own kernel behind `executable`.
+    fn bare_kernel(
+        &mut self,
+        executable: &Arc<dyn Executable>,
+        what: impl Fn() -> String,
+    ) -> Result<Arc<dyn Executable>, SubmitError> {
+        let wrapper = (&**executable as &dyn Any).downcast_ref::<ValidatedExecutable>();
+        self.adopt(wrapper.map(|w| &w.owner), what)?;
+        Ok(wrapper.map_or_else(|| Arc::clone(executable), |wrapper| Arc::clone(&wrapper.inner)))
+    }
+
     /// All objects of a list have to be of one device.
     fn adopt(&mut self, owner: Option<&Arc<Owner>>, what: impl Fn() -> String) -> Result<(), SubmitError> {
         match (owner, &self.owner) {
@@ -397,11 +412,9 @@ impl Builder {
             Command::Update { data, target } => Command::Update { data: Arc::clone(data), target: bare(target) },
             Command::Copy { source, target } => Command::Copy { source: bare(source), target: bare(target) },
             Command::Dispatch { executable, bindings, outputs } => {
-                let wrapper = (&**executable as &dyn Any).downcast_ref::<ValidatedExecutable>();
-                self.adopt(wrapper.map(|w| &w.owner), || format!("the kernel of {}", describe(index, command)))?;
-                let inner = wrapper.map_or_else(|| Arc::clone(executable), |wrapper| Arc::clone(&wrapper.inner));
+                let what = || format!("the kernel of {}", describe(index, command));
                 Command::Dispatch {
-                    executable: inner,
+                    executable: self.bare_kernel(executable, what)?,
                     bindings: bindings.iter().map(bare).collect(),
                     outputs: *outputs,
                 }
