@@ -111,6 +111,9 @@ const NAMED_STAGES: &[Stage] = &[xtask(REAL_PROGRAMS, REAL_PROGRAMS), xtask("cli
 /// The stage that takes `--programs`.
 const REAL_PROGRAMS: &str = "real-programs";
 
+/// What all stages write, from a clean clone, rounded up.
+const DISK_BYTES: u64 = 16_000_000_000;
+
 /// Run everything CI checks, or the stages named.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -163,6 +166,7 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
         list(&chosen);
         return Ok(ExitCode::SUCCESS);
     }
+    warn_of_little_room();
     // Found out first: a stage may replace the file this program was started from.
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     let mut rows = Vec::with_capacity(chosen.len());
@@ -182,6 +186,17 @@ pub fn run(args: &TestArgs, options: &Options) -> Result<ExitCode> {
         println!("{line}");
     }
     Ok(if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says so when the disk may have no room for what the stages build: late in a build that looks like an error of the sources.
+fn warn_of_little_room() {
+    let folder = workspace::root();
+    let Ok(disk) = rustix::fs::statvfs(&folder) else { return };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < DISK_BYTES {
+        let (folder, free, most) = (folder.display(), free as f64 / 1e9, DISK_BYTES / 1_000_000_000);
+        announce(&format!("{folder} has {free:.1} GB free; all stages together write up to {most} GB"));
+    }
 }
 
 fn choose(only: &[String], skip: &[String]) -> Vec<&'static Stage> {
