@@ -4,12 +4,14 @@
 //! and computes nothing; kernels come from a store that foresees them and compiles nothing that takes time. So what is said here of fusion, of
 //! array and host, of kernels and conversions is what a run does, as far as the graph is llama.cpp's.
 
+pub mod html;
 pub mod paper;
 pub mod planning;
 pub mod prediction;
 pub mod report;
+pub mod sequence;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use paper::PaperDevice;
 pub use report::{Explanation, Pass};

@@ -2,14 +2,15 @@
 
 use super::planning::{Planned, plan};
 use super::prediction::{Prediction, chains};
+use super::sequence::{Configuration, Joins, Sequence, Stretch};
 use crate::config::Config;
 use crate::model::arena::Place;
 use crate::model::{Batch, Cache, Model};
 use crate::plan::PlanError;
-use aie_hal::{Command, Device};
+use aie_hal::Device;
 use aie_jit_iron::KernelStore;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A model on a device.
@@ -23,6 +24,10 @@ pub struct Explanation {
     pub device: String,
     /// The device's generation.
     pub generation: String,
+    /// Columns of its array, which a context can use.
+    pub columns: usize,
+    /// Rows of its array, with those of memory and of the way to it.
+    pub rows: usize,
     /// Tokens of the context.
     pub context: usize,
     /// Whether attention is one operation.
@@ -102,6 +107,12 @@ pub struct Pass {
     pub predicted: Prediction,
     /// One for each operation, shape and place.
     pub operations: Vec<Operation>,
+    /// How neighbours with one configuration go together.
+    pub joins: Joins,
+    /// Configurations of the array, in the order in which they are needed first.
+    pub configurations: Vec<Configuration>,
+    /// What runs behind what, in the order of the queue.
+    pub sequence: Vec<Stretch>,
 }
 
 /// One operation with one shape.
@@ -184,6 +195,8 @@ pub fn explain(
         },
         device: device.info().uri.to_string(),
         generation: device.info().arch.clone(),
+        columns: device.arch().array.columns,
+        rows: device.arch().array.rows,
         context: cache.size,
         flash_attention: cache.flash,
         reservations: model.reservations(),
@@ -224,7 +237,8 @@ impl Pass {
         let mut operations: Vec<Operation> = share.operations.iter().map(operation).collect();
         let list = plan.commands();
         let chains = list.map_or(0, |list| chains(list, context.hal.limits()));
-        let pdis: BTreeSet<_> = list.iter().flat_map(|list| list.commands()).filter_map(pdi).collect();
+        let Sequence { stretches, configurations, joins } =
+            list.map_or_else(Sequence::default, |list| Sequence::of(list, context.hal.limits(), context.hal.arch()));
         let mut sources = BTreeMap::new();
         for operation in operations.iter().filter(|operation| operation.array > 0) {
             let (kernel, from) = (operation.kernel.as_deref().unwrap_or(""), operation.from.as_deref().unwrap_or(""));
@@ -246,20 +260,24 @@ impl Pass {
             conversion_bytes: share.conversions.bytes,
             chains,
             kernels: operations.iter().filter(|operation| operation.array > 0).count(),
-            pdis: pdis.len(),
+            pdis: configurations.len(),
             sources,
             bytes: sum(|operation| operation.bytes),
             macs: sum(|operation| operation.macs),
             predicted,
             operations,
+            joins,
+            configurations,
+            sequence: stretches,
         }
     }
 }
 
-/// The PDI of a dispatch.
-fn pdi(command: &Command) -> Option<String> {
-    match command {
-        Command::Dispatch { executable, .. } => Some(executable.artifact().digest().to_string()),
-        _ => None,
-    }
+/// Joined dispatches in a sentence.
+pub fn joins_in_words(joins: &Joins) -> String {
+    let Joins { enabled, pdi_changes, joined_at_most, places_at_least } = joins;
+    let off = if *enabled { "" } else { " (GGML_HSA_JOIN is off)" };
+    format!(
+        "{pdi_changes} changes of the PDI; {joined_at_most} dispatches can join the one before them{off}, which leaves {places_at_least} places in chains"
+    )
 }

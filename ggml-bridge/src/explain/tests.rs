@@ -8,7 +8,7 @@ use crate::model::tests::Made;
 use aie_hal::{ArchRegistry, Environment};
 use aie_ops::DataType::F16;
 
-fn explained(made: Made, device: &str, flash: bool) -> (Explanation, bool) {
+pub(crate) fn explained(made: Made, device: &str, flash: bool) -> (Explanation, bool) {
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
     let environment = Environment::from_pairs([("GGML_HSA_KERNEL_CACHE_DIR", cache.to_str().unwrap())]);

@@ -7,8 +7,10 @@ use crate::output::{complain, json, say};
 use aie_hal::Environment;
 use clap::Args;
 use ggml_hsa::explain::Explanation;
+use ggml_hsa::explain::html::page;
 use ggml_hsa::explain::report::{Question, explain};
 use ggml_hsa::kernel_store::KernelStores;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Tell what a model would do on a device: operations, kernels, memory and time
@@ -18,6 +20,7 @@ use std::process::ExitCode;
   ggml-hsa explain model.gguf --ctx 4096 --past 1000         a token behind 1000 others
   ggml-hsa explain model.gguf --device mock:aie2?execute=emulated    with native kernels
   ggml-hsa explain model.gguf --json | jq '.passes[0].predicted'
+  ggml-hsa explain model.gguf --html model.html              with pictures, for a browser
 
 Of the file only names, types, shapes and numbers are read. Nothing runs, and no kernel is compiled but those that take milliseconds,
 which are not kept. The plan is made by the code that makes it in a run; that the graph is llama.cpp's is checked for a number of
@@ -43,6 +46,9 @@ pub struct ExplainArguments {
     /// Print the result as JSON on standard output
     #[arg(long)]
     json: bool,
+    /// Write the result with pictures into a file, a page that needs no network, instead of printing text; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    html: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -54,9 +60,16 @@ pub fn run(arguments: &ExplainArguments) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match arguments.json {
-        true => json(&explanation),
-        false => say(&text::text(&explanation)),
+    match &arguments.html {
+        Some(path) if path == Path::new("-") => say(&page(&explanation).trim_end()),
+        Some(path) => {
+            if let Err(cause) = std::fs::write(path, page(&explanation)) {
+                complain(&format!("{} cannot be written: {cause}; --html - prints the page", path.display()));
+                return ExitCode::from(2);
+            }
+        }
+        None if arguments.json => json(&explanation),
+        None => say(&text::text(&explanation)),
     }
     if explanation.model.whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

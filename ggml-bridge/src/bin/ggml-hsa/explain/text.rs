@@ -3,7 +3,7 @@
 use crate::output::{Shade, shaded};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
-use ggml_hsa::explain::report::{Explanation, Operation, Pass};
+use ggml_hsa::explain::report::{Explanation, Operation, Pass, joins_in_words};
 use std::fmt::Write as _;
 
 /// All of it.
@@ -72,6 +72,7 @@ fn of_pass(pass: &Pass) -> String {
         pass.nodes, pass.dispatches, pass.fused, pass.fused_nodes, pass.host_calls, pass.conversions, pass.chains
     );
     let _ = writeln!(text, "{} kernels, {} PDIs: {}", pass.kernels, pass.pdis, sources.join(", "));
+    let _ = writeln!(text, "{}", joins_in_words(&pass.joins));
     let bytes = (pass.bytes + pass.conversion_bytes) as f64 / 1e6;
     let predicted = &pass.predicted;
     let _ = writeln!(
