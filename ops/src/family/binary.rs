@@ -1,22 +1,32 @@
 //! ADD, SUB, MUL, DIV: the second source repeats to the shape of the first.
+//!
+//! Floats follow ggml's CPU backend. Whole numbers, which it does not combine, follow the C++ backend: all three tensors have one
+//! type, and what it cannot hold wraps round. Quotients of them are left out, since a division by zero has no result.
 
+use super::cpu::integers::WHOLE;
+use super::cpu::integers::elements::{OfTwo, combine};
+use super::cpu::map::combine_runs;
 use super::prelude::*;
 use crate::blocks;
 
 pub static OPERATIONS: &[&dyn Operation] = &[
-    &Binary { name: "ADD", kernel: |node| plain(node, |x, y| x + y) },
-    &Binary { name: "SUB", kernel: |node| plain(node, |x, y| x - y) },
-    &Binary { name: "MUL", kernel: |node| plain(node, |x, y| x * y) },
-    &Binary { name: "DIV", kernel: |node| plain(node, |x, y| x / y) },
+    &Binary { name: "ADD", whole: Some(OfTwo::Sum), kernel: |node| plain(node, |x, y| x + y) },
+    &Binary { name: "SUB", whole: Some(OfTwo::Difference), kernel: |node| plain(node, |x, y| x - y) },
+    &Binary { name: "MUL", whole: Some(OfTwo::Product), kernel: |node| plain(node, |x, y| x * y) },
+    &Binary { name: "DIV", whole: None, kernel: |node| plain(node, |x, y| x / y) },
 ];
 
 struct Binary {
     name: &'static str,
+    /// What it does to whole numbers, if it takes them.
+    whole: Option<OfTwo>,
     kernel: fn(&Node) -> Arc<dyn HostFunction>,
 }
 
 const COMBINATIONS: &str =
     "f32, f16 or bf16 alike, or f16/bf16 with f32 as source 1 and f32 or the type of source 0 as result";
+const COMBINATIONS_AND_WHOLE: &str = "f32, f16, bf16, i8, i16 or i32 alike, or f16/bf16 with f32 as source 1 and f32 or the type \
+                                      of source 0 as result";
 
 impl Binary {
     fn check_types(&self, a: &Tensor, b: &Tensor, out: &Tensor) -> Result<(), Unsupported> {
@@ -37,7 +47,12 @@ impl Binary {
                 same_shape(self.name, "source 1 of a quantised sum", b, out)
             }
             (F32 | F16 | BF16, y, _) => wrong_type(self.name, "source 1 or the result", y, COMBINATIONS),
-            (x, _, _) => wrong_type(self.name, "source 0", x, COMBINATIONS),
+            (x, ..) if self.whole.is_some() && WHOLE.contains(&x) => {
+                typed(self.name, "source 1", b, x)?;
+                typed(self.name, "the result", out, x)
+            }
+            (x, _, _) if self.whole.is_none() => wrong_type(self.name, "source 0", x, COMBINATIONS),
+            (x, _, _) => wrong_type(self.name, "source 0", x, COMBINATIONS_AND_WHOLE),
         }
     }
 }
@@ -70,8 +85,12 @@ impl Operation for Binary {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        let quantised = node.source(0).is_some_and(|a| a.dtype.is_quantised());
-        Ok(if quantised { quantised_sum(node) } else { (self.kernel)(node) })
+        let dtype = source(self.name, node, 0)?.dtype;
+        Ok(match self.whole {
+            Some(function) if WHOLE.contains(&dtype) => combine(node, function),
+            _ if dtype.is_quantised() => quantised_sum(node),
+            _ => (self.kernel)(node),
+        })
     }
 }
 
@@ -91,8 +110,7 @@ where
                 let length = target.len() / out.dtype.block_bytes();
                 let x = read(&a.tensor, inputs[a.position], row.offset(&a.tensor), start, length, &mut scratch.a);
                 let period = b.tensor.ne[0];
-                let same = period == out.ne[0];
-                let (b_start, b_length) = if same { (start, length) } else { (0, period) };
+                let (b_start, b_length) = if period == out.ne[0] { (start, length) } else { (0, period) };
                 let y = row.offset_repeated(&b.tensor);
                 let y = read(&b.tensor, inputs[b.position], y, b_start, b_length, &mut scratch.b);
                 write(
@@ -100,23 +118,7 @@ where
                     target,
                     &mut scratch.out,
                     #[inline(always)]
-                    |z| {
-                        if same {
-                            for ((z, x), y) in z.iter_mut().zip(x).zip(y) {
-                                *z = function(*x, *y);
-                            }
-                        } else if let [y] = *y {
-                            for (z, x) in z.iter_mut().zip(x) {
-                                *z = function(*x, y);
-                            }
-                        } else {
-                            // Pieces of long rows start anywhere in the period.
-                            let repeated = y.iter().cycle().skip(start % period);
-                            for ((z, x), y) in z.iter_mut().zip(x).zip(repeated) {
-                                *z = function(*x, *y);
-                            }
-                        }
-                    },
+                    |z| combine_runs(z, x, y, start - b_start, function),
                 );
                 Ok(())
             },

@@ -12,6 +12,7 @@
 //! of the gate, the weights of the values, and the right operand. Parameters are those of the norm, the product, the
 //! rotation or the gate. Intermediate values are f32.
 
+use super::cpu::integers::WHOLE;
 use super::prelude::*;
 use super::{binary, glu, mul_mat, norm, rope};
 
@@ -151,6 +152,11 @@ impl Operation for Fused {
         for part in self.parts(node)? {
             let op = self.operation(&part)?;
             op.check(&part.node)?;
+            if let Some(whole) =
+                part.node.inputs().find(|tensor| part.node.op == "MUL_MAT" && WHOLE.contains(&tensor.dtype))
+            {
+                return wrong_type(self.name, "a factor", whole.dtype, "floats and quantised weights");
+            }
             if op.placement(&part.node) != Placement::Array {
                 return shape(self.name, format!("{} is not computed on the array", part.node.op));
             }

@@ -59,3 +59,6 @@ mod prelude;
 mod rules;
 #[cfg(test)]
 mod testing;
+
+#[cfg(test)]
+mod whole_tests;

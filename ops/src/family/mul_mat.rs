@@ -3,10 +3,12 @@
 //! Source 0 (the weights) repeats over the outer dimensions of source 1; all columns of source 1 that meet the same weights
 //! are multiplied together, so that weights are read, and decoded, once.
 //!
-//! Products of i8 with i8 have an i32 result. ggml's graphs have none of them; they are for kernels that are generated from a list.
+//! Products of whole numbers, i8 with i8 or i16 with i16, have a result of i32, of i16, for i8 also of i8, which wrap, or of f32.
+//! The result of `ggml_mul_mat` is always f32; the others are the C++ backend's, for nodes made by hand and for kernels that are
+//! generated from a list. ggml's CPU backend multiplies none of them, and no generation has a matrix unit for i32 with i32.
 
 use super::cpu::dot::{COLUMNS, ROWS};
-use super::cpu::integers;
+use super::cpu::integers::product::{self, FACTORS, WholeRows};
 use super::cpu::weights::{WeightRows, columns};
 use super::prelude::*;
 use rayon::prelude::*;
@@ -26,20 +28,25 @@ impl Operation for MulMat {
     }
 
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
-        use DataType::{BF16, F16, F32, I8, I32};
+        use DataType::{BF16, F16, F32};
         let ([a, b], out) = (sources(NAME, node)?, &node.output);
         let hadamard = node.params.int(1) == HINT_HADAMARD;
         match (a.dtype, b.dtype) {
             (x, F32) if x.is_quantised() || FLOATS.contains(&x) => {}
-            (F16, F16) | (BF16 | F32, BF16) | (I8, I8) => {}
+            (F16, F16) | (BF16 | F32, BF16) => {}
+            (x, y) if x == y && FACTORS.contains(&x) => {}
             (F32, F16) if hadamard => {}
             (x, y) if x.is_quantised() || FLOATS.contains(&x) => {
                 return wrong_type(NAME, "source 1", y, "f32; f16 with f16; bf16 with bf16 or f32");
             }
-            (I8, x) => return wrong_type(NAME, "source 1", x, "i8 with i8"),
-            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, i8, quantised"),
+            (x, y) if FACTORS.contains(&x) => return wrong_type(NAME, "source 1", y, "i8 with i8; i16 with i16"),
+            (x, _) => return wrong_type(NAME, "source 0", x, "f32, f16, bf16, i8, i16, quantised"),
         }
-        typed(NAME, "the result", out, if a.dtype == I8 { I32 } else { F32 })?;
+        match a.dtype {
+            x if !FACTORS.contains(&x) => typed(NAME, "the result", out, F32)?,
+            x if product::results(x).contains(&out.dtype) => {}
+            _ => return wrong_type(NAME, "the result", out.dtype, "i32, f32 or i16; i8 of i8"),
+        }
         has_shape(NAME, "the result", out, [a.ne[1], b.ne[1], b.ne[2], b.ne[3]])?;
         require(NAME, a.ne[0] == b.ne[0], || {
             format!("rows of {} and {} elements cannot be multiplied", a.ne[0], b.ne[0])
@@ -62,11 +69,6 @@ impl Operation for MulMat {
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
         let [a, b] = arguments(node);
         let out = node.output;
-        if a.tensor.dtype == DataType::I8 {
-            return Ok(kernel(node, None, move |inputs, output| {
-                integers::multiply([&a.tensor, &b.tensor, &out], [inputs[a.position], inputs[b.position]], output)
-            }));
-        }
         let layouts = Layouts { weights: a.tensor, right: b.tensor, out };
         Ok(kernel(node, None, move |inputs, output| layouts.run(inputs[a.position], inputs[b.position], output)))
     }
@@ -108,21 +110,52 @@ impl Layouts {
             // Sums of nothing. Gaps between rows keep their bytes.
             for index in 0..self.out.rows() {
                 let start = Row::nth(&self.out.ne, index).offset(&self.out);
-                output[start..start + self.out.ne[0] * 4].fill(0);
+                output[start..start + self.out.dtype.row_bytes(self.out.ne[0])].fill(0);
             }
             return Ok(());
         }
-        let mut scratch = Vec::new();
         let offset = |[a, b, c]: [usize; 3]| a * self.right.nb[1] + b * self.right.nb[2] + c * self.right.nb[3];
-        let columns = columns(&self.right, right, self.order().map(offset), &mut scratch);
-        let work = columns.len().saturating_mul(self.out.ne[0]).saturating_mul(length) / 4;
+        let offsets = self.order().map(offset);
+        if FACTORS.contains(&self.weights.dtype) {
+            let columns = product::columns(&self.right, right, offsets);
+            let columns: Vec<&[i16]> = columns.chunks_exact(length).collect();
+            return self.deal_out(output, |task| {
+                let (tensor, bytes, count) = (&self.weights, self.from_first_row(task, weights), task.rows);
+                WholeRows { tensor, bytes, count }.multiply(
+                    &columns[task.columns.clone()],
+                    self.out.dtype,
+                    &mut task.out,
+                );
+                Ok(())
+            });
+        }
+        let mut scratch = Vec::new();
+        let columns = columns(&self.right, right, offsets, &mut scratch);
+        self.deal_out(output, |task| {
+            let (tensor, bytes, count) = (&self.weights, self.from_first_row(task, weights), task.rows);
+            let rows = WeightRows { kernel: NAME, tensor, bytes, count };
+            rows.multiply(&columns[task.columns.clone()], &mut task.out)
+        })
+    }
+
+    /// Runs all tasks, on as many threads as they are worth.
+    fn deal_out(
+        &self,
+        output: &mut [u8],
+        run: impl Fn(&mut Task) -> Result<(), HostFunctionError> + Send + Sync,
+    ) -> Result<(), HostFunctionError> {
+        let work = self.out.elements().saturating_mul(self.weights.ne[0]) / 4;
         let threads = if work < PARALLEL_WORK { 1 } else { rayon::current_num_threads() };
         let Some(mut tasks) = self.tasks(output, threads) else {
             let reason = "rows of the result overlap".to_owned();
             return Err(HostFunctionError::Arguments { kernel: NAME.to_owned(), reason });
         };
-        let run = |task: &mut Task| self.task(task, weights, &columns);
         if threads == 1 { tasks.iter_mut().try_for_each(run) } else { tasks.par_iter_mut().try_for_each(run) }
+    }
+
+    /// The weights from the first row of a task on.
+    fn from_first_row<'w>(&self, task: &Task, weights: &'w [u8]) -> &'w [u8] {
+        &weights[Row([task.first_row, task.matrix[0], task.matrix[1]]).offset(&self.weights)..]
     }
 
     /// Columns per matrix of weights.
@@ -183,18 +216,11 @@ impl Layouts {
             let position = place[a + n * (b + second * c)];
             let (matrix, within) = (position / per_matrix, position % per_matrix);
             let (column_block, slot) = (within / columns, within % columns);
-            for (row_block, piece) in column.chunks_mut(rows * 4).enumerate() {
+            for (row_block, piece) in column.chunks_mut(rows * self.out.dtype.block_bytes()).enumerate() {
                 tasks[(matrix * column_blocks + column_block) * row_blocks + row_block].out[slot] = piece;
             }
         }
         Some(tasks)
-    }
-
-    fn task(&self, task: &mut Task, weights: &[u8], columns: &[&[f32]]) -> Result<(), HostFunctionError> {
-        let row = Row([task.first_row, task.matrix[0], task.matrix[1]]);
-        let bytes = &weights[row.offset(&self.weights)..];
-        let rows = WeightRows { kernel: NAME, tensor: &self.weights, bytes, count: task.rows };
-        rows.multiply(&columns[task.columns.clone()], &mut task.out)
     }
 }
 

@@ -60,43 +60,6 @@ fn operands_and_result_may_be_strided(
     compare(&a, &b, output);
 }
 
-/// Sums below 2^24, which the test's f32 holds exactly.
-#[rstest]
-#[case::tail((7, 3, 37), [0, 1, 2, 3])]
-#[case::transposed((16, 5, 64), [1, 0, 2, 3])]
-#[case::parallel((130, 70, 200), [0, 2, 1, 3])]
-fn whole_numbers_are_exact(#[case] (m, n, k): (usize, usize, usize), #[case] order: [usize; 4]) {
-    let mut random = Random(103);
-    let from = |ne: [usize; 4]| {
-        let before: [usize; 4] = std::array::from_fn(|i| ne[order[i]]);
-        permuted(&Tensor::contiguous(DataType::I8, before), order)
-    };
-    let a = integers(from([k, m, 3, 2]), &mut random);
-    let b = integers(from([k, n, 6, 4]), &mut random);
-    let output = Tensor::contiguous(DataType::I32, [m, n, 6, 4]);
-    assert_formula(NAME, OpParams::default(), output, &[&a, &b], 0.0, |[m, n, c, d], get| {
-        (0..k).map(|k| get(0, [k, m, c / 2, d / 2]) * get(1, [k, n, c, d])).sum()
-    });
-}
-
-#[test]
-fn sums_of_whole_numbers_wrap() {
-    let tensor = Tensor::contiguous(DataType::I8, [1 << 17, 1, 1, 1]);
-    let a = Data::new(tensor, &vec![-128.0; 1 << 17]);
-    let out = Tensor::contiguous(DataType::I32, [1, 1, 1, 1]);
-    let result = run(NAME, OpParams::default(), out, &[Some(&a), Some(&a)]).unwrap();
-    assert_eq!(result.bytes, i32::MIN.to_le_bytes());
-}
-
-#[test]
-fn whole_numbers_have_a_whole_result() {
-    let of = |dtype, ne| Tensor::contiguous(dtype, ne);
-    let (a, b) = (of(DataType::I8, [64, 4, 1, 1]), of(DataType::I8, [64, 2, 1, 1]));
-    for (result, possible) in [(DataType::I32, true), (DataType::F32, false), (DataType::I8, false)] {
-        assert_eq!(accepts(NAME, OpParams::default(), of(result, [4, 2, 1, 1]), &[a, b]), possible, "{result}");
-    }
-}
-
 #[test]
 fn a_sum_of_nothing_is_zero() {
     let (a, b) = (f32s([0, 3, 1, 1]), f32s([0, 2, 1, 1]));

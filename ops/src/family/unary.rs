@@ -7,8 +7,13 @@
 //! ggml has CLAMP as an operation with a result of its own and as one on a view of its source (`ggml_clamp_inplace`). The second
 //! differs by where the result lies, which is not a matter of the node. The source may be a view with gaps, which the CPU backend
 //! reads right since ggml 0.27 (seen in test-backend-ops).
+//!
+//! ABS, SGN, NEG, STEP, RELU and SQR take whole numbers too, with a result of the same type in which what does not fit wraps round:
+//! the C++ backend has them, ggml's CPU backend has not. The other functions have fractions or nothing to do.
 
 use super::cpu::exp::{exp, expm1, log, normal_distribution, sigmoid, sigmoid_rounded, tanh};
+use super::cpu::integers::WHOLE;
+use super::cpu::integers::elements::{self, OfOne};
 use super::cpu::trigonometry;
 use super::prelude::*;
 
@@ -175,6 +180,21 @@ where
     )
 }
 
+impl Unary {
+    /// What it does to whole numbers, if it takes them.
+    fn whole(&self) -> Option<OfOne> {
+        Some(match self.name {
+            "ABS" => OfOne::Magnitude,
+            "SGN" => OfOne::Sign,
+            "NEG" => OfOne::Negation,
+            "STEP" => OfOne::Step,
+            "RELU" => OfOne::Positive,
+            "SQR" => OfOne::Square,
+            _ => return None,
+        })
+    }
+}
+
 impl Operation for Unary {
     fn name(&self) -> &'static str {
         self.name
@@ -183,11 +203,14 @@ impl Operation for Unary {
     fn check(&self, node: &Node) -> Result<(), Unsupported> {
         use DataType::{BF16, F16, F32};
         let [a] = sources(self.name, node)?;
+        let whole = self.whole().is_some();
         match (a.dtype, node.output.dtype) {
             (F16, _) if self.name == SCALE => return wrong_type(self.name, "source 0", F16, "f32, bf16"),
             (F32, F32) | (F16, F16) | (BF16, BF16) => {}
             (F16 | BF16, F32) if self.types == Types::Widening => {}
+            (x, _) if whole && WHOLE.contains(&x) => typed(self.name, "the result", &node.output, x)?,
             (F32 | F16 | BF16, y) => return wrong_type(self.name, "the result", y, "the type of source 0"),
+            (x, _) if whole => return wrong_type(self.name, "source 0", x, "f32, f16, bf16, i8, i16, i32"),
             (x, _) => return wrong_type(self.name, "source 0", x, "f32, f16, bf16"),
         }
         same_shape(self.name, "source 0", a, &node.output)?;
@@ -220,7 +243,11 @@ impl Operation for Unary {
     }
 
     fn compute(&self, node: &Node) -> Result<Arc<dyn HostFunction>, Unsupported> {
-        Ok((self.kernel)(node))
+        let whole = self.whole().filter(|_| WHOLE.contains(&node.output.dtype));
+        Ok(match whole {
+            Some(function) => elements::map(node, function),
+            None => (self.kernel)(node),
+        })
     }
 }
 

@@ -36,6 +36,26 @@ pub fn as_one_row(tensors: &mut [&mut Tensor]) {
     }
 }
 
+/// Fills `z` from `x` and `y`, which repeats: `z` begins at position `start` of it.
+#[inline(always)]
+pub fn combine_runs<T: Copy>(z: &mut [T], x: &[T], y: &[T], start: usize, function: impl Fn(T, T) -> T) {
+    if let [y] = *y {
+        for (z, x) in z.iter_mut().zip(x) {
+            *z = function(*x, y);
+        }
+    } else if start == 0 && y.len() >= z.len() {
+        for ((z, x), y) in z.iter_mut().zip(x).zip(y) {
+            *z = function(*x, *y);
+        }
+    } else {
+        // Pieces of long rows start anywhere in the period.
+        let repeated = y.iter().cycle().skip(start % y.len().max(1));
+        for ((z, x), y) in z.iter_mut().zip(x).zip(repeated) {
+            *z = function(*x, *y);
+        }
+    }
+}
+
 /// A kernel whose `function` fills runs of the result from runs of at most two sources, given the position of the run in its row.
 /// Sources have as many rows as the result; beside each stands the element of its rows that belongs to the result's first. `cost`
 /// is the work per element.
