@@ -122,7 +122,8 @@ mod tests {
         let arch = arch(generation);
         let mut compared = std::collections::BTreeSet::new();
         for op in table::all() {
-            for mut node in op.examples(DataType::F32) {
+            let types = [DataType::F32, DataType::I8, DataType::I16, DataType::I32];
+            for mut node in types.iter().flat_map(|dtype| op.examples(*dtype)) {
                 // A factor or an epsilon where an operation has one; XIELU has four behind its number.
                 let half = 0.5f32.to_bits().cast_signed();
                 node.params.0[0] = half;
@@ -151,11 +152,14 @@ mod tests {
                 assert!(found == expected, "{} differs", kernel.name());
                 let zero = found.iter().any(|output| output.iter().all(|byte| *byte == 0));
                 assert!(!zero, "{} gives zeros only", kernel.name());
-                compared.insert(op.name());
+                compared.insert((op.name(), node.inputs().next().map(|source| source.dtype)));
             }
         }
-        let names = ["ADD", "SCALE", "SILU", "SWIGLU", "RMS_NORM", "SOFT_MAX", "ROPE", "MUL_MAT"];
-        assert!(names.iter().all(|name| compared.contains(name)), "{compared:?}");
+        let floats = ["ADD", "SCALE", "SILU", "SWIGLU", "RMS_NORM", "SOFT_MAX", "ROPE", "MUL_MAT"];
+        let bytes = ["ADD", "SUB", "MUL", "ABS", "NEG", "MUL_MAT"];
+        let is_compared = |name, dtype| compared.contains(&(name, Some(dtype)));
+        assert!(floats.iter().all(|name| is_compared(*name, DataType::F32)), "{compared:?}");
+        assert!(bytes.iter().all(|name| is_compared(*name, DataType::I8)), "{compared:?}");
     }
 
     /// The kernel gets the source as it lies: five numbers, of which the rows share some.
@@ -186,14 +190,17 @@ mod tests {
         assert!(message.contains("share memory") && message.contains("not whole 32-bit words"), "{message}");
     }
 
-    /// Values that differ from element to element and from seed to seed: fractions for f32, small integers for i32.
+    /// Values that differ from element to element and from seed to seed: fractions for f32, small integers for the others, which
+    /// of i32 are places.
     fn data(seed: usize, tensor: &Tensor) -> Vec<u8> {
         (0..tensor.elements())
             .flat_map(|index| {
                 let small = i16::try_from((index * 37 + seed * 11) % 101).unwrap() - 50;
                 match tensor.dtype {
-                    DataType::F32 => (f32::from(small) / 16.0 + 0.01).to_le_bytes(),
-                    _ => i32::from(small.abs() % 4).to_le_bytes(),
+                    DataType::F32 => (f32::from(small) / 16.0 + 0.01).to_le_bytes().to_vec(),
+                    DataType::I8 => small.to_le_bytes()[..1].to_vec(),
+                    DataType::I16 => small.to_le_bytes().to_vec(),
+                    _ => i32::from(small.abs() % 4).to_le_bytes().to_vec(),
                 }
             })
             .collect()

@@ -38,16 +38,24 @@ impl WholeRows<'_> {
     pub fn multiply(&self, columns: &[&[i16]], result: DataType, out: &mut [&mut [u8]]) {
         let length = self.tensor.ne[0];
         let block = (BLOCK_BYTES / (length * size_of::<i16>())).clamp(ROWS, 256) / ROWS * ROWS;
-        let mut widened = vec![0_i16; block.min(self.count) * length];
+        let mut widened = Vec::new();
+        if self.in_place(0, self.count).is_none() {
+            widened.resize(block.min(self.count) * length, 0_i16);
+        }
         vectorised(
             #[inline(always)]
             || {
                 for first in (0..self.count).step_by(block) {
                     let count = block.min(self.count - first);
-                    for (row, numbers) in widened.chunks_exact_mut(length).take(count).enumerate() {
-                        widen(self.tensor, self.bytes, (first + row) * self.tensor.nb[1], numbers);
-                    }
-                    let rows = &widened[..count * length];
+                    let rows = match self.in_place(first, count) {
+                        Some(rows) => rows,
+                        None => {
+                            for (row, numbers) in widened.chunks_exact_mut(length).take(count).enumerate() {
+                                widen(self.tensor, self.bytes, (first + row) * self.tensor.nb[1], numbers);
+                            }
+                            &widened[..count * length]
+                        }
+                    };
                     match result {
                         DataType::F32 => multiply::<i64>(rows, columns, first, result, out),
                         _ => multiply::<i32>(rows, columns, first, result, out),
@@ -55,6 +63,16 @@ impl WholeRows<'_> {
                 }
             },
         );
+    }
+
+    /// Some rows where they lie, if they are aligned i16 one behind the other.
+    #[inline(always)]
+    fn in_place(&self, first: usize, count: usize) -> Option<&[i16]> {
+        let Tensor { dtype, ne, nb } = *self.tensor;
+        let row = dtype.row_bytes(ne[0]);
+        let dense = dtype == DataType::I16 && (ne[0] == 1 || nb[0] == 2) && (self.count == 1 || nb[1] == row);
+        let bytes = dense.then(|| &self.bytes[first * row..][..count * row])?;
+        bytemuck::try_cast_slice(bytes).ok()
     }
 }
 
