@@ -84,6 +84,9 @@ pub fn build(node: &Node, arch: &Arch) -> Result<KernelArtifact, NativeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aie_hal::ArchRegistry;
+    use aie_ops::{DataType, OpParams, Tensor, table};
+    use rstest::rstest;
     use std::collections::HashSet;
 
     #[test]
@@ -94,9 +97,41 @@ mod tests {
             let mut operations = HashSet::new();
             for op in family.operations {
                 assert!(operations.insert(op), "{}: {op} is listed twice", family.name);
-                assert_eq!(aie_ops::table::lookup(op).map(|op| op.name()), Some(*op), "{}", family.name);
+                assert_eq!(table::lookup(op).map(|op| op.name()), Some(*op), "{}", family.name);
             }
             assert!(!family.generations.is_empty(), "{}", family.name);
+        }
+    }
+
+    /// What the operation table takes and no program computes.
+    #[rstest]
+    #[case("ADD", DataType::I8, 2, "source 0 is i8; possible: f32, bf16")]
+    #[case("SUB", DataType::I16, 2, "source 0 is i16; possible: f32, bf16")]
+    #[case("MUL", DataType::I32, 2, "source 0 is i32; possible: f32, bf16")]
+    #[case("ABS", DataType::I8, 1, "source 0 is i8; possible: f32, bf16")]
+    #[case("NEG", DataType::I32, 1, "source 0 is i32; possible: f32, bf16")]
+    #[case("SQR", DataType::I16, 1, "source 0 is i16; possible: f32, bf16")]
+    #[case("MUL_MAT", DataType::I16, 2, "source 0 is i16; possible: bf16")]
+    #[case("MUL_MAT", DataType::I8, 2, "source 1 is i8 and the result i8; possible: i8 and i32")]
+    fn whole_numbers_without_a_program_are_refused_by_name(
+        #[case] op: &str,
+        #[case] dtype: DataType,
+        #[case] sources: usize,
+        #[case] expected: &str,
+        #[values("aie2", "aie2p")] generation: &str,
+    ) {
+        let arch = ArchRegistry::builtin().get(generation).unwrap();
+        let tensor = Tensor::contiguous(dtype, [64, 64, 1, 1]);
+        let node = Node::new(op, OpParams::default(), tensor, vec![Some(tensor); sources]);
+        table::lookup(op).unwrap().check(&node).unwrap();
+        let error = build(&node, &arch).unwrap_err();
+        if families_of(op).any(|family| family.is_for(&arch)) {
+            assert!(
+                matches!(error, NativeError::Unsupported { .. }) && error.to_string().contains(expected),
+                "{error}"
+            );
+        } else {
+            assert!(matches!(error, NativeError::Generation { .. }), "{error}");
         }
     }
 }
