@@ -89,6 +89,55 @@ fn a_folder_of_designs_must_have_the_file() {
     assert!(run_with(&kernels, F16Policy::F32, Some(folder.path())).is_ok());
 }
 
+/// The types that the C++ tool's documents list beside the floats.
+#[rstest]
+fn whole_numbers_are_taken(
+    #[values("i8", "i16", "i32")] dtype: &str,
+    #[values(("ggml_op_add", "add"), ("ggml_op_sub", "sub"), ("ggml_op_mul", "mul"))] binary: (&str, &str),
+    #[values(("ggml_unary_op_abs", "abs"), ("ggml_unary_op_neg", "neg"), ("ggml_unary_op_sgn", "sgn"),
+             ("ggml_unary_op_step", "step"), ("ggml_unary_op_relu", "relu"))]
+    unary: (&str, &str),
+) {
+    let [whole, row] = ["(64,3,1,1)", "(64,1,1,1)"].map(|extents| format!("{extents}/{dtype}"));
+    let kernels = [
+        kernel(binary.0, "binary_ops.py", &[&whole, &row], &whole, ""),
+        kernel(unary.0, "unary_ops.py", &[&whole], &whole, ""),
+    ];
+    let found = run(&kernels).unwrap();
+    let names: Vec<&str> = found.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    let [sum, function] =
+        [format!("{}-64x3{dtype}-64x3{dtype}-64{dtype}", binary.1), format!("{}-192{dtype}-192{dtype}", unary.1)];
+    assert_eq!((names, found.notes.len()), (vec![sum.as_str(), function.as_str()], 0));
+}
+
+#[rstest]
+#[case("i8", "i8")]
+#[case("i8", "i16")]
+#[case("i8", "i32")]
+#[case("i8", "f32")]
+#[case("i16", "i16")]
+#[case("i16", "i32")]
+#[case("i16", "f32")]
+fn products_of_whole_numbers_are_taken(#[case] dtype: &str, #[case] result: &str) {
+    let [a, b] = ["(64,96,1,1)", "(64,5,1,1)"].map(|extents| format!("{extents}/{dtype}"));
+    let product = kernel("ggml_op_mul_mat", "mul_mat.py", &[&a, &b], &format!("(96,5,1,1)/{result}"), "");
+    let found = run(&[product]).unwrap();
+    assert_eq!(found.kernels[0].name, format!("mul_mat-96x5{result}-64x96{dtype}-64x5{dtype}"));
+}
+
+/// What is wrong with the shape is said in the type of the result, what is wrong with the type once.
+#[rstest]
+#[case(
+    "(5,96,1,1)/i16",
+    "in a product the result has the extents [96, 5, 1, 1], here [5, 96, 1, 1]; write the result as (96,5,1,1)/i16"
+)]
+#[case("(96,5,1,1)/i8", "MUL_MAT: type i8 of the result; possible: i32, f32 or i16; i8 of i8")]
+fn mistakes_in_products_of_whole_numbers_are_explained(#[case] output: &str, #[case] expected: &str) {
+    let sources = ["(64,96,1,1)/i16", "(64,5,1,1)/i16"];
+    let message = one_problem(&[kernel("ggml_op_mul_mat", "mul_mat.py", &sources, output, "")]);
+    assert!(message.ends_with(expected), "{message}");
+}
+
 /// The C++ documents' product breaks three of ggml's rules, and all three are reported.
 #[test]
 fn the_product_of_the_cpp_documents_is_rejected_with_every_reason() {

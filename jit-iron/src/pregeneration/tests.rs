@@ -72,6 +72,38 @@ fn kernels_are_made_and_then_kept() {
     assert_eq!(statuses(&third), [Status::Made, Status::Made]);
 }
 
+/// Kernels of whole numbers, as files that a simulated device computes with.
+#[test]
+fn kernels_of_whole_numbers_are_made() {
+    let root = TempDir::new().unwrap();
+    let kernel = |name: &str, source: &str, inputs: &[&str], output: &str| {
+        let inputs: Vec<String> = inputs.iter().map(|input| format!("\"{input}\"")).collect();
+        let inputs = inputs.join(", ");
+        format!(
+            r#"{{"kernel_name": "{name}", "kernel_source": "{source}", "arch": "aie2p", "input_tensors": [{inputs}],
+                "output_tensor": "{output}"}}"#
+        )
+    };
+    let element_wise = ["i8", "i16", "i32"].iter().flat_map(|dtype| {
+        let tensor = format!("(1024,1,1,1)/{dtype}");
+        [
+            kernel("ggml_op_mul", "binary_ops.py", &[&tensor, &tensor], &tensor),
+            kernel("ggml_unary_op_abs", "unary_ops.py", &[&tensor], &tensor),
+        ]
+    });
+    let products = [("i8", "i8"), ("i8", "i32"), ("i16", "i16"), ("i16", "f32")].map(|(dtype, result)| {
+        let sources = ["(64,32,1,1)", "(64,16,1,1)"].map(|extents| format!("{extents}/{dtype}"));
+        kernel("ggml_op_mul_mat", "mul_mat.py", &[&sources[0], &sources[1]], &format!("(32,16,1,1)/{result}"))
+    });
+    let wanted = configuration(&element_wise.chain(products).collect::<Vec<_>>());
+    let report = run(&wanted, root.path());
+    assert_eq!(report.summary(), "Generated 10/10 kernel(s) successfully");
+    let made = files(&root.path().join("aie2p"));
+    for stem in ["mul-1024i16-1024i16-1024i16", "abs-1024i8-1024i8", "mul_mat-32x16f32-64x32i16-64x16i16"] {
+        assert!(made.contains(&format!("{stem}.pdi")), "{stem} is not in {made:?}");
+    }
+}
+
 #[test]
 fn what_is_stale_or_damaged_is_made_again_with_the_reason() {
     let root = TempDir::new().unwrap();
